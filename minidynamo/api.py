@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import torch
 
-from . import frame_hook, hooks
+from . import coverage, frame_hook, hooks
 from .backends import Backend
 from .convert_frame import FrameCompiler
 
@@ -42,6 +42,7 @@ def compile(
     check_options(**options)
     if fn_or_module is None:
         return functools.partial(compile, backend=backend, **cast(Any, options))
+    coverage.load()  # which may have a compiler for these options
     return compiled_by(FrameCompiler.of(backend, **options), fn_or_module)
 
 

@@ -12,7 +12,6 @@ Mirrors torch/_dynamo/backends/registry.py (paper section 3.9).
 """
 
 import importlib
-import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,16 +46,6 @@ def lookup_backend(backend: str | Backend) -> tuple[str, Backend]:
             "callable"
         )
     return backend, _REGISTRY[backend]
-
-
-def identity(backend: object) -> Any:
-    """A key by which two backends that are alive can be told apart.  It is no `==`: two callables
-    may say that they are equal, and compile in different ways."""
-    if isinstance(backend, str):
-        return backend
-    if isinstance(backend, types.MethodType):  # `obj.method` is a new object each time
-        return id(backend.__self__), id(backend.__func__)
-    return id(backend)
 
 
 @register_backend(name="inductor")

@@ -53,7 +53,7 @@ class Conversion:
     forced: dict[int, Break] = field(default_factory=dict)  # step of the root -> why it is split
     # names of tensors that must be placeholders
     input_sources: set[str] = field(default_factory=set)
-    attempts: list[OutputGraph] = field(default_factory=list)  # forgotten together
+    attempts: list[OutputGraph] = field(default_factory=list)
 
     def run(self) -> CacheEntry | None:
         frame, tail = self.traced()
@@ -79,11 +79,6 @@ class Conversion:
         count_breaks(record)
         check, owner = record.guard_function.check, owner_of(self.args)
         return CacheEntry(check, record.replacement_code, self.compiler, record, owner, [])
-
-    def forget(self) -> None:
-        """The program's objects, which the attempts held, must not live on with the record."""
-        for output in self.attempts:
-            output.forget()
 
     # ---- attempts
     def traced(self) -> tuple[RootFrame, Tail]:

@@ -36,9 +36,6 @@ LOCK = threading.RLock()
 # would wait for ever for a lock that another one held.
 os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 COMPILING = threading.local()
-# (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
-# may hold a model.
-COMPILERS: "weakref.WeakValueDictionary[Any, FrameCompiler]" = weakref.WeakValueDictionary()
 
 
 class FrameCompiler:
@@ -65,12 +62,9 @@ class FrameCompiler:
 
     @classmethod
     def of(cls, backend: Any, **options: Any) -> "FrameCompiler":
-        """The compiler for these options: the same one each time, so that entries are shared."""
-        key = (backends.identity(backend), *sorted(options.items()))
-        compiler = COMPILERS.get(key)
-        if compiler is None:
-            compiler = COMPILERS[key] = cls(backend, **options)
-        return compiler
+        """The compiler for these options; extras/shared_compilers.py gives the same one each time,
+        so that its entries are shared."""
+        return cls(backend, **options)
 
     def __call__(self, function: Any, code: types.CodeType, args: Sequence[Any]) -> Any:
         if skip_reason(code) is not None:
@@ -116,7 +110,8 @@ class FrameCompiler:
             self.skip(conversion, f"the compiler failed: {type(error).__name__}: {error}", error)
             return None
         finally:
-            conversion.forget()
+            for end in hooks.ENDED:
+                end(conversion)
         if entry is None:
             self.skip(conversion, "no tensor operation to compile")
             return None

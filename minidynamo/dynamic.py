@@ -30,9 +30,6 @@ from . import config
 from .sources import Source
 from .symbolic_shapes import can_be_symbolic
 
-# the kinds of sources by which an argument, or an item of one, is reached
-ARGUMENT = {"local", "item", "list_item", "tuple_item", "dict_item"}
-
 
 class SizePolicy:
     """The rules for one conversion.
@@ -102,14 +99,12 @@ class SizePolicy:
         """Is this int a symbol?"""
         if self.dynamic is False or source.root().kind not in ("local", "free", "pinned"):
             return False
-        is_wanted = self.dynamic is True and self._is_argument(source)
+        is_wanted = self.dynamic is True and self.is_argument(source)
         return self.is_symbol(source.name(), int, value, is_wanted)
 
-    def _is_argument(self, source: Source | None) -> bool:
-        """Is it an argument, or an item of one?"""
-        while source is not None and source.kind in ARGUMENT:
-            source = source.base
-        return source is None
+    def is_argument(self, source: Source) -> bool:
+        """Is it an argument?  (For extras/small_ints.py, items of one are such, too.)"""
+        return source.kind == "local"
 
     def pin(self, found: Iterable[tuple[str, float, str]]) -> bool:
         """Note [(source name, value, line)] that the program needed as numbers: are some of them

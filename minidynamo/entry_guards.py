@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from . import hooks
 from .bytecode.assembler import parameter_count
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction
@@ -34,20 +35,9 @@ STATE: tuple[Reader, ...] = (
     ("DISPATCH_MODES", torch._C._len_torch_dispatch_stack),
     ("TRANSFORMS", torch._C._functorch.maybe_current_level),  # vmap, grad: None outside
 )
-
-
-def autocast_dtypes() -> list[tuple[bool, torch.dtype]]:
-    return [
-        (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
-        for kind in ("cpu", "cuda")
-    ]
-
-
-# (reader, does it matter now?): read only where the state above differs from the usual
-DETAILS: tuple[tuple[Reader, Callable[[], Any]], ...] = (
-    (("AUTOCAST_DTYPES", autocast_dtypes), torch._C._is_any_autocast_enabled),
-    (("DEFAULT_DEVICE", torch.get_default_device), torch._C._len_torch_function_stack),
-)
+# (reader, does it matter now?): read only where the state above differs from the usual, see
+# extras/state_details.py
+DETAILS: list[tuple[Reader, Callable[[], Any]]] = []
 OWN_DICT = ("dict", "raw_dict")  # sources of an object's `__dict__`, which belongs to it alone
 
 
@@ -67,7 +57,8 @@ def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     guard_inputs_apart(output)
     guard_written_apart(output, code)
     guard_classes(output)
-    output.guard_absences()
+    for add in hooks.GUARDS:
+        add(output)
     pinned_sizes(output)  # raises if the backend needed the number of a size marked dynamic
     output.pair_guards += output.shape_env.guards()
     parameters = list(code.co_varnames[: parameter_count(code)])

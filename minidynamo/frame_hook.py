@@ -39,16 +39,7 @@ except ModuleNotFoundError as error:
 
 from . import _frame_hook
 
-__all__ = [
-    "enabled",
-    "disabled",
-    "get_cache",
-    "get_callback",
-    "hand_over",
-    "set_cache",
-    "set_callback",
-    "tail_call",
-]
+__all__ = ["enabled", "disabled", "get_cache", "get_callback", "set_cache", "set_callback"]
 
 
 class PlainSwitched:
@@ -71,20 +62,8 @@ class PlainSwitched:
         return getattr(self.__wrapped__, name)
 
 
-def plain_hand_over(function: Callable[..., Any], arguments: list[Any]) -> Any:
-    """function(*arguments).  One that returns (tail_call, function, arguments) wants that to be
-    called next: a loop that breaks a graph in each turn goes on without nesting deeper."""
-    result = function(*arguments)
-    while type(result) is tuple and len(result) == 3 and result[0] is tail_call:
-        result = result[1](*result[2])
-    return result
-
-
-# The same in C (extras/switched.h, extras/hand_over.h): every call of a compiled function goes
-# through the first, and the second leaves the arguments to the callee alone.
+# The same in C (extras/switched.h): every call of a compiled function goes through it.
 Switched: Any = getattr(_frame_hook, "Switched", PlainSwitched)
-hand_over = getattr(_frame_hook, "hand_over", plain_hand_over)
-tail_call = getattr(_frame_hook, "tail_call", object())
 
 
 def enabled(fn: Any, callback: Any) -> Any:

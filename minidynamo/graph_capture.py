@@ -9,15 +9,14 @@ Out:  a node in `graph` (executed once with fake tensors) and a variable for its
     >>> output.call_graph(tx, "call_method", "relu", [x], {})
 
 Parameters and buffers of modules are `get_attr` nodes guarded by identity; other tensors are
-placeholders.  Each node's meta holds `example_value`, `stack_trace`, `source_line`, `user_stack`
-and `instruction` (at which byte of the root's code it ends).
+placeholders.  Each node's meta holds `example_value`, what it gave for fake tensors; where in the
+program it comes from is written down by extras/node_origins.py.
 Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 """
 
 import contextlib
-import linecache
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -26,12 +25,11 @@ from torch._dispatch.python import enable_python_dispatcher
 
 from miniinductor.fake_mode import FakeMode
 
-from . import config, graph_module, graph_values, hooks, symbolic_inputs
+from . import graph_module, graph_values, hooks, symbolic_inputs
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .foreign import ours
-from .graph_module import reserved_names
-from .graph_values import describe, holds_tensor
+from .graph_values import holds_tensor
 from .sources import numbered
 from .symbolic_shapes import ShapeEnv
 from .variables.base import Variable
@@ -107,7 +105,6 @@ class OutputGraph(Builder):
         self.globals: dict[int, GlobalsVar] = {}
         self.modules: list[Any] = []  # and optimizers: their entries go with them
         self.root: Any = None  # the outermost frame
-        self.steps = 0  # instructions traced so far
         self.generators: list[Any] = []  # made while tracing
         self.notes: dict[type, Any] = {}  # of coverage, see `noted`
 
@@ -118,14 +115,7 @@ class OutputGraph(Builder):
         return self.notes[kind]
 
     def count_step(self) -> None:
-        """One instruction, or one step of something that walks: an analysis has so many."""
-        self.steps += 1
-        if self.steps > config.step_limit:
-            raise Break(
-                "limit",
-                f"more than {config.step_limit} instructions in the calls of one frame "
-                "(config.step_limit)",
-            )
+        """One instruction, or one step of something that walks; extras/limits.py counts them."""
 
     # ---- methods that lie in files of their own, where `self` is called `output`
     symbolic_fake_of = symbolic_inputs.symbolic_fake_of
@@ -148,11 +138,6 @@ class OutputGraph(Builder):
             if getattr(table, name):
                 raise Break("module", "global module hooks are installed")
 
-    def calls_replaced(self, function: Any, goes_on: Callable[[Any], bool]) -> bool:
-        """Does torch's `function`, which the graph would call whole, find something of the
-        program's under the names in its code?  Coverage looks: extras/replaced_functions.py."""
-        return False
-
     def globals_of(self, values: dict[str, Any]) -> GlobalsVar:
         found = self.globals.get(id(values))
         if found is None:
@@ -165,9 +150,12 @@ class OutputGraph(Builder):
         module has."""
         text = re.sub("[^0-9A-Za-z]+", "_", text).strip("_")
         text = text if text and not text[0].isdigit() else "t_" + text
-        if text in reserved_names() or SIZE.fullmatch(text):
-            text += "_"
-        return numbered(text, self.names)
+        return numbered(text + "_" if self.is_reserved(text) else text, self.names)
+
+    def is_reserved(self, name: str) -> bool:
+        """Does this name mean something else in the generated module?  Those of sizes do; more in
+        extras/reserved_names.py."""
+        return SIZE.fullmatch(name) is not None
 
     def add_input(self, kind: str, name: str, fake: Any) -> torch.fx.Node:
         """A placeholder (kept before everything else) or get_attr node."""
@@ -187,11 +175,7 @@ class OutputGraph(Builder):
         return node
 
     def fake_of(self, tensor: torch.Tensor) -> torch.Tensor:
-        try:
-            return self.fake_mode.from_tensor(tensor, static_shapes=True)
-        except ours(AssertionError) as error:
-            # of a view, after its base changed (requires_grad_) while tracing
-            raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
+        return self.fake_mode.from_tensor(tensor, static_shapes=True)
 
     # ---- nodes
     def call_graph(
@@ -219,7 +203,6 @@ class OutputGraph(Builder):
 
     def run_fake(self, op: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """What the op gives for fake tensors.  Raises `Break` where only the run can tell."""
-        self.shape_env.running = target
         dispatcher: Any = enable_python_dispatcher if self.symbol_nodes else contextlib.nullcontext
         try:
             with self.fake_mode, dispatcher():
@@ -233,14 +216,12 @@ class OutputGraph(Builder):
 
     def answer(self, tx: Any, op: str, target: Any, *others: Any) -> Variable:
         """The variable of a result that holds no tensor, see extras/rare_nodes.py."""
-        raise Break("op", f"{describe(target)} gives no tensor")
+        raise Break("op", f"{target} gives no tensor")
 
     def failure(self, target: Any, error: Exception) -> Break:
         """Why an operation cannot be run with fake tensors: an error of the program's, which plain
         Python raises with its own message; or what extras/rare_nodes.py knows."""
-        text = str(error).strip().partition("\n")[0]
-        reason = f"{describe(target)} failed while tracing: {type(error).__name__}: {text}"
-        return Break("op failed", reason)
+        return Break("op failed", f"{target} failed while tracing: {error}")
 
     def add_node(
         self,
@@ -261,29 +242,6 @@ class OutputGraph(Builder):
         return self.describe_node(tx, node, result)
 
     def describe_node(self, tx: Any, node: torch.fx.Node, result: Any) -> torch.fx.Node:
-        meta = node.meta
-        meta["example_value"] = result
-        meta["user_stack"] = stack = tx.user_stack()
-        meta["instruction"] = self.root.instruction_end()
-        file, line, function = stack[-1]
-        text = linecache.getline(file, line).strip()
-        meta["source_line"] = (file, line, text)
-        node.stack_trace = f'  File "{file}", line {line}, in {function}\n    {text}'
+        """Where in the program it comes from: extras/node_origins.py."""
+        node.meta["example_value"] = result
         return node
-
-    # ---- the end
-    def forget(self) -> None:
-        """Empty the tables that hold each other in cycles.  Otherwise the program's values would
-        live on until Python collects garbage, and some for ever: fake tensors hold the shape
-        environment through C++, where the collector sees no cycle."""
-        self.shape_env.where = str  # in place of `self.line`; str() is ""
-        frame, self.root, self.frame = self.root, None, None
-        for table in (
-            self.memo,
-            self.pinned_memo,
-            self.by_fake,
-            self.sourced,
-            self.globals,
-            *((frame.locals, frame.bound, frame.cells, frame.stack) if frame else ()),
-        ):
-            table.clear()

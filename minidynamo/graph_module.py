@@ -8,36 +8,24 @@ Out:  what a backend gets: the module, and example inputs.
 Mirrors `OutputGraph.compile_and_call_fx_graph` of torch/_dynamo/output_graph.py.
 """
 
-import builtins
-import functools
-import keyword
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
 
 from . import hooks
-from .symbolic_inputs import symbols_of
 from .variables.symbolic import SymVar
-from .variables.tensor import TensorVar
 
 if TYPE_CHECKING:
     from .graph_capture import OutputGraph
-
-
-@functools.cache
-def reserved_names() -> set[str]:
-    """Names that mean something in the text, or in an object, of an `fx.GraphModule`."""
-    module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
-    words = (*keyword.kwlist, *dir(builtins), *torch.fx.graph._custom_builtins)
-    return {"self", *words, *dir(module)}
 
 
 def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
     """The captured GraphModule, which returns `outputs` as a tuple, and its example inputs: the
     program's tensors, or fake ones where sizes are symbols."""
     output.graph.output(tuple(variable.node for variable in outputs))
-    output.inputs = drop_unused_inputs(output)
+    for change in hooks.GRAPHS:
+        change(output)
     made = torch.fx.GraphModule(attributes_of(output), output.graph, "CapturedGraph")
     for look in hooks.GRAPH_MODULES:
         look(output, made)
@@ -48,28 +36,6 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
         else variable.value
         for variable in output.inputs
     ]
-
-
-def drop_unused_inputs(output: "OutputGraph") -> list[Any]:
-    """Erase the placeholders and parameters that nothing reads.  Gives the inputs that stay: those
-    that are read, and the symbols that are sizes of such."""
-    sizes = {
-        symbol
-        for variable in output.inputs
-        if type(variable) is TensorVar and variable.node.users
-        for symbol in symbols_of(variable.fake)
-    }
-    used: list[Any] = []
-    for variable in output.inputs:
-        is_size = type(variable) is SymVar and variable.value.node._expr in sizes
-        if variable.node.users or is_size:
-            used.append(variable)
-        else:
-            output.graph.erase_node(variable.node)
-    for node in list(output.graph.nodes):
-        if node.op == "get_attr" and not node.users:
-            output.graph.erase_node(node)
-    return used
 
 
 def attributes_of(output: "OutputGraph") -> torch.nn.Module:

@@ -26,14 +26,6 @@ if TYPE_CHECKING:
     from .graph_capture import OutputGraph
 
 
-def describe(target: Any) -> str:
-    """What an op is called in a message."""
-    if isinstance(target, str):
-        return f"Tensor.{target}"
-    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", target)
-    return str(name)
-
-
 def holds_tensor(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(map(holds_tensor, value))

@@ -16,12 +16,12 @@ Names.  A parameter is called what the program calls it, unless the text uses th
 something else: a parameter `len` is `len_` in a function that asks for lengths (`name_parameters`),
 so that no name of the program hides one of ours.
 
-The function follows the tree: each prefix is evaluated once and kept in a local.  The arguments'
-own checks come first (they fail most often), then the thread's state, then everything below.  An
-exception while checking means False: a missing attribute is a failed guard.  One that comes from
-elsewhere (foreign.py) leaves the user's call.
+The function follows the tree.  The arguments' own checks come first (they fail most often), then
+the thread's state, then everything below.  An exception while checking means False: a missing
+attribute is a failed guard.  One that comes from elsewhere (foreign.py) leaves the user's call.
 
-`extras/memo.py` prints another text, which skips what cannot have changed since the last call.
+Coverage prints faster texts: `extras/guard_tree.py` evaluates each prefix once and keeps it in a
+local, `extras/memo.py` skips what cannot have changed since the last call.
 
 Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guards.cpp (paper
 section 3.3).
@@ -30,7 +30,7 @@ section 3.3).
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,126 +109,55 @@ def constant_check(value: Any) -> tuple[str, Any]:
     return "type({0}) is type({pin}) and {0} == {pin}", value
 
 
+def access(node: Source, called: Mapping[str, str]) -> str:
+    """The whole access; `called` says what each argument is called."""
+    if node.kind == "local":
+        return called[node.key]
+    return node.expr(access(node.base, called) if node.base is not None else None)
+
+
 class GuardPrinter:
-    """The tree of sources as lines of Python, every prefix evaluated once.
+    """The guards as lines of Python, one after the other.
 
-    `places`: what stands for each parameter in the text.  The printer of extras/memo.py, which is
-    registered in `PRINTERS`, prints the tree in two sections, of which the first is skipped in most
-    calls; here there is one section."""
+    `called`: what stands for each argument in the text.  Coverage registers others in `PRINTERS`:
+    that of extras/guard_tree.py reads every prefix once, and that of extras/memo.py skips in most
+    calls what cannot have changed."""
 
-    def __init__(self, tree: SourceTree, places: dict[str, str]) -> None:
+    def __init__(self, tree: SourceTree, called: dict[str, str]) -> None:
         self.tree = tree
+        self.called = called
         self.namespace: dict[str, Any] = {pin.key: pin.value for pin in tree.pins.values()}
         self.guards: list[Guard] = []
         self.lines: list[str] = []
-        self.indent = " " * 8
-        self.count = 0
-        # source -> the local or global of the check function that holds its value
-        self.names = {pin: pin.key for pin in tree.pins.values()}
-        self.names.update({node: places[name] for name, node in tree.locals.items()})
-        self.needs: dict[Source, bool] = {}  # what `needed` has answered in this section
-        self.pair_nodes: set[Source] = set()  # sources of its guards on several sources
 
     def print(self, state_guards: list[Guard], pair_guards: list[Guard]) -> None:
         tree = self.tree
-        for node in tree.locals.values():
-            self.argument(node, self.names[node])
-        self.conditions(state_guards, "")
-        for node in tree.frees.values():
-            if node.guards or node.children or any(node in pair.source for pair in pair_guards):
-                self.assign(node, None)
-                self.conditions(node.guards.values(), self.names[node])
         for pin in tree.pins.values():
             pin.guards.pop("TYPE", None)  # the entry itself holds the object: it stays what it is
-        roots = [*tree.locals.values(), *tree.frees.values(), *tree.pins.values()]
-        self.sections(roots, pair_guards)
+        for node in tree.locals.values():
+            self.add(node.guards.values())
+        self.add(state_guards)
+        read = [child for node in tree.locals.values() for child in node.children.values()]
+        for node in (*read, *tree.frees.values(), *tree.pins.values()):
+            self.add_tree(node)
+        self.add(pair_guards)
 
-    # ---- what the printer of extras/memo.py does in its own way
-    def argument(self, node: Source, name: str) -> None:
-        """The guards of an argument, or of a local behind a graph break."""
-        self.conditions(node.guards.values(), name)
+    def add_tree(self, node: Source) -> None:
+        """The guards of `node`, and of everything that is read from it."""
+        self.add(node.guards.values())
+        for child in node.children.values():
+            self.add_tree(child)
 
-    def sections(self, roots: list[Source], pair_guards: list[Guard]) -> None:
-        """Everything below the roots."""
-        self.section(roots, pair_guards)
+    def add(self, guards: Iterable[Guard]) -> None:
+        for guard in guards:
+            text = guard.text(lambda node: access(node, self.called))
+            self.lines.append(f"        if not ({text}): return False")
+            self.note(guard)
 
-    def wanted(self, node: Source) -> list[Guard]:
-        """The guards of `node` that belong to this section."""
-        return list(node.guards.values())
-
-    def is_read_on(self, node: Source) -> bool:
-        """Does the value of `node` need a name?"""
-        return bool(node.children) or node in self.pair_nodes
-
-    def named(self, node: Source, name: str) -> None:
-        """Called when the value of `node` was given a name in the text."""
-
-    # ---- printing
-    def section(self, roots: list[Source], pair_guards: list[Guard]) -> None:
-        self.needs = {}
-        self.pair_nodes = {node for guard in pair_guards for node in guard.source}
-        for root in filter(self.needed, roots):
-            name = self.names[root]
-            self.named(root, name)
-            if root.kind == "pinned":
-                self.conditions(self.wanted(root), name)
-            self.below(root, name)
-        for guard in pair_guards:  # identity between sources, last: both sides have names by now
-            self.conditions([guard], *[self.names[node] for node in guard.source])
-
-    def needed(self, node: Source) -> bool:
-        """Is there anything to look at in this section, at `node` or below?"""
-        if not node.children and not node.guards:
-            return node in self.pair_nodes
-        found = self.needs.get(node)
-        if found is None:
-            below = [self.needed(child) for child in node.children.values()]
-            own = node in self.pair_nodes or bool(self.wanted(node))
-            found = self.needs[node] = own or any(below)
-        return found
-
-    def below(self, node: Source, name: str) -> None:
-        """The guards of everything below `node`, whose value is called `name`.
-
-        A child that has children gets a name, and so a line, of its own.  The others, most of them,
-        are leaves, of which eight share a line: `if not (x.a is P_a and ...): return False`.
-        """
-        leaves: list[str] = []
-        inner = []
-        for child in filter(self.needed, node.children.values()):
-            if self.is_read_on(child):
-                inner.append(child)
-            else:
-                leaves += self.leaf_conditions(child, child.expr(name))
-        for start in range(0, len(leaves), 8):
-            self.line(leaves[start : start + 8])
-        for child in inner:
-            below = self.assign(child, name)
-            self.named(child, below)
-            self.conditions(self.wanted(child), below)
-            self.below(child, below)
-
-    def leaf_conditions(self, node: Source, value: str) -> list[str]:
-        """Conditions on `value`, an expression like `v1.scale`."""
-        return [self.render(guard, value) for guard in self.wanted(node)]
-
-    def conditions(self, guards: Iterable[Guard], *names: str) -> None:
-        self.line([self.render(guard, *names) for guard in guards])
-
-    def line(self, conditions: list[str]) -> None:
-        if conditions:
-            self.lines.append(f"{self.indent}if not ({' and '.join(conditions)}): return False")
-
-    def render(self, guard: Guard, *names: str) -> str:
+    def note(self, guard: Guard) -> None:
+        """This guard stands in the text."""
         self.guards.append(guard)
         self.namespace.update(guard.pins)
-        return guard.check.format(*names)
-
-    def assign(self, node: Source, parent: str | None) -> str:
-        self.count += 1
-        name = self.names[node] = node.label or f"v{self.count}"
-        self.lines.append(f"{self.indent}{name} = {node.expr(parent)}")
-        return name
 
 
 PRINTERS: list[type[GuardPrinter]] = [GuardPrinter]  # the last one prints; coverage appends
@@ -297,9 +226,7 @@ class GuardFunction:
 
     def evaluable(self, node: Source) -> str:
         """The whole access, over the parameters of `check`."""
-        if node.kind == "local":
-            return self.called[node.key]
-        return node.expr(self.evaluable(node.base) if node.base is not None else None)
+        return access(node, self.called)
 
 
 def answer_failure(error: BaseException) -> bool:

@@ -39,6 +39,7 @@ HOPES: "list[Callable[[FrameCompiler, types.CodeType, Sequence[Any]], bool]]" = 
 
 COMPILED: "list[Callable[[Conversion, CacheEntry], None]]" = []  # told of each entry that is made
 SKIPPED: "list[Callable[[Conversion, Exception], None]]" = []  # told why a frame was given up
+ENDED: "list[Callable[[Conversion], None]]" = []  # told when the work on a frame is over
 RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets beside the entries
 
 # --- the replacement code -------------------------------------------------------------------------
@@ -47,11 +48,15 @@ AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the 
 # (tail) at a graph break: names of locals that live on though no instruction reads them
 KEPT: "list[Callable[[Tail], Collection[str]]]" = []
 
+# --- the guards ---------------------------------------------------------------------------------
+GUARDS: "list[Callable[[OutputGraph], None]]" = []  # adds some, once the frame is traced
+
 # --- the graph ------------------------------------------------------------------------------------
 # (frame, target, args, kwargs) of an operation -> (target, args, kwargs) to record instead
 BEFORE_NODES: list[Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]] = []
 # (output, target, tensors that it was given, result) of one that has run with fake tensors
 AFTER_FAKES: "list[Callable[[OutputGraph, Any, list[torch.Tensor], Any], None]]" = []
+GRAPHS: "list[Callable[[OutputGraph], None]]" = []  # told of a graph that is complete
 # (output, what torch.fx has made of its graph), before a backend sees that
 GRAPH_MODULES: "list[Callable[[OutputGraph, torch.fx.GraphModule], None]]" = []
 Compiled = Callable[..., Any]

@@ -21,7 +21,6 @@ from miniinductor.sizes.printing import python_code
 from . import frame_hook, hooks
 from .bytecode import Instruction, disassemble, emit
 from .bytecode.assembler import stack_effect
-from .exceptions import SkipFrame
 from .guards import NAMES
 from .originals import BUILTINS
 from .resume import closure_names
@@ -55,7 +54,6 @@ class Codegen:
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
             self.prefix += "_"
-        self.building: set[int] = set()
         self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
         # what the names in the text of an access mean
         pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
@@ -81,17 +79,12 @@ class Codegen:
     def store_fast(self, name: str) -> None:
         self.emit("STORE_FAST", name)
 
-    def push_call(self, function: Any, *args: Part) -> int:
-        """Push a fixed object and what it is called with; the number of arguments, of which
-        `emit.call_n` makes the call."""
+    def call_object(self, function: Any, *args: Part) -> None:
+        """Call a fixed object."""
         self.add(emit.callee(emit.load_const(function)))
         for arg in args:
             self.push(arg)
-        return len(args)
-
-    def call_object(self, function: Any, *args: Part) -> None:
-        """Call a fixed object."""
-        self.add(emit.call_n(self.push_call(function, *args)))
+        self.add(emit.call_n(len(args)))
 
     def push(self, part: Part) -> None:
         if isinstance(part, Variable):
@@ -118,15 +111,13 @@ class Codegen:
             variable.reconstruct(self)
         elif variable.source is not None:
             self.load_source(variable.source)
-        elif variable.shared:
-            if id(variable) in self.building:
-                raise SkipFrame("a container that contains itself")
-            self.building.add(id(variable))
-            variable.reconstruct(self)
-            self.building.discard(id(variable))
-            self.remember(variable)
         else:
-            variable.reconstruct(self)
+            self.rebuild(variable)
+            if variable.shared:
+                self.remember(variable)
+
+    def rebuild(self, variable: Variable) -> None:
+        variable.reconstruct(self)
 
     def remember(self, variable: Variable) -> None:
         name = self.temp()
@@ -182,12 +173,6 @@ class Codegen:
         """Note that `op` writes what was just pushed; `mutations` emits it, once the operands of
         all writes lie on the stack."""
         self.commits.append((op, arg))
-
-    def commit_call(self, function: Any, *args: Part) -> None:
-        """Push a call that writes, and note it."""
-        count = self.push_call(function, *args)
-        for instruction in reversed(emit.call_n(count) + emit.pop_top()):
-            self.commit(instruction.op, instruction.arg)
 
     def commit_item(self, container: Any, key: Part, value: Part) -> None:
         """container[key] = value."""

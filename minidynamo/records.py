@@ -42,10 +42,6 @@ class BreakRecord:
     line: int
     stack: list[tuple[str, int, str]]
 
-    def __str__(self) -> str:
-        hint = f" (hint: {self.hint})" if self.hint else ""
-        return f"{self.reason} at {self.file}:{self.line}{hint}"
-
     @property
     def is_consequence(self) -> bool:
         """Does it only follow from an earlier break inside the same loop?"""
@@ -85,12 +81,6 @@ class FrameRecord:
     number: int = field(default_factory=itertools.count().__next__)  # in order of compilation
     # replacement code steps it; see config.count_hits
     calls: "itertools.count[int]" = field(default_factory=itertools.count)
-
-    def __repr__(self) -> str:
-        what = f"{len(self.guards)} guards, {len(self.graph_breaks)} graph breaks"
-        if self.skipped:
-            what = f"skipped: {self.skipped}"
-        return f"<FrameRecord of {self.function}: {what}>"
 
     @property
     def code(self) -> types.CodeType | None:

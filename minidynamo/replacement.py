@@ -23,9 +23,8 @@ from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION, parameter_count, stack_effect
 from .bytecode.canonical import END_FOR_OPS
 from .exceptions import SkipFrame
-from .frame_hook import hand_over, tail_call
 from .reconstruct import Codegen
-from .resume import CARRIED, SAVES, VALUE, closure_names, is_resume_code, resume_code, unwind
+from .resume import CARRIED, SAVES, VALUE, closure_names, resume_code, unwind
 from .symbolic_eval import evaluator
 from .variables import base
 
@@ -164,14 +163,7 @@ class Tail(Codegen):
         return stores
 
     def unbind(self, live: Collection[str]) -> None:
-        """Delete the arguments that the traced part has deleted."""
-        for name in self.frame.bound:
-            if self.has_ended(name, live) and name not in self.code.co_cellvars:
-                self.emit("DELETE_FAST", name)
-
-    def has_ended(self, name: str, live: Collection[str]) -> bool:
-        """Is the value that the argument `name` had no longer held by the frame?"""
-        return self.frame.locals.get(name) is None
+        """Delete the arguments that the traced part has let go, see extras/noticed_ends.py."""
 
 
 # ---- the code object
@@ -241,16 +233,6 @@ class Continuations:
         # locals that a stack is emptied into; an instruction adds fewer than 8 values
         self.names = tuple(f".s{n}" for n in range(len(self.kinds) + 8))
         self.depth = len(self.kinds) + len(self.bound) + len(self.code.co_cellvars) + 8
-        # An exception of a resume function leaves this frame, too.  The resume function's line of
-        # the traceback is where the program is; this frame's is taken out (`tb_next`).
-        self.passed = [
-            Instruction("COPY", 1),
-            *emit.load_attr("__traceback__"),
-            *emit.load_attr("tb_next"),
-            Instruction("COPY", 2),
-            *emit.store_attr("__traceback__"),
-            Instruction("RERAISE", 0),
-        ]
 
     def instructions(self) -> list[Instruction]:
         """What was not traced; what goes on behind it, where it jumps, in the handler around it."""
@@ -263,7 +245,7 @@ class Continuations:
         behind += self.caught()
         if VERSION >= (3, 13) and last.op in TAKE_A_BOOL:  # the value on our stack may be a tensor
             self.untraced.insert(0, Instruction("TO_BOOL", exc=last.exc, pos=last.pos))
-        return self.untraced + behind + self.passed
+        return self.untraced + behind
 
     def jumped(self, target: int) -> list[Instruction]:
         """What goes on where the instruction jumps."""
@@ -310,8 +292,6 @@ class Continuations:
                 kinds += [VALUE] * effect
         if kinds and not last.op.startswith(NO_RESULT):
             kinds[-1] = VALUE
-        if last.op == "BEFORE_WITH":
-            kinds[-2] = VALUE
         return kinds
 
     def call(self, where: int, kinds: list[str]) -> list[Instruction]:
@@ -322,18 +302,14 @@ class Continuations:
         made = resume_code(code, where, kinds, live)
         temps = self.names[: len(kinds)]
         stack = [temp for temp, kind in zip(temps, kinds) if kind in CARRIED]
-        args: list[Instruction] = []
-        for name in [*made.co_varnames[: made.co_argcount - len(stack)], *stack]:
-            # and deleted here: the caller must not keep alive what the rest lets go
-            args += emit.load_fast(name) + emit.delete_fast(name)
-        args += emit.build_list(made.co_argcount)
+        names = [*made.co_varnames[: made.co_argcount - len(stack)], *stack]
         function = emit.make_function(made, closure_names(code))
-        if is_resume_code(code):  # `hand_over` has called it, and calls what it returns
-            call = emit.load_const(tail_call) + function + args + emit.build_tuple(3)
-        else:
-            call = emit.call(emit.load_const(hand_over), function, args)
-            call[-1].exc = self.passed[0], 0, False
-        out = unwind(kinds, temps) + call + emit.return_value()
+        out = unwind(kinds, temps) + self.go_on(function, names) + emit.return_value()
         for instruction in out:
             instruction.pos = self.natives[where].pos
         return out
+
+    def go_on(self, function: list[Instruction], names: list[str]) -> list[Instruction]:
+        """The call of a resume function with these variables; extras/hand_over.py makes one that a
+        program does not see."""
+        return emit.call(function, *map(emit.load_fast, names))

@@ -12,7 +12,6 @@ Mirrors torch/_dynamo/source.py (paper section 3.3), where each access is a clas
 it is a row of `KINDS`.
 """
 
-import keyword
 import re
 from typing import Any
 
@@ -23,7 +22,6 @@ KINDS = {
     "free": "this_function.__closure__[{k[0]}].cell_contents",  # the key is (index, name)
     "pinned": "{k}",
     "attr": "{p}.{k}",
-    "getattr": "getattr({p}, {k!r})",
     "item": "{p}[{k!r}]",
     "pinned_item": "{p}[{k}]",
     "dict": "{p}.__dict__",
@@ -46,11 +44,6 @@ def identifier(name: str) -> str:
     if name.isidentifier() and not name.startswith(("L_", "P_")):
         return name
     return "L_" + "".join(c if c.isalnum() or c == "_" else "_" for c in name)
-
-
-def is_attribute(name: str) -> bool:
-    """Can Python spell `x.name`?  (It reads some letters as others, and keywords as keywords.)"""
-    return name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
 
 
 def numbered(hint: str, taken: dict[str, int]) -> str:
@@ -88,7 +81,8 @@ class Source:
         return found
 
     def attr(self, name: str) -> "Source":
-        return self.child("attr" if is_attribute(name) else "getattr", name)
+        """(extras/odd_names.py: one that Python cannot spell as `x.name`.)"""
+        return self.child("attr", name)
 
     def item(self, key: Any) -> "Source":
         return self.child("item", key)
@@ -107,26 +101,13 @@ class Source:
             return identifier(self.key[1])
         return self.expr(self.base.name() if self.base else None)
 
+    __repr__ = name
+
     def root(self) -> "Source":
         node = self
         while node.base is not None:
             node = node.base
         return node
-
-    def __repr__(self) -> str:
-        return self.name()
-
-
-def module_path(source: "Source | None") -> str:
-    """ "transformer.h.0.attn" for self.transformer.h[0].attn."""
-    parts = []
-    while source is not None:
-        table = source.base
-        if source.kind == "item" and table is not None and table.kind == "item":
-            if table.key == "_modules":
-                parts.append(str(source.key))
-        source = table
-    return ".".join(reversed(parts))
 
 
 class SourceTree:

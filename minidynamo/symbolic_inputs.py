@@ -96,11 +96,3 @@ def unwritten_fake(output: "OutputGraph", variable: Any) -> torch.Tensor:
         sizes,
         variable.value.stride() if strides is None else strides,
     )
-
-
-def symbols_of(fake: torch.Tensor) -> set[Any]:
-    """The symbols in a fake tensor's sizes and strides."""
-    sizes = (*fake.shape, *fake.stride()) if fake.layout is torch.strided else fake.shape
-    return {
-        symbol for n in sizes if type(n) is torch.SymInt for symbol in n.node._expr.free_symbols
-    }

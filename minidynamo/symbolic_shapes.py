@@ -52,12 +52,6 @@ class Decision:
     proved: bool
     line: str
 
-    def __str__(self) -> str:
-        text = python_code(self.fact)
-        if self.proved:
-            text += "    (always)"
-        return f"{text}    # {self.line}" if self.line else text
-
 
 class ShapeEnv(Facts):
     """The symbols of one captured frame and what was assumed of them.  `where()` tells the line
@@ -69,7 +63,6 @@ class ShapeEnv(Facts):
         self.decisions: list[Decision] = []  # every question once
         self._asked: set[sympy.Expr] = set()
         self._by_hint: dict[int, sympy.Symbol] = {}  # for duck shaping
-        self.running: Any = None  # the operation that runs on fake tensors now
 
     # ---- making symbols
     def create_symbol(self, hint: int, source: Any = None, duck: bool = True) -> int | torch.SymInt:

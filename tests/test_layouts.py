@@ -9,7 +9,7 @@ from minidynamo.extras._guard_memo import Memo
 
 import minidynamo
 from minidynamo.extras.memo import layouts_are_watched
-from minidynamo.variables.wrap_tensors import KNOWS_NAMES
+from minidynamo.extras.view_bits import KNOWS_NAMES
 
 BACKENDS = ["eager", "aot_eager", "inductor"]
 

@@ -188,7 +188,7 @@ def all_breaks(frame_records: Iterable[Any]) -> list[Any]:
     return list(found.values())
 
 
-def source_of(record):
+def source_of(record: records.FrameRecord) -> str:
     """The user's source text."""
     try:
         return inspect.getsource(record.code)

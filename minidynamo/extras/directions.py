@@ -24,6 +24,7 @@ from ..exceptions import SpecializationError
 from ..symbolic_eval import registry, torch_rules
 from ..variables.base import extends
 from ..variables.constant import ConstantVar
+from ..rules.refusals import refused
 
 
 def disable(fn: Any) -> Any:
@@ -104,7 +105,7 @@ class Marks(SizePolicy):
 
 registry.rules(
     {
-        graph_break: registry.refused(
+        graph_break: refused(
             "graph_break()", "minidynamo.graph_break() was called", "remove the call"
         ),
         is_compiling: lambda tx: ConstantVar(True),

@@ -22,9 +22,18 @@ from ..variables.base import extends
 from .handled_slots import HANDLED, LASTI
 
 
+plain_kinds = Continuations.kinds_behind
+
+
 @extends(Continuations)
 class HandledContinuations(Continuations):
     """Continuations where there is a handler."""
+
+    def kinds_behind(self, jump: bool = False) -> list[str]:
+        kinds = plain_kinds(self, jump)
+        if self.untraced[-1].op == "BEFORE_WITH":  # the bound `__exit__` below its result
+            kinds[-2] = VALUE
+        return kinds
 
     def caught(self) -> list[Instruction]:
         exc = self.untraced[-1].exc

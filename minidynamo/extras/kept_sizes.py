@@ -28,10 +28,9 @@ from ..conversion import Conversion
 from ..entries import CacheEntry
 from ..foreign import ours
 from ..graph_capture import OutputGraph
-from ..graph_values import describe
 from ..symbolic_shapes import ShapeEnv
 from ..variables.base import extends
-from .rare_nodes import UnknownSize
+from .rare_nodes import UnknownSize, describe
 from .unbacked_sizes import ASKED, MADE, DataDependentDecision, UnbackedPolicy
 
 HINT = "keep the size, or the decision about it, outside the compiled function"

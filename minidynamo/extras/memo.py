@@ -26,9 +26,10 @@ from typing import Any
 import torch
 
 from ._guard_memo import Memo, use_torch
-from ..guards import FUNCTION_FIELDS, MODULE_TABLES, PRINTERS, Guard, GuardPrinter
+from ..guards import FUNCTION_FIELDS, MODULE_TABLES, PRINTERS, Guard
 from ..sources import Source, SourceTree
-from ..variables.wrap_tensors import KNOWS_NAMES
+from .guard_tree import TreePrinter
+from .view_bits import KNOWS_NAMES
 
 # Kinds of guards of identity and of constants.  (NO_HOOKS: the memo looks whether they are empty.)
 FIXED = {"ID", "SAME", "EQ", "EQUALS", "MODULE", "NO_HOOKS"}
@@ -96,12 +97,12 @@ def is_of_layout_but_for_sizes(guard: Guard) -> bool:
 VALUE = "\0"  # in the conditions of one source: where its value is read
 
 
-class MemoPrinter(GuardPrinter):
+class MemoPrinter(TreePrinter):
     """Two sections: what lasts while nothing that was read on the way has been written, behind the
     memo; then the rest."""
 
-    def __init__(self, tree: SourceTree, places: dict[str, str]) -> None:
-        super().__init__(tree, places)
+    def __init__(self, tree: SourceTree, called: dict[str, str]) -> None:
+        super().__init__(tree, called)
         self.lasting: bool | None = None  # which section is printed; None: neither, yet
         self.known_lasting: dict[Source, bool] = {}
         self.read: list[str] = []  # names of what the memo looks at

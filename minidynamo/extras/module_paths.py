@@ -1,7 +1,8 @@
 """In which submodule of the model an operation lies: `meta["module_path"]` of the graph's nodes.
 
-In:   modules that are called while a frame is traced.
-Out:  "h.0.mlp" in the meta of each node that is made meanwhile, and of a parameter's.
+In:   modules that are called while a frame is traced; sources of parameters.
+Out:  "h.0.mlp" in the meta of each node that is made meanwhile, and of a parameter's; a parameter
+      is called so in the graph, too: "h_0_mlp_weight".
 
     >>> [node.meta.get("module_path") for node in record.graph.graph.nodes]
 
@@ -15,12 +16,37 @@ import torch
 
 from .. import hooks
 from ..graph_capture import OutputGraph
-from ..sources import module_path
+from ..sources import Source
 from ..variables.base import Args, Frame, Named, Variable, extends
 from ..variables.nn_modules import ModuleVar
-from ..variables.wrap_tensors import module_name
 
 plain_forward, plain_description = ModuleVar.run_forward, OutputGraph.describe_node
+
+
+def module_path(source: Source | None) -> str:
+    """ "transformer.h.0.attn" for self.transformer.h[0].attn."""
+    parts = []
+    while source is not None:
+        table = source.base
+        if source.kind == "item" and table is not None and table.kind == "item":
+            if table.key == "_modules":
+                parts.append(str(source.key))
+        source = table
+    return ".".join(reversed(parts))
+
+
+def module_name(source: Any) -> str:
+    """ "h.0.weight" for a parameter's source."""
+    owner = source.base.base
+    while owner is not None and owner.kind in ("dict", "raw_dict"):
+        owner = owner.base
+    path = module_path(owner)
+    return f"{path}.{source.key}" if path else str(source.key)
+
+
+@extends(OutputGraph)
+def parameter_name(output: OutputGraph, source: Source) -> str:
+    return module_name(source)
 
 
 @dataclass

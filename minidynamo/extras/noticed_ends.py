@@ -18,17 +18,24 @@ import torch
 from .. import hooks
 from ..replacement import Tail
 from ..symbolic_eval.evaluator import RootFrame
-from ..variables.base import Lazy, OpaqueVar, Variable, extends, peek
+from ..variables.base import Lazy, Variable, extends, peek
 from ..variables.constant import is_constant_value
 from ..variables.more.exceptions import INSTANCES
+from ..variables.more.opaque import OpaqueVar
 from ..variables.objects import ObjectVar
 
 
 @extends(Tail)
 class NoticedEnds(Tail):
+    def unbind(self, live: Collection[str]) -> None:
+        for name in self.frame.bound:
+            if self.has_ended(name, live) and name not in self.code.co_cellvars:
+                self.emit("DELETE_FAST", name)
+
     def has_ended(self, name: str, live: Collection[str]) -> bool:
-        """Also where the name is bound anew, nothing reads it, and the program may notice the end
-        of the old value."""
+        """Is the value that the argument `name` had no longer held by the frame?  Not where it was
+        deleted, nor where the name is bound anew, nothing reads it, and the program may notice the
+        end of the old value."""
         value, was = self.frame.locals.get(name), self.frame.bound[name]
         if value is None:
             return True

@@ -16,12 +16,10 @@ import torch
 import torch.utils._pytree as pytree
 from torch._subclasses import fake_tensor
 
-from miniinductor.more.swapped_tensors import let_go
-
 from .. import hooks
 from ..exceptions import Break
+from ..foreign import ours
 from ..graph_capture import OutputGraph
-from ..graph_values import describe
 from ..variables.base import Variable, extends
 from ..variables.symbolic import SYMBOLIC
 from ..variables.tensor import TensorVar
@@ -39,7 +37,15 @@ class UnknownSize(Break):
     """An op gives a tensor whose size only the run knows."""
 
 
-plain_failure, plain_forget = OutputGraph.failure, OutputGraph.forget
+plain_fake = OutputGraph.fake_of
+
+
+def describe(target: Any) -> str:
+    """What an op is called in a message."""
+    if isinstance(target, str):
+        return f"Tensor.{target}"
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", target)
+    return str(name)
 
 
 @extends(OutputGraph)
@@ -54,11 +60,16 @@ class CarefulGraph(OutputGraph):
             )
         if isinstance(error, fake_tensor.UnsupportedFakeTensorException):
             return Break("fake tensor", f"{describe(target)}: {error}")
-        return plain_failure(self, target, error)
+        text = str(error).strip().partition("\n")[0]
+        reason = f"{describe(target)} failed while tracing: {type(error).__name__}: {text}"
+        return Break("op failed", reason)
 
-    def forget(self) -> None:
-        plain_forget(self)
-        let_go(self.fake_mode)
+    def fake_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        try:
+            return plain_fake(self, tensor)
+        except ours(AssertionError) as error:
+            # of a view, after its base changed (requires_grad_) while tracing
+            raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
 
 
 def plain_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:

@@ -23,10 +23,12 @@ from .. import hooks
 from ..exceptions import Break, SkipFrame
 from ..graph_capture import OutputGraph
 from ..originals import BUILTINS, LEAF_MODULES, MISSING, MODULES, NN_MODULE, TENSOR, made_by_torch
+from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import RULES
+from ..symbolic_eval.torch_rules import is_leaf
 from ..variables.base import Args, Frame, Named, Variable, extends
 from ..variables.lookup import lookup
-from ..variables.objects import method_of_class
+from ..variables.objects import ObjectVar, method_of_class
 from ..variables.tensor import TensorVar
 
 
@@ -101,7 +103,6 @@ class ReadFunctions(dict[int, tuple[Any, bool]]):
     """Id -> (function of torch's, does it call what the program replaced)."""
 
 
-@extends(OutputGraph)
 def calls_replaced(output: OutputGraph, function: Any, goes_on: Callable[[Any], bool]) -> bool:
     """Does torch's `function`, which the graph would call whole, find something of the
     program's under the names in its code?
@@ -128,9 +129,20 @@ def calls_replaced(output: OutputGraph, function: Any, goes_on: Callable[[Any], 
             place = value.__dict__
         if isinstance(value, types.FunctionType) and goes_on(value):
             output.guard_function(value)
-            replaced = output.calls_replaced(value, goes_on) or replaced
+            replaced = calls_replaced(output, value, goes_on) or replaced
     functions[id(function)] = function, replaced
     return replaced
+
+
+@extends(Operations)
+def call_leaf(tx: Any, function: Callable, args: Args, kwargs: Named) -> Variable:
+    """A Python function is traced where the program has put one of its own in torch's place, or
+    gives it an object (a module, a class of options)."""
+    if isinstance(function, types.FunctionType):
+        objects = any(isinstance(value, ObjectVar) for value in (*args, *kwargs.values()))
+        if objects or calls_replaced(tx.output, function, is_leaf):
+            return tx.inline(tx.output.wrap_pinned(function), args, kwargs)
+    return tx.node(function, args, kwargs)
 
 
 def look_at_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
@@ -170,7 +182,7 @@ class Replaced(TensorVar):
         if replaced_in_tensor(owner, name, found):
             if not isinstance(found, types.FunctionType):
                 raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
-        elif not made_by_torch(found) or not tx.output.calls_replaced(found, in_leaf_module):
+        elif not made_by_torch(found) or not calls_replaced(tx.output, found, in_leaf_module):
             return None
         return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
 

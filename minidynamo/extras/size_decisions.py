@@ -20,9 +20,10 @@ import sympy
 from miniinductor.more.divisors import divisibility
 from miniinductor.sizes.expressions import Mod
 from miniinductor.sizes.facts import reduced
+from miniinductor.sizes.printing import python_code
 
 from .. import config, records
-from ..symbolic_shapes import ShapeEnv
+from ..symbolic_shapes import Decision, ShapeEnv
 from ..variables.base import extends
 from .once import tell
 
@@ -100,3 +101,12 @@ def give_up(env: ShapeEnv, expr: sympy.Expr) -> None:
 
 
 ShapeEnv.give_up = give_up
+
+
+@extends(Decision, "__str__")
+def text_of_decision(decision: Decision) -> str:
+    """`x.shape[0] > 4    # model.py:12`, as explanations and notebooks print it."""
+    text = python_code(decision.fact)
+    if decision.proved:
+        text += "    (always)"
+    return f"{text}    # {decision.line}" if decision.line else text

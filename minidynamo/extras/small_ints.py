@@ -1,4 +1,5 @@
-"""Ints that change and are 0 or 1 now: a counter's first steps (`state["step"] += 1`).
+"""Ints that change and are 0 or 1 now: a counter's first steps (`state["step"] += 1`); with
+dynamic=True, ints in containers.
 
 In:   an int argument, attribute or item that had another value in an earlier compilation.
 Out:  a symbol that is at least 0, where without this file it is a number until it has reached 2.
@@ -25,6 +26,8 @@ from ..variables.symbolic import SymVar
 
 plain_of_int, plain_symbolic_int = SizePolicy.of_int, OutputGraph.symbolic_int
 SMALL = (0, 1)
+# the kinds of sources by which an argument, or an item of one, is reached
+ARGUMENT = {"local", "item", "list_item", "tuple_item", "dict_item"}
 
 
 @extends(SizePolicy)
@@ -39,6 +42,12 @@ class SmallInts(SizePolicy):
             return False
         self.met[-1] = (name, int, value, True)
         return True
+
+    def is_argument(self, source: Source) -> bool:
+        node: Source | None = source
+        while node is not None and node.kind in ARGUMENT:
+            node = node.base
+        return node is None
 
 
 @extends(OutputGraph)

@@ -1,7 +1,7 @@
 """What the user is told: frames that run as plain Python, and what MINI_DEBUG asks for.
 
 In:   functions given to `compile`, frames that are given up, entries that are made.
-Out:  warnings of the logger `minidynamo`, once for each place; texts on stderr.
+Out:  warnings of the logger `minidynamo`, once for each place; texts on stderr, and of records.
 
     helper (model.py:12) was compiled 8 times (config.recompile_limit); it runs as plain Python ...
 
@@ -18,8 +18,9 @@ from ..conversion import Conversion
 from ..convert_frame import COMPILING
 from ..entries import CacheEntry
 from ..exceptions import Break, NoTensors, SkipFrame, Unsupported
-from ..records import FrameRecord, debug
+from ..records import BreakRecord, FrameRecord, debug
 from ..skipping import skip_reason
+from ..variables.base import extends
 from . import guard_values, once  # noqa: F401  (what it advises is told here, so it judges first)
 
 OURS = "minidynamo"
@@ -130,3 +131,17 @@ def show(conversion: Conversion, entry: CacheEntry) -> None:
         if record.graph is not None:
             debug(2, record.graph.print_readable(print_output=False))
         debug(2, record.guard_function.source)
+
+
+@extends(BreakRecord, "__str__")
+def text_of_break(found: BreakRecord) -> str:
+    hint = f" (hint: {found.hint})" if found.hint else ""
+    return f"{found.reason} at {found.file}:{found.line}{hint}"
+
+
+@extends(FrameRecord, "__repr__")
+def text_of_frame(record: FrameRecord) -> str:
+    what = f"{len(record.guards)} guards, {len(record.graph_breaks)} graph breaks"
+    if record.skipped:
+        what = f"skipped: {record.skipped}"
+    return f"<FrameRecord of {record.function}: {what}>"

@@ -13,7 +13,7 @@ symbols of torch/fx/experimental/symbolic_shapes.py.
 
 import contextlib
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import sympy
@@ -27,13 +27,13 @@ from ..conversion import Conversion
 from ..dynamic import SizePolicy
 from ..exceptions import Break
 from ..graph_capture import OutputGraph
-from ..graph_values import describe
 from ..reconstruct import Codegen
-from ..symbolic_inputs import symbols_of
 from ..symbolic_numbers import SymNode
 from ..symbolic_shapes import ShapeEnv
 from ..variables.base import extends
 from ..variables.symbolic import SYMBOLIC, SymVar
+from .rare_nodes import describe
+from .unused_inputs import symbols_of
 
 
 class DataDependentDecision(Break, RuntimeError):
@@ -57,6 +57,11 @@ class UnbackedPolicy(SizePolicy):
     sizes_alone: bool | None = None  # do sizes stay, and numbers not?  (extras/kept_sizes.py)
 
 
+@extends(ShapeEnv)
+class RunningEnv(ShapeEnv):
+    running: Any = None  # the operation that runs on fake tensors now
+
+
 class Unbacked(dict[sympy.Symbol, SymVar]):
     """Symbol that only the run knows -> its variable."""
 
@@ -70,7 +75,7 @@ def create_unbacked(
         assumptions["nonnegative"] = True
     number = sum(row.hint is None for row in env.table.values())
     symbol = sympy.Symbol(f"u{number}", **assumptions)
-    creator = created_by or describe(env.running)
+    creator = created_by or describe(cast(RunningEnv, env).running)
     env.table[symbol] = Symbol(symbol, None, [], low, high, env.where(), created_by=creator)
     if kind is int:
         return env.wrap(symbol)
@@ -145,6 +150,7 @@ FOR_FAKE_TENSORS: dict[str, Any] = {
 for _name, _value in FOR_FAKE_TENSORS.items():
     extends(ShapeEnv, _name)(_value)
 evaluate_known, add_plain_node = ShapeEnv.evaluate_sym_node, OutputGraph.add_node
+run_plain_fake = OutputGraph.run_fake
 compute_symbolic = Codegen.symbolic
 
 
@@ -192,6 +198,10 @@ extends(SymNode, "guard_or_false", "guard_size_oblivious")(guard_or(False))
 
 @extends(OutputGraph)
 class UnbackedGraph(OutputGraph):
+    def run_fake(self, op: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        cast(RunningEnv, self.shape_env).running = target
+        return run_plain_fake(self, op, target, args, kwargs)
+
     def add_node(self, tx: Any, *operation: Any) -> torch.fx.Node:
         node = add_plain_node(self, tx, *operation)
         result = operation[-1]

@@ -19,10 +19,10 @@ import torch
 
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
-from ..symbolic_eval.calls import computed, unknown
+from ..variables.more.called import unknown
 from ..symbolic_eval.operations import Operations, on_host
 from ..symbolic_eval.operators import COMPARISONS, OPERATORS
-from ..symbolic_eval.registry import NONE, refused, rule, rules
+from ..symbolic_eval.registry import NONE, rule, rules
 from ..variables.registry import ByClass
 from ..variables.base import Variable, extends
 from ..variables.classes import ClassVar
@@ -45,8 +45,18 @@ from ..variables.tensor import TensorVar
 from .choices import are_numbers, extreme
 from .class_statements import made_class
 from .unary_operators import UNARY
+from .refusals import refused
 
 EMPTY = TupleVar([])
+
+
+@rule(tuple)
+def _tuple(tx, values=EMPTY, /):
+    """CPython makes no copy of a tuple."""
+    is_tuple = isinstance(values, TupleVar) and values.cls is tuple
+    return values if is_tuple else TupleVar(tx.listed(values))
+
+
 CALLS.update(
     {
         **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
@@ -57,6 +67,20 @@ CALLS.update(
         math.isqrt: None,
     }
 )
+plain_computed = Operations.computed
+
+
+@extends(Operations)
+def computed(tx: Any, function: Any, args: Any, kwargs: Any, read: str) -> Any:
+    """An expression, where the only argument is a symbol."""
+    value = args[0] if len(args) == 1 else None
+    if function in CALLS and type(value) is SymVar and value.python_type() is not bool:
+        result = apply(tx, function, value)
+        if result is not None:
+            return result
+    return plain_computed(tx, function, args, kwargs, read)
+
+
 reversed_of = ByClass()  # class of a variable -> handler(tx, value)
 
 
@@ -309,7 +333,7 @@ def _converted(cls, tx, *args, **kwargs):
     method = value.special(tx, name) if isinstance(value, ObjectVar) else None
     if method is not None:
         return of_class(cls, method.call(tx, [], {}), name)
-    return computed(tx, cls, args, kwargs, "as_constant")
+    return tx.computed(cls, args, kwargs, "as_constant")
 
 
 for _class in (int, float, complex, bool):

@@ -18,7 +18,7 @@ from torch.torch_version import TorchVersion
 from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import NONE, callable_of_type, checked, refused, rule
+from ..symbolic_eval.registry import NONE, callable_of_type, checked, rule
 from ..variables.registry import ByClass
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
@@ -34,6 +34,7 @@ from ..variables.objects import ObjectVar
 from ..variables.tensor import TensorVar
 from .builtins import name_of
 from .text import text
+from .refusals import refused
 
 # class of the variable that is `self` -> handler(tx, descriptor, self, rest, kwargs)
 method_of = ByClass()

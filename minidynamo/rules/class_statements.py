@@ -22,7 +22,8 @@ import torch
 from ..exceptions import Break
 from ..extras.made_anew import Makers
 from ..symbolic_eval.registry import rule
-from ..variables.base import Codegen, Frame, OpaqueVar, Variable
+from ..variables.base import Codegen, Frame, Variable
+from ..variables.more.opaque import OpaqueVar
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.functions import CallableVar, CellVar, FunctionVar

@@ -29,7 +29,8 @@ from ..extras.made_anew import Makers
 from ..foreign import ours
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import class_with_base, rule, rules
-from ..variables.base import OpaqueVar, Variable
+from ..variables.base import Variable
+from ..variables.more.opaque import OpaqueVar
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, TupleVar, named

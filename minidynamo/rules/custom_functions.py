@@ -28,7 +28,6 @@ import torch
 
 from ..exceptions import Break
 from ..extras.rare_nodes import Untold
-from ..symbolic_eval.operators import pinned
 from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
 from ..variables.classes import ClassVar
@@ -37,6 +36,7 @@ from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
 from ..variables.lookup import MISSING, is_programs, lookup, trusted
 from ..variables.modules import PyModuleVar
 from ..variables.tensor import TensorVar
+from ..variables.more.unpinned import pinned
 
 METHODS = ("forward", "setup_context", "backward", "vjp")
 LATE = METHODS[2:]  # they run after the call

@@ -11,9 +11,10 @@ Out:  a graph break; of torch's own methods (torch.compile, once used, wraps tho
 from ..exceptions import Break
 from ..symbolic_eval.evaluator import Frame
 from ..symbolic_eval.registry import RULES
-from ..symbolic_eval.torch_rules import is_leaf, refuse
+from ..symbolic_eval.torch_rules import is_leaf
 from ..variables.base import Args, Named, Variable, extends
 from ..variables.functions import FunctionVar
+from .untraced_code import refuse
 
 call_any_function = Frame.call_function
 

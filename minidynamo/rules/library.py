@@ -24,7 +24,7 @@ from collections.abc import Callable
 from ..exceptions import Break
 from ..guards import constant_check
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import callable_of_type, refused, rule, rules
+from ..symbolic_eval.registry import callable_of_type, rule, rules
 from ..variables.base import NULL, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar, is_constant_value
@@ -38,6 +38,7 @@ from ..variables.more.sets import SetVar
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
 from . import polyfills
+from .refusals import refused
 
 DOTTED.update(value for value in vars(itertools).values() if isinstance(value, type))
 DOTTED.update((functools.partial, collections.deque, collections.defaultdict, array.array))

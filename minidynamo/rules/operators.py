@@ -19,14 +19,11 @@ from ..symbolic_eval.operators import (
     OPERATORS,
     Operator,
     binary,
-    compare,
-    compared_by_identity,
     comparison,
     in_place,
     last_comparison,
     last_operand,
     left_operand,
-    pinned,
     right_operand,
 )
 from ..variables.base import Variable
@@ -44,11 +41,14 @@ from ..variables.containers import (
 )
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup
+from ..variables.more.opaque import compared_by_identity
 from ..variables.more.type_names import type_text
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
+from ..variables.more.unpinned import pinned
 from ..variables.objects import ObjectVar
-from ..variables.symbolic import SymVar
+from ..variables.symbolic import SymVar, Unpinned, apply
+from ..variables.tensor import TensorVar
 from .unary_operators import UNARY, unary_operand
 
 SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
@@ -88,10 +88,40 @@ def leave_to_c(a: Variable, b: Variable, symbol: str) -> None:
 @last_comparison(Variable)
 def _last_comparison(tx, symbol, a, b):
     if is_symbol_and_number(a, b) or is_symbol_and_number(b, a):
-        return compare(tx, symbol, pinned(a), pinned(b))
+        return tx.compare(symbol, pinned(a), pinned(b))
     if symbol in ("==", "!="):
         return ConstantVar(same_value(tx, a, b) == (symbol == "=="))
     return tx.fold(COMPARISONS[symbol], a.as_constant(), b.as_constant())
+
+
+# ---- symbols and tensors beside other operands
+@left_operand(SymVar)
+@right_operand(SymVar)
+def _symbols(tx, operator: Operator, a: Variable, b: Variable) -> Variable | None:
+    """Symbolic where torch can compute so.  Beside another operand that is neither tensor nor
+    object, the symbol becomes the number of this run."""
+    result = apply(tx, operator.function, a, b)
+    if result is not None or isinstance(a, (TensorVar, ObjectVar)):
+        return result
+    if isinstance(b, (TensorVar, ObjectVar)):
+        return None
+    return binary(tx, operator.symbol, pinned(a), pinned(b))
+
+
+@right_operand(TensorVar)
+def _tensor_right(tx, operator: Operator, a: Variable, b: Variable) -> Variable | None:
+    return None if isinstance(a, ObjectVar) else tx.node(operator.function, [a, b])
+
+
+@comparison(TensorVar)
+def _compare_tensors(tx, symbol: str, a: Variable, b: Variable) -> Variable | None:
+    other = b if isinstance(a, TensorVar) else a
+    if isinstance(other, ObjectVar) or isinstance(other, Unpinned) and type(other) is not SymVar:
+        return None  # their own handlers know better
+    comparable = isinstance(other, (TensorVar, ConstantVar, SymVar))
+    if symbol in ("==", "!=") and (not comparable or other.identity() is None):
+        return ConstantVar(symbol == "!=")  # `tensor == None` is False
+    return tx.node(COMPARISONS[symbol], [a, b])
 
 
 def is_symbol_and_number(a: Variable, b: Variable) -> bool:
@@ -187,7 +217,7 @@ def _compare_sequences(tx, symbol, a, b):
         if not tx.same_or_equal(left, right):
             if n >= min(len(a.items), len(b.items)):
                 break
-            return ConstantVar(symbol == "!=") if equality else compare(tx, symbol, left, right)
+            return ConstantVar(symbol == "!=") if equality else tx.compare(symbol, left, right)
         n += 1
     return tx.fold(COMPARISONS[symbol], len(a.items), len(b.items))
 
@@ -290,8 +320,8 @@ def proxied(variable: Any) -> Variable:
 def _compare_proxies(tx, symbol, a, b):
     if type(b) is ProxyVar:
         # The left one does not know how: the proxy on the right is asked, for the reverse.
-        return compare(tx, SWAPPED[symbol], b.dict, proxied(a))
-    return compare(tx, symbol, proxied(a), proxied(b))
+        return tx.compare(SWAPPED[symbol], b.dict, proxied(a))
+    return tx.compare(symbol, proxied(a), proxied(b))
 
 
 @comparison(DictVar)
@@ -444,7 +474,7 @@ def by_contents(tx, symbol: str, asked: Variable, other: Variable) -> Variable |
     if isinstance(first, SequenceVar) and isinstance(second, SequenceVar):
         if kind_of_sequence(first) is not kind_of_sequence(second):
             return None
-    return compare(tx, symbol, first, second)
+    return tx.compare(symbol, first, second)
 
 
 def contents(variable: Variable) -> Variable:

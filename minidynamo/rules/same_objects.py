@@ -18,7 +18,6 @@ from typing import Any
 import torch
 
 from ..exceptions import Break
-from ..symbolic_eval import operators
 from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.operators import comparison
@@ -29,6 +28,7 @@ from ..variables.constant import ConstantVar
 from ..variables.functions import FunctionVar
 from ..variables.modules import PyModuleVar
 from ..variables.more.asked_identity import note_key
+from ..variables.more.unpinned import pinned
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
@@ -40,7 +40,7 @@ class Sameness(Operations):
         """a is b."""
         symbols = SymVar in (type(a), type(b)) and a is not b
         if symbols and a.python_type() is b.python_type():  # are both one object in this run?
-            a, b = operators.pinned(a), operators.pinned(b)
+            a, b = pinned(a), pinned(b)
         first, second = a.identity(), b.identity()
         self.guard_same(a, b, first, second)
         if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):

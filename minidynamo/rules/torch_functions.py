@@ -15,8 +15,7 @@ from miniinductor.more.alike import is_contiguous
 
 from ..exceptions import Break
 from ..extras.thread_state import call_state
-from ..symbolic_eval.registry import NONE, refused, rule, rules
-from ..symbolic_eval.torch_rules import call_leaf
+from ..symbolic_eval.registry import NONE, rule, rules
 from ..variables.constant import ConstantVar
 from ..variables.more.numpy_numbers import NUMPY
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
@@ -28,6 +27,7 @@ from .arrays import ArrayVar, tensor_of
 from .library import traced
 from .tensors_of_numbers import of_symbols
 from .torch_state import at
+from .refusals import refused
 
 COMPILING = "compiler.is_compiling compiler.is_dynamo_compiling _utils.is_compiling"
 ELSEWHERE = """
@@ -57,7 +57,7 @@ def _pad(function, tx, input, pad, *args, **kwargs):
         asks = not is_contiguous(input.fake)
     if asks and not any(tx.compare(">", n, ConstantVar(0)).truth(tx) for n in amounts):
         pad = TupleVar([n.constant() if type(n) is SymVar else n for n in amounts])
-    return call_leaf(tx, function, [input, pad, *args], kwargs)
+    return tx.call_leaf(function, [input, pad, *args], kwargs)
 
 
 for _function in (torch.nn.functional.pad, torch.constant_pad_nd):
@@ -75,7 +75,7 @@ def _foreach(foreach, each):
             args, kwargs = [*args, ListVar([beside(tx, value, args)] * count)], {}
         values = args[3] if len(args) > 3 else None
         if not isinstance(values, SequenceVar) or not contains(tx, values, TensorVar):
-            return call_leaf(tx, foreach, args, kwargs)
+            return tx.call_leaf(foreach, args, kwargs)
         for self, a, b, value in zip(*[arg.iterate(tx) for arg in args]):
             self.call_method(tx, each, [a, b], {"value": value})
         return NONE
@@ -137,7 +137,7 @@ def _check(tx, condition, *_, **__):
 def _assert(tx, condition, message):
     """The condition is a guard; nothing is asked of a message that nobody sees."""
     if type(condition) not in (SymVar, ConstantVar) or not condition.truth(tx):
-        call_leaf(tx, torch._assert, [condition, message], {})
+        tx.call_leaf(torch._assert, [condition, message], {})
 
 
 @rule(torch._is_all_true)
@@ -145,7 +145,7 @@ def _is_all_true(tx, *args, **kwargs):
     """torch.distributions checks arguments: an assertion in the graph (the backend "eager" runs
     it), and where it fails, the frame runs as plain Python, which says what is wrong.  # PyTorch:
     the checks are switched off."""
-    result = call_leaf(tx, torch._is_all_true, args, kwargs)
+    result = tx.call_leaf(torch._is_all_true, args, kwargs)
     module = tx.globals.values.get("__name__")
     checked = str(module).startswith("torch.distributions.") and result.fake.is_cpu
     if checked and not tx.output.generates_code:

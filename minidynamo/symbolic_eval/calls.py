@@ -22,10 +22,8 @@ from ..foreign import ours
 from ..variables.base import Args, Named, Variable
 from ..variables.containers import ListVar, TupleVar
 from ..variables.objects import ObjectVar
-from ..variables.symbolic import CALLS, SymVar, apply
-from .operations import on_host
 from .registry import RULES, callable_of_type, class_with_base, rules
-from .torch_rules import call_leaf, is_leaf
+from .torch_rules import is_leaf
 
 if TYPE_CHECKING:
     from .evaluator import Frame
@@ -49,7 +47,7 @@ def call_known(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variabl
     found = RULES.get(function)
     if found is not None:
         return found(tx, args, kwargs)
-    return call_leaf(tx, function, args, kwargs) if is_leaf(function) else None
+    return tx.call_leaf(function, args, kwargs) if is_leaf(function) else None
 
 
 def call_c(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable:
@@ -67,22 +65,11 @@ def call_c(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable:
 def called_now(tx: "Frame", function: Callable, args: Args, kwargs: Named) -> Variable:
     """A pure function of constants is computed."""
     if not is_pure(function):
-        raise unknown(function)
+        raise tx.unknown(function)
     for value in (*args, *kwargs.values()):
         if isinstance(value, ObjectVar) and not value.immutable():
             raise Break("C function", f"the call of {function.__name__}() on {value}")
-    return computed(tx, function, args, kwargs, "real")
-
-
-def computed(tx: "Frame", function: Callable, args: Args, kwargs: Named, read: str) -> Any:
-    """The result of a pure call: an expression, where its argument is a symbol, else a constant.
-    `read`: how the arguments become real, see `on_host`."""
-    value = args[0] if len(args) == 1 else None
-    if function in CALLS and type(value) is SymVar and value.python_type() is not bool:
-        result = apply(tx, function, value)
-        if result is not None:
-            return result
-    return tx.fold(on_host(function, args, kwargs, read))
+    return tx.computed(function, args, kwargs, "real")
 
 
 def is_pure(function: Any) -> bool:
@@ -98,33 +85,17 @@ def is_pure(function: Any) -> bool:
     return module in PURE_MODULES
 
 
-def unknown(function: Any) -> Break:
-    """The break at a call that nobody knows."""
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", str(function))
-    module = getattr(function, "__module__", None)
-    if module and module != "builtins":
-        name = f"{module}.{name}"
-    doing = "print after" if function is print else "move it out of"
-    return Break("C function", f"the call of {name}()", f"{doing} the compiled function")
-
-
 def call_class(tx: "Frame", cls: type, args: Args, kwargs: Named) -> Variable:
     """cls(*args, **kwargs)."""
     found = RULES.get(cls)
     if found is not None:
         return found(tx, args, kwargs)
     if cls in CONSTANT_CLASSES:
-        return computed(tx, cls, args, kwargs, "as_constant")
+        return tx.computed(cls, args, kwargs, "as_constant")
     result = class_with_base.ask(cls, tx, cls, args, kwargs)
     if result is None:
         raise Break("class", f"making a {cls.__name__}")
     return result
-
-
-def _tuple(tx: "Frame", values: Variable = TupleVar([]), /) -> TupleVar:
-    if isinstance(values, TupleVar) and values.cls is tuple:
-        return values
-    return TupleVar(tx.listed(values))
 
 
 # Those of most programs; more are in minidynamo/rules/builtins.py.
@@ -132,7 +103,7 @@ rules(
     {
         len: lambda tx, value, /: tx.output.wrap_result(value.length(tx)),
         iter: lambda tx, values: tx.iter_of(values),
-        tuple: _tuple,
+        tuple: lambda tx, values=TupleVar([]), /: TupleVar(tx.listed(values)),
         list: lambda tx, values=TupleVar([]), /: ListVar(tx.listed(values)),
     }
 )

@@ -22,8 +22,6 @@ from . import opcodes
 
 # Paths of torch's files and of ours: a graph break names the line of the program that called them.
 INTERNAL = (os.sep + "torch" + os.sep, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Code with these names may read any of its variables, whatever its instructions say.
-READERS_OF_ALL = {"locals", "vars", "eval", "exec", "dir"}
 _CACHE: dict[int, "CodeInfo"] = {}
 
 
@@ -52,15 +50,9 @@ class CodeInfo:
             self.ops.append((handler, arg, operation.exc, line))
         self.internal = any(part in code.co_filename for part in INTERNAL)
         self._live: list[frozenset[str]] | None = None
-        self.always_live: frozenset[str] | None = None
-        if READERS_OF_ALL & set(code.co_names):
-            self.always_live = frozenset(code.co_varnames)
 
     def live_before(self, position: int) -> frozenset[str]:
-        """Names of locals that may be read from canonical operation `position` on: all, if the code
-        asks for `locals()`."""
-        if self.always_live is not None:
-            return self.always_live
+        """Names of locals that may be read from canonical operation `position` on."""
         if self._live is None:
             self._live = liveness(self.operations, LOCAL_READS, LOCAL_WRITES)
         return self._live[position]

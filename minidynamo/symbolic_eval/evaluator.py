@@ -24,7 +24,7 @@ from ..resume import function_name
 from ..variables.base import RUNNING
 from ..variables.binding import bind
 from ..variables.iterators import GeneratorVar
-from . import calls, torch_rules
+from . import calls
 from .code_info import code_info
 from .operations import Operations
 
@@ -140,7 +140,7 @@ class Frame(Operations):
             result = calls.call_known(self, fn, args, kwargs)
             if result is not None:
                 return result
-            torch_rules.refuse(fn)
+            self.check_code(fn)
         return self.inline(function, args, kwargs)
 
     def inline(self, function: Any, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
@@ -153,6 +153,9 @@ class Frame(Operations):
             self.output.generators.append(made)
             return made
         return frame.run()
+
+    def check_code(self, fn: Any) -> None:
+        """Raises `Break` for what must not be traced, see rules/untraced_code.py."""
 
     call_c, call_class = calls.call_c, calls.call_class
 
@@ -204,10 +207,6 @@ class RootFrame(Frame):
         if self.step in self.forced:
             self.split = (self.pc, self.forced[self.step])
         return self.split is not None
-
-    def instruction_end(self) -> int:
-        """The byte of the code at which the native instruction ends that is being run."""
-        return self.info.operations[self.pc - 1].instruction.end
 
     def split_step(self, step: int) -> int:
         """The step at which the frame is split because of what is met at `step`: an earlier one

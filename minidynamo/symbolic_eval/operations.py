@@ -88,9 +88,22 @@ class Operations:
         """The constant, or container of constants, that a call gives when it is run now."""
         return self.output.wrap_result(self.run_now(function, *args, **kwargs))
 
+    def computed(self, function: Callable, args: Args, kwargs: Named, read: str) -> Any:
+        """The result of a pure call.  `read`: how the arguments become real, see `on_host`."""
+        return self.fold(on_host(function, args, kwargs, read))
+
     def node(self: Any, function: Callable, args: Any, kwargs: Any = None) -> Variable:
         """A call that becomes a node of the graph."""
         return self.output.call_graph(self, "call_function", function, args, kwargs or {})
+
+    def unknown(self, function: Callable) -> Break:
+        """The break at a call that nobody knows; more/called.py names it with its module."""
+        return Break("C function", f"the call of {getattr(function, '__name__', function)}()")
+
+    def call_leaf(self, function: Callable, args: Args, kwargs: Named) -> Variable:
+        """The call of a function that goes into the graph whole; extras/replaced_functions.py looks
+        whether it calls something of the program's."""
+        return self.node(function, args, kwargs)
 
     def check_size(self, name: str, *values: Any) -> None:
         """Refuse a call whose result would be a huge constant: plain Python makes it, see

@@ -7,8 +7,9 @@ In:   the symbol and the operands, as variables.  Out: a variable; the program's
 It goes as in CPython's abstract.c.  `a + b` asks `a` (`left_operand`), then `b` (`right_operand`);
 `a += b` asks `a` first whether it can be changed (`in_place`).  A comparison asks `a`, then `b`
 (`comparison`).  Who does not know how returns None.  Objects, sequences, sets, dictionaries and
-classes answer in minidynamo/rules/operators.py, which also knows what Python says where nobody
-knows how (`last_operand`, `last_comparison`).  Mirrors torch/_dynamo/variables/builtin.py.
+classes answer in minidynamo/rules/operators.py, as do symbols and tensors beside such operands; it
+also knows what Python says where nobody knows how (`last_operand`, `last_comparison`).
+Mirrors torch/_dynamo/variables/builtin.py.
 """
 
 import operator as host
@@ -16,11 +17,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exceptions import Break
-from ..variables.base import OpaqueVar, Variable
+from ..variables.base import Variable
 from ..variables.constant import ConstantVar
-from ..variables.lookup import lookup
-from ..variables.objects import ObjectVar
-from ..variables.symbolic import SymVar, Unpinned, apply
+from ..variables.symbolic import SymVar, apply
 from ..variables.tensor import TensorVar
 from ..variables.registry import ByClass
 
@@ -69,20 +68,11 @@ def binary(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Variable:
 
 def compare(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Variable:
     """`a < b`, `a == b`..."""
-    for operand in (a, b):
-        if isinstance(operand, OpaqueVar) and not (
-            symbol in ("==", "!=") and compared_by_identity(operand)
-        ):
-            raise operand.broken
     for registry, asked in ((comparison, a), (comparison, b), (last_comparison, a)):
         result = registry.ask(type(asked), tx, symbol, a, b)
         if result is not None:
             return result
     raise Break("compare", f"{a} {symbol} {b}")
-
-
-def compared_by_identity(variable: Variable) -> bool:
-    return lookup(variable.python_type(), "__eq__")[1] is object.__eq__
 
 
 # ---- constants: computed now
@@ -105,19 +95,8 @@ def _compare_constants(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Va
 @left_operand(SymVar)
 @right_operand(SymVar)
 def _symbols(tx: "Frame", operator: Operator, a: Variable, b: Variable) -> Variable | None:
-    """Symbolic where torch can compute so.  Beside another operand that is neither tensor nor
-    object, the symbol becomes the number of this run."""
-    result = apply(tx, operator.function, a, b)
-    if result is not None or isinstance(a, (TensorVar, ObjectVar)):
-        return result
-    if isinstance(b, (TensorVar, ObjectVar)):
-        return None
-    return binary(tx, operator.symbol, pinned(a), pinned(b))
-
-
-def pinned(variable: Variable) -> Variable:
-    """The number of this run, guarded, for a symbol; else the variable itself."""
-    return variable.constant() if type(variable) is SymVar else variable
+    """Symbolic where torch can compute so."""
+    return apply(tx, operator.function, a, b)
 
 
 @comparison(SymVar)
@@ -127,23 +106,11 @@ def _compare_symbols(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Vari
 
 # ---- tensors: nodes of the graph
 @left_operand(TensorVar)
-def _tensor_left(tx: "Frame", operator: Operator, a: Variable, b: Variable) -> Variable | None:
-    return tx.node(operator.function, [a, b])
-
-
 @right_operand(TensorVar)
-def _tensor_right(tx: "Frame", operator: Operator, a: Variable, b: Variable) -> Variable | None:
-    if isinstance(a, ObjectVar):
-        return None
+def _tensors(tx: "Frame", operator: Operator, a: Variable, b: Variable) -> Variable | None:
     return tx.node(operator.function, [a, b])
 
 
 @comparison(TensorVar)
 def _compare_tensors(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Variable | None:
-    other = b if isinstance(a, TensorVar) else a
-    if isinstance(other, ObjectVar) or isinstance(other, Unpinned) and type(other) is not SymVar:
-        return None  # their own handlers know better
-    comparable = isinstance(other, (TensorVar, ConstantVar, SymVar))
-    if symbol in ("==", "!=") and (not comparable or other.identity() is None):
-        return ConstantVar(symbol == "!=")  # `tensor == None` is False
     return tx.node(COMPARISONS[symbol], [a, b])

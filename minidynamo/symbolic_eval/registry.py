@@ -17,7 +17,7 @@ torch/_dynamo/variables/builtin.py.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ..exceptions import Break
 from ..foreign import ours
@@ -66,15 +66,6 @@ def rules(table: dict[Any, Callable]) -> None:
     """`rule` for many functions, each with a handler of one line; a key may be a tuple of them."""
     for functions, handler in table.items():
         rule(*(functions if isinstance(functions, tuple) else (functions,)))(handler)
-
-
-def refused(kind: str, reason: str, hint: str = "") -> Callable:
-    """The handler of what always breaks the graph."""
-
-    def refuse(tx: "Frame", *args: Variable, **kwargs: Variable) -> NoReturn:
-        raise Break(kind, reason, hint)
-
-    return refuse
 
 
 # What a call means where no rule is for this very function or class: by the type of what is called,

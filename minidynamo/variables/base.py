@@ -155,6 +155,7 @@ class Variable(Fields):
             raise Break("reconstruct", f"writes to {self} cannot be repeated")
 
     def __repr__(self) -> str:
+        """What a message calls it; more/called.py knows better names."""
         name = type(self).__name__.removesuffix("Var").lower()
         return f"{name}({self.source.name()})" if self.source is not None else name
 
@@ -228,23 +229,6 @@ def peek(variable: Variable) -> Variable:
     return variable
 
 
-class OpaqueVar(RealVar):
-    """A real value that cannot be traced: it may be passed on; using it breaks the graph."""
-
-    broken: Break
-
-    def _refuse(self, *args: Variable) -> Any:
-        raise self.broken
-
-
-REFUSED = (
-    *("as_constant", "real", "hash_key", "getattr", "setattr", "delattr", "call", "call_method"),
-    *("truth", "iterate", "length", "getitem", "setitem", "delitem", "contains", "argument"),
-)
-for _name in REFUSED:
-    setattr(OpaqueVar, _name, OpaqueVar._refuse)
-
-
 class Null(Variable):
     """The NULL that CPython's call protocol pushes, and unbound slots that inlined comprehensions
     save."""
@@ -253,9 +237,6 @@ class Null(Variable):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit("PUSH_NULL")
-
-    def __repr__(self) -> str:
-        return "NULL"
 
 
 NULL = Null()

@@ -10,6 +10,7 @@ code objects).  The rules for each kind of value lie beside its variable, in tab
 Mirrors torch/_dynamo/variables/builder.py.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from ..exceptions import Break
 from ..guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, literal
 from ..sources import Source, SourceTree
 from . import classes, functions, modules, nn_modules, wrap_containers, wrap_tensors  # noqa: F401
-from .base import Lazy, OpaqueVar, Variable
+from .base import Added, Lazy, Variable
 from .constant import ConstantVar, is_constant_value
 from .containers import DictVar
 from .lookup import can_change, trusted
@@ -35,8 +36,6 @@ class Builder:
     def __init__(self) -> None:
         self.tree = SourceTree()
         self.pair_guards: list[Guard] = []
-        # source of a dictionary -> {name that must stay absent: line that asked}
-        self.absent: dict[Source, dict[str, str]] = {}
         self.memo: dict[int, tuple[Variable, Any]] = {}  # id of an object met at a source
         self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
         self.sourced: list[Variable] = []  # those whose writes are replayed
@@ -64,17 +63,9 @@ class Builder:
         source.guards[kind] = Guard(name, source, check, pins, self.line())
 
     def guard_absent(self, source: Source, name: str) -> None:
-        """The dictionary at `source` has no `name`, and must have none later."""
-        self.absent.setdefault(source, {}).setdefault(name, self.line())
-
-    def guard_absences(self) -> None:
-        """One guard for all the names that a dictionary must not have: modules are asked for
-        many."""
-        for source, names in self.absent.items():
-            if "KEYS" not in source.guards:
-                check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
-                line = next(iter(names.values()))
-                source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
+        """The dictionary at `source` has no `name`, and must have none later.  (extras/absences.py
+        makes one guard of all names.)"""
+        self.guard(source, ("ABSENT", name), "{pin} not in {0}", name)
 
     def guard_pair(self, check: str, *sources: Source) -> None:
         """A guard on several sources, `{0}`, `{1}`... in the check."""
@@ -92,16 +83,13 @@ class Builder:
         if known is not None:
             self.guard_alias(known[0], value, source)
             return known[0]
-        try:
-            variable = self.wrap_shared(value, source)
-        except Break as broken:
-            self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
-            variable = OpaqueVar(value, broken, source=source)
+        variable = self.wrap_shared(value, source)
         self.memo[id(value)] = (variable, value)
         return variable
 
     def wrap_shared(self, value: Any, source: Source) -> Variable:
-        """The variable of an object that was not met before."""
+        """The variable of an object that was not met before; more/opaque.py has one for what cannot
+        be traced."""
         if source.kind != "pinned" and not issubclass(type(value), SELF_GUARDED):
             self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
         rule: Rule = SHARED.of(value) or wrap_object
@@ -162,10 +150,24 @@ class Builder:
             items = {}
             for name, item in own.items():
                 items[name] = (ConstantVar(name), Lazy(item, source.item(name)))
-            fields = DictVar(items, source=source, real_keys=list(items))
+            fields = self.replayed(DictVar(items, source=source, real_keys=list(items)))
             known = self.memo[id(own)] = (fields, own)
-            self.sourced.append(known[0])
         return known[0]
+
+    def view_bits_check(self, value: torch.Tensor, bits: Iterable[str]) -> str:
+        """The check that a tensor answers each of these as `value` does; extras/view_bits.py leaves
+        out what cannot matter."""
+        return " and ".join(f"{{0}}.{bit}() is {getattr(value, bit)()}" for bit in bits)
+
+    def parameter_name(self, source: Source) -> str:
+        """What the graph calls a parameter; extras/module_paths.py knows its path in the model."""
+        return source.name()
+
+    def replayed(self, variable: Added) -> Added:
+        """The variable of an object from outside: what is written to it is repeated behind the
+        graph."""
+        self.sourced.append(variable)
+        return variable
 
     def guard_fixed(self, source: Source, value: Any) -> None:
         """At `source` lies this very object, or a constant like it."""

@@ -10,7 +10,6 @@ Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable).
 
 from __future__ import annotations
 
-import typing
 from typing import Any
 
 from .base import Args, Frame, Named, RealVar, Variable
@@ -31,19 +30,10 @@ class ClassVar(RealVar):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_class(self.value, args, kwargs)
 
-    def __repr__(self) -> str:
-        return f"the class {self.value.__qualname__}"
-
 
 def is_class(value: Any) -> bool:
     return issubclass(type(value), type)
 
 
-def is_of_typing(value: Any) -> bool:
-    """typing.List and the like."""
-    return issubclass(type(value), typing._Final)
-
-
 BY_VALUE.rule(type, test=is_class, order=20)(by_identity)
-BY_VALUE.rule(test=is_of_typing, order=20)(by_identity)
 PINNED.rule(test=is_class, order=10)(lambda builder, value: ClassVar(value))

@@ -70,11 +70,6 @@ class ConstantVar(RealVar):
     def length(self, tx: Frame) -> int:
         return tx.fold(len, self.value).value
 
-    def __repr__(self) -> str:
-        if type(self.value) is int and self.value.bit_length() > 10_000:  # which has no text
-            return f"constant int of {self.value.bit_length()} bits"
-        return f"constant {self.value!r:.200}"
-
 
 BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
 

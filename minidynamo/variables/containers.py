@@ -70,14 +70,14 @@ class SequenceVar(Container):
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         index = self.index_of(tx, key)
         try:
-            found = self.items[index]
+            self.items[index]
         except ours(IndexError, TypeError, ValueError) as error:
             tx.raise_(type(error), str(error).replace("list", self.cls.__name__, 1))
-        if not isinstance(index, slice):
-            return self.item(tx, index)
-        if self.cls is tuple and found == self.items:
-            return self  # CPython makes no copy
-        return sequence_of(self.cls, found)
+        return self.item_or_items(tx, index)
+
+    def item_or_items(self, tx: Frame, index: Any) -> Variable:
+        """What lies at an index that there is; more/slices.py knows slices, too."""
+        return self.item(tx, index)
 
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         items = [part(item) for item in self.iterate(current())]
@@ -237,7 +237,5 @@ class DictViewVar(Container):
     kind: str
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
-        if self.kind == "keys":
-            return iter(self.dict.keys(tx))
-        pairs = (TupleVar([key, self.dict.get(tx, key)]) for key in self.dict.keys(tx))
-        return pairs if self.kind == "items" else (pair.items[1] for pair in pairs)
+        """Those of `values()`; more/dictionaries.py knows the others."""
+        return (self.dict.get(tx, key) for key in self.dict.keys(tx))

@@ -18,8 +18,7 @@ from typing import Any
 import torch
 
 from .base import Args, Frame, Lazy, Named, OutputGraph, RealVar, Source, Variable
-from .constant import ConstantVar, is_constant_value
-from .registry import BY_VALUE, PINNED
+from .registry import BY_VALUE, PINNED, by_identity
 
 
 class CellVar(Variable):
@@ -56,9 +55,6 @@ class FunctionVar(Variable):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_function(self, args, kwargs)
 
-    def __repr__(self) -> str:
-        return f"the function {self.name}"
-
 
 class BoundMethodVar(Variable):
     """function.__get__(instance)."""
@@ -72,9 +68,6 @@ class BoundMethodVar(Variable):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.function.call(tx, [self.instance, *args], kwargs)
 
-    def __repr__(self) -> str:
-        return f"the method {getattr(self.function, 'name', self.function)}"
-
 
 class MethodVar(Variable):
     """A method found by name on a variable that implements it natively (list.append, tensor.view,
@@ -87,9 +80,6 @@ class MethodVar(Variable):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.instance.call_method(tx, self.name, args, kwargs)
 
-    def __repr__(self) -> str:
-        return f"the method .{self.name} of {self.instance}"
-
 
 class CallableVar(RealVar):
     """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the
@@ -97,12 +87,6 @@ class CallableVar(RealVar):
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_c(self.value, args, kwargs)
-
-    def __repr__(self) -> str:
-        name = getattr(self.value, "__qualname__", None)
-        if name is None:  # no repr(): that may be Python, and the object half made
-            return f"a {type(self.value).__qualname__}"
-        return f"{getattr(self.value, '__module__', None) or ''}.{name}".lstrip(".")
 
 
 # ---- functions, methods and callables from outside
@@ -114,30 +98,8 @@ C_CALLABLES = (
 )
 
 
-@BY_VALUE.rule(types.FunctionType)
-def wrap_function(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """A Python function: one that lies in a fixed object is guarded by its identity; others by
-    their code, and by their defaults where those are used."""
-    if source.root().kind == "pinned":
-        if source.kind != "pinned":
-            builder.guard(source, "ID", "{0} is {pin}", value)
-        return builder.wrap_pinned(value)
-    known = builder.memo.get(id(value))
-    if known is None:
-        builder.guard(source, "TYPE", "type({0}) is {pin}", types.FunctionType)
-        builder.guard(source, "CODE", "{0}.__code__ is {pin}", value.__code__)
-        guard_defaults(builder, value, source)
-        known = builder.memo[id(value)] = (function_of(builder, value, source), value)
-    elif known[0].source is not source:
-        builder.guard_pair("{0} is {1}", source, known[0].source)
-    return known[0]
-
-
-def guard_defaults(builder: OutputGraph, function: Any, source: Source) -> None:
-    """As many defaults, for the same names: their values are guarded where they are used."""
-    names = list(function.__kwdefaults__ or ())
-    check = f"len({{0}}.__defaults__ or ()) == {len(function.__defaults__ or ())}"
-    builder.guard(source, "DEFAULTS", f"{check} and [*({{0}}.__kwdefaults__ or ())] == {names!r}")
+# (more/made_functions.py: those that a program makes anew are guarded by their code alone.)
+BY_VALUE.rule(types.FunctionType)(by_identity)
 
 
 def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
@@ -157,14 +119,8 @@ def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
 def pinned_function(builder: OutputGraph, value: Any) -> Variable:
     builder.guard_function(value)
     variable = function_of(builder, value, builder.tree.pinned(value))
-    variable.defaults = tuple(map(constant_at_once, variable.defaults))
     variable.source = None
     return variable
-
-
-def constant_at_once(default: Lazy) -> Variable:
-    """`guard_function` guards which tuple the defaults are: constants in it need no guard."""
-    return ConstantVar(default.value) if is_constant_value(default.value) else default
 
 
 @PINNED.rule(*C_CALLABLES, test=lambda value: issubclass(type(value), C_CALLABLES), order=30)

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, cast
 
-from ..exceptions import SkipFrame
 from .base import Frame, Variable, refusal
 from .constant import ConstantVar
 from .containers import DictVar, DictViewVar, SequenceVar, sequence_of
@@ -58,36 +57,16 @@ class SequenceIterator(IteratorVar):
 
 
 class KeysIterator(IteratorVar):
-    """Over a dict, one of its views or a set, whose length must stay."""
+    """Over a dict, one of its views or a set; more/iterators.py looks whether these change."""
 
     cls = cast(Any, None)
 
     def __init__(self, tx: Frame, walked: Any) -> None:
         self.walked = walked
-        self.ended = False
-        self.taken = 0
         self.left = iter(list(walked.iterate(tx)))
-        self.before = self.state()
-
-    def owner(self) -> Any:
-        return getattr(self.walked, "dict", self.walked)
-
-    def state(self) -> tuple[int, int]:
-        """What stays while nothing is added or removed: the size, and how often keys went."""
-        return len(self.owner().items), getattr(self.owner(), "removed", 0)
-
-    def changed(self, tx: Frame) -> None:
-        raise SkipFrame("a dictionary or set that changes while it is walked")
 
     def next(self, tx: Frame) -> Variable | None:
-        if self.ended:
-            return None
-        if self.state() != self.before:
-            self.changed(tx)
-        value = next(self.left, None)
-        self.taken += 1
-        self.ended = value is None
-        return value
+        return next(self.left, None)
 
 
 iterator_of(IteratorVar)(lambda tx, iterator: iterator)

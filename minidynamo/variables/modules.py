@@ -28,25 +28,15 @@ class PyModuleVar(RealVar):
     """A Python module (`import math`)."""
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        values, is_trusted = self.value.__dict__, trusted(self.name())
-        # A switch such as torch.backends.cudnn.enabled is a property of the module's class.
-        if is_trusted and name in type(self.value).__dict__:
-            value = tx.run_now(getattr, self.value, name)
-            return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
-        if name in values:
-            return tx.output.globals_of(values).load(tx, name)
-        if not is_trusted:
-            return self.other(tx, name)
-        return tx.output.wrap_pinned(tx.run_now(getattr, self.value, name))
+        if name in self.value.__dict__:
+            return tx.output.globals_of(self.value.__dict__).load(tx, name)
+        return self.other(tx, name)
 
     def name(self) -> object:
         return self.value.__dict__.get("__name__")
 
     def other(self, tx: Frame, name: str) -> Variable:
         raise Break("attribute", f"{self}.{name}, which is not among its globals")
-
-    def __repr__(self) -> str:
-        return f"module {self.name()}"
 
 
 class GlobalsVar:

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from ..exceptions import Break
 from ..guards import MODULE_TABLES
 from ..originals import NN_MODULE
 from .base import Args, Frame, Named, OutputGraph, Source, Variable
@@ -32,12 +31,8 @@ class ModuleVar(ObjectVar):
     `forward`."""
 
     def table(self, tx: Frame, name: str) -> DictVar:
-        found = self.fields.get(tx, ConstantVar(name))
-        if found is None:
-            return DictVar({})
-        if not isinstance(found, DictVar):
-            raise Break("module", f"a {self.cls.__name__} whose {name} is no dictionary")
-        return found
+        """The dictionary of this name, one of `MODULE_TABLES`."""
+        return self.fields.get(tx, ConstantVar(name))
 
     def module_getattr(self, tx: Frame, name: str) -> Variable:
         """nn.Module.__getattr__."""

@@ -140,10 +140,6 @@ class ObjectVar(Variable):
             return None  # what every object has
         return self.class_attribute(tx, owner, found, name)
 
-    def __repr__(self) -> str:
-        where = "" if self.source is None or self.pinned else f" {self.source.name()}"
-        return f"{self.cls.__name__} object{where}"
-
 
 def fields_of(builder: OutputGraph, value: Any, source: Source) -> Any:
     """The `__dict__` of an object, read past a `__getattribute__` of its class."""
@@ -162,6 +158,4 @@ def wrap_object(
         raise Break("object", f"a {kind.__name__}, which answers __dict__ itself")
     if kind.__dictoffset__ and own is not None:
         fields = fields_of(builder, value, source)
-    variable = variable_class(kind, value, fields, source=source)
-    builder.sourced.append(variable)
-    return variable
+    return builder.replayed(variable_class(kind, value, fields, source=source))

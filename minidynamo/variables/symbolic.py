@@ -72,9 +72,6 @@ class SymVar(Unpinned):
     def reconstruct(self, cg: Codegen) -> None:
         cg.symbolic(self.value.node.expr)
 
-    def __repr__(self) -> str:
-        return f"symbolic {self.value}"
-
 
 def wrap_symbolic(value: Any) -> Variable:
     """The variable of a SymInt, SymFloat or SymBool; a constant where it depends on no symbol any

@@ -49,23 +49,13 @@ class TensorVar(Variable):
         return self._other_attribute(tx, name)
 
     def get_shape(self, tx: Frame) -> Variable:
-        self.guard_shape(tx)
         return tx.output.wrap_result(self.fake.shape)
-
-    def get___class__(self, tx: Frame) -> Variable:
-        return tx.output.wrap_pinned(self.cls)
 
     def _other_attribute(self, tx: Frame, name: str) -> Variable:
         """A method; what else a tensor may have is known to more/tensor_attributes.py."""
         if not callable(getattr(torch.Tensor, name, None)):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         return tx.method_of(self, name)
-
-    def guard_shape(self, tx: Frame) -> None:
-        """A parameter's shape was asked for: from now on it matters whatever the backend is."""
-        if self.source is not None and self.value is not None:
-            check = f"{{0}}.shape == {tuple(self.value.shape)}"
-            tx.output.guard(self.source, "SHAPE", check)
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         special = getattr(self, "method_" + name, None)

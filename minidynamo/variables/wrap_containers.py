@@ -11,7 +11,7 @@ Mirrors torch/_dynamo/variables/builder.py (wrap_listlike, _wrap for dicts).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -23,27 +23,15 @@ from .containers import DictVar, ListVar, TupleVar
 from .registry import KEYS, SHARED
 
 
-def wrapped(build: Callable[..., Variable]) -> Callable[..., Variable]:
-    """The rule for a container: what is written to its variable is repeated behind the graph."""
-
-    def rule(builder: OutputGraph, value: Any, source: Source) -> Variable:
-        variable = build(builder, value, source)
-        builder.sourced.append(variable)
-        return variable
-
-    return rule
-
-
 @SHARED.rule(list)
-@wrapped
 def list_of(builder: OutputGraph, value: Any, source: Source) -> ListVar:
-    return ListVar(items_of(builder, value, source), source=source)
+    return builder.replayed(ListVar(items_of(builder, value, source), source=source))
 
 
 @SHARED.rule(tuple, torch.Size)
-@wrapped
 def tuple_of(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
-    return TupleVar(items_of(builder, value, source), type(value), source=source)
+    items = items_of(builder, value, source)
+    return builder.replayed(TupleVar(items, type(value), source=source))
 
 
 def items_of(builder: OutputGraph, value: Any, source: Source) -> list[Variable]:
@@ -53,12 +41,11 @@ def items_of(builder: OutputGraph, value: Any, source: Source) -> list[Variable]
 
 
 @SHARED.rule(dict)
-@wrapped
 def dict_of(builder: OutputGraph, value: Any, source: Source) -> DictVar:
     if "__builtins__" in value:
         raise Break("dictionary", "a module's globals as a dictionary")
     items = pairs_of(builder, value.items(), source)
-    return DictVar(items, source=source, real_keys=list(value))
+    return builder.replayed(DictVar(items, source=source, real_keys=list(value)))
 
 
 def pairs_of(

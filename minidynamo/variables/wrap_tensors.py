@@ -21,28 +21,12 @@ from miniinductor.sizes.printing import python_code
 from .. import config
 from ..exceptions import Break
 from ..guards import Guard
-from ..sources import module_path
 from .base import OutputGraph, Source
 from .registry import SHARED
 from .tensor import TensorVar
 
-KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
-
-
-def view_bits_check(value: torch.Tensor) -> str:
-    """The check that a tensor is negated or conjugated lazily, or stands for zeros without memory,
-    as `value` is; that it was made in inference mode, outside of that (its views were, too); where
-    torch still has names of dimensions, that it has none."""
-    checks = [f"{{0}}.is_neg() is {value.is_neg()}"]
-    if value.is_complex():
-        checks.append(f"{{0}}.is_conj() is {value.is_conj()}")
-    checks.append(f"{{0}}._is_zerotensor() is {value._is_zerotensor()}")
-    recorded = torch.is_grad_enabled()  # what was made there cannot be saved for backward
-    if (value.is_inference() or recorded) and not torch.is_inference_mode_enabled():
-        checks.append(f"{{0}}.is_inference() is {value.is_inference()}")
-    if KNOWS_NAMES:
-        checks.append("not {0}.has_names()")
-    return " and ".join(checks)
+# Is it negated or conjugated lazily, zeros without memory, of inference mode?
+VIEW_BITS = ("is_neg", "is_conj", "_is_zerotensor", "is_inference")
 
 
 @SHARED.rule(test=lambda value: issubclass(type(value), torch.Tensor), order=10)
@@ -70,7 +54,7 @@ def wrap_parameter(
         guard_tensor(builder, value, kind, source)
     if torch.is_grad_enabled():
         builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
-    name = builder.unique_name(module_name(source))
+    name = builder.unique_name(builder.parameter_name(source))
     fake = builder.fake_of(value)
     node = builder.add_input("get_attr", name, fake)
     builder.attributes[name] = value
@@ -125,7 +109,7 @@ def guard_tensor(
         builder.guard(source, "DEVICE", "{0}.is_cpu")
     else:
         builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
-    builder.guard(source, "VIEW_BITS", view_bits_check(value))
+    builder.guard(source, "VIEW_BITS", builder.view_bits_check(value, VIEW_BITS))
 
 
 def guard_strides(builder: OutputGraph, fake: Any, source: Source) -> None:
@@ -141,12 +125,3 @@ def guard_strides(builder: OutputGraph, fake: Any, source: Source) -> None:
     check = f"{{0}}.stride() == ({', '.join(steps)}{comma})"
     sources = [builder.shape_env.table[symbol].sources[0] for symbol in symbols]
     builder.pair_guards.append(Guard("STRIDE", (source, *sources), check))
-
-
-def module_name(source: Any) -> str:
-    """ "h.0.weight" for a parameter's source."""
-    owner = source.base.base
-    while owner is not None and owner.kind in ("dict", "raw_dict"):
-        owner = owner.base
-    path = module_path(owner)
-    return f"{path}.{source.key}" if path else str(source.key)

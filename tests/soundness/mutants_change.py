@@ -13,7 +13,7 @@ from pathlib import Path
 
 import minidynamo
 from minidynamo import entry_guards, guards
-from minidynamo.extras import memo
+from minidynamo.extras import memo, state_details  # noqa: F401  (which has more of the state)
 from minidynamo.variables.more import functions, module_operations
 
 from .mutants import mutant

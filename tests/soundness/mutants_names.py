@@ -17,9 +17,9 @@ def parameters_keep_their_names() -> None:
 
 @mutant("names: attributes of graphs may mean something", "names --count 60 --modes eager")
 def nothing_is_reserved() -> None:
-    from minidynamo import graph_capture
+    from minidynamo.extras import reserved_names
 
-    graph_capture.reserved_names = lambda: set()
+    reserved_names.reserved_names = lambda: set()
 
 
 @mutant("names: sizes share their names", "names --count 80 --modes eager-dynamic,inductor-dynamic")
@@ -83,10 +83,9 @@ def nothing_fixed() -> None:
 
 @mutant("functions: what leaves call is not looked at", "functions --modes inductor")
 def no_reads() -> None:
-    from minidynamo.extras import replaced_functions  # noqa: F401  (before it is taken away)
-    from minidynamo.graph_capture import OutputGraph
+    from minidynamo.extras import replaced_functions
 
-    OutputGraph.calls_replaced = lambda self, function, goes_on: False
+    replaced_functions.calls_replaced = lambda output, function, goes_on: False
 
 
 @mutant(

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ...convert_frame import COMPILERS
+from ...extras.shared_compilers import COMPILERS
 from ...exceptions import Break
 from ...extras.late_tensors import with_items
 from ...extras.rare_nodes import Untold

@@ -24,9 +24,10 @@ from ..base import Lazy, OutputGraph, Source, Variable, current, extends
 from ..containers import DictVar, ListVar, TupleVar
 from ..objects import ObjectVar, wrap_object
 from ..registry import SHARED
-from ..wrap_containers import pairs_of, wrapped
+from ..wrap_containers import pairs_of
 from . import dictionary_keys  # noqa: F401  (guards an OrderedDict's keys)
 from .dictionaries import Items
+from .writing_calls import commit_call
 
 # the methods of the program's class are not asked
 for _type in (dict, list, tuple):
@@ -37,7 +38,6 @@ plain_item = Codegen.commit_item
 
 # ---- what the standard library's own classes hold
 @SHARED.rule(collections.OrderedDict, collections.defaultdict)
-@wrapped
 def special_dict(builder: OutputGraph, value: Any, source: Source) -> Variable:
     pairs = real_pairs(value)
     items = pairs_of(builder, pairs, source)
@@ -47,7 +47,7 @@ def special_dict(builder: OutputGraph, value: Any, source: Source) -> Variable:
         variable.factory = Lazy(value.default_factory, source.attr("default_factory"))
     if type(value).__dictoffset__:
         variable.attributes = own_attributes(builder, value.__dict__, source)
-    return variable
+    return builder.replayed(variable)
 
 
 def own_attributes(builder: OutputGraph, own: dict, source: Source) -> Variable | None:
@@ -144,6 +144,6 @@ class Contents(Codegen):
         if "inside" not in vars(self):
             self.inside = {id(variable.payload) for variable in self.output.sourced}
         if id(container) in self.inside:
-            self.commit_call(container.cls.__setitem__, container, key, value)
+            commit_call(self, container.cls.__setitem__, container, key, value)
         else:
             plain_item(self, container, key, value)

@@ -18,8 +18,8 @@ from ..base import Codegen, Frame, Lazy, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from ..iterators import SequenceIterator, iterator_of
 from ..registry import SHARED
-from ..wrap_containers import wrapped
 from .container_methods import ListMethods, whole
+from .writing_calls import commit_call
 
 
 def replace_items(target: Any, contents: Any) -> None:
@@ -98,7 +98,7 @@ class DequeVar(ListMethods):
     def replay(self, cg: Codegen) -> None:
         if self.mutated:
             helper = replace_items if self.resized else replace_each
-            cg.commit_call(helper, self, functools.partial(self.contents, cg))
+            commit_call(cg, helper, self, functools.partial(self.contents, cg))
 
 
 class DequeIterator(SequenceIterator):
@@ -124,9 +124,8 @@ iterator_of(DequeVar)(lambda tx, deque: DequeIterator(deque))
 
 
 @SHARED.rule(collections.deque)
-@wrapped
 def deque_of(builder: OutputGraph, value: Any, source: Source) -> DequeVar:
     builder.guard(source, "LENGTH", f"len({{0}}) == {len(value)}")
     builder.guard(source, "MAXLEN", f"{{0}}.maxlen == {value.maxlen}")
     items = [Lazy(item, source.child("item", n)) for n, item in enumerate(value)]
-    return DequeVar(items, maxlen=value.maxlen, source=source)
+    return builder.replayed(DequeVar(items, maxlen=value.maxlen, source=source))

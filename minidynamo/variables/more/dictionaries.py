@@ -10,15 +10,16 @@ Mirrors torch/_dynamo/variables/dicts.py.
 
 import functools
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from ..base import Codegen, Frame, OutputGraph, Variable, current, extends
 from ..constant import ConstantVar
-from ..containers import DictVar, DictViewVar
+from ..containers import DictVar, DictViewVar, TupleVar
 from ..registry import RESULTS
+from .writing_calls import commit_call
 
-plain_replay = DictVar.replay
+plain_replay, values_of = DictVar.replay, DictViewVar.iterate
 
 
 @extends(DictVar)
@@ -58,6 +59,16 @@ class Items(DictVar):
         return {key.as_constant(): part(value) for key, value in self.pairs(current())}
 
 
+@extends(DictViewVar, "iterate")
+def walk(view: DictViewVar, tx: Frame) -> Iterator[Variable]:
+    if view.kind == "values":
+        return values_of(view, tx)
+    keys = view.dict.keys(tx)
+    if view.kind == "keys":
+        return iter(keys)
+    return (TupleVar([key, view.dict.get(tx, key)]) for key in keys)
+
+
 @extends(DictVar)
 class MadeAgain(Items):
     def contents(self, cg: Codegen) -> None:
@@ -77,7 +88,7 @@ class MadeAgain(Items):
 
     def replay(self, cg: Codegen) -> None:
         if self.rewritten:
-            cg.commit_call(replace_dict, self, functools.partial(self.contents, cg))
+            commit_call(cg, replace_dict, self, functools.partial(self.contents, cg))
         else:
             plain_replay(self, cg)
 

@@ -30,10 +30,11 @@ from ..functions import (
 )
 from ..lookup import MISSING, lookup, trusted
 from ..tensor import TensorVar
-from ..registry import BY_VALUE, PINNED, SHARED
+from ..registry import BY_VALUE, PINNED, SHARED, by_identity
 from .asked_identity import note_key
 from .dictionaries import mapping
 from .type_names import type_text
+from .writing_calls import commit_call
 
 BOUND = {  # descriptors of C types -> what binding them makes
     types.MethodDescriptorType: types.BuiltinMethodType,
@@ -223,7 +224,7 @@ class CellMethods(CellVar):
 
     def replay(self, cg: Codegen) -> None:
         if self.content is None:
-            cg.commit_call(empty, self)
+            commit_call(cg, empty, self)
         elif isinstance(self.cell, str):
             cg.value(self.content)
             cg.commit("STORE_DEREF", self.cell)
@@ -386,6 +387,14 @@ def is_typing(value: Any) -> bool:
     """list[int], typing.List, a TypeVar: C code and typing's classes know what to do with them."""
     aliases = (types.GenericAlias, typing._Final)
     return isinstance(value, aliases) or getattr(type(value), "__module__", "") == "typing"
+
+
+def is_of_typing(value: Any) -> bool:
+    """typing.List and the like."""
+    return issubclass(type(value), typing._Final)
+
+
+BY_VALUE.rule(test=is_of_typing, order=20)(by_identity)
 
 
 def is_fixed_callable(value: Any) -> bool:

@@ -374,8 +374,40 @@ class IteratorMethods(IteratorVar):
         return self
 
 
+begin_plainly, next_plainly = KeysIterator.__init__, KeysIterator.next
+
+
+@extends(KeysIterator, "__init__")
+def begin(keys: Any, tx: Frame, walked: Any) -> None:
+    begin_plainly(keys, tx, walked)
+    keys.before = keys.state()
+
+
 @extends(KeysIterator)
 class KeysWalking(KeysIterator):
+    """What is walked must keep its length."""
+
+    before: tuple[int, int]
+    ended = False
+    taken = 0
+
+    def owner(self) -> Any:
+        return getattr(self.walked, "dict", self.walked)
+
+    def state(self) -> tuple[int, int]:
+        """What stays while nothing is added or removed: the size, and how often keys went."""
+        return len(self.owner().items), getattr(self.owner(), "removed", 0)
+
+    def next(self, tx: Frame) -> Variable | None:
+        if self.ended:
+            return None
+        if self.state() != self.before:
+            self.changed(tx)
+        value = next_plainly(self, tx)
+        self.taken += 1
+        self.ended = value is None
+        return value
+
     @property
     def cls(self) -> type:
         return type(iter(self.empty()))

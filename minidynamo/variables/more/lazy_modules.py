@@ -20,9 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...exceptions import Break, Restart
 from ...foreign import ours
-from ..base import Args, Frame, Named, OpaqueVar, OutputGraph, Source, Variable
+from ..base import Args, Frame, Named, OutputGraph, Source, Variable
 from ..registry import SHARED
 from ..tensor import TensorVar
+from .opaque import OpaqueVar
 
 HINT = "call the model once before it is compiled"
 

@@ -14,7 +14,7 @@ from ...exceptions import Break, Restart
 from ...originals import NN_MODULE
 from ..base import Codegen, Frame, Source, Variable, current, extends
 from ..constant import ConstantVar
-from ..containers import TupleVar
+from ..containers import DictVar, TupleVar
 from ..lookup import MISSING, lookup, trusted
 from ..modules import PyModuleVar
 from ..nn_modules import HOOKS, ModuleVar
@@ -46,9 +46,8 @@ class ModuleListVar(TupleVar):
 plain_calls_forward = ModuleVar.calls_forward
 plain_module_getattr = PyModuleVar.getattr
 plain_fallback: Any = Descriptors.fallback_getattr
-
-
 plain_has_hooks = ModuleVar.has_hooks
+plain_table: Any = ModuleVar.table
 
 
 @extends(ModuleVar)
@@ -57,6 +56,15 @@ class ModuleOperations(ModuleVar):
         if fallback is not NN_MODULE["__getattr__"]:
             return plain_fallback(self, tx, name, fallback)
         return self.module_getattr(tx, name)  # without a guard on torch's function
+
+    def table(self, tx: Frame, name: str) -> DictVar:
+        """A program may have taken it away, or put something else in its place."""
+        found = plain_table(self, tx, name)
+        if found is None:
+            return DictVar({})
+        if not isinstance(found, DictVar):
+            raise Break("module", f"a {self.cls.__name__} whose {name} is no dictionary")
+        return found
 
     def has_hooks(self, tx: Frame) -> bool:
         """Refuses hooks that torch's own code would not run here, and tables that are not what
@@ -141,9 +149,17 @@ class ModuleOperations(ModuleVar):
 class PythonModules(PyModuleVar):
     def getattr(self, tx: Frame, name: str) -> Variable:
         values = self.value.__dict__
-        if name not in values and trusted(self.name()):  # a program may set it later
+        if not trusted(self.name()):
+            return plain_module_getattr(self, tx, name)
+        if name not in values:  # a program may set it later
             tx.output.guard_absent(tx.output.globals_of(values).source, name)
-        return plain_module_getattr(self, tx, name)
+        # A switch such as torch.backends.cudnn.enabled is a property of the module's class.
+        if name in type(self.value).__dict__:
+            value = tx.run_now(getattr, self.value, name)
+            return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
+        if name in values:
+            return plain_module_getattr(self, tx, name)
+        return tx.output.wrap_pinned(tx.run_now(getattr, self.value, name))
 
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         tx.output.globals_of(self.value.__dict__).written[name] = value

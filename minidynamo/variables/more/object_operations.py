@@ -26,6 +26,7 @@ from ..registry import SHARED
 from .asked_identity import note_key
 from .dictionaries import mapping
 from .descriptors import Descriptors
+from .writing_calls import commit_call
 
 
 def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
@@ -198,9 +199,9 @@ class ObjectOperations(Descriptors):
             return
         for name, value in self.slots.items():
             if value is None:
-                cg.commit_call(object.__delattr__, self, ConstantVar(name))
+                commit_call(cg, object.__delattr__, self, ConstantVar(name))
             else:
-                cg.commit_call(object.__setattr__, self, ConstantVar(name), value)
+                commit_call(cg, object.__setattr__, self, ConstantVar(name), value)
 
 
 def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Variable:

@@ -23,9 +23,10 @@ from ..constant import ConstantVar, is_constant_value
 from ..containers import Container, DictVar, TupleVar
 from ..iterators import iterator_of, KeysIterator
 from ..registry import RESULTS, SHARED
-from ..wrap_containers import wrap_key, wrapped
+from ..wrap_containers import wrap_key
 from .dictionary_keys import HASHED_BY_IDENTITY
 from .instances import CONTENTS
+from .writing_calls import commit_call
 
 ELEMENTS = (*HASHED_BY_IDENTITY, weakref.ref)
 
@@ -211,7 +212,7 @@ class SetVar(Container):
     def replay(self, cg: Codegen) -> None:
         if self.mutated:
             writes = [TupleVar([ConstantVar(name), *values]) for name, values in self.written]
-            cg.commit_call(write_set, self, TupleVar(writes))
+            commit_call(cg, write_set, self, TupleVar(writes))
 
     def order_to_add(self) -> list[Variable]:
         """The variables in an order in which adding them makes a set that is walked like this
@@ -277,14 +278,13 @@ extends(SetVar, "method_symmetric_difference_update")(_of_one(_updated))
 
 
 @SHARED.rule(set, frozenset)
-@wrapped
 def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     if not all(is_constant_value(item) or isinstance(item, ELEMENTS) for item in value):
         raise Break("set", "a set with elements that are not constants")
     builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
     items = [element(builder, item) for item in value]
     hosts = {item.hash_key(builder.frame): item for item in items}
-    return SetVar(hosts, type(value), type(value)(hosts), source=source)
+    return builder.replayed(SetVar(hosts, type(value), type(value)(hosts), source=source))
 
 
 def element(builder: OutputGraph, value: Any) -> Variable:

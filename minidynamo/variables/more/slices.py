@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...symbolic_eval.opcodes import pushes
-from ..base import Codegen, Variable
+from ..base import Codegen, Frame, Variable, extends
 from ..constant import ARGUMENTS, ConstantVar, argument_of
-from ..containers import INDICES
+from ..containers import INDICES, SequenceVar, sequence_of
 
 
 class SliceVar(Variable):
@@ -46,6 +46,16 @@ def slice_of(parts: list[Any]) -> Variable:
 
 def slice_argument(value: slice) -> slice:
     return slice(argument_of(value.start), argument_of(value.stop), argument_of(value.step))
+
+
+@extends(SequenceVar)
+def item_or_items(sequence: SequenceVar, tx: Frame, index: Any) -> Variable:
+    if not isinstance(index, slice):
+        return sequence.item(tx, index)
+    found = sequence.items[index]
+    if sequence.cls is tuple and found == sequence.items:
+        return sequence  # CPython makes no copy
+    return sequence_of(sequence.cls, found)
 
 
 INDICES.add(SliceVar)

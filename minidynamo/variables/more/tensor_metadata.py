@@ -33,6 +33,7 @@ UNGUARDED = {"is_leaf", "retains_grad", "output_nr", "names"}
 
 HISTORY = {"requires_grad", "is_leaf", "grad_fn"}
 
+plain_shape = TensorVar.get_shape
 VIEWS = {"T", "mT", "H", "mH", "real", "imag", "data"}
 
 
@@ -56,6 +57,19 @@ class Metadata(TensorVar):
             return getattr(self.fake, name)
         except ours(RuntimeError) as error:
             raise Break("tensor attribute", f"Tensor.{name}: {str(error)[:80]}") from None
+
+    def get___class__(self, tx: Frame) -> Variable:
+        return tx.output.wrap_pinned(self.cls)
+
+    def get_shape(self, tx: Frame) -> Variable:
+        self.guard_shape(tx)
+        return plain_shape(self, tx)
+
+    def guard_shape(self, tx: Frame) -> None:
+        """A parameter's shape was asked for: from now on it matters whatever the backend is."""
+        if self.source is not None and self.value is not None:
+            check = f"{{0}}.shape == {tuple(self.value.shape)}"
+            tx.output.guard(self.source, "SHAPE", check)
 
     def length(self, tx: Frame) -> Any:
         if not self.fake.dim():

@@ -92,7 +92,9 @@ class Subclassed(TensorVar):
             return tx.output.wrap_pinned(self.cls)
         if owner is not None and owner in torch.nn.Parameter.__mro__:
             if name == NAME and found is not UNASKED:
-                return method_of_class(tx, owner, found, name, self, self.get___class__(tx))
+                return method_of_class(
+                    tx, owner, found, name, self, tx.output.wrap_pinned(self.cls)
+                )
             if name == "__dict__" or name in HARMLESS:
                 raise Break("attribute", f".{name} of a {self.cls.__name__}")
             return tx.method_of(self, name) if callable(found) else self.torchs(tx, name)
@@ -104,7 +106,7 @@ class Subclassed(TensorVar):
         if set_by_program is not None:
             return set_by_program
         if isinstance(found, METHODS):
-            return method_of_class(tx, owner, found, name, self, self.get___class__(tx))
+            return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
         if found is MISSING:
             tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         if hasattr(type(found), "__get__"):

@@ -15,6 +15,7 @@ from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from ..lookup import MISSING, lookup
 from ..registry import SHARED
+from .writing_calls import commit_call
 
 
 def let_go(state: threading.local, name: str) -> None:
@@ -61,9 +62,9 @@ class ThreadLocalVar(Variable):
     def replay(self, cg: Codegen) -> None:
         for name, value in self.written.items():
             if value is None:
-                cg.commit_call(let_go, self, ConstantVar(name))
+                commit_call(cg, let_go, self, ConstantVar(name))
             else:
-                cg.commit_call(setattr, self, ConstantVar(name), value)
+                commit_call(cg, setattr, self, ConstantVar(name), value)
 
 
 @SHARED.rule(test=lambda value: issubclass(type(value), threading.local), order=30)

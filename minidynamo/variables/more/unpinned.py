@@ -10,7 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base import Frame, Variable, extends
-from ..symbolic import Unpinned
+from ..symbolic import SymVar, Unpinned
+
+
+def pinned(variable: Variable) -> Variable:
+    """The number of this run, guarded, for a symbol; else the variable itself."""
+    return variable.constant() if type(variable) is SymVar else variable
 
 
 def of_constant(name: str) -> Callable:

@@ -20,11 +20,12 @@ import torch
 from ...exceptions import Break
 from ...reconstruct import Codegen
 from ...sources import KINDS
-from ..base import Args, Frame, Named, OpaqueVar, OutputGraph, RealVar, Source, Variable
+from ..base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
 from ..constant import is_constant_value
 from ..functions import CellVar
 from ..lookup import lookup
 from ..registry import BY_VALUE, KEYS, SHARED
+from .opaque import OpaqueVar
 
 KINDS["call"] = "{p}()"
 

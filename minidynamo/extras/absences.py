@@ -1,0 +1,30 @@
+"""One guard for all the names that a dictionary must not have: modules are asked for many.
+
+In:   the dictionaries that a frame has asked, and the names that it did not find.
+Out:  `x.__dict__.keys().isdisjoint(("_call_impl", "forward"))`, where no guard says which keys the
+      dictionary has.
+"""
+
+from .. import hooks
+from ..graph_capture import OutputGraph
+from ..guards import Guard, literal
+from ..sources import Source
+from ..variables.base import extends
+
+
+class Absent(dict[Source, dict[str, str]]):
+    """Source of a dictionary -> {name that must stay absent: line that asked}."""
+
+
+@extends(OutputGraph)
+def guard_absent(output: OutputGraph, source: Source, name: str) -> None:
+    output.noted(Absent).setdefault(source, {}).setdefault(name, output.line())
+
+
+@hooks.GUARDS.append
+def guard_absences(output: OutputGraph) -> None:
+    for source, names in output.noted(Absent).items():
+        if "KEYS" not in source.guards:
+            check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
+            line = next(iter(names.values()))
+            source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)

@@ -1,0 +1,61 @@
+"""Real values that cannot be traced: they may be passed on.
+
+In:   a value that no rule takes.
+Out:  a variable that the program may bind, hand to a function or return; using it breaks the graph.
+
+    def f(x, lock):
+        return g(x, lock)       # nothing asks for the lock: one graph
+
+Without this file the graph breaks where such a value is looked at first.
+"""
+
+from typing import Any
+
+from ...exceptions import Break
+from ...symbolic_eval import operators
+from ...symbolic_eval.operations import Operations
+from ..base import RealVar, Source, Variable, extends
+from ..builder import Builder
+from ..lookup import lookup
+
+plain_wrap = Builder.wrap_shared
+
+
+class OpaqueVar(RealVar):
+    """A real value that cannot be traced: it may be passed on; using it breaks the graph."""
+
+    broken: Break
+
+    def _refuse(self, *args: Variable) -> Any:
+        raise self.broken
+
+
+REFUSED = (
+    *("as_constant", "real", "hash_key", "getattr", "setattr", "delattr", "call", "call_method"),
+    *("truth", "iterate", "length", "getitem", "setitem", "delitem", "contains", "argument"),
+)
+extends(OpaqueVar, *REFUSED)(OpaqueVar._refuse)
+
+
+@extends(Builder)
+def wrap_shared(builder: Builder, value: Any, source: Source) -> Variable:
+    try:
+        return plain_wrap(builder, value, source)
+    except Break as broken:
+        builder.guard(source, "TYPE", "type({0}) is {pin}", type(value))
+        return OpaqueVar(value, broken, source=source)
+
+
+@extends(Operations)
+def compare(tx: Any, symbol: str, a: Variable, b: Variable) -> Variable:
+    """Such a value can be compared where its class leaves that to its identity."""
+    for operand in (a, b):
+        if isinstance(operand, OpaqueVar) and not (
+            symbol in ("==", "!=") and compared_by_identity(operand)
+        ):
+            raise operand.broken
+    return operators.compare(tx, symbol, a, b)
+
+
+def compared_by_identity(variable: Variable) -> bool:
+    return lookup(variable.python_type(), "__eq__")[1] is object.__eq__
