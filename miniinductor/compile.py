@@ -274,7 +274,7 @@ class Compilation:
         run = self.start_forward(plan)
         if torch._C._is_any_autocast_enabled():
             run = functools.partial(without_autocast, run)
-        return run if plan.joint.is_plain else with_outputs(plan.joint, run)
+        return with_outputs(plan.joint, run)
 
     def start_training(self, plan: Plan) -> Callable:
         start_backward = functools.partial(self.start, is_backward=True)
