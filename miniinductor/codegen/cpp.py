@@ -42,9 +42,10 @@ from ..dependencies import LoopBody, is_loop_variable
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
+from ..replaceable import replaceable
 from ..sizes.expressions import Position, flatten
 from ..sizes.symbols import Size
-from .code import Code, call, code, element, index_code, named
+from .code import Code, code, element, index_code, named
 from .common import Kernel, Value, origin_text, summary
 from .cpp_expressions import IN_ARRAYS, CppExpressions, CppScope, compute_type, memory_type
 from .cpp_reductions import (
@@ -456,21 +457,13 @@ class CppKernelWriter(CppExpressions):
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
         target = code("{}[{}]", self.pointer(name, True), self.index(index))
         if mode:
-            self.scope.add(code("{} = {};", target, self.combined(mode, target, value, dtype)))
+            self.scope.add(code("{} = {};", target, combined(self, mode, target, value, dtype)))
             return
         self.store_element(name, index, target, value)
 
     def store_element(self, name: str, index: sympy.Expr, target: Code, value: Value) -> None:
         """The line that writes an element to memory."""
         self.scope.add(code("{} = {};", target, value))
-
-    def combined(self, mode: str, target: Code, value: Value, dtype: torch.dtype) -> Code:
-        """What a scatter stores, made of what is there."""
-        operator = {"atomic_add": "|" if dtype is torch.bool else "+", "atomic_mul": "*"}
-        if mode in operator:
-            return code("{} {} {}", target, operator[mode], value)
-        function = {"atomic_max": "maximum", "atomic_min": "minimum"}[mode]
-        return call(function, target, value, of=compute_type(dtype))
 
     # -- reductions
     def pending_names(self) -> set[str]:
@@ -498,6 +491,14 @@ class CppKernelWriter(CppExpressions):
         accumulator.take(self, value, flat_index)
         self.accumulators.append(accumulator)
         return Value(named(accumulator.name), dtype)
+
+
+@replaceable
+def combined(
+    writer: CppKernelWriter, mode: str, target: Code, value: Value, dtype: torch.dtype
+) -> Code:
+    """What a store of this mode makes of what is there.  (lowerings/scatters.py)"""
+    raise NotImplementedError(f"a store that combines values: {mode}")
 
 
 def ending(text: str) -> Marked:
