@@ -31,9 +31,8 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
-from .codegen.cpp_expressions import TYPES
 from .hooks import extended
-from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Opaque, same_layout
+from .ir import BufferView, ComputedBuffer, ExternKernel, Layout, MultiOutput, same_layout
 from .kernels import KernelStep, Step, functions_of
 from .memory import MemoryPlan
 from .nodes import Schedule
@@ -83,7 +82,6 @@ class WrapperWriter:
         self.overwritten = schedule.overwritten
         self.memory, self.device, self.kernels = memory, device, kernels
         self.scope: dict[str, object] = {
-            "empty_strided": torch.empty_strided,
             "as_strided": torch.as_strided,
             "math": math,
             **self.graph.constants,
@@ -108,12 +106,8 @@ class WrapperWriter:
             self.lines.append(Marked.of(f"del {', '.join(freed)}", reason=reason))
 
     def emit_kernel(self, step: KernelStep) -> None:
-        stored = step.kernel.stored
-        for name in stored:
+        for name in step.kernel.stored:
             self.allocate(name)
-        if stored and all(self.buffers[name].layout.numel == 0 for name in stored):
-            self.lines.append(f"# {step.name}: nothing to compute, its buffers are empty")
-            return
         self.lines.append(f"{step.name}({', '.join(self.kernel_arguments(step))})")
 
     def kernel_arguments(self, step: KernelStep) -> list[str]:
@@ -124,14 +118,11 @@ class WrapperWriter:
         if name in self.memory.memory_of:
             self.lines.append(f"{name} = {self.memory.memory_of[name]}     # written in place")
         elif name not in self.memory.in_arena:
-            layout = self.buffers[name].layout
-            what = f"{self.tuple_of(layout.size)}, {self.tuple_of(layout.stride)}"
-            dtype = self.named(layout.dtype)
-            if layout.device.type == "cpu" and layout.dtype in TYPES:
-                self.lines.append(f"{name} = empty_cpu({what}, {dtype})")
-            else:
-                device = self.named(layout.device)
-                self.lines.append(f"{name} = empty_strided({what}, dtype={dtype}, device={device})")
+            self.lines.append(f"{name} = {self.new_tensor(self.buffers[name].layout)}")
+
+    def new_tensor(self, layout: Layout) -> str:
+        what = f"{self.tuple_of(layout.size)}, {self.tuple_of(layout.stride)}"
+        return f"empty_cpu({what}, {self.named(layout.dtype)})"
 
     def emit_eager(self, buffer: ExternKernel | MultiOutput) -> None:
         """The call of an eager kernel, into planned memory where it can write there; or one of its
@@ -160,22 +151,15 @@ class WrapperWriter:
 
     # -- arguments
     def argument(self, value: object) -> str:
-        """An eager kernel's argument, as an expression."""
+        """An eager kernel's argument, as an expression.  (extras/plain_wrappers.py writes numbers,
+        texts and dtypes as they are.)"""
         if isinstance(value, BufferView):
             return self.view(value)
-        if isinstance(value, Opaque):
-            return value.name
         if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
             items = [self.argument(v) for v in value]
             return f"[{', '.join(items)}]" if isinstance(value, list) else tuple_text(items)
         if isinstance(value, sympy.Basic):
             return self.number(value)
-        if value is None or isinstance(value, (bool, int, str)):
-            return repr(value)
-        if isinstance(value, float):
-            return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
-        if isinstance(value, torch.dtype):
-            return self.named(value)
         return self.bind(value, "constant")
 
     def view(self, view: BufferView, exact: bool = False) -> str:
