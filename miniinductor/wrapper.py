@@ -287,18 +287,14 @@ class WrapperWriter:
     def result_lines(self) -> list[str]:
         """Inputs get their new values when all outputs are there."""
         outputs = f"[{', '.join(self.output(o) for o in self.graph.outputs)}]"
-        lines = []
-        if self.overwritten:  # as eager's in-place ops do: by the version autograd notices a write
-            self.scope["increment_version"] = torch.autograd.graph.increment_version
-            lines.append(f"increment_version(({', '.join(self.overwritten.values())},))")
         copies = [
             f"{name}.copy_({self.view(value)})"
             for name, value in self.graph.mutations
             if value.name not in self.overwritten
         ]
         if copies:
-            return [*lines, f"outputs = {outputs}", *copies, "return outputs"]
-        return [*lines, f"return {outputs}"]
+            return [f"outputs = {outputs}", *copies, "return outputs"]
+        return [f"return {outputs}"]
 
     def with_workspace(self, lines: list[str]) -> list[str]:
         """The lines with the sizes and the memory that they name.  (extras/long_lines.py breaks

@@ -39,7 +39,8 @@ import sympy
 import torch
 
 from .. import config
-from ..dependencies import LoopBody, is_loop_variable
+from ..dependencies import LoopBody
+from ..handlers import is_loop_variable
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
