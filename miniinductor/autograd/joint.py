@@ -260,13 +260,15 @@ class ProgramTrace:
         """The results that the graph computes; None: one that is made of another."""
         return self.results
 
+    def recorded_graph(self, out: Any, name: str) -> fx.GraphModule:
+        """What the tracer has recorded, which gives `out`."""
+        self.tracer.graph.output(self.tracer.nodes_of(out))
+        return self.tracer.module(name)
+
     def write_down(self, out: Any, name: str) -> None:
         """What the tracer has recorded, and its functional form."""
-        joint, tracer = self.joint, self.tracer
-        tracer.graph.output(tracer.nodes_of(out))
-        if any(map(needs_gradient, self.objects)):
-            forget_history(tracer.graph)
-        joint.recorded = tracer.module(name)
+        joint = self.joint
+        joint.recorded = self.recorded_graph(out, name)
         joint.graph, joint.written = without_autocast(functionalize, joint.recorded)
         joint.symbols = {
             i: n.target
@@ -287,17 +289,3 @@ def has_lazy_bits(tensor: torch.Tensor) -> bool:
     """Does its memory hold something else than its values (`z.conj()`, `z.conj().imag`, zeros
     without memory)?"""
     return tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()
-
-
-def forget_history(graph: fx.Graph) -> None:
-    """Detach every node's fake tensor: the fake autograd graph has done its work."""
-    detached: dict[int, torch.Tensor] = {}
-
-    def detach(value: Any) -> Any:
-        if needs_gradient(value) and id(value) not in detached:
-            detached[id(value)] = value.detach()
-        return detached.get(id(value), value)
-
-    values = [(node, node.meta["val"]) for node in graph.nodes if "val" in node.meta]
-    for node, value in values:  # a list keeps all of them alive: ids stay unique
-        node.meta["val"] = pytree.tree_map(detach, value)
