@@ -40,7 +40,6 @@ from .listings import Listing, Marked, indent
 from .runtime.program import NewWorkspace, in_layout
 from .sizes.printing import python_code
 from .sizes.symbols import Size, same, sizes
-from .sizes.symbols import size as as_size
 
 
 @dataclass
@@ -88,8 +87,6 @@ class WrapperWriter:
             **kernels,
         }
         self.lines: list[str] = []
-        # (buffer, size, stride, offset) -> the name of a view of the arena
-        self.views: dict[tuple, str] = {}
         self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
 
     # -- steps -------------------------------------------------------------------------------------
@@ -164,18 +161,9 @@ class WrapperWriter:
 
     def view(self, view: BufferView, exact: bool = False) -> str:
         """A buffer as `as_strided` sees it; the buffer itself where that is the same (exact:
-        strides of dimensions of size 1 count, too).
-
-        Views of the arena are made once per workspace.  # PyTorch: reinterpret_tensor in each call.
-        """
+        strides of dimensions of size 1 count, too)."""
         if self.is_whole(view, exact):
             return view.name
-        root = self.memory.root(view.name)
-        if root in self.memory.in_arena:
-            key = (root, tuple(view.size), tuple(view.stride), view.offset)
-            if key not in self.views:
-                self.views[key] = f"{root}_view{sum(k[0] == root for k in self.views)}"
-            return self.views[key]
         size, stride = self.tuple_of(view.size), self.tuple_of(view.stride)
         return f"as_strided({view.name}, {size}, {stride}, {self.offset(view)})"
 
@@ -190,9 +178,10 @@ class WrapperWriter:
         )
 
     def offset(self, view: BufferView) -> str:
-        """as_strided counts from the start of the storage; inputs, and what is written in their
-        place, may themselves be views, so their own offset is added."""
-        if isinstance(self.buffers[self.memory.root(view.name)], ComputedBuffer):
+        """as_strided counts from the start of the storage; inputs, what is written in their place,
+        and what lies in the arena may themselves be views, so their own offset is added."""
+        root = self.memory.root(view.name)
+        if isinstance(self.buffers[root], ComputedBuffer) and root not in self.memory.in_arena:
             return self.number(view.offset)
         start = self.buffers[view.name].layout.offset
         relative = sympy.expand(sympy.sympify(view.offset) - start)
@@ -306,14 +295,14 @@ class WrapperWriter:
         putting it back."""
         if not self.memory.in_arena:
             return lines
-        names = [*self.memory.in_arena, *self.views.values()]
-        workspace = self.new_workspace()
+        plan = self.workspace_plan()
+        workspace = self.new_workspace(list(plan.values()))
         self.scope["new_workspace"] = workspace
         symbols = ", ".join(workspace.symbols)
         return [
             *self.workspace_list(symbols),
             f"workspace = workspaces.pop() if workspaces else new_workspace({symbols})",
-            f"({', '.join(names)},) = workspace",
+            f"({', '.join(plan)},) = workspace",
             *lines[:-1],
             "workspaces.append(workspace)",
             lines[-1],
@@ -325,16 +314,18 @@ class WrapperWriter:
         self.scope["workspaces"] = []
         return []
 
-    def new_workspace(self) -> NewWorkspace:
-        """What makes the arena, every buffer in it, and every view of one."""
-        in_arena, slots = self.memory.in_arena, self.memory.slots
-        plan = []
-        for name, place in in_arena.items():
+    def workspace_plan(self) -> dict[str, tuple]:
+        """Of each tensor of a workspace its dtype, place in the arena, size, stride and offset.
+        (speed/kept_views.py: also of views of them.)"""
+        plan: dict[str, tuple] = {}
+        for name, place in self.memory.in_arena.items():
             layout = self.buffers[name].layout
-            plan.append((layout.dtype, place, sizes(layout.size), sizes(layout.stride), 0))
-        for name, size, stride, offset in self.views:
-            dtype = self.buffers[name].layout.dtype
-            plan.append((dtype, in_arena[name], sizes(size), sizes(stride), as_size(offset)))
+            plan[name] = (layout.dtype, place, sizes(layout.size), sizes(layout.stride), 0)
+        return plan
+
+    def new_workspace(self, plan: list[tuple]) -> NewWorkspace:
+        """What makes the arena, and every tensor in it."""
+        slots = self.memory.slots
         numbers = [n for n in pytree.tree_leaves((plan, slots)) if isinstance(n, sympy.Expr)]
         symbols = {s for number in numbers for s in number.free_symbols}
         return NewWorkspace(plan, slots, sorted(map(self.symbol, symbols)), self.device)

@@ -26,7 +26,7 @@ Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -86,9 +86,6 @@ class Plan:
     program: Any
     cut: Any = None
     may_refuse: bool = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"joint": replace(self.joint, recorded=None, graph=None)}
 
 
 def cut_of(joint: Joint, parts: Parts) -> Cut:
