@@ -22,6 +22,7 @@ from ..codegen.common import Value
 from ..codegen.cpp import CppKernelWriter, combined
 from ..codegen.cpp_expressions import TYPES, compute_type
 from ..runtime.build import PRELUDES
+from . import rounded_operands  # noqa: F401  (eager rounds before it computes)
 from .scatters import combined_in_place
 
 HALVES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
