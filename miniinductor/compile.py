@@ -96,11 +96,6 @@ class CompiledGraph:
     def __call__(self, *inputs: object) -> object:
         return self.function(*inputs)
 
-    def __repr__(self) -> str:
-        record = self.record
-        kernels, eager = len(record.kernels), len(record.fallbacks)
-        return f"<compiled graph: {kernels} kernels, {eager} eager kernels>"
-
 
 @dataclass
 class Compilation:
@@ -226,10 +221,8 @@ class Compilation:
         self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
     ) -> Any:
         """A Program for one functional graph whose output is (values, new values of `written`)."""
-        max_autotune = config.max_autotune or self.mode == "max-autotune"
         with (
             size_hints(hints_of(functional.graph)),
-            config.patch(max_autotune=max_autotune),
             torch._C.DisableTorchFunction(),  # the program's default device is not the compiler's
         ):
             return self.generate(functional, record, written)
@@ -274,7 +267,7 @@ class Compilation:
         run = self.start_forward(plan)
         if torch._C._is_any_autocast_enabled():
             run = functools.partial(without_autocast, run)
-        return run if plan.joint.is_plain else with_outputs(plan.joint, run)
+        return with_outputs(plan.joint, run)
 
     def start_training(self, plan: Plan) -> Callable:
         start_backward = functools.partial(self.start, is_backward=True)

@@ -31,11 +31,7 @@ aten = torch.ops.aten
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
 OURS: dict[Any, Decomposition] = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
-ALSO_FROM_TORCH = """
-native_layer_norm elu gelu leaky_relu hardtanh fmod dist addmv ldexp round linalg_vector_norm
-_log_softmax narrow_copy permute_copy view_copy unbind_copy as_strided_copy upsample_nearest2d
-upsample_trilinear3d
-""".split()
+ALSO_FROM_TORCH = ["native_layer_norm", "gelu", "_log_softmax"]  # lowerings/ adds names
 # torch's forms of these look at no position, where eager's kernels raise for a wrong one
 UNCHECKED = (aten.max_unpool2d.default, aten.max_unpool3d.default)
 LOW_PRECISION = (torch.float16, torch.bfloat16)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeAlias
 import sympy
 import torch
 
-from .handlers import loop_variable, loop_variables, run_body
+from .handlers import is_loop_variable, loop_variable, loop_variables, run_body
 from .hooks import extended
 from .ir import ComputedBuffer, origin, playing
 from .ops import OpsHandler, exact_key, fill, price, set_handler
@@ -210,11 +210,6 @@ def linear_form(expr: sympy.Expr) -> tuple[dict[sympy.Symbol, sympy.Expr], froze
                 continue
         tangled.update(variables)
     return coefficients, frozenset(tangled)
-
-
-@functools.lru_cache(None)
-def is_loop_variable(symbol: sympy.Symbol) -> bool:
-    return symbol.name[0] in "xr" and symbol.name[1:].isdigit()
 
 
 def stride_of(expr: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr | None:

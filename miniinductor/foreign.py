@@ -18,9 +18,8 @@ are never the compiler's; more/whose_exception.py tells the others by where they
 says what is promised.
 
 `ThreadState` remembers what compiling changes for this thread, and puts it back: an exception may
-arrive between any two instructions, in an `__exit__` too, so no `with` block is enough.  So it is
-put back twice, the second time where the first was cut short (more/thread_states.py adds autocast
-and others to what is remembered):
+arrive between any two instructions, in an `__exit__` too, so no `with` block is enough
+(more/thread_states.py puts it back twice, and autocast and others with it):
 
     ThreadState().around(work, *arguments)
 
@@ -71,11 +70,6 @@ def arrived(error: BaseException) -> None:
     """Told of an exception in a function that C++ has called, and may lose."""
 
 
-@replaceable
-def cut_short(error: BaseException) -> None:
-    """Told of the exception that has cut the compiler short."""
-
-
 def remembered(function: Callable) -> Callable:
     """`function`, which C++ calls: what arrives in it from outside leaves `ThreadState.around`."""
 
@@ -96,28 +90,20 @@ STATES: list[Callable[["ThreadState"], Callable[[], None]]] = []
 
 
 class ThreadState:
-    """What compiling changes for this thread, as it is now."""
+    """What compiling changes for this thread, as it is now.  (more/thread_states.py remembers more,
+    and puts it back whenever an exception comes.)"""
 
     def __init__(self) -> None:
         self.collecting = gc.isenabled()
         self.recording = torch.is_grad_enabled()
-        self.hooks: list = []  # of the user, for saved tensors, while they are taken away
-        self.others = [remember(self) for remember in STATES]
 
     def around(self, work: Callable, *arguments: Any) -> Any:
         """work(*arguments), after which the state is as it was, whatever was raised."""
         try:
-            try:
-                self.begin()
-                result = work(*arguments)
-            finally:
-                self.put_back()
-        except BaseException as error:  # perhaps one that came in the middle of that
-            self.put_back(error)
-            raise
+            self.begin()
+            return work(*arguments)
         finally:
-            self.others.clear()  # which know this object: no cycle is left
-        return result
+            self.put_back()
 
     def begin(self) -> None:
         # nothing that is being built is garbage yet, and looking through it takes long
@@ -127,11 +113,7 @@ class ThreadState:
         """Take the user's saved-tensor hooks away until `put_back`.  (more/thread_states.py)"""
 
     def put_back(self, error: BaseException | None = None) -> None:
-        """error: what cut the work short.  What its frames of ours had entered is left first."""
-        if error is not None:
-            cut_short(error)
-        for put_back in self.others:
-            put_back()
+        """error: what cut the work short."""
         torch._C._set_grad_enabled(self.recording)
         if self.collecting:
             gc.enable()

@@ -17,9 +17,19 @@ from .ir import ComputedBuffer, Index
 from .ops import ops
 
 
+LOOP_VARIABLES: set[sympy.Symbol] = set()  # all that were made
+
+
 @functools.cache
 def loop_variable(prefix: str, number: int) -> sympy.Symbol:
-    return sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
+    variable = sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
+    LOOP_VARIABLES.add(variable)
+    return variable
+
+
+def is_loop_variable(symbol: sympy.Symbol) -> bool:
+    """Does a loop run over it?  A size is none, whatever its name is."""
+    return symbol in LOOP_VARIABLES
 
 
 def loop_variables(prefix: str, count: int) -> list[sympy.Symbol]:

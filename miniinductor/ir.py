@@ -216,14 +216,6 @@ class ConstantBuffer(Buffer):
 
 
 @dataclass
-class Opaque:
-    """A constant in a library's own memory format: only extern kernels read it
-    (`Graph.constants[name]` is the real tensor)."""
-
-    name: str
-
-
-@dataclass
 class ComputedBuffer(Buffer):
     """A loop nest that fills the buffer: data is Pointwise, Reduction or Scatter."""
 

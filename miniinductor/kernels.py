@@ -15,7 +15,7 @@ torch/_inductor/scheduler.py (`codegen`) and codecache.py.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeGuard
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import fx
@@ -26,6 +26,7 @@ from .devices import Language, language_of, register_language
 from .ir import Graph
 from .nodes import ExternNode, Group, Schedule, ScheduledNode, buffer_bytes
 from .records import CompileRecord, KernelRecord
+from .replaceable import replaceable
 from .runtime.build import build_kernels as build_cpp_kernels
 from .runtime.program import build_functions
 
@@ -65,18 +66,6 @@ class KernelStep:
 Step: TypeAlias = KernelStep | ExternNode
 
 
-class Choice(Protocol):
-    """Several ways to compute the same, of which one is chosen when their kernels are built."""
-
-    def parts(self) -> list[Step]:
-        """The steps of all ways."""
-        ...
-
-    def chosen(
-        self, schedule: Schedule, device: torch.device, record: CompileRecord
-    ) -> list[Step]: ...
-
-
 # --- where ----------------------------------------------------------------------------------------
 def main_device(graph: Graph) -> torch.device:
     """The device of the graph's kernels: that of its GPU tensors, if it has some."""
@@ -88,7 +77,7 @@ def main_device(graph: Graph) -> torch.device:
 
 
 # --- writing --------------------------------------------------------------------------------------
-def write_kernels(schedule: Schedule, record: CompileRecord) -> list[Step | Choice]:
+def write_kernels(schedule: Schedule, record: CompileRecord) -> list[Step]:
     """A kernel for each group; a node of another kind says itself how it is computed.
 
     What another node reads, and what escapes, must be in memory after its kernel."""
@@ -113,7 +102,7 @@ class KernelWriting:
     used: set[str]  # buffers that must be in memory after their kernel
     positions: dict[str, int] | None  # of FX nodes, for comments
 
-    def step(self, node: ScheduledNode) -> Step | Choice:
+    def step(self, node: ScheduledNode) -> Step:
         if isinstance(node, ExternNode):
             return node
         if isinstance(node, Group):
@@ -136,30 +125,27 @@ class KernelWriting:
 
 
 # --- building -------------------------------------------------------------------------------------
+@replaceable
 def build_kernels(
-    written: Sequence[Step | Choice],
-    schedule: Schedule,
-    device: torch.device,
-    record: CompileRecord,
+    written: Sequence[Step], schedule: Schedule, device: torch.device, record: CompileRecord
 ) -> list[Step]:
-    """The steps of a call, their kernels built and named; of several ways to do the same, one."""
-    parts: list[Step] = []
-    for step in written:
-        parts += [step] if is_step(step) else step.parts()
+    """The steps of a call, their kernels built and named.  (gpu/choices.py: of several ways to do
+    the same, one.)"""
+    build_all(written, schedule)
+    return recorded(written, schedule, record)
+
+
+def build_all(steps: Sequence[Step], schedule: Schedule) -> None:
     names: dict[Callable, str] = {}
-    for place, members in by_place(parts).items():
+    for place, members in by_place(steps).items():
         build_for(place, members, names, set(schedule.graph.inputs))
-    steps: list[Step] = []
-    for step in written:
-        steps += [step] if is_step(step) else step.chosen(schedule, device, record)
-    for step in steps:
-        if isinstance(step, KernelStep):
-            record.kernels.append(record_of(step, schedule))
-    return steps
 
 
-def is_step(step: Step | Choice) -> TypeGuard[Step]:
-    return isinstance(step, (KernelStep, ExternNode))
+def recorded(steps: Sequence[Step], schedule: Schedule, record: CompileRecord) -> list[Step]:
+    """The steps, of which the record has the kernels now."""
+    kernels = [step for step in steps if isinstance(step, KernelStep)]
+    record.kernels.extend(record_of(step, schedule) for step in kernels)
+    return list(steps)
 
 
 def by_place(steps: Iterable[Step]) -> dict[Place, list[KernelStep]]:

@@ -25,7 +25,7 @@ import torch
 from . import config
 from .hooks import extended
 from .ir import Buffer, ExternKernel, MultiOutput
-from .kernels import KernelStep, Step
+from .kernels import Step
 from .nodes import ExternNode, Schedule
 from .records import CompileRecord
 from .runtime.program import ALIGNMENT
@@ -60,8 +60,8 @@ class MemoryPlan:
         self.schedule, self.steps = schedule, steps
         self.graph, self.buffers = schedule.graph, schedule.buffers
         self.device, self.record = device, record
-        # buffer -> the one whose memory it takes: a scatter's target, an input that is written
-        self.memory_of = {**schedule.overwritten, **scatter_targets(steps)}
+        # buffer -> the one whose memory it takes: an input that is written, a scatter's target
+        self.memory_of = dict(schedule.overwritten)
         self.last_use: dict[str, int] = {}  # root -> the last step that touches its memory
         self.pinned: set[str] = set()  # roots whose memory outlives the call, or may
         self.arena: list[Occupied] = []
@@ -142,20 +142,6 @@ class MemoryPlan:
             isinstance(buffer, ExternKernel) and buffer.out_op is None
         )
         return not is_fresh and buffer.layout.device == self.device and hint(nbytes, 1) > 0
-
-
-def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
-    """{a scatter's result: the buffer into which it writes}
-
-    Without results that nobody needs: their kernels check the positions, and write nothing."""
-    targets = {}
-    for step in steps:
-        if isinstance(step, KernelStep):
-            for node in step.group.nodes:
-                target = getattr(getattr(node.buffer, "data", None), "target", None)
-                if target is not None and node.buffer.name in step.made():
-                    targets[node.buffer.name] = target
-    return targets
 
 
 def may_alias(buffer: Any) -> bool:

@@ -166,20 +166,11 @@ class Schedule:
         }
 
     def must_follow(self, node: ScheduledNode, nodes: Iterable[ScheduledNode]) -> set[str]:
-        """Names whose makers run before `node`: what it reads; if it is a scatter, the others that
-        read what its target held; and what `before` says of it."""
-        names = node.read_names.union(
+        """Names whose makers run before `node`: what it reads, and what `before` says of it.
+        (lowerings/scatters.py: of a scatter also who reads what its target held.)"""
+        return node.read_names.union(
             *[self.before[name] for name in node.names if name in self.before]
         )
-        for target in getattr(node, "targets", ()):
-            names.update(
-                other.names[0]
-                for other in nodes
-                if other is not node
-                and target in other.read_names
-                and not (set(node.names) & other.read_names)
-            )
-        return names
 
     def topological(
         self, nodes: Sequence[ScheduledNode], makers: Makers | None = None

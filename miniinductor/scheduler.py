@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from .dependencies import common_loops
+from .hooks import extended
 from .ir import Graph
 from .nodes import (
     Group,
@@ -66,7 +67,7 @@ class Scheduler:
 
     def __init__(self, graph: Graph, record: CompileRecord):
         self.graph, self.record = graph, record
-        self.schedule = Schedule(graph)
+        self.schedule = extended(Schedule)(graph)
         self.buffers = self.schedule.buffers
         self.rank: dict[ScheduledNode, int] = {}  # each node's place in this round's order
 

@@ -31,9 +31,8 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
-from .codegen.cpp_expressions import TYPES
 from .hooks import extended
-from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Opaque, same_layout
+from .ir import BufferView, ComputedBuffer, ExternKernel, Layout, MultiOutput, same_layout
 from .kernels import KernelStep, Step, functions_of
 from .memory import MemoryPlan
 from .nodes import Schedule
@@ -41,7 +40,6 @@ from .listings import Listing, Marked, indent
 from .runtime.program import NewWorkspace, in_layout
 from .sizes.printing import python_code
 from .sizes.symbols import Size, same, sizes
-from .sizes.symbols import size as as_size
 
 
 @dataclass
@@ -83,15 +81,12 @@ class WrapperWriter:
         self.overwritten = schedule.overwritten
         self.memory, self.device, self.kernels = memory, device, kernels
         self.scope: dict[str, object] = {
-            "empty_strided": torch.empty_strided,
             "as_strided": torch.as_strided,
             "math": math,
             **self.graph.constants,
             **kernels,
         }
         self.lines: list[str] = []
-        # (buffer, size, stride, offset) -> the name of a view of the arena
-        self.views: dict[tuple, str] = {}
         self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
 
     # -- steps -------------------------------------------------------------------------------------
@@ -108,12 +103,8 @@ class WrapperWriter:
             self.lines.append(Marked.of(f"del {', '.join(freed)}", reason=reason))
 
     def emit_kernel(self, step: KernelStep) -> None:
-        stored = step.kernel.stored
-        for name in stored:
+        for name in step.kernel.stored:
             self.allocate(name)
-        if stored and all(self.buffers[name].layout.numel == 0 for name in stored):
-            self.lines.append(f"# {step.name}: nothing to compute, its buffers are empty")
-            return
         self.lines.append(f"{step.name}({', '.join(self.kernel_arguments(step))})")
 
     def kernel_arguments(self, step: KernelStep) -> list[str]:
@@ -124,14 +115,11 @@ class WrapperWriter:
         if name in self.memory.memory_of:
             self.lines.append(f"{name} = {self.memory.memory_of[name]}     # written in place")
         elif name not in self.memory.in_arena:
-            layout = self.buffers[name].layout
-            what = f"{self.tuple_of(layout.size)}, {self.tuple_of(layout.stride)}"
-            dtype = self.named(layout.dtype)
-            if layout.device.type == "cpu" and layout.dtype in TYPES:
-                self.lines.append(f"{name} = empty_cpu({what}, {dtype})")
-            else:
-                device = self.named(layout.device)
-                self.lines.append(f"{name} = empty_strided({what}, dtype={dtype}, device={device})")
+            self.lines.append(f"{name} = {self.new_tensor(self.buffers[name].layout)}")
+
+    def new_tensor(self, layout: Layout) -> str:
+        what = f"{self.tuple_of(layout.size)}, {self.tuple_of(layout.stride)}"
+        return f"empty_cpu({what}, {self.named(layout.dtype)})"
 
     def emit_eager(self, buffer: ExternKernel | MultiOutput) -> None:
         """The call of an eager kernel, into planned memory where it can write there; or one of its
@@ -160,38 +148,22 @@ class WrapperWriter:
 
     # -- arguments
     def argument(self, value: object) -> str:
-        """An eager kernel's argument, as an expression."""
+        """An eager kernel's argument, as an expression.  (extras/plain_wrappers.py writes numbers,
+        texts and dtypes as they are.)"""
         if isinstance(value, BufferView):
             return self.view(value)
-        if isinstance(value, Opaque):
-            return value.name
         if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
             items = [self.argument(v) for v in value]
             return f"[{', '.join(items)}]" if isinstance(value, list) else tuple_text(items)
         if isinstance(value, sympy.Basic):
             return self.number(value)
-        if value is None or isinstance(value, (bool, int, str)):
-            return repr(value)
-        if isinstance(value, float):
-            return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
-        if isinstance(value, torch.dtype):
-            return self.named(value)
         return self.bind(value, "constant")
 
     def view(self, view: BufferView, exact: bool = False) -> str:
         """A buffer as `as_strided` sees it; the buffer itself where that is the same (exact:
-        strides of dimensions of size 1 count, too).
-
-        Views of the arena are made once per workspace.  # PyTorch: reinterpret_tensor in each call.
-        """
+        strides of dimensions of size 1 count, too)."""
         if self.is_whole(view, exact):
             return view.name
-        root = self.memory.root(view.name)
-        if root in self.memory.in_arena:
-            key = (root, tuple(view.size), tuple(view.stride), view.offset)
-            if key not in self.views:
-                self.views[key] = f"{root}_view{sum(k[0] == root for k in self.views)}"
-            return self.views[key]
         size, stride = self.tuple_of(view.size), self.tuple_of(view.stride)
         return f"as_strided({view.name}, {size}, {stride}, {self.offset(view)})"
 
@@ -206,9 +178,10 @@ class WrapperWriter:
         )
 
     def offset(self, view: BufferView) -> str:
-        """as_strided counts from the start of the storage; inputs, and what is written in their
-        place, may themselves be views, so their own offset is added."""
-        if isinstance(self.buffers[self.memory.root(view.name)], ComputedBuffer):
+        """as_strided counts from the start of the storage; inputs, what is written in their place,
+        and what lies in the arena may themselves be views, so their own offset is added."""
+        root = self.memory.root(view.name)
+        if isinstance(self.buffers[root], ComputedBuffer) and root not in self.memory.in_arena:
             return self.number(view.offset)
         start = self.buffers[view.name].layout.offset
         relative = sympy.expand(sympy.sympify(view.offset) - start)
@@ -303,18 +276,14 @@ class WrapperWriter:
     def result_lines(self) -> list[str]:
         """Inputs get their new values when all outputs are there."""
         outputs = f"[{', '.join(self.output(o) for o in self.graph.outputs)}]"
-        lines = []
-        if self.overwritten:  # as eager's in-place ops do: by the version autograd notices a write
-            self.scope["increment_version"] = torch.autograd.graph.increment_version
-            lines.append(f"increment_version(({', '.join(self.overwritten.values())},))")
         copies = [
             f"{name}.copy_({self.view(value)})"
             for name, value in self.graph.mutations
             if value.name not in self.overwritten
         ]
         if copies:
-            return [*lines, f"outputs = {outputs}", *copies, "return outputs"]
-        return [*lines, f"return {outputs}"]
+            return [f"outputs = {outputs}", *copies, "return outputs"]
+        return [f"return {outputs}"]
 
     def with_workspace(self, lines: list[str]) -> list[str]:
         """The lines with the sizes and the memory that they name.  (extras/long_lines.py breaks
@@ -326,14 +295,14 @@ class WrapperWriter:
         putting it back."""
         if not self.memory.in_arena:
             return lines
-        names = [*self.memory.in_arena, *self.views.values()]
-        workspace = self.new_workspace()
+        plan = self.workspace_plan()
+        workspace = self.new_workspace(list(plan.values()))
         self.scope["new_workspace"] = workspace
         symbols = ", ".join(workspace.symbols)
         return [
             *self.workspace_list(symbols),
             f"workspace = workspaces.pop() if workspaces else new_workspace({symbols})",
-            f"({', '.join(names)},) = workspace",
+            f"({', '.join(plan)},) = workspace",
             *lines[:-1],
             "workspaces.append(workspace)",
             lines[-1],
@@ -345,16 +314,18 @@ class WrapperWriter:
         self.scope["workspaces"] = []
         return []
 
-    def new_workspace(self) -> NewWorkspace:
-        """What makes the arena, every buffer in it, and every view of one."""
-        in_arena, slots = self.memory.in_arena, self.memory.slots
-        plan = []
-        for name, place in in_arena.items():
+    def workspace_plan(self) -> dict[str, tuple]:
+        """Of each tensor of a workspace its dtype, place in the arena, size, stride and offset.
+        (speed/kept_views.py: also of views of them.)"""
+        plan: dict[str, tuple] = {}
+        for name, place in self.memory.in_arena.items():
             layout = self.buffers[name].layout
-            plan.append((layout.dtype, place, sizes(layout.size), sizes(layout.stride), 0))
-        for name, size, stride, offset in self.views:
-            dtype = self.buffers[name].layout.dtype
-            plan.append((dtype, in_arena[name], sizes(size), sizes(stride), as_size(offset)))
+            plan[name] = (layout.dtype, place, sizes(layout.size), sizes(layout.stride), 0)
+        return plan
+
+    def new_workspace(self, plan: list[tuple]) -> NewWorkspace:
+        """What makes the arena, and every tensor in it."""
+        slots = self.memory.slots
         numbers = [n for n in pytree.tree_leaves((plan, slots)) if isinstance(n, sympy.Expr)]
         symbols = {s for number in numbers for s in number.free_symbols}
         return NewWorkspace(plan, slots, sorted(map(self.symbol, symbols)), self.device)

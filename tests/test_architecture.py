@@ -213,6 +213,22 @@ def test_the_check_of_the_core_itself_fails_on_a_planted_import(text, tmp_path):
     assert [sizes.part_of(name) for name in found] == ["core", "coverage"]
 
 
+def untyped_results(tree):
+    """The public functions and methods of a file that do not say what they give."""
+    for node in ast.walk(tree):
+        inside = node.body if isinstance(node, ast.Module | ast.ClassDef) else ()
+        for function in inside:
+            is_public = isinstance(function, ast.FunctionDef) and not function.name.startswith("_")
+            if is_public and function.returns is None:
+                yield function.name
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_public_functions_of_miniinductor_say_what_they_give(path):
+    if name(path).startswith("miniinductor"):
+        assert list(untyped_results(ast.parse(path.read_text()))) == []
+
+
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_every_file_explains_itself(path):
     text = path.read_text()

@@ -34,6 +34,11 @@ def test_reads_and_writes_are_linear_expressions():
     assert [(a.name, a.index) for a in body.writes()] == [("buf0", 8 * x0 + x1)]
 
 
+def test_a_size_is_no_loop_variable_whatever_its_name_is():
+    size = sympy.Symbol("x7", integer=True, positive=True)
+    assert linear_form(size * x0 + x1) == ({x0: size, x1: 1}, frozenset())
+
+
 def test_equal_ops_are_recorded_once():
     [body] = bodies(
         lambda a: [pointwise(lambda v: ops.add(ops.exp(v), ops.exp(v)), a)], torch.randn(4)

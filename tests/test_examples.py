@@ -201,10 +201,16 @@ MORE = {  # file -> what else its example finds
         "compiled": minidynamo.compile(lambda x: x.sin()),
         "x": torch.randn(4, 8, requires_grad=True),
     },
+    "autograd/more/refused_twice": lambda: {
+        "compiled": minidynamo.compile(lambda x: x.sin()),
+        "x": torch.randn(4, 8, requires_grad=True),
+    },
     "extras/careful_disk": lambda: {
         "disk": importlib.import_module("miniinductor.runtime.disk").disk
     },
     "more/quotient_facts": quotients,
+    "more/other_facts": quotients,
+    "more/joined_quotients": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "more/polynomials": quotients,
     "more/equal_sizes": quotients,
     "explain/data": lambda: {"explain": minidynamo.explain},

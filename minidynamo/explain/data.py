@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 import miniinductor
+from miniinductor.sizes.facts import LARGEST, Symbol
 
 from .. import config
 from ..extras.guard_values import shown
@@ -359,6 +360,13 @@ def recompiled(record: Any, ids: dict[int, str], files: Files) -> dict[str, Any]
     }
 
 
+def range_of(row: Symbol) -> str:
+    """What the bounds of a size allow: "2 ... 64"; open above: "2 ..."."""
+    low = f"{row.low} " if row.low > -LARGEST else ""
+    high = f" {row.high}" if row.high < LARGEST else ""
+    return f"{low}...{high}"
+
+
 def symbols(record: Any) -> list[dict[str, Any]]:
     table = record.shape_env.table if record.shape_env is not None else {}
     return [
@@ -366,7 +374,7 @@ def symbols(record: Any) -> list[dict[str, Any]]:
             "name": str(row.name),
             "value": None if row.hint is None else int(row.hint),
             "sources": list(map(str, row.sources)) or [str(row.created_by)],
-            "range": str(row.range),
+            "range": range_of(row),
         }
         for row in table.values()
     ]

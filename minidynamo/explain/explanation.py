@@ -17,6 +17,7 @@ import re
 from miniinductor.sizes.printing import python_code
 
 from .. import records
+from .data import range_of
 from .draw import draw_graph, draw_guards, draw_joint, draw_memory
 from .draw_code import draw_frames, draw_fusion, draw_replay
 from .views import Code, Several, Table, folded, many
@@ -88,7 +89,7 @@ def symbols(record: Any) -> Table:
                 row.name,
                 "unbacked" if row.hint is None else row.hint,
                 " = ".join(map(str, row.sources)) or row.created_by,
-                row.range,
+                range_of(row),
                 pinned_to(env, row),
                 row.bounded_at or row.line,
             )

@@ -17,10 +17,10 @@ The program runs once on fake tensors under our tracer *with autograd on*; then
 `torch.autograd.grad` runs too, and since the tracer sits below autograd, the backward ops land in
 the same graph.  Nothing about derivatives is written here.
 
-What cannot be an output of the autograd function is planned here (`Output`): an output that is an
-input, a number, or another output again.  One that shares memory with an input or another output is
-refused here; `more/views.py` makes it again, by the same views, as eager would give it, and
-`more/histories.py` looks for programs whose history one autograd function cannot have.
+What cannot be an output of the autograd function is refused here: an output that is an input, a
+number, or another output again, or that shares memory with one.  `more/views.py` plans how it is
+made outside, as eager would give it, and `more/histories.py` looks for programs whose history one
+autograd function cannot have.
 
 Mirrors torch/_functorch/_aot_autograd (paper section 3.10).  Left out: tensor subclasses, outputs
 that are leaves made inside the graph (refused); for a written input that had no history, the
@@ -32,7 +32,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
@@ -46,7 +46,6 @@ from .functionalize import functionalize
 from .tracer import (
     Decompositions,
     OriginInterpreter,
-    Tracer,
     fake_inputs,
     input_name,
     new_tracer,
@@ -54,26 +53,6 @@ from .tracer import (
     run_traced,
     without_autocast,
 )
-
-Views: TypeAlias = Sequence[tuple]  # (op, args, kwargs, the mode of autograd, see MODES)
-MODES = {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference": torch.inference_mode}
-
-
-@dataclass
-class Output:
-    """How one output leaf is made.
-
-    kind: "value" (at: a constant, or a size)
-          "input" (at: a position among the primals)
-          "held" (at: a tensor of the graph's module)
-          "computed" (at: a position among the results)
-          "output" (at: a position among the output leaves)
-    views: what is applied to that; None: the output is the very object.
-    """
-
-    kind: str
-    at: Any
-    views: Views | None = None
 
 
 @dataclass
@@ -92,8 +71,6 @@ class Joint:
 
     recorded: Any = None  # fx.GraphModule, as traced, with writes
     graph: Any = None  # fx.GraphModule, functional
-    outputs: list[Output] = field(default_factory=list)  # of each leaf
-    order: list[int] = field(default_factory=list)  # in which the leaves are made
     structure: Any = None  # pytree of the program's output
     writes: list[Write] = field(default_factory=list)
     count: int = 0  # results
@@ -101,19 +78,15 @@ class Joint:
     written: list[tuple[str, str]] = field(default_factory=list)  # (op, target)
     # position among the inputs -> name, of inputs that are sizes
     symbols: dict[int, str] = field(default_factory=dict)
-    # what coverage has found: results that share memory (views.py); primals that results do not
-    # depend on, or that are written through `.data` alone; siblings among results (histories.py)
+    # what coverage has found: how each output leaf is made, and in which order (outputs.py);
+    # results that share memory (views.py); primals that results do not depend on, or that are
+    # written through `.data` alone; siblings among results (histories.py)
+    outputs: list[Any] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
     aliases: list[Any] = field(default_factory=list)
     unreached: list[int] = field(default_factory=list)
     uncounted: list[int] = field(default_factory=list)
     siblings: list[int] = field(default_factory=list)
-
-    @property
-    def is_plain(self) -> bool:
-        """Are the results the outputs, one for one?  Then there is nothing to rebuild."""
-        results = [Output("computed", i) for i in range(self.count)]
-        is_flat = all(child.is_leaf() for child in self.structure.children())
-        return self.structure.type in (tuple, list) and is_flat and self.outputs == results
 
 
 def needs_gradient(value: Any) -> bool:
@@ -228,9 +201,23 @@ class ProgramTrace:
         """Which tensors the autograd function returns: outputs, then written primals."""
         flat, self.joint.structure = pytree.tree_flatten(out)
         with autograd_errors():
-            planner = extended(OutputPlanner)(self.joint, self.tracer, flat, self.objects)
-            self.results = planner.plan()
+            self.results = self.results_for(flat)
         self.joint.count = len(self.results)
+
+    def results_for(self, flat: list[Any]) -> list[torch.Tensor]:
+        """The results of which these output leaves are made: here the leaves themselves.
+
+        Raises CannotTrace where a leaf is not a tensor in memory of its own, or would not have the
+        place in autograd's history that eager gives it.  (more/views.py plans such leaves.)"""
+        held = map(self.tracer.to_fake, self.tracer.constants.values())
+        tensors = filter(is_tensor, [*self.objects, *flat, *held])
+        in_memory = Counter(map(memory_of, tensors))
+        for leaf in flat:
+            if not is_tensor(leaf) or in_memory[memory_of(leaf)] > 1 or has_lazy_bits(leaf):
+                raise CannotTrace("an output is no tensor in memory of its own")
+            if leaf.requires_grad and leaf.is_leaf:
+                raise CannotTrace("an output is a leaf that requires gradients and was made inside")
+        return flat
 
     def plan_recorded_writes(self) -> None:
         """An object that has another `grad_fn` now was written with autograd on: its new value is a
@@ -273,68 +260,21 @@ class ProgramTrace:
         """The results that the graph computes; None: one that is made of another."""
         return self.results
 
+    def recorded_graph(self, out: Any, name: str) -> fx.GraphModule:
+        """What the tracer has recorded, which gives `out`."""
+        self.tracer.graph.output(self.tracer.nodes_of(out))
+        return self.tracer.module(name)
+
     def write_down(self, out: Any, name: str) -> None:
         """What the tracer has recorded, and its functional form."""
-        joint, tracer = self.joint, self.tracer
-        tracer.graph.output(tracer.nodes_of(out))
-        if any(map(needs_gradient, self.objects)):
-            forget_history(tracer.graph)
-        joint.recorded = tracer.module(name)
+        joint = self.joint
+        joint.recorded = self.recorded_graph(out, name)
         joint.graph, joint.written = without_autocast(functionalize, joint.recorded)
         joint.symbols = {
             i: n.target
             for i, n in enumerate(joint.graph.graph.find_nodes(op="placeholder"))
             if isinstance(n.meta["val"], torch.SymInt)
         }
-
-
-class OutputPlanner:
-    """One pass over the output leaves of a program that was run on fake tensors.
-
-    positions: id of a fake primal -> its position.  places: id of a leaf -> where it first stands
-    among the leaves.  sharing: memory -> how many tensors lie in it.
-    """
-
-    def __init__(
-        self, joint: Joint, tracer: Tracer, flat: list[Any], objects: Sequence[Any]
-    ) -> None:
-        self.joint, self.tracer, self.flat, self.objects = joint, tracer, flat, objects
-        self.positions = {id(thing): i for i, thing in enumerate(objects)}
-        self.results: list[torch.Tensor] = []
-        tensors = [(i, leaf) for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor)]
-        self.places = {id(leaf): i for i, leaf in reversed(tensors)}
-
-    def plan(self) -> list[torch.Tensor]:
-        """The results; fills joint.outputs and joint.order.
-
-        Raises CannotTrace where an output would not have the place in autograd's history that eager
-        gives it."""
-        held = map(self.tracer.to_fake, self.tracer.constants.values())
-        tensors = {id(t): t for t in [*self.objects, *self.flat, *held] if is_tensor(t)}
-        self.sharing = Counter(memory_of(t) for t in tensors.values())
-        self.joint.outputs = [self.output(i, leaf) for i, leaf in enumerate(self.flat)]
-        self.joint.order = list(range(len(self.flat)))
-        return self.results
-
-    def output(self, place: int, leaf: Any) -> Output:
-        if not isinstance(leaf, torch.Tensor):
-            return Output("value", leaf)
-        if id(leaf) in self.positions:
-            return Output("input", self.positions[id(leaf)])
-        if self.places[id(leaf)] != place:  # the same tensor again
-            return Output("output", self.places[id(leaf)])
-        if leaf.requires_grad and leaf.is_leaf and not leaf._is_view():
-            raise CannotTrace("an output is a leaf that requires gradients and was made inside")
-        return self.computed(leaf)
-
-    def computed(self, leaf: torch.Tensor) -> Output:
-        """The output for a leaf that becomes a result."""
-        is_shared = self.sharing[memory_of(leaf)] > 1
-        is_view_of_leaf = leaf.requires_grad and leaf.is_leaf
-        if is_shared or is_view_of_leaf or has_lazy_bits(leaf):
-            raise CannotTrace("an output shares memory with an input or with another output")
-        self.results.append(leaf)
-        return Output("computed", len(self.results) - 1)
 
 
 def is_tensor(value: Any) -> bool:
@@ -345,29 +285,7 @@ def memory_of(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def replay(tensor: torch.Tensor, views: Views) -> torch.Tensor:
-    """`tensor` seen through `views`, each made with autograd on or off as in the program."""
-    for op, args, kwargs, mode in views:
-        with MODES[mode]():
-            tensor = op(tensor, *args, **kwargs)
-    return tensor
-
-
 def has_lazy_bits(tensor: torch.Tensor) -> bool:
     """Does its memory hold something else than its values (`z.conj()`, `z.conj().imag`, zeros
     without memory)?"""
     return tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()
-
-
-def forget_history(graph: fx.Graph) -> None:
-    """Detach every node's fake tensor: the fake autograd graph has done its work."""
-    detached: dict[int, torch.Tensor] = {}
-
-    def detach(value: Any) -> Any:
-        if needs_gradient(value) and id(value) not in detached:
-            detached[id(value)] = value.detach()
-        return detached.get(id(value), value)
-
-    values = [(node, node.meta["val"]) for node in graph.nodes if "val" in node.meta]
-    for node, value in values:  # a list keeps all of them alive: ids stay unique
-        node.meta["val"] = pytree.tree_map(detach, value)

@@ -18,7 +18,7 @@ What the function does around the two compiled halves:
   checks work;
 - a written tensor with history is returned and copied back outside, with autograd on; buffers are
   written inside;
-- outputs that are inputs, views of inputs or of one another are made outside (joint.py plans it);
+- outputs that are inputs, views of inputs or of one another are made outside (more/outputs.py);
 - a gradient in other strides, or negated lazily, is copied; differentiating twice raises, unless
   more/twice.py does it.
 Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
@@ -26,28 +26,24 @@ Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
+from torch.autograd.function import once_differentiable
 
 from ..foreign import ThreadState
 from ..hooks import extended
+from ..replaceable import replaceable
 from ..records import CompileRecord, Later
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
 from .functionalize import output_of
-from .joint import Joint, replay
+from .joint import Joint
 from .partition import Parts
 from .tracer import without_autocast
-
-TWICE = (
-    b"compiled code cannot be differentiated twice: its backward half has no derivative. Where "
-    b'second derivatives are needed, set miniinductor.config.double_backward = "eager" before this '
-    b'function is called, or compile it with backend="eager".'
-)
 
 
 def undisturbed(function: Callable) -> Callable:
@@ -90,9 +86,6 @@ class Plan:
     program: Any
     cut: Any = None
     may_refuse: bool = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"joint": replace(self.joint, recorded=None, graph=None)}
 
 
 def cut_of(joint: Joint, parts: Parts) -> Cut:
@@ -217,10 +210,15 @@ class Halves:
         """The autograd function, to be called; its two methods are this object's."""
         compiled = {
             "forward": staticmethod(self.forward),
-            "backward": staticmethod(undisturbed(self.backward)),
+            "backward": staticmethod(undisturbed(self.differentiable())),
         }
         made: Any = type("Compiled", (torch.autograd.Function,), compiled)
         return made.apply
+
+    def differentiable(self) -> Callable:
+        """The backward direction, which raises when its gradients are differentiated again.
+        (more/refused_twice.py says what to do instead.)"""
+        return once_differentiable(self.backward)
 
     def without_history(self, *primals: Any) -> tuple:
         return tuple(self.run_forward(*primals)[: self.joint.count])
@@ -241,26 +239,17 @@ class Halves:
         ctx.mark_non_differentiable(*[r for r in constant if isinstance(r, torch.Tensor)])
         return tuple(results)
 
-    def links(self, ctx: Any, kept: Sequence[torch.Tensor], given: Sequence[Any]) -> list[Any]:
-        """Tensors whose histories hold all that the gradients depend on.  kept: what was saved."""
-        return []
-
     def backward(self, ctx: Any, *given: torch.Tensor | None) -> tuple:
         saved_strides, tangents = self.strides(*ctx.sizes)
-        kept, recording = ctx.saved_tensors, torch.is_grad_enabled()
-        links = self.links(ctx, kept, given) if recording else []
-        saved = [in_layout(t, stride) for t, stride in zip(kept, saved_strides)]
-        del kept
+        saved = [in_layout(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         arrived = [in_memory(given[i], stride) for i, stride in tangents]
-        try:  # calls of C alone: an exception may come at any time, in an `__exit__` too
-            torch._C._set_grad_enabled(False)
-            values = without_autocast(self.run_backward, ctx.sizes, saved, arrived)
-        finally:
-            torch._C._set_grad_enabled(recording)
-        if recording:  # create_graph=True
-            values = once_only(values, links, getattr(ctx, "refusal", TWICE))
+        values = self.gradients(ctx, saved, arrived)
         return tuple([None if at is None else values[at] for at in self.cut.gradients])
+
+    def gradients(self, ctx: Any, saved: list[Any], arrived: list[Any]) -> Sequence[Any]:
+        """What the compiled backward half gives."""
+        return without_autocast(self.run_backward, ctx.sizes, saved, arrived)
 
 
 def writable(values: Sequence[Any]) -> list[Any]:
@@ -269,35 +258,18 @@ def writable(values: Sequence[Any]) -> list[Any]:
     return [v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v for v in values]
 
 
-def once_only(gradients: Sequence[Any], links: Sequence[torch.Tensor], message: bytes) -> list[Any]:
-    """Gradients that raise an error when somebody differentiates them, also by one of `links`
-    alone."""
-    there = [gradient.detach().requires_grad_() for gradient in gradients if gradient is not None]
-    refuse = torch._C._functions.DelayedError(message, len(there) + len(links) + 1)
-    refusing = iter(refuse(*there, *links, torch.empty(0)))
-    return [gradient if gradient is None else next(refusing) for gradient in gradients]
-
-
 def in_memory(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Tensor | None:
     """The tensor with its values in its memory, in these strides: `y.backward(z.conj().imag)` gives
     one that is negated lazily."""
     return None if tensor is None else in_layout(tensor.resolve_conj().resolve_neg(), strides)
 
 
-def with_outputs(joint: Joint, run: Callable, held: Sequence[torch.Tensor] = ()) -> Callable:
-    """`run`, which gives results, as a callable that gives the program's outputs: in their
-    structure, inputs as the very objects, views made of what they are views of."""
-    plan, order, structure = joint.outputs, joint.order, joint.structure
-    numbers = fill([(output.at, output.views) for output in plan], list(joint.symbols.values()))
+@replaceable
+def with_outputs(
+    joint: Joint, run: Callable, held: Sequence[torch.Tensor] | None = None
+) -> Callable:
+    """`run`, which gives results, as a callable that gives the program's outputs, in their
+    structure.  (more/outputs.py: also those that are made of inputs or of other outputs.)
 
-    def call(*inputs: Any) -> Any:
-        leaves: list[Any] = [None] * len(plan)
-        places = {"computed": run(*inputs), "output": leaves, "input": (*inputs, *held)}
-        made = numbers(*[inputs[i] for i in joint.symbols])
-        for place in order:
-            kind, (at, views) = plan[place].kind, made[place]
-            leaf = places[kind][at] if kind in places else at
-            leaves[place] = leaf if views is None else replay(leaf, views)
-        return pytree.tree_unflatten(leaves, structure)
-
-    return call
+    held: in training, the tensors of the graph's module."""
+    return lambda *inputs: pytree.tree_unflatten(run(*inputs), joint.structure)

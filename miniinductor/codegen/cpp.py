@@ -22,7 +22,8 @@ In:   a scheduler `Group` and the names whose values must be in memory afterward
 
 Every kernel is: outer loops (threads), and in them a sequence of *stages*, each an inner loop
 (vector lanes) followed by statements per outer iteration (plan.py).  A value made in one stage's
-inner loop and read in a later one lies in a small scratch array, which stays in the cache.
+inner loop and read in a later one is stored (speed/scratch.py: in a small array on the stack, which
+stays in the cache).
 Pointers are named by position, never by buffer, so that equal layers of a model give equal sources,
 compiled once.
 
@@ -38,15 +39,17 @@ import sympy
 import torch
 
 from .. import config
-from ..dependencies import LoopBody, is_loop_variable
+from ..dependencies import LoopBody
+from ..handlers import is_loop_variable
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
-from ..sizes.expressions import Position, flatten
+from ..replaceable import replaceable
+from ..sizes.expressions import Position
 from ..sizes.symbols import Size
-from .code import Code, call, code, element, index_code, named
+from .code import Code, code, element, index_code, named
 from .common import Kernel, Value, origin_text, summary
-from .cpp_expressions import IN_ARRAYS, CppExpressions, CppScope, compute_type, memory_type
+from .cpp_expressions import CppExpressions, CppScope, compute_type, memory_type
 from .cpp_reductions import (
     ACCUMULATORS,
     CHUNK,
@@ -58,15 +61,14 @@ from .cpp_reductions import (
     in_parts,
     longest,
 )
-from .plan import PARALLEL_WORK, Crossings, KernelPlan, plan_crossings, plan_kernel, with_lanes
+from .plan import PARALLEL_WORK, KernelPlan, plan_kernel, with_lanes
 from .strategy import applicable, strategies_for
 from .tree import Block, Bound, Comment, Line, Pragma, Statement, Statements
 from .tree import nest, printed, sets_error
 
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
-SCRATCH = "memory for values between two loops"
-SCRATCH_BYTES = 1 << 17  # stack for values between stages
+SCRATCH = "memory for values between two loops"  # what such lines are for
 
 
 class CppKernelWriter(CppExpressions):
@@ -90,7 +92,6 @@ class CppKernelWriter(CppExpressions):
         self.values: dict[str, Value] = {}  # buffer -> its element that was computed or read last
         self.stored: list[str] = []
         self.read: list[str] = []
-        self.crossings = Crossings()
         self.strategies = strategies_for(self)
         self.is_tiled = False  # are outer loops cut into tiles, so that no loop may be taken alone?
         self.reruns = False  # may it read something after it has written a result?
@@ -112,16 +113,9 @@ class CppKernelWriter(CppExpressions):
 
     def decide(self) -> None:
         """Which form the kernel takes: from its plan alone, before a line is written."""
-        plan = self.plan
         self.decide_threads()
         self.strategies = applicable(self.strategies)
-        self.crossings = plan_crossings(
-            plan,
-            self.keep,
-            nbytes=plan.inner_count * 8,
-            room=SCRATCH_BYTES if self.may_use_stack() else None,
-        )
-        self.keep |= self.crossings.stored
+        self.keep |= {node.name for node in self.plan.crossing()}
 
     def decide_threads(self) -> None:
         plan = self.plan
@@ -196,7 +190,6 @@ class CppKernelWriter(CppExpressions):
 
     def plain_kernel_body(self) -> list[Statement]:
         """Outer iteration = per stage: accumulators, inner loop, statements after it."""
-        self.declare_scratch()
         for stage in self.plan.stages():
             inner_nodes = self.plan.nodes_of(stage, inner=True)
             self.current_stage = stage
@@ -206,20 +199,6 @@ class CppKernelWriter(CppExpressions):
             for node in self.plan.nodes_of(stage, inner=False):
                 self.play(node)
         return self.outside.lines
-
-    def declare_scratch(self) -> None:
-        for name, array in self.crossings.scratch.items():
-            c_type = compute_type(self.buffers[name].layout.dtype)
-            self.declare_array(array, c_type, math.prod(self.plan.inner))
-
-    def declare_array(self, array: str, c_type: str, count: Size) -> None:
-        self.outside.add(f"{IN_ARRAYS.get(c_type, c_type)} {array}[{count}];", SCRATCH)
-
-    def may_use_stack(self) -> bool:
-        """May values that cross stages wait there?  (speed/scratch.py: also those of
-        symbolic sizes.)"""
-        is_known = isinstance(math.prod(self.plan.inner), int)
-        return is_known and all(s.keeps_stack for s in self.strategies)
 
     def write_into(self, scope: CppScope, inner_variables: Iterable[sympy.Symbol]) -> None:
         """From now on statements go to `scope`, which lies inside of the loops over these."""
@@ -362,7 +341,7 @@ class CppKernelWriter(CppExpressions):
 
     # -- memory ------------------------------------------------------------------------------------
     def pointer(self, name: str, written: bool) -> Code:
-        name = self.crossings.guests.get(name, self.overwritten.get(name, name))
+        name = self.overwritten.get(name, name)
         if name not in self.pointers:
             kind = "out" if written else "in"
             number = sum(p.startswith(kind) for p in self.pointers.values())
@@ -418,12 +397,9 @@ class CppKernelWriter(CppExpressions):
             return self.values[name]
         dtype = self.buffers[name].layout.dtype
         inner = self.changes_inside(index)
-        if name in self.crossings.scratch:
-            return self.temporary(self.scratch_place(name), dtype, True)
         if 0 in self.buffers[name].layout.size:
             return self.constant(0, dtype)  # it has no element; the check of the index raises
-        if name not in (*self.stored, *self.read, *self.crossings.guests):
-            self.read.append(name)
+        self.note_read(name)
         place = self.ask("place_of", name, index)
         place = index if place is None else place
         found = element(self.pointer(name, False), self.index(place))
@@ -435,9 +411,15 @@ class CppKernelWriter(CppExpressions):
         found = self.ask("element", name, index, dtype, found) or found
         return self.temporary(found, dtype, inner)
 
-    def scratch_place(self, name: str) -> Code:
-        place = self.index(flatten(self.plan.r, self.plan.inner))
-        return code("{}[{}]", named(self.crossings.scratch[name]), place)
+    def note_read(self, name: str) -> None:
+        """The kernel reads what others have made."""
+        if name not in (*self.stored, *self.read):
+            self.read.append(name)
+
+    def note_stored(self, name: str) -> None:
+        """The kernel writes to memory."""
+        if name not in self.stored:
+            self.stored.append(name)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():
@@ -445,32 +427,21 @@ class CppKernelWriter(CppExpressions):
             return
         dtype = self.buffers[name].layout.dtype
         self.values[name] = Value(value.text, dtype, value.inner, value.number)
-        if name in self.crossings.scratch:
-            self.scope.add(code("{} = {};", self.scratch_place(name), value))
         if name not in self.keep:
             return
-        if name not in (*self.stored, *self.crossings.guests):
-            self.stored.append(name)
+        self.note_stored(name)
         old = self.overwritten.get(name)
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
         target = code("{}[{}]", self.pointer(name, True), self.index(index))
         if mode:
-            self.scope.add(code("{} = {};", target, self.combined(mode, target, value, dtype)))
+            self.scope.add(code("{} = {};", target, combined(self, mode, target, value, dtype)))
             return
         self.store_element(name, index, target, value)
 
     def store_element(self, name: str, index: sympy.Expr, target: Code, value: Value) -> None:
         """The line that writes an element to memory."""
         self.scope.add(code("{} = {};", target, value))
-
-    def combined(self, mode: str, target: Code, value: Value, dtype: torch.dtype) -> Code:
-        """What a scatter stores, made of what is there."""
-        operator = {"atomic_add": "|" if dtype is torch.bool else "+", "atomic_mul": "*"}
-        if mode in operator:
-            return code("{} {} {}", target, operator[mode], value)
-        function = {"atomic_max": "maximum", "atomic_min": "minimum"}[mode]
-        return call(function, target, value, of=compute_type(dtype))
 
     # -- reductions
     def pending_names(self) -> set[str]:
@@ -498,6 +469,14 @@ class CppKernelWriter(CppExpressions):
         accumulator.take(self, value, flat_index)
         self.accumulators.append(accumulator)
         return Value(named(accumulator.name), dtype)
+
+
+@replaceable
+def combined(
+    writer: CppKernelWriter, mode: str, target: Code, value: Value, dtype: torch.dtype
+) -> Code:
+    """What a store of this mode makes of what is there.  (lowerings/scatters.py)"""
+    raise NotImplementedError(f"a store that combines values: {mode}")
 
 
 def ending(text: str) -> Marked:

@@ -20,9 +20,9 @@ from typing import Any
 import sympy
 import torch
 
-from .. import config
 from ..ir import playing
 from ..ops import BINARY, COMPARISON, TESTS, UNARY, OpsHandler
+from ..replaceable import replaceable
 from ..sizes.symbols import Size
 from .code import Code, call, code, named
 from .common import INFIX as INFIX_OF_ALL
@@ -208,11 +208,7 @@ class CppExpressions(OpsHandler):
         if mask.text == "false":
             return self.constant(other, value.dtype)
         inner, name = bool(self.inner_variables), outside.fresh("tmp")
-        is_along_lanes = inner and self.inner_variables.issubset(self.plan.r)
-        if is_along_lanes and not mask.inner and config.vectorize:
-            # gcc vectorizes no branch on what is the same for all lanes
-            count = self.make("{} ? {} : 0", torch.int64, mask, self.size(self.plan.inner[-1]))
-            mask = Value(code("{} < {}", named(self.plan.r[-1]), count), torch.bool, True)
+        mask = lane_mask(self, mask)
         start = constant_text(other, value.dtype)
         outside.lines.append(Definition.of(compute_type(value.dtype), name, start, varies=True))
         inside.add(code("{} = {};", named(name), value))
@@ -242,6 +238,12 @@ class CppExpressions(OpsHandler):
             return self.make(template, dtype, a, LOGICAL[op], b)
         is_template = not a.dtype.is_floating_point or op in OF_EACH_TYPE
         return self.call(op, dtype, a, b, of=compute_type(a.dtype) if is_template else "")
+
+
+@replaceable
+def lane_mask(writer: CppExpressions, mask: Value) -> Value:
+    """The mask of a branch, as the compiler likes it.  (speed/lane_masks.py)"""
+    return mask
 
 
 install_family(CppExpressions, UNARY, "unary")

@@ -1,6 +1,6 @@
 """The plan of a kernel, made before a line of it is written: loops, order of nodes, stages.
 
-In:   the nodes of one fused group.  Out: a `KernelPlan`; for C++ also `Crossings`.
+In:   the nodes of one fused group.  Out: a `KernelPlan`.
 
     >>> plan = plan_kernel(softmax_group.nodes)
     >>> plan.outer, plan.inner                     # rows, and the elements of a row
@@ -15,20 +15,19 @@ before the first.
 
 C++ (cpp.py) writes loops: `x` are loops over threads, `r` the loop over vector lanes; in pointwise
 groups the last loop becomes the lanes (`with_lanes`).  Elements that one inner loop makes and a
-later one reads *cross* stages; `plan_crossings` says where they lie meanwhile.
+later one reads *cross* stages: they lie in memory meanwhile (speed/scratch.py: on the stack).
 
 Triton (gpu/tile_plan.py) can make its axes of the same loops: `outer` is flattened into axis x,
 `inner` into axis r; pointwise groups have no r.  A looped kernel writes one loop over r for each of
 `plan.stages()`; a persistent one plays `plan.nodes` in order.  Elements that cross stages are
-computed again, so it asks for no crossings.  A template that brings its own loops builds its plan
-by `plan_of`.
+computed again.  A template that brings its own loops builds its plan by `plan_of`.
 
 Mirrors the decisions at the start of codegen in torch/_inductor/codegen/{cpp,simd}.py.
 """
 
 import functools
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import sympy
 
@@ -83,6 +82,11 @@ class KernelPlan:
         """What runs in the inner loop of a stage, or right after it, once per outer iteration."""
         place = (stage, inner)
         return [n for n in self.nodes if (self.stage[n.name], self.is_inner[n.name]) == place]
+
+    def crossing(self) -> list[Node]:
+        """The nodes whose elements one inner loop makes and a later one reads."""
+        values = [n for n in self.nodes if self.is_inner[n.name] and not n.is_reduction]
+        return [node for node in values if self.later_loops(node)]
 
     def later_loops(self, node: Node) -> list[Node]:
         """The nodes that read its elements in a later inner loop."""
@@ -157,35 +161,3 @@ def stages_of(plan: KernelPlan) -> dict[str, int]:
             stage = max(stage, stages[producer.name] + (0 if in_same_loop else 1))
         stages[node.name] = stage
     return stages
-
-
-# --- values that cross stages ---------------------------------------------------------------------
-@dataclass
-class Crossings:
-    """Where elements lie between the inner loop that makes them and a later one that reads them."""
-
-    scratch: dict[str, str] = field(default_factory=dict)  # buffer -> its array on the stack
-    stored: set[str] = field(default_factory=set)  # too large for that: they lie in memory
-    # stored buffer -> a result of the kernel, whose memory it uses until the result is written
-    # (speed/scratch.py)
-    guests: dict[str, str] = field(default_factory=dict)
-
-
-def plan_crossings(
-    plan: KernelPlan, keep: Collection[str], nbytes: int, room: int | None
-) -> Crossings:
-    """keep: buffers that are stored anyway; nbytes: size of one scratch array; room: of all
-    together, None: none may be on the stack."""
-    crossings = Crossings()
-    used = 0
-    for node in plan.nodes:
-        users = plan.later_loops(node)
-        is_value = plan.is_inner[node.name] and not node.is_reduction
-        if not users or not is_value or node.name in keep:
-            continue
-        if room is not None and used + nbytes <= room:
-            used += nbytes
-            crossings.scratch[node.name] = f"scratch{len(crossings.scratch)}"
-            continue
-        crossings.stored.add(node.name)
-    return crossings

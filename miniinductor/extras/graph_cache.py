@@ -34,6 +34,7 @@ torch/_functorch/_aot_autograd/autograd_cache.py.  Left out: remote caches.
 """
 
 import contextlib
+import copyreg
 import functools
 import hashlib
 import importlib
@@ -47,7 +48,7 @@ import struct
 import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ from ..records import CompileRecord, Later
 from ..sizes.symbols import SYMBOLIC, size
 from ..runtime.build import cpu_name
 from ..runtime.disk import disk
+from ..runtime.program import NewWorkspace, Program
 
 PACKAGE = Path(__file__).parent.parent
 SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype)
@@ -483,6 +485,13 @@ class Entry:
         return value
 
 
+LEFT_OUT: dict[type, Callable[[Any], dict[str, Any]]] = {  # what is kept of these: all but ...
+    Plan: lambda plan: vars(plan) | {"joint": replace(plan.joint, recorded=None, graph=None)},
+    Program: lambda program: vars(program) | {"functions": None},
+    NewWorkspace: lambda made: {k: v for k, v in vars(made).items() if k != "numbers"},
+}
+
+
 class Writer(pickle.Pickler):
     """A tensor that the graph's module holds is written as its number; what pickle has no text for,
     as a call that makes or finds it again."""
@@ -508,6 +517,8 @@ class Writer(pickle.Pickler):
             return size, (sympy.sympify(size(value)),)
         if isinstance(value, pytree.TreeSpec):
             return pytree.tree_structure, (pytree.tree_unflatten(range(value.num_leaves), value),)
+        if type(value) in LEFT_OUT:
+            return copyreg.__newobj__, (type(value),), LEFT_OUT[type(value)](value)
         if value is math:
             return importlib.import_module, ("math",)
         if isinstance(value, types.BuiltinFunctionType):

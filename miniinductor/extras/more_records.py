@@ -26,24 +26,27 @@ In:   the groups of a schedule.  Out: in `record.fusions` one record per node an
 
     >>> REACH               # a node is tried with so many next users of the same buffer
     16
+
+Fields whose values are made when they are read, and how records print.
 """
 
 import itertools
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import fx
 
 from ..autograd.joint import Joint
 from ..autograd.partition import Parts, base, element_bytes
-from ..compile import Compilation
+from ..compile import Compilation, CompiledGraph
 from ..hooks import extends
 from ..ir import ExternKernel, MultiOutput
 from ..kernels import KernelStep, Step
 from ..memory import MemoryPlan, may_alias, storage_bytes
 from ..nodes import ScheduledNode, buffer_bytes
-from ..records import FusionDecision, SavedActivation
+from ..records import CompileRecord, FusionDecision, KernelRecord, Later, SavedActivation
 from ..scheduler import REACH, Scheduler
 from ..sizes.symbols import hint
 
@@ -141,3 +144,51 @@ class TellingScheduler(Scheduler):
             for name, users in self.users_of_buffers(nodes)
             for i, first in enumerate(users[: -1 - REACH])
         ]
+
+
+# --- records themselves ---------------------------------------------------------------------------
+class Lazy:
+    """A field that may be given a `Later`: most texts are never read, and a graph that came from
+    disk is traced again for them."""
+
+    def __init__(self, name: str, default: Any) -> None:
+        self.key, self.default = "_" + name, default
+
+    def __get__(self, record: Any, owner: type | None = None) -> Any:
+        value = self.default if record is None else record.__dict__.get(self.key, self.default)
+        if isinstance(value, Later):
+            value = record.__dict__[self.key] = value.make()
+        return value
+
+    def __set__(self, record: Any, value: Any) -> None:
+        record.__dict__[self.key] = value
+
+
+for (
+    _name
+) in """aten_graph functional_graph joint_graph loop_ir fused_ir lowered_graph steps""".split():
+    setattr(CompileRecord, _name, Lazy(_name, getattr(CompileRecord, _name)))
+
+
+def kernel_text(kernel: KernelRecord) -> str:
+    moved = f"reads {kernel.bytes_read:,} and writes {kernel.bytes_written:,} bytes"
+    return f"<{kernel.language} kernel {kernel.name}: computes {', '.join(kernel.nodes)}, {moved}>"
+
+
+def record_text(record: CompileRecord) -> str:
+    kernels = f"{len(record.kernels)} kernels, {len(record.fallbacks)} eager kernels"
+    return f"<CompileRecord: {kernels}, {len(record.notes)} notes>"
+
+
+def graph_text(compiled: CompiledGraph) -> str:
+    record = compiled.record
+    kernels, eager = len(record.kernels), len(record.fallbacks)
+    return f"<compiled graph: {kernels} kernels, {eager} eager kernels>"
+
+
+for _class, _text in (
+    (KernelRecord, kernel_text),
+    (CompileRecord, record_text),
+    (CompiledGraph, graph_text),
+):
+    setattr(_class, "__repr__", _text)

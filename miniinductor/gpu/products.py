@@ -36,12 +36,13 @@ from .. import config
 from ..dependencies import common_loops, int_or_none, loop_variables
 from . import layouts
 from ..ir import Buffer, BufferView, ExternKernel, Layout, playing
-from ..kernels import Choice, KernelStep, KernelWriting, Step
+from ..kernels import KernelStep, KernelWriting, Step
 from ..listings import lines_of
 from ..nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ..records import CompileRecord, FusionDecision
 from ..codegen.plan import plan_of
 from ..sizes.expressions import flatten
+from .choices import Choice
 from .kernel_writer import TritonKernelWriter
 from .tile_plan import Axis, TilePlan, tile_plan
 from .tiles import Code, Tile, plain

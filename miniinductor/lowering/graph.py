@@ -33,7 +33,6 @@ from ..ir import (
     Graph,
     InputBuffer,
     Layout,
-    Opaque,
     Pointwise,
     TensorBox,
     View,
@@ -45,7 +44,7 @@ from ..ir import (
 from ..ops import EXPENSIVE_PRICE, OpsHandler, fill, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size
-from ..sizes.symbols import SYMBOLIC, same_sizes, size
+from ..sizes.symbols import SYMBOLIC, size
 from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
@@ -55,11 +54,6 @@ from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
 MANY_READS = 4
 MANY_OPS = EXPENSIVE_PRICE
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
-
-
-class LoweringError(Exception):
-    """A rule produced something impossible: a bug of ours, named with the op and the user's
-    line."""
 
 
 class _Cost(OpsHandler):
@@ -148,8 +142,6 @@ class GraphLowering(fx.Interpreter):
         tensor = self.fetch_attr(target)
         name = target.replace(".", "_")
         self.lowered.constants[name] = tensor
-        if tensor.layout is not torch.strided:
-            return Opaque(name)
         return self.given(ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name])))
 
     def given(self, buffer: Buffer) -> TensorBox:
@@ -179,15 +171,10 @@ class GraphLowering(fx.Interpreter):
                 data.inner_fn = from_node(node.name, data.inner_fn)
 
     def finish_value(self, box: TensorBox, node: fx.Node) -> None:
-        """Check what a rule made of the node, and store it now if that is cheaper."""
+        """Store what a rule made of the node now, if that is cheaper."""
         value = layouts_of(node.meta["val"])
         if not isinstance(value, Layout):
             return
-        if not same_sizes(box.get_size(), value.size) or box.dtype != value.dtype:
-            raise LoweringError(
-                f"{node.target} gave {box.dtype} {box.get_size()}, torch says {value.dtype} "
-                f"{value.size} ({node.meta.get('source_line', '')})"
-            )
         box.eager = value
         uses = len(node.users)  # of a user that reads each element several times, two or three
         uses += sum(user.args.count(node) > 1 for user in node.users)
@@ -293,8 +280,6 @@ def lower_graph(
 ) -> Graph:
     """The loop IR of `gm`; `written` names the inputs (op, target) whose new values stand in the
     second output.
-
-    Raises LoweringError with the op and the user's line.
     """
     coverage.load()
     lowering = extended(GraphLowering)(gm, record, written)

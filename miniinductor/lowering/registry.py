@@ -25,6 +25,7 @@ from torch._prims_common import elementwise_dtypes
 
 from ..ir import Index, Loader, Pointwise, Reindex, TensorBox, View, layouts_of
 from ..ops import Value, ops
+from ..replaceable import replaceable
 from ..sizes.expressions import Size
 from ..sizes.symbols import sizes
 
@@ -166,19 +167,13 @@ def pointwise(
     """function over values of `args` (boxes and numbers), broadcast, converted to the computation
     dtype of torch's promotion rule; the result has the dtype that eager gives it.
 
-    Where the common dtype is float16 or bfloat16, eager rounds numbers, and tensors of other
-    dtypes, to it before it computes in float32.  So do we; except (wide_second) for a scalar second
-    argument of mul and div, which eager does not round.
+    wide_second: where the common dtype is float16 or bfloat16, eager does not round the second
+    argument, if that is a scalar (of mul and div).
     """
     size, result = call.value.size, call.value.dtype
     compute = promoted(promotion, *args)
-    common = promoted(Promotion.NO_OPMATH, *args)
     produced = torch.bool if promotion == Promotion.ALWAYS_BOOL else compute
-    loaders = []
-    for k, arg in enumerate(args):
-        is_wide = wide_second and k == 1 and (is_number(arg) or not arg.get_size())
-        rounded = common if common in NARROW and not is_wide else compute
-        loaders.append(_operand(arg, size, rounded, compute))
+    loaders = operands(args, size, compute, wide_second)
 
     def body(index: Index) -> Value:
         return cast(function(*[load(index) for load in loaders]), produced, result)
@@ -186,15 +181,21 @@ def pointwise(
     return made(call, body, *args)
 
 
-def _operand(arg: Any, size: Sequence[Size], rounded: torch.dtype, compute: torch.dtype) -> Loader:
-    """A loader of `arg` as `compute`, after it was converted to `rounded`, as eager does."""
+@replaceable
+def operands(
+    args: Sequence[Any], size: Sequence[Size], compute: torch.dtype, wide_second: bool
+) -> list[Loader]:
+    """A loader of each argument as `compute`.  (lowerings/rounded_operands.py rounds them first
+    where eager does.)"""
+    return [operand(arg, size, compute) for arg in args]
+
+
+def operand(arg: Any, size: Sequence[Size], compute: torch.dtype) -> Loader:
     if isinstance(arg, TensorBox):
         load, dtype = broadcast_loader(arg, size), arg.dtype
-        return lambda index: cast(cast(load(index), dtype, rounded), rounded, compute)
+        return lambda index: cast(load(index), dtype, compute)
     if not is_number(arg):
         raise NotLowered(f"argument {arg!r}")
-    if rounded in NARROW and not isinstance(arg, sympy.Expr):
-        arg = torch.tensor(arg, dtype=torch.float64).to(rounded).item()
     return lambda index: number(arg, compute)
 
 

@@ -19,9 +19,11 @@ import torch
 
 from ..codegen.code import Code, call, code
 from ..codegen.common import Value
-from ..codegen.cpp import CppKernelWriter
+from ..codegen.cpp import CppKernelWriter, combined
 from ..codegen.cpp_expressions import TYPES, compute_type
 from ..runtime.build import PRELUDES
+from . import rounded_operands  # noqa: F401  (eager rounds before it computes)
+from .scatters import combined_in_place
 
 HALVES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 ROUNDINGS = {f"round_{name}" for name in HALVES.values()}  # functions of the prelude
@@ -33,7 +35,6 @@ Writer: TypeAlias = Any  # a CppKernelWriter, with the fields that `decide` adds
 plain_decide = CppKernelWriter.decide
 plain_loaded = CppKernelWriter.loaded
 plain_store_element = CppKernelWriter.store_element
-plain_combined = CppKernelWriter.combined
 plain_to_dtype = CppKernelWriter.to_dtype
 
 
@@ -93,11 +94,12 @@ def store_element(self: Writer, name: str, index: sympy.Expr, target: Code, valu
     self.scope.add(code("{} = {};", target, text))
 
 
-def combined(self: Writer, mode: str, target: Code, value: Value, dtype: torch.dtype) -> Code:
+@combined.replaced
+def combined_halves(writer: Any, mode: str, target: Code, value: Value, dtype: torch.dtype) -> Code:
     if dtype not in HALVES:
-        return plain_combined(self, mode, target, value, dtype)
-    text = plain_combined(self, mode, call("to_float", target), value, dtype)
-    return narrowed(self, "to", text, dtype)
+        return combined_in_place(writer, mode, target, value, dtype)
+    text = combined_in_place(writer, mode, call("to_float", target), value, dtype)
+    return narrowed(writer, "to", text, dtype)
 
 
 def to_dtype(
@@ -116,5 +118,5 @@ def to_dtype(
     return plain_to_dtype(self, x, dtype, src_dtype)
 
 
-for _method in (decide, loaded, store_element, combined, to_dtype):
+for _method in (decide, loaded, store_element, to_dtype):
     setattr(CppKernelWriter, _method.__name__, _method)

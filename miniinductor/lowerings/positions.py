@@ -16,7 +16,7 @@ import sympy
 import torch
 
 from ..ir import Index, TensorBox
-from ..lowering.indexing import index_put, placer, positions_in, scatter_into
+from ..lowering.indexing import positions_in
 from ..lowering.pointwise import full
 from ..lowering.registry import (
     Call,
@@ -31,6 +31,7 @@ from ..lowering.registry import (
 )
 from ..ops import Value, ops
 from ..sizes.symbols import same_sizes
+from .scatters import index_put, placer, scatter_into
 
 
 @lower(aten.index.Tensor, aten._unsafe_index.Tensor)

@@ -9,17 +9,19 @@ Out:  fractions in place of quotients that are exact, and `multiples`, for the r
 """
 
 import math
+from typing import Any
 
 import sympy
 
 from ..sizes.expressions import FloorDiv, Mod, exact
 from ..sizes.facts import Facts, reduced
+from . import other_facts  # noqa: F401  (it adds `divisible`)
 
 plain_simplify = Facts.simplify
 plain_learn_equal = Facts._learn_equal
 
 
-def simplify(self: Facts, expr: sympy.Expr) -> sympy.Expr:
+def simplify(self: Any, expr: sympy.Expr) -> sympy.Expr:
     expr = plain_simplify(self, expr)
     is_relation = isinstance(expr, sympy.logic.boolalg.Boolean)
     if self.divisible and not is_relation and expr.has(FloorDiv):
@@ -29,7 +31,7 @@ def simplify(self: Facts, expr: sympy.Expr) -> sympy.Expr:
     return expr
 
 
-def _divide(self: Facts, expr: sympy.Expr) -> sympy.Expr:
+def _divide(self: Any, expr: sympy.Expr) -> sympy.Expr:
     """The polynomial `expr` with a fraction s0 / 8 in place of each s0 // 8 that is exact."""
     if expr.is_Add or expr.is_Mul or expr.is_Pow:
         return expr.func(*map(self._divide, expr.args))
@@ -40,14 +42,14 @@ def _divide(self: Facts, expr: sympy.Expr) -> sympy.Expr:
     return expr if quotient is None else quotient
 
 
-def _small_mod(self: Facts, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
+def _small_mod(self: Any, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
     """a % b: 0 where b is known to divide a, and a where 0 <= a < b."""
     if self.divisible and exact(self._divide(a), self._divide(b)) is not None:
         return sympy.Integer(0)
     return a if self._nonnegative(a) and self._nonnegative(b - a - 1) else Mod(a, b)
 
 
-def _gap(self: Facts, relation: sympy.Expr) -> sympy.Expr:
+def _gap(self: Any, relation: sympy.Expr) -> sympy.Expr:
     return reduced(self._divide((relation.lhs - relation.rhs).replace(Mod, self._small_mod)))
 
 
@@ -63,7 +65,7 @@ def divisibility(gap: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
     return None
 
 
-def _learn_equal(self: Facts, gap: sympy.Expr, line: str) -> None:
+def _learn_equal(self: Any, gap: sympy.Expr, line: str) -> None:
     divided = divisibility(gap)
     if divided is None:
         plain_learn_equal(self, gap, line)
@@ -72,7 +74,7 @@ def _learn_equal(self: Facts, gap: sympy.Expr, line: str) -> None:
     self.replacements[Mod(*divided)] = sympy.Integer(0)
 
 
-def multiples(self: Facts) -> dict[sympy.Symbol, int]:
+def multiples(self: Any) -> dict[sympy.Symbol, int]:
     """symbol -> the number that is known to divide it."""
     found: dict[sympy.Symbol, int] = {}
     for a, b in self.divisible:

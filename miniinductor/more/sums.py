@@ -26,11 +26,13 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import sympy
 
 from ..sizes.expressions import ZERO, split_by_sum
 from ..sizes.facts import Facts
+from . import other_facts  # noqa: F401  (its answers come first)
 from .exact_bounds import of_terms
 from .polynomials import CONSTANT, Monomial, Polynomial, plus, polynomial, times
 
@@ -39,7 +41,7 @@ by_bounds = Facts._nonnegative
 plain_prove = Facts._prove
 
 
-def _learn_sum(self: Facts, gap: sympy.Expr) -> None:
+def _learn_sum(self: Any, gap: sympy.Expr) -> None:
     # (monomial, is it added?) -> polynomials with such a term that are known to be >= 0
     terms = polynomial(gap)
     for monomial, number in terms.items():
@@ -47,7 +49,7 @@ def _learn_sum(self: Facts, gap: sympy.Expr) -> None:
             self.facts.setdefault((monomial, number > 0), []).append(terms)
 
 
-def _nonnegative(self: Facts, gap: sympy.Expr) -> bool:
+def _nonnegative(self: Any, gap: sympy.Expr) -> bool:
     """By its bounds, or as a fact plus something >= 0?  False, too, where the answer would take
     more than `MOST_STEPS` facts."""
     if by_bounds(self, gap):
@@ -60,13 +62,13 @@ def _nonnegative(self: Facts, gap: sympy.Expr) -> bool:
     return False
 
 
-def near(facts: Facts, terms: Polynomial) -> Iterator[Polynomial]:
+def near(facts: Any, terms: Polynomial) -> Iterator[Polynomial]:
     """Polynomials that are >= 0 and have a term in common with `terms`, each once."""
     for source in NEAR:
         yield from source(facts, terms)
 
 
-def learnt(facts: Facts, terms: Polynomial) -> Iterator[Polynomial]:
+def learnt(facts: Any, terms: Polynomial) -> Iterator[Polynomial]:
     found = [facts.facts.get((m, n > 0), ()) for m, n in terms.items() if m != CONSTANT]
     yield from {id(fact): fact for some in found for fact in some}.values()
 

@@ -5,6 +5,9 @@ In:   a `ThreadState` that begins to look (foreign.py).  Out: for each state a f
 
     ThreadState().around(work)      # autocast is as it was, though `work` was cut short in a `with`
 
+An exception may come while the state is put back.  So that is done twice, the second time where the
+first was cut short.
+
 The user's saved-tensor hooks are taken away while a frame is compiled: they are meant for the
 tensors of the run, not for fake ones.
 """
@@ -13,11 +16,13 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.utils import _python_dispatch as modes
 
 from ..foreign import STATES, ThreadState
+from ..replaceable import replaceable
 
 
 def together(take: Callable, *calls: tuple) -> Callable:
@@ -83,7 +88,7 @@ def dispatch_modes(state: ThreadState) -> Callable[[], None]:
 
 
 # --- hooks of saved tensors -----------------------------------------------------------------------
-def take_hooks(state: ThreadState) -> None:
+def take_hooks(state: Any) -> None:
     """Take the user's saved-tensor hooks away: `state.hooks` has the pairs, and after each the None
     that `pop` gave."""
     top = torch._C._autograd._top_saved_tensors_default_hooks
@@ -92,7 +97,7 @@ def take_hooks(state: ThreadState) -> None:
         together(state.hooks.extend, (top, False), (pop,))()
 
 
-def saved_tensor_hooks(state: ThreadState) -> Callable[[], None]:
+def saved_tensor_hooks(state: Any) -> Callable[[], None]:
     push = torch._C._autograd._push_saved_tensors_default_hooks
 
     def put_back() -> None:
@@ -103,5 +108,47 @@ def saved_tensor_hooks(state: ThreadState) -> Callable[[], None]:
     return put_back
 
 
+# --- all of it ------------------------------------------------------------------------------------
 STATES += [autocast, dispatch_modes, saved_tensor_hooks]
-setattr(ThreadState, "take_hooks", take_hooks)
+plain_init, plain_put_back = ThreadState.__init__, ThreadState.put_back
+
+
+@replaceable
+def cut_short(error: BaseException) -> None:
+    """Told of the exception that has cut the compiler short."""
+
+
+def init(self: Any) -> None:
+    plain_init(self)
+    self.hooks = []  # of the user, for saved tensors, while they are taken away
+    self.others = [remember(self) for remember in STATES]
+
+
+def around(self: Any, work: Callable, *arguments: Any) -> Any:
+    """work(*arguments), after which the state is as it was, whatever was raised."""
+    try:
+        try:
+            self.begin()
+            result = work(*arguments)
+        finally:
+            self.put_back()
+    except BaseException as error:  # perhaps one that came in the middle of that
+        self.put_back(error)
+        raise
+    finally:
+        self.others.clear()  # which know this object: no cycle is left
+    return result
+
+
+def put_back(self: Any, error: BaseException | None = None) -> None:
+    """error: what cut the work short.  What its frames of ours had entered is left first."""
+    if error is not None:
+        cut_short(error)
+    for put_back_one in self.others:
+        put_back_one()
+    plain_put_back(self, error)
+
+
+setattr(ThreadState, "__init__", init)
+for _method in (around, put_back, take_hooks):
+    setattr(ThreadState, _method.__name__, _method)

@@ -35,7 +35,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..foreign import NEVER_OURS, ThreadState, arrived, cut_short, is_fault, is_foreign
+from ..foreign import NEVER_OURS, ThreadState, arrived, is_fault, is_foreign
+from .thread_states import cut_short
 
 # What a fault in the compiler looks like, exactly: a subclass of the user's is none of them.
 FAULTS = (

@@ -18,6 +18,7 @@ the same mask, so both change or neither.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import fx
@@ -44,9 +45,12 @@ class NotConstant(Exception):
 
 
 @graph_pass(CLEANING, "attention masks", order=50)
-def drop_attention_masks(gm):
-    kinds, values, changed = {}, {}, 0
-    for node in list(gm.graph.nodes):
+def drop_attention_masks(gm: fx.GraphModule) -> int:
+    kinds: dict[fx.Node, str | None] = {}
+    values: dict[fx.Node, Any] = {}
+    changed = 0
+    calls: list[Any] = list(gm.graph.nodes)
+    for node in calls:
         if node.target not in ATTENTION:
             continue
         names = [argument.name for argument in node.target._schema.arguments]
@@ -64,7 +68,7 @@ def drop_attention_masks(gm):
     return changed
 
 
-def write(node, names, name, value):
+def write(node: fx.Node, names: list[str], name: str, value: Any) -> None:
     place = names.index(name)
     if place < len(node.args):
         node.update_arg(place, value)
@@ -72,7 +76,7 @@ def write(node, names, name, value):
         node.update_kwarg(name, value)
 
 
-def kind_of(mask, values):
+def kind_of(mask: fx.Node, values: dict[fx.Node, Any]) -> str | None:
     """ "zeros", "causal", or None for any other mask."""
     shape = mask.meta["val"].shape
     if len(shape) < 2 or not all(isinstance(n, int) for n in shape) or math.prod(shape) > LARGEST:
@@ -94,7 +98,7 @@ def kind_of(mask, values):
         return None
 
 
-def evaluate(node, values):
+def evaluate(node: Any, values: dict[fx.Node, Any]) -> Any:
     """The value of a node that is made of constants alone, by eager kernels."""
     if node not in values:
         is_op = node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
@@ -109,6 +113,6 @@ def evaluate(node, values):
     return values[node]
 
 
-def size_of(node):
+def size_of(node: fx.Node) -> int:
     value = node.meta.get("val")
     return value.numel() if isinstance(value, torch.Tensor) else 0

@@ -18,6 +18,8 @@ once. Mirrors torch/_inductor/fx_passes/mkldnn_fusion.py and `decide_layout_opt`
 out: other dtypes than float32.
 """
 
+from typing import Any
+
 import torch
 from torch import fx
 
@@ -50,7 +52,7 @@ def for_cpu(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
     return CpuLibrary.applied(gm, context.record, False, context.constants)
 
 
-def is_float_on_cpu(node):
+def is_float_on_cpu(node: fx.Node) -> bool:
     value = value_of(node)
     if value is None or (value.device.type, value.dtype) != ("cpu", torch.float32):
         return False
@@ -62,7 +64,7 @@ def is_image(node) -> bool:
     return node.target is aten.convolution.default and node.meta["val"].dim() == 4
 
 
-def gains_by_onednn(a, b):
+def gains_by_onednn(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Is a @ b, of two matrices, faster by oneDNN than by BLAS?"""
     if (a.device.type, a.dtype) != ("cpu", torch.float32):
         return False
@@ -80,7 +82,7 @@ class CpuLibrary(LayoutPass):
         super().__init__(gm, record)
         self.moves_convolutions, self.constants = channels_last, constants
 
-    def visit(self, node):
+    def visit(self, node: fx.Node) -> fx.Node:
         if not is_float_on_cpu(node):
             return self.kept(node)
         if self.moves_convolutions and is_image(node):
@@ -89,7 +91,7 @@ class CpuLibrary(LayoutPass):
         return self.product(node) if is_product else self.kept(node)
 
     # -- convolutions ------------------------------------------------------------------------------
-    def convolution(self, node):
+    def convolution(self, node: Any) -> fx.Node:
         x, w, bias, stride, padding, dilation, transposed, output_padding, groups = node.args
         image, weights = value_of(x), value_of(w)
         if transposed or 0 in (*image.shape, *weights.shape):
@@ -111,7 +113,7 @@ class CpuLibrary(LayoutPass):
             node.update_arg(0, self.plain(x) if heavy else self.channels_last(x))
         return self.evaluate(node)
 
-    def pixelwise(self, node, x, w, bias, stride):
+    def pixelwise(self, node: Any, x: Any, w: Any, bias: Any, stride: Any) -> fx.Node:
         """A convolution of 1x1 as the product of [pixels, channels] and the weights."""
         self.changed("convolutions of 1x1 as matrix products")
         n, c, height, width = node.meta["val"].shape
@@ -133,7 +135,7 @@ class CpuLibrary(LayoutPass):
         return self.call(node, aten.permute.default, out, [0, 3, 1, 2])
 
     # -- matrix products ---------------------------------------------------------------------------
-    def product(self, node):
+    def product(self, node: Any) -> fx.Node:
         """mm or addmm by oneDNN, where that is faster."""
         *biases, a, b = node.args
         bias = next(iter(biases), None)
@@ -150,7 +152,7 @@ class CpuLibrary(LayoutPass):
             weights = self.packed(node, weights, reorder, rows)
         return self.call(node, mkldnn._linear_pointwise.default, a, weights, bias, "none", [], "")
 
-    def packed(self, like, weights, reorder, *how):
+    def packed(self, like: Any, weights: Any, reorder: Any, *how: Any) -> fx.Node:
         """Weights in oneDNN's own order.  Fake tensors have no such layout: to them it is the
         weights."""
         node = self.graph.call_function(reorder, (weights, *how))

@@ -22,6 +22,8 @@ dropping the original parameters.
 """
 
 import operator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import fx
@@ -30,6 +32,7 @@ from ..autograd.functionalize import Graph, add_node, is_needed, is_view
 from ..autograd.tracer import no_autocast
 from ..foreign import ThreadState
 from ..graph_passes import LAYOUTS, Context, graph_pass
+from ..records import CompileRecord
 from .common_subexpressions import reaches_output_by_views
 from .layout import aten, value_of
 
@@ -76,7 +79,7 @@ def is_on_cpu(gm: fx.GraphModule) -> bool:
 
 
 # ---- folding arithmetic into a convolution's weights ---------------------------------------------
-def fold_affine(gm, constants, record):
+def fold_affine(gm: fx.GraphModule, constants: Constants, record: CompileRecord) -> None:
     """Sums and products with one constant per channel, behind a convolution with constant weights,
     become part of the weights."""
     count = 0
@@ -96,7 +99,7 @@ def fold_affine(gm, constants, record):
         )
 
 
-def affine_chain(node, constants):
+def affine_chain(node: Any, constants: Constants) -> Iterator[tuple[Any, Any]]:
     """(op node, its constant operand) behind `node`, as long as each value has one user."""
     while len(node.users) == 1:
         user = next(iter(node.users))
@@ -120,7 +123,7 @@ def is_per_channel(constant, node) -> bool:
     return shape in (wanted, [1, *wanted])
 
 
-def fold(gm, node, chain):
+def fold(gm: fx.GraphModule, node: Any, chain: list[tuple[Any, Any]]) -> None:
     last, (x, w, bias, *rest) = chain[-1][0], node.args
 
     def call(target, *args):
@@ -154,15 +157,15 @@ class Frozen:
     def __init__(self, part, names, watched):
         self.part, self.names, self.watched, self.state = part, names, watched, None
 
-    def values(self):
+    def values(self) -> dict[str, torch.Tensor]:
         """{name: tensor}, from the parameters as they are now."""
         with torch.no_grad(), no_autocast():
             return dict(zip(self.names, self.part()))
 
-    def seen(self):
+    def seen(self) -> list[tuple[int, int]]:
         return [(t._version, t.data_ptr()) for t in self.watched]
 
-    def guarded(self, run):
+    def guarded(self, run: Any) -> Callable:
         """`run`, a wrapper whose globals hold the constants; they are made again after a parameter
         changed."""
 
@@ -176,7 +179,7 @@ class Frozen:
         return checked
 
 
-def freeze(gm, constants, record):
+def freeze(gm: fx.GraphModule, constants: Constants, record: CompileRecord) -> Frozen | None:
     """Put constants in place of what only depends on parameters: Frozen, or None."""
     kept = [
         node for node in gm.graph.nodes if node in constants and is_worth_keeping(node, constants)

@@ -14,6 +14,7 @@ second saves the table and its sum.
 import math
 import mmap
 import operator
+from typing import Any
 
 import torch
 from torch import fx
@@ -34,7 +35,7 @@ LIBRARY = torch.library.Library("miniinductor", "FRAGMENT")
 LIBRARY.define("lazy_zeros(int[] size, ScalarType dtype) -> Tensor")
 
 
-def lazy_zeros(size, dtype):
+def lazy_zeros(size: list[int], dtype: torch.dtype) -> torch.Tensor:
     """torch.zeros on the CPU, whose pages take memory and time when they are first touched."""
     count = math.prod(size) * dtype.itemsize
     try:
@@ -50,7 +51,7 @@ EXTERN[torch.ops.miniinductor.lazy_zeros.default] = None  # by choice, no fallba
 
 
 @graph_pass(CLEANING, "tables of zeros", order=40)
-def accumulate_in_place(gm):
+def accumulate_in_place(gm: fx.GraphModule) -> int:
     puts = [
         n for n in gm.graph.nodes if n.target in PUTS and accumulates(n) and is_zeros(n.args[0])
     ]
@@ -70,7 +71,7 @@ def is_zeros(node) -> bool:
     return (is_full or is_new) and node.meta["val"].is_contiguous()
 
 
-def added_to_sum(graph, node):
+def added_to_sum(graph: fx.Graph, node: Any) -> bool:
     """Add the rows to what their table would be added to: was it possible?"""
     total = sum_with(node)
     if total is None:
@@ -86,7 +87,7 @@ def added_to_sum(graph, node):
     return True
 
 
-def in_lazy_zeros(graph, node):
+def in_lazy_zeros(graph: fx.Graph, node: Any) -> bool:
     """Add the rows into a table whose pages come from the system: was it worth it?"""
     zeros, value = node.args[0], node.args[0].meta["val"]
     if value.device.type != "cpu" or not all(isinstance(n, int) for n in value.shape):
@@ -102,7 +103,7 @@ def in_lazy_zeros(graph, node):
     return True
 
 
-def sum_with(node):
+def sum_with(node: Any) -> tuple[Any, Any] | None:
     """(the addition that is all that is made of `node`, what it is added to), if the rows may be
     added to that instead."""
     place = next(iter(node.users))

@@ -15,12 +15,15 @@ outputs keep the strides that eager gives them.
 Mirrors `decide_layout_opt` and the layout constraints in torch/_inductor/graph.py.
 """
 
+from typing import Any
+
 import torch
 from torch import fx
 
 from ..autograd.functionalize import Graph, is_needed, with_graph
 from ..foreign import ours
 from ..ir import same_layout
+from ..records import CompileRecord
 
 aten = torch.ops.aten
 
@@ -29,12 +32,12 @@ FORMATS = (torch.contiguous_format, torch.channels_last)
 TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
 
 
-def origin_of(node):
+def origin_of(node: fx.Node) -> dict[str, Any]:
     """The node's meta but for its value: what a node that is made in its stead comes from."""
     return {k: v for k, v in node.meta.items() if k != "val"}
 
 
-def value_of(node):
+def value_of(node: Any) -> Any:
     """The fake tensor of a node; None where there is none."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     return value if isinstance(value, torch.Tensor) else None
@@ -50,7 +53,7 @@ class LayoutPass:
         self.fake_mode = next(v.fake_mode for v in values if hasattr(v, "fake_mode"))
 
     @classmethod
-    def applied(cls, gm, record, *options):
+    def applied(cls, gm: fx.GraphModule, record: CompileRecord, *options: Any) -> fx.GraphModule:
         """The new graph; the old one, and a note, where an op cannot take the new strides."""
         try:
             return cls(gm, record, *options).run()
@@ -58,10 +61,10 @@ class LayoutPass:
             record.notes.append(f"no {cls.what}: {str(reason).splitlines()[0]}")
             return gm
 
-    def visit(self, node):
+    def visit(self, node: fx.Node) -> fx.Node:
         raise NotImplementedError
 
-    def run(self):
+    def run(self) -> fx.GraphModule:
         for node in self.gm.graph.nodes:
             if node.op == "output":
                 self.original = node
@@ -83,19 +86,19 @@ class LayoutPass:
         self.graph.eliminate_dead_code(is_impure_node=is_needed)
         return with_graph(self.gm, self.graph)
 
-    def as_before_here(self, node):
+    def as_before_here(self, node: Any) -> fx.Node:
         """What stands for a node of the old graph, in the strides that it had there."""
         return self.in_strides(self.copied[node], node.meta.get("val"))
 
-    def kept(self, node):
+    def kept(self, node: fx.Node) -> fx.Node:
         """The node as it is; with a new fake value where its arguments' strides are others than
         before."""
         return node if self.as_before else self.evaluate(node)
 
-    def changed(self, what):
+    def changed(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
 
-    def evaluate(self, node):
+    def evaluate(self, node: Any) -> fx.Node:
         """The node, with the fake value that its arguments give it.  What cannot be viewed in new
         strides is copied first."""
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
@@ -110,24 +113,24 @@ class LayoutPass:
             return self.evaluate(node)
         return node
 
-    def call(self, like, target, *args, **kwargs):
+    def call(self, like: fx.Node, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
         """A new node, with the origin of node `like`; of a copy of an input, that of the node which
         needs it."""
         node = self.graph.call_function(target, args, kwargs)
         node.meta = origin_of(like if like.op == "call_function" else self.original)
         return self.evaluate(node)
 
-    def channels_last(self, node):
+    def channels_last(self, node: fx.Node) -> fx.Node:
         if node.meta["val"].is_contiguous(memory_format=torch.channels_last):
             return node
         return self.call(node, aten.clone.default, node, memory_format=torch.channels_last)
 
-    def plain(self, node):
+    def plain(self, node: fx.Node) -> fx.Node:
         if node.meta["val"].is_contiguous():
             return node
         return self.call(node, aten.clone.default, node, memory_format=torch.contiguous_format)
 
-    def in_strides(self, node, wanted):
+    def in_strides(self, node: fx.Node, wanted: Any) -> fx.Node:
         """An output as eager lays it out."""
         have = node.meta.get("val")
         if not isinstance(have, torch.Tensor) or have is wanted or not have.numel():

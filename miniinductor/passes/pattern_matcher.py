@@ -133,7 +133,7 @@ class Rewriter:
     def __init__(self, gm, decompositions):
         self.gm, self.decompositions, self.traces = gm, decompositions, {}
 
-    def traced(self, function, values):
+    def traced(self, function: Callable, values: Sequence[Any]) -> Pattern:
         key = (function, *map(about, values))
         if key not in self.traces:
             mode = self.gm.meta["fake_mode"]
@@ -179,7 +179,7 @@ class Rewriter:
         self.replace(node, new, found)
         return True
 
-    def replace(self, node, new, found):
+    def replace(self, node: Any, new: Pattern, found: Sequence[Any]) -> None:
         """The graph of `new`, on the nodes `found`, in place of `node`; copied into the strides
         that `node` had, if they are others and matter."""
         copies, origin, graph = {}, origin_of(node), self.gm.graph
@@ -277,23 +277,23 @@ def without_copies(node) -> fx.Node:
     return node
 
 
-def about(value):
+def about(value: Any) -> Any:
     """A tensor as it is traced; a number is itself."""
     if not isinstance(value, torch.Tensor):
         return value
     return value.shape, value.stride(), value.dtype, value.device
 
 
-def about_value(node):
+def about_value(node: fx.Node) -> tuple | None:
     value = value_of(node)
     return None if value is None else (value.shape, value.dtype, value.device)
 
 
-def kind_of(node):
+def kind_of(node: fx.Node) -> Any:
     return aten.view.default if node.target in RESHAPES else node.target
 
 
-def from_front(node, args):
+def from_front(node: fx.Node, args: Sequence[Any]) -> Sequence[Any]:
     """softmax(x, 3) is softmax(x, -1): of an op that has a `dim`, dimensions count from the
     front."""
     schema = getattr(node.target, "_schema", None)

@@ -99,7 +99,7 @@ SOFTMAX = {
 }
 
 
-def attention(scaling, count, precision):
+def attention(scaling: str, count: int, precision: str) -> Rewrite:
     """The rewrite for one way of writing it; count: masks that are added (T5 adds a bias and a
     mask)."""
 

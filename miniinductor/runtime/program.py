@@ -48,9 +48,6 @@ class Program:
     frozen: "Frozen | None" = None  # what freezing made of parameters
     refused: str = ""  # why it must not be recorded as a CUDA graph
 
-    def __getstate__(self) -> dict:
-        return {**self.__dict__, "functions": None}
-
     def start(self) -> Callable:
         """The callable.  Raises CompilerError where a kernel is not on disk any more and cannot be
         built."""
@@ -86,9 +83,6 @@ class NewWorkspace:
     slots: list[Size]  # bytes
     symbols: list[str]  # names
     device: torch.device
-
-    def __getstate__(self) -> dict:
-        return {k: v for k, v in self.__dict__.items() if k != "numbers"}
 
     @functools.cached_property
     def numbers(self) -> Callable:

@@ -13,7 +13,8 @@ In:   rows of the symbol table, facts (sympy relations that hold).  Out: `simpli
 The proof is arithmetic of intervals (intervals.py): `a >= b` is `a - b >= 0`, whose lowest value
 follows from those of its symbols.  more/ adds exact bounds of sums (exact_bounds.py), what learnt
 sums (sums.py), equalities (equal_sizes.py), divisors (divisors.py) and quotients
-(quotient_facts.py) say, and `and`, `or`, `not` (sums.py).
+(quotient_facts.py) say, `and`, `or`, `not` (sums.py), and relations that are no equality or order
+of integers (other_facts.py), which also keeps answers.
 Mirrors `_maybe_evaluate_static`, `replacements` and `bound_sympy` of
 torch/fx/experimental/symbolic_shapes.py (paper section 5). Left out: systems of inequalities
 (PyTorch hands those of torch.export to a solver).
@@ -49,13 +50,6 @@ class Symbol:
     def name(self) -> str:
         return self.symbol.name
 
-    @property
-    def range(self) -> str:
-        """What the bounds allow: "2 ... 64"; open above: "2 ..."."""
-        low = f"{self.low} " if self.low > -LARGEST else ""
-        high = f" {self.high}" if self.high < LARGEST else ""
-        return f"{low}...{high}"
-
 
 class Facts:
     """`table`: sympy symbol -> Symbol, whose bounds move as facts are learnt."""
@@ -66,15 +60,7 @@ class Facts:
         self.replacements: dict[sympy.Expr, sympy.Expr] = {}
         # quotients, remainders, maxima, ... -> what was learnt of their lowest and highest value
         self.limits: dict[sympy.Expr, Interval] = {}
-        self.facts: dict[Any, Any] = {}  # sums that are known to be >= 0, for more/sums.py
-        self.unequal: set[sympy.Expr] = set()  # integer expressions that are known not to be 0
-        self.divisible: set[tuple[sympy.Expr, sympy.Expr]] = set()  # (a, b) with a % b == 0
-        self.known: dict[sympy.Expr, bool] = {}  # other relations (of floats)
-        self.steps = 0  # facts that were tried for all the questions so far
-        # answers, so that the same is not asked twice
-        self._proofs: dict[sympy.Expr, bool | None] = {}
-        self.remembered: dict[Any, Any] = {}  # for more/quotient_facts.py
-        self._bounds: dict[sympy.Expr, Interval] = {}
+        self.steps = 0  # facts that were tried for all the questions so far (more/sums.py)
 
     def size_hint(self, expr: sympy.Expr) -> Any:
         """The value of `expr` in this run; None if it depends on an unbacked symbol."""
@@ -108,11 +94,9 @@ class Facts:
         """(lowest, highest) value that `expr` can have as far as is known; -oo and oo where
         unknown."""
         expr = sympy.sympify(expr)
-        if expr not in self._bounds:
-            low, high = self._of_symbol(expr) if expr.is_Symbol else self._interval(expr)
-            least, most = self.limits.get(expr, UNKNOWN)
-            self._bounds[expr] = max(low, least), min(high, most)
-        return self._bounds[expr]
+        low, high = self._of_symbol(expr) if expr.is_Symbol else self._interval(expr)
+        least, most = self.limits.get(expr, UNKNOWN)
+        return max(low, least), min(high, most)
 
     def _interval(self, expr: sympy.Expr) -> Interval:
         """The interval of what is no symbol.  (more/exact_bounds.py has a narrower one.)"""
@@ -126,17 +110,13 @@ class Facts:
     def prove(self, expr: sympy.Expr) -> bool | None:
         """True or False if `expr` (a sympy relation, or And, Or, Not of such) has that value for
         all sizes let through, else None."""
-        if expr not in self._proofs:
-            self._proofs[expr] = self._prove(self.simplify(expr))
-        return self._proofs[expr]
+        return self._prove(self.simplify(expr))
 
     def _prove(self, expr: sympy.Expr) -> bool | None:
         if expr in (sympy.true, sympy.false):
             return bool(expr)
-        if not expr.is_Relational:
+        if not is_of_integers(expr):
             return None
-        if not (expr.lhs.is_integer and expr.rhs.is_integer):
-            return self.known.get(expr)
         gap = self._gap(expr)
         if isinstance(expr, sympy.Eq):
             return self._prove_zero(gap)
@@ -151,8 +131,6 @@ class Facts:
     def _prove_zero(self, gap: sympy.Expr) -> bool | None:
         if gap == 0:
             return True
-        if gap in self.unequal or -gap in self.unequal:
-            return False
         if self._nonnegative(gap - 1) or self._nonnegative(-gap - 1):
             return False
         if self._nonnegative(gap) and self._nonnegative(-gap):
@@ -165,33 +143,18 @@ class Facts:
 
     # ---- learning
     def forget_answers(self) -> None:
-        """Forget the answers given so far: by what was learnt there may be others now."""
-        self._proofs.clear()
-        self._bounds.clear()
-        self.remembered.clear()
+        """By what was learnt there may be other answers now.  (more/other_facts.py keeps some.)"""
 
     def learn(self, fact: sympy.Expr, line: str = "") -> None:
-        """`fact` holds from now on: later questions may be proved by it."""
-        self.forget_answers()  # and at the end once more, since learning asks questions itself
-        if isinstance(fact, sympy.And):
-            for part in fact.args:
-                self.learn(part, line)
+        """`fact` holds from now on: later questions may be proved by it.  (more/other_facts.py
+        learns from facts that are no equality or order of integers, too.)"""
+        if isinstance(fact, sympy.Ne) or not is_of_integers(fact):
             return
-        if not fact.is_Relational or not (fact.lhs.is_integer and fact.rhs.is_integer):
-            self.known.update({fact: True, sympy.Not(fact): False})
-            return
-        gap = self._gap(fact)
         if isinstance(fact, sympy.Eq):
-            # not `gap`: what replaces a symbol must stay integer arithmetic
+            # not `_gap`: what replaces a symbol must stay integer arithmetic
             self._learn_equal(reduced(fact.lhs - fact.rhs), line)
-        elif isinstance(fact, sympy.Ne):
-            self.unequal.add(gap)
-            for side in (gap, -gap):  # >= 0 and not 0: at least 1
-                if self._nonnegative(side):
-                    self._learn_nonnegative(side - 1, line)
         else:
-            self._learn_nonnegative(_at_least(fact, gap), line)
-        self.forget_answers()
+            self._learn_nonnegative(_at_least(fact, self._gap(fact)), line)
 
     def _learn_nonnegative(self, gap: sympy.Expr, line: str) -> None:
         constant, rest = gap.as_coeff_Add()
@@ -236,6 +199,11 @@ class Facts:
         """Of s0 - 2*s1 == 0: s0 is 2*s1 from now on.  False if no symbol can be replaced.
         (more/equal_sizes.py knows which can.)"""
         return False
+
+
+def is_of_integers(expr: sympy.Expr) -> bool:
+    """Is it a relation of integers?"""
+    return expr.is_Relational and expr.lhs.is_integer and expr.rhs.is_integer
 
 
 def _at_least(relation: sympy.Expr, gap: sympy.Expr) -> sympy.Expr:

@@ -39,6 +39,12 @@ def closed(expression: sympy.Expr) -> sympy.Expr:
     return expression
 
 
+@replaceable
+def joined(expression: sympy.Expr) -> sympy.Expr:
+    """Quotients and remainders that belong together as one.  (more/joined_quotients.py)"""
+    return expression
+
+
 class Unbounded(Exception):
     """It is not known as a number how far a variable runs."""
 
@@ -69,7 +75,7 @@ def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
         return sympy.expand(expression)
     ranges = {v: opened(sympy.sympify(n)) for v, n in ranges.items()}
     found = Simplifier(ranges).visit(opened(expression))
-    return closed(join_quotients(sympy.expand(found)))
+    return closed(joined(sympy.expand(found)))
 
 
 class Simplifier:
@@ -120,20 +126,3 @@ class Simplifier:
         """A division by a symbol, or one whose bounds depend on a symbol, stays as it is.
         (speed/symbolic_divisors.py puts a method here that simplifies some.)"""
         return e
-
-
-def join_quotients(expression: sympy.Expr) -> sympy.Expr:
-    """Writes c*b*(a // b) + c*(a % b) as c*a.  Two dimensions that lie side by side in memory leave
-    such a sum behind when they are merged."""
-    if not expression.is_Add or not expression.has(Mod):
-        return expression
-    for term in expression.args:
-        remainder = next((f for f in sympy.Mul.make_args(term) if isinstance(f, Mod)), None)
-        if remainder is None:
-            continue
-        a, b = remainder.args
-        c = term / remainder
-        quotient = c * b * FloorDiv(a, b)
-        if quotient in expression.args:
-            return join_quotients(sympy.expand(expression - term - quotient + c * a))
-    return expression

@@ -37,6 +37,7 @@ from ..nodes import Group, Schedule, ScheduledNode
 from ..records import CompileRecord
 from ..scheduler import Scheduler
 from ..sizes.symbols import Size
+from . import counted_writes  # noqa: F401  (autograd must be told of what is overwritten)
 from .input_scatters import scattered_inputs
 
 

@@ -2,7 +2,7 @@
 
     zeros.index_add(0, i, x).index_add(0, j, y)         # one copy of zeros, into which both write
 
-In:   a scatter and the value into whose elements it writes (lowering/indexing.py).  Out: is the
+In:   a scatter and the value into whose elements it writes (lowerings/scatters.py).  Out: is the
       value the fresh, whole result of an eager kernel or a scatter, and read by this call alone?
 
 Without this file each scatter copies first.
@@ -13,8 +13,8 @@ from typing import Any
 from ..autograd.functionalize import is_view
 from ..ir import ExternKernel, Scatter, TensorBox
 from ..lowering.extern import EXTERN
-from ..lowering.indexing import is_used_up
 from ..lowering.registry import Call
+from ..lowerings.scatters import is_used_up
 
 
 @is_used_up.replaced

@@ -3,8 +3,7 @@ of draws."""
 
 import torch
 
-from miniinductor.autograd import joint
-from miniinductor.autograd.more import histories, views
+from miniinductor.autograd.more import histories, outputs, views
 from miniinductor.extras import recurrent
 from miniinductor.lowerings import random
 
@@ -35,14 +34,12 @@ def _() -> None:
 
 @mutant("views are always recorded", GRADIENTS)
 def _() -> None:
-    joint.MODES.update(dict.fromkeys(joint.MODES, torch.enable_grad))
+    outputs.MODES.update(dict.fromkeys(outputs.MODES, torch.enable_grad))
 
 
 @mutant("a view is not replayed", GRADIENTS)
 def _() -> None:
-    from miniinductor.autograd import runtime
-
-    runtime.replay = views.replay = lambda tensor, steps: tensor
+    outputs.replay = views.replay = lambda tensor, steps: tensor
 
 
 @mutant("several outputs of a custom function are taken for linear", GRADIENTS)

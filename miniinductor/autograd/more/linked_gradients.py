@@ -27,11 +27,12 @@ from typing import Any
 import torch
 
 from ...hooks import extends
-from ..runtime import TWICE, Halves
+from ..runtime import Halves
+from .refused_twice import TWICE, RefusedTwice
 
 
 @extends(Halves)
-class LinkedHalves(Halves):
+class LinkedHalves(RefusedTwice):
     """needs_link: has one of the inputs a history that nothing else leads to?  Known when the first
     call has come."""
 

@@ -23,9 +23,11 @@ from ...exceptions import CannotTrace
 from ...hooks import extends
 from ...sizes.symbols import fill
 from ..functionalize import Node
-from ..joint import Output, OutputPlanner, Views, has_lazy_bits, is_tensor, replay
+from ..joint import Joint, ProgramTrace, has_lazy_bits, is_tensor
 from ..runtime import Halves
 from .careful_tracer import CarefulTracer
+from .outputs import Output, Views, replay
+from .refused_twice import RefusedTwice
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Alias:
 
 
 @extends(Halves)
-class AliasHalves(Halves):
+class AliasHalves(RefusedTwice):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         views = [alias.views for alias in self.joint.aliases]
@@ -61,15 +63,30 @@ class AliasHalves(Halves):
         return results
 
 
-@extends(OutputPlanner)
-class ViewPlanner(OutputPlanner):
-    """made: id of a leaf -> (root, steps) of its derivation.  sharers: id of a root -> the leaves
-    that are made of it.  where: id of a result -> its position."""
-
+@extends(ProgramTrace)
+class PlannedTrace(ProgramTrace):
     tracer: CarefulTracer
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def results_for(self, flat: list[Any]) -> list[torch.Tensor]:
+        return ViewPlanner(self.joint, self.tracer, flat, self.objects).plan()
+
+
+class ViewPlanner:
+    """One pass over the output leaves of a program that was run on fake tensors.
+
+    positions: id of a fake primal -> its position.  places: id of a leaf -> where it first stands
+    among the leaves.  made: id of a leaf -> (root, steps) of its derivation.  sharers: id of a root
+    -> the leaves that are made of it.  where: id of a result -> its position.
+    """
+
+    def __init__(
+        self, joint: Joint, tracer: CarefulTracer, flat: list[Any], objects: Sequence[Any]
+    ) -> None:
+        self.joint, self.tracer, self.flat, self.objects = joint, tracer, flat, objects
+        self.positions = {id(thing): i for i, thing in enumerate(objects)}
+        self.results: list[torch.Tensor] = []
+        tensors = [(i, leaf) for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor)]
+        self.places = {id(leaf): i for i, leaf in reversed(tensors)}
         self.where: dict[int, int] = {}
         self.made: dict[int, tuple[Any, tuple]] = {}
         self.sharers: dict[int, list[torch.Tensor]] = {}
@@ -78,6 +95,10 @@ class ViewPlanner(OutputPlanner):
             self.sharers.setdefault(id(root), []).append(leaf)
 
     def plan(self) -> list[torch.Tensor]:
+        """The results; fills joint.outputs and joint.order.
+
+        Raises CannotTrace where an output would not have the place in autograd's history that eager
+        gives it."""
         joint = self.joint
         joint.outputs = [self.output(i, leaf) for i, leaf in enumerate(self.flat)]
         depth = [len(self.made.get(id(leaf), (None, ()))[1]) for leaf in self.flat]
@@ -85,6 +106,17 @@ class ViewPlanner(OutputPlanner):
         for leaf, output in zip(self.flat, joint.outputs):
             self.check(leaf, output)
         return self.results
+
+    def output(self, place: int, leaf: Any) -> Output:
+        if not isinstance(leaf, torch.Tensor):
+            return Output("value", leaf)
+        if id(leaf) in self.positions:
+            return Output("input", self.positions[id(leaf)])
+        if self.places[id(leaf)] != place:  # the same tensor again
+            return Output("output", self.places[id(leaf)])
+        if leaf.requires_grad and leaf.is_leaf and not leaf._is_view():
+            raise CannotTrace("an output is a leaf that requires gradients and was made inside")
+        return self.computed(leaf)
 
     def result(self, tensor: torch.Tensor) -> int:
         """The position among the results of `tensor`, which becomes one."""
@@ -94,6 +126,7 @@ class ViewPlanner(OutputPlanner):
         return self.where[id(tensor)]
 
     def computed(self, leaf: torch.Tensor) -> Output:
+        """The output for a leaf that the program has made."""
         root, steps = self.made[id(leaf)]
         source = self.outer_source(root)
         if source is None:
