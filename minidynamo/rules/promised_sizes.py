@@ -11,6 +11,7 @@ Where a check fails, what the graph has done is undone, and the call runs as pla
 Mirrors the run-time assertions of torch/fx/experimental/symbolic_shapes.py.
 """
 
+import math
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,7 @@ FUNCTIONS = {torch.zeros, torch.ones, torch.empty, torch.full, torch.rand, torch
 FUNCTIONS |= {torch.split, torch.split_with_sizes, torch.Tensor.split}
 SPLITS = {"split", "split_with_sizes"}
 SQUEEZES = {"squeeze", "squeeze_"}
+SHAPES = {"reshape", "view"}
 METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "split", "split_with_sizes"}
 
 
@@ -60,6 +62,28 @@ def promise_parts(tx: Any, tensor: TensorVar, sizes: Variable, dim: Any) -> None
     parts = [part for part in sizes.iterate(tx) if isinstance(part, (ConstantVar, SymVar))]
     if len(parts) == len(list(sizes.iterate(tx))):
         promise(tx, sum(part.value for part in parts) == shape[dim])
+
+
+def promise_shape(tx: Any, tensor: TensorVar, sizes: list[Any]) -> None:
+    """x.reshape(a, b): no size is negative, and the elements are all of x."""
+    numbers = [getattr(peek(size), "value", None) for size in sizes]
+    if not all(isinstance(number, (int, torch.SymInt)) for number in numbers):
+        return
+    if any(unknown(number) for number in numbers):
+        for number in numbers:
+            if unknown(number):
+                promise(tx, number >= 0)
+        if all(unknown(number) or number >= 0 for number in numbers):
+            promise(tx, math.prod(numbers) == tensor.fake.numel())
+
+
+def promise_range(tx: Any, args: Any, kwargs: dict[str, Variable]) -> None:
+    """torch.arange(n), torch.arange(low, high): the end is not below the start."""
+    ends = [getattr(peek(value), "value", None) for value in args]
+    plain = all(isinstance(end, (int, torch.SymInt)) for end in ends)
+    if plain and len(ends) in (1, 2) and not kwargs.keys() & {"start", "end", "step"}:
+        low, high = [0, *ends][-2:]
+        promise(tx, low <= high)
 
 
 def promise_ends(tx: Any, tensor: TensorVar, key: Variable) -> None:
@@ -109,6 +133,13 @@ def promise_sizes(
         if type(args[0]) is TensorVar:
             flat = dims[0].items if dims and isinstance(dims[0], SequenceVar) else dims
             promise_many(tx, args[0], list(map(peek, flat)))
+    if tx.output.policy.unbacked and target is torch.arange:
+        promise_range(tx, args, kwargs)
+    name = getattr(target, "__name__", target)
+    if tx.output.policy.unbacked and name in SHAPES and len(args) > 1 and not kwargs:
+        if type(args[0]) is TensorVar:
+            flat = args[1].items if isinstance(args[1], SequenceVar) else args[1:]
+            promise_shape(tx, args[0], list(flat))
     takes = target in METHODS if isinstance(target, str) else target in FUNCTIONS
     if not takes or not tx.output.policy.unbacked:
         return target, args, kwargs
