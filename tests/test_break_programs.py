@@ -4,6 +4,7 @@ Values, types, gradients, what is written to the arguments, and random numbers a
 """
 
 import copy
+import random
 import threading
 
 import numpy
@@ -21,7 +22,7 @@ WITH_KERNELS = """
     scripted_function_that_calls_another typed_tensor_classes assertion_on_a_tensor max_of_tensors
     graph_module checkpoint_with_dropout gradient_is_set attribute_of_a_tensor nonzero
     numpy_of_a_captured_value structseqs locks largest_of_a_tensor_and_a_number tensor_of_tensors
-    tensor_class_of_a_tensor hooks_on_arguments autograd_function_of_mixed_precision
+    tensor_class_of_a_tensor hooks_on_arguments autograd_function_of_mixed_precision random_numbers_of_python
 """.split()
 
 
@@ -35,13 +36,14 @@ def modules_of(program):
 def observed(program, args, compiled):
     """What a program does that can be seen."""
     torch.manual_seed(3)
+    random.seed(3)
     result = compiled(*args)
     tensors = [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
     losses = [t.float().sum() for t in tensors if t.requires_grad]
     if losses:
         sum(losses).backward()
     parameters = [dict(module.named_parameters()) for module in modules_of(program)]
-    return result, args, parameters, torch.get_rng_state()
+    return result, args, parameters, torch.get_rng_state(), random.getstate()
 
 
 def same(ours, plain):
@@ -335,7 +337,7 @@ def test_a_checkpoint_that_writes_to_what_it_has_made_is_whole(body, backend):
         result = called(x)
         result.backward()
         found.append((result, x.grad))
-    torch.testing.assert_close(*found)
+    same(found[1], found[0])
 
 
 def writes_to_its_argument(x):
@@ -502,3 +504,70 @@ def test_hooks_on_arguments_that_are_written_break_the_graph():
     f(plain).backward()
     assert torch.equal(ours.grad, plain.grad)
     assert any("hook on a tensor" in text for text in minidynamo.counters["graph_breaks"])
+
+
+# ---- Python's random numbers
+def drawn_before_a_decision(x):
+    kept = random.random()
+    x = x * random.uniform(1, 2)
+    if random.random() < 0.5:
+        x = x + random.randint(1, 5)
+    random.seed(len(x))
+    return x * random.random(), kept
+
+
+def drawn_in_a_loop(x):
+    for layer in range(4):
+        if random.random() < 0.4:
+            x = x + layer
+    return x
+
+
+def drawn_as_a_size(x):
+    size = random.randint(1, 3)
+    return x[:size] * size, torch.zeros(size), [7, 8, 9][size - 1], x**size
+
+
+def drawn_where_an_index_is_wrong(x):
+    y = x * random.random()
+    try:
+        return y[torch.tensor([1, 9])]
+    except IndexError:
+        return y * random.random() + random.randint(0, 3)
+
+
+def drawn_with_kinds(x):
+    number, whole = random.random(), random.randint(0, 9)
+    return type(number), type(whole), x.long() * number, x.long() // 2 * whole, x.half() + whole
+
+
+def drawn_and_raised(x):
+    scale = 1 / (random.uniform(0, 0) + 0)
+    return x * scale
+
+
+DRAWING = [
+    drawn_before_a_decision,
+    drawn_in_a_loop,
+    drawn_as_a_size,
+    drawn_where_an_index_is_wrong,
+    drawn_with_kinds,
+    drawn_and_raised,
+]
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("function", DRAWING)
+def test_what_python_draws_and_where_it_stops(function, backend):
+    found = []
+    for called in (function, minidynamo.compile(function, backend=backend)):
+        random.seed(11)
+        rows = []
+        for n in range(3):
+            try:
+                rows.append(called(torch.arange(4.0) + n))
+            except ZeroDivisionError as error:
+                rows.append(str(error))
+            rows.append(hash(random.getstate()))
+        found.append(rows)
+    torch.testing.assert_close(*found)

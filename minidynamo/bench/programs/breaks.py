@@ -13,6 +13,7 @@ import contextlib
 import functools
 import itertools
 import math
+import random
 import threading
 import typing
 from collections.abc import Callable, Iterator
@@ -913,3 +914,15 @@ def range_of_an_item() -> Program:
 @program(graphs=1, breaks=1)
 def shape_of_numbers_of_the_run() -> Program:
     return lambda x, sizes: x.reshape(sizes.tolist()) * 2, (X(), torch.tensor([2, 6]))
+
+
+# ---- Python's random numbers
+@program
+def random_numbers_of_python() -> Program:
+    def f(x):
+        first, unused = random.random(), random.random()  # noqa: F841
+        x = x * first + random.uniform(2, 3)
+        x = torch.lerp(x, x * 2, random.random())
+        return x * (first + 2) + random.randint(-3, 9), first, random.randrange(2, 9)
+
+    return f, (X(),)
