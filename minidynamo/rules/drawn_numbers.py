@@ -35,7 +35,6 @@ from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
 from ..symbolic_eval.registry import rule
 from ..symbolic_numbers import SymNode
-from ..symbolic_shapes import ShapeEnv
 from ..variables.base import Frame, Variable, extends
 from ..variables.constant import ConstantVar
 from ..variables.more.floats import Floats, tensor_of
