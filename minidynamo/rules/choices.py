@@ -23,6 +23,7 @@ from ..exceptions import Break
 from ..extras.undo import storage
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
+from ..symbolic_eval.operators import Operator, in_place
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.tensor import TensorVar
@@ -56,6 +57,12 @@ class NumberOrTensor(Variable):
 
     def reconstruct(self, cg: Codegen) -> None:
         raise Break("data-dependent", TEXT, HINT, self.choice.stack, self.choice.step)
+
+
+@in_place(NumberOrTensor)
+def _in_place(tx: Frame, operator: Operator, a: Any, b: Any) -> Variable:
+    """A number is another one afterwards, a tensor is written."""
+    raise Break("data-dependent", TEXT, HINT)
 
 
 TEXT = "which of its tensors and numbers max() or min() gives"

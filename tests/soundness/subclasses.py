@@ -213,7 +213,9 @@ class World:
             space["A"], space["B"] = space["B"], space["A"]
         elif self.change == "function":
             vars(space["B"])
-            space["B"].__torch_function__ = classmethod(lambda cls, func, types, args=(), kw=None: 5)
+            space["B"].__torch_function__ = classmethod(
+                lambda cls, func, types, args=(), kw=None: 5
+            )
         elif self.change == "gradient":
             self.learns = not self.learns
         elif self.change == "calls":
