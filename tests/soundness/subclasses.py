@@ -80,26 +80,30 @@ return args[0].calls if isinstance(args[0], cls) else FACTOR""",
 }
 # a statement's value, of u, v (anything) and t (a plain tensor)
 VALUES = """
-    torch.add(u, v)|u + v|v * u|u - 1|2 / u|-u|u @ v|u == v|u > t|u.mul(v)|u.add(v)|u.sub(2, alpha=2)
-    torch.sin(u)|torch.exp(u)|u.sum()|u.mean(0)|u.max(dim=0)|u.T|u[0]|u[:, 1:]|u[..., None]|u.shape
-    u.size(0)|u.dim()|u.dtype|u.view(-1)|u.reshape(9)|u.split(2)|torch.cat([u, v])|torch.stack([u, t])
-    torch.cat((t, v), dim=1)|torch.where(t > 0, u, v)|torch.maximum(u, t)|F.relu(u)|F.linear(t, u)
-    F.softmax(u, dim=-1)|torch.einsum("ij,jk->ik", u, v)|u.clone()|u.detach()|torch.zeros_like(u)
-    u.new_ones(3)|u.as_subclass(A)|u.as_subclass(torch.Tensor)|t.as_subclass(B)|type(u).__name__
-    isinstance(u, A)|isinstance(u, torch.Tensor)|u.requires_grad|u.is_leaf|len(u)|torch.is_tensor(u)
-    hasattr(u, "mark")|getattr(u, "scale", None)|u.mark|u.twice()|u.half|A.calls|B.calls
-    torch.Tensor.add(u, v)|torch.numel(u)|u.float()|u.to(torch.float64)|torch.broadcast_tensors(u, v)
-    list(u)|tuple(torch.unbind(u))|u.chunk(3)[1]|sum([u, v])|torch.allclose(u, t)|u.tolist()
-    torch.overrides.has_torch_function((u, v))|torch.overrides.is_tensor_like(u)|u.__class__.__name__
-    torch.add(input=u, other=v)|torch.clamp(u, min=0)|u.clamp(0, 1)|torch.norm(u)|u.pow(2)|u ** 2
-    torch.nn.functional.pad(u, (1, 1))|torch.outer(u[0], t[0])|u.masked_fill(t > 0, 1.0)|torch.mul(u, v)
-    torch.lerp(u, v, 0.5)|torch.addmm(t, u, v)|u.flatten()|u.squeeze()|u.unsqueeze(0)|u.expand(2, 3, 3)
-    torch.abs(u)|abs(u)|u.bool()|u & 1|~(u > 0)|round(u)|u // 1|u % 2|torch.sort(u)|u.topk(2)
-    torch.empty_like(u).shape|u.contiguous()|u.cumsum(0)|torch.full_like(u, FACTOR)|F.dropout(u, 0.0)
+    torch.add(u, v)|u + v|v * u|u - 1|2 / u|-u|u @ v|u == v|u > t|u.mul(v)|u.add(v)
+    u.sub(2, alpha=2)|torch.sin(u)|torch.exp(u)|u.sum()|u.mean(0)|u.max(dim=0)|u.T|u[0]|u[:, 1:]
+    u[..., None]|u.shape|u.size(0)|u.dim()|u.dtype|u.view(-1)|u.reshape(9)|u.split(2)
+    torch.cat([u, v])|torch.stack([u, t])|torch.cat((t, v), dim=1)|torch.where(t > 0, u, v)
+    torch.maximum(u, t)|F.relu(u)|F.linear(t, u)|F.softmax(u, dim=-1)
+    torch.einsum("ij,jk->ik", u, v)|u.clone()|u.detach()|torch.zeros_like(u)|u.new_ones(3)
+    u.as_subclass(A)|u.as_subclass(torch.Tensor)|t.as_subclass(B)|type(u).__name__
+    isinstance(u, A)|isinstance(u, torch.Tensor)|u.requires_grad|u.is_leaf|len(u)
+    torch.is_tensor(u)|hasattr(u, "mark")|getattr(u, "scale", None)|u.mark|u.twice()|u.half
+    A.calls|B.calls|torch.Tensor.add(u, v)|torch.numel(u)|u.float()|u.to(torch.float64)
+    torch.broadcast_tensors(u, v)|list(u)|tuple(torch.unbind(u))|u.chunk(3)[1]|sum([u, v])
+    torch.allclose(u, t)|u.tolist()|torch.overrides.has_torch_function((u, v))
+    torch.overrides.is_tensor_like(u)|u.__class__.__name__|torch.add(input=u, other=v)
+    torch.clamp(u, min=0)|u.clamp(0, 1)|torch.norm(u)|u.pow(2)|u ** 2
+    torch.nn.functional.pad(u, (1, 1))|torch.outer(u[0], t[0])|u.masked_fill(t > 0, 1.0)
+    torch.mul(u, v)|torch.lerp(u, v, 0.5)|torch.addmm(t, u, v)|u.flatten()|u.squeeze()
+    u.unsqueeze(0)|u.expand(2, 3, 3)|torch.abs(u)|abs(u)|u.bool()|u & 1|~(u > 0)|round(u)|u // 1
+    u % 2|torch.sort(u)|u.topk(2)|torch.empty_like(u).shape|u.contiguous()|u.cumsum(0)
+    torch.full_like(u, FACTOR)|F.dropout(u, 0.0)
 """
 EFFECTS = """
-    u.add_(1)|u.mul_(t)|u[0] = 2|u[1] = t[0]|t.add_(u)|torch.add(t, u, out=w)|u += v|t *= 2|A.calls += 1
-    u.mark = 4|minidynamo.graph_break()|LOG.append(len(LOG))|del u.mark|u.zero_()|u.copy_(v)
+    u.add_(1)|u.mul_(t)|u[0] = 2|u[1] = t[0]|t.add_(u)|torch.add(t, u, out=w)|u += v|t *= 2
+    A.calls += 1|u.mark = 4|minidynamo.graph_break()|LOG.append(len(LOG))|del u.mark|u.zero_()
+    u.copy_(v)
 """
 AROUND = (
     "with torch.no_grad():",
