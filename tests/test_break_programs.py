@@ -572,3 +572,18 @@ def test_what_python_draws_and_where_it_stops(function, backend):
             rows.append(hash(random.getstate()))
         found.append(rows)
     same(found[1], found[0])
+
+
+# ---- sizes that an operation settles
+@pytest.mark.parametrize("name", ["checkpoint", "checkpoint_with_dropout", "checkpoint_reentrant"])
+def test_a_size_that_is_found_is_no_write(name):
+    """A layer of four inputs settles the second size, which is a symbol at first."""
+    program, args = PROGRAMS[name]()
+    compiled = minidynamo.compile(program, backend="eager", dynamic=True, fullgraph=True)
+    for rows in (3, 5, 7):
+        x = X(rows, 4)
+        torch.manual_seed(0)
+        found = compiled(x, *args[1:])
+        torch.manual_seed(0)
+        same(found, program(x, *args[1:]))
+    assert minidynamo.counters["graphs"].total() == 1
