@@ -121,27 +121,33 @@ def unknown(number: Any) -> bool:
     return isinstance(number, torch.SymInt) and not number.node.has_hint()
 
 
+def promise_of_tensors(tx: Any, target: Any, args: Any, kwargs: dict[str, Variable]) -> None:
+    """What a slice, a squeeze, a range or a new shape takes for granted."""
+    name = getattr(target, "__name__", target)
+    if target is torch.arange:
+        promise_range(tx, args, kwargs)
+    if not args or type(args[0]) is not TensorVar:
+        return
+    tensor, rest = args[0], args[1:]
+    if target is operator.getitem and not kwargs:
+        promise_ends(tx, tensor, args[1])
+    if name in SQUEEZES:
+        dims = [*rest, *kwargs.values()]
+        flat = dims[0].items if dims and isinstance(dims[0], SequenceVar) else dims
+        promise_many(tx, tensor, list(map(peek, flat)))
+    if name in SHAPES and rest and not kwargs:
+        promise_shape(tx, tensor, rest[0].items if isinstance(rest[0], SequenceVar) else rest)
+
+
 def promise_sizes(
     tx: Any, target: Any, args: Any, kwargs: dict[str, Variable]
 ) -> tuple[Any, Any, Any]:
     """The arguments as they are, with checks in front of the node that takes them as sizes."""
-    if tx.output.policy.unbacked and target is operator.getitem and not kwargs:
-        if type(args[0]) is TensorVar:
-            promise_ends(tx, args[0], args[1])
-    if tx.output.policy.unbacked and getattr(target, "__name__", target) in SQUEEZES and args:
-        dims = [*args[1:], *kwargs.values()]
-        if type(args[0]) is TensorVar:
-            flat = dims[0].items if dims and isinstance(dims[0], SequenceVar) else dims
-            promise_many(tx, args[0], list(map(peek, flat)))
-    if tx.output.policy.unbacked and target is torch.arange:
-        promise_range(tx, args, kwargs)
-    name = getattr(target, "__name__", target)
-    if tx.output.policy.unbacked and name in SHAPES and len(args) > 1 and not kwargs:
-        if type(args[0]) is TensorVar:
-            flat = args[1].items if isinstance(args[1], SequenceVar) else args[1:]
-            promise_shape(tx, args[0], list(flat))
+    if not tx.output.policy.unbacked:
+        return target, args, kwargs
+    promise_of_tensors(tx, target, args, kwargs)
     takes = target in METHODS if isinstance(target, str) else target in FUNCTIONS
-    if not takes or not tx.output.policy.unbacked:
+    if not takes:
         return target, args, kwargs
     given = (*args, kwargs["size"]) if "size" in kwargs else args
     if target in (torch.full, "new_full") and "fill_value" not in kwargs:

@@ -62,7 +62,7 @@ def as_plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def unasked_grad(tensor: torch.Tensor) -> Any:
-    return UNASKED(torch.Tensor.grad.__get__, (), (tensor,), {})
+    return UNASKED(vars(torch._C.TensorBase)["grad"].__get__, (), (tensor,), {})
 
 
 for _function in (as_plain, unasked_grad):
