@@ -58,8 +58,9 @@ def state_of(tensor: torch.Tensor) -> Any:
 
 def plain(sizes: Iterable[Any]) -> tuple[Any, ...]:
     """Sizes as things that can be compared: `s0 == s1` of two symbolic sizes would be a decision,
-    and a guard; their expressions are compared without."""
-    return tuple([n.node.expr if type(n) is torch.SymInt else n for n in sizes])
+    and a guard; their expressions are compared without, as they were made: one that the operation
+    has found to be 3 is no other."""
+    return tuple([n.node._expr if type(n) is torch.SymInt else n for n in sizes])
 
 
 def changed(given: list[tuple[torch.Tensor, Any]]) -> list[torch.Tensor]:

@@ -4,6 +4,7 @@ Values, types, gradients, what is written to the arguments, and random numbers a
 """
 
 import copy
+import random
 import threading
 
 import numpy
@@ -22,7 +23,9 @@ from minidynamo.bench.programs.breaks_of_python import positive
 WITH_KERNELS = """
     scripted_function_that_calls_another typed_tensor_classes assertion_on_a_tensor max_of_tensors
     graph_module checkpoint_with_dropout gradient_is_set attribute_of_a_tensor nonzero
-    numpy_of_a_captured_value structseqs locks
+    numpy_of_a_captured_value structseqs locks largest_of_a_tensor_and_a_number tensor_of_tensors
+    tensor_class_of_a_tensor hooks_on_arguments autograd_function_of_mixed_precision
+    random_numbers_of_python
 """.split()
 
 
@@ -36,13 +39,14 @@ def modules_of(program):
 def observed(program, args, compiled):
     """What a program does that can be seen."""
     torch.manual_seed(3)
+    random.seed(3)
     result = compiled(*args)
     tensors = [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
     losses = [t.float().sum() for t in tensors if t.requires_grad]
     if losses:
         sum(losses).backward()
     parameters = [dict(module.named_parameters()) for module in modules_of(program)]
-    return result, args, parameters, torch.get_rng_state()
+    return result, args, parameters, torch.get_rng_state(), random.getstate()
 
 
 def same(ours, plain):
@@ -79,7 +83,7 @@ def check(name, backend, fullgraph=False):
 DATA_DECIDE = """
     nonzero masked_select boolean_index unique bincount item facts_decide_unbacked_numbers
     tolist_into_a_sum where_of_a_condition numbers_of_the_run_as_sizes
-    tolist_of_an_input
+    tolist_of_an_input range_of_an_item shape_of_numbers_of_the_run
 """.split()
 
 
@@ -437,3 +441,151 @@ def test_numpy_without_tensors_is_left_to_numpy():
 
     same(minidynamo.compile(f, backend="eager")(torch.ones(9), 5), f(torch.ones(9), 5))
     assert minidynamo.counters["graphs"].total() <= 1
+
+
+# ---- max(tensor, number)
+@pytest.mark.parametrize(
+    "noticed",
+    [
+        lambda t: max(t, 0.5),
+        lambda t: torch.arange(3) * max(t, 0.5),
+        lambda t: type(max(t, 0.5)) is float,
+        lambda t: torch.ones(3).add(1, alpha=max(t, 0.5)),
+        lambda t: torch.ones(()) + max(t, 0.5),
+        lambda t: torch.ones(3).double() * max(t, 0.1),
+        lambda t: torch.ones(3) * max(t, True),
+    ],
+)
+def test_a_number_is_told_from_a_tensor(noticed):
+    compiled = minidynamo.compile(noticed, backend="eager")
+    for value in (0.0, 0.25, 0.75, float("nan"), -0.0):
+        assert_same_kind(compiled(torch.tensor(value)), noticed(torch.tensor(value)))
+
+
+def assert_same_kind(ours, plain):
+    assert type(ours) is type(plain)
+    if isinstance(plain, torch.Tensor):
+        assert ours.dtype is plain.dtype
+        torch.testing.assert_close(ours, plain, equal_nan=True, rtol=0, atol=0)
+    else:
+        assert ours == plain or ours != ours and plain != plain
+
+
+def test_a_range_of_a_negative_number_raises_as_in_plain_python():
+    def f(x, n):
+        return x + torch.arange(n.item()).sum(), x.reshape(n.item(), 3)
+
+    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.ones(12), torch.tensor(4))[0], torch.ones(12) + 6)
+    for wrong in (-2, 3):
+        with pytest.raises(RuntimeError) as plain:
+            f(torch.ones(12), torch.tensor(wrong))
+        with pytest.raises(RuntimeError) as ours:
+            compiled(torch.ones(12), torch.tensor(wrong))
+        assert str(ours.value) == str(plain.value)
+
+
+def test_a_shape_that_says_minus_one():
+    compiled = minidynamo.compile(
+        lambda x, n: x.reshape(n.tolist()) * 2, backend="eager", fullgraph=True
+    )
+    assert compiled(torch.ones(12), torch.tensor([3, 4])).shape == (3, 4)
+    assert compiled(torch.ones(12), torch.tensor([-1, 4])).shape == (3, 4)
+
+
+def test_hooks_on_arguments_that_are_written_break_the_graph():
+    def f(x):
+        y = x * 1
+        y.register_hook(lambda gradient: gradient * 2)
+        x.register_hook(lambda gradient: gradient * 5)
+        with torch.no_grad():
+            x.mul_(2)
+        return (y * x.detach()).sum()
+
+    ours, plain = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    minidynamo.compile(f, backend="eager")(ours).backward()
+    f(plain).backward()
+    assert torch.equal(ours.grad, plain.grad)
+    assert any("hook on a tensor" in text for text in minidynamo.counters["graph_breaks"])
+
+
+# ---- Python's random numbers
+def drawn_before_a_decision(x):
+    kept = random.random()
+    x = x * random.uniform(1, 2)
+    if random.random() < 0.5:
+        x = x + random.randint(1, 5)
+    random.seed(len(x))
+    return x * random.random(), kept
+
+
+def drawn_in_a_loop(x):
+    for layer in range(4):
+        if random.random() < 0.4:
+            x = x + layer
+    return x
+
+
+def drawn_as_a_size(x):
+    size = random.randint(1, 3)
+    return x[:size] * size, torch.zeros(size), [7, 8, 9][size - 1], x**size
+
+
+def drawn_where_an_index_is_wrong(x):
+    y = x * random.random()
+    try:
+        return y[torch.tensor([1, 9])]
+    except IndexError:
+        return y * random.random() + random.randint(0, 3)
+
+
+def drawn_with_kinds(x):
+    number, whole = random.random(), random.randint(0, 9)
+    return type(number), type(whole), x.long() * number, x.long() // 2 * whole, x.half() + whole
+
+
+def drawn_and_raised(x):
+    scale = 1 / (random.uniform(0, 0) + 0)
+    return x * scale
+
+
+DRAWING = [
+    drawn_before_a_decision,
+    drawn_in_a_loop,
+    drawn_as_a_size,
+    drawn_where_an_index_is_wrong,
+    drawn_with_kinds,
+    drawn_and_raised,
+]
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("function", DRAWING)
+def test_what_python_draws_and_where_it_stops(function, backend):
+    found = []
+    for called in (function, minidynamo.compile(function, backend=backend)):
+        random.seed(11)
+        rows = []
+        for n in range(3):
+            try:
+                rows.append(called(torch.arange(4.0) + n))
+            except ZeroDivisionError as error:
+                rows.append(str(error))
+            rows.append(hash(random.getstate()))
+        found.append(rows)
+    same(found[1], found[0])
+
+
+# ---- sizes that an operation settles
+@pytest.mark.parametrize("name", ["checkpoint", "checkpoint_with_dropout", "checkpoint_reentrant"])
+def test_a_size_that_is_found_is_no_write(name):
+    """A layer of four inputs settles the second size, which is a symbol at first."""
+    program, args = PROGRAMS[name]()
+    compiled = minidynamo.compile(program, backend="eager", dynamic=True, fullgraph=True)
+    for rows in (3, 5, 7):
+        x = X(rows, 4)
+        torch.manual_seed(0)
+        found = compiled(x, *args[1:])
+        torch.manual_seed(0)
+        same(found, program(x, *args[1:]))
+    assert minidynamo.counters["graphs"].total() == 1

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import minidynamo
-from tests.soundness import class_code, custom_functions, hooks, identity, runner
+from tests.soundness import class_code, custom_functions, hooks, identity, runner, subclasses
 from tests.soundness.modes import MODES
 
 
@@ -34,6 +34,11 @@ def test_sample_of_custom_functions():
 
 def test_sample_of_hooks():
     assert not reports(hooks, hooks.sample(2)[::12], "eager,aot_eager")
+
+
+def test_sample_of_subclasses():
+    """Those that were met, and some others."""
+    assert not reports(subclasses, [92515, 465, 14682, 55243, *range(24)], "eager,aot_eager")
 
 
 class Thing:

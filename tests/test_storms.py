@@ -401,3 +401,58 @@ def test_a_small_int_that_is_used_as_a_size(name, order, backend):
         compiled = minidynamo.compile(function, backend=backend, dynamic=dynamic)
         for n in order:
             torch.testing.assert_close(compiled(x[: n + 3], n), function(x[: n + 3], n))
+
+
+# ---- the first step of an optimizer
+STATEFUL = ["Adam", "AdamW", "NAdam", "RMSprop", "Adamax", "Adadelta", "Rprop", "RAdam", "ASGD"]
+
+
+def trained(make, compile):
+    torch.manual_seed(0)
+    parameters = [torch.nn.Parameter(torch.randn(3)) for _ in range(3)]
+    optimizer = make(parameters)
+    step = compile(optimizer.step)
+    for n in range(4):
+        for parameter in parameters[: 2 if n < 1 else 3]:  # the last one joins later
+            parameter.grad = torch.cos(parameter.detach())
+        step()
+    return parameters, optimizer.state_dict()["state"]
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_an_optimizers_first_step_is_compiled_as_the_others(name):
+    make = vars(torch.optim)[name]
+    trained(lambda p: make(p[:2], 0.1), lambda f: minidynamo.compile(f, backend="eager"))
+    assert minidynamo.counters["recompiles"].total() == 0
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_an_optimizers_state_is_as_in_plain_python(name):
+    def make(p):
+        return vars(torch.optim)[name]([{"params": p[:1], "lr": 0.3}, {"params": p[1:]}], 0.1)
+
+    ours = trained(make, lambda f: minidynamo.compile(f, backend="eager"))
+    plain = trained(make, lambda f: f)
+    torch.testing.assert_close(ours[0], plain[0])
+    assert [list(kept) for kept in ours[1].values()] == [list(kept) for kept in plain[1].values()]
+    torch.testing.assert_close(ours[1], plain[1])
+
+
+def test_no_state_where_plain_python_makes_none():
+    parameter = torch.nn.Parameter(torch.ones(3))
+    parameter.grad = torch.ones(3)
+    optimizer = torch.optim.Adam([parameter])
+
+    def f(x, stop):
+        y = x[stop]
+        parameter.grad = None
+        optimizer.step()
+        return y
+
+    compiled = minidynamo.compile(f, backend="eager")
+    compiled(torch.ones(3), torch.tensor([1]))
+    assert not optimizer.state
+    parameter.grad = torch.ones(3)
+    with pytest.raises(IndexError):
+        compiled(torch.ones(3), torch.tensor([7]))
+    assert not optimizer.state

@@ -2,6 +2,8 @@
 plain Python does it; what is assumed of their classes is guarded.
 """
 
+import operator
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -295,3 +297,56 @@ def test_a_number_is_asked_of_an_object():
 
     with pytest.raises(minidynamo.Unsupported, match="where a tensor is expected"):
         minidynamo.compile(f, backend="eager", fullgraph=True)(X())
+
+
+# ---- what the generator of subclasses found
+class Disabled(torch.Tensor):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+
+class Logging(torch.Tensor):
+    seen: list = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+FOUND = {
+    "in place": lambda x, a: (operator.iadd(a, x), x)[1],
+    "is_leaf": lambda x, a: (x + 1, a.is_leaf),
+    "grad": lambda x, a: (x + 1, a.grad),
+    "grad_fn": lambda x, a: (x + 1, a.grad_fn is None),
+    "hook": lambda x, a: (a.register_hook(lambda gradient: gradient * 3), a * 2)[1],
+    "itself, in a list": lambda x, a: torch.broadcast_tensors(a, x),
+    "itself": lambda x, a: (a.contiguous(), a.to(torch.float32), a.expand(3, 3)),
+    "round": lambda x, a: round(a),
+}
+
+
+@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize("cls", [Image, Disabled, Logging])
+@pytest.mark.parametrize("name", FOUND)
+def test_what_autograd_knows_of_a_subclass(name, cls, learns):
+    def told(function):
+        a = torch.full((3, 3), 2.0).as_subclass(cls)
+        if learns:
+            a.requires_grad_()
+            a.grad = torch.ones(3, 3)
+        Logging.seen = []
+        try:
+            found = function(torch.ones(3, 3), a)
+            leaves = pytree.tree_leaves(found)
+        except (RuntimeError, TypeError) as error:
+            found, leaves = str(error), []
+        seen = list(Logging.seen)
+        kept = [(type(leaf), leaf is a, getattr(leaf, "is_leaf", None)) for leaf in leaves]
+        for leaf in leaves:
+            if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf is not a:
+                leaf.sum().backward()
+        grad = None if a.grad is None else a.grad.as_subclass(torch.Tensor).tolist()
+        return str(found), kept, seen, grad, a.detach().as_subclass(torch.Tensor).tolist()
+
+    ours = told(minidynamo.compile(FOUND[name], backend="eager"))
+    assert ours == told(FOUND[name])

@@ -74,7 +74,7 @@ class CarefulGraph(OutputGraph):
 
 def plain_operator(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     """`2 += tensor` is `2 + tensor`."""
-    if target in PLAIN_OPERATORS and type(args[0]) is not TensorVar:
+    if target in PLAIN_OPERATORS and not isinstance(args[0], TensorVar):
         target = PLAIN_OPERATORS[target]
     return target, args, kwargs
 

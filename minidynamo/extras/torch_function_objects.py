@@ -139,10 +139,16 @@ def around_graph(
     if found is not None:
         return found
     result = call_graph(output, tx, op, target, args, kwargs)
-    if isinstance(result, TensorVar):  # `x.add_(y)` gives x itself
-        for value in leaves(tx, (*args, *kwargs.values())):
-            if isinstance(value, Subclassed) and value.plain is result:
-                return value
+    given = [v for v in leaves(tx, (*args, *kwargs.values())) if isinstance(v, Subclassed)]
+    return with_its_class(result, given) if given else result
+
+
+def with_its_class(result: Variable, given: list[Subclassed]) -> Variable:
+    """`x.add_(y)` gives x itself; so does torch.broadcast_tensors(x, y), in a list."""
+    if isinstance(result, TensorVar):
+        return next((value for value in given if value.plain is result), result)
+    if isinstance(result, SequenceVar) and result.source is None:
+        result.items[:] = [with_its_class(item, given) for item in result.items]
     return result
 
 

@@ -97,7 +97,7 @@ def _constrain_range_for_size(
 def add_unbacked(output: "OutputGraph", tx: Any, node: torch.fx.Node, result: Any) -> None:
     """Nodes of the sizes and numbers that `node` made and only the run knows."""
     for symbol, row in output.shape_env.table.items():
-        if row.hint is not None or symbol in output.symbol_nodes:
+        if row.hint is not None or row.sources or symbol in output.symbol_nodes:
             continue
         value, size = result, node
         if not isinstance(result, SYMBOLIC):

@@ -310,6 +310,9 @@ def _divmod(tx, a, b, /):
 def _round(tx, number, ndigits=NONE):
     digits = [] if ndigits is NONE else [ndigits]
     if isinstance(number, TensorVar):
+        if not hasattr(torch.Tensor, "__round__"):
+            text = f"type {type_text(number.cls)} doesn't define __round__ method"
+            tx.raise_(TypeError, text)
         return number.call_method(tx, "round", digits, {})
     symbolic = apply(tx, round, number, *digits) if type(number) is SymVar else None
     return symbolic or tx.fold(on_host(round, [number, *digits], {}, "as_constant"))

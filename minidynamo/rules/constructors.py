@@ -6,8 +6,9 @@ In, out: see `symbolic_eval.registry`.
 |---|---|
 | `torch.Tensor(2, 3)`, `torch.Tensor(x.shape)` | `torch.empty` of these sizes |
 | `torch.Tensor([[1, 2]])`, `torch.LongTensor((1, 2))` | `torch.tensor` of these numbers |
+| `torch.Tensor(x)`, `torch.LongTensor(x)` | a view of `x`, which has the dtype |
 
-All else (a tensor, a storage, an array) is a graph break: the new tensor shares its memory.
+All else (a storage, an array, a tensor of another dtype) is a graph break.
 Mirrors torch/_dynamo/variables/builtin.py and torch.py (`_call_legacy_tensor...`).
 """
 
@@ -22,6 +23,7 @@ from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
 from ..variables.symbolic import SymVar
+from ..variables.tensor import TensorVar
 from .torch_state import at
 
 NAMES = "Float Double Half BFloat16 Long Int Short Char Byte Bool".split()
@@ -31,6 +33,8 @@ def _legacy(dtype: torch.dtype | None, tx: Frame, *args: Variable, **kwargs: Var
     """`dtype`: None for torch.Tensor, which takes the default."""
     if kwargs:
         raise Break("arguments", "a legacy constructor of tensors with named arguments")
+    if len(args) == 1 and is_alike(args[0], dtype):
+        return tx.node(torch.ops.aten.alias.default, [args[0]])
     if dtype is None:
         guard_state(tx.output, functools.partial(torch._C._get_default_device), "cpu")
         dtype = torch.get_default_dtype()
@@ -42,6 +46,14 @@ def _legacy(dtype: torch.dtype | None, tx: Frame, *args: Variable, **kwargs: Var
     if args[0].cls is torch.Size:
         return tx.node(torch.empty, [args[0]], options)
     return tx.call_c(torch.tensor, [args[0]], options)
+
+
+def is_alike(value: Variable, dtype: torch.dtype | None) -> bool:
+    """Is it a plain tensor of the CPU's, of this dtype?"""
+    if type(value) is not TensorVar or value.cls not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    plain = value.fake.layout is torch.strided and value.fake.is_cpu
+    return plain and dtype in (None, value.fake.dtype)
 
 
 def is_size(value: Variable) -> bool:

@@ -95,9 +95,11 @@ class Reads:
                 raise self.refuse(f"it reads {name}, which this frame has written")
             else:
                 found = reads.load(self.tx, name)
-            self.read(found, ".".join([name, *path]), path)
+            # what a decorator of torch's has bound stays: torch.amp.custom_bwd(device_type="cuda")
+            stays = is_cell and not is_programs(function)
+            self.read(found, ".".join([name, *path]), path, stays)
 
-    def read(self, found: Variable, text: str, path: list[str]) -> None:
+    def read(self, found: Variable, text: str, path: list[str], stays: bool = False) -> None:
         """`found` and its attributes, one of the other."""
         for name in path:
             if is_written(found):
@@ -107,7 +109,7 @@ class Reads:
             if isinstance(found, TensorVar) or found.is_constant() and not is_class(found):
                 break
             found = found.getattr(self.tx, name)
-        if self.late and is_data(pinned(found)):
+        if self.late and not stays and is_data(pinned(found)):
             raise self.refuse(f"its backward reads {text}, which may change after the call")
         self.value(found, text)
 

@@ -8,8 +8,9 @@ Out:  one node that registers a function on `y` when the graph runs.  The hook i
       its operations become a graph of their own: backward calls no Python of the program's,
       whichever backend compiles the graph, and what the hook reads is guarded.
 
-A hook that does anything but compute breaks the graph; so do hooks on tensors from outside, which
-stay there after the call.
+A hook that does anything but compute breaks the graph.  One on a tensor from outside, which stays
+there after the call, is registered behind the graph as it is, and may do what it likes; the tensor
+must not be written in this frame, for autograd hands hooks on to what it was before.
 Mirrors torch/_dynamo/variables/tensor.py (`method_register_hook`).
 """
 
@@ -21,10 +22,11 @@ import torch.utils.hooks
 from .. import hooks
 from ..exceptions import Break
 from ..extras.unbacked_sizes import Unbacked
-from ..extras.undo import draws
+from ..extras.undo import draws, storage
 from ..reconstruct import Codegen
 from ..variables.base import Args, Frame, Variable, extends
 from ..variables.tensor import TensorVar
+from ..variables.more.writing_calls import commit_call
 from .checkpoints import written_objects
 
 KIND = "tensor method"
@@ -51,7 +53,9 @@ class HandleVar(Variable):
 class GradientHooks(TensorVar):
     def method_register_hook(self, tx: Frame, hook: Variable) -> Variable:
         learns = torch.is_grad_enabled() and self.of_fake(tx, "requires_grad")
-        if self.source is not None or not learns or self.of_fake(tx, "is_leaf"):
+        if self.source is not None and learns:
+            return on_input(tx, torch.Tensor.register_hook, self, hook)
+        if not learns or self.of_fake(tx, "is_leaf"):
             raise Break(KIND, "Tensor.register_hook() is not traced", HINT)
         made = tx.user_stack(), tx.output.root.group_step
         body, others = traced(tx, hook, self.fake)
@@ -67,6 +71,52 @@ class GradientHooks(TensorVar):
         tx.output.describe_node(tx, node, None)
         vars(tx.output).setdefault("hooked", []).append((self, made))
         return HandleVar(made)
+
+    def method_register_post_accumulate_grad_hook(self, tx: Frame, hook: Variable) -> Variable:
+        function = torch.Tensor.register_post_accumulate_grad_hook
+        learns = self.of_fake(tx, "requires_grad") and self.of_fake(tx, "is_leaf")
+        if self.source is None or not learns:
+            raise Break(KIND, f"Tensor.{function.__name__}() is not traced", HINT)
+        return on_input(tx, function, self, hook)
+
+
+# ---- on tensors from outside
+class InputHooks(Variable):
+    """All of this frame's, in their order: (what registers one, tensor, hook, stack and step)."""
+
+    cls = list
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[tuple[Any, TensorVar, Variable, tuple[Any, int]]] = []
+
+    def replay(self, cg: Codegen) -> None:
+        written = {storage(fake) for _, fake in cg.output.written}
+        for _, tensor, _, (stack, step) in self.rows:
+            if storage(tensor.fake) in written or tensor.mutated:
+                raise Break(KIND, "a hook on a tensor that the frame writes", HINT, stack, step)
+        parts = [part for register, *row, _ in self.rows for part in (pinned(cg, register), *row)]
+        commit_call(cg, register_all, *parts)
+
+
+def pinned(cg: Codegen, value: Any) -> Any:
+    return lambda: cg.pinned(value)
+
+
+def register_all(*parts: Any) -> None:
+    for register, tensor, hook in zip(parts[::3], parts[1::3], parts[2::3]):
+        register(tensor, hook)
+
+
+def on_input(tx: Frame, register: Any, tensor: TensorVar, hook: Variable) -> Variable:
+    """register(tensor, hook), behind the graph."""
+    made = tx.user_stack(), tx.output.root.group_step
+    known = tx.output.noted(InputHooks)
+    if not known.mutated:
+        known.mutated = True
+        tx.output.sourced.append(known)
+    known.rows.append((register, tensor, hook, made))
+    return HandleVar(made)
 
 
 def traced(tx: Frame, hook: Variable, value: torch.Tensor) -> tuple[torch.fx.GraphModule, Args]:

@@ -11,6 +11,7 @@ Where a check fails, what the graph has done is undone, and the call runs as pla
 Mirrors the run-time assertions of torch/fx/experimental/symbolic_shapes.py.
 """
 
+import math
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,7 @@ FUNCTIONS = {torch.zeros, torch.ones, torch.empty, torch.full, torch.rand, torch
 FUNCTIONS |= {torch.split, torch.split_with_sizes, torch.Tensor.split}
 SPLITS = {"split", "split_with_sizes"}
 SQUEEZES = {"squeeze", "squeeze_"}
+SHAPES = {"reshape", "view"}
 METHODS = {"new_zeros", "new_ones", "new_empty", "new_full", "split", "split_with_sizes"}
 
 
@@ -60,6 +62,28 @@ def promise_parts(tx: Any, tensor: TensorVar, sizes: Variable, dim: Any) -> None
     parts = [part for part in sizes.iterate(tx) if isinstance(part, (ConstantVar, SymVar))]
     if len(parts) == len(list(sizes.iterate(tx))):
         promise(tx, sum(part.value for part in parts) == shape[dim])
+
+
+def promise_shape(tx: Any, tensor: TensorVar, sizes: list[Any]) -> None:
+    """x.reshape(a, b): no size is negative, and the elements are all of x."""
+    numbers = [getattr(peek(size), "value", None) for size in sizes]
+    if not all(isinstance(number, (int, torch.SymInt)) for number in numbers):
+        return
+    if any(unknown(number) for number in numbers):
+        for number in numbers:
+            if unknown(number):
+                promise(tx, number >= 0)
+        if all(unknown(number) or number >= 0 for number in numbers):
+            promise(tx, math.prod(numbers) == tensor.fake.numel())
+
+
+def promise_range(tx: Any, args: Any, kwargs: dict[str, Variable]) -> None:
+    """torch.arange(n), torch.arange(low, high): the end is not below the start."""
+    ends = [getattr(peek(value), "value", None) for value in args]
+    plain = all(isinstance(end, (int, torch.SymInt)) for end in ends)
+    if plain and len(ends) in (1, 2) and not kwargs.keys() & {"start", "end", "step"}:
+        low, high = [0, *ends][-2:]
+        promise(tx, low <= high)
 
 
 def promise_ends(tx: Any, tensor: TensorVar, key: Variable) -> None:
@@ -97,20 +121,33 @@ def unknown(number: Any) -> bool:
     return isinstance(number, torch.SymInt) and not number.node.has_hint()
 
 
+def promise_of_tensors(tx: Any, target: Any, args: Any, kwargs: dict[str, Variable]) -> None:
+    """What a slice, a squeeze, a range or a new shape takes for granted."""
+    name = getattr(target, "__name__", target)
+    if target is torch.arange:
+        promise_range(tx, args, kwargs)
+    if not args or type(args[0]) is not TensorVar:
+        return
+    tensor, rest = args[0], args[1:]
+    if target is operator.getitem and not kwargs:
+        promise_ends(tx, tensor, args[1])
+    if name in SQUEEZES:
+        dims = [*rest, *kwargs.values()]
+        flat = dims[0].items if dims and isinstance(dims[0], SequenceVar) else dims
+        promise_many(tx, tensor, list(map(peek, flat)))
+    if name in SHAPES and rest and not kwargs:
+        promise_shape(tx, tensor, rest[0].items if isinstance(rest[0], SequenceVar) else rest)
+
+
 def promise_sizes(
     tx: Any, target: Any, args: Any, kwargs: dict[str, Variable]
 ) -> tuple[Any, Any, Any]:
     """The arguments as they are, with checks in front of the node that takes them as sizes."""
-    if tx.output.policy.unbacked and target is operator.getitem and not kwargs:
-        if type(args[0]) is TensorVar:
-            promise_ends(tx, args[0], args[1])
-    if tx.output.policy.unbacked and getattr(target, "__name__", target) in SQUEEZES and args:
-        dims = [*args[1:], *kwargs.values()]
-        if type(args[0]) is TensorVar:
-            flat = dims[0].items if dims and isinstance(dims[0], SequenceVar) else dims
-            promise_many(tx, args[0], list(map(peek, flat)))
+    if not tx.output.policy.unbacked:
+        return target, args, kwargs
+    promise_of_tensors(tx, target, args, kwargs)
     takes = target in METHODS if isinstance(target, str) else target in FUNCTIONS
-    if not takes or not tx.output.policy.unbacked:
+    if not takes:
         return target, args, kwargs
     given = (*args, kwargs["size"]) if "size" in kwargs else args
     if target in (torch.full, "new_full") and "fill_value" not in kwargs:

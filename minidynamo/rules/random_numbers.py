@@ -5,8 +5,8 @@ In:   a seed that is a constant.  Out: a generator whose draws are constants; wh
 
     order = random.Random(epoch).sample(range(len(blocks)), 2)
 
-A generator from outside, and the module's own (`random.random()`), draw others in each call: they
-stay graph breaks, and so does one that the system seeds.  Mirrors RandomVariable in
+A generator from outside draws others in each call: it stays a graph break (but the module's own,
+see drawn_numbers.py), and so does one that the system seeds.  Mirrors RandomVariable in
 torch/_dynamo/variables/user_defined.py.
 """
 

@@ -6,12 +6,16 @@ In:   nested lists or tuples that hold a symbolic number.  Out: a tensor of the 
 
     torch.tensor([x.shape[0], 3])       # stack((full((), s0), full((), 3)))
 
+`torch.tensor([x.max(), y.max()])` of tensors that hold one number is a `torch.stack` of copies, if
+they have one dtype and no gradients.
+
 What torch.tensor makes of plain numbers is known while tracing: `.tolist()` and `bool(...)` give
 Python's numbers back.  Where a program asks that of a tensor of symbols, it is traced again with
 plain numbers.
 # PyTorch: symbols stay in torch.tensor, and are unbacked where they are read out.
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -19,6 +23,7 @@ import torch
 from .. import hooks
 from ..conversion import Conversion
 from ..dynamic import SizePolicy
+from ..extras.rare_nodes import guard_state
 from ..graph_capture import OutputGraph
 from ..variables.base import Frame, Variable, extends
 from ..variables.constant import ConstantVar
@@ -69,9 +74,32 @@ def of_symbols(
     return made
 
 
+def of_tensors(
+    tx: Frame, data: Variable, dtype: torch.dtype | None, device: Variable | None
+) -> Variable | None:
+    """torch.tensor(data, dtype=dtype), where all the numbers are 0-d tensors of the CPU's."""
+    parts: list[Any] = []
+    shape = sizes_of(data)
+    if shape is None or device is not None:
+        return None
+    collect(data, parts)
+    if len(parts) > MOST or not all(type(part) is TensorVar for part in parts):
+        return None
+    fakes = [part.fake for part in parts]
+    kinds = {(fake.dtype, fake.is_cpu, fake.requires_grad, fake.layout) for fake in fakes}
+    wanted = (dtype or fakes[0].dtype, True, False, torch.strided)
+    if kinds != {wanted} or fakes[0].is_complex():
+        return None
+    guard_state(tx.output, functools.partial(torch._C._get_default_device), "cpu")
+    made = tx.node(torch.stack, [ListVar(parts)])
+    if len(shape) == 1:
+        return made
+    return tx.node(torch.reshape, [made, TupleVar([ConstantVar(size) for size in shape])])
+
+
 def sizes_of(data: Variable) -> tuple[int, ...] | None:
     """The sizes of the tensor; None where torch has to say what is wrong, or there is nothing."""
-    if isinstance(data, (ConstantVar, SymVar)):
+    if isinstance(data, (ConstantVar, SymVar)) or type(data) is TensorVar and not data.fake.dim():
         return ()
     if not isinstance(data, (ListVar, TupleVar)) or not data.items:
         return None

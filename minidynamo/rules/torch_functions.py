@@ -16,16 +16,18 @@ from miniinductor.more.alike import is_contiguous
 from ..exceptions import Break
 from ..extras.thread_state import call_state
 from ..symbolic_eval.registry import NONE, rule, rules
+from ..variables.base import extends
 from ..variables.constant import ConstantVar
 from ..variables.more.numpy_numbers import NUMPY
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.more.floats import beside, is_float
+from ..variables.more.tensor_methods import constant_of
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 from . import polyfills
 from .arrays import ArrayVar, tensor_of
 from .library import traced
-from .tensors_of_numbers import of_symbols
+from .tensors_of_numbers import of_symbols, of_tensors
 from .torch_state import at
 from .refusals import refused
 
@@ -163,6 +165,9 @@ def _tensor(function, tx, *args, **kwargs):
     if contains(tx, data, (*NUMPY, ArrayVar)):
         raise Break("argument", "a tensor of NumPy's numbers, which keeps their types")
     if contains(tx, data, TensorVar) and not isinstance(data, TensorVar):
+        made = _tensor_of_symbols(tx, data, args[1:], kwargs, of_tensors)
+        if made is not None:
+            return made
         text = "torch.tensor() of tensors reads their values"
         raise Break("data-dependent", text, "use torch.stack")
     made = _tensor_of_symbols(tx, data, args[1:], kwargs)
@@ -179,13 +184,34 @@ for _name in ("tensor", "as_tensor", "asarray"):
     rule(at(_name))(functools.partial(_tensor, at(_name)))
 
 
-def _tensor_of_symbols(tx, data, args, kwargs):
+@rule(torch.tensor_split, torch.Tensor.tensor_split)
+def _tensor_split(tx, *args, **kwargs):
+    """Places in a tensor that the frame has made of numbers are those numbers."""
+    places = args[1] if len(args) > 1 else kwargs.get("tensor_indices_or_sections")
+    known = constant_of(places, tx) if type(places) is TensorVar else None
+    if known is None or known.dtype is not torch.int64 or known.dim() > 1:
+        return tx.node(torch.tensor_split, args, kwargs)
+    numbers = known.tolist()
+    plain = ConstantVar(numbers) if known.dim() == 0 else TupleVar(list(map(ConstantVar, numbers)))
+    name = "sections" if known.dim() == 0 else "indices"
+    if len(args) > 1:
+        return tx.node(torch.tensor_split, [args[0], plain, *args[2:]], kwargs)
+    others = {key: v for key, v in kwargs.items() if key != "tensor_indices_or_sections"}
+    return tx.node(torch.tensor_split, args, {**others, name: plain})
+
+
+extends(TensorVar, "method_tensor_split")(
+    lambda self, tx, *a, **k: _tensor_split(tx, self, *a, **k)
+)
+
+
+def _tensor_of_symbols(tx, data, args, kwargs, make=of_symbols):
     """torch.tensor([n, 2]) where n is a symbol; None: with the number of this run."""
     options = {name: value for name, value in kwargs.items() if name not in ("data", "obj")}
     if args or not options.keys() <= {"dtype", "device"}:
         return None
     dtype = options["dtype"].as_constant() if "dtype" in options else None
-    return of_symbols(tx, data, dtype, options.get("device"))
+    return make(tx, data, dtype, options.get("device"))
 
 
 def _tensor_of_tensor(tx, function, data, args, kwargs):

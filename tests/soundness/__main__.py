@@ -33,6 +33,7 @@ GENERATORS: dict[str, tuple[int, str]] = {
     "layouts": (2, "--count 100000"),
     "names": (2, "--count 10000"),
     "randomness": (1, ""),
+    "subclasses": (1, ""),
     "tensors": (1, "--count 10000"),
     "writes": (2, "--count 10000 --modes aot_eager,inductor,inductor-dynamic,inductor-training"),
 }

@@ -6,6 +6,7 @@ In:   nothing.   Out: programs in the table of `break_table.py`.
 import collections
 import contextlib
 import itertools
+import random
 import threading
 import typing
 from collections.abc import Iterator
@@ -294,5 +295,17 @@ def version_of_torch() -> Program:
         parts = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
         letters = "".join(letter for letter in version if letter.isdigit())
         return x + 1 if parts >= (2, 0) and version >= "2.0" else x, letters, version.strip()
+
+    return f, (X(),)
+
+
+# ---- Python's random numbers
+@program
+def random_numbers_of_python() -> Program:
+    def f(x):
+        first, unused = random.random(), random.random()  # noqa: F841
+        x = x * first + random.uniform(2, 3)
+        x = torch.lerp(x, x * 2, random.random())
+        return x * (first + 2) + random.randint(-3, 9), first, random.randrange(2, 9)
 
     return f, (X(),)

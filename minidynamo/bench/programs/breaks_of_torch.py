@@ -515,3 +515,87 @@ def checkpoint_that_writes_to_a_copy() -> Program:
         return x.clone().mul_(2).sin()
 
     return lambda x: torch.utils.checkpoint.checkpoint(body, x, use_reentrant=False), (X(),)
+
+
+# ---- numbers in tensors
+@program
+def largest_of_a_tensor_and_a_number() -> Program:
+    def f(x):
+        largest = x.detach().abs().max()
+        return x / max(largest, 2.0), x * max(0.5, largest), x - min(largest, 1)
+
+    return f, (X(),)
+
+
+@program
+def tensor_of_tensors() -> Program:
+    def f(x):
+        ends = torch.tensor([x.min(), x.max()])
+        return ends * 2, torch.tensor([[x.sum()], [x.mean()]])
+
+    return f, (X(grad=False),)
+
+
+@program
+def tensor_class_of_a_tensor() -> Program:
+    return lambda x: (torch.Tensor(x).mul(2), torch.FloatTensor(x)), (X(),)
+
+
+@program
+def type_by_its_class() -> Program:
+    return lambda x: x.type(torch.DoubleTensor) + x.type("torch.DoubleTensor"), (X(),)
+
+
+@program
+def places_in_a_tensor() -> Program:
+    def f(x):
+        places, sections = torch.tensor([1, 2]), torch.tensor(2)
+        whole = torch.tensor_split(x, places), torch.tensor_split(x, sections, dim=1)
+        return whole, x.tensor_split(torch.tensor([1, 2]))
+
+    return f, (X(),)
+
+
+# ---- gradients
+@program
+def hooks_on_arguments() -> Program:
+    def triple(tensor):
+        tensor.grad.mul_(3)
+
+    def f(x, y):
+        x.register_hook(lambda gradient: gradient * 2)
+        x.register_hook(lambda gradient: gradient + 1)
+        y.register_post_accumulate_grad_hook(triple)
+        return (x * y).sin()
+
+    return f, (X(), X())
+
+
+class MixedPrecision(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x @ x.T
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return (gradient + gradient.T) @ x
+
+
+@program
+def autograd_function_of_mixed_precision() -> Program:
+    return lambda x: MixedPrecision.apply(x * 2), (X(),)
+
+
+# ---- sizes that the run knows
+@program(graphs=2, breaks=1)
+def range_of_an_item() -> Program:
+    return lambda x, n: x.sum() * torch.arange(n.item()).sum(), (X(), torch.tensor(3))
+
+
+@program(graphs=1, breaks=1)
+def shape_of_numbers_of_the_run() -> Program:
+    return lambda x, sizes: x.reshape(sizes.tolist()) * 2, (X(), torch.tensor([2, 6]))

@@ -11,6 +11,7 @@ All run in this process, one after the other, each within a limit of seconds.
 import contextlib
 import copy
 import logging
+import random
 import signal
 import time
 import warnings
@@ -111,8 +112,10 @@ def results(make: Program, compile: Compile, calls: int) -> Results:
     torch.manual_seed(0)
     step, found = make(compile), []
     torch.manual_seed(1)
+    random.seed(1)
     for n in range(calls):
         found.append(detached(step(n)))
+    found.append(detached(random.getstate()))
     return found, torch.get_rng_state()
 
 

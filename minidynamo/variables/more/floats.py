@@ -123,7 +123,7 @@ def tensor_of(output: OutputGraph, variable: SymVar) -> TensorVar:
     floats = output.noted(Floats)
     known = floats.get(expr)
     if known is None:
-        real = torch.tensor(float(variable.value.node.hint), dtype=torch.float64)
+        real = torch.tensor(example_of(variable), dtype=torch.float64)
         node = output.add_input("placeholder", output.unique_name("number"), output.fake_of(real))
         symbol = min(expr.free_symbols, key=str)
         source = output.shape_env.table[symbol].sources[0]
@@ -131,6 +131,12 @@ def tensor_of(output: OutputGraph, variable: SymVar) -> TensorVar:
         output.inputs.append(FloatInput(*given, source=source, expr=expr))
         known = floats[expr] = TensorVar(*given, source=source)
     return known
+
+
+def example_of(variable: SymVar) -> float:
+    """Its number in this run; some other, where only the run knows it (rules/drawn_numbers.py)."""
+    hint = variable.value.node.hint
+    return 0.5 if hint is None else float(hint)
 
 
 def beside(tx: Frame, variable: SymVar, others: Iterable[Variable]) -> Variable:

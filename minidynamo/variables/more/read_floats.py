@@ -29,7 +29,7 @@ from ..base import Frame, Variable
 from ..constant import ConstantVar
 from ..symbolic import SymVar
 from ..tensor import TensorVar
-from .floats import Floats, is_float, is_other_than_zero, tensor_of
+from .floats import Floats, example_of, is_float, is_other_than_zero, tensor_of
 
 ARITHMETIC = """
     add sub rsub pow float_power xlogy special_xlogy special_xlog1py lerp addcmul addcdiv
@@ -86,7 +86,7 @@ def read(tx: Frame, variable: SymVar) -> ReadNumber:
         number = create_unbacked(output.shape_env, "item()", kind=float)
         output.describe_node(tx, node, number).meta["reads_float"] = True
         output.symbol_nodes[number.node.expr] = node
-        reads[expr] = ReadNumber(node, float(variable.value.node.hint))
+        reads[expr] = ReadNumber(node, example_of(variable))
     return reads[expr]
 
 

@@ -112,6 +112,9 @@ class TensorMethods(Metadata):
     def method_type(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
         if not args and not kwargs:
             return ConstantVar(self.fake.type())
+        kind = getattr(args[0], "value", None) if args else None
+        if type(kind).__name__ == "tensortype":  # torch.DoubleTensor, by its name
+            args = (ConstantVar(kind.__module__ + "." + getattr(kind, "__name__")), *args[1:])
         return tx.output.call_graph(tx, "call_method", "type", [self, *args], kwargs)
 
     def method_new(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:

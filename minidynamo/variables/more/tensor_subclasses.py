@@ -43,6 +43,14 @@ HARMLESS = frozenset(
 )
 SPECIAL = sorted(n for n in dir(torch.Tensor) if n.startswith("__") and n not in HARMLESS)
 
+# What `plain`, another object over the memory of a tensor from outside, would tell or keep wrongly.
+HISTORY = frozenset(
+    """
+    is_leaf grad_fn _grad _grad_fn _base retains_grad output_nr _backward_hooks _is_view
+    _post_accumulate_grad_hooks retain_grad register_hook register_post_accumulate_grad_hook
+    """.split()
+)
+
 
 def retyped(tensor: torch.Tensor, cls: type) -> Any:
     """The same memory and history as a tensor of another class; no `__torch_function__` runs."""
@@ -53,7 +61,13 @@ def as_plain(tensor: torch.Tensor) -> torch.Tensor:
     return retyped(tensor, torch.Tensor)
 
 
-KINDS["as_plain"], NAMES["as_plain"] = "as_plain({p})", as_plain
+def unasked_grad(tensor: torch.Tensor) -> Any:
+    return UNASKED(vars(torch._C.TensorBase)["grad"].__get__, (), (tensor,), {})
+
+
+for _function in (as_plain, unasked_grad):
+    _name = _function.__name__
+    KINDS[_name], NAMES[_name] = _name + "({p})", _function
 
 
 def is_subclass(kind: type) -> bool:
@@ -77,11 +91,12 @@ def check_class(kind: type) -> None:
 
 class Subclassed(TensorVar):
     """`plain`: the variable of the same tensor without its class; `fields`: the instance's
-    `__dict__`, of one from outside."""
+    `__dict__`, and `given`: itself, of one from outside."""
 
     shared = True
     plain: Any = None
     fields: Any = None
+    given: Any = None
 
     def argument(self, part: Any) -> Any:
         return part(self.plain)
@@ -115,6 +130,9 @@ class Subclassed(TensorVar):
 
     def torchs(self, tx: Frame, name: str) -> Variable:
         """An attribute that torch defines (extras/torch_function_objects.py asks the class)."""
+        if name == "grad" and self.source is not None:
+            return tx.output.wrap(unasked_grad(self.given), self.source.child("unasked_grad"))
+        self.check_history(tx, name)
         return self.plain.getattr(tx, name)
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
@@ -125,8 +143,17 @@ class Subclassed(TensorVar):
 
     def torchs_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         """A method that torch defines, also where the class has another of that name."""
+        self.check_history(tx, name)
         result = self.plain.call_method(tx, name, args, kwargs)
         return self if result is self.plain else result
+
+    def check_history(self, tx: Frame, name: str) -> None:
+        """Raises Break where `plain` is another object for autograd than the program's tensor."""
+        if self.source is None or name not in HISTORY:
+            return
+        learns = self.plain.of_fake(tx, "requires_grad")
+        if learns or name not in ("is_leaf", "grad_fn"):
+            raise Break(KIND, f".{name} of a {self.cls.__name__}")
 
     def length(self, tx: Frame) -> Any:
         return self.torchs_method(tx, "__len__", [], {}).as_constant()
@@ -164,7 +191,7 @@ def wrap_subclassed(builder: OutputGraph, value: Any, source: Source) -> Variabl
     plain = wrap_input(builder, as_plain(value), torch.Tensor, own)
     builder.by_fake[id(plain.fake)] = plain
     fields = builder.fields_of(value, source.instance_dict()) if kind.__dictoffset__ else None
-    return Subclassed(plain.node, plain.fake, kind, None, plain, fields, source=source)
+    return Subclassed(plain.node, plain.fake, kind, None, plain, fields, value, source=source)
 
 
 def guard_asked(builder: OutputGraph) -> None:

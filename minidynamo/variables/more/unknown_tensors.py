@@ -26,13 +26,15 @@ COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse
 
 
 def kind_of(value: torch.Tensor) -> str | None:
-    """The name of a kind that is not traced, or None."""
-    if value.is_quantized:
-        return "a quantised tensor"
-    if value.layout in COMPRESSED:
-        return f"a sparse tensor ({value.layout})"
-    if value.is_nested and type(value) in PLAIN:
-        return "a nested tensor"
+    """The name of a kind that is not traced, or None.  The tensor's class is not asked: its
+    `__torch_function__` is the program's, which would see what plain Python does not ask."""
+    with torch._C.DisableTorchFunctionSubclass():
+        if value.is_quantized:
+            return "a quantised tensor"
+        if value.layout in COMPRESSED:
+            return f"a sparse tensor ({value.layout})"
+        if value.is_nested and type(value) in PLAIN:
+            return "a nested tensor"
     return None
 
 

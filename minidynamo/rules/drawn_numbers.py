@@ -1,0 +1,239 @@
+"""Numbers that Python's `random` draws in a frame: drawn anew in each call, in front of the graph.
+
+    x * random.uniform(0.9, 1.1)        # one graph, whose factor is an input
+    x + random.randint(-3, 3)
+
+In:   a call of the module's own generator: `random.random()`, and what asks that and computes
+      (`uniform`), `randint`, `randrange(low, high)`.
+Out:  a float that only the run knows (a symbol without a number of this run), or an int that may
+      meet tensors alone.  The replacement code draws all of them, in the program's order.
+
+While a frame is traced nothing is drawn.  A decision about such a number breaks the graph: plain
+Python goes on with the number that was drawn.  Where the graph raises, and plain Python runs the
+frame again, the generator is put back, so that it draws the same.  A generator of the program's
+stays a graph break, as do `seed` and `choice`.
+Mirrors `random_calls` in torch/_dynamo/output_graph.py and variables/builtin.py.
+"""
+
+import _random
+import math
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+
+from miniinductor.sizes.facts import LARGEST, Symbol
+
+from .. import hooks
+from ..exceptions import Break
+from ..extras.unbacked_sizes import DataDependentDecision
+from ..foreign import ours
+from ..graph_capture import OutputGraph
+from ..reconstruct import Codegen
+from ..symbolic_eval.registry import rule
+from ..symbolic_numbers import SymNode
+from ..variables.base import Frame, Variable, extends
+from ..variables.constant import ConstantVar
+from ..variables.more.floats import Floats, tensor_of
+from ..variables.symbolic import SymVar
+from ..variables.tensor import TensorVar
+from .choices import ARITHMETIC
+from .random_numbers import RandomVar
+
+GENERATOR: Any = vars(random)["_inst"]  # that of the module's functions
+KIND, HINT = "random", "draw it outside the compiled function, or seed a generator in it"
+LINEAR = ("add", "sub", "mul", "neg")  # what Python computes of them: it raises for no number
+MOST_EXACT = 1 << 24  # every int up to here is one in float32
+
+
+class Draws(list[Callable[[], Any]]):
+    """What a frame draws, in its order.  Reading the first notes where the generator stood."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.symbols: list[sympy.Symbol] = []
+        self.before = threading.local()
+
+    def __getitem__(self, place: Any) -> Any:
+        if place == 0:
+            self.before.state = GENERATOR.getstate()
+        return super().__getitem__(place)()
+
+    def put_back(self) -> None:
+        GENERATOR.setstate(self.before.state)
+
+
+def drawn(tx: Frame, draw: Callable[[], Any]) -> SymVar:
+    """The variable of a number that the replacement code draws."""
+    output: OutputGraph = tx.output
+    draws, env = output.noted(Draws), output.shape_env
+    output.fake_mode.cache_enabled = False  # it hashes the numbers that ops are given
+    number = sum(not symbol.is_integer for symbol in env.table)
+    symbol = sympy.Symbol(f"f{number}", real=True)
+    source = output.tree.pinned(draws).item(len(draws))
+    creator = f"random.{draw.__name__}()"
+    row = Symbol(symbol, None, [source], -LARGEST, LARGEST, env.where(), created_by=creator)
+    env.table[symbol] = row
+    draws.append(draw)
+    draws.symbols.append(symbol)
+    made = SymVar(torch.SymFloat(SymNode(env, symbol, float, None)))
+    output.noted(Floats)[source] = made
+    return made
+
+
+def refuse(what: str) -> Break:
+    return Break(KIND, f"random.{what}() of a generator that the program holds", HINT)
+
+
+@rule(_random.Random.random)
+def _random_random(tx: Frame, self: Any, /) -> Variable:
+    if isinstance(self, RandomVar):
+        return self.call_method(tx, "random", [], {})
+    if getattr(self, "value", None) is not GENERATOR:
+        raise refuse("random")
+    return drawn(tx, GENERATOR.random)
+
+
+@rule(random.random)
+def _of_the_module(tx: Frame) -> Variable:
+    return drawn(tx, GENERATOR.random)
+
+
+# ---- ints
+class DrawnInt(Variable):
+    """An int of a known range: in the graph a tensor, which may be added to, multiplied with... one
+    of floats or int64 that has dimensions."""
+
+    number: SymVar
+    made: tuple[Any, int]  # where the program was, and at which step of the root frame
+    in_graph: TensorVar | None = None
+    cls = int
+
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        return part(self.in_graph)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.value(self.number)
+
+
+class DrawnInts(list[DrawnInt]):
+    """Those of this attempt."""
+
+
+def drawn_int(tx: Frame, draw: Callable[[], Any], low: int, high: int) -> Variable:
+    if not -MOST_EXACT < low <= high < MOST_EXACT:
+        raise Break(KIND, "a random int of a large range", HINT)
+    number = drawn(tx, draw)
+    whole = [tensor_of(tx.output, number), ConstantVar(torch.int64)]
+    in_graph: Any = tx.output.call_graph(tx, "call_method", "to", whole, {})
+    found = DrawnInt(number, (tx.user_stack(), tx.output.root.group_step), in_graph)
+    tx.output.noted(DrawnInts).append(found)
+    return found
+
+
+def bounds_of(values: tuple[Variable, ...]) -> list[int] | None:
+    numbers = [value.value if type(value) is ConstantVar else None for value in values]
+    return None if any(type(number) is not int for number in numbers) else numbers
+
+
+def int_rule(name: str, highest: int) -> Callable[..., Variable]:
+    """random.randint(low, high): both may come; randrange(low, high): the second one does not."""
+    function = vars(random.Random)[name]
+
+    def draw_int(tx: Frame, self: Any, /, *args: Variable, **kwargs: Variable) -> Variable:
+        bounds = bounds_of(args)
+        is_known = bounds is not None and not kwargs and 0 < len(args) <= 2
+        if getattr(self, "value", None) is not GENERATOR or not is_known:
+            return tx.inline(tx.output.wrap_pinned(function), [self, *args], kwargs)
+        low, high = [0, *bounds][-2:]
+        if low > high + highest or name == "randint" and len(args) < 2:
+            raise Break("arguments", f"the arguments of random.{name}()")
+
+        def draw() -> int:
+            return getattr(GENERATOR, name)(*bounds)
+
+        draw.__name__ = name
+        return drawn_int(tx, draw, low, high + highest)
+
+    return draw_int
+
+
+rule(random.Random.randint)(int_rule("randint", 0))
+rule(random.Random.randrange)(int_rule("randrange", -1))
+
+
+def is_beside_tensor(user: torch.fx.Node, number: torch.fx.Node) -> bool:
+    """Is the int one of two operands, whose other one decides what the result is?"""
+    if user.target not in ARITHMETIC or user.kwargs or user.args[0] is user.args[1]:
+        return False
+    others = [arg for arg in user.args if arg is not number]
+    other = getattr(others[0], "meta", {}).get("example_value")
+    if not isinstance(other, torch.Tensor) or not other.dim():
+        return False
+    return other.dtype in (torch.float32, torch.float64, torch.int64)
+
+
+# ---- in front of the graph, and behind its error
+def draw_in_order(cg: Codegen) -> None:
+    """Also those that nobody reads; and no function of the program's, run by the graph, between."""
+    draws = cg.output.noted(Draws)
+    cg.symbols.extend(draws.symbols)
+    for found in cg.output.noted(DrawnInts):
+        node = found.in_graph.node
+        if not all(is_beside_tensor(user, node) for user in node.users):
+            raise Break(KIND, "a random int that is no operand beside a tensor", HINT, *found.made)
+    if draws and any(is_programs(node) for node in cg.output.graph.nodes):
+        raise Break(KIND, "random numbers beside an autograd function of the program's", HINT)
+
+
+def is_programs(node: torch.fx.Node) -> bool:
+    """Does the graph run a Python function of the program's there?"""
+    module = getattr(node.target, "__module__", None) or ""
+    known = module.partition(".")[0] in ("torch", "minidynamo", "_operator", "math", "builtins")
+    return node.op == "call_function" and bool(module) and not known
+
+
+def with_the_same_numbers(compiled: Callable, output: OutputGraph, results: object) -> Callable:
+    """Where the graph raises, plain Python may run the frame from its start."""
+    draws = output.noted(Draws)
+
+    def run(*args: Any) -> Any:
+        try:
+            return compiled(*args)
+        except ours(BaseException):
+            draws.put_back()
+            raise
+
+    return run if draws else compiled
+
+
+hooks.BEFORE_VALUES.append(draw_in_order)
+hooks.ADAPTERS.append(with_the_same_numbers)
+
+
+# ---- what Python may compute of them
+check_domain = SymNode.check_domain
+
+
+@extends(SymNode, "check_domain")
+def check_drawn(node: SymNode, name: str, *others: SymNode) -> None:
+    """Sums and products with finite numbers; the rest may raise, and is left to plain Python."""
+    nodes = (node, *others)
+    unknown = {
+        symbol for each in nodes for symbol in each.expr.free_symbols if is_drawn(node, symbol)
+    }
+    if unknown:
+        numbers = [float(each.expr) for each in nodes if each.expr.is_number]
+        fine = all(math.isfinite(n) and (n or math.copysign(1, n) > 0) for n in numbers)
+        if name not in LINEAR or not fine:
+            what = node.shape_env.table[min(unknown, key=str)]
+            raise DataDependentDecision(f"{name} of what {what.created_by} drew")
+    check_domain(node, name, *others)
+
+
+def is_drawn(node: SymNode, symbol: sympy.Symbol) -> bool:
+    row = node.shape_env.table[symbol]
+    return row.hint is None and bool(row.sources) and not symbol.is_integer
