@@ -436,9 +436,7 @@ class Rows(RowInvariants):
         row, together = self.writer.plan.r[-1], len(self.steps)
         known = end if start == 0 and isinstance(end, int) else None
         one = self.columns_of(accumulators, 1)
-        if known is not None and known < together:
-            together = max(1, known)
-        if together == 1:
+        if together == 1 or known is not None and known < together:
             return nest(one, [(row, start, end)])
         many = self.columns_of(accumulators, together)
         if known is not None and known % together == 0:
@@ -476,8 +474,7 @@ class Rows(RowInvariants):
                 continue
             terms: list[str] = [row.terms[k].term for row in rows]
             while len(terms) > 1:  # a tree
-                rest = terms[len(terms) // 2 * 2 :]
-                terms = [f"({a.combine(*pair)})" for pair in zip(terms[::2], terms[1::2])] + rest
+                terms = [f"({a.combine(*pair)})" for pair in zip(terms[::2], terms[1::2])]
             result.append(a.update(terms[0], self.at))
         return result
 

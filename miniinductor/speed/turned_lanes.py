@@ -28,6 +28,7 @@ from ..dependencies import int_or_none
 from ..runtime.build import PRELUDES
 from ..sizes.expressions import FloorDiv, Mod, is_indirect
 from .arrays import room
+from .gathered_rows import copies
 from .tables import LEAST_ROWS, MOST_LANES
 from .tiles import transposed
 
@@ -53,6 +54,8 @@ class TurnedLanes(Strategy):
         self.copies: dict[tuple[int, str], Code] = {}
         if not config.tiling or not plan.is_pointwise or not plan.inner:
             return False
+        # (then nothing becomes a float)
+        self.only_copies = all(copies(body) for body in plan.bodies.values())
         size = plan.inner[-1]
         return isinstance(size, int) and size <= MOST_LANES and plan.outer_count >= LEAST_ROWS
 
@@ -63,7 +66,9 @@ class TurnedLanes(Strategy):
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
     ) -> Code | None:
         """(asked before `element`, and speed/gathered_rows.py here)"""
-        copied = None if written else self.place(name, index, dtype)
+        copied = None
+        if not written and not self.only_copies:
+            copied = self.place(name, index, dtype)
         if copied is None or dtype is torch.float16:
             return copied
         return call("to_float", copied)
@@ -83,10 +88,12 @@ class TurnedLanes(Strategy):
         return code("{}[{}]", self.copies[key], named(lane))
 
     def copied(self, start: Code, turns: Turns, dtype: torch.dtype) -> Code:
-        """The array that a row of lanes reads (floats, of float16); lines that fill it."""
+        """The array that a row of lanes reads, and lines that fill it.  Of float16 that is computed
+        with it holds floats."""
         writer, size = self.writer, self.writer.plan.inner[-1]
         rows, step, count = turns.rows, turns.row, size // turns.rows
-        array, is_float = writer.outside.fresh("turned"), dtype is torch.float16
+        array = writer.outside.fresh("turned")
+        is_float = dtype is torch.float16 and not self.only_copies
         stored = f"{array}_halves" if is_float else array
         if turns.column != 1:
             steps = f"{step}, {turns.column}, {stored}, {count}"
