@@ -21,6 +21,7 @@ from ..codegen.code import Code, call, code
 from ..codegen.common import Value
 from ..codegen.cpp import CppKernelWriter, combined
 from ..codegen.cpp_expressions import TYPES, compute_type
+from ..replaceable import replaceable
 from ..runtime.build import PRELUDES
 from . import rounded_operands  # noqa: F401  (eager rounds before it computes)
 from .scatters import combined_in_place
@@ -57,8 +58,10 @@ def may_read_nan(writer: Writer) -> bool:
     )
 
 
+@replaceable
 def narrowed(writer: Writer, function: str, wide: Code, dtype: torch.dtype) -> Code:
-    """A call of a function of the prelude: mini::to_bfloat16(tmp1) of "to"."""
+    """A call of a function of the prelude: mini::to_bfloat16(tmp1) of "to".
+    (speed/exact_values.py knows what needs none.)"""
     is_plain = dtype is torch.bfloat16 and not writer.any_nan
     return call(f"{function}_{HALVES[dtype]}", wide, of="false" if is_plain else "")
 

@@ -22,6 +22,7 @@ but such arrays: of 37 elements 48, of which the last 11 are zeros, and are not 
 are written by parts of a vector and read as a whole would have to reach the cache in between.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from .. import config
@@ -57,12 +58,13 @@ class HalfBlocks(Halves):
         """Blocks, and what is left."""
         known = end if start == 0 and isinstance(end, int) else None
         rest = known % BLOCK if known is not None else 0
-        in_vectors = rest % VECTOR > 0 and self.touches_only_arrays(body)
+        arrays = [array for array, _ in self.arrays.values()]
+        lane = str(self.writer.plan.r[-1])
+        in_vectors = rest % VECTOR > 0 and touches_only_arrays(body, lane, arrays)
         is_short = known is not None and known < BLOCK
         if not self.may_be_blocks(accumulators) or is_short and not in_vectors:
             return super().innermost(body, accumulators, start, end)
         self.parts, self.elements = [a.renamed("lane") for a in accumulators], None
-        lane = str(self.writer.plan.r[-1])
         run = f"{lane}_run"
         pragma = self.writer.simd(accumulators)
         part = (run, f"{run} + {BLOCK}")
@@ -113,25 +115,25 @@ class HalfBlocks(Halves):
         has_element = f"(int32_t)({lane} - {lane}_run) < {self.elements}"
         return f"({has_element} ? {part.term} : ({part.c_type}){part.initial})"
 
-    def touches_only_arrays(self, body: Statements) -> bool:
-        """May lanes run that have no element?  They read and write nothing but arrays of whole
-        vectors, check nothing, and do not compute with integers, whose division by 0 ends the
-        process."""
-        lane = self.writer.plan.r[-1]
-        known = {str(lane), f"{lane}_run", *[array for array, _ in self.arrays.values()]}
-        for line in body:
-            if not isinstance(line, Line) or line.sets_error:
-                return False
-            if isinstance(line, Definition) and line.c_type not in ("float", "bool"):
-                return False
-        lines = [line for line in body if not isinstance(line, Comment)]
-        return all(name in known or name.startswith("tmp") for name in names_in(lines))
-
     def prefetches(self, run: str) -> list[Statement]:
         for other in self.writer.strategies:
             if isinstance(other, LaneSums):
                 return other.prefetches(run, BLOCK)
         return []
+
+
+def touches_only_arrays(body: Statements, lane: str, arrays: Iterable[str]) -> bool:
+    """May lanes run that have no element?  They read and write nothing but these arrays of whole
+    vectors, check nothing, and do not compute with integers, whose division by 0 ends the
+    process."""
+    known = {lane, f"{lane}_run", *arrays}
+    for line in body:
+        if not isinstance(line, Line) or line.sets_error:
+            return False
+        if isinstance(line, Definition) and line.c_type not in ("float", "bool"):
+            return False
+    lines = [line for line in body if not isinstance(line, Comment)]
+    return all(name in known or name.startswith("tmp") for name in names_in(lines))
 
 
 def counted(lines: Statements, lane: str, count: int) -> list[Statement]:

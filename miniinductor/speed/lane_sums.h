@@ -20,9 +20,10 @@ template <int n, class T, class Both> OP T together(const T* lanes, Both both) {
         return together<width>((const T*)&part, both);
     }
 }
-#define OF_LANES(name, text) template <class T, int n> OP T name##_of(const T (&lanes)[n]) {                                         \
+#define OF_LANES(name, text) template <int n, class T> OP T name##_of(const T* lanes) {                                              \
     return together<n>(lanes, [](auto a, auto b) { return text; });                                                                  \
-}
+}                                                                                                                                    \
+template <class T, int n> OP T name##_of(const T (&lanes)[n]) { return name##_of<n, T>(&lanes[0]); }
 OF_LANES(sum, a + b)
 OF_LANES(prod, a * b)
 OF_LANES(max, maximum(a, b))

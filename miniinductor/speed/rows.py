@@ -23,7 +23,7 @@ Mirrors the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import sympy
 import torch
@@ -46,6 +46,7 @@ from ..sizes.expressions import is_indirect
 from ..sizes.symbols import hint
 from .arrays import LANES, array_declarations, arrays_of, filled, merged, room, taken_of_rows
 from .contents import uses_of
+from .half_columns import Column, HalfArrays, in_runs
 from .invariants import RowInvariants
 from .row_tiles import FEWEST, RowTiles
 from .several_loops import loops_of_rows
@@ -65,16 +66,6 @@ FEW = 64  # elements of a reduction for whose sake that is done at most; iterati
 FAST = {"to_float", "to_float16", *ROUNDINGS, "/", "%", "[]"}  # what a row may use, of several
 
 
-@dataclass
-class Halves:
-    """float16 in rows: what converts the elements that a row reads, and those that it writes."""
-
-    before: list[Statement]
-    after: list[Statement]
-    # (where elements begin in memory, are they written?) -> the array of their floats
-    arrays: dict[tuple[str, bool], str] = field(default_factory=dict)
-
-
 def runs_along(accesses: Iterable[Access], variable: sympy.Symbol, other: sympy.Symbol) -> bool:
     """Does memory run along `variable`, rather than along `other`, in more of these accesses than
     the other way round?"""
@@ -86,11 +77,13 @@ def runs_along(accesses: Iterable[Access], variable: sympy.Symbol, other: sympy.
 
 @dataclass
 class Row:
-    """What one row does: lines, and the accumulators with what is added to each."""
+    """What one row does: lines before those of its columns, these, and the accumulators with what
+    is added to each."""
 
+    before: list[Statement]
     lines: list[Statement]
     terms: Sums
-    halves: Halves
+    halves: HalfArrays
 
 
 @dataclass
@@ -122,7 +115,7 @@ class Rows(RowInvariants):
             if access.index.free_symbols.intersection(plan.r) or is_indirect(access.index)
         ]
         self.turned: dict[tuple[str, sympy.Expr], Turned] = {}
-        self.step, self.halves = 0, None
+        self.step, self.halves, self.is_row = 0, None, False
         if not runs_along(reads, plan.x[-1], plan.r[-1]) and not self.is_better_along_x(reads):
             return False
         self.plan_blocks()
@@ -226,6 +219,7 @@ class Rows(RowInvariants):
         writer, plan = self.writer, self.writer.plan
         deferred = writer.deferred
         scope = self.own_scope(())
+        self.halves, self.is_row = {}, False
         for name, index, value, mode, instruction in deferred:
             accumulator = next(a for a in writer.accumulators if a.name == value.text)
             text = accumulator.result(value.dtype, self.at)
@@ -245,7 +239,8 @@ class Rows(RowInvariants):
                 lines.append(Line(declared, origin=SCRATCH))
                 kept = code("{}{} = {};", named(array), self.at, value)
                 scope.add(kept, "kept for the loops that follow")
-        return lines + self.columns_loop(scope.lines)
+        halves, self.halves = self.halves, None
+        return lines + self.columns_in_runs(scope.lines, [], [], halves)
 
     def own_scope(
         self, inner_variables: Iterable[sympy.Symbol], above: CppScope | None = None
@@ -304,7 +299,7 @@ class Rows(RowInvariants):
         above = CppScope()
         scope = self.own_scope((plan.x[-1],), above)
         writer.accumulators, writer.deferred = [], []
-        self.step, self.halves = step, Halves(above.lines, [])
+        self.step, self.halves, self.is_row = step, {}, True
         first = scope.counter.get("acc", -1)
         for node in nodes:
             body = plan.bodies[node.name]
@@ -314,7 +309,7 @@ class Rows(RowInvariants):
         if step:
             scope.counter["acc"] = first
         self.step, halves, self.halves = 0, self.halves, None
-        return Row(scope.lines, writer.accumulators, halves)
+        return Row(above.lines, scope.lines, writer.accumulators, halves)
 
     def loop_over_rows(self, nodes: Sequence[Node]) -> list[Statement]:
         """All rows of a block: what they add to the accumulators, which are declared here, or what
@@ -335,10 +330,14 @@ class Rows(RowInvariants):
         every = [line for row in self.steps for line in row.lines]
         self.before_each = self.first_in_lanes(every, added)
         size = writer.size(plan.inner[0])
+        # columns of which some are float16 are taken in whole vectors
+        self.width, self.filled = self.block_width, self.count
+        if any(row.halves for row in self.steps):
+            self.width = self.filled = room(self.block_width)
         if self.shares_rows:
             return self.shared_rows(accumulators, size, wanted)
         rows = self.where_wanted(wanted, self.all_rows(accumulators, 0, size))
-        return array_declarations(accumulators, self.block_width, self.count) + rows
+        return array_declarations(accumulators, self.width, self.filled) + rows
 
     def where_wanted(self, wanted: list[str], rows: list[Statement]) -> list[Statement]:
         """The rows in a branch, where they add nothing unless a column wants it (wanted_sums.py);
@@ -366,8 +365,8 @@ class Rows(RowInvariants):
         threads = None
         if self.shares_rows:
             threads = Pragma("parallel for", collapse=len(loops), condition=writer.threads_if)
-        columns = self.columns_loop([*self.first_in_lanes(one.lines), *one.lines])
-        lines = [*one.halves.before, *columns, *one.halves.after]
+        body = [*self.first_in_lanes(one.lines), *one.lines]
+        lines = [*one.before, *self.columns_in_runs(body, [], [], one.halves)]
         if self.tiles.is_used:
             (row, start, end), whole = loops[-1], lines
             lines = self.tiles.around(lambda low, high: nest(whole, [(row, low, high)]), end)
@@ -384,7 +383,7 @@ class Rows(RowInvariants):
         own = []
         for c_type, name, value in arrays:
             own.append(Line(f"{c_type}* {name} = {name}s[part];", origin=PART))
-            own.append(Line(filled(name, self.count, value), origin=PART))
+            own.append(Line(filled(name, self.filled, value), origin=PART))
         rows = size if isinstance(size, int) else f"({size})"
         bounds = Line(
             f"const int64_t {start} = {rows}*part/{count}, {end} = {rows}*(part + 1)/{count};",
@@ -394,10 +393,7 @@ class Rows(RowInvariants):
         others_added = [line for a in accumulators for line in merged(a)]
         others = [("part", 1, count), ("k", 0, self.count)]
         return [
-            *[
-                Line(f"{c} {name}s[{count}][{self.block_width}];", origin=PART)
-                for c, name, _ in arrays
-            ],
+            *[Line(f"{c} {name}s[{count}][{self.width}];", origin=PART) for c, name, _ in arrays],
             *nest([bounds, *own, *lines], [("part", 0, count)], threads),
             *[Line(f"{c_type}* {name} = {name}s[0];", origin=PART) for c_type, name, _ in arrays],
             *nest(others_added, others),
@@ -419,7 +415,7 @@ class Rows(RowInvariants):
             added = [a.update(p.name + "[k]", "[k]") for a, p in pairs]
             chunk = [
                 bound(f"{row}_stop", f"{row}_chunk + {ROWS_CHUNK}", high),
-                *array_declarations([p for _, p in pairs], self.block_width, self.count),
+                *array_declarations([p for _, p in pairs], self.width, self.filled),
                 *self.rows(parts, f"{row}_chunk", f"{row}_stop"),
                 *nest(added, [("k", 0, self.count)]),
             ]
@@ -452,22 +448,31 @@ class Rows(RowInvariants):
         return [Block([Line(f"int64_t {row} = {start};", origin=PART), *loops])]
 
     def columns_of(self, accumulators: Sums, count: int) -> list[Statement]:
-        """`count` rows, converted, added, and converted back where they are stored, too."""
-        steps = self.steps[:count]
-        before = [line for row in steps for line in row.halves.before]
-        after = [line for row in steps for line in row.halves.after]
-        return [*before, *self.columns_loop(self.added(accumulators, count)), *after]
+        """All columns of `count` rows."""
+        rows = self.steps[:count]
+        body = self.before_each + [line for row in rows for line in row.lines]
+        taken = [name for row in rows for term in row.terms for name in term.reads]
+        halves = {place: array for row in rows for place, array in row.halves.items()}
+        before = [line for row in rows for line in row.before]
+        updates = self.updates(accumulators, rows)
+        return [*before, *self.columns_in_runs(body, updates, taken, halves)]
 
-    def added(self, accumulators: Sums, count: int) -> list[Statement]:
-        """The lines of `count` rows for one column."""
-        steps = self.steps[:count]
-        result = self.before_each + [line for row in steps for line in row.lines]
+    def columns_in_runs(
+        self, body: Statements, updates: Sequence[Line], taken: Iterable[str], halves: HalfArrays
+    ) -> list[Statement]:
+        """The loop over the columns: of `body`, and `updates` that take these names of it."""
+        if halves:
+            return in_runs(self.writer, self.columns, halves, Column(body, updates, list(taken)))
+        return self.columns_loop([*body, *updates])
+
+    def updates(self, accumulators: Sums, rows: Sequence[Row]) -> list[Line]:
+        """What one column of these rows adds."""
+        result: list[Line] = []
         for k, a in enumerate(accumulators):
             if a.is_arg:
-                rows = [row.terms[k] for row in steps]
-                result += taken_of_rows(a, rows, self.column)
+                result += taken_of_rows(a, [row.terms[k] for row in rows], self.column)
                 continue
-            terms: list[str] = [row.terms[k].term for row in steps]
+            terms: list[str] = [row.terms[k].term for row in rows]
             while len(terms) > 1:  # a tree
                 terms = [f"({a.combine(*pair)})" for pair in zip(terms[::2], terms[1::2])]
             result.append(a.update(terms[0], self.at))
@@ -481,11 +486,13 @@ class Rows(RowInvariants):
         writer, plan = self.writer, self.writer.plan
         if writer.in_mask() or self.halves is None or is_indirect(index):
             return None
-        if not index.free_symbols.intersection(plan.r):
+        if self.is_row and not index.free_symbols.intersection(plan.r):
             return None
         stride = stride_of(index, plan.x[-1])
         if stride == 1 and dtype is torch.float16 and config.vectorize:
             return self.half_place(name, index, written)
+        if not self.is_row:
+            return None
         is_few = not written and stride not in (0, 1) and self.may_be_turned(index)
         if is_few and len(self.turned) < MOST_TURNED:
             return self.turned_place(name, index, dtype)
@@ -510,24 +517,20 @@ class Rows(RowInvariants):
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
     ) -> Code | None:
         """The element of a tile that stands for one that lies across the columns."""
-        if self.halves is None or not self.may_use_tiles:  # (None: no row is being written)
+        if not self.is_row or self.halves is None or not self.may_use_tiles:
             return None
         is_float = dtype is torch.float16
         return self.tiles.place(name, index, dtype, written, self.step, is_float)
 
     def half_place(self, name: str, index: sympy.Expr, written: bool) -> Code:
-        writer, (column, start, _) = self.writer, self.columns
-        index = index.xreplace({column: sympy.Integer(0) if start == 0 else writer.local(start)})
-        place = f"{writer.pointer(name, written)} + {writer.index(index)}"
-        if (place, written) in self.halves.arrays:
-            return code("{}{}", named(self.halves.arrays[place, written]), self.at)
-        array = self.halves.arrays[place, written] = writer.outside.fresh("half")
-        given, wanted = (array, place) if written else (place, array)
-        convert = Line(f"mini::convert({given}, {wanted}, {self.count});", origin=playing.value)
-        declared = Line(f"float {array}[{room(self.block_width)}];", origin=playing.value)
-        self.halves.before += [declared] if written else [declared, convert]
-        self.halves.after += [convert] if written else []
-        return code("{}{}", named(array), self.at)
+        """The float that stands for an element of float16, in an array for a run of columns."""
+        writer, column = self.writer, self.columns[0]
+        run = writer.local(f"{column}_run")
+        place = f"{writer.pointer(name, written)} + {writer.index(index.xreplace({column: run}))}"
+        if (place, written) not in self.halves:
+            self.halves[place, written] = (writer.outside.fresh("half"), playing.value)
+        array, _ = self.halves[place, written]
+        return code("{}[{} - {}]", named(array), named(column), named(run))
 
     def turned_place(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> Code:
         """An element of a copy that stands before all loops."""

@@ -7,8 +7,9 @@ In:   loops of a reduction of which the innermost is short.  Out: the lanes' arr
 from .. import config
 from ..codegen.cpp_reductions import CHUNK, Sums, fence, bound, longest, parts_of
 from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Bound, Block, Pragma, Statements, nest
+from ..codegen.tree import Bound, Block, Pragma, Statement, Statements, nest
 from .arrays import LANES, array_declarations
+from .lane_sums import whole_vectors
 from .several_loops import loops_of_rows
 
 
@@ -34,11 +35,23 @@ class ShortRows(Strategy):
         parts = parts_of(accumulators, "lane")
         added = [*body, *[p.update(p.term, f"[{lane}]") for p in parts]]
         lanes = nest(added, [(lane, 0, count)], Pragma(simd=True))
-        put_together = [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]
         lines = [
             *stop,
             *array_declarations(parts, count),
             *nest([*fence(body), *lanes], [rows]),
-            *nest(put_together, [("k", 0, count)]),
+            *put_together(accumulators, parts, count),
         ]
         return nest(lines, outer) if outer else [Block(lines)]
+
+
+def put_together(accumulators: Sums, parts: Sums, count: Bound) -> list[Statement]:
+    """The lanes of `parts`, in the vectors that wrote them: one addition after the other would wait
+    for each of them."""
+    pairs = list(zip(accumulators, parts))
+    if not isinstance(count, int) or any(a.c_type == "bool" for a in accumulators):
+        return nest([a.update(p.name + "[k]") for a, p in pairs], [("k", 0, count)])
+    return [
+        a.update(f"mini::{a.kind}_of<{stop - first}>({p.name} + {first})")
+        for a, p in pairs
+        for first, stop in whole_vectors(count)
+    ]
