@@ -29,6 +29,7 @@ from minidynamo.bench.runner import largest_difference
 from miniinductor.codegen.common import Kernel
 from miniinductor.gpu.launch import Launch
 from miniinductor.gpu.block_sizes import Config
+from miniinductor.gpu.helpers import with_imports
 from miniinductor.gpu import kernel_writer, layouts, registration, tiles, timing
 from miniinductor.ops import ops
 from miniinductor.gpu import build as triton_build
@@ -393,6 +394,39 @@ def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
             late = triton_build.compile_and_keep([new])
         assert "did not end within 0 seconds" in late["some.cubin"]
         assert triton_build.compile_and_keep([kept]) == {}  # by other workers
+
+
+def test_quotients_are_compiled_for_tiles_of_any_size(tmp_path):
+    """The interpreter has its own: the PTX that four elements share is seen by the compiler alone,
+    and not in tiles of less."""
+    body = """@triton.jit
+def some(in0, out0, XBLOCK: tl.constexpr):
+    x = tl.arange(0, XBLOCK)
+    a = tl.load(in0 + x)
+    tl.store(out0 + x, divide(a, reciprocal(a)) + divide(tl.full([], 3.0, tl.float32), a))
+"""
+    path = tmp_path / "some.py"
+    path.write_text(with_imports(body, ["divide", "reciprocal"]))
+    jobs = [
+        {
+            "path": str(path),
+            "name": "some",
+            "aligned": ["in0", "out0"],
+            "signature": {"in0": "*fp32", "out0": "*fp32", "XBLOCK": "constexpr"},
+            "constants": {"XBLOCK": size},
+            "num_warps": 4,
+            "num_stages": 1,
+            "asserts": False,
+            "capability": 90,
+            "cubin": str(tmp_path / f"{size}.cubin"),
+            "triton_cache": str(tmp_path),
+            "keep": ["ptx"],
+        }
+        for size in (1, 2, 4, 1024)
+    ]
+    assert triton_build.compile_all(jobs) == {}
+    ptx = [(tmp_path / f"{size}.cubin.ptx").read_text() for size in (2, 1024)]
+    assert [text.count("@p0 bra DONE") for text in ptx] == [0, 6]  # of 8 elements, 3 quotients
 
 
 @pytest.mark.parametrize("scale, rounds", [(1.0, [9, 25, 75]), (0.07, [9, 25]), (0.01, [9])])

@@ -223,13 +223,23 @@ def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | No
             if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
                 continue
             for access in reads:
-                along_last = int_or_none(stride_of(access.index, last))
+                along_last = usual_step(access.index, last, hint(outer[-1], 0))
                 step = int_or_none(stride_of(access.index, variable))
-                if along_last in (0, 1, None) or step is None:
+                if along_last in (-1, 0, 1, None) or step is None:
                     continue
-                if 0 < step <= longest_step and (step == 1 or along_last > 8 * step):
+                if 0 < step <= longest_step and (step == 1 or abs(along_last) > 8 * step):
                     return number + 1
     return None
+
+
+def usual_step(index: sympy.Expr, variable: sympy.Symbol, count: int) -> int | None:
+    """Step of an index along a loop; where it changes its direction there, as at the ends of a
+    reflected image, the step in the middle."""
+    step = stride_of(index, variable)
+    if step is None and index.has(sympy.Max, sympy.Min, sympy.Abs) and not is_indirect(index):
+        here, there = (index.subs(variable, count // 2 + n) for n in (0, 1))
+        step = sympy.expand(there - here)
+    return int_or_none(step)
 
 
 def shared_lines_at(
