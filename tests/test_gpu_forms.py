@@ -60,6 +60,11 @@ def test_indices_that_cost_more_than_their_elements_are_computed_once_for_a_line
     text = check(lambda v: F.pad(v, (2, 2, 2, 2), mode="reflect") + 1, x, kernels=1)
     assert "YBLOCK" in text
     assert "YBLOCK" not in check(lambda v: v * 2 + v.sin(), x, kernels=1)
+    # where the elements of a line lie scattered, too, a tile would cost more than it saves
+    text = check(
+        lambda v: F.interpolate(v, scale_factor=2, mode=mode) + 1, x.contiguous(), kernels=1
+    )
+    assert "YBLOCK" not in text
 
 
 def test_values_that_lines_share_are_read_once_for_a_line():

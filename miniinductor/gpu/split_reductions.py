@@ -135,7 +135,8 @@ def is_read_with_elements(buffer: ComputedBuffer, graph: Graph, count: int) -> b
     over the long rows with as few programs as there are rows, once more."""
     made = [one for one in graph.buffers.values() if isinstance(one, ComputedBuffer)]
     return any(
-        int_or_none(one.layout.numel) == count and buffer.name in {a.name for a in trace(one).reads()}
+        int_or_none(one.layout.numel) == count
+        and buffer.name in {a.name for a in trace(one).reads()}
         for one in made
     )
 

@@ -59,7 +59,7 @@ def is_cheap(box: TensorBox) -> bool:
 
 
 def is_reduced_in_chunks(node: fx.Node) -> bool:
-    """Does it reduce few rows, or columns, which no kernel does that goes on with their elements?"""
+    """Does it reduce few rows, or columns?  No kernel does so that goes on with their elements."""
     packet = getattr(node.target, "overloadpacket", None)
     if packet not in REDUCE or not isinstance(node.args[0], fx.Node):
         return False
