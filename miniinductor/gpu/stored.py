@@ -36,6 +36,7 @@ from ..nodes import Group, Refused
 from ..ops import set_handler
 from ..scheduler import Scheduler
 from ..sizes.symbols import Size, hint
+from .layouts import is_pointwise
 from .split_reductions import LEAST_ELEMENTS, wanted_chunks
 
 FEW_READS = 2
@@ -48,8 +49,16 @@ class FewReads(GraphLowering):
         if not is_forward(self) or not recomputes(box.device):
             return super().is_stored(box, uses, node)
         return should_realize(box, uses, FEW_READS) and not (
-            any(map(is_reduced_in_chunks, node.users)) and is_cheap(box)
+            any(map(is_reduced_in_chunks, node.users))
+            and all(map(is_loop, node.users))
+            and is_cheap(box)
         )
+
+
+def is_loop(node: fx.Node) -> bool:
+    """Is it computed by a loop that may compute what it reads, too?  (A library's kernel, and a
+    result of the graph, want that in memory.)"""
+    return is_pointwise(node) or getattr(node.target, "overloadpacket", None) in REDUCE
 
 
 def is_cheap(box: TensorBox) -> bool:
