@@ -788,6 +788,20 @@ def test_reciprocals_have_the_bits_of_eager(dtype):
         torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)
 
 
+def test_quotients_have_the_bits_of_eager():
+    """Of any two numbers: tiles of four elements share a branch to the slow way."""
+    torch.manual_seed(0)
+    bits = torch.randint(-(1 << 31), (1 << 31) - 1, (2, 1 << 20), device="cuda")
+    a, b = bits.to(torch.int32).view(torch.float32)
+    a[::3], b[1::3], a[::50], b[7::50] = 0.0, 1.5, -0.0, math.inf
+    pairs = [(a, b), (torch.randn_like(a), torch.randn_like(a)), (a[:2], b[:2])]
+    compiled = minidynamo.compile(lambda a, b: (a / b, 3 / b, a / b[:1]))
+    for pair in pairs:
+        for ours, eager in zip(compiled(*pair), (pair[0] / pair[1], 3 / pair[1], pair[0] / b[:1])):
+            torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)
+            assert torch.equal(ours.signbit() | ours.isnan(), eager.signbit() | eager.isnan())
+
+
 def test_no_worker_outlives_its_jobs_with_an_error():
     assert triton_build.compile_all([]) == {}
 

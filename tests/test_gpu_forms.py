@@ -60,6 +60,11 @@ def test_indices_that_cost_more_than_their_elements_are_computed_once_for_a_line
     text = check(lambda v: F.pad(v, (2, 2, 2, 2), mode="reflect") + 1, x, kernels=1)
     assert "YBLOCK" in text
     assert "YBLOCK" not in check(lambda v: v * 2 + v.sin(), x, kernels=1)
+    # where the elements of a line lie scattered, too, a tile would cost more than it saves
+    text = check(
+        lambda v: F.interpolate(v, scale_factor=2, mode=mode) + 1, x.contiguous(), kernels=1
+    )
+    assert "YBLOCK" not in text
 
 
 def test_values_that_lines_share_are_read_once_for_a_line():
@@ -84,7 +89,20 @@ def test_results_of_16_bits_take_the_short_forms():
 
     assert "tl.exp" in check(lambda v: torch.softmax(v, -1), x.half(), rtol=1e-3, kernels=1)
     text = check(lambda v: torch.softmax(v, -1), x, kernels=1)
-    assert "libdevice.exp" in text and "div_rn" in text
+    assert "libdevice.exp" in text and "= divide(" in text
+
+
+def test_quotients_of_tiles_share_their_branches():
+    """What is one for each row is divided alone, and a tile of less than four elements."""
+    x, y = torch.randn(9, 70), torch.randn(9, 70)
+    x[0, :4], y[0, 2:6] = torch.tensor([0.0, -0.0, torch.inf, torch.nan]), 0.0
+    x[1, :2], y[1, :2] = 1e-44, torch.tensor([3.0, 1e30])
+
+    text = check(lambda a, b: a / b, x, y, rtol=0, atol=0, kernels=1)
+    assert "= divide(" in text and "div_rn(tmp" not in text
+    text = check(lambda a, b: a.sum(1) / b.abs().sum(1), x, y, kernels=1)
+    assert "div_rn(tmp" in text and "divide" not in text
+    check(lambda a, b: a / b, x[0, 4:6], y[1, 4:6], rtol=0, atol=0, kernels=1)
 
 
 def test_what_16_bits_hold_is_not_rounded_again():
@@ -222,7 +240,7 @@ def test_a_batch_norm_divides_once_for_each_channel(last):
         x = x.contiguous(memory_format=torch.channels_last)
     text = check(lambda v: torch.relu(F.batch_norm(v, None, None, training=True)), x, rtol=1e-4)
     whole = text.split("@triton.jit")[-1]
-    assert "div_rn" not in whole and "tl.rsqrt" not in whole
+    assert not any(name in whole for name in ("div_rn", "divide", "tl.rsqrt"))
     check(lambda v, w: F.group_norm(v, 3, w, w), x, torch.randn(12), rtol=1e-4, atol=1e-4)
     check(lambda v: F.instance_norm(v), x, rtol=1e-4, atol=1e-4)
 
@@ -284,6 +302,30 @@ def test_bilinear_resampling_is_one_kernel(last, dtype):
         torch.testing.assert_close(got.double(), exact, rtol=rtol, atol=rtol)
         assert got.is_contiguous() != last or got.shape[-1] == 1
         assert len(record.kernels) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_exponentials_of_rows_in_chunks_are_computed_again(dtype):
+    """Stored they would be written and read once more, by a kernel that reads the rows anyway."""
+    for rows in (4, 70):
+        x = torch.randn(rows, 40_000).to(dtype)
+        got, record = compiled(lambda v: torch.softmax(v, -1), x)
+        torch.testing.assert_close(got, torch.softmax(x, -1), rtol=1e-2, atol=1e-6)
+        large = [k for k in record.kernels if k.bytes_written >= x.numel() * x.element_size()]
+        assert len(record.kernels) == 5 and large == record.kernels[-1:]
+    # what is a result, too, is written by the kernel that makes it
+    _, record = compiled(lambda v: (v.exp(), v.exp().sum(-1)), torch.randn(4, 40_000))
+    assert len(record.kernels) == 2
+    # where rows are many, or short, one kernel holds their exponentials
+    _, record = compiled(lambda v: torch.softmax(v, -1), torch.randn(70, 4000))
+    assert len(record.kernels) == 1
+
+
+def test_an_image_that_is_reflected_and_transposed_is_a_tile():
+    x = torch.randn(2, 12, 20, 21).contiguous(memory_format=torch.channels_last)
+
+    text = check(lambda v: (F.pad(v, (2, 2, 2, 2), mode="reflect") + 1).contiguous(), x, kernels=1)
+    assert "# y: 24" in text and f"# x: {24 * 25}" in text
 
 
 def test_softmax_of_few_columns_is_put_together_of_parts():

@@ -1,6 +1,7 @@
 """Triton kernels, in Triton's interpreter, on the workloads of the C++ kernels (`test_cpp`) and a
 few of their own."""
 
+import contextlib
 import copy
 import os
 import re
@@ -29,6 +30,7 @@ from minidynamo.bench.runner import largest_difference
 from miniinductor.codegen.common import Kernel
 from miniinductor.gpu.launch import Launch
 from miniinductor.gpu.block_sizes import Config
+from miniinductor.gpu.helpers import with_imports
 from miniinductor.gpu import kernel_writer, layouts, registration, tiles, timing
 from miniinductor.ops import ops
 from miniinductor.gpu import build as triton_build
@@ -395,6 +397,39 @@ def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
         assert triton_build.compile_and_keep([kept]) == {}  # by other workers
 
 
+def test_quotients_are_compiled_for_tiles_of_any_size(tmp_path):
+    """The interpreter has its own: the PTX that four elements share is seen by the compiler alone,
+    and not in tiles of less."""
+    body = """@triton.jit
+def some(in0, out0, XBLOCK: tl.constexpr):
+    x = tl.arange(0, XBLOCK)
+    a = tl.load(in0 + x)
+    tl.store(out0 + x, divide(a, reciprocal(a)) + divide(tl.full([], 3.0, tl.float32), a))
+"""
+    path = tmp_path / "some.py"
+    path.write_text(with_imports(body, ["divide", "reciprocal"]))
+    jobs = [
+        {
+            "path": str(path),
+            "name": "some",
+            "aligned": ["in0", "out0"],
+            "signature": {"in0": "*fp32", "out0": "*fp32", "XBLOCK": "constexpr"},
+            "constants": {"XBLOCK": size},
+            "num_warps": 4,
+            "num_stages": 1,
+            "asserts": False,
+            "capability": 90,
+            "cubin": str(tmp_path / f"{size}.cubin"),
+            "triton_cache": str(tmp_path),
+            "keep": ["ptx"],
+        }
+        for size in (1, 2, 4, 1024)
+    ]
+    assert triton_build.compile_all(jobs) == {}
+    ptx = [(tmp_path / f"{size}.cubin.ptx").read_text() for size in (2, 1024)]
+    assert [text.count("@p0 bra DONE") for text in ptx] == [0, 6]  # of 8 elements, 3 quotients
+
+
 @pytest.mark.parametrize("scale, rounds", [(1.0, [9, 25, 75]), (0.07, [9, 25]), (0.01, [9])])
 def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, rounds):
     """Without a GPU: what is loaded and timed is made up.  Close ones of a long kernel are timed
@@ -441,6 +476,54 @@ def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, round
         with pytest.raises(triton_build.CompilerError, match="does not fit"):
             code.choose({code.cubin(c, code.assumed(())): "does not fit" for c in code.configs})
     assert asked == list(zip(rounds, (4, 3, 2)))
+
+
+@pytest.mark.parametrize("milliseconds", [0.005, 0.05])
+def test_a_guess_that_is_slow_is_compared(monkeypatch, tmp_path, milliseconds):
+    """Without a GPU: a kernel of few bytes is compiled with its first configuration; where that
+    takes long, with all.  What was found is remembered."""
+    compiled, timed = [], []
+
+    def event_times(calls, device, rounds):
+        timed.append(len(calls))
+        return {c: milliseconds * (1 if call() == 128 else 2) for c, call in calls.items()}
+
+    def load(self, config, *about):
+        return lambda *tensors: config.block("x")
+
+    _, record = run(lambda b: [softmax(b)], torch.randn(64, 512))
+    launch = Launch(
+        {"x": 1 << 20},
+        [Config((("XBLOCK", n),), 4) for n in (1024, 128, 256)],
+        dict.fromkeys(("in0", "out0"), torch.float32),
+        False,
+        [1 << 20] * 2,
+    )
+    kernel = Kernel(record.kernels[0].source, ["x", "y"], [], [], "some", launch=launch)
+    for name, stand_in in {"load": load, "callable": lambda self: self.best}.items():
+        monkeypatch.setattr(triton_build.CudaCode, name, stand_in)
+    monkeypatch.setattr(triton_build, "why_not", lambda device: None)
+    monkeypatch.setattr(
+        triton_build, "compile_and_keep", lambda jobs: compiled.append(len(jobs)) or {}
+    )
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(timing, "examples", lambda layouts, device: [])
+    monkeypatch.setattr(timing, "event_times", event_times)
+    monkeypatch.setattr(
+        torch.cuda,
+        "get_device_properties",
+        lambda device: types.SimpleNamespace(major=9, minor=0, name="a GPU"),
+    )
+    slow = milliseconds > triton_build.SLOW
+    with config.patch(cache_dir=str(tmp_path)):
+        for again in (False, True):
+            device = torch.device("cuda", 0)
+            [best] = triton_build.build_triton_kernels([kernel], device, [1 << 23])
+            assert best.block("x") == (128 if slow else 1024)
+        [best] = triton_build.build_triton_kernels([kernel], device, [1 << 20])  # too few bytes
+        assert best.block("x") == (128 if slow else 1024)
+    assert timed == ([1, 3] if slow else [1])  # the second finds what the first knew
+    assert compiled[:2] == ([1, 3] if slow else [1, 0])  # how many each time
 
 
 def test_examples_to_time_kernels_on():

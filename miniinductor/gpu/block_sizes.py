@@ -51,16 +51,16 @@ LONGEST_LINE = 128  # elements of x in such a tile
 SHORTEST_LINE = 32  # a warp
 # (XBLOCK, RBLOCK, warps, stages)
 COLUMNS = (
-    (64, 32, 4, 1),
     (32, 32, 4, 1),
+    (64, 8, 4, 1),
+    (64, 32, 4, 1),
     (128, 4, 4, 1),
-    (64, 32, 4, 3),
     (128, 16, 4, 3),
     (128, 32, 4, 1),
 )
 COLUMNS_OF_ONE_TILE = (*COLUMNS, (1024, 8, 8, 1), (512, 16, 8, 1))
 # (RBLOCK, warps, stages)
-ROWS = ((2048, 4, 1), (4096, 8, 1), (8192, 8, 1), (16384, 16, 3))
+ROWS = ((2048, 8, 1), (2048, 16, 1), (4096, 16, 1), (16384, 16, 3))
 # (MBLOCK, NBLOCK, KBLOCK, stages, warps)
 PRODUCT_TILES = (
     (128, 256, 64, 3, 8),
@@ -139,7 +139,7 @@ def block_configs(
     if is_interpreting():
         found = [interpreted_config(kind, sizes)]
     elif kind == "pointwise":
-        found = pointwise_configs(x, skips)
+        found = pointwise_configs(x, skips, places)
     elif kind == "tile":
         y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
         found = [config_of(warps, y=min(y, y_most), x=min(x, x_most)) for y, x, warps in TILES]
@@ -153,16 +153,19 @@ def block_configs(
     return list(dict.fromkeys(found))
 
 
-def pointwise_configs(x: int, skips: bool) -> list[Config]:
+def pointwise_configs(x: int, skips: bool, places: bool) -> list[Config]:
     """Small ones: more programs than processors before more elements per thread.
 
     One for each thread where reads skip: threads that write four side by side would read four times
-    as many cache lines at once as they use."""
+    as many cache lines at once as they use.  That matters less where each place to read is
+    computed."""
     if skips and x >= 256 * PROCESSORS:
+        if places:
+            return [config_of(4, x=1024), config_of(4, x=2048), config_of(4, x=512)]
         return [config_of(8, x=256), config_of(4, x=512), config_of(4, x=1024)]
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
     first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
-    return [first] if top < 1024 else [first, config_of(8, x=512), config_of(8, x=4096)]
+    return [first] if top < 1024 else [first, config_of(4, x=2048), config_of(8, x=4096)]
 
 
 def line_configs(y: int, x: int, skips: bool) -> list[Config]:
@@ -237,6 +240,7 @@ def persistent_rows(x: int, r: int) -> list[Config]:
     else:
         found.append(config_of(warps, x=rows // 2, r=block))
         found.append(config_of(min(8, warps * 2), x=rows * 2, r=block))
+        found.append(config_of(1, x=max(1, 512 // block), r=block))  # a warp waits for no other
     return found
 
 

@@ -330,7 +330,10 @@ class TritonExpressions(OpsHandler):
             return self.make("{} / {}", a.dtype, self.solid(a), self.solid(b))
         if a.text == "1.0":
             return self.helper("reciprocal", b)
-        return self.make("tl.div_rn({}, {})", a.dtype, self.solid(a), self.solid(b))
+        a, b = self.solid(a), self.solid(b)
+        if a.axes | b.axes == self.plan.all_axes(True):
+            return self.helper("divide", a, b)
+        return self.make("tl.div_rn({}, {})", a.dtype, a, b)  # one for each row
 
     def binary(self, op: str, a: Tile, b: Tile) -> Tile:
         a, b = self.alike(a, b)

@@ -17,6 +17,46 @@ import sympy
 from ..sizes.printing import LANGUAGES, IndexPrinter, functions_of, index_text
 from ..sizes.symbols import Size
 
+# --- quotients ------------------------------------------------------------------------------------
+# div.rn and rcp.rn are a few multiplications and, for what is near the ends of float32's range, a
+# call.  That branch stands after each element, which then wait for one another.  Here four elements
+# share one: what is in range (p) gets the same multiplications, and their bits.
+# 0f7E800000 is 2**126: above it, and below 2**-126, the reciprocal is no normal number.
+NEWTON = (
+    "rcp.approx.ftz.f32 r, {a}; neg.f32 s, {a}; fma.rn.f32 e, s, r, 0f3F800000;",
+    "fma.rn.f32 {out}, r, e, r; abs.f32 s, {a};",
+    "setp.ge.f32 p{n}, s, 0f00800000; setp.lt.and.f32 p{n}, s, 0f7E800000, p{n};",
+)
+# 0f0D800000 and 0f71800000 are 2**-100 and 2**100.  Where a is 0 the product q has its sign.
+QUOTIENT = (
+    "rcp.approx.ftz.f32 r, {b}; neg.f32 s, {b}; fma.rn.f32 e, s, r, 0f3F800000;",
+    "fma.rn.f32 r, r, e, r; mul.rn.f32 q, {a}, r; fma.rn.f32 e, s, q, {a};",
+    "fma.rn.f32 e, r, e, q; copysign.f32 {out}, q, e; abs.f32 q, q; abs.f32 e, {a};",
+    "setp.gt.f32 p{n}, q, 0f0D800000; setp.gt.and.f32 p{n}, e, 0f0D800000, p{n};",
+    "setp.eq.or.f32 p{n}, e, 0f00000000, p{n}; setp.lt.and.f32 p{n}, q, 0f71800000, p{n};",
+)
+
+
+def of_four(name: str, operands: int, fast: Iterable[str], slow: str) -> str:
+    """The text of a function of tiles, in PTX: `fast` for each of four elements, and where one of
+    them is out of its range `slow` for all."""
+    names = [
+        {"n": n, "out": f"${n}", "a": f"${4 + n}", "b": f"${4 * operands + n}"} for n in range(4)
+    ]
+    lines = ["{ .reg .f32 r, s, e, q; .reg .pred p<4>;"]
+    lines += [line.format_map(one) for one in names for line in fast]
+    lines += ["and.pred p0, p0, p1; and.pred p2, p2, p3; and.pred p0, p0, p2; @p0 bra DONE;"]
+    lines += [slow.format_map(one) for one in names]
+    quoted = "\n".join(f'        "{line} "' for line in [*lines, "DONE: }"])
+    registers = ",".join(["=&r"] * 4 + ["r"] * 4 * operands)
+    tiles = ", ".join("ab"[:operands])
+    return f"""
+def {name}({tiles}):  # PTX for four elements
+    return tl.inline_asm_elementwise(
+{quoted},
+        "{registers}", [{tiles}], tl.float32, True, 4)"""
+
+
 HELPERS = {
     "larger": """
 def larger(a, b):                       # a NaN wins, as in torch
@@ -29,7 +69,19 @@ def multiply(a, b):
     return a * b""",
     "reciprocal": """
 def reciprocal(x):                      # the bits of tl.div_rn(1, x), in fewer instructions
-    return tl.inline_asm_elementwise("rcp.rn.f32 $0, $1;", "=r,r", [x], tl.float32, True, 1)""",
+    if x.numel < 4:
+        return tl.inline_asm_elementwise("rcp.rn.f32 $0, $1;", "=r,r", [x], tl.float32, True, 1)
+    else:
+        return reciprocals(x)""",
+    "reciprocals": of_four("reciprocals", 1, NEWTON, "rcp.rn.f32 {out}, {a};"),
+    "divide": """
+def divide(a, b):                       # the bits of tl.div_rn(a, b), in fewer instructions
+    a, b = tl.broadcast(a, b)
+    if a.numel < 4:
+        return tl.div_rn(a, b)
+    else:
+        return quotients(a, b)""",
+    "quotients": of_four("quotients", 2, QUOTIENT, "div.rn.f32 {out}, {a}, {b};"),
     "argument_of_larger": """
 def argument_of_larger(a, i, b, j):     # the first of equals; a NaN is larger than everything
     a_wins = (a > b) | ((a != a) & (b == b))
@@ -94,6 +146,8 @@ def integer_pow(base, exponent):
 
 LIBDEVICE = "libdevice"  # what a line reads that calls CUDA's functions
 NEEDED = {  # what a helper calls
+    "reciprocal": ("reciprocals",),
+    "divide": ("quotients",),
     "log_of_sum": ("larger", "smaller", LIBDEVICE),
     "float_remainder": (LIBDEVICE,),
     "float_floordiv": (LIBDEVICE,),

@@ -71,6 +71,7 @@ def in_chunks(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> Ha
         return None
     columns = runs_along_outputs(buffer)
     alone = outputs < ENOUGH_ROWS or not is_of_softmax(buffer, graph)
+    alone = alone or is_read_with_elements(buffer, graph, outputs * elements)
     chunks = wanted_chunks(outputs, elements, columns, alone)
     if chunks < 2:
         return None
@@ -127,6 +128,17 @@ def is_of_softmax(buffer: ComputedBuffer, graph: Graph) -> bool:
         others = [made for name, made in reductions.items() if name != buffer.name]
         return any(a.name == buffer.name for other in others for a in trace(other).reads())
     return any(access.name in maxima for access in trace(buffer).reads())
+
+
+def is_read_with_elements(buffer: ComputedBuffer, graph: Graph, count: int) -> bool:
+    """Is it read again for each of the elements, as the sum of a softmax is?  One kernel would go
+    over the long rows with as few programs as there are rows, once more."""
+    made = [one for one in graph.buffers.values() if isinstance(one, ComputedBuffer)]
+    return any(
+        int_or_none(one.layout.numel) == count
+        and buffer.name in {a.name for a in trace(one).reads()}
+        for one in made
+    )
 
 
 def in_rows(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> list[Buffer] | None:

@@ -29,23 +29,55 @@ from ..autograd.functionalize import is_view
 from ..dependencies import int_or_none, loop_variables, stride_of, trace
 from ..hooks import extends
 from ..ir import Buffer, ComputedBuffer, Pointwise, Reduction, TensorBox
-from ..lowering.graph import GraphLowering, _Cost, dense_strides
+from ..lowering.graph import GraphLowering, _Cost, cost, dense_strides, should_realize
 from ..lowerings.targets import is_forward, recomputes
 from ..memory import MemoryPlan
 from ..nodes import Group, Refused
 from ..ops import set_handler
 from ..scheduler import Scheduler
 from ..sizes.symbols import Size, hint
+from .layouts import is_pointwise
+from .split_reductions import LEAST_ELEMENTS, wanted_chunks
 
 FEW_READS = 2
+FEW_OPERATIONS = 32  # simple ones: the time in which eight bytes are stored and read
 
 
 @extends(GraphLowering)
 class FewReads(GraphLowering):
-    def many_reads(self, box: TensorBox) -> int:
-        if is_forward(self) and recomputes(box.device):
-            return FEW_READS
-        return super().many_reads(box)
+    def is_stored(self, box: TensorBox, uses: int, node: fx.Node) -> bool:
+        if not is_forward(self) or not recomputes(box.device):
+            return super().is_stored(box, uses, node)
+        return should_realize(box, uses, FEW_READS) and not (
+            any(map(is_reduced_in_chunks, node.users))
+            and all(map(is_loop, node.users))
+            and is_cheap(box)
+        )
+
+
+def is_loop(node: fx.Node) -> bool:
+    """Is it computed by a loop that may compute what it reads, too?  (A library's kernel, and a
+    result of the graph, want that in memory.)"""
+    return is_pointwise(node) or getattr(node.target, "overloadpacket", None) in REDUCE
+
+
+def is_cheap(box: TensorBox) -> bool:
+    """Is it read faster again, and computed, than stored and read?"""
+    reads, operations = cost(box)
+    return reads <= FEW_READS and operations <= FEW_OPERATIONS
+
+
+def is_reduced_in_chunks(node: fx.Node) -> bool:
+    """Does it reduce few rows, or columns?  No kernel does so that goes on with their elements."""
+    packet = getattr(node.target, "overloadpacket", None)
+    if packet not in REDUCE or not isinstance(node.args[0], fx.Node):
+        return False
+    read, made = elements(node.args[0]), elements(node)
+    if not read or not made or read < LEAST_ELEMENTS:
+        return False
+    dims = node.args[1] if len(node.args) > 1 and isinstance(node.args[1], (list, tuple)) else [-1]
+    is_of_rows = {-1, node.args[0].meta["val"].dim() - 1} & {*cast(Any, dims)}
+    return wanted_chunks(made, read // made, columns=not is_of_rows) >= 2
 
 
 # --- values of rows -------------------------------------------------------------------------------

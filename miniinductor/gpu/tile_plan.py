@@ -223,13 +223,23 @@ def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | No
             if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
                 continue
             for access in reads:
-                along_last = int_or_none(stride_of(access.index, last))
+                along_last = usual_step(access.index, last, hint(outer[-1], 0))
                 step = int_or_none(stride_of(access.index, variable))
-                if along_last in (0, 1, None) or step is None:
+                if along_last in (-1, 0, 1, None) or step is None:
                     continue
-                if 0 < step <= longest_step and (step == 1 or along_last > 8 * step):
+                if 0 < step <= longest_step and (step == 1 or abs(along_last) > 8 * step):
                     return number + 1
     return None
+
+
+def usual_step(index: sympy.Expr, variable: sympy.Symbol, count: int) -> int | None:
+    """Step of an index along a loop; where it changes its direction there, as at the ends of a
+    reflected image, the step in the middle."""
+    step = stride_of(index, variable)
+    if step is None and index.has(sympy.Max, sympy.Min, sympy.Abs) and not is_indirect(index):
+        here, there = (index.subs(variable, count // 2 + n) for n in (0, 1))
+        step = sympy.expand(there - here)
+    return int_or_none(step)
 
 
 def shared_lines_at(
@@ -249,7 +259,15 @@ def shared_lines_at(
     reads = {(access.name, access.index) for body in bodies for access in body.reads()}
     shared = [index for _, index in reads if any(index.free_symbols <= side for side in sides)]
     is_costly = any(has_computed_index(body, buffers) for body in bodies)
+    if is_costly and any(is_scattered(index, variables[cut:]) for _, index in reads):
+        return None
     return cut if is_costly or len(shared) >= SHARED_READS else None
+
+
+def is_scattered(index: sympy.Expr, x: Sequence[sympy.Symbol]) -> bool:
+    """Is each place along a line computed?  The elements of a line then lie neither side by side
+    nor in vectors, and what their indices cost is less than what a tile's shape costs."""
+    return is_indirect(index) and (len(x) > 1 or int_or_none(stride_of(index, x[0])) != 1)
 
 
 def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
@@ -296,11 +314,11 @@ def blocks_to_try(
     if any_row:
         hints["r"] = 2 * LONG_ROW
     skips = kind in ("pointwise", "lines") and any(skips_elements(body, buffers) for body in bodies)
-    places = kind == "lines" and any(has_computed_index(body, buffers) for body in bodies)
+    places = skips and any(has_computed_index(body, buffers) for body in bodies)
     configs = block_configs(kind, hints, columns, len(tiles), skips, places)
     if kind == "looped" and columns and is_few_columns(hints["x"]):
         return configs  # masks cost less than a few programs that take many steps
-    if places:
+    if places and kind == "lines":
         return configs  # masks cost less than tiles of another shape
     least = configs[0].elements // 2
     large = [c for c in configs if c.elements >= least]

@@ -180,12 +180,12 @@ class GraphLowering(fx.Interpreter):
         uses += sum(user.args.count(node) > 1 for user in node.users)
         uses += sum(user.target in READ_SEVERAL_TIMES for user in node.users)
         base = box.base  # what is used through a view is used as often
-        if base.eager is not None and should_realize(base, uses, self.many_reads(base)):
+        if base.eager is not None and self.is_stored(base, uses, node):
             base.realize(dense_strides(base))
 
-    def many_reads(self, box: TensorBox) -> int:
-        """How many reads of one element are cheaper than storing it.  (gpu/stored.py)"""
-        return MANY_READS
+    def is_stored(self, box: TensorBox, uses: int, node: fx.Node) -> bool:
+        """Store this value of the node, rather than compute it in each use?  (gpu/stored.py)"""
+        return should_realize(box, uses)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:
