@@ -61,6 +61,8 @@ cpu_backend = "cpp"
 
 # --- kernels in Triton
 max_autotune = False  # every block size of every kernel is tried, not only where many bytes move
+# four quotients share one branch for numbers near the ends of float32's range, instead of one each
+shared_division = True
 # matrix products of ours, with fused epilogues: "always", "never", or "timed": mode="max-autotune"
 # compares them with the library's
 matmul_templates = "timed"

@@ -100,6 +100,10 @@ def test_quotients_of_tiles_share_their_branches():
 
     text = check(lambda a, b: a / b, x, y, rtol=0, atol=0, kernels=1)
     assert "= divide(" in text and "div_rn(tmp" not in text
+    with config.patch(shared_division=False):
+        text = check(lambda a, b: (a / b, 1 / b), x, y, rtol=0, atol=0, kernels=1)
+        assert "div_rn(tmp" in text and "= one_reciprocal(" in text and "asm" in text
+        assert "divide(" not in text and "copysign" not in text
     text = check(lambda a, b: a.sum(1) / b.abs().sum(1), x, y, kernels=1)
     assert "div_rn(tmp" in text and "divide" not in text
     check(lambda a, b: a / b, x[0, 4:6], y[1, 4:6], rtol=0, atol=0, kernels=1)

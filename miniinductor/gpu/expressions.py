@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 
+from .. import config
 from ..codegen.common import INFIX as INFIX_OF_ALL
 from ..codegen.common import LOGICAL, install_family
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
@@ -329,9 +330,9 @@ class TritonExpressions(OpsHandler):
         if self.is_coarse:
             return self.make("{} / {}", a.dtype, self.solid(a), self.solid(b))
         if a.text == "1.0":
-            return self.helper("reciprocal", b)
+            return self.helper("reciprocal" if config.shared_division else "one_reciprocal", b)
         a, b = self.solid(a), self.solid(b)
-        if a.axes | b.axes == self.plan.all_axes(True):
+        if config.shared_division and a.axes | b.axes == self.plan.all_axes(True):
             return self.helper("divide", a, b)
         return self.make("tl.div_rn({}, {})", a.dtype, a, b)  # one for each row
 

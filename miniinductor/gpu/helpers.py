@@ -67,10 +67,13 @@ def smaller(a, b):
     "multiply": """
 def multiply(a, b):
     return a * b""",
+    "one_reciprocal": """
+def one_reciprocal(x):                  # the bits of tl.div_rn(1, x), in fewer instructions
+    return tl.inline_asm_elementwise("rcp.rn.f32 $0, $1;", "=r,r", [x], tl.float32, True, 1)""",
     "reciprocal": """
-def reciprocal(x):                      # the bits of tl.div_rn(1, x), in fewer instructions
+def reciprocal(x):                      # the same; four numbers share a branch
     if x.numel < 4:
-        return tl.inline_asm_elementwise("rcp.rn.f32 $0, $1;", "=r,r", [x], tl.float32, True, 1)
+        return one_reciprocal(x)
     else:
         return reciprocals(x)""",
     "reciprocals": of_four("reciprocals", 1, NEWTON, "rcp.rn.f32 {out}, {a};"),
@@ -146,7 +149,7 @@ def integer_pow(base, exponent):
 
 LIBDEVICE = "libdevice"  # what a line reads that calls CUDA's functions
 NEEDED = {  # what a helper calls
-    "reciprocal": ("reciprocals",),
+    "reciprocal": ("one_reciprocal", "reciprocals"),
     "divide": ("quotients",),
     "log_of_sum": ("larger", "smaller", LIBDEVICE),
     "float_remainder": (LIBDEVICE,),

@@ -193,7 +193,8 @@ def load_interpreted(path: str, name: str) -> "CheckedKernel":
     function, tl = names[name], names["tl"]
     if not all(isinstance(f, interpreter.InterpretedFunction) for f in (function, tl.sum)):
         raise CompilerError("triton was imported before TRITON_INTERPRET=1 was set")
-    names |= {"libdevice": Libdevice(), "reciprocal": lambda x: 1 / x, "divide": lambda a, b: a / b}
+    names |= {"libdevice": Libdevice(), "divide": lambda a, b: a / b}
+    names |= dict.fromkeys(("reciprocal", "one_reciprocal"), lambda x: 1 / x)
     return CheckedKernel(function, interpreter._interpreter)
 
 

@@ -46,7 +46,8 @@ from minidynamo.explain import Code, Table, excerpt
 from minidynamo.explain.views import Several
 
 torch.manual_seed(0)
-torch.set_grad_enabled(False);
+torch.set_grad_enabled(False)
+miniinductor.config.shared_division = False  # or each kernel that divides shows thirty lines of assembly
 
 # %% [markdown]
 # ## A GPU in a few sentences
@@ -276,7 +277,8 @@ excerpt(TritonKernelWriter.load)
 # `load_tile`.
 #
 # With `cpu_backend="triton"` the compiler writes Triton for CPU tensors, and the interpreter runs
-# it. One function, both generators:
+# it. (`shared_division` was switched off above: it saves time, and fills a page with assembly.) One
+# function, both generators:
 
 # %%
 def scaled_softmax(x):

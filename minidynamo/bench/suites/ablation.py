@@ -27,6 +27,7 @@ NO_ABLATION = (
     "verify",
     "fallback_random",
     "split_reductions",
+    "shared_division",
 )  # checks, promises, and what concerns GPUs only
 ALL = "all on"
 
