@@ -10,6 +10,7 @@ from miniinductor import config
 from miniinductor.gpu import block_sizes, tile_plan
 from miniinductor.gpu.block_sizes import block_configs
 from miniinductor.gpu.split_reductions import wanted_chunks
+from miniinductor.handlers import loop_variables
 
 pytest.importorskip("triton", reason="triton is not installed (it has wheels for Linux only)")
 
@@ -60,9 +61,9 @@ def test_a_read_counts_for_what_it_touches(along_x, function, shapes, monkeypatc
     ],
 )
 def test_loops_that_follow_each_other_in_memory_are_one_index(sizes, index, expected):
-    variables = sympy.symbols([f"x{i}" for i in range(len(sizes))], integer=True)
-    named = {str(v): v for v in variables} | {"r0": sympy.Symbol("r0", integer=True)}
-    axis = tile_plan.Axis("x", variables or [sympy.Symbol("x0")], sizes or (1,), "")
+    variables = loop_variables("x", max(1, len(sizes)))
+    named = {str(v): v for v in [*variables, *loop_variables("r", 1)]}
+    axis = tile_plan.Axis("x", variables, sizes or (1,), "")
     found = axis.over_flat(sympy.sympify(index, named))
     parts = [sorted(text.split(" + ")) for text in (str(found), expected)]
     assert parts[0] == parts[1]

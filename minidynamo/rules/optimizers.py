@@ -68,5 +68,6 @@ def first_step(function: Callable) -> Callable[..., Variable]:
     return init_group
 
 
-for _cls in CLASSES:
-    rule(vars(_cls)[METHOD])(first_step(vars(_cls)[METHOD]))
+for _cls in CLASSES:  # torch.compile, used before in this process, has wrapped them
+    _function = inspect.unwrap(vars(_cls)[METHOD])
+    rule(_function)(first_step(_function))
