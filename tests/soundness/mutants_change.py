@@ -90,7 +90,7 @@ KILLERS = {
 
 # kind -> why none of these generators can see it missing
 ELSEWHERE = {
-    "ADDRESS": "id() of an object beside numbers that are kept outside: tests/test_capture_guards.py",
+    "ADDRESS": "id() beside numbers that are kept outside: tests/test_capture_guards.py",
     "TABLE": "what dict's own methods write to an OrderedDict: tests/test_ordered_tables.py",
     "CACHED": "the value of a cached function changes only once its cache is cleared",
     "EQUAL": "sizes that are symbols: `make fuzz-shapes`",
