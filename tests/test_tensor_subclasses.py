@@ -350,3 +350,25 @@ def test_what_autograd_knows_of_a_subclass(name, cls, learns):
 
     ours = told(minidynamo.compile(FOUND[name], backend="eager"))
     assert ours == told(FOUND[name])
+
+
+class Noticing(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        SEEN.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+SEEN = []
+
+
+@pytest.mark.parametrize("alias", [torch.Tensor, torch.FloatTensor, torch.Tensor.as_subclass])
+def test_modes_do_not_see_what_torch_makes_unasked(alias):
+    kinds = (torch.Tensor,) if alias is torch.Tensor.as_subclass else ()
+
+    def program(x):
+        with Noticing():
+            return alias(x, *kinds)
+
+    for function in (program, minidynamo.compile(program, backend="eager", fullgraph=True)):
+        SEEN.clear()
+        assert torch.equal(function(torch.ones(2)), torch.ones(2)) and SEEN == []

@@ -190,6 +190,18 @@ def asked(tx: Frame, call: Call, seen: tuple[Any, Any, Any, Any]) -> Variable:
     return result
 
 
+def unseen_alias(tx: Frame, tensor: TensorVar) -> Variable:
+    """Another tensor over the same memory, which no mode sees: torch asks none in `as_subclass` and
+    `torch.Tensor(x)`."""
+    modes = modes_of(tx.output)
+    entered = modes.copy()
+    modes.clear()
+    try:
+        return tx.node(torch.ops.aten.alias.default, [tensor])
+    finally:
+        modes.extend(entered)
+
+
 # ---- where operations come by
 call_graph, call_c, call_function = OutputGraph.call_graph, Frame.call_c, Frame.call_function
 read_attribute, call_method = TensorVar.getattr, TensorVar.call_method

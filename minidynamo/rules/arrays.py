@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..exceptions import Break
-from ..variables.more.called import unknown
+from ..variables.more.names_in_messages import unknown
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.operators import (
     COMPARISONS,

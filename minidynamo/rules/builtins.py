@@ -19,7 +19,7 @@ import torch
 
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
-from ..variables.more.called import unknown
+from ..variables.more.names_in_messages import unknown
 from ..symbolic_eval.operations import Operations, on_host
 from ..symbolic_eval.operators import COMPARISONS, OPERATORS
 from ..symbolic_eval.registry import NONE, rule, rules

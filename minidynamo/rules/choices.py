@@ -104,15 +104,20 @@ def extreme(tx: Frame, symbol: str, values: list[Any]) -> Variable:
     return NumberOrTensor(result, choice) if choice.or_number else result
 
 
+def operand_beside(user: torch.fx.Node, number: torch.fx.Node) -> torch.Tensor | None:
+    """The other one of two operands, if it is a tensor that has dimensions: its dtype decides what
+    dtype the result has."""
+    if user.target not in ARITHMETIC or user.kwargs or user.args[0] is user.args[1]:
+        return None
+    (other,) = [arg for arg in user.args if arg is not number]
+    value = getattr(other, "meta", {}).get("example_value")
+    return value if isinstance(value, torch.Tensor) and value.dim() else None
+
+
 def is_beside_tensor(user: torch.fx.Node, number: torch.fx.Node) -> bool:
-    """Is the node one of two operands, whose other one decides what the result is?"""
-    if user.target not in ARITHMETIC or user.kwargs:
-        return False
-    first, second = [getattr(arg, "meta", {}).get("example_value") for arg in user.args]
-    other, own = (second, first) if user.args[0] is number else (first, second)
-    if user.args[0] is user.args[1] or not isinstance(other, torch.Tensor):
-        return False
-    return other.dim() > 0 and other.dtype is own.dtype
+    """Is the node beside a tensor of its dtype?"""
+    other = operand_beside(user, number)
+    return other is not None and other.dtype is number.meta["example_value"].dtype
 
 
 def refuse_what_is_noticed(cg: Codegen) -> None:

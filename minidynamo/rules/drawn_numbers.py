@@ -40,7 +40,7 @@ from ..variables.constant import ConstantVar
 from ..variables.more.floats import Floats, tensor_of
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
-from .choices import ARITHMETIC
+from .choices import operand_beside
 from .random_numbers import RandomVar
 
 GENERATOR: Any = vars(random)["_inst"]  # that of the module's functions
@@ -166,14 +166,9 @@ rule(random.Random.randrange)(int_rule("randrange", -1))
 
 
 def is_beside_tensor(user: torch.fx.Node, number: torch.fx.Node) -> bool:
-    """Is the int one of two operands, whose other one decides what the result is?"""
-    if user.target not in ARITHMETIC or user.kwargs or user.args[0] is user.args[1]:
-        return False
-    others = [arg for arg in user.args if arg is not number]
-    other = getattr(others[0], "meta", {}).get("example_value")
-    if not isinstance(other, torch.Tensor) or not other.dim():
-        return False
-    return other.dtype in (torch.float32, torch.float64, torch.int64)
+    """Is the int beside a tensor of a dtype that holds it?"""
+    other = operand_beside(user, number)
+    return other is not None and other.dtype in (torch.float32, torch.float64, torch.int64)
 
 
 # ---- in front of the graph, and behind its error

@@ -97,7 +97,7 @@ class Operations:
         return self.output.call_graph(self, "call_function", function, args, kwargs or {})
 
     def unknown(self, function: Callable) -> Break:
-        """The break at a call that nobody knows; more/called.py names it with its module."""
+        """The break at a call that nobody knows."""
         return Break("C function", f"the call of {getattr(function, '__name__', function)}()")
 
     def call_leaf(self, function: Callable, args: Args, kwargs: Named) -> Variable:

@@ -155,7 +155,7 @@ class Variable(Fields):
             raise Break("reconstruct", f"writes to {self} cannot be repeated")
 
     def __repr__(self) -> str:
-        """What a message calls it; more/called.py knows better names."""
+        """What a message calls it; more/names_in_messages.py knows better names."""
         name = type(self).__name__.removesuffix("Var").lower()
         return f"{name}({self.source.name()})" if self.source is not None else name
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ...exceptions import Break
+from ...extras.function_modes import unseen_alias
 from ...guards import NAMES
 from ...sources import KINDS
 from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, extends
@@ -208,7 +209,7 @@ def method_as_subclass(self: TensorVar, tx: Frame, cls: Variable) -> Variable:
     kind = cls.identity()
     if not isinstance(kind, type) or not issubclass(kind, torch.Tensor):
         raise Break(KIND, f"as_subclass() of {cls}")  # plain Python raises
-    alias = tx.node(torch.ops.aten.alias.default, [self])
+    alias = unseen_alias(tx, self)
     return alias if kind is torch.Tensor else of_class(tx, alias, kind)
 
 
