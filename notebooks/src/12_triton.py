@@ -444,7 +444,7 @@ Code("\n".join(interesting), "text", "TTGIR of the softmax kernel, an excerpt: e
 
 # %% [markdown]
 # `sizePerThread`, `threadsPerWarp`, `warpsPerCTA` (a CTA is a block of threads): the first layout
-# says that each thread holds four neighbouring elements, so that a warp loads 512 bytes with one
+# says that each thread holds four neighbouring elements, so that a warp loads four whole cache lines with one
 # instruction. What we wrote by hand in CUDA (shuffles, shared memory, barriers) has been inserted:
 
 # %% tags=["volatile"]
