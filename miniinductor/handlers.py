@@ -17,19 +17,19 @@ from .ir import ComputedBuffer, Index
 from .ops import ops
 
 
-LOOP_VARIABLES: set[sympy.Symbol] = set()  # all that were made
+made_variables: set[sympy.Symbol] = set()  # all that any graph asked for
 
 
 @functools.cache
 def loop_variable(prefix: str, number: int) -> sympy.Symbol:
     variable = sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
-    LOOP_VARIABLES.add(variable)
+    made_variables.add(variable)
     return variable
 
 
 def is_loop_variable(symbol: sympy.Symbol) -> bool:
     """Does a loop run over it?  A size is none, whatever its name is."""
-    return symbol in LOOP_VARIABLES
+    return symbol in made_variables
 
 
 def loop_variables(prefix: str, count: int) -> list[sympy.Symbol]:
