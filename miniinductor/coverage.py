@@ -9,9 +9,12 @@ kernel, a graph break, less speed.  Delete a file, and everything that does not 
 PyTorch: `torch/_inductor` registers lowerings by decorator, too, but imports its files by name.
 """
 
+import contextlib
 import functools
+import gc
 import importlib
 import pkgutil
+from collections.abc import Iterator
 
 from .foreign import ours
 
@@ -21,6 +24,19 @@ absent: list[str] = []  # dotted names
 known: list[str] = [f"miniinductor.{folder}" for folder in FOLDERS]
 
 
+@contextlib.contextmanager
+def without_collecting() -> Iterator[None]:
+    """The garbage collector rests: what importing makes stays, and is soon much to look through."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@without_collecting()
 def load_folders(package: str, folders: tuple[str, ...]) -> None:
     """Import every module in these folders of a package, in the order of their names.
 

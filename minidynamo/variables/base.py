@@ -48,7 +48,9 @@ class Fields:
     constructors take, in that order, and `source`."""
 
     def __init_subclass__(cls) -> None:
-        dataclass(eq=False, repr=False)(cls)
+        # (one that names no field of its own has its parent's constructor already)
+        if "__annotations__" in vars(cls) or len(cls.__bases__) > 1:
+            dataclass(eq=False, repr=False)(cls)
 
 
 def refusal(kind: str, text: str) -> Callable[..., Any]:
