@@ -23,7 +23,6 @@ from ..dynamic import SizePolicy
 from ..exceptions import SpecializationError
 from ..symbolic_eval import registry, torch_rules
 from ..variables.base import extends
-from ..variables.constant import ConstantVar
 from ..rules.refusals import refused
 
 
@@ -107,8 +106,7 @@ registry.rules(
     {
         graph_break: refused(
             "graph_break()", "minidynamo.graph_break() was called", "remove the call"
-        ),
-        is_compiling: lambda tx: ConstantVar(True),
+        )
     }
 )
 

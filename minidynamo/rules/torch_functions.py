@@ -31,7 +31,6 @@ from .tensors_of_numbers import of_symbols, of_tensors
 from .torch_state import at
 from .refusals import refused
 
-COMPILING = "compiler.is_compiling compiler.is_dynamo_compiling _utils.is_compiling"
 ELSEWHERE = """
     compiler.is_exporting fx._symbolic_trace.is_fx_tracing jit.is_scripting jit.is_tracing
     onnx.is_in_onnx_export
@@ -258,7 +257,6 @@ def _clear_cache(tx):
 
 rules(
     {
-        tuple(map(at, COMPILING.split())): lambda tx: True,
         tuple(map(at, ELSEWHERE.split())): lambda tx, *args, **kwargs: False,
         torch._C._get_tracing_state: lambda tx: None,
         at("jit.annotate"): lambda tx, kind, value: value,
