@@ -796,8 +796,8 @@ def test_quotients_have_the_bits_of_eager():
     a[::3], b[1::3], a[::50], b[7::50] = 0.0, 1.5, -0.0, math.inf
     pairs = [(a, b), (torch.randn_like(a), torch.randn_like(a)), (a[:2], b[:2])]
     compiled = minidynamo.compile(lambda a, b: (a / b, 3 / b, a / b[:1]))
-    for pair in pairs:
-        for ours, eager in zip(compiled(*pair), (pair[0] / pair[1], 3 / pair[1], pair[0] / b[:1])):
+    for a, b in pairs:
+        for ours, eager in zip(compiled(a, b), (a / b, 3 / b, a / b[:1])):
             torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)
             assert torch.equal(ours.signbit() | ours.isnan(), eager.signbit() | eager.isnan())
 
