@@ -432,6 +432,38 @@ def test_random_numbers_of_another_gpu():
     )
 
 
+def test_distances_and_what_all_rows_share():
+    """Lines copied by columns, a reduction that is one number, many columns in one kernel."""
+    a, b = torch.randn(900, 20, device=GPU), torch.randn(1000, 20, device=GPU)
+    wide, row = torch.randn(3000, 700, device=GPU), torch.randn(700, device=GPU)
+    images = torch.randn(40, 256, 28, 28, device=GPU)
+    programs = [
+        (lambda p, q: (p[:, None] - q[None]).abs().sum(-1), (a, b)),
+        (lambda p, q: (p[:, None] - q[None]).square().sum(-1).amin(-1), (a, b)),
+        (lambda v, w: F.cosine_similarity(v, w, dim=-1), (wide, row)),
+        (lambda v, w: v.amax(-1) * w.expand(3000, 700).amax(-1), (wide, row)),
+        (lambda v: v - v.mean(1, keepdim=True), (images,)),
+    ]
+    for dtype in (torch.float32, torch.bfloat16):
+        for function, inputs in programs:
+            given = [t.to(dtype) for t in inputs]
+            minidynamo.reset()
+            got = minidynamo.compile(function, fullgraph=True)(*given)
+            exact = function(*[t.double() for t in given])
+            assert_no_worse(got, function(*given), exact)
+
+
+def test_kernels_that_scatter_are_tuned_on_indices_in_range(tmp_path):
+    """Indices that are all 0 would tune for threads that wait for each other."""
+    table, values = torch.zeros(500, 8, device=GPU), torch.randn(400_000, 8, device=GPU)
+    index = torch.randint(500, (400_000,), device=GPU)
+    function = lambda t, i, v: t.index_add(0, i, v)  # noqa: E731
+    with config.patch(cache_dir=str(tmp_path), max_autotune=True):
+        got = minidynamo.compile(function, fullgraph=True)(table, index, values)
+    torch.testing.assert_close(got, function(table, index, values), rtol=1e-3, atol=1e-2)
+    assert list(tmp_path.glob("*.best"))
+
+
 def test_tuning_remembers_its_choice(tmp_path):
     x = torch.randn(8192, 2048, device=GPU)
     with config.patch(cache_dir=str(tmp_path)):

@@ -70,10 +70,44 @@ def test_indices_that_cost_more_than_their_elements_are_computed_once_for_a_line
 def test_values_that_lines_share_are_read_once_for_a_line():
     a, b = torch.randn(180, 20), torch.randn(200, 20)
 
-    text = check(lambda p, q: (p[:, None] - q[None]).abs().sum(-1), a, b, kernels=1)
+    text = check(lambda p, q: (p[:, None] - q[None]).abs().sum(-1), a, b, kernels=2)
     assert "YBLOCK" in text and "RBLOCK" not in text  # the sum over 20 is written out
-    text = check(lambda p, q: (p[:, None] - q[None]).square().sum(-1).amin(-1), a, b)
-    assert "RBLOCK" in text  # its reader has a loop of its own, which would hold all of it
+    text = check(lambda p, q: (p[:, None] - q[None]).square().sum(-1).amin(-1), a, b, kernels=3)
+    assert (
+        text.count("RBLOCK: tl.constexpr") == 1
+    )  # its reader has a loop of its own, which would hold all
+
+
+def test_lines_that_neighbours_read_are_copied_by_columns():
+    """Other inputs are read as they lie, and so is what is also read in another way."""
+    a, b = torch.randn(180, 20), torch.randn(200, 20)
+    distances = lambda p, q: (p[:, None] - q[None]).abs().sum(-1)  # noqa: E731
+    text = check(distances, a, b, kernels=2)
+    assert "20*x1" not in text.split("@triton.jit")[2]
+    for dtype in (torch.bfloat16, torch.float16, torch.int32):
+        check(distances, (a * 9).to(dtype), (b * 9).to(dtype), kernels=2, atol=1e-2, rtol=1e-2)
+    check(lambda p, q: distances(p, q) + distances(p * 2, q), a, b, kernels=2)  # one copy
+    check(lambda p: distances(p, p), b, kernels=1)
+    check(lambda p, q: distances(p, q), a[:, :5], b[:, :5], kernels=1)  # in a sector of a line
+    check(lambda p, q: distances(p[1:], q[3:]), a, b)
+    check(lambda p, q: distances(p, q), a, torch.randn(20, 200).T, kernels=1)
+    batched = torch.randn(3, 200, 20), torch.randn(3, 210, 20)
+    text = check(lambda p, q: (p[:, :, None] * q[:, None]).sum(-1), *batched, kernels=2)
+    assert "RBLOCK" not in text
+
+
+def test_a_reduction_of_what_all_rows_share_is_one_number():
+    x, w = torch.randn(300, 70), torch.randn(70)
+    text = check(lambda v, w: F.cosine_similarity(v, w, dim=-1), x, w, kernels=1)
+    assert "tl.reshape(" in text
+    for dtype in (torch.float32, torch.float16, torch.int32):
+        y, u = (x * 9).to(dtype), (w * 9).to(dtype)
+        check(lambda v, w: v.sum(-1) + w.expand(300, 70).sum(-1), y, u, rtol=1e-3)
+        check(lambda v, w: (v.amax(-1), w.expand(300, 70).amax(-1)), y, u)
+        check(lambda v, w: (v > 3).any(-1) | (w > 30).expand(300, 70).any(-1), y, u)
+    check(lambda v: v * v.new_full((300, 70), 0.5).sum(-1, keepdim=True), x)
+    index = torch.randint(3, (70,))
+    check(lambda v, i: v.sum(-1) + v[:, 0][i.expand(300, 70).sum(-1)], x, index)
 
 
 def test_neighbours_that_are_three_apart_share_a_cache_line():

@@ -1,6 +1,7 @@
 """Triton kernels, in Triton's interpreter, on the workloads of the C++ kernels (`test_cpp`) and a
 few of their own."""
 
+import contextlib
 import copy
 import os
 import re
@@ -457,7 +458,7 @@ def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, round
     )
     kernel = Kernel(record.kernels[0].source, ["x", "y"], [], [], "some", launch=launch)
     monkeypatch.setattr(triton_build.CudaCode, "load", load)
-    monkeypatch.setattr(timing, "examples", lambda layouts, device: [])
+    monkeypatch.setattr(timing, "examples", lambda layouts, device, below: [])
     monkeypatch.setattr(timing, "event_times", event_times)
     monkeypatch.setattr(
         torch.cuda,
@@ -477,6 +478,54 @@ def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, round
     assert asked == list(zip(rounds, (4, 3, 2)))
 
 
+@pytest.mark.parametrize("milliseconds", [0.005, 0.05])
+def test_a_guess_that_is_slow_is_compared(monkeypatch, tmp_path, milliseconds):
+    """Without a GPU: a kernel of few bytes is compiled with its first configuration; where that
+    takes long, with all.  What was found is remembered."""
+    compiled, timed = [], []
+
+    def event_times(calls, device, rounds):
+        timed.append(len(calls))
+        return {c: milliseconds * (1 if call() == 128 else 2) for c, call in calls.items()}
+
+    def load(self, config, *about):
+        return lambda *tensors: config.block("x")
+
+    _, record = run(lambda b: [softmax(b)], torch.randn(64, 512))
+    launch = Launch(
+        {"x": 1 << 20},
+        [Config((("XBLOCK", n),), 4) for n in (1024, 128, 256)],
+        dict.fromkeys(("in0", "out0"), torch.float32),
+        False,
+        [1 << 20] * 2,
+    )
+    kernel = Kernel(record.kernels[0].source, ["x", "y"], [], [], "some", launch=launch)
+    for name, stand_in in {"load": load, "callable": lambda self: self.best}.items():
+        monkeypatch.setattr(triton_build.CudaCode, name, stand_in)
+    monkeypatch.setattr(triton_build, "why_not", lambda device: None)
+    monkeypatch.setattr(
+        triton_build, "compile_and_keep", lambda jobs: compiled.append(len(jobs)) or {}
+    )
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(timing, "examples", lambda layouts, device, below: [])
+    monkeypatch.setattr(timing, "event_times", event_times)
+    monkeypatch.setattr(
+        torch.cuda,
+        "get_device_properties",
+        lambda device: types.SimpleNamespace(major=9, minor=0, name="a GPU"),
+    )
+    slow = milliseconds > triton_build.SLOW
+    with config.patch(cache_dir=str(tmp_path)):
+        for again in (False, True):
+            device = torch.device("cuda", 0)
+            [best] = triton_build.build_triton_kernels([kernel], device, [1 << 23])
+            assert best.block("x") == (128 if slow else 1024)
+        [best] = triton_build.build_triton_kernels([kernel], device, [1 << 20])  # too few bytes
+        assert best.block("x") == (128 if slow else 1024)
+    assert timed == ([1, 3] if slow else [1])  # the second finds what the first knew
+    assert compiled[:2] == ([1, 3] if slow else [1, 0])  # how many each time
+
+
 def test_examples_to_time_kernels_on():
     """Expanded inputs, too; the user's generator does not notice."""
     before = torch.random.get_rng_state()
@@ -492,7 +541,29 @@ def test_examples_to_time_kernels_on():
         and found[0].std() > 0
         and not found[1].any()
     )
+    below = [1, 300, 1, 1]  # of indices: those that the kernel looks at
+    found = timing.examples([*layouts[:1], ((900,), (1,), torch.int64)], torch.device("cpu"), below)
+    assert found[1].max() == 299 and found[1].min() == 0
+    [small] = timing.examples([((900,), (1,), torch.uint8)], torch.device("cpu"), [300])
+    assert small.max() > 99
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_a_kernel_says_what_its_indices_are_below(monkeypatch):
+    found = []
+
+    def build(kernels, *about):
+        found.extend(limit for kernel in kernels for limit in kernel.launch.below.values())
+        return triton_build.build_triton_kernels(kernels, *about)
+
+    monkeypatch.setattr(registration, "build_triton_kernels", build)
+
+    def add(table, index, values):
+        return table.index_add(0, index, values) + table[index[:9]].sum()
+
+    table, index = torch.randn(70, 5), torch.randint(70, (40,))
+    minidynamo.compile(add)(table, index, torch.randn(40, 5))
+    assert {*found} == {70}
 
 
 def test_without_triton_or_its_interpreter_the_reason_is_named(monkeypatch):

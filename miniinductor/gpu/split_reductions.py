@@ -40,6 +40,8 @@ ENOUGH_ROWS = 64
 STEP = 32  # rows of a tile of columns
 LEAST_ROWS = 128  # rows that a program should at least add up where columns are reduced
 MOST_CHUNKS = 1024  # which one more kernel, of few programs, puts together
+LEAST_CHUNKS = 4  # fewer gain nothing where there are
+ENOUGH_TILES = 2 * PROCESSORS  # of 64 columns
 LEAST_CHUNK = 4096  # elements, where rows are
 LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
 NEUTRAL = {"sum": 0, "prod": 1, "any": False}
@@ -100,7 +102,9 @@ def wanted_chunks(outputs: int, elements: int, columns: bool, alone: bool = True
     (on an H100 the maxima of 64 rows of 200,704 took 4 times as long as torch.compile's, which cuts
     them)."""
     if columns:
-        return min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
+        tiles = -(-outputs // 64)
+        chunks = min(PROGRAMS * 4 // tiles, MOST_CHUNKS, elements // LEAST_ROWS)
+        return 0 if chunks < LEAST_CHUNKS and tiles >= ENOUGH_TILES else chunks
     enough = PROCESSORS if alone and elements > PERSISTENT else ENOUGH_ROWS
     return 0 if outputs >= enough else min(PROGRAMS // outputs, elements // LEAST_CHUNK)
 
