@@ -443,6 +443,7 @@ def test_distances_and_what_all_rows_share():
         (lambda v, w: F.cosine_similarity(v, w, dim=-1), (wide, row)),
         (lambda v, w: v.amax(-1) * w.expand(3000, 700).amax(-1), (wide, row)),
         (lambda v: v - v.mean(1, keepdim=True), (images,)),
+        (lambda v: torch.softmax(v, -1), (torch.randn(5, 300_000, device=GPU),)),
     ]
     for dtype in (torch.float32, torch.bfloat16):
         for function, inputs in programs:

@@ -228,6 +228,33 @@ def test_positions_of_extremes_of_long_rows_are_found_in_chunks(shape):
     assert compiled(lambda v: (v * 2).argmax(), x)[0] == 0
 
 
+# --- chunks of softmax (gpu/softmax_chunks.py) ----------------------------------------------------
+@pytest.mark.parametrize("shape", [(3, 70_000), (2, 65_537), (1, 200_000)])
+def test_chunks_of_a_softmax_have_maxima_of_their_own(shape):
+    """One loop reads a chunk for its maximum and its sum; chunks and rows of -inf, NaN and inf."""
+    x = torch.randn(shape) * 3
+    check(lambda v: torch.softmax(v, -1), x, kernels=3)
+    check(lambda v: torch.softmax(v, -1), x.to(torch.bfloat16), rtol=1e-2, kernels=3)
+    check(lambda v: torch.log_softmax(v, -1), x, rtol=1e-4)
+    check(lambda v: torch.softmax(v * 2 + 1, -1).amax(-1), x)
+    check(lambda v: torch.exp(v - v.amax(-1, keepdim=True)).sum(-1), x, rtol=1e-4)
+    check(lambda v: torch.exp(v - v.relu().amax(-1, keepdim=True)).sum(-1), x, rtol=1e-4)
+    check(lambda v: (v - v.amax(-1, keepdim=True)).sum(-1), x, rtol=1e-4)
+    for value in (torch.inf, torch.nan, -torch.inf):
+        for place in (slice(0, 50_000), slice(7, 8), slice(60_000, None), slice(None)):
+            changed = x.clone()
+            changed[-1, place] = value
+            check(lambda v: torch.softmax(v, -1), changed)
+    check(lambda v: torch.softmax(v.double(), -1), x)
+
+
+def test_long_chunks_of_a_softmax_are_read_once():
+    x = torch.randn(2, 5_000_000)
+    x[0, :20_000], x[1, 3_000_000:] = -torch.inf, -torch.inf
+    text = check(lambda v: torch.softmax(v, -1), x, rtol=1e-4, kernels=3)
+    assert text.count("for r_start") == 1
+
+
 # --- variances of parts (lowerings/statistics.py), values of rows (gpu/stored.py) -------------
 STATISTICS = {  # shape, memory format, dimensions
     "planes": ((40, 12, 19, 21), False, (0, 2, 3)),

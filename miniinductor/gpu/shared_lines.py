@@ -12,16 +12,23 @@ copy is read for so many outputs that it costs next to nothing.  PyTorch: reads 
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import sympy
 
-from .. import ops as loop_ops
 from ..dependencies import LoopBody, int_or_none, stride_of
-from ..ir import ComputedBuffer, Graph, Index, Layout, Pointwise, Reduction, contiguous_strides
-from ..ops import Value, ops, set_handler
+from ..ir import (
+    Buffer,
+    ComputedBuffer,
+    Graph,
+    Index,
+    Layout,
+    Pointwise,
+    Reduction,
+    contiguous_strides,
+)
+from ..ops import Value, ops
+from .elsewhere import Place, read_elsewhere
 
 LEAST = 8  # elements of a line: fewer lie in one sector of a cache line
 LEAST_LINES = 64  # neighbouring outputs
@@ -32,20 +39,19 @@ def with_columns(
 ) -> tuple[list[ComputedBuffer], Reduction]:
     """(the copies that are not there yet, the reduction that reads them)."""
     made: list[ComputedBuffer] = []
-    columns: dict[str, str] = {}
+    places: dict[str, Place] = {}
     for name in sorted(read_by_lines(body, graph)):
         copy = f"{name}_columns{body.inner[0]}"
-        columns[name] = copy
         if copy not in graph.buffers:
             made.append(columns_of(name, copy, int(body.inner[0]), graph))
             graph.buffers[copy] = made[-1]
+        places[name] = place_in(graph.buffers[copy])
     data = buffer.data
-    if not columns:
+    if not places:
         return [], data
 
     def inner_fn(index: Index, rindex: Index) -> Value:
-        own = loop_ops._handler.value
-        with set_handler(FromColumns(own, columns, int(body.inner[0]), graph)):
+        with read_elsewhere(places):
             return data.inner_fn(index, rindex)
 
     return made, replace(data, inner_fn=inner_fn)
@@ -88,6 +94,17 @@ def columns_of(name: str, copy: str, count: int, graph: Graph) -> ComputedBuffer
     return ComputedBuffer(copy, made, frozenset(), data=data)
 
 
+def place_in(columns: Buffer) -> Place:
+    """Where the copy has an element."""
+    count, lines = (int(n) for n in columns.layout.size)
+
+    def place(index: sympy.Expr) -> tuple[str, sympy.Expr] | None:
+        found = in_columns(index, count, lines)
+        return None if found is None else (columns.name, found)
+
+    return place
+
+
 def in_columns(index: sympy.Expr, count: int, lines: int) -> sympy.Expr | None:
     """Where the element at `index` lies, if `lines` lines of `count` lie by columns; None where
     that is not seen."""
@@ -97,22 +114,3 @@ def in_columns(index: sympy.Expr, count: int, lines: int) -> sympy.Expr | None:
         return None
     line = sum((term * (factor // count) for term, factor in terms.items()), sympy.Integer(0))
     return (place % count) * lines + line + place // count
-
-
-class FromColumns:
-    """The installed handler; what has copies is read there."""
-
-    def __init__(self, own: Any, columns: Mapping[str, str], count: int, graph: Graph) -> None:
-        self.own, self.columns, self.count, self.graph = own, columns, count, graph
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.own, name)
-
-    def load(self, name: str, index: sympy.Expr) -> Value:
-        copy = self.columns.get(name)
-        if copy is not None:
-            lines = int(self.graph.buffers[copy].layout.size[1])
-            found = in_columns(index, self.count, lines)
-            if found is not None:
-                return self.own.load(copy, found)
-        return self.own.load(name, index)

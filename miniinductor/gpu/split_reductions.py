@@ -32,6 +32,7 @@ from ..sizes.ranges import simplify
 from ..lowerings.chunks import nearest_divisor
 from ..sizes.symbols import Size, hint, size
 from .block_sizes import PERSISTENT, PROCESSORS
+from .softmax_chunks import with_own_maxima
 from .tile_plan import reads_along
 
 PROGRAMS = 132 * 8  # enough work for every processor
@@ -86,6 +87,8 @@ def in_chunks(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> Ha
     # dimension
     place = 0 if columns else len(data.ranges)
     halves = chunked(buffer, place, chunks, chunk, count)
+    if not columns:
+        halves = with_own_maxima(halves, buffer, graph)
     number = math.prod(data.ranges)
     record.notes.append(
         f"{buffer.name}: {number} outputs of {math.prod(data.reduction_ranges)} elements each are "
