@@ -377,7 +377,7 @@ def test_exponentials_of_rows_in_chunks_are_computed_again(dtype):
         got, record = compiled(lambda v: torch.softmax(v, -1), x)
         torch.testing.assert_close(got, torch.softmax(x, -1), rtol=1e-2, atol=1e-6)
         large = [k for k in record.kernels if k.bytes_written >= x.numel() * x.element_size()]
-        assert len(record.kernels) == 5 and large == record.kernels[-1:]
+        assert len(record.kernels) == 3 and large == record.kernels[-1:]
     # what is a result, too, is written by the kernel that makes it
     _, record = compiled(lambda v: (v.exp(), v.exp().sum(-1)), torch.randn(4, 40_000))
     assert len(record.kernels) == 2
