@@ -120,6 +120,12 @@ def test_scattered_places_and_rows_of_a_warp_are_tried(monkeypatch):
     assert (first.elements, first.num_warps) == (1024, 4)
     found = block_configs("persistent", {"x": 1 << 15, "r": 500})
     assert any((one.elements, one.num_warps) == (512, 1) for one in found)
+    found = block_configs("persistent", {"x": 1 << 16, "r": 256})
+    assert any((one.block("x"), one.num_warps) == (8, 1) for one in found)
+    found = block_configs("persistent", {"x": 1 << 15, "r": 768})
+    assert {1, 2} <= {one.block("x") for one in found if one.num_warps == 1}
+    first, *_ = block_configs("pointwise", {"x": 1 << 19}, skips=True, places=True)
+    assert (first.elements, first.num_warps) == (512, 8)
 
 
 @pytest.mark.parametrize("r", [3, 8, 13])

@@ -458,7 +458,7 @@ def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, round
     )
     kernel = Kernel(record.kernels[0].source, ["x", "y"], [], [], "some", launch=launch)
     monkeypatch.setattr(triton_build.CudaCode, "load", load)
-    monkeypatch.setattr(timing, "examples", lambda layouts, device, below: [])
+    monkeypatch.setattr(timing, "examples", lambda layouts, device: [])
     monkeypatch.setattr(timing, "event_times", event_times)
     monkeypatch.setattr(
         torch.cuda,
@@ -507,7 +507,7 @@ def test_a_guess_that_is_slow_is_compared(monkeypatch, tmp_path, milliseconds):
         triton_build, "compile_and_keep", lambda jobs: compiled.append(len(jobs)) or {}
     )
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
-    monkeypatch.setattr(timing, "examples", lambda layouts, device, below: [])
+    monkeypatch.setattr(timing, "examples", lambda layouts, device: [])
     monkeypatch.setattr(timing, "event_times", event_times)
     monkeypatch.setattr(
         torch.cuda,
@@ -541,29 +541,7 @@ def test_examples_to_time_kernels_on():
         and found[0].std() > 0
         and not found[1].any()
     )
-    below = [1, 300, 1, 1]  # of indices: those that the kernel looks at
-    found = timing.examples([*layouts[:1], ((900,), (1,), torch.int64)], torch.device("cpu"), below)
-    assert found[1].max() == 299 and found[1].min() == 0
-    [small] = timing.examples([((900,), (1,), torch.uint8)], torch.device("cpu"), [300])
-    assert small.max() > 99
     assert torch.equal(before, torch.random.get_rng_state())
-
-
-def test_a_kernel_says_what_its_indices_are_below(monkeypatch):
-    found = []
-
-    def build(kernels, *about):
-        found.extend(limit for kernel in kernels for limit in kernel.launch.below.values())
-        return triton_build.build_triton_kernels(kernels, *about)
-
-    monkeypatch.setattr(registration, "build_triton_kernels", build)
-
-    def add(table, index, values):
-        return table.index_add(0, index, values) + table[index[:9]].sum()
-
-    table, index = torch.randn(70, 5), torch.randint(70, (40,))
-    minidynamo.compile(add)(table, index, torch.randn(40, 5))
-    assert {*found} == {70}
 
 
 def test_without_triton_or_its_interpreter_the_reason_is_named(monkeypatch):

@@ -360,8 +360,7 @@ class CudaCode:
         device, hints = torch.device("cuda", self.device), self.launch.hints
         _, extents = self.launch.at(*hints)
         flat = [((n,), (1,), dtype) for n, dtype in zip(extents, self.launch.pointers.values())]
-        below = [self.launch.below.get(pointer, 1) for pointer in self.launch.pointers]
-        tensors = timing.examples(flat, device, below)
+        tensors = timing.examples(flat, device)
         if tensors is None:
             return {cfg: number for number, cfg in enumerate(loaded)}
         ready = {c: functools.partial(call, *tensors, *hints) for c, call in loaded.items()}

@@ -204,7 +204,6 @@ class TritonExpressions(OpsHandler):
 
     def indirect_indexing(self, value: Tile, size: Size, wrap_neg: bool = True) -> sympy.Expr:
         index, end = self.solid(value), self.index(sympy.sympify(size))
-        self.note_limit(value, size)
         if wrap_neg:
             index = self.make(f"tl.where({{0}} < 0, {{0}} + {end.text}, {{0}})", value.dtype, index)
         mask = self.mask_text(index.axes)
@@ -218,9 +217,6 @@ class TritonExpressions(OpsHandler):
         symbol = Position(index.text, integer=True)
         self.symbol_axes[symbol] = index.axes
         return symbol
-
-    def note_limit(self, value: Tile, size: Size) -> None:
-        """A value that is an index is below `size`."""
 
     # -- conversions -------------------------------------------------------------------------------
     def to_dtype(self, x: Tile, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Tile:

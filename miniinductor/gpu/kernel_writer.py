@@ -44,7 +44,7 @@ from ..dependencies import int_or_none
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
-from ..sizes.symbols import Size, hint, sizes
+from ..sizes.symbols import hint, sizes
 from ..sizes.symbols import size as as_size
 from .bounds import BoundedExpressions
 from .expressions import NARROW, NotOnline, Pending, reads_of, triton_type
@@ -147,8 +147,6 @@ class TritonKernelWriter(BoundedExpressions):
         self.before: list[Any] = []  # nodes of a template
         self.values: dict[str, Tile] = {}  # of buffers, as far as they are known
         self.last: list[Line] = []  # stores over memory that the kernel reads
-        self.elements_of: dict[str, str] = {}  # an integer in the kernel -> the buffer it is of
-        self.limits: dict[str, int] = {}  # buffers of indices -> what these are below
         self.node = ""  # whose body is played
         self.replaying = False  # for its value alone
         self.row = RowLoop()
@@ -184,8 +182,7 @@ class TritonKernelWriter(BoundedExpressions):
         pointers = {parameter: memory.dtype(name) for parameter, name in places}
         extents = [as_size(memory.buffers[name].layout.reach) for _, name in places]
         about = plan.sizes, plan.configs, pointers, self.asserts, extents, plan.batch
-        below = {parameter: self.limits[n] for parameter, n in places if n in self.limits}
-        return Launch(*about, self.longer(), below=below)
+        return Launch(*about, self.longer())
 
     def longer(self) -> Kernel | None:
         """The kernel for rows that are longer than a tile."""
@@ -398,16 +395,9 @@ class TritonKernelWriter(BoundedExpressions):
         value = self.named(text, dtype, own | pointed, reads, is_early)
         if dtype in NARROW:
             self.exact[value.text] = dtype
-        elif not dtype.is_floating_point:
-            self.elements_of[value.text] = name
         if is_padded:
             self.padded.add(value.text)
         return value
-
-    def note_limit(self, value: Tile, size: Size) -> None:
-        name, count = self.elements_of.get(value.text), int_or_none(size)
-        if name is not None and count is not None:
-            self.limits[name] = min(count, self.limits.get(name, count))
 
     def store(self, name: str, index: sympy.Expr, value: Tile, mode: str | None = None) -> None:
         if self.row.holds(value):

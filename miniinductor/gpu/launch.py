@@ -7,7 +7,7 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,7 +32,6 @@ class Launch:
     longer: Kernel | None = None  # the kernel for rows that are longer than a tile
     symbols: tuple[str, ...] = ()  # names of the sizes that are arguments, after the pointers
     hints: tuple[int, ...] = ()  # what they are in this run
-    below: dict[str, int] = field(default_factory=dict)  # pointer -> what indices there are below
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "at"}

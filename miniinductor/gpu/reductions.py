@@ -22,9 +22,8 @@ from ..ir import playing
 from .expressions import Pending, TritonExpressions, compute_dtype, literal, reads_of, triton_type
 from .launch import LARGEST_INT32
 from .split_reductions import neutral
+from .tile_plan import NEIGHBOURS
 from .tiles import NO_AXES, Axes, Line, Tile, plain
-
-NEIGHBOURS = 8  # elements that share one running maximum there: one more exp for all of them
 
 
 class Reducer(NamedTuple):

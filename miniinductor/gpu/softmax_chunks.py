@@ -16,10 +16,12 @@ from dataclasses import replace
 
 import torch
 
-from ..dependencies import Instruction, LoopBody, Ref, trace
+from ..dependencies import Instruction, LoopBody, Ref, int_or_none, trace
 from ..ir import ComputedBuffer, Graph, Index
 from ..ops import Value, ops
+from ..sizes.symbols import size
 from .elsewhere import read_elsewhere
+from .tile_plan import LONG_ROW, NEIGHBOURS
 
 
 def with_own_maxima(
@@ -36,6 +38,8 @@ def with_own_maxima(
     if tops.layout.size != first.layout.size or floats != {torch.float32}:
         return halves
     if getattr(tops.data, "kind", "") != "max" or top.data.ranges != buffer.data.ranges:
+        return halves
+    if not is_read_in_groups(first, buffer):
         return halves
 
     def partial(index: Index, rindex: Index) -> Value:
@@ -55,6 +59,18 @@ def with_own_maxima(
         replace(first, data=replace(first.data, inner_fn=partial)),
         replace(second, data=replace(second.data, inner_fn=final)),
     )
+
+
+def is_read_in_groups(partial: ComputedBuffer, buffer: ComputedBuffer) -> bool:
+    """Is a chunk one tile, or does each of its groups of neighbours begin where a group may?  Of
+    elements that a thread does not read together the loop would move each group first (16 rows of
+    1,600,048 in chunks of 100,003 took 633 us instead of 118 on an H200)."""
+    numbers = [*partial.layout.size, *partial.data.reduction_ranges, *buffer.data.ranges]
+    count = math.prod(size(n) for n in buffer.data.reduction_ranges)
+    if not all(isinstance(n, int) for n in (*map(int_or_none, numbers), int_or_none(count))):
+        return False
+    [chunk] = map(int, partial.data.reduction_ranges)
+    return chunk <= LONG_ROW or (chunk % NEIGHBOURS == 0 and int(count) % chunk == 0)
 
 
 def shifted_by(body: LoopBody) -> str | None:

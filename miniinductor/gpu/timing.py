@@ -35,26 +35,20 @@ def triton_version() -> str:
 
 @torch.no_grad()
 def examples(
-    layouts: Sequence[tuple[Sequence[int], Sequence[int], torch.dtype]],
-    device: torch.device,
-    below: Sequence[int] = (),
+    layouts: Sequence[tuple[Sequence[int], Sequence[int], torch.dtype]], device: torch.device
 ) -> list[torch.Tensor] | None:
     """Tensors of these (size, stride, dtype): normal numbers (of a generator of their own: the
-    user's must not notice), integers below these, or 0, which is in range as an index.  (What adds
-    to elements whose indices are all the same waits for itself.)  None where there is no memory for
+    user's must not notice), indices 0, which are in range.  None where there is no memory for
     them."""
     generator = torch.Generator(device).manual_seed(0)
     found = []
-    for number, (size, stride, dtype) in enumerate(layouts):
+    for size, stride, dtype in layouts:
         try:
             flat = torch.zeros(extent(size, stride) or 0, dtype=dtype, device=device)
         except torch.cuda.OutOfMemoryError:
             return None
         if dtype.is_floating_point:
             flat.normal_(generator=generator)
-        elif below and below[number] > 1:
-            limit = min(below[number], torch.iinfo(dtype).max)
-            flat.random_(0, limit, generator=generator)
         found.append(flat.as_strided(size, stride))
     return found
 
