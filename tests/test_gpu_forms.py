@@ -2,6 +2,7 @@
 right for odd sizes, 16-bit and integer dtypes, NaN, and sizes that are symbols."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 
 import minidynamo
 from miniinductor import config
+from miniinductor.gpu import softmax_chunks
 
 
 @pytest.fixture(autouse=True)
@@ -246,6 +248,22 @@ def test_chunks_of_a_softmax_have_maxima_of_their_own(shape):
             changed[-1, place] = value
             check(lambda v: torch.softmax(v, -1), changed)
     check(lambda v: torch.softmax(v.double(), -1), x)
+
+
+@pytest.mark.parametrize(
+    "count, chunk, holds",
+    [
+        (1 << 20, 1 << 16, True),
+        (1_600_048, 100_003, False),
+        (1 << 20, 100_000, False),
+        (70_000, 4375, True),
+    ],
+)
+def test_groups_of_neighbours_in_chunks_begin_where_they_may(count, chunk, holds):
+    part = SimpleNamespace(reduction_ranges=[chunk])
+    partial = SimpleNamespace(layout=SimpleNamespace(size=(16, -(-count // chunk))), data=part)
+    whole = SimpleNamespace(data=SimpleNamespace(ranges=[16], reduction_ranges=[count]))
+    assert softmax_chunks.is_read_in_groups(partial, whole) == holds
 
 
 def test_long_chunks_of_a_softmax_are_read_once():
