@@ -22,7 +22,8 @@ CODES: "weakref.WeakValueDictionary[int, types.CodeType]" = weakref.WeakValueDic
 
 
 class CacheEntry(NamedTuple):
-    """One compiled version of a frame.  The hook itself reads the first three (frame_hook.c)."""
+    """One compiled version of a frame.  The hook itself reads the first three, and the owner: see
+    frame_hook.c."""
 
     check: types.FunctionType  # check(function, *parameters) -> may `code` run?
     code: types.CodeType

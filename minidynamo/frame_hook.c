@@ -114,6 +114,14 @@ is_of_another(PyObject *entry, PyObject *cb)
     return maker != cb && PyCallable_Check(maker);
 }
 
+/* Was `entry` made for another module than `self`?  Its guard will hardly hold: a class has one code for all its modules. */
+static int
+is_for_another(PyObject *entry, PyObject *self)
+{
+    PyObject *owner = PyTuple_Check(entry) && PyTuple_GET_SIZE(entry) > 4 ? PyTuple_GET_ITEM(entry, 4) : Py_None;
+    return PyLong_Check(owner) && PyLong_AsVoidPtr(owner) != self;
+}
+
 static void
 move_to_front(PyObject *list, Py_ssize_t place)
 {
@@ -124,7 +132,7 @@ move_to_front(PyObject *list, Py_ssize_t place)
 }
 
 /* The first entry whose guard(func, *params) is true: a new reference to its code, or NULL (perhaps with an error).
- * The entry found moves to the front, so that the usual one is checked first. */
+ * The entry found moves to the front, so that the usual one is checked first; those of other modules come last. */
 static PyCodeObject *
 lookup(PyObject *cb, PyObject *cache, PyCodeObject *code, PyObject *func, PyObject *const *params, int n)
 {
@@ -135,9 +143,13 @@ lookup(PyObject *cb, PyObject *cache, PyCodeObject *code, PyObject *func, PyObje
     memcpy(args + 1, params, n * sizeof(PyObject *));
     PyCodeObject *found = NULL;
     int verdict = 0;                        /* 1: the guard holds, -1: an error, which the frame raises */
-    for (Py_ssize_t i = 0; !verdict && i < PyList_GET_SIZE(cache); i++) {   /* a guard may change the list */
+    for (Py_ssize_t i = 0, others = 0; !verdict && others < 2; i++) {
+        if (i >= PyList_GET_SIZE(cache)) {  /* a guard may change the list */
+            others++, i = -1;
+            continue;
+        }
         PyObject *entry = PyList_GET_ITEM(cache, i), *answer = NULL;
-        if (is_of_another(entry, cb))
+        if (is_of_another(entry, cb) || (n && is_for_another(entry, params[0])) != others)
             continue;
         Py_INCREF(entry);
         if (valid_entry(entry, code, n))

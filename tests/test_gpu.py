@@ -432,6 +432,28 @@ def test_random_numbers_of_another_gpu():
     )
 
 
+def test_distances_and_what_all_rows_share():
+    """Lines copied by columns, a reduction that is one number, many columns in one kernel."""
+    a, b = torch.randn(900, 20, device=GPU), torch.randn(1000, 20, device=GPU)
+    wide, row = torch.randn(3000, 700, device=GPU), torch.randn(700, device=GPU)
+    images = torch.randn(40, 256, 28, 28, device=GPU)
+    programs = [
+        (lambda p, q: (p[:, None] - q[None]).abs().sum(-1), (a, b)),
+        (lambda p, q: (p[:, None] - q[None]).square().sum(-1).amin(-1), (a, b)),
+        (lambda v, w: F.cosine_similarity(v, w, dim=-1), (wide, row)),
+        (lambda v, w: v.amax(-1) * w.expand(3000, 700).amax(-1), (wide, row)),
+        (lambda v: v - v.mean(1, keepdim=True), (images,)),
+        (lambda v: torch.softmax(v, -1), (torch.randn(5, 300_000, device=GPU),)),
+    ]
+    for dtype in (torch.float32, torch.bfloat16):
+        for function, inputs in programs:
+            given = [t.to(dtype) for t in inputs]
+            minidynamo.reset()
+            got = minidynamo.compile(function, fullgraph=True)(*given)
+            exact = function(*[t.double() for t in given])
+            assert_no_worse(got, function(*given), exact)
+
+
 def test_tuning_remembers_its_choice(tmp_path):
     x = torch.randn(8192, 2048, device=GPU)
     with config.patch(cache_dir=str(tmp_path)):

@@ -2,6 +2,7 @@
 right for odd sizes, 16-bit and integer dtypes, NaN, and sizes that are symbols."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 
 import minidynamo
 from miniinductor import config
+from miniinductor.gpu import softmax_chunks
 
 
 @pytest.fixture(autouse=True)
@@ -70,10 +72,44 @@ def test_indices_that_cost_more_than_their_elements_are_computed_once_for_a_line
 def test_values_that_lines_share_are_read_once_for_a_line():
     a, b = torch.randn(180, 20), torch.randn(200, 20)
 
-    text = check(lambda p, q: (p[:, None] - q[None]).abs().sum(-1), a, b, kernels=1)
+    text = check(lambda p, q: (p[:, None] - q[None]).abs().sum(-1), a, b, kernels=2)
     assert "YBLOCK" in text and "RBLOCK" not in text  # the sum over 20 is written out
-    text = check(lambda p, q: (p[:, None] - q[None]).square().sum(-1).amin(-1), a, b)
-    assert "RBLOCK" in text  # its reader has a loop of its own, which would hold all of it
+    text = check(lambda p, q: (p[:, None] - q[None]).square().sum(-1).amin(-1), a, b, kernels=3)
+    assert (
+        text.count("RBLOCK: tl.constexpr") == 1
+    )  # its reader has a loop of its own, which would hold all
+
+
+def test_lines_that_neighbours_read_are_copied_by_columns():
+    """Other inputs are read as they lie, and so is what is also read in another way."""
+    a, b = torch.randn(180, 20), torch.randn(200, 20)
+    distances = lambda p, q: (p[:, None] - q[None]).abs().sum(-1)  # noqa: E731
+    text = check(distances, a, b, kernels=2)
+    assert "20*x1" not in text.split("@triton.jit")[2]
+    for dtype in (torch.bfloat16, torch.float16, torch.int32):
+        check(distances, (a * 9).to(dtype), (b * 9).to(dtype), kernels=2, atol=1e-2, rtol=1e-2)
+    check(lambda p, q: distances(p, q) + distances(p * 2, q), a, b, kernels=2)  # one copy
+    check(lambda p: distances(p, p), b, kernels=1)
+    check(lambda p, q: distances(p, q), a[:, :5], b[:, :5], kernels=1)  # in a sector of a line
+    check(lambda p, q: distances(p[1:], q[3:]), a, b)
+    check(lambda p, q: distances(p, q), a, torch.randn(20, 200).T, kernels=1)
+    batched = torch.randn(3, 200, 20), torch.randn(3, 210, 20)
+    text = check(lambda p, q: (p[:, :, None] * q[:, None]).sum(-1), *batched, kernels=2)
+    assert "RBLOCK" not in text
+
+
+def test_a_reduction_of_what_all_rows_share_is_one_number():
+    x, w = torch.randn(300, 70), torch.randn(70)
+    text = check(lambda v, w: F.cosine_similarity(v, w, dim=-1), x, w, kernels=1)
+    assert "tl.reshape(" in text
+    for dtype in (torch.float32, torch.float16, torch.int32):
+        y, u = (x * 9).to(dtype), (w * 9).to(dtype)
+        check(lambda v, w: v.sum(-1) + w.expand(300, 70).sum(-1), y, u, rtol=1e-3)
+        check(lambda v, w: (v.amax(-1), w.expand(300, 70).amax(-1)), y, u)
+        check(lambda v, w: (v > 3).any(-1) | (w > 30).expand(300, 70).any(-1), y, u)
+    check(lambda v: v * v.new_full((300, 70), 0.5).sum(-1, keepdim=True), x)
+    index = torch.randint(3, (70,))
+    check(lambda v, i: v.sum(-1) + v[:, 0][i.expand(300, 70).sum(-1)], x, index)
 
 
 def test_neighbours_that_are_three_apart_share_a_cache_line():
@@ -192,6 +228,49 @@ def test_positions_of_extremes_of_long_rows_are_found_in_chunks(shape):
     assert torch.equal(got[0].nan_to_num(99), x.max(dim)[0].nan_to_num(99))
     flat.fill_(-torch.inf)
     assert compiled(lambda v: (v * 2).argmax(), x)[0] == 0
+
+
+# --- chunks of softmax (gpu/softmax_chunks.py) ----------------------------------------------------
+@pytest.mark.parametrize("shape", [(3, 70_000), (2, 65_537), (1, 200_000)])
+def test_chunks_of_a_softmax_have_maxima_of_their_own(shape):
+    """One loop reads a chunk for its maximum and its sum; chunks and rows of -inf, NaN and inf."""
+    x = torch.randn(shape) * 3
+    check(lambda v: torch.softmax(v, -1), x, kernels=3)
+    check(lambda v: torch.softmax(v, -1), x.to(torch.bfloat16), rtol=1e-2, kernels=3)
+    check(lambda v: torch.log_softmax(v, -1), x, rtol=1e-4)
+    check(lambda v: torch.softmax(v * 2 + 1, -1).amax(-1), x)
+    check(lambda v: torch.exp(v - v.amax(-1, keepdim=True)).sum(-1), x, rtol=1e-4)
+    check(lambda v: torch.exp(v - v.relu().amax(-1, keepdim=True)).sum(-1), x, rtol=1e-4)
+    check(lambda v: (v - v.amax(-1, keepdim=True)).sum(-1), x, rtol=1e-4)
+    for value in (torch.inf, torch.nan, -torch.inf):
+        for place in (slice(0, 50_000), slice(7, 8), slice(60_000, None), slice(None)):
+            changed = x.clone()
+            changed[-1, place] = value
+            check(lambda v: torch.softmax(v, -1), changed)
+    check(lambda v: torch.softmax(v.double(), -1), x)
+
+
+@pytest.mark.parametrize(
+    "count, chunk, holds",
+    [
+        (1 << 20, 1 << 16, True),
+        (1_600_048, 100_003, False),
+        (1 << 20, 100_000, False),
+        (70_000, 4375, True),
+    ],
+)
+def test_groups_of_neighbours_in_chunks_begin_where_they_may(count, chunk, holds):
+    part = SimpleNamespace(reduction_ranges=[chunk])
+    partial = SimpleNamespace(layout=SimpleNamespace(size=(16, -(-count // chunk))), data=part)
+    whole = SimpleNamespace(data=SimpleNamespace(ranges=[16], reduction_ranges=[count]))
+    assert softmax_chunks.is_read_in_groups(partial, whole) == holds
+
+
+def test_long_chunks_of_a_softmax_are_read_once():
+    x = torch.randn(2, 5_000_000)
+    x[0, :20_000], x[1, 3_000_000:] = -torch.inf, -torch.inf
+    text = check(lambda v: torch.softmax(v, -1), x, rtol=1e-4, kernels=3)
+    assert text.count("for r_start") == 1
 
 
 # --- variances of parts (lowerings/statistics.py), values of rows (gpu/stored.py) -------------
@@ -316,7 +395,7 @@ def test_exponentials_of_rows_in_chunks_are_computed_again(dtype):
         got, record = compiled(lambda v: torch.softmax(v, -1), x)
         torch.testing.assert_close(got, torch.softmax(x, -1), rtol=1e-2, atol=1e-6)
         large = [k for k in record.kernels if k.bytes_written >= x.numel() * x.element_size()]
-        assert len(record.kernels) == 5 and large == record.kernels[-1:]
+        assert len(record.kernels) == 3 and large == record.kernels[-1:]
     # what is a result, too, is written by the kernel that makes it
     _, record = compiled(lambda v: (v.exp(), v.exp().sum(-1)), torch.randn(4, 40_000))
     assert len(record.kernels) == 2

@@ -241,6 +241,38 @@ def test_entries_are_tried_in_turn_and_the_hit_moves_to_the_front():
     assert f(1) == (1, "none")
 
 
+def test_entries_of_other_modules_are_tried_last():
+    """Of the modules of one class each has its entries; the hook reads whose they are."""
+
+    class Module:
+        def f(self):
+            return "old"
+
+    modules, asked = [Module() for _ in range(5)], []
+
+    def entry(number, holds):
+        def guard(func, self):
+            asked.append(number)
+            return holds(self)
+
+        owner = id(modules[number]) if number < 5 else None
+        code = returning(Module.f.__code__, number)
+        return guard, code, callback, None, owner
+
+    def callback(func, code, args):
+        set_cache(code, None)
+
+    own = [entry(n, lambda self, n=n: self is modules[n]) for n in range(5)]
+    set_cache(Module.f.__code__, own)
+    each = enabled(lambda: [module.f() for module in modules], callback)
+    assert each() == each() == [0, 1, 2, 3, 4]
+    assert asked == [0, 1, 2, 3, 4] * 2
+    asked.clear()
+    of_none, of_another = entry(5, lambda self: False), entry(4, lambda self: True)
+    set_cache(Module.f.__code__, [of_another, of_none, entry(0, lambda self: False)])
+    assert enabled(lambda: modules[0].f(), callback)() == 4 and asked == [5, 0, 4]
+
+
 def test_returning_none_asks_again_and_a_none_cache_does_not():
     def f():
         return 1

@@ -75,6 +75,12 @@ def test_few_rows_that_no_tile_holds_are_cut():
     assert wanted_chunks(132, 200_704, columns=False) == 0
 
 
+def test_many_columns_are_not_cut_into_a_few_chunks():
+    assert wanted_chunks(33_411, 480, columns=True) == 0  # three
+    assert wanted_chunks(33_411, 4096, columns=True) >= 4
+    assert wanted_chunks(6400, 480, columns=True) == 3  # these are needed for every processor
+
+
 @pytest.mark.parametrize("y, x", [(43008, 224), (40960, 160), (131072, 64), (14336, 672)])
 def test_tiles_of_computed_places_are_cut_whole_and_give_a_thread_few_elements(y, x, monkeypatch):
     """Of 224 elements a line only tiles of 32 are whole.  One shape of tile was left of the list,
@@ -114,6 +120,12 @@ def test_scattered_places_and_rows_of_a_warp_are_tried(monkeypatch):
     assert (first.elements, first.num_warps) == (1024, 4)
     found = block_configs("persistent", {"x": 1 << 15, "r": 500})
     assert any((one.elements, one.num_warps) == (512, 1) for one in found)
+    found = block_configs("persistent", {"x": 1 << 16, "r": 256})
+    assert any((one.block("x"), one.num_warps) == (8, 1) for one in found)
+    found = block_configs("persistent", {"x": 1 << 15, "r": 768})
+    assert {1, 2} <= {one.block("x") for one in found if one.num_warps == 1}
+    first, *_ = block_configs("pointwise", {"x": 1 << 19}, skips=True, places=True)
+    assert (first.elements, first.num_warps) == (512, 8)
 
 
 @pytest.mark.parametrize("r", [3, 8, 13])

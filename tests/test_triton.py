@@ -1,6 +1,7 @@
 """Triton kernels, in Triton's interpreter, on the workloads of the C++ kernels (`test_cpp`) and a
 few of their own."""
 
+import contextlib
 import copy
 import os
 import re
@@ -475,6 +476,54 @@ def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, round
         with pytest.raises(triton_build.CompilerError, match="does not fit"):
             code.choose({code.cubin(c, code.assumed(())): "does not fit" for c in code.configs})
     assert asked == list(zip(rounds, (4, 3, 2)))
+
+
+@pytest.mark.parametrize("milliseconds", [0.005, 0.05])
+def test_a_guess_that_is_slow_is_compared(monkeypatch, tmp_path, milliseconds):
+    """Without a GPU: a kernel of few bytes is compiled with its first configuration; where that
+    takes long, with all.  What was found is remembered."""
+    compiled, timed = [], []
+
+    def event_times(calls, device, rounds):
+        timed.append(len(calls))
+        return {c: milliseconds * (1 if call() == 128 else 2) for c, call in calls.items()}
+
+    def load(self, config, *about):
+        return lambda *tensors: config.block("x")
+
+    _, record = run(lambda b: [softmax(b)], torch.randn(64, 512))
+    launch = Launch(
+        {"x": 1 << 20},
+        [Config((("XBLOCK", n),), 4) for n in (1024, 128, 256)],
+        dict.fromkeys(("in0", "out0"), torch.float32),
+        False,
+        [1 << 20] * 2,
+    )
+    kernel = Kernel(record.kernels[0].source, ["x", "y"], [], [], "some", launch=launch)
+    for name, stand_in in {"load": load, "callable": lambda self: self.best}.items():
+        monkeypatch.setattr(triton_build.CudaCode, name, stand_in)
+    monkeypatch.setattr(triton_build, "why_not", lambda device: None)
+    monkeypatch.setattr(
+        triton_build, "compile_and_keep", lambda jobs: compiled.append(len(jobs)) or {}
+    )
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(timing, "examples", lambda layouts, device: [])
+    monkeypatch.setattr(timing, "event_times", event_times)
+    monkeypatch.setattr(
+        torch.cuda,
+        "get_device_properties",
+        lambda device: types.SimpleNamespace(major=9, minor=0, name="a GPU"),
+    )
+    slow = milliseconds > triton_build.SLOW
+    with config.patch(cache_dir=str(tmp_path)):
+        for again in (False, True):
+            device = torch.device("cuda", 0)
+            [best] = triton_build.build_triton_kernels([kernel], device, [1 << 23])
+            assert best.block("x") == (128 if slow else 1024)
+        [best] = triton_build.build_triton_kernels([kernel], device, [1 << 20])  # too few bytes
+        assert best.block("x") == (128 if slow else 1024)
+    assert timed == ([1, 3] if slow else [1])  # the second finds what the first knew
+    assert compiled[:2] == ([1, 3] if slow else [1, 0])  # how many each time
 
 
 def test_examples_to_time_kernels_on():

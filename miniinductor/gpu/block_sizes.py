@@ -52,6 +52,7 @@ SHORTEST_LINE = 32  # a warp
 # (XBLOCK, RBLOCK, warps, stages)
 COLUMNS = (
     (32, 32, 4, 1),
+    (32, 64, 4, 1),
     (64, 8, 4, 1),
     (64, 32, 4, 1),
     (128, 4, 4, 1),
@@ -161,8 +162,14 @@ def pointwise_configs(x: int, skips: bool, places: bool) -> list[Config]:
     computed."""
     if skips and x >= 256 * PROCESSORS:
         if places:
-            return [config_of(4, x=1024), config_of(4, x=2048), config_of(4, x=512)]
-        return [config_of(8, x=256), config_of(4, x=512), config_of(4, x=1024)]
+            small = [config_of(8, x=512)] if x < 1024 * PROCESSORS * 8 else []
+            return small + [config_of(4, x=1024), config_of(4, x=2048), config_of(4, x=512)]
+        return [
+            config_of(8, x=256),
+            config_of(4, x=512),
+            config_of(4, x=1024),
+            config_of(8, x=1024),
+        ]
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
     first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
     return [first] if top < 1024 else [first, config_of(4, x=2048), config_of(8, x=4096)]
@@ -234,13 +241,17 @@ def persistent_rows(x: int, r: int) -> list[Config]:
         if x > rows and block <= 4096:
             found.append(config_of(max(4, warps), x=2 * rows, r=block))
     elif rows == 1:  # of 513 to 1024 elements
-        found.append(config_of(4, x=1, r=block))
+        found.append(config_of(1, x=1, r=block))
         if x >= 4:
             found.append(config_of(4, x=4, r=block))  # a warp for each row
+            found.append(config_of(1, x=2, r=block))  # or for two, which do not wait for each other
     else:
         found.append(config_of(warps, x=rows // 2, r=block))
         found.append(config_of(min(8, warps * 2), x=rows * 2, r=block))
-        found.append(config_of(1, x=max(1, 512 // block), r=block))  # a warp waits for no other
+        # a warp waits for no other, and has several rows under way (65,536 rows of 256: half the
+        # time of all others)
+        for elements in (512, 2048):
+            found.append(config_of(1, x=min(power_of_2(x), max(1, elements // block)), r=block))
     return found
 
 

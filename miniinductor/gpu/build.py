@@ -7,8 +7,9 @@ In:   `codegen.common.Kernel`s and the device.  Out: one callable per kernel: te
     >>> kernel(x, out, torch._C._cuda_getCurrentRawStream(0))
 
 On a GPU: each (source, block sizes) is machine code in `config.cache_dir/<key>.cubin`; a warm start
-loads that and never imports triton.  A kernel that moves many bytes is timed with each of its block
-sizes, and the winner is remembered in `<key>.best`.  A launch is one C call (`launcher.c`).
+loads that and never imports triton.  A kernel that moves many bytes, or takes long for those that
+it moves, is timed with each of its block sizes, and the winner is remembered in `<key>.best`.  A
+launch is one C call (`launcher.c`).
 
 Sizes that are arguments: machine code is kept per what a call may assume of them (`Assumed`), a
 launcher per tuple of sizes.
@@ -44,7 +45,9 @@ from .timing import keep, triton_version
 from .workers import compile_all
 
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
-TUNED_BYTES = 1 << 25  # kernels that move less (ten microseconds) take the first configuration
+TUNED_BYTES = 1 << 25  # kernels that move less (ten microseconds) take the first configuration,
+LEAST_TUNED_BYTES = 1 << 21  # but for those that move as many and take so many milliseconds:
+SLOW = 0.012  # it was a bad guess, or they compute more than they move
 SIGNATURE = {
     torch.bool: "i1",
     torch.float32: "fp32",
@@ -94,6 +97,10 @@ def build_triton_kernels(
     errors = compile_and_keep([job for code in codes for job in code.jobs()])
     with torch.cuda.device(device):  # loading and timing happen there, whichever the caller's is
         for code in unique.values():
+            code.choose(errors)
+        slow = [code for code in unique.values() if code.is_slow()]
+        errors |= compile_and_keep([job for code in slow for job in code.jobs()])
+        for code in slow:
             code.choose(errors)
         calls = {key: code.callable() for key, code in unique.items()}
     return [calls[source_key(kernel, source)] for kernel, source in named]
@@ -191,11 +198,15 @@ class CudaCode:
         # cubin -> (loaded function, what a launch needs to know)
         self.functions: dict[str, tuple[int, dict[str, Any]]] = {}
         self.configs: list[Config] = list(self.launch.configs)
+        self.is_guessed = False  # are there others, which a slow kernel should try?
         self.best_file = self.file("best", suffix=".best")
+        self.fast_file = self.file("fast", suffix=".best")  # it says that the guess was good
         known = self.known_best()
         if known is not None:
             self.configs = [known]
         elif moved < TUNED_BYTES and not config.max_autotune:
+            others = moved >= LEAST_TUNED_BYTES and len(self.configs) > 1
+            self.is_guessed = others and disk().read(self.fast_file) is None
             self.configs = self.configs[:1]
 
     def file(self, *parts: object, suffix: str) -> str:
@@ -328,6 +339,21 @@ class CudaCode:
             times = self.timed(loaded)
             self.best = min(times, key=times.__getitem__)
             keep(self.best_file, str(self.best).encode())
+
+    def is_slow(self) -> bool:
+        """Does the first configuration, taken without a comparison, take long?  Then all are to be
+        compiled, and one of them chosen."""
+        if not self.is_guessed:
+            return False
+        self.is_guessed = False
+        loaded = {
+            self.best: self.load(self.best, self.assumed(self.launch.hints), self.launch.hints)
+        }
+        if self.timed(loaded)[self.best] > SLOW:
+            self.configs = list(self.launch.configs)
+            return True
+        keep(self.fast_file, str(self.best).encode())
+        return False
 
     def timed(self, loaded: Mapping[Config, Callable]) -> Mapping[Config, float]:
         """Milliseconds of each configuration that may be the best."""

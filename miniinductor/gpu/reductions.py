@@ -22,16 +22,15 @@ from ..ir import playing
 from .expressions import Pending, TritonExpressions, compute_dtype, literal, reads_of, triton_type
 from .launch import LARGEST_INT32
 from .split_reductions import neutral
-from .tiles import Line, Tile, plain
-
-NEIGHBOURS = 8  # elements that share one running maximum there: one more exp for all of them
+from .tile_plan import NEIGHBOURS
+from .tiles import NO_AXES, Axes, Line, Tile, plain
 
 
 class Reducer(NamedTuple):
     """How a kind of reduction is written."""
 
     combine: str  # two values {a} and {b}
-    column: str  # a tile {a}, as one column
+    column: str  # a tile {a}, along axis {axis}
     helpers: frozenset[str] = frozenset()  # functions that the kernel then carries
 
 
@@ -44,23 +43,23 @@ class Scan(NamedTuple):
 
 def by_helper(helper: str, tile: str = "{a}") -> Reducer:
     """A reduction by a function of two values."""
-    combine, column = f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, 1, {helper})"
+    combine, column = f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, {{axis}}, {helper})"
     return Reducer(combine, column, frozenset({helper}))
 
 
 REDUCERS = {
-    "sum": Reducer("{a} + {b}", "tl.sum({a}, 1)"),
+    "sum": Reducer("{a} + {b}", "tl.sum({a}, {axis})"),
     "prod": by_helper("multiply")._replace(combine="{a} * {b}"),
     "max": by_helper("larger"),
     "min": by_helper("smaller"),
-    "any": Reducer("{a} | {b}", "tl.max({a}, 1)"),
+    "any": Reducer("{a} | {b}", "tl.max({a}, {axis})"),
     "argmax": by_helper("argument_of_larger", "({a})"),
     "argmin": by_helper("argument_of_smaller", "({a})"),
 }
 # integers have no NaN
 INTEGER_REDUCERS = {
-    "max": Reducer("tl.maximum({a}, {b})", "tl.max({a}, 1)"),
-    "min": Reducer("tl.minimum({a}, {b})", "tl.min({a}, 1)"),
+    "max": Reducer("tl.maximum({a}, {b})", "tl.max({a}, {axis})"),
+    "min": Reducer("tl.minimum({a}, {b})", "tl.min({a}, {axis})"),
 }
 LOG_OF_SUM = "log_of_sum({}, {})", "tl.associative_scan({}, 1, log_of_sum)"
 SCANS = {
@@ -162,22 +161,38 @@ class Accumulator:
         return ", ".join([a for a, _ in terms])
 
     def whole(self) -> Tile:
-        """The column of a row in one tile."""
-        return self.column(self.inside(), self.reads)
+        """The column of a row in one tile; one number, where all rows are the same one."""
+        if "x" in self.value.axes or self.has_index:
+            return self.column(self.inside(), self.reads)
+        row = self.value.text
+        if "r" not in self.value.axes:
+            row = f"tl.broadcast_to({row}, [1, RBLOCK])"
+        if self.is_masked:
+            row = f"tl.where({self.row_mask}, {row}, {self.start})"
+        text = self.reducer.column.format(a=f"tl.reshape({row}, [RBLOCK])", axis=0)
+        return self.named(text, NO_AXES, self.reads)
 
     def finish(self) -> Tile:
         """The column, after the loop."""
         return self.column(self.names, self.reducer.helpers)
 
     def column(self, tile: str, reads: frozenset[str]) -> Tile:
-        text = self.reducer.column.format(a=tile) + ("[1]" if self.has_index else "") + "[:, None]"
+        text = (
+            self.reducer.column.format(a=tile, axis=1)
+            + ("[1]" if self.has_index else "")
+            + "[:, None]"
+        )
+        return self.named(text, frozenset("x"), reads)
+
+    def named(self, text: str, axes: Axes, reads: frozenset[str]) -> Tile:
+        """The result, which varies along these axes."""
         if self.has_index:
             text += ".to(tl.int64)"
         if self.kind == "any":
             text = f"{text} != 0"
         elif not self.has_index:
             text = as_narrow(text, self.element)
-        self.result = self.writer.named(text, self.dtype, frozenset("x"), reads)
+        self.result = self.writer.named(text, self.dtype, axes, reads)
         return self.result
 
 

@@ -25,6 +25,7 @@ from ..ir import Buffer, ComputedBuffer, Graph, Index, Pointwise, Reduction
 from ..ops import Value, ops
 from ..records import CompileRecord
 from ..sizes.expressions import is_indirect
+from .shared_lines import with_columns
 
 SHORT = 8  # elements: fewer are written out
 SHORT_OF_SHARED = 32  # the same where many outputs share each element that is read
@@ -49,7 +50,12 @@ def unroll_short_reductions(graph: Graph, record: CompileRecord) -> None:
         readers = [loops[name] for name, found in reads.items() if buffer.name in found]
         made = [loops[name] for name in reads[buffer.name] if name in loops]
         if stays_one_kernel(buffer, readers, made):
-            buffer.data = written_out(buffer.data)
+            is_long = iterations(buffer.data.reduction_ranges) >= SHORT
+            if is_long and any(isinstance(reader.data, Reduction) for reader in readers):
+                graph.apart.add(buffer.name)  # the reader's own loop would hold all of it
+            place = graph.operations.index(buffer)
+            graph.operations[place:place], data = with_columns(buffer, trace(buffer), graph)
+            buffer.data = written_out(data)
             count = math.prod(int(n) for n in buffer.data.ranges)
             record.notes.append(
                 f"{buffer.name}: {count} reductions of few elements are written out"
@@ -99,8 +105,6 @@ def stays_one_kernel(
         data = reader.data
         if not isinstance(data, (Pointwise, Reduction)):
             return False
-        if isinstance(data, Reduction) and iterations(buffer.data.reduction_ranges) >= SHORT:
-            return False  # the reader's own loop would hold all of it
         if iterations(data.ranges) * iterations(data.reduction_ranges) != outputs:
             return False
     return all(int_or_none(one.layout.numel) not in (elements, None) for one in made)

@@ -32,6 +32,7 @@ from ..sizes.ranges import simplify
 from ..lowerings.chunks import nearest_divisor
 from ..sizes.symbols import Size, hint, size
 from .block_sizes import PERSISTENT, PROCESSORS
+from .softmax_chunks import with_own_maxima
 from .tile_plan import reads_along
 
 PROGRAMS = 132 * 8  # enough work for every processor
@@ -40,6 +41,8 @@ ENOUGH_ROWS = 64
 STEP = 32  # rows of a tile of columns
 LEAST_ROWS = 128  # rows that a program should at least add up where columns are reduced
 MOST_CHUNKS = 1024  # which one more kernel, of few programs, puts together
+LEAST_CHUNKS = 4  # fewer gain nothing where there are
+ENOUGH_TILES = 2 * PROCESSORS  # of 64 columns
 LEAST_CHUNK = 4096  # elements, where rows are
 LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
 NEUTRAL = {"sum": 0, "prod": 1, "any": False}
@@ -84,6 +87,8 @@ def in_chunks(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> Ha
     # dimension
     place = 0 if columns else len(data.ranges)
     halves = chunked(buffer, place, chunks, chunk, count)
+    if not columns:
+        halves = with_own_maxima(halves, buffer, graph)
     number = math.prod(data.ranges)
     record.notes.append(
         f"{buffer.name}: {number} outputs of {math.prod(data.reduction_ranges)} elements each are "
@@ -100,7 +105,9 @@ def wanted_chunks(outputs: int, elements: int, columns: bool, alone: bool = True
     (on an H100 the maxima of 64 rows of 200,704 took 4 times as long as torch.compile's, which cuts
     them)."""
     if columns:
-        return min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
+        tiles = -(-outputs // 64)
+        chunks = min(PROGRAMS * 4 // tiles, MOST_CHUNKS, elements // LEAST_ROWS)
+        return 0 if chunks < LEAST_CHUNKS and tiles >= ENOUGH_TILES else chunks
     enough = PROCESSORS if alone and elements > PERSISTENT else ENOUGH_ROWS
     return 0 if outputs >= enough else min(PROGRAMS // outputs, elements // LEAST_CHUNK)
 

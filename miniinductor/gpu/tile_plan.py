@@ -36,6 +36,8 @@ from .tiles import Axes, Line, noted
 # a row whose elements are needed once, or for max and sum(exp), is looped over from here on: a
 # tile of it would fill a processor, which then waits for memory and computes by turns
 LONG_ROW = 8192
+# elements that share one running maximum in such a loop: one more exp for all of them
+NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
 LEAST_LINE = 16  # elements of x in a tile that shares what is the same along lines
 SHARED_READS = 4  # that vary along one axis only: so many are worth a tile of two axes
