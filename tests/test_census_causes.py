@@ -136,6 +136,24 @@ def test_columns_of_float16_are_taken_in_runs(shape):
             assert "mini::round_to_float16(" in source
 
 
+# argmax down columns: several rows in turn, each by two choices (arrays.py: taken_in_turn)
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.int64, torch.int32, torch.uint8])
+@pytest.mark.parametrize("shape", [(37, 77), (4, 64), (3, 130), (258, 33)])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_the_best_rows_are_the_first_ones_and_nan_is_best(name, shape, dtype):
+    x = numbers(*shape, special=dtype.is_floating_point)
+    x = (x.nan_to_num(0.0) * 3).abs().to(dtype) if not dtype.is_floating_point else x.to(dtype)
+    x[:, 1], x[:, 2], x[:, 3] = 0, 1, x[0, 3]  # all alike
+    if dtype.is_floating_point:
+        x[:, 4], x[:, 5], x[:, 6] = torch.inf, -torch.inf, torch.nan
+        x[::2, 7], x[1::2, 7] = 0.0, -0.0
+        x[1:, 8], x[0, 8] = torch.nan, torch.inf
+    result, source = compiled(lambda x: getattr(x, name)(0), x)
+    assert torch.equal(result, getattr(x, name)(0))
+    if shape[0] >= 4:
+        assert "acc0_there" in source and "acc0_take = " not in source.split("part = 1")[0]
+
+
 def test_extremes_of_float16_columns_keep_nan():
     x = numbers(33, 77, dtype=torch.float16, special=True)
     for f in (lambda x: x.amax(0), lambda x: x.amin(0), lambda x: x.square().amax(0)):

@@ -1,6 +1,6 @@
 """Maths in vector code (maths.h): functions with two forms, one for all but large arguments.
 
-In:   sin, cos, tan, fmod, remainder, floordiv of floats, sin and cos of doubles.
+In:   sin, cos, tan, fmod, remainder, floordiv of floats; sin, cos, tan of doubles.
 Out:  a kernel that runs with the fast forms; if it met an argument that is too large for them, it
       runs once more, with exact ones.
 
@@ -8,8 +8,8 @@ Out:  a kernel that runs with the fast forms; if it met an argument that is too 
     const float tmp1 = mini::sin<exact.v>(tmp0);
 
 Double precision (doubles.h): exp and sigmoid have names of their own, for the prelude's
-exp(double) calls libm, which no vector loop does.  That header's other functions are overloads of
-the prelude's templates.
+exp(double) calls libm, which no vector loop does.  That header's other functions, and those of
+inverses.h, are overloads of the prelude's templates.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ IS_LARGE = {
     **dict.fromkeys(("sin", "cos", "tan"), "is_large_angle"),
     **dict.fromkeys(("fmod", "remainder", "floordiv"), "is_large_quotient"),
 }
-OF_DOUBLES = ("sin", "cos")
+OF_DOUBLES = ("sin", "cos", "tan")
 MANY = 8  # functions with two forms in one kernel, beyond which the exact ones are called
 
 
@@ -87,4 +87,4 @@ def of_doubles(op: str, plain: Callable[..., Value]) -> Callable[..., Value]:
 
 for _op in ("exp", "sigmoid"):
     setattr(CppExpressions, _op, of_doubles(_op, getattr(CppExpressions, _op)))
-PRELUDES.append(Path(__file__).with_name("doubles.h"))
+PRELUDES.extend(Path(__file__).with_name(name) for name in ("doubles.h", "inverses.h"))

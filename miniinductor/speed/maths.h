@@ -20,25 +20,32 @@ OP float exp2(float x0) {                       // 2^n * 2^r, |r| <= 1/2; polyno
 }
 
 // Cephes logf: x = 2^e * (1 + m); log(1 + m) = m + y.  Each logarithm adds up m, y and e in its own base, large parts last.
-struct Logarithm { float m, y, e; };
-OP Logarithm log_parts(float x0) {
+struct LogRange { float m, e, down; };          // down = 2^-e, if |e| is below 126
+OP LogRange log_range(float x0) {
     bool tiny = x0 < 1.17549435e-38f;
     float x = tiny ? x0 * 8388608.f : x0;       // a subnormal is scaled by 2^23 first
     int32_t b = bits<int32_t>(x), e = (b - 0x3f3504f3) >> 23;
-    float m = bits<float>((int32_t)((uint32_t)b - ((uint32_t)e << 23))) - 1.f, z = m * m;
+    uint32_t power = (uint32_t)e << 23;
+    return {bits<float>((uint32_t)b - power) - 1.f, (float)e - (tiny ? 23.f : 0.f), bits<float>(0x3f800000u - power)};
+}
+struct Logarithm { float m, y, e; };
+OP Logarithm log_of(float m, float e) {
+    float z = m * m;
     float p = horner(m, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
                      -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
-    return {m, fma(p * m, z, -0.5f * z), (float)e - (tiny ? 23.f : 0.f)};
+    return {m, fma(p * m, z, -0.5f * z), e};
+}
+OP Logarithm log_parts(float x) {
+    auto [m, e, down] = log_range(x);
+    return log_of(m, e);
 }
 OP float log_limits(float x, float y) {         // the logarithm of x is y, but for x = 0, below 0, inf and NaN
     y = x == 0.f ? -inf : y;
     y = x < 0.f ? nan : y;
     return x < inf ? y : x;
 }
-OP float log(float x) {
-    auto [m, y, e] = log_parts(x);
-    return log_limits(x, fma(e, 0.693359375f, m + fma(e, -2.12194440e-4f, y)));
-}
+OP float in_base_e(Logarithm x) { return fma(x.e, 0.693359375f, x.m + fma(x.e, -2.12194440e-4f, x.y)); }
+OP float log(float x) { return log_limits(x, in_base_e(log_parts(x))); }
 OP float log2(float x) {                        // 1/ln 2 = 1 + 0.4427
     auto [m, y, e] = log_parts(x);
     return log_limits(x, fma(m, 0.44269504f, y * 0.44269504f) + y + m + e);
@@ -49,16 +56,21 @@ OP float log10(float x) {                       // 1/ln 10 = 0.43359375 + 7.0073
     return log_limits(x, fma(e, 0.30078125f, fma(m, 0.43359375f, fma(y, 0.43359375f, low))));
 }
 
-OP float log1p(float x) {                       // Kahan: the error of 1 + x cancels in log(u) * x / (u - 1)
-    float u = 1.f + x, y = log(u) * (x / (u - 1.f));
-    y = u == 1.f ? x : y;
-    return u == inf ? u : y;
+OP float log1p(float x) {                       // u = 1 + x is rounded; (1 + x) * 2^-e - 1 is, too, but as the small number that it is
+    float u = 1.f + x;
+    auto [f, e, down] = log_range(u);
+    f = x > 1e9f ? f : fma(x, down, down - 1.f);
+    float y = log_limits(u, in_base_e(log_of(f, e)));
+    return u == 1.f ? x : y;
 }
-OP float expm1(float x) {                       // likewise
-    float u = exp(x), y = (u - 1.f) * (x / log(u));
-    y = u == 1.f ? x : y;
-    y = u - 1.f == -1.f ? -1.f : y;
-    return u == inf ? u : y;
+OP float expm1(float x0) {                      // 2^n * (1 + p) - 1; half of it, since 2^128 is inf
+    float x = x0 < -20.f ? -20.f : x0;
+    int32_t i = bits<int32_t>(fma(x, 1.44269504f, SHIFT));
+    i = i > 0x4b400080 ? 0x4b400080 : i;        // n at most 128, see at_most_129
+    float n = bits<float>(i) - SHIFT, r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
+    float p = fma(r * r, horner(r, 1.39336500e-3f, 8.36317905e-3f, 4.16665546e-2f, 1.66665770e-1f, 0.5f), r);
+    float power = bits<float>((i << 23) + 0x3f000000), half = fma(power, p, power - 0.5f);
+    return __builtin_fabsf(x0) < 1e-30f ? x0 : half + half;
 }
 
 OP float tanh(float x0) {                       // Eigen/XLA rational, odd/even degree 13/6
@@ -210,15 +222,6 @@ OP double atan_wide(double x) {                 // atan(a) = pi/2 - atan(1/a)
     return __builtin_copysign(a > 1. ? 1.5707963267948966 - y : y, x);
 }
 OP float atan(float x) { return (float)atan_wide(x); }
-OP float atan2(float y, float x) {
-    float a = __builtin_fabsf(y), b = __builtin_fabsf(x), small = a > b ? b : a, large = a > b ? a : b;
-    double ratio = (double)small / large;
-    ratio = (small == large) & (large == inf) ? 1. : ratio;
-    ratio = (small == large) & (large == 0.f) ? 0. : ratio;
-    double angle = atan_unit(ratio);
-    angle = a > b ? 1.5707963267948966 - angle : angle;
-    return (float)__builtin_copysign(bits<int32_t>(x) < 0 ? 3.1415926535897931 - angle : angle, (double)y);
-}
 OP float hypot(float a, float b) {
     float large = __builtin_fabsf(a), other = __builtin_fabsf(b);
     float y = (float)__builtin_sqrt((double)a * a + (double)b * b);
