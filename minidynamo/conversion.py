@@ -88,8 +88,8 @@ class Conversion:
             found = self.attempt()
             if found is not None:
                 return found
-            has_way = not self.forced or any(way(self) for way in hooks.WAYS_ON)
-            if self.compiler.fullgraph and not has_way:
+            is_stuck = bool(self.forced) and not any(way(self) for way in hooks.WAYS_ON)
+            if is_stuck and self.compiler.fullgraph:
                 raise Unsupported(explain_break(next(iter(self.forced.values()))))
         raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
 
@@ -136,13 +136,12 @@ class Conversion:
 
     # ---- what was traced
     def is_worth_it(self, frame: RootFrame) -> bool:
-        """Is there something to compile?  SkipFrame if there is nothing before a graph break."""
+        """Is there something to compile?  A SkipFrame if there is nothing before a graph break, and
+        extras/late_tensors.py does not hope that something follows."""
         output = frame.output
         if frame.split is None:
             return bool(output.calls) or not self.compiler.needs_tensors
         if output.calls or output.inputs:
-            return True
-        if any(may_follow(self.compiler, self.code, self.args) for may_follow in hooks.HOPES):
             return True
         raise NoTensors(f"no tensor before a graph break: {frame.split[1].reason}")
 

@@ -29,7 +29,7 @@ from .exceptions import BackendError, SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
 from .records import FrameRecord, debug
 from .resume import is_resume_code
-from .skipping import runs_unhooked, skip_reason
+from .skipping import skip_reason
 
 LOCK = threading.RLock()
 # A process is forked when no thread compiles: the child has only the thread that forked it, and
@@ -68,7 +68,7 @@ class FrameCompiler:
 
     def __call__(self, function: Any, code: types.CodeType, args: Sequence[Any]) -> Any:
         if skip_reason(code) is not None:
-            frame_hook.set_cache(code, ... if runs_unhooked(code) else None)
+            frame_hook.set_cache(code, None)
             return None
         if getattr(COMPILING, "active", False):  # a frame of the compiler's own work
             return None
@@ -142,7 +142,8 @@ class FrameCompiler:
         return True
 
     def skip(self, conversion: Conversion, reason: str, error: Exception | None = None) -> None:
-        """Frames of this code run as plain Python from now on; `error`: what was raised."""
+        """Frames of this code run as plain Python from now on; `error`: what was raised, which
+        extras/told.py tells the user."""
         code, record = conversion.code, conversion.record
         record.skipped = reason
         records.counters["skipped"][f"{code.co_name}: {reason}"] += 1
@@ -150,9 +151,6 @@ class FrameCompiler:
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
-        if error is not None:
-            for tell in hooks.SKIPPED:
-                tell(conversion, error)
 
 
 class CompilingState(ThreadState):

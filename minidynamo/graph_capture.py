@@ -17,7 +17,7 @@ Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 import contextlib
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.fx
@@ -32,14 +32,13 @@ from .foreign import ours
 from .graph_values import holds_tensor
 from .sources import numbered
 from .symbolic_shapes import ShapeEnv
-from .variables.base import Variable
+from .variables.base import Variable, refusal
 from .variables.builder import Builder
 from .variables.modules import GlobalsVar
 
 GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
-Note = TypeVar("Note")
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
 
 
@@ -106,14 +105,6 @@ class OutputGraph(Builder):
         self.globals: dict[int, GlobalsVar] = {}
         self.modules: list[Any] = []  # and optimizers: their entries go with them
         self.root: Any = None  # the outermost frame
-        self.generators: list[Any] = []  # made while tracing
-        self.notes: dict[type, Any] = {}  # of coverage, see `noted`
-
-    def noted(self, kind: type[Note]) -> Note:
-        """What a file of coverage writes down in this attempt: one `kind()`, which it defines."""
-        if kind not in self.notes:
-            self.notes[kind] = kind()
-        return self.notes[kind]
 
     def count_step(self) -> None:
         """One instruction, or one step of something that walks; extras/limits.py counts them."""
@@ -215,9 +206,9 @@ class OutputGraph(Builder):
         except ours(Exception) as error:
             raise self.failure(target, error) from None
 
-    def answer(self, tx: Any, op: str, target: Any, *others: Any) -> Variable:
-        """The variable of a result that holds no tensor, see extras/rare_nodes.py."""
-        raise Break("op", f"{target} gives no tensor")
+    # what `call_graph` got, the result, what was written: the variable of a result that holds no
+    # tensor, see extras/rare_nodes.py
+    answer = refusal("op", "{2} gives no tensor")
 
     def failure(self, target: Any, error: Exception) -> Break:
         """Why an operation cannot be run with fake tensors: an error of the program's, which plain

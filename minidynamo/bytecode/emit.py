@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from .assembler import VERSION, Instruction
 
 Piece = list[Instruction]
+CLOSURE = 8  # the part of a function that is made from a tuple of cells: a bit of MAKE_FUNCTION
 
 
 def _simple(op: str) -> Callable[..., Piece]:
@@ -62,8 +63,8 @@ def make_function(code: types.CodeType, cells: Sequence[str]) -> Piece:
     if cells:
         closure += build_tuple(len(cells))
     if VERSION < (3, 13):
-        return closure + load_const(code) + [Instruction("MAKE_FUNCTION", 8 if cells else 0)]
-    attribute = [Instruction("SET_FUNCTION_ATTRIBUTE", 8)] if cells else []
+        return closure + load_const(code) + [Instruction("MAKE_FUNCTION", CLOSURE if cells else 0)]
+    attribute = [Instruction("SET_FUNCTION_ATTRIBUTE", CLOSURE)] if cells else []
     return closure + load_const(code) + [Instruction("MAKE_FUNCTION")] + attribute
 
 

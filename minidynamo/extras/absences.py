@@ -5,11 +5,11 @@ Out:  `x.__dict__.keys().isdisjoint(("_call_impl", "forward"))`, where no guard 
       dictionary has.
 """
 
+from .extending import extends, noted
 from .. import hooks
 from ..graph_capture import OutputGraph
 from ..guards import Guard, literal
 from ..sources import Source
-from ..variables.base import extends
 
 
 class Absent(dict[Source, dict[str, str]]):
@@ -18,12 +18,12 @@ class Absent(dict[Source, dict[str, str]]):
 
 @extends(OutputGraph)
 def guard_absent(output: OutputGraph, source: Source, name: str) -> None:
-    output.noted(Absent).setdefault(source, {}).setdefault(name, output.line())
+    noted(output, Absent).setdefault(source, {}).setdefault(name, output.line())
 
 
 @hooks.GUARDS.append
 def guard_absences(output: OutputGraph) -> None:
-    for source, names in output.noted(Absent).items():
+    for source, names in noted(output, Absent).items():
         if "KEYS" not in source.guards:
             check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
             line = next(iter(names.values()))

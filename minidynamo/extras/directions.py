@@ -17,12 +17,13 @@ from typing import Any
 import torch
 from torch.nn import Module
 
+from .extending import extends
 from .. import frame_hook, hooks
 from ..api import named_like
 from ..dynamic import SizePolicy
 from ..exceptions import SpecializationError
 from ..symbolic_eval import registry, torch_rules
-from ..variables.base import extends
+
 from ..variables.constant import ConstantVar
 from ..rules.refusals import refused
 

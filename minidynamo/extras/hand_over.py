@@ -17,11 +17,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from .extending import extends
 from .. import _frame_hook
 from ..bytecode import Instruction, emit
 from ..replacement import Continuations
 from ..resume import is_resume_code
-from ..variables.base import extends
 
 
 def plain_hand_over(function: Callable[..., Any], arguments: list[Any]) -> Any:

@@ -16,11 +16,12 @@ PyTorch: parameters and buffers are all placeholders (`inline_inbuilt_nn_modules
 
 from typing import Any
 
+from .extending import extends
 from ..conversion import Conversion
 from ..entries import entries_before, owner_of
 from ..sources import Source
 from ..symbolic_eval.evaluator import RootFrame
-from ..variables.base import extends
+
 
 trace = Conversion.trace
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from .extending import extends, noted
 from .. import hooks
 from ..exceptions import Break, SkipFrame
 from ..graph_capture import OutputGraph
@@ -26,7 +27,7 @@ from ..originals import BUILTINS, LEAF_MODULES, MISSING, MODULES, NN_MODULE, TEN
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import RULES
 from ..symbolic_eval.torch_rules import is_leaf
-from ..variables.base import Args, Frame, Named, Variable, extends
+from ..variables.base import Args, Frame, Named, Variable
 from ..variables.lookup import lookup
 from ..variables.objects import ObjectVar, method_of_class
 from ..variables.tensor import TensorVar
@@ -109,7 +110,7 @@ def calls_replaced(output: OutputGraph, function: Any, goes_on: Callable[[Any], 
 
     What it finds is guarded.  goes_on: whether a function that is found so is looked at,
     too."""
-    functions = output.noted(ReadFunctions)
+    functions = noted(output, ReadFunctions)
     known = functions.get(id(function))
     if known is not None:
         return known[1]

@@ -22,9 +22,10 @@ from miniinductor.sizes.expressions import Mod
 from miniinductor.sizes.facts import reduced
 from miniinductor.sizes.printing import python_code
 
+from .extending import extends
 from .. import config, records
 from ..symbolic_shapes import Decision, ShapeEnv
-from ..variables.base import extends
+
 from .once import tell
 
 specialize_whole = ShapeEnv.specialize

@@ -13,11 +13,12 @@ Out:  whether an instruction may read it before it is written, or delete it befo
 Without this file, reading one that is unbound raises a NameError, no UnboundLocalError.
 """
 
+from .extending import extends
 from ..exceptions import SkipFrame
 from ..replacement import Tail
 from ..symbolic_eval.code_info import CodeInfo, liveness
 from ..symbolic_eval.evaluator import RootFrame
-from ..variables.base import extends
+
 
 CELL_READS, CELL_WRITES = {"LOAD_DEREF", "DELETE_DEREF"}, {"STORE_DEREF"}
 

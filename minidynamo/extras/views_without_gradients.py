@@ -13,9 +13,10 @@ Mirrors `meta_tensor` in torch/_subclasses/meta_utils.py, which makes symbolic v
 
 import torch
 
+from .extending import extends
 from ..dynamic import SizePolicy
 from ..sources import Source
-from ..variables.base import extends
+
 
 META = torch._C._autograd.CreationMeta
 any_tensor = SizePolicy.of_tensor

@@ -10,9 +10,10 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
+from ..extras.extending import extends
 from ..exceptions import Break
 from ..symbolic_eval.operations import Operations
-from ..variables.base import Variable, extends
+from ..variables.base import Variable
 from ..variables.containers import TupleVar
 from ..variables.functions import MethodVar
 from ..variables.lookup import METHODS, MISSING

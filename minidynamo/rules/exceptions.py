@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from ..extras.extending import extends
 from ..exceptions import Break, ObservedException
 from ..symbolic_eval.evaluator import Frame, RootFrame
 from ..resume import VALUE
@@ -22,7 +23,7 @@ from ..symbolic_eval.opcodes import HANDLERS, opcode, pushes
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import NONE, rules
 from ..extras.handled_slots import HANDLED, LASTI
-from ..variables.base import Codegen, Variable, extends
+from ..variables.base import Codegen, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, TupleVar

@@ -44,10 +44,12 @@ class CodeInfo:
             pos = operation.instruction.pos
             if pos and pos[0] is not None:
                 line = pos[0]
-            handler, arg = opcodes.HANDLERS.get(operation.op), operation.arg
-            if handler is None:
-                handler, arg = opcodes.unsupported, operation.op
-            self.ops.append((handler, arg, operation.exc, line))
+            handler = opcodes.HANDLERS.get(operation.op)
+            # what no handler knows is refused by its name
+            run = (
+                (opcodes.unsupported, operation.op) if handler is None else (handler, operation.arg)
+            )
+            self.ops.append((*run, operation.exc, line))
         self.internal = any(part in code.co_filename for part in INTERNAL)
         self._live: list[frozenset[str]] | None = None
 

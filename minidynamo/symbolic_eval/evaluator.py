@@ -149,9 +149,7 @@ class Frame(Operations):
             raise Break("coroutine", f"the coroutine {function.name} is not traced")
         frame = Frame(self.output, function, bind(self, function, args, kwargs), self)
         if code.co_flags & GENERATOR:
-            made = GeneratorVar(frame, (self.user_stack(), self.output.root.group_step))
-            self.output.generators.append(made)
-            return made
+            return GeneratorVar(frame)
         return frame.run()
 
     def check_code(self, fn: Any) -> None:

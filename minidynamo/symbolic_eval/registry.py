@@ -19,9 +19,7 @@ torch/_dynamo/variables/builtin.py.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..exceptions import Break
-from ..foreign import ours
-from ..variables.base import Args, Named, Variable
+from ..variables.base import Args, Named, Variable, fitting
 from ..variables.constant import ConstantVar
 from ..variables.registry import ByClass
 
@@ -47,16 +45,10 @@ def rule(*functions: Any) -> Callable[[Callable], Callable]:
 
 
 def checked(name: str, handler: Callable) -> Callable:
-    """The handler, called with a list of positional and a dict of named arguments.  Where they do
-    not fit its parameters, the graph breaks, and plain Python says what is wrong with them."""
+    """The handler, called with a list of positional and a dict of named arguments."""
 
     def call(tx: "Frame", args: Args, kwargs: Named) -> Variable:
-        try:
-            result = handler(tx, *args, **kwargs)
-        except ours(TypeError) as error:
-            if error.__traceback__.tb_next is not None:  # the handler had begun to run
-                raise
-            raise Break("arguments", f"the arguments of {name}()") from None
+        result = fitting("arguments", f"{name}()", handler, tx, args, kwargs)
         return result if isinstance(result, Variable) else ConstantVar(result)
 
     return call

@@ -61,6 +61,17 @@ def refusal(kind: str, text: str) -> Callable[..., Any]:
     return refuse
 
 
+def fitting(kind: str, name: str, handler: Callable, tx: Frame, args: Args, kwargs: Named) -> Any:
+    """What a handler of ours gives for these arguments.  Where they do not fit its parameters, the
+    graph breaks, and plain Python says what is wrong with them."""
+    try:
+        return handler(tx, *args, **kwargs)
+    except ours(TypeError) as error:
+        if error.__traceback__.tb_next is not None:  # the handler had begun to run
+            raise
+        raise Break(kind, f"the arguments of {name}") from None
+
+
 class Variable(Fields):
     """One symbolic value.  `source` says where the real one came from (None: made in this
     frame)."""
@@ -115,14 +126,8 @@ class Variable(Fields):
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         method = getattr(self, "method_" + name, None)
         if method is not None:
-            try:
-                result = method(tx, *args, **kwargs)
-                return tx.NONE if result is None else result
-            except ours(TypeError) as error:
-                if error.__traceback__.tb_next is not None:  # the method had begun to run
-                    raise
-                # The arguments do not fit its parameters: plain Python says what is wrong.
-                raise Break("method", f"the arguments of .{name}() of {self}") from None
+            result = fitting("method", f".{name}() of {self}", method, tx, args, kwargs)
+            return tx.NONE if result is None else result
         found: Any = self.getattr(tx, name)
         if found.native and found.instance is self:  # calling it would come back here
             raise Break("method", f"the method .{name}() of {self} is not traced")
@@ -158,22 +163,6 @@ class Variable(Fields):
         """What a message calls it; more/names_in_messages.py knows better names."""
         name = type(self).__name__.removesuffix("Var").lower()
         return f"{name}({self.source.name()})" if self.source is not None else name
-
-
-def extends(cls: type, *names: str) -> Callable[[Added], Added]:
-    """A decorator for coverage: `cls` gets the methods of the class below it; or the function below
-    it, under these names, else under its own."""
-
-    def add(added: Added) -> Added:
-        if isinstance(added, type):
-            methods = {n: method for n, method in vars(added).items() if not n.startswith("__")}
-        else:
-            methods = dict.fromkeys(names or [added.__name__], added)
-        for name, method in methods.items():
-            setattr(cls, name, method)
-        return added
-
-    return add
 
 
 class RealVar(Variable):

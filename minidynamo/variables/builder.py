@@ -15,11 +15,10 @@ from typing import Any
 
 import torch
 
-from ..exceptions import Break
 from ..guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, literal
 from ..sources import Source, SourceTree
 from . import classes, functions, modules, nn_modules, wrap_containers, wrap_tensors  # noqa: F401
-from .base import Added, Lazy, Variable
+from .base import Added, Lazy, Variable, refusal
 from .constant import ConstantVar, is_constant_value
 from .containers import DictVar
 from .lookup import can_change, trusted
@@ -139,8 +138,8 @@ class Builder:
             self.guard(source, "ID", "{0} is {pin}", found)
         return self.wrap_pinned(found)
 
-    def wrap_cell(self, cell: Any, source: Source) -> Variable:
-        raise Break("function", "the closure of a function from outside")
+    # (cell, source): more/functions.py
+    wrap_cell = refusal("function", "the closure of a function from outside")
 
     def fields_of(self, value: Any, source: Source) -> Any:
         """The instance __dict__ as a DictVar whose entries are wrapped when read."""

@@ -80,7 +80,6 @@ class GeneratorVar(IteratorVar):
 
     cls = types.GeneratorType
     frame: Any
-    made: tuple
     done: bool = field(default=False, init=False)
     started: bool = field(default=False, init=False)
 

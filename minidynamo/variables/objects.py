@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import field
-from typing import Any, NoReturn
+from typing import Any
 
 from ..exceptions import Break
 from .base import Frame, OutputGraph, Source, Variable, refusal
@@ -89,8 +89,7 @@ class ObjectVar(Variable):
             self.missing(tx, name)
         return self.class_attribute(tx, owner, found, name)
 
-    def missing(self, tx: Frame, name: str) -> NoReturn:
-        raise Break("attribute", f".{name} of {self}")
+    missing = refusal("attribute", ".{1} of {self}")  # (tx, name)
 
     def data_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         """What a descriptor that goes before the instance's `__dict__` gives; None: it is none."""

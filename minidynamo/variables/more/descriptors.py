@@ -13,8 +13,9 @@ from typing import Any, NoReturn
 
 import torch
 
+from ...extras.extending import extends
 from ...exceptions import Break, ObservedException
-from ..base import Frame, Variable, extends
+from ..base import Frame, Variable
 from ..constant import ConstantVar
 from ..functions import BoundMethodVar
 from ..lookup import HEAP_TYPE, MISSING, lookup

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from ..base import Frame, OutputGraph, Variable, extends
+from ...extras.extending import extends
+from ..base import Frame, OutputGraph, Variable
 from ..constant import LITERALS
 from ..containers import DictVar
 from ..registry import KEYS

@@ -6,23 +6,42 @@ In, out: variables; the frame of the generator runs on in the evaluator.
 """
 
 import builtins
+from typing import cast
 
+from ...extras.extending import extends, noted
 from ... import hooks
 from ...exceptions import Break, ObservedException
-from ..base import NULL, Codegen, Frame, Variable, extends
+from ...symbolic_eval.evaluator import Frame
+from ..base import NULL, Args, Codegen, Named, Variable
 from ..constant import ConstantVar
+from ..functions import FunctionVar
 from ..iterators import GeneratorVar
 
 # Handlers that the compiler puts around every generator's body, without a `try`.
 IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")
 
 
-plain_send = GeneratorVar.send
+plain_inline, plain_send = Frame.inline, GeneratorVar.send
+
+
+class Generators(list["GeneratorMethods"]):
+    """Those that were made in this attempt."""
+
+
+@extends(Frame)
+def inline(tx: Frame, function: FunctionVar, args: Args, kwargs: Named) -> Variable:
+    result = plain_inline(tx, function, args, kwargs)
+    made = cast(GeneratorMethods, result)
+    if type(result) is GeneratorVar and not made.made:
+        made.made = tx.user_stack(), tx.output.root.group_step
+        noted(tx.output, Generators).append(made)
+    return result
 
 
 @extends(GeneratorVar)
 class GeneratorMethods(GeneratorVar):
     running = False
+    made: tuple = ()  # where: the lines of the program, the step of the root
 
     def send(self, tx: Frame, value: Variable) -> Variable | None:
         """One that raises is done; one that runs cannot be asked for more."""
@@ -43,7 +62,9 @@ class GeneratorMethods(GeneratorVar):
         over, yielded = self.done, self.send(tx, value)
         if yielded is None:
             returned = self.frame.returned
-            tx.raise_var(StopIteration, [] if over or returned.identity() is None else [returned])
+            return tx.raise_var(
+                StopIteration, [] if over or returned.identity() is None else [returned]
+            )
         return yielded
 
     def method___next__(self, tx: Frame) -> Variable:
@@ -141,7 +162,7 @@ def is_end_of_handler(operations: list, place: int) -> bool:
 
 def check_generators(cg: Codegen) -> None:
     """One that was left inside a `try` or `with` runs its end when plain Python lets it go."""
-    for generator in cg.output.generators:
+    for generator in noted(cg.output, Generators):
         if generator.must_be_closed():
             raise Break(
                 "generator",

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 import torch.fx
 
+from ...extras.extending import extends
 from ...exceptions import Break, Restart
 from ...originals import NN_MODULE
-from ..base import Codegen, Frame, Source, Variable, current, extends
+from ..base import Codegen, Frame, Source, Variable, current
 from ..constant import ConstantVar
 from ..containers import DictVar, TupleVar
 from ..lookup import MISSING, lookup, trusted
@@ -147,6 +148,9 @@ class ModuleOperations(ModuleVar):
 
 @extends(PyModuleVar)
 class PythonModules(PyModuleVar):
+    def name(self) -> object:
+        return self.value.__dict__.get("__name__")
+
     def getattr(self, tx: Frame, name: str) -> Variable:
         values = self.value.__dict__
         if not trusted(self.name()):

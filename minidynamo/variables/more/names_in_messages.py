@@ -11,9 +11,10 @@ Without this file a message names the kind of value, and where it comes from.
 
 from typing import Any
 
+from ...extras.extending import extends
 from ...exceptions import Break
 from ...symbolic_eval.operations import Operations
-from ..base import Null, extends
+from ..base import Null
 from ..classes import ClassVar
 from ..constant import ConstantVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar

@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any
 
+from ...extras.extending import extends
 from ...exceptions import Break
 from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
-from ..base import Codegen, Frame, OutputGraph, Source, Variable, extends
+from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar, is_constant_value
 from ..containers import Container, DictVar, TupleVar
 from ..iterators import iterator_of, KeysIterator

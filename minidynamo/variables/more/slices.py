@@ -12,9 +12,11 @@ Mirrors torch/_dynamo/variables/lists.py (SliceVariable).
 from collections.abc import Callable
 from typing import Any
 
+from ...extras.extending import extends
 from ...symbolic_eval.opcodes import pushes
-from ..base import Codegen, Frame, Variable, extends
-from ..constant import ARGUMENTS, ConstantVar, argument_of
+from ..base import Codegen, Frame, Variable
+from ..constant import ConstantVar
+from .constants import ARGUMENTS, argument_of
 from ..containers import INDICES, SequenceVar, sequence_of
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from ...extras.extending import extends
 from ...exceptions import Break
-from ..base import Codegen, Frame, Variable, extends
+from ..base import Codegen, Frame, Variable
 from ..tensor import TensorVar
 from .replaced_data import TOLD_APART, is_replaced, replace_data, set_from
 from .tensor_metadata import Metadata

@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
+from ...extras.extending import extends
 from ...exceptions import Break
 from ...extras.function_modes import unseen_alias
 from ...guards import NAMES
 from ...sources import KINDS
-from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, extends
+from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from ..lookup import METHODS, MISSING, can_change, lookup
 from ..objects import method_of_class

@@ -8,7 +8,8 @@ In:   a TupleVar of such a class.   Out: its named items; code that makes it aga
 
 import functools
 
-from ..base import Codegen, Frame, Lazy, Variable, extends, peek
+from ...extras.extending import extends, noted
+from ..base import Codegen, Frame, Lazy, Variable, peek
 from ..constant import is_constant_value
 from ..containers import SequenceVar, TupleVar
 
@@ -44,7 +45,7 @@ class MadeAgain(TupleVar):
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.is_literal():  # one object, however often it is loaded
-            cg.load_const(cg.output.noted(Literals).setdefault(self, self.as_constant()))
+            cg.load_const(noted(cg.output, Literals).setdefault(self, self.as_constant()))
         elif self.cls is tuple:
             plain_reconstruct(self, cg)
         elif hasattr(self.cls, "_fields"):

@@ -9,7 +9,8 @@ Out:  what the constant answers that the number is in this run, which is guarded
 from collections.abc import Callable
 from typing import Any
 
-from ..base import Frame, Variable, extends
+from ...extras.extending import extends
+from ..base import Frame, Variable
 from ..symbolic import SymVar, Unpinned
 
 
