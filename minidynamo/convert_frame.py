@@ -41,9 +41,6 @@ COMPILING = threading.local()
 class FrameCompiler:
     """The callback that one `minidynamo.compile(...)` installs."""
 
-    # False: frames without a tensor operation are replaced too (to test transparency)
-    needs_tensors = True
-
     def __init__(
         self,
         backend: str | backends.Backend = "inductor",
@@ -91,16 +88,16 @@ class FrameCompiler:
             name = code.co_name
         record = FrameRecord(weakref.ref(code), name, backend=self.backend_name)
         before = entries_before(code, self, owner_of(args))
-        if before and not self.may_recompile(before, function, code, args, record):
-            return None
         policy = SizePolicy(self.dynamic, [entry.record.sizes for entry in before])
-        records.counters["frames"][code.co_name] += 1
         conversion = Conversion(self, function, code, args, record, policy)
+        if before and not self.may_recompile(before, conversion):
+            return None
+        records.counters["frames"][code.co_name] += 1
         try:
             entry = conversion.run()
         except (Unsupported, BackendError):
             raise
-        except ours(SkipFrame, RecursionError) as skipped:
+        except ours(SkipFrame, RecursionError) as skipped:  # (not a signal's: see foreign.py)
             # RecursionError: the program has a container that contains itself
             self.skip(conversion, str(skipped), skipped)
             return None
@@ -121,15 +118,10 @@ class FrameCompiler:
             note(conversion, entry)
         return entry
 
-    def may_recompile(
-        self,
-        before: list[CacheEntry],
-        function: Any,
-        code: types.CodeType,
-        args: Sequence[Any],
-        record: FrameRecord,
-    ) -> bool:
-        """These entries did not fit.  May there be one more?"""
+    def may_recompile(self, before: list[CacheEntry], conversion: Conversion) -> bool:
+        """These entries did not fit: the record says why the newest did not.  May there be one
+        more?  (If not, this call runs as plain Python; the entries stay, for those that fit.)"""
+        function, args, record = conversion.function, conversion.args, conversion.record
         failure = before[-1].record.guard_function.first_failure(function, *args)
         if failure is not None:
             record.failed_guard, record.recompile_reason = failure
@@ -137,8 +129,9 @@ class FrameCompiler:
             judge(record, before, function, args)
         if len(before) >= config.recompile_limit:
             return False
-        records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
-        debug(1, f"recompiling {code.co_name}: {record.recompile_reason}{record.advice}")
+        told = f"{conversion.code.co_name}: {record.recompile_reason}"
+        records.counters["recompiles"][told] += 1
+        debug(1, f"recompiling {told}{record.advice}")
         return True
 
     def skip(self, conversion: Conversion, reason: str, error: Exception | None = None) -> None:

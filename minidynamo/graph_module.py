@@ -27,10 +27,9 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     made = torch.fx.GraphModule(output.attributes, output.graph, "CapturedGraph")
     for look in hooks.GRAPH_MODULES:
         look(output, made)
-    has_symbols = any(type(variable) is SymVar for variable in output.inputs)
+    if not any(type(variable) is SymVar for variable in output.inputs):
+        return made, [variable.value for variable in output.inputs]
     return made, [
-        output.unwritten_fake(variable)
-        if has_symbols and type(variable) is not SymVar
-        else variable.value
+        variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
         for variable in output.inputs
     ]

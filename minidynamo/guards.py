@@ -133,7 +133,8 @@ class GuardPrinter:
     def print(self, state_guards: list[Guard], pair_guards: list[Guard]) -> None:
         tree = self.tree
         for pin in tree.pins.values():
-            pin.guards.pop("TYPE", None)  # the entry itself holds the object: it stays what it is
+            # the entry itself holds the object: it stays what it is, whoever has asked for its type
+            pin.guards.pop("TYPE", None)
         for node in tree.locals.values():
             self.add(node.guards.values())
         self.add(state_guards)
@@ -236,15 +237,10 @@ def answer_failure(error: BaseException) -> bool:
     return False
 
 
-def words(text: str) -> set[str]:
-    """The words of `text` that may be names of variables."""
-    return set(WORD.findall(text))
-
-
 def name_parameters(parameters: Sequence[str], text: str) -> list[str]:
     """What each parameter is called in `text`: what the program calls it, with `_` behind it where
     the text uses that word for something else."""
-    taken = words(" ".join([text, *KINDS.values()]))
+    taken = set(WORD.findall(" ".join([text, *KINDS.values()])))
     names = []
     for parameter in parameters:
         name = identifier(parameter)

@@ -30,7 +30,8 @@ TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
 # called with (record, entries that did not fit, function, arguments) before one more is made; or is
 # not, because there are `config.recompile_limit` of them
 RECOMPILING: "list[Callable[[FrameRecord, Sequence[CacheEntry], Any, Sequence[Any]], None]]" = []
-# (conversion): a break was met, which fullgraph=True forbids; is there another way?
+# (conversion): after an attempt that met a break; will the next one go another way?  If none will,
+# fullgraph=True forbids the break
 WAYS_ON: "list[Callable[[Conversion], bool]]" = []
 
 COMPILED: "list[Callable[[Conversion, CacheEntry], None]]" = []  # told of each entry that is made
@@ -40,7 +41,8 @@ RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets besid
 # --- the replacement code -------------------------------------------------------------------------
 BEFORE_VALUES: "list[Callable[[Codegen], None]]" = []  # in front of what rebuilds values
 AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the frame's writes
-# (tail) at a graph break: names of locals that live on though no instruction reads them
+# (tail) at a graph break: names of locals that live on though no instruction reads them; raises
+# SkipFrame where the frame's state cannot be handed on
 KEPT: "list[Callable[[Tail], Collection[str]]]" = []
 
 # --- the guards ---------------------------------------------------------------------------------

@@ -171,13 +171,15 @@ def test_constants_are_kept_apart_by_identity():
     values = (1, True, 1.0, 0.0, -0.0, (0.0,), (-0.0,), "a", b"a", (1,), (True,))
     body = emit.prologue(0) + [ins for value in values for ins in emit.load_const(value)]
     body += emit.build_tuple(len(values)) + emit.return_value()
-    code = assemble((lambda: None).__code__, body, stacksize=20)
+    code = assemble((lambda: None).__code__, body, co_stacksize=20)
     got = types.FunctionType(code, {})()
     assert [(type(v), str(v)) for v in got] == [(type(v), str(v)) for v in values]
 
 
 def make(code_like, body, **kwargs):
-    return types.FunctionType(assemble(code_like.__code__, body, stacksize=30, **kwargs), globals())
+    return types.FunctionType(
+        assemble(code_like.__code__, body, co_stacksize=30, **kwargs), globals()
+    )
 
 
 def test_emitters():
@@ -224,7 +226,7 @@ def test_emitted_globals_and_functions():
         + e.call(e.make_function(inner, ["x"]), e.load_const(10))
         + e.return_value()
     )
-    assert types.FunctionType(assemble(outer.__code__, body, stacksize=10), {})(5) == 15
+    assert types.FunctionType(assemble(outer.__code__, body, co_stacksize=10), {})(5) == 15
     plain = (lambda y: y * 2).__code__
     assert (
         make(

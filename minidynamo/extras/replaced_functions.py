@@ -23,7 +23,7 @@ from .extending import extends, noted
 from .. import hooks
 from ..exceptions import Break, SkipFrame
 from ..graph_capture import OutputGraph
-from ..originals import BUILTINS, LEAF_MODULES, MISSING, MODULES, NN_MODULE, TENSOR, made_by_torch
+from ..originals import BUILTINS, LEAF_MODULES, MODULES, NN_MODULE, TENSOR, made_by_torch
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import RULES
 from ..symbolic_eval.torch_rules import is_leaf
@@ -31,6 +31,8 @@ from ..variables.base import Args, Frame, Named, Variable
 from ..variables.lookup import lookup
 from ..variables.objects import ObjectVar, method_of_class
 from ..variables.tensor import TensorVar
+
+MISSING = object()
 
 
 FIELDS = frozenset(  # what C code keeps in a tensor: `shape`, `dtype`...

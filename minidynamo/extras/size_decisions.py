@@ -7,19 +7,20 @@ Out:  the same answer, with fewer and shorter guards: And and Or are asked part 
       which is told once, with the user's line.
 
     >>> env.decide(sympy.And(s0 > 2, s1 > 3))       # two guards, s0 >= 3 and s1 >= 4
-    >>> env.canonical(2 * s0 + s1 > s1 + 4)         # s0 > 2
+    >>> canonical(2 * s0 + s1 > s1 + 4)             # s0 > 2
 
 Without this file the whole question is guarded as the program has asked it, and a frame is compiled
 for as long as its questions take.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import sympy
 
 from miniinductor.more.divisors import divisibility
 from miniinductor.sizes.expressions import Mod
-from miniinductor.sizes.facts import reduced
+from miniinductor.sizes.facts import Facts, reduced
 from miniinductor.sizes.printing import python_code
 
 from .extending import extends
@@ -28,18 +29,22 @@ from ..symbolic_shapes import Decision, ShapeEnv
 
 from .once import tell
 
-specialize_whole = ShapeEnv.specialize
+decide_whole, specialize_whole = ShapeEnv.decide, ShapeEnv.specialize
+note_plainly = ShapeEnv.note
 
 
 @extends(ShapeEnv)
 class Shorter(ShapeEnv):
-    def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
+    def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
         """And, Or: decided part by part, which makes short guards.  A part that settles the whole
         in this run is asked first, and then no other."""
+        if self.steps > config.size_steps:
+            give_up(self, expr)
+        expr = self.simplify(expr)
+        if not isinstance(expr, (sympy.And, sympy.Or, sympy.Not)) or self.prove(expr) is not None:
+            return decide_whole(self, expr, line)
         if isinstance(expr, sympy.Not):
             return not self.decide(expr.args[0], line)
-        if not isinstance(expr, (sympy.And, sympy.Or)):
-            return None
         decisive = isinstance(expr, sympy.Or)  # the value of a part that settles the whole
         parts = sorted(expr.args, key=lambda part: self.size_hint(part) is not decisive)
         is_settled = any(self.decide(part, line) is decisive for part in parts)
@@ -56,8 +61,18 @@ class Shorter(ShapeEnv):
             self.specialize(symbol, line)
         return value
 
-    def canonical(self, fact: sympy.Expr) -> sympy.Expr:
-        return canonical(fact)
+    def note(self, fact: sympy.Expr, proved: bool, line: str | None) -> None:
+        note_plainly(self, canonical(fact), proved, line)
+
+    def guarded(self) -> list[Decision]:
+        """A decision that follows from the final bounds, and from guards written so far, needs
+        none."""
+        final, found = Facts({s: replace(row) for s, row in self.table.items()}), []
+        for decision in self.decisions:
+            if not decision.proved and not final.prove(decision.fact):
+                final.learn(decision.fact)
+                found.append(decision)
+        return found
 
     def line_that_pinned(self, replacement: sympy.Expr) -> str:
         """Where a symbol is a number because it was replaced by others: the line that needed the
@@ -99,9 +114,6 @@ def give_up(env: ShapeEnv, expr: sympy.Expr) -> None:
         env.specialize(symbol)
         tell(text, text)
         records.counters["sizes"][text] += 1
-
-
-ShapeEnv.give_up = give_up
 
 
 @extends(Decision, "__str__")

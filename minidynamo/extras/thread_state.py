@@ -94,7 +94,7 @@ class StateChanges:
 def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
     """A change of the thread's state: made now for the ops that follow, and a node of the graph,
     which does not count as one that computes something."""
-    constants = [ConstantVar(value) for value in values]
+    constants: list[Variable] = [ConstantVar(value) for value in values]
     node = output.add_node(tx, "call_function", setter, constants, {}, None)
     output.calls -= 1
     setter(*values)

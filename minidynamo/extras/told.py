@@ -19,7 +19,7 @@ from ..conversion import Conversion
 from ..convert_frame import COMPILING, FrameCompiler
 from ..entries import CacheEntry
 from ..exceptions import Break, NoTensors, SkipFrame, Unsupported
-from ..records import BreakRecord, FrameRecord, debug
+from ..records import BreakRecord, Counters, FrameRecord, debug
 from ..skipping import skip_reason
 
 from . import guard_values, once  # noqa: F401  (what it advises is told here, so it judges first)
@@ -138,6 +138,16 @@ def show(conversion: Conversion, entry: CacheEntry) -> None:
         if record.graph is not None:
             debug(2, record.graph.print_readable(print_output=False))
         debug(2, record.guard_function.source)
+
+
+@extends(Counters, "__str__", "__repr__")
+def text_of_counters(counters: Counters) -> str:
+    lines = []
+    for group, counter in counters.items():
+        if counter:
+            lines.append(f"{group}: {sum(counter.values())}")
+            lines += [f"    {count} x {what}" for what, count in counter.most_common()]
+    return "\n".join(lines)
 
 
 @extends(BreakRecord, "__str__")

@@ -122,6 +122,9 @@ class Catching(Frame):
         self.pc = target
 
 
+break_plainly = RootFrame.break_at
+
+
 @extends(RootFrame)
 class CatchingRoot(RootFrame):
     def caught(self, raised: ObservedException, entry: Any) -> bool:
@@ -132,13 +135,13 @@ class CatchingRoot(RootFrame):
         self.unwind(raised.var, entry)
         return True
 
-    def split_step(self, step: int) -> int:
+    def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
         """Where an exception is being handled that was raised while tracing, the frame is split at
         the instruction that raised: plain Python must make the traceback, and the handler lies in
         the continuation."""
         for exception in reversed(self.handled):  # the outermost decides
             step = raised_at(exception)[1] or step
-        return step
+        break_plainly(self, reason, step)
 
 
 def raised_at(exception: Any) -> tuple[Any, int | None]:

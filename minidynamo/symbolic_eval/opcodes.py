@@ -53,9 +53,7 @@ def SWAP(frame: Frame, n: int) -> None:
 # ---- variables
 @opcode
 def LOAD_CONST(frame: Frame, value: Any) -> None:
-    output = frame.output
-    wrap = output.wrap_pinned if isinstance(value, type) else output.wrap_result
-    frame.stack.append(wrap(value))
+    frame.stack.append(frame.output.wrap_result(value))
 
 
 @opcode
@@ -75,7 +73,7 @@ def STORE_FAST(frame: Frame, name: str) -> None:
     value = frame.stack.pop()
     if value is NULL:  # behind an inlined comprehension, see LOAD_FAST_AND_CLEAR
         frame.locals.pop(name, None)
-    elif type(value) is CellVar and name in frame.code.co_cellvars:
+    elif type(value) is CellVar and name in frame.code.co_cellvars:  # such a comprehension's cell
         frame.cells[name] = value
     else:
         frame.locals[name] = value
@@ -126,6 +124,7 @@ PUSHES = {
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
     "GET_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
+    # CPython pushes the generator, and its next instruction pops it: the body follows
     "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
 }
 JUMPS = {
@@ -189,6 +188,7 @@ def STORE_SUBSCR(frame: Frame, _: Any) -> None:
 def UNPACK_SEQUENCE(frame: Frame, n: int) -> None:
     value = frame.stack.pop()
     walk = value.iterate(frame)
+    # one more than wanted is enough to see that there are too many; a sequence tells how many
     values = list(walk if isinstance(value, SequenceVar) else itertools.islice(walk, n + 1))
     if len(values) != n:
         frame.wrong_number(n, len(values))

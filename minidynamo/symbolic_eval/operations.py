@@ -11,25 +11,26 @@ Mirrors parts of torch/_dynamo/variables/builtin.py.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..exceptions import Break
 from ..foreign import ours
 from ..variables.base import Args, Named, Variable, refusal
 from ..variables.constant import ConstantVar
-from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
+from ..variables.functions import MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import in_c_or_library, lookup
 from ..variables.tensor import TensorVar
 from . import operators
 
 
-def on_host(
-    function: Callable, args: Iterable[Variable], kwargs: dict[str, Variable], read: str = "real"
-) -> functools.partial:
-    """The call of a function on real arguments: those that the variables' method `read` gives
-    ("real" or "as_constant")."""
+# "Host" is the Python in which the compiler runs, as against the program that is traced.
+def on_host(function: Callable, args: Args, kwargs: Named, read: str = "real") -> functools.partial:
+    """The call of a function on real arguments: those that the variables' method `read` gives.
+
+    "as_constant": values, equal in every call.  "real": objects, too (a class, a module), of which
+    the call only reads what is guarded."""
     named = {name: getattr(value, read)() for name, value in kwargs.items()}
     return functools.partial(function, *[getattr(value, read)() for value in args], **named)
 
@@ -63,6 +64,7 @@ class Operations:
         except Break:
             raise
         except ours(Exception) as error:
+            # what it says becomes constants of the traced program
             if not all(isinstance(a, (str, bytes, int, float, type(None))) for a in error.args):
                 raise Break("raised", f"{type(error).__name__} about an object") from None
             self.raise_(type(error), *error.args)
@@ -106,11 +108,10 @@ class Operations:
     def iter_of_object(self: Any, variable: Any) -> Any:
         """iter() of an object whose Python method `__iter__` gives an iterator that we know."""
         method = variable.special(self, "__iter__")
-        if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
-            made = method.call(self, [], {})
-            if isinstance(made, IteratorVar):
-                return made
-        raise Break("iteration", f"iterating over {variable}")
+        made = None if method is None else method.call(self, [], {})
+        if not isinstance(made, IteratorVar):
+            raise Break("iteration", f"iterating over {variable}")
+        return made
 
     def listed(self: Any, values: Any) -> list[Variable]:
         """[*values].  (CPython asks for a length to expect, too: minidynamo/rules/iteration.py.)"""

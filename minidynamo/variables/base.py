@@ -33,7 +33,8 @@ Added = TypeVar("Added", bound=Any)
 Args = list["Variable"]  # the positional arguments of a call
 Named = dict[str, "Variable"]  # those with names
 
-# The frames that are being evaluated, the innermost last (one compile at a time).
+# The frames that are being evaluated, the innermost last (one compile at a time): for questions to
+# a variable that are asked without `tx`.
 RUNNING: list[Any] = []
 
 
@@ -52,8 +53,9 @@ class Fields:
 
 
 def refusal(kind: str, text: str) -> Callable[..., Any]:
-    """The method of a variable that does not know how: the graph breaks, with this reason, in which
-    `{self}` is the variable and `{1}` what comes behind `tx`."""
+    """A method of what does not know how: the graph breaks, with this reason.
+
+    In it `{self}` is the variable, `{0}` the first argument (mostly `tx`), `{1}` the next one."""
 
     def refuse(self: Variable, *args: Any) -> NoReturn:
         raise Break(kind, text.format(*args, self=self))
@@ -78,13 +80,12 @@ class Variable(Fields):
 
     source: Any = field(default=None, kw_only=True)  # a Source, or None
     mutated: bool = field(default=False, init=False)
+    # What follows has no annotation: it is no argument of the constructor (see `Fields`).
     cls = cast(Any, None)  # its Python type, if that is known
     native = False  # is it a method that the instance's variable implements?
     shared = False  # can the program see that it is one object?  Then it is rebuilt once
     payload = cast(Any, None)  # what an instance of a subclass of list, dict... contains
-    stack_kind = (
-        resume.VALUE
-    )  # the kind of what lies on the stack, for the code behind a graph break
+    stack_kind = resume.VALUE  # for the code behind a graph break that takes it off the stack
 
     # ---- what it is
     def realize(self, tx: Frame) -> Variable:
@@ -95,6 +96,10 @@ class Variable(Fields):
             raise Break("type", f"the type of {self} is not known while tracing")
         return self.cls
 
+    # From a variable to Python's own values, each with the guards that it takes:
+    #   as_constant  a value that equals this one in every call (a symbol's number, then guarded)
+    #   real         the object itself, for calls that read of it only what is guarded
+    #   identity     what `is` compares           hash_key     what a dictionary compares
     def is_constant(self) -> bool:
         return False
 
@@ -102,14 +107,14 @@ class Variable(Fields):
 
     def real(self) -> Any:
         """The real Python object that stands behind this variable, if it is one that calls may be
-        folded on."""
+        folded on (computed while tracing)."""
         return self.as_constant()
 
     def identity(self) -> Any:
         """Two variables are the same object iff their identities are the same object."""
         return self
 
-    # (tx): a host-side key for dictionaries and sets
+    # (tx): a key of the compiler's own dictionaries, equal where the program's keys are
     hash_key = refusal("hash", "{self} as a dictionary key is not traced")
 
     # ---- operations: what a Python method gets, behind `tx`, the frame that asks
@@ -128,17 +133,16 @@ class Variable(Fields):
         if method is not None:
             result = fitting("method", f".{name}() of {self}", method, tx, args, kwargs)
             return tx.NONE if result is None else result
-        found: Any = self.getattr(tx, name)
-        if found.native and found.instance is self:  # calling it would come back here
-            raise Break("method", f"the method .{name}() of {self} is not traced")
-        return found.call(tx, args, kwargs)
+        raise Break("method", f"the method .{name}() of {self} is not traced")
 
     def truth(self, tx: Frame) -> bool:
         if self.cls is None or hasattr(self.cls, "__bool__") or hasattr(self.cls, "__len__"):
             raise Break("truth", f"the truth of {self} is not known while tracing")
         return True
 
-    iterate = refusal("iteration", "iterating over {self} is not traced")  # a host iterator
+    iterate = refusal(
+        "iteration", "iterating over {self} is not traced"
+    )  # gives an iterator of variables
     length = refusal("length", "len({self}) is not traced")
     # (tx, key or item), and the value that is set
     getitem = refusal("item", "{self}[...] is not traced")
@@ -146,8 +150,7 @@ class Variable(Fields):
     delitem = refusal("item", "del {self}[...] is not traced")
     contains = refusal("item", "... in {self} is not traced")
 
-    # What stands for it among the arguments of a node of the graph; called with what says what
-    # stands for an item that it contains.
+    # (part): what a node of the graph is given for this value; part(item) is that for an item of it
     argument = refusal("argument", "{self} as an argument of a torch function")
 
     # ---- rebuilding

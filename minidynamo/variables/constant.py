@@ -47,12 +47,6 @@ class ConstantVar(RealVar):
     def argument(self, part: Any) -> Any:
         return self.value
 
-    def hash_key(self, tx: Frame) -> Any:
-        kind = type(self.value)
-        if kind.__hash__ is None:  # a slice has no hash before Python 3.12
-            tx.raise_(TypeError, f"unhashable type: {kind.__name__!r}")
-        return self.value
-
     def truth(self, tx: Frame) -> bool:
         return bool(self.value)
 

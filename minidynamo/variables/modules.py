@@ -44,7 +44,7 @@ class GlobalsVar:
         self.cache: dict[str, Variable] = {}
         # Programs replace sys.stdout, sys.path, sys.argv...
         self.trusted = trusted(values.get("__name__")) and values is not vars(sys)
-        builtins = values.get("__builtins__", __builtins__)
+        builtins = values.get("__builtins__", __builtins__)  # the module, or its dictionary
         self.builtins = builtins if isinstance(builtins, dict) else vars(builtins)
         self.source = output.tree.pinned(values, "G_" + str(values.get("__name__", "")))
 

@@ -72,8 +72,6 @@ class ObjectVar(Variable):
 
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
         """object.__getattribute__."""
-        if name == "__class__" and lookup(self.cls, name)[0] is object:
-            return tx.output.wrap_pinned(self.cls)
         owner, found = lookup(self.cls, name)
         if found is not MISSING and not isinstance(found, METHODS):
             data = self.data_descriptor(tx, found, name)

@@ -331,7 +331,7 @@ def wrap_array(builder: OutputGraph, value: Any, source: Source) -> ArrayVar:
     for other, _ in list(builder.memo.values()):
         if isinstance(other, ArrayVar) and other.source is not None:
             builder.guard_pair("{0} is not {1}", source, other.source)
-    held = wrap_input(builder, tensor, torch.Tensor, source.child("array"))
+    held = wrap_input(builder, tensor, source.child("array"))
     builder.by_fake[id(held.fake)] = held
     return ArrayVar(held, source=source)
 

@@ -35,6 +35,8 @@ class Descriptors(ObjectVar):
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
         if self.cls in OWN_LOOKUP:  # list[int].append is list's
             return tx.fold_pinned(getattr, self.real(), name)
+        if name == "__class__" and lookup(self.cls, name)[0] is object:
+            return tx.output.wrap_pinned(self.cls)
         return plain_getattr(self, tx, name)
 
     def getattr(self, tx: Frame, name: str) -> Variable:

@@ -34,6 +34,7 @@ from ..base import Frame, Source, Variable
 from ..constant import ConstantVar, wrap_constant
 from ..containers import SequenceVar
 from ..registry import BY_VALUE
+from .unpinned import pinned
 from ..symbolic import CALLS, SymVar
 from ..tensor import TensorVar
 
@@ -155,7 +156,7 @@ def beside(tx: Frame, variable: SymVar, others: Iterable[Variable]) -> Variable:
         return tensor
     dtype = functools.reduce(torch.promote_types, [torch.result_type(t, 1.0) for t in met])
     if dtype.itemsize == 2:  # eager multiplies in float32 and rounds once
-        return variable.constant()
+        return pinned(variable)
     return tx.output.call_graph(tx, "call_method", "to", [tensor, ConstantVar(dtype)], {})
 
 

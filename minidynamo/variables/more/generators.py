@@ -6,7 +6,7 @@ In, out: variables; the frame of the generator runs on in the evaluator.
 """
 
 import builtins
-from typing import cast
+from typing import Any, cast
 
 from ...extras.extending import extends, noted
 from ... import hooks
@@ -14,7 +14,6 @@ from ...exceptions import Break, ObservedException
 from ...symbolic_eval.evaluator import Frame
 from ..base import NULL, Args, Codegen, Named, Variable
 from ..constant import ConstantVar
-from ..functions import FunctionVar
 from ..iterators import GeneratorVar
 
 # Handlers that the compiler puts around every generator's body, without a `try`.
@@ -29,7 +28,7 @@ class Generators(list["GeneratorMethods"]):
 
 
 @extends(Frame)
-def inline(tx: Frame, function: FunctionVar, args: Args, kwargs: Named) -> Variable:
+def inline(tx: Frame, function: Any, args: Args, kwargs: Named) -> Variable:
     result = plain_inline(tx, function, args, kwargs)
     made = cast(GeneratorMethods, result)
     if type(result) is GeneratorVar and not made.made:

@@ -17,7 +17,7 @@ from typing import Any
 from ...extras.extending import noted
 from ...exceptions import Break
 from ...extras.made_anew import Makers
-from ...symbolic_eval.registry import class_with_base
+from ...rules.by_type import class_with_base
 from ..base import Args, Frame, Named, Variable
 from ..containers import DictVar, ListVar, TupleVar
 from ..functions import BoundMethodVar

@@ -17,9 +17,10 @@ from ...symbolic_eval.operations import Operations
 from ...symbolic_eval.registry import rules
 from ..base import Codegen, Frame, Variable
 from ..constant import ConstantVar
-from ..containers import TupleVar, sequence_of
+from ..containers import TupleVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar
 from ..iterators import iterator_of, IteratorVar, KeysIterator, SequenceIterator
+from .tuples import sequence_of
 from .type_names import type_text
 
 next_up = SequenceIterator.next

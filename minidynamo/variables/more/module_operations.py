@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ...extras.replaced_buffers import inputs_of
 from ...extras.extending import extends
 from ...exceptions import Break, Restart
 from ...originals import NN_MODULE
@@ -141,8 +142,9 @@ class ModuleOperations(ModuleVar):
     def become_input(self, tx: Frame, source: Source) -> None:
         """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of
         the graph's state."""
-        if source.name() not in tx.output.input_sources:
-            tx.output.input_sources.add(source.name())
+        inputs = inputs_of(tx.output.policy)
+        if source.name() not in inputs:
+            inputs.add(source.name())
             raise Restart()
 
 

@@ -91,4 +91,4 @@ def name_of_object(variable: ObjectVar) -> str:
 
 @extends(PyModuleVar, "__repr__")
 def name_of_module(variable: PyModuleVar) -> str:
-    return f"module {variable.name()}"
+    return f"module {variable.value.__dict__.get('__name__')}"

@@ -7,11 +7,20 @@ In:   a TupleVar of such a class.   Out: its named items; code that makes it aga
 """
 
 import functools
+from collections.abc import Iterable
 
 from ...extras.extending import extends, noted
 from ..base import Codegen, Frame, Lazy, Variable, peek
 from ..constant import is_constant_value
-from ..containers import SequenceVar, TupleVar
+from ..containers import ListVar, SequenceVar, TupleVar
+
+
+def sequence_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
+    """A new list, or a tuple of this class; a plain one where its items have names."""
+    if cls is list:
+        return ListVar(list(items))
+    return TupleVar(list(items), tuple if hasattr(cls, "_fields") else cls)
+
 
 plain_reconstruct = TupleVar.reconstruct
 
