@@ -12,17 +12,21 @@ import inspect
 import os
 import sysconfig
 import types
-from collections.abc import Callable
 
 import torch
+
+from .resume import function_name
 
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 MINIINDUCTOR = os.path.join(os.path.dirname(os.path.dirname(OURS)), "miniinductor") + os.sep
 BENCH = os.path.join(OURS, "bench") + os.sep  # its workloads are user programs
 TORCH = os.path.dirname(torch.__file__) + os.sep
-# (code of torch's): is it compiled all the same?  See extras/left_alone.py
-COMPILED: list[Callable[[types.CodeType], bool]] = []
+# folders of torch's files, and the methods in them that are compiled
+COMPILED_TORCH = {
+    os.path.join(TORCH, "nn", "modules") + os.sep: "forward",
+    os.path.join(TORCH, "optim") + os.sep: "step",
+}
 STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
 NUMPY = os.path.join("site-packages", "numpy", "")
@@ -37,7 +41,7 @@ def skip_reason(code: types.CodeType) -> str | None:
     if file.startswith(MINIINDUCTOR):  # what autograd and programs call of a compiled graph's
         return "miniinductor's own code"
     if file.startswith(TORCH):
-        return None if any(ask(code) for ask in COMPILED) else "torch's own code"
+        return None if is_compiled_torch(code) else "torch's own code"
     if NUMPY in file:
         return "NumPy's own code"
     if file.startswith("<") and code.co_name == "<module>" or file.startswith("<frozen"):
@@ -48,3 +52,10 @@ def skip_reason(code: types.CodeType) -> str | None:
         # `.0` is the iterator that the code of a comprehension is given: it was made before
         return "a generator, coroutine or comprehension"
     return None
+
+
+def is_compiled_torch(code: types.CodeType) -> bool:
+    """Is it the `forward` of one of torch's modules, or the `step` of an optimizer, or what follows
+    a graph break in one?"""
+    name, folders = function_name(code), COMPILED_TORCH.items()
+    return any(code.co_filename.startswith(folder) and name == method for folder, method in folders)

@@ -37,6 +37,7 @@ from miniinductor.sizes.expressions import as_number
 from miniinductor.sizes.facts import LARGEST, Facts, Symbol
 from miniinductor.sizes.printing import python_code
 
+from . import config
 from .guards import Guard
 from .symbolic_numbers import SymNode, hint_of
 
@@ -88,15 +89,18 @@ class ShapeEnv(Facts):
 
     # ---- decisions
     def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
-        """Does `expr` hold in this run?  Becomes a guard unless it is proved for all sizes: what
-        was learned from earlier guards proves it, too, when it is asked again.
-        (extras/size_decisions.py asks part by part, and in fewer words.)"""
+        """Does `expr` hold in this run?  Becomes a guard unless it is proved for all sizes."""
+        if self.steps > config.size_steps:
+            self.give_up(expr)
         expr = self.simplify(expr)
         value: Any = self.prove(expr)
         is_proved = value is not None
         if is_proved and expr in self._asked:  # it is written down already
             return value
         if not is_proved:
+            value = self.decide_parts(expr, line)
+            if value is not None:
+                return value
             value = self.value_now(expr)
         self._asked.update((expr, sympy.Not(expr)))
         fact = expr if value else sympy.Not(expr)
@@ -104,6 +108,13 @@ class ShapeEnv(Facts):
         if not is_proved:
             self.learn(fact, line or self.where())
         return value
+
+    def give_up(self, expr: sympy.Expr) -> None:
+        """The questions of this frame have cost too much, see extras/size_decisions.py."""
+
+    def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
+        """The answer of an expression that is asked part by part; None: it is asked as a whole.
+        See extras/size_decisions.py."""
 
     def specialize(self, expr: sympy.Expr, line: str | None = None) -> Any:
         """The number that `expr` has in this run, guarded: the program needs it (range(n), int(n),

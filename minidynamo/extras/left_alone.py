@@ -1,5 +1,4 @@
-"""Frames that are not worth compiling are left alone, quickly, and this is told once; some of
-torch's are not.
+"""Frames that are not worth compiling are left alone, quickly, and this is told once.
 
 In:   a call that no entry fits, and the deaths of modules that entries were made for.
 Out:  whether the call runs as plain Python without another look.
@@ -23,8 +22,7 @@ from .. import config, frame_hook, hooks
 from ..convert_frame import FrameCompiler
 from ..entries import entries_before
 from ..records import FrameRecord
-from ..resume import function_name
-from ..skipping import COMPILED, TORCH
+from ..skipping import TORCH
 
 from .forgotten import DEATHS
 from .told import tell
@@ -52,20 +50,7 @@ UNHOOKED = tuple(
 )
 
 
-# folders of torch's files, and the methods in them that are compiled
-COMPILED_TORCH = {
-    os.path.join(TORCH, "nn", "modules") + os.sep: "forward",
-    os.path.join(TORCH, "optim") + os.sep: "step",
-}
 plain_call = FrameCompiler.__call__
-
-
-@COMPILED.append
-def is_compiled_torch(code: types.CodeType) -> bool:
-    """Is it the `forward` of one of torch's modules, or the `step` of an optimizer, or what follows
-    a graph break in one?"""
-    name, folders = function_name(code), COMPILED_TORCH.items()
-    return any(code.co_filename.startswith(folder) and name == method for folder, method in folders)
 
 
 @extends(FrameCompiler, "__call__")

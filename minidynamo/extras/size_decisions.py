@@ -29,22 +29,22 @@ from ..symbolic_shapes import Decision, ShapeEnv
 
 from .once import tell
 
-decide_whole, specialize_whole = ShapeEnv.decide, ShapeEnv.specialize
+specialize_whole = ShapeEnv.specialize
 note_plainly = ShapeEnv.note
 
 
 @extends(ShapeEnv)
 class Shorter(ShapeEnv):
-    def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
+    def give_up(self, expr: sympy.Expr) -> None:
+        give_up(self, expr)
+
+    def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
         """And, Or: decided part by part, which makes short guards.  A part that settles the whole
         in this run is asked first, and then no other."""
-        if self.steps > config.size_steps:
-            give_up(self, expr)
-        expr = self.simplify(expr)
-        if not isinstance(expr, (sympy.And, sympy.Or, sympy.Not)) or self.prove(expr) is not None:
-            return decide_whole(self, expr, line)
         if isinstance(expr, sympy.Not):
             return not self.decide(expr.args[0], line)
+        if not isinstance(expr, (sympy.And, sympy.Or)):
+            return None
         decisive = isinstance(expr, sympy.Or)  # the value of a part that settles the whole
         parts = sorted(expr.args, key=lambda part: self.size_hint(part) is not decisive)
         is_settled = any(self.decide(part, line) is decisive for part in parts)

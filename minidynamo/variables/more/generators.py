@@ -12,7 +12,7 @@ from ...extras.extending import extends, noted
 from ... import hooks
 from ...exceptions import Break, ObservedException
 from ...symbolic_eval.evaluator import Frame
-from ..base import NULL, Args, Codegen, Named, Variable
+from ..base import NULL, Codegen, Variable
 from ..constant import ConstantVar
 from ..iterators import GeneratorVar
 
@@ -20,21 +20,18 @@ from ..iterators import GeneratorVar
 IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")
 
 
-plain_inline, plain_send = Frame.inline, GeneratorVar.send
+plain_init, plain_send = GeneratorVar.__init__, GeneratorVar.send
 
 
 class Generators(list["GeneratorMethods"]):
     """Those that were made in this attempt."""
 
 
-@extends(Frame)
-def inline(tx: Frame, function: Any, args: Args, kwargs: Named) -> Variable:
-    result = plain_inline(tx, function, args, kwargs)
-    made = cast(GeneratorMethods, result)
-    if type(result) is GeneratorVar and not made.made:
-        made.made = tx.user_stack(), tx.output.root.group_step
-        noted(tx.output, Generators).append(made)
-    return result
+@extends(GeneratorVar, "__init__")
+def noted_generator(generator: Any, frame: Frame) -> None:
+    plain_init(generator, frame)
+    generator.made = cast(Frame, frame.parent).user_stack(), frame.output.root.group_step
+    noted(frame.output, Generators).append(generator)
 
 
 @extends(GeneratorVar)
