@@ -165,14 +165,10 @@ class Conversion:
 
     def ask_backend(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable:
         """What the backend makes of the graph."""
-        compiler = self.compiler
-        # a callable of the user's need not take a mode
-        with_mode = compiler.registered and compiler.mode is not None
-        options = {"mode": compiler.mode} if with_mode else {}
-        backend = compiler.backend
+        backend = self.compiler.backend
         for prepare in hooks.BACKENDS:
             backend = prepare(self, backend)
-        return backend(gm, example_inputs, **options)
+        return backend(gm, example_inputs, **self.compiler.options)
 
 
 def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tuple[CellVar, ...]:

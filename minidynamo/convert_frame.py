@@ -54,6 +54,8 @@ class FrameCompiler:
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.mode = mode
+        # (a callable of the user's need not take a mode)
+        self.options = {"mode": mode} if self.registered and mode is not None else {}
         # id -> code object of a function that was given to `compile` itself
         self.compiled_by_name: Any = weakref.WeakValueDictionary()
 

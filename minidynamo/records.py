@@ -13,7 +13,7 @@ import sys
 import time
 import types
 import weakref
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -102,16 +102,12 @@ class FrameRecord:
             self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
 
 
-class Counters(dict[str, Counter[str]]):
+class Counters(defaultdict[str, Counter[str]]):
     """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line,
     "recompiles", "cache_hits", "skipped", "errors"}; a group appears when it is asked for."""
 
-    def __missing__(self, group: str) -> Counter[str]:
-        self[group] = Counter()
-        return self[group]
 
-
-counters = Counters()
+counters = Counters(Counter)
 frames: deque[FrameRecord] = deque(maxlen=1000)
 
 

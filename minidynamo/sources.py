@@ -128,11 +128,8 @@ class SourceTree:
         """A source for an object that the entry holds by reference."""
         found = self.pins.get(id(value))
         if found is None:
-            name = self.unique(hint or getattr(value, "__name__", None) or type(value).__name__)
+            known = str(hint or getattr(value, "__name__", None) or type(value).__name__)
+            # `P_` and the hint, with a number where that is taken
+            name = numbered("P_" + NEITHER_LETTER_NOR_DIGIT.sub("_", known), self.names)
             found = self.pins[id(value)] = Source("pinned", None, name, value)
         return found
-
-    def unique(self, hint: object) -> str:
-        """A name for an object that the entry holds: `P_` and the hint, with a number where that is
-        taken."""
-        return numbered("P_" + NEITHER_LETTER_NOR_DIGIT.sub("_", str(hint)), self.names)

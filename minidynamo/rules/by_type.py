@@ -11,10 +11,14 @@ A handler returns None for "I do not know how": then those of the next bases are
 """
 
 from collections.abc import Callable
+from typing import Any
 
+from ..exceptions import Break
 from ..extras.extending import extends
+from ..symbolic_eval.calls import is_pure
 from ..symbolic_eval.evaluator import Frame
 from ..variables.base import Args, Named, Variable
+from ..variables.objects import ObjectVar
 from ..variables.registry import ByClass
 
 callable_of_type, class_with_base = ByClass(), ByClass()
@@ -24,7 +28,18 @@ plain_call, plain_making = Frame.call_unknown, Frame.make_instance
 @extends(Frame)
 def call_unknown(tx: Frame, function: Callable, args: Args, kwargs: Named) -> Variable:
     result = callable_of_type.ask(type(function), tx, function, args, kwargs)
-    return plain_call(tx, function, args, kwargs) if result is None else result
+    if result is not None:
+        return result
+    for value in (*args, *kwargs.values()):
+        # the real object is not what the traced program has made of it
+        if is_pure(function) and isinstance(value, ObjectVar) and not may_be_read(value):
+            raise Break("C function", f"the call of {function.__name__}() on {value}")
+    return plain_call(tx, function, args, kwargs)
+
+
+def may_be_read(value: Any) -> bool:
+    """May C code be called on the real object while tracing?  (more/object_operations.py.)"""
+    return hasattr(value, "immutable") and value.immutable()
 
 
 @extends(Frame)

@@ -21,7 +21,6 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..variables.base import Args, Named, Variable
 from ..variables.containers import ListVar, TupleVar
-from ..variables.objects import ObjectVar
 from .registry import RULES, rules
 from .torch_rules import is_leaf
 
@@ -64,10 +63,6 @@ def call_unknown(tx: "Frame", function: Callable, args: Args, kwargs: Named) -> 
     """One without a rule: a pure function of constants is computed."""
     if not is_pure(function):
         raise tx.unknown(function)
-    for value in (*args, *kwargs.values()):
-        # the real object is not what the traced program has made of it
-        if isinstance(value, ObjectVar) and not value.immutable():
-            raise Break("C function", f"the call of {function.__name__}() on {value}")
     return tx.computed(function, args, kwargs, "real")
 
 

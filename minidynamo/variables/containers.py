@@ -48,8 +48,7 @@ class SequenceVar(Container):
         return all(item.is_constant() for item in self.items)
 
     def as_constant(self) -> Any:
-        values = [item.as_constant() for item in self.items]
-        return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
+        return self.cls([item.as_constant() for item in self.items])
 
     def truth(self, tx: Frame) -> bool:
         return bool(self.items)
@@ -82,8 +81,6 @@ class SequenceVar(Container):
 
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         items = [part(item) for item in self.iterate(current())]
-        if hasattr(self.cls, "_fields"):
-            return self.cls(*items)
         return items if isinstance(self, ListVar) else tuple(items)
 
     def contents(self, cg: Codegen) -> None:

@@ -59,10 +59,6 @@ class ObjectVar(Variable):
         """The `self` that methods, properties and descriptors are given."""
         return self
 
-    def immutable(self) -> bool:
-        """May C code be called on the real object while tracing?"""
-        return False
-
     # ---- attributes
     def getattr(self, tx: Frame, name: str) -> Variable:
         _, getter = lookup(self.cls, "__getattribute__")

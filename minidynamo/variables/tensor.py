@@ -61,8 +61,6 @@ class TensorVar(Variable):
         method = getattr(self, "method_" + name, None)  # a method that is no node of the graph
         if method is not None:
             return method(tx, *args, **kwargs)
-        if not callable(getattr(torch.Tensor, name, None)):  # a property, or the tensor's own
-            return self.getattr(tx, name).call(tx, args, kwargs)
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:

@@ -7,12 +7,14 @@ In:   a TupleVar of such a class.   Out: its named items; code that makes it aga
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from ...extras.extending import extends, noted
-from ..base import Codegen, Frame, Lazy, Variable, peek
+from ..base import Codegen, Frame, Lazy, OutputGraph, Variable, peek
 from ..constant import is_constant_value
 from ..containers import ListVar, SequenceVar, TupleVar
+from ..registry import RESULTS
 
 
 def sequence_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
@@ -22,7 +24,7 @@ def sequence_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
     return TupleVar(list(items), tuple if hasattr(cls, "_fields") else cls)
 
 
-plain_reconstruct = TupleVar.reconstruct
+plain_reconstruct, plain_argument = TupleVar.reconstruct, TupleVar.argument
 
 
 @extends(SequenceVar)
@@ -37,8 +39,21 @@ class Literals(dict[Variable, object]):
     """The constants of the replacement code that stand for tuples."""
 
 
+@RESULTS.rule(test=lambda value: isinstance(value, tuple) and hasattr(value, "_fields"), order=5)
+def named_result(output: OutputGraph, value: Any) -> Variable:
+    return TupleVar([output.wrap_result(item) for item in value], type(value))
+
+
 @extends(TupleVar)
 class MadeAgain(TupleVar):
+    def as_constant(self) -> Any:
+        values = [item.as_constant() for item in self.items]
+        return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
+
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        items = plain_argument(self, part)
+        return self.cls(*items) if hasattr(self.cls, "_fields") else items
+
     def is_literal(self) -> bool:
         """May it be a constant of the replacement code?"""
         return (
