@@ -101,7 +101,7 @@ class OutputGraph(Builder):
         self.fake_mode = FakeMode(static_shapes=True)
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
-        self.symbolic_inputs: dict[int, Any] = {}  # id of an input -> (sizes, strides)
+        self.input_layouts: dict[int, Any] = {}  # id of an input -> (sizes, strides)
         self.globals: dict[int, GlobalsVar] = {}
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
         self.root: Any = None  # the outermost frame

@@ -42,6 +42,7 @@ from .sources import KINDS, Source, SourceTree, identifier
 # What the accesses and checks call by name; coverage adds some.
 NAMES: dict[str, Any] = {"math": math}
 
+# (asked by the rules of modules and functions, and by extras/memo.py)
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)

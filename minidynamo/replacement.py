@@ -170,7 +170,7 @@ def assembled(head: Head, tail: Tail, names: list[str]) -> types.CodeType:
         instruction.pos = body[start - 1].pos
     made = body[:start] + prefix
     if frame.split is not None:
-        rest = Continuations(frame, body, frame.info.natives[frame.split[0]])
+        rest = Continuations(frame, body, frame.info.native_numbers[frame.split[0]])
         made += rest.instructions()
         varnames += rest.names
         depth += rest.depth
@@ -207,7 +207,7 @@ class Continuations:
     ) -> None:
         self.frame = frame
         self.code = frame.code
-        self.natives = body
+        self.natives = body  # CPython's own instructions
         # copies, for they get other jumps and handlers here
         self.end = begin = untraced
         while body[begin - 1].op in CALL_PREFIXES:

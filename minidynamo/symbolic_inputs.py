@@ -90,5 +90,5 @@ def unwritten_fake(output: "OutputGraph", variable: Any) -> torch.Tensor:
     if not can_be_symbolic(tensor):
         return variable.fake
     as_it_is = tensor.shape, tensor.stride()
-    layout = output.symbolic_inputs.get(id(variable), as_it_is)
+    layout = output.input_layouts.get(id(variable), as_it_is)
     return fake_like(output.fake_mode, tensor, *layout)

@@ -33,10 +33,11 @@ class CodeInfo:
         self.operations, first = canonical(natives)
         # of each native instruction: the operation that it begins with
         self.beginnings = [first[id(native)] for native in natives]
-        # of each operation: the first one, and the number, of the native instruction it belongs to
+        # of each operation, by the native instruction that it belongs to: the operation with which
+        # that begins, and its number
         index = {id(native): n for n, native in enumerate(natives)}
         self.groups = [first[id(operation.instruction)] for operation in self.operations]
-        self.natives = [index[id(operation.instruction)] for operation in self.operations]
+        self.native_numbers = [index[id(operation.instruction)] for operation in self.operations]
         # the operations, ready to be run: handler, argument, exception entry, line
         self.ops: list[tuple[Any, Any, Any, int]] = []
         line = code.co_firstlineno

@@ -16,6 +16,7 @@ torch/_dynamo/variables/builtin.py.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..exceptions import Break
 from ..variables.base import Args, Named, Variable, fitting
 from ..variables.constant import ConstantVar
 
@@ -43,8 +44,11 @@ def rule(*functions: Any) -> Callable[[Callable], Callable]:
 def checked(name: str, handler: Callable) -> Callable:
     """The handler, called with a list of positional and a dict of named arguments."""
 
+    def unfit() -> Break:
+        return Break("arguments", f"the arguments of {name}()")
+
     def call(tx: "Frame", args: Args, kwargs: Named) -> Variable:
-        result = fitting("arguments", f"{name}()", handler, tx, args, kwargs)
+        result = fitting(unfit, handler, tx, args, kwargs)
         return result if isinstance(result, Variable) else ConstantVar(result)
 
     return call

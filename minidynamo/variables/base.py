@@ -63,15 +63,17 @@ def refusal(kind: str, text: str) -> Callable[..., Any]:
     return refuse
 
 
-def fitting(kind: str, name: str, handler: Callable, tx: Frame, args: Args, kwargs: Named) -> Any:
+def fitting(
+    unfit: Callable[[], Break], handler: Callable, tx: Frame, args: Args, kwargs: Named
+) -> Any:
     """What a handler of ours gives for these arguments.  Where they do not fit its parameters, the
-    graph breaks, and plain Python says what is wrong with them."""
+    graph breaks (`unfit`), and plain Python says what is wrong with them."""
     try:
         return handler(tx, *args, **kwargs)
     except ours(TypeError) as error:
         if error.__traceback__.tb_next is not None:  # the handler had begun to run
             raise
-        raise Break(kind, f"the arguments of {name}") from None
+        raise unfit() from None
 
 
 class Variable(Fields):
@@ -131,7 +133,8 @@ class Variable(Fields):
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         method = getattr(self, "method_" + name, None)
         if method is not None:
-            result = fitting("method", f".{name}() of {self}", method, tx, args, kwargs)
+            unfit = lambda: Break("method", f"the arguments of .{name}() of {self}")  # noqa: E731
+            result = fitting(unfit, method, tx, args, kwargs)
             return tx.NONE if result is None else result
         raise Break("method", f"the method .{name}() of {self} is not traced")
 
@@ -140,9 +143,8 @@ class Variable(Fields):
             raise Break("truth", f"the truth of {self} is not known while tracing")
         return True
 
-    iterate = refusal(
-        "iteration", "iterating over {self} is not traced"
-    )  # gives an iterator of variables
+    # (tx): an iterator of variables
+    iterate = refusal("iteration", "iterating over {self} is not traced")
     length = refusal("length", "len({self}) is not traced")
     # (tx, key or item), and the value that is set
     getitem = refusal("item", "{self}[...] is not traced")

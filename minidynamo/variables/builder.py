@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..exceptions import Break
-from ..guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, literal
+from ..guards import FUNCTION_FIELDS, MODULE_TABLES, Guard, constant_check, has_long_text, literal
 from ..sources import Source, SourceTree
 from . import classes, functions, modules, nn_modules, wrap_containers, wrap_tensors  # noqa: F401
 from .base import Added, Lazy, Variable, refusal
@@ -27,7 +27,6 @@ from .objects import wrap_object
 from .registry import BY_VALUE, PINNED, SHARED, Rule
 
 WRITTEN = (str, int, bool, type(None))  # classes of what is written into a guard
-HELD = ("_parameters", "_buffers")  # where a module keeps its tensors
 SELF_GUARDED = (torch.Tensor, torch.nn.Module)  # their rules guard the type, among other things
 
 
@@ -36,6 +35,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.tree = SourceTree()
+        # guards on no single source: two that are (not) one object, sizes, strides, an empty cell
         self.pair_guards: list[Guard] = []
         self.memo: dict[int, tuple[Variable, Any]] = {}  # id of an object at a source -> it, kept
         self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
@@ -172,7 +172,7 @@ class Builder:
         """Does the graph hold the tensor at `source`, as it does parameters and buffers?  (But not
         those that are replaced: extras/replaced_buffers.py.)"""
         table = source.base
-        return table is not None and table.kind == "item" and table.key in HELD
+        return table is not None and table.kind == "item" and table.key in MODULE_TABLES
 
     def view_bits_check(self, value: torch.Tensor, bits: Iterable[str]) -> str:
         """The check that a tensor answers each of these as `value` does; extras/view_bits.py leaves

@@ -68,7 +68,7 @@ def wrap_input(builder: OutputGraph, value: torch.Tensor, source: Source) -> Ten
     variable = TensorVar(node, fake, type(value), value, source=source)
     builder.inputs.append(variable)
     if dims is not None:
-        builder.symbolic_inputs[id(variable)] = fake.shape, fake.stride()
+        builder.input_layouts[id(variable)] = fake.shape, fake.stride()
         guard_strides(builder, fake, source)
     return variable
 
