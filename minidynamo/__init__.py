@@ -42,7 +42,8 @@ def __getattr__(name: str) -> Any:
         globals()[name] = importlib.import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # a compiled function may be the first to read one: then there is no import to trace
+    # All names of a file that is loaded become attributes of the package at once: a compiled
+    # function that reads one finds it, and no import has to be traced.
     for public, file in _HOME.items():
         value = getattr(sys.modules.get(f"{__name__}.{file}"), public, None)
         if value is not None:

@@ -65,9 +65,11 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
         fn_or_module = prepare(fn_or_module)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
-    if hasattr(fn_or_module, "__code__"):
+    if hasattr(fn_or_module, "__code__"):  # who tells of frames asks for it (extras/told.py)
         compiler.compiled_by_name[id(fn_or_module.__code__)] = fn_or_module.__code__
-    if isinstance(fn_or_module, frame_hook.Switched):  # compiled already, or disabled
+    if isinstance(
+        fn_or_module, frame_hook.Switched
+    ):  # compiled already, or disabled: this wish is newer
         fn_or_module = fn_or_module.__wrapped__
     return named_like(fn_or_module, frame_hook.enabled(fn_or_module, compiler))
 
@@ -90,6 +92,7 @@ class CompiledModule(torch.nn.Module):
     """A module whose calls are compiled; everything else is the original's."""
 
     def __init__(self, module: torch.nn.Module, compiler: FrameCompiler) -> None:
+        # past our own `__setattr__`, and without nn.Module's state: the original has that
         self.__dict__["_orig_mod"], self.__dict__["_compiler"] = module, compiler
         self.__dict__["_run"] = frame_hook.enabled(module, compiler)
 

@@ -19,7 +19,7 @@ from torch import fx
 
 from . import coverage, frame_hook
 
-Backend = Callable[..., Callable[..., Any]]
+Backend = Callable[..., Callable]
 _REGISTRY: dict[str, Backend] = {}
 
 
@@ -51,12 +51,13 @@ def lookup_backend(backend: str | Backend) -> tuple[str, Backend]:
 @register_backend(name="inductor")
 def inductor(
     gm: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None = None
-) -> Callable[..., Any]:
+) -> Callable:
     """miniinductor: fused kernels.
 
     Where `backward()` is called in a compiled function, the hook is on while miniinductor compiles
     and runs the backward graph.  miniinductor knows nothing of hooks, so it is told here how to
     call a function with the hook off."""
+    # imported by name when it is first used: a program with another backend needs none of it
     runtime: Any = importlib.import_module("miniinductor.autograd.runtime")
     runtime.undisturbed = frame_hook.disabled
     return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)

@@ -16,12 +16,14 @@ import os
 
 from miniinductor.options import checked
 
-# the compiler's own failures raise instead of running the frame eagerly
+# True: the compiler's own failures raise, where otherwise the frame runs eagerly
 raise_internal_errors = False
-# a backend of the user's that raises is recorded, and the frame runs eagerly, where otherwise the
-# user's call raises `BackendError`
+# True: that a backend of the user's raises is recorded, and the frame runs eagerly, where otherwise
+# the user's call raises `BackendError`
 suppress_backend_errors = False
-recompile_limit = 8  # entries per code object and `self`; then the code runs as plain Python
+# entries per code object, and per module whose method it is; a call that fits none of so many runs
+# as plain Python
+recompile_limit = 8
 # instructions traced for one frame, inlined calls included; a longer one runs as plain Python
 step_limit = 500_000
 # guards of one frame; one that needs more (a list of a million numbers was read) runs as plain

@@ -24,7 +24,7 @@ from . import config, frame_hook, hooks, records
 from .bytecode.assembler import parameter_count
 from .dynamic import SizePolicy
 from .entries import CacheEntry, owner_of
-from .entry_guards import entry_guards, pinned_sizes
+from .entry_guards import entry_guards
 from .exceptions import Break, NoTensors, Restart, SkipFrame, Unsupported
 from .foreign import ours
 from .graph_capture import OutputGraph
@@ -50,16 +50,15 @@ class Conversion:
     args: Sequence[Any]
     record: FrameRecord
     policy: SizePolicy
-    forced: dict[int, Break] = field(default_factory=dict)  # step of the root -> why it is split
-    # names of tensors that must be placeholders
-    input_sources: set[str] = field(default_factory=set)
+    # step of the frame (how many instructions it has run) -> why the graph ends there
+    forced: dict[int, Break] = field(default_factory=dict)
     attempts: list[OutputGraph] = field(default_factory=list)
 
     def run(self) -> CacheEntry | None:
-        frame, tail = self.traced()
+        tail = self.traced()
+        frame, record, output = tail.frame, self.record, tail.output
         if not self.is_worth_it(frame):
             return None
-        record, output = self.record, frame.output
         if frame.split is not None:
             found = frame.split[1]
             file, line, _ = found.stack[-1]
@@ -71,8 +70,7 @@ class Conversion:
         record.pinned = self.policy.pinned
         record.shape_env = output.shape_env if output.shape_env.table else None
         graph = self.compile_graph(output, tail.outputs)
-        tick = record.calls.__next__ if config.count_hits else None
-        record.replacement_code = replacement(frame, tail, graph, tick)
+        record.replacement_code = replacement(tail, graph)
         with record.timed("guards"):
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
@@ -81,33 +79,33 @@ class Conversion:
         return CacheEntry(check, record.replacement_code, self.compiler, record, owner, [])
 
     # ---- attempts
-    def traced(self) -> tuple[RootFrame, Tail]:
-        """The frame, traced with all that had to be learned, and the code that runs behind its
-        graph (`tail`)."""
+    def traced(self) -> Tail:
+        """The frame, traced with all that had to be learned: the code that runs behind its
+        graph."""
         for _ in range(config.attempt_limit):
             found = self.attempt()
             if found is not None:
                 return found
-            has_way = not self.forced or any(way(self) for way in hooks.WAYS_ON)
-            if self.compiler.fullgraph and not has_way:
+            is_stuck = bool(self.forced) and not any(way(self) for way in hooks.WAYS_ON)
+            if is_stuck and self.compiler.fullgraph:
                 raise Unsupported(explain_break(next(iter(self.forced.values()))))
         raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
 
-    def attempt(self) -> tuple[RootFrame, Tail] | None:
+    def attempt(self) -> Tail | None:
         """One try.  None: something was learned by which the next one will come further."""
         frame = None
         try:
             with self.record.timed("trace"):
                 frame = self.trace()
                 tail = rebuild(frame)
-            if self.policy.pin(pinned_sizes(frame.output)):
+            if self.policy.pin(frame.output.shape_env.pinned()):
                 return None  # with those sizes as numbers
         except Restart:
             return None
-        except Break as broken:
+        except Break as broken:  # of `rebuild`: while tracing, a Break becomes a Restart
             self.split_before(broken, frame)
             return None
-        return frame, tail
+        return tail
 
     def split_before(self, broken: Break, frame: RootFrame | None) -> None:
         """A value cannot be rebuilt: may the next try end before it is made, for plain Python to
@@ -116,18 +114,19 @@ class Conversion:
 
     def trace(self) -> RootFrame:
         """Evaluate the frame on variables; the thread's state is as before afterwards."""
-        self.policy.start()
+        self.policy.met = []
         compiler, code = self.compiler, self.code
-        output = OutputGraph(self.input_sources, compiler.backend_name != "eager", self.policy)
+        output = OutputGraph(compiler.backend_name != "eager", self.policy)
         self.attempts.append(output)
         forget_lookups()
         names = code.co_varnames[: parameter_count(code)]
         bound = {n: Lazy(value, output.tree.local(n)) for n, value in zip(names, self.args)}
         closure = closure_of(self.function, code, output)
-        root = FunctionVar(
+        # None: nobody loads this function again, so that it needs no source and no guard
+        function = FunctionVar(
             None, code, self.function.__globals__, self.function.__qualname__, closure=closure
         )
-        frame = RootFrame(output, root, bound, self.forced)
+        frame = RootFrame(output, function, bound, self.forced)
         with contextlib.ExitStack() as around:
             for within in hooks.TRACING:
                 around.enter_context(within(output))
@@ -136,13 +135,12 @@ class Conversion:
 
     # ---- what was traced
     def is_worth_it(self, frame: RootFrame) -> bool:
-        """Is there something to compile?  SkipFrame if there is nothing before a graph break."""
+        """Is there something to compile?  A SkipFrame if there is nothing before a graph break, and
+        extras/late_tensors.py does not hope that something follows."""
         output = frame.output
         if frame.split is None:
-            return bool(output.calls) or not self.compiler.needs_tensors
+            return bool(output.calls)
         if output.calls or output.inputs:
-            return True
-        if any(may_follow(self.compiler, self.code, self.args) for may_follow in hooks.HOPES):
             return True
         raise NoTensors(f"no tensor before a graph break: {frame.split[1].reason}")
 
@@ -159,24 +157,18 @@ class Conversion:
             compiled = self.ask_backend(gm, example_inputs)
         record.backend_record = getattr(compiled, "record", None)
         if record.backend_record is not None:
-            # miniinductor's own function, without its look at the inputs: the guards had that
+            # miniinductor's `CompiledGraph` looks at its inputs first; the guards did that already
             compiled = getattr(compiled, "function", compiled)
         for adapt in hooks.ADAPTERS:
             compiled = adapt(compiled, output, results)
         return frame_hook.disabled(compiled)
 
-    def ask_backend(
-        self, gm: torch.fx.GraphModule, example_inputs: list[Any]
-    ) -> Callable[..., Any]:
+    def ask_backend(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable:
         """What the backend makes of the graph."""
-        compiler = self.compiler
-        # a callable of the user's need not take a mode
-        with_mode = compiler.registered and compiler.mode is not None
-        options = {"mode": compiler.mode} if with_mode else {}
-        backend = compiler.backend
+        backend = self.compiler.backend
         for prepare in hooks.BACKENDS:
             backend = prepare(self, backend)
-        return backend(gm, example_inputs, **options)
+        return backend(gm, example_inputs, **self.compiler.options)
 
 
 def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tuple[CellVar, ...]:

@@ -29,7 +29,7 @@ from .exceptions import BackendError, SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
 from .records import FrameRecord, debug
 from .resume import is_resume_code
-from .skipping import runs_unhooked, skip_reason
+from .skipping import skip_reason
 
 LOCK = threading.RLock()
 # A process is forked when no thread compiles: the child has only the thread that forked it, and
@@ -40,9 +40,6 @@ COMPILING = threading.local()
 
 class FrameCompiler:
     """The callback that one `minidynamo.compile(...)` installs."""
-
-    # False: frames without a tensor operation are replaced too (to test transparency)
-    needs_tensors = True
 
     def __init__(
         self,
@@ -57,6 +54,8 @@ class FrameCompiler:
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.mode = mode
+        # (a callable of the user's need not take a mode)
+        self.options = {"mode": mode} if self.registered and mode is not None else {}
         # id -> code object of a function that was given to `compile` itself
         self.compiled_by_name: Any = weakref.WeakValueDictionary()
 
@@ -68,7 +67,7 @@ class FrameCompiler:
 
     def __call__(self, function: Any, code: types.CodeType, args: Sequence[Any]) -> Any:
         if skip_reason(code) is not None:
-            frame_hook.set_cache(code, ... if runs_unhooked(code) else None)
+            frame_hook.set_cache(code, None)
             return None
         if getattr(COMPILING, "active", False):  # a frame of the compiler's own work
             return None
@@ -91,16 +90,16 @@ class FrameCompiler:
             name = code.co_name
         record = FrameRecord(weakref.ref(code), name, backend=self.backend_name)
         before = entries_before(code, self, owner_of(args))
-        if before and not self.may_recompile(before, function, code, args, record):
-            return None
         policy = SizePolicy(self.dynamic, [entry.record.sizes for entry in before])
-        records.counters["frames"][code.co_name] += 1
         conversion = Conversion(self, function, code, args, record, policy)
+        if before and not self.may_recompile(before, conversion):
+            return None
+        records.counters["frames"][code.co_name] += 1
         try:
             entry = conversion.run()
         except (Unsupported, BackendError):
             raise
-        except ours(SkipFrame, RecursionError) as skipped:
+        except ours(SkipFrame, RecursionError) as skipped:  # (not a signal's: see foreign.py)
             # RecursionError: the program has a container that contains itself
             self.skip(conversion, str(skipped), skipped)
             return None
@@ -121,15 +120,10 @@ class FrameCompiler:
             note(conversion, entry)
         return entry
 
-    def may_recompile(
-        self,
-        before: list[CacheEntry],
-        function: Any,
-        code: types.CodeType,
-        args: Sequence[Any],
-        record: FrameRecord,
-    ) -> bool:
-        """These entries did not fit.  May there be one more?"""
+    def may_recompile(self, before: list[CacheEntry], conversion: Conversion) -> bool:
+        """These entries did not fit: the record says why the newest did not.  May there be one
+        more?  (If not, this call runs as plain Python; the entries stay, for those that fit.)"""
+        function, args, record = conversion.function, conversion.args, conversion.record
         failure = before[-1].record.guard_function.first_failure(function, *args)
         if failure is not None:
             record.failed_guard, record.recompile_reason = failure
@@ -137,12 +131,14 @@ class FrameCompiler:
             judge(record, before, function, args)
         if len(before) >= config.recompile_limit:
             return False
-        records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
-        debug(1, f"recompiling {code.co_name}: {record.recompile_reason}{record.advice}")
+        told = f"{conversion.code.co_name}: {record.recompile_reason}"
+        records.counters["recompiles"][told] += 1
+        debug(1, f"recompiling {told}{record.advice}")
         return True
 
     def skip(self, conversion: Conversion, reason: str, error: Exception | None = None) -> None:
-        """Frames of this code run as plain Python from now on; `error`: what was raised."""
+        """Frames of this code run as plain Python from now on; `error`: what was raised, which
+        extras/told.py tells the user."""
         code, record = conversion.code, conversion.record
         record.skipped = reason
         records.counters["skipped"][f"{code.co_name}: {reason}"] += 1
@@ -150,9 +146,6 @@ class FrameCompiler:
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
-        if error is not None:
-            for tell in hooks.SKIPPED:
-                tell(conversion, error)
 
 
 class CompilingState(ThreadState):

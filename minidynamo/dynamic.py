@@ -6,7 +6,7 @@ Out:  the dimensions (and strides) to make symbolic; what was met is noted, for 
       of the same code to compare with.
 
     >>> policy = SizePolicy(dynamic=None, earlier=[entry.record.sizes for entry in entries])
-    >>> policy.of_tensor(x, source)      # ({0}, set()): size 0 was another one when compiled before
+    >>> policy.of_tensor(x, source)      # {0}: size 0 was another one when compiled before
 
 | dynamic | a size is a symbol |
 |---|---|
@@ -50,14 +50,11 @@ class SizePolicy:
             for name, kind, *seen in met:
                 self.earlier.setdefault((name, kind), []).append(seen)
 
-    def start(self) -> None:
-        """A new attempt."""
-        self.met = []
-
-    def of_tensor(self, tensor: torch.Tensor, source: Source) -> tuple[set[int], set[int]]:
-        """(dimensions, dimensions whose stride is a symbol of its own)."""
+    def of_tensor(self, tensor: torch.Tensor, source: Source) -> set[int] | None:
+        """The dimensions whose sizes are symbols; None if all that is known of its layout are
+        numbers.  (extras/symbolic_strides.py: a stride may be a symbol where no size is.)"""
         if self.dynamic is False or not can_be_symbolic(tensor):
-            return set(), set()
+            return None
         name, rank = source.name(), tensor.dim()
         marked, static = self.marks(tensor, name)
         everywhere = bool(self.dynamic) and source.root().kind in ("local", "free")
@@ -67,13 +64,7 @@ class SizePolicy:
             if d not in static
             and self.is_symbol(f"{name}.shape[{d}]", rank, size, everywhere or d in marked)
         }
-        strides = {
-            d
-            for d, stride in enumerate(tensor.stride())
-            if stride > 1
-            and self.is_symbol(f"{name}.stride({d})", rank, stride, bool(self.dynamic))
-        }
-        return dims, strides
+        return dims or None
 
     def is_symbol(self, name: str, kind: Any, number: int, is_wanted: bool) -> bool:
         """Is this number a symbol: because that is wanted, or because it has changed?"""
@@ -92,9 +83,6 @@ class SizePolicy:
         extras/directions.py."""
         return set(), set()
 
-    def check_marks(self, found: Iterable[tuple[str, float, str]]) -> None:
-        """SpecializationError if one of [(source name, value, line)] was to be a symbol."""
-
     def of_int(self, value: int, source: Source) -> bool:
         """Is this int a symbol?"""
         if self.dynamic is False or source.root().kind not in ("local", "free", "pinned"):
@@ -106,9 +94,10 @@ class SizePolicy:
         """Is it an argument?  (For extras/small_ints.py, items of one are such, too.)"""
         return source.kind == "local"
 
-    def pin(self, found: Iterable[tuple[str, float, str]]) -> bool:
-        """Note [(source name, value, line)] that the program needed as numbers: are some of them
-        new, so that tracing again helps?"""
-        new = [row for row in found if row[0] not in self.pinned]
-        self.pinned.update({name: (value, line) for name, value, line in new})
+    def pin(self, found: Iterable[tuple[Source, float, str]]) -> bool:
+        """Note [(source, value, line)] that the program needed as numbers: are some of them new, so
+        that tracing again helps?"""
+        named = {source.name(): (value, line) for source, value, line in found}
+        new = {name: row for name, row in named.items() if name not in self.pinned}
+        self.pinned.update(new)
         return bool(new)

@@ -34,13 +34,14 @@ class CacheEntry(NamedTuple):
 
 
 def owner_of(args: Sequence[Any]) -> int | None:
-    """The id of the module whose method was called with these arguments."""
+    """The id of the module whose method was called with these arguments.  (`isinstance` would read
+    `__class__`, and may run the program's code.)"""
     return id(args[0]) if args and issubclass(type(args[0]), torch.nn.Module) else None
 
 
 def entries_before(code: types.CodeType, compiler: Any, owner: int | None) -> list[CacheEntry]:
     """The compiler's entries of this code, the oldest first: each module has its own.  (The hook
-    keeps those that were used last in front.)"""
+    keeps those that were used last in front.  Others may put plain tuples into its list.)"""
     found = [
         entry
         for entry in frame_hook.get_cache(code) or []

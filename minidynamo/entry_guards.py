@@ -59,7 +59,6 @@ def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     guard_classes(output)
     for add in hooks.GUARDS:
         add(output)
-    pinned_sizes(output)  # raises if the backend needed the number of a size marked dynamic
     output.pair_guards += output.shape_env.guards()
     parameters = list(code.co_varnames[: parameter_count(code)])
     return GuardFunction(output.tree, parameters, state, output.pair_guards)
@@ -70,6 +69,7 @@ def guard_inputs_apart(output: OutputGraph) -> None:
     tensors = [
         variable.source
         for variable in output.inputs
+        # (a float that is handed over as a tensor is no object of the program's)
         if type(variable) is TensorVar and variable.cls is not float
     ]
     if len(tensors) > 1:
@@ -79,7 +79,9 @@ def guard_inputs_apart(output: OutputGraph) -> None:
 
 
 def guard_written_apart(output: OutputGraph, code: types.CodeType) -> None:
-    """A write must not reach something that was taken for another object."""
+    """A write must not reach something that was taken for another object.
+
+    def f(a, b): a.append(1); return len(b)     # a, b: two lists now, and never the same one"""
     fresh: Source | None = None  # the dictionary of **keywords is made in each call
     if code.co_flags & inspect.CO_VARKEYWORDS:
         fresh = output.tree.locals.get(code.co_varnames[parameter_count(code) - 1])
@@ -99,11 +101,3 @@ def guard_written_apart(output: OutputGraph, code: types.CodeType) -> None:
 def written_source(source: Source | None) -> Source | None:
     """The object that a write there reaches: an object's `__dict__` belongs to it alone."""
     return source.base if source is not None and source.kind in OWN_DICT else source
-
-
-def pinned_sizes(output: OutputGraph) -> list[tuple[str, float, str]]:
-    """[(source name, value, line)] of the symbols that the program or the backend needed as
-    numbers.  SpecializationError if one is marked dynamic."""
-    found = [(source.name(), value, line) for source, value, line in output.shape_env.pinned()]
-    output.policy.check_marks(found)
-    return found

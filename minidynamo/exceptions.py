@@ -28,8 +28,9 @@ class Break(Exception):
     """`kind` groups breaks in the counters, `reason` is a sentence, `hint` says how to remove the
     break.
 
-    `stack` and `step` of the root frame: where it was met, or where a value was made that cannot be
-    rebuilt.
+    Where it was met, or where a value was made that cannot be rebuilt: `stack` is [(file, line,
+    function), ...], the outermost frame first; `step` counts the instructions of the frame that is
+    compiled (`evaluator.RootFrame`).
     """
 
     def __init__(

@@ -31,7 +31,7 @@ typedef _PyInterpreterFrame Frame;
 #  define frame_func(f)    ((PyObject *)(f)->f_func)
 #  define frame_code(f)    ((f)->f_code)
 #  define frame_slots(co)  ((co)->co_nlocalsplus + (co)->co_stacksize + (int)FRAME_SPECIALS_SIZE)
-#  define swap_code(f, co) ((f)->f_code = (co), (f)->prev_instr = _PyCode_CODE(co) - 1)
+#  define swap_code(f, co) ((f)->f_code = (co), (f)->prev_instr = _PyCode_CODE(co) - 1)   /* it steps first */
 #  define get_extra        _PyCode_GetExtra
 #  define set_extra        _PyCode_SetExtra
 #  define new_extra_index  _PyEval_RequestCodeExtraIndex
@@ -56,8 +56,11 @@ static int enabled_threads;                 /* threads whose callback is set; gu
 static Py_ssize_t extra_index;              /* our slot in every code object */
 static _PyFrameEvalFunction previous = _PyEval_EvalFrameDefault;    /* whose frames ours are, too: see run_frame */
 
-/* The slot holds: NULL = never seen, None = always run as is, Ellipsis = so, with the hook off in all it calls,
- * list = [(guard, replacement code, ...), ...] */
+/* PEP 523: CPython keeps room for pointers of such tools in every code object.  Ours is the code's cache:
+ *     NULL        never seen
+ *     None        run as it is, always
+ *     Ellipsis    run as it is, and all that it calls, too: with the hook off
+ *     a list      [(guard, replacement code, ...), ...] */
 static PyObject *
 cache_of(PyCodeObject *code)
 {
@@ -136,15 +139,17 @@ move_to_front(PyObject *list, Py_ssize_t place)
 static PyCodeObject *
 lookup(PyObject *cb, PyObject *cache, PyCodeObject *code, PyObject *func, PyObject *const *params, int n)
 {
-    PyObject *stack[64], **args = stack;
+    PyObject *stack[64], **args = stack;    /* few functions take more: those are given memory */
     if (n + 1 > 64 && !(args = PyMem_New(PyObject *, n + 1)))
         return (PyCodeObject *)PyErr_NoMemory();
     args[0] = func;
     memcpy(args + 1, params, n * sizeof(PyObject *));
     PyCodeObject *found = NULL;
     int verdict = 0;                        /* 1: the guard holds, -1: an error, which the frame raises */
+    /* first those of this module and of none, then those of others; the size is asked each time: a guard may read a
+     * property of the program's, whose code may change the list */
     for (Py_ssize_t i = 0, others = 0; !verdict && others < 2; i++) {
-        if (i >= PyList_GET_SIZE(cache)) {  /* a guard may change the list */
+        if (i >= PyList_GET_SIZE(cache)) {
             others++, i = -1;
             continue;
         }
@@ -181,6 +186,7 @@ compile(PyObject *cb, PyCodeObject *code, PyObject *cache, PyObject *func, PyObj
     Py_DECREF(args);
     PyCodeObject *co = NULL;
     if (entry && entry != Py_None && valid_entry(entry, code, n)) {
+        /* None: a frame of the replacement itself is never compiled */
         PyObject *replacement = PyTuple_GET_ITEM(entry, 1);
         if (put_cache(replacement, Py_None) == 0 && PyList_Append(cache, entry) == 0)
             co = (PyCodeObject *)Py_NewRef(replacement);
@@ -226,7 +232,9 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     PyCodeObject *code = frame_code(frame);
     note_reached();
     take_over();
-    if (cb == NULL || throwflag || ts->tracing      /* a debugger's own function */
+    /* left alone: a frame that an exception is thrown into, what a debugger runs (`tracing`), bodies of modules and
+     * classes (not CO_OPTIMIZED), generators */
+    if (cb == NULL || throwflag || ts->tracing
         || !(code->co_flags & CO_OPTIMIZED) || code->co_flags & GENERATOR_LIKE)
         return run_frame(ts, frame, throwflag);
     PyObject *cache = cache_of(code);
@@ -241,14 +249,16 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
 
     int n = parameter_count(code);
     PyObject *func = frame_func(frame);
-    callback = NULL;                        /* guards and the compiler run unhooked; we keep the reference `cb` */
+    /* Guards and the compiler run unhooked.  Not by `switch_to`, which would take the hook out of the interpreter; the
+     * reference is `cb` meanwhile. */
+    callback = NULL;
     ts->recursion_left += HEADROOM;
     PyThreadState_EnterTracing(ts);         /* debuggers do not stop in guards */
     PyCodeObject *co = lookup(cb, cache, code, func, frame->localsplus, n);
     PyThreadState_LeaveTracing(ts);
     if (!co && !PyErr_Occurred())
         co = compile(cb, code, cache, func, frame->localsplus, n);
-    PyObject *left = callback;              /* a callback that they have installed and left: it ends here */
+    PyObject *left = callback;              /* one that a guard or the compiler has set, and not put back, ends here */
     if (left) {
         switch_to(NULL);
         Py_DECREF(left);
@@ -261,10 +271,12 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     if (!co)        /* throwflag=1 makes the evaluator unwind and pop this frame */
         return run_frame(ts, frame, PyErr_Occurred() != NULL);
 
+    /* Frames lie one behind the other on the thread's data stack.  Ours is the topmost: if there is room behind it, it
+     * grows by the locals that the replacement has and the original had not; they must be NULL. */
     PyObject **end = (PyObject **)frame + frame_slots(co);
     if (frame_slots(co) > frame_slots(code) && end >= ts->datastack_limit)
         return call_instead(ts, frame, co, n);
-    ts->datastack_top = end;                /* ours is the topmost frame */
+    ts->datastack_top = end;
     for (int i = n; i < co->co_nlocalsplus; i++)
         frame->localsplus[i] = NULL;
     frame->stacktop = co->co_nlocalsplus;

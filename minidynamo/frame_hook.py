@@ -15,8 +15,7 @@ raise.  The code object that runs instead must take the same parameters, all pos
 same free variables.
 
 Another tool's frame evaluator that is installed gets the frames, too (after ours has swapped their
-code), and is there again afterwards.  `_frame_hook.set_alone` names what calls a compiled function
-where torch.compile may be at work in this thread (extras/torch_compile.py).
+code), and is there again afterwards.
 
 An entry whose third item is callable belongs to that callback: other callbacks pass it over.
 The cache of a code object is a plain list of entries that one may print and edit.
@@ -45,7 +44,7 @@ __all__ = ["enabled", "disabled", "get_cache", "get_callback", "set_cache", "set
 class PlainSwitched:
     """A function that is called with `callback` as this thread's hook (None: without a hook)."""
 
-    def __init__(self, fn: Callable[..., Any], callback: Any) -> None:
+    def __init__(self, fn: Callable, callback: Any) -> None:
         self.__wrapped__, self.__callback__ = fn, callback
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -17,7 +17,7 @@ Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 import contextlib
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.fx
@@ -30,19 +30,19 @@ from .dynamic import SizePolicy
 from .exceptions import Break
 from .foreign import ours
 from .graph_values import holds_tensor
-from .sources import numbered
+from .sources import Source, numbered
 from .symbolic_shapes import ShapeEnv
-from .variables.base import Variable
+from .variables.base import Args, Named, Variable, refusal
 from .variables.builder import Builder
 from .variables.modules import GlobalsVar
 
 GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
-Note = TypeVar("Note")
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
 
 
+# ---- which tensors an operation has written: those that are not as they were
 def state_of(tensor: torch.Tensor) -> Any:
     """What an in-place operation on a tensor changes: torch's count of writes, and metadata
     (`requires_grad_()`, `t_()`); None for inference tensors, where torch does not count."""
@@ -57,9 +57,10 @@ def state_of(tensor: torch.Tensor) -> Any:
 
 
 def plain(sizes: Iterable[Any]) -> tuple[Any, ...]:
-    """Sizes as things that can be compared: `s0 == s1` of two symbolic sizes would be a decision,
-    and a guard; their expressions are compared without, as they were made: one that the operation
-    has found to be 3 is no other."""
+    """Sizes as things that can be compared.
+
+    `s0 == s1` of two symbolic sizes would be a decision, with a guard: their expressions are
+    compared.  They are not simplified: that the operation has found s0 to be 3 is no write."""
     return tuple([n.node._expr if type(n) is torch.SymInt else n for n in sizes])
 
 
@@ -82,10 +83,8 @@ class OutputGraph(Builder):
     """One attempt.  `inputs` are the variables of the placeholders, in their order: a symbol comes
     before the tensors that have it as a size."""
 
-    def __init__(self, input_sources: set[str], generates_code: bool, policy: SizePolicy) -> None:
+    def __init__(self, generates_code: bool, policy: SizePolicy) -> None:
         super().__init__()
-        # names of tensors that must be placeholders (replaced buffers); shared by all attempts
-        self.input_sources = input_sources
         # does the backend rely on parameters' shapes and devices?
         self.generates_code = generates_code
         self.policy = policy
@@ -102,18 +101,10 @@ class OutputGraph(Builder):
         self.fake_mode = FakeMode(static_shapes=True)
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
-        self.symbolic_inputs: dict[int, Any] = {}  # id of an input -> (sizes, strides)
+        self.input_layouts: dict[int, Any] = {}  # id of an input -> (sizes, strides)
         self.globals: dict[int, GlobalsVar] = {}
-        self.modules: list[Any] = []  # and optimizers: their entries go with them
+        self.modules: list[Any] = []  # (and optimizers: their entries go with them)
         self.root: Any = None  # the outermost frame
-        self.generators: list[Any] = []  # made while tracing
-        self.notes: dict[type, Any] = {}  # of coverage, see `noted`
-
-    def noted(self, kind: type[Note]) -> Note:
-        """What a file of coverage writes down in this attempt: one `kind()`, which it defines."""
-        if kind not in self.notes:
-            self.notes[kind] = kind()
-        return self.notes[kind]
 
     def count_step(self) -> None:
         """One instruction, or one step of something that walks; extras/limits.py counts them."""
@@ -170,7 +161,8 @@ class OutputGraph(Builder):
         if kind == "placeholder":
             self.last_input = node
             if not SIZE.fullmatch(name):
-                # the parameter of the generated function is called what the node is
+                # the parameter of the generated function is called what the node is; a backend
+                # knows sizes by their symbols
                 node.target = node.name
         node.meta["example_value"] = fake
         return node
@@ -178,10 +170,13 @@ class OutputGraph(Builder):
     def fake_of(self, tensor: torch.Tensor) -> torch.Tensor:
         return self.fake_mode.from_tensor(tensor, static_shapes=True)
 
+    def own_stride(self, source: Source, d: int, stride: int) -> Any:
+        """A stride of the tensor at `source` that follows from no sizes: a number of this run, or
+        what extras/symbolic_strides.py makes of it."""
+        return stride
+
     # ---- nodes
-    def call_graph(
-        self, tx: Any, op: str, target: Any, args: Sequence[Variable], kwargs: dict[str, Variable]
-    ) -> Variable:
+    def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
         """Run once with fake tensors, record, wrap the result."""
         for prepare in hooks.BEFORE_NODES:
             target, args, kwargs = prepare(tx, target, args, kwargs)
@@ -200,10 +195,11 @@ class OutputGraph(Builder):
             return known
         node = self.add_node(tx, op, target, args, kwargs, result)
         self.written += [(node, tensor) for tensor in written]
-        return known if known is not None else self.wrap_output(node, result)
+        return self.wrap_output(node, result)
 
     def run_fake(self, op: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """What the op gives for fake tensors.  Raises `Break` where only the run can tell."""
+        # torch's rules in Python are those for symbolic sizes
         dispatcher: Any = enable_python_dispatcher if self.symbol_nodes else contextlib.nullcontext
         try:
             with self.fake_mode, dispatcher():
@@ -215,9 +211,9 @@ class OutputGraph(Builder):
         except ours(Exception) as error:
             raise self.failure(target, error) from None
 
-    def answer(self, tx: Any, op: str, target: Any, *others: Any) -> Variable:
-        """The variable of a result that holds no tensor, see extras/rare_nodes.py."""
-        raise Break("op", f"{target} gives no tensor")
+    # what `call_graph` got, the result, what was written: the variable of a result that holds no
+    # tensor, see extras/rare_nodes.py
+    answer = refusal("op", "{2} gives no tensor")
 
     def failure(self, target: Any, error: Exception) -> Break:
         """Why an operation cannot be run with fake tensors: an error of the program's, which plain
@@ -225,20 +221,11 @@ class OutputGraph(Builder):
         return Break("op failed", f"{target} failed while tracing: {error}")
 
     def add_node(
-        self,
-        tx: Any,
-        op: str,
-        target: Any,
-        args: Sequence[Variable],
-        kwargs: dict[str, Variable],
-        result: Any,
+        self, tx: Any, op: str, target: Any, args: Args, kwargs: Named, result: Any
     ) -> torch.fx.Node:
-        node = self.graph.create_node(
-            op,
-            target,
-            tuple(self.to_node(a) for a in args),
-            {k: self.to_node(v) for k, v in kwargs.items()},
-        )
+        positional = tuple(self.to_node(a) for a in args)
+        named = {k: self.to_node(v) for k, v in kwargs.items()}
+        node = self.graph.create_node(op, target, positional, named)
         self.calls += 1
         return self.describe_node(tx, node, result)
 

@@ -24,26 +24,12 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     """The captured GraphModule, which returns `outputs` as a tuple, and its example inputs: the
     program's tensors, or fake ones where sizes are symbols."""
     output.graph.output(tuple(variable.node for variable in outputs))
-    for change in hooks.GRAPHS:
-        change(output)
-    made = torch.fx.GraphModule(attributes_of(output), output.graph, "CapturedGraph")
+    made = torch.fx.GraphModule(output.attributes, output.graph, "CapturedGraph")
     for look in hooks.GRAPH_MODULES:
         look(output, made)
-    has_symbols = any(type(variable) is SymVar for variable in output.inputs)
+    if not any(type(variable) is SymVar for variable in output.inputs):
+        return made, [variable.value for variable in output.inputs]
     return made, [
-        output.unwritten_fake(variable)
-        if has_symbols and type(variable) is not SymVar
-        else variable.value
+        variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
         for variable in output.inputs
     ]
-
-
-def attributes_of(output: "OutputGraph") -> torch.nn.Module:
-    """A module that holds the parameters and buffers of the graph."""
-    root = torch.nn.Module()
-    for name, tensor in output.attributes.items():
-        if isinstance(tensor, torch.nn.Parameter):
-            root.register_parameter(name, tensor)
-        else:
-            root.register_buffer(name, tensor)
-    return root

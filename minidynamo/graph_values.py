@@ -77,7 +77,7 @@ def wrap_result(output: "OutputGraph", value: Any) -> Variable:
     kind = type(value)
     if kind in SYMBOLIC:
         return wrap_symbolic(value)
-    if kind in (tuple, torch.Size) or isinstance(value, tuple) and hasattr(kind, "_fields"):
+    if kind in (tuple, torch.Size):
         return TupleVar([output.wrap_result(item) for item in value], kind)
     if kind is list:
         return ListVar([output.wrap_result(item) for item in value])

@@ -42,6 +42,7 @@ from .sources import KINDS, Source, SourceTree, identifier
 # What the accesses and checks call by name; coverage adds some.
 NAMES: dict[str, Any] = {"math": math}
 
+# (asked by the rules of modules and functions, and by extras/memo.py)
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
@@ -133,7 +134,8 @@ class GuardPrinter:
     def print(self, state_guards: list[Guard], pair_guards: list[Guard]) -> None:
         tree = self.tree
         for pin in tree.pins.values():
-            pin.guards.pop("TYPE", None)  # the entry itself holds the object: it stays what it is
+            # the entry itself holds the object: it stays what it is, whoever has asked for its type
+            pin.guards.pop("TYPE", None)
         for node in tree.locals.values():
             self.add(node.guards.values())
         self.add(state_guards)
@@ -236,15 +238,10 @@ def answer_failure(error: BaseException) -> bool:
     return False
 
 
-def words(text: str) -> set[str]:
-    """The words of `text` that may be names of variables."""
-    return set(WORD.findall(text))
-
-
 def name_parameters(parameters: Sequence[str], text: str) -> list[str]:
     """What each parameter is called in `text`: what the program calls it, with `_` behind it where
     the text uses that word for something else."""
-    taken = words(" ".join([text, *KINDS.values()]))
+    taken = set(WORD.findall(" ".join([text, *KINDS.values()])))
     names = []
     for parameter in parameters:
         name = identifier(parameter)

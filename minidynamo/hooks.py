@@ -8,7 +8,6 @@ All of them empty: a graph has no effect but on tensors, an error that it raises
 and a graph break before the first tensor leaves the frame to plain Python.
 """
 
-import types
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     import torch
 
     from .conversion import Conversion
-    from .convert_frame import FrameCompiler
     from .entries import CacheEntry
     from .graph_capture import OutputGraph
     from .reconstruct import Codegen
@@ -32,20 +30,19 @@ TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
 # called with (record, entries that did not fit, function, arguments) before one more is made; or is
 # not, because there are `config.recompile_limit` of them
 RECOMPILING: "list[Callable[[FrameRecord, Sequence[CacheEntry], Any, Sequence[Any]], None]]" = []
-# (conversion): a break was met, which fullgraph=True forbids; is there another way?
+# (conversion): after an attempt that met a break; will the next one go another way?  If none will,
+# fullgraph=True forbids the break
 WAYS_ON: "list[Callable[[Conversion], bool]]" = []
-# (compiler, code, arguments): the frame breaks before any tensor was met; may some follow?
-HOPES: "list[Callable[[FrameCompiler, types.CodeType, Sequence[Any]], bool]]" = []
 
 COMPILED: "list[Callable[[Conversion, CacheEntry], None]]" = []  # told of each entry that is made
-SKIPPED: "list[Callable[[Conversion, Exception], None]]" = []  # told why a frame was given up
 ENDED: "list[Callable[[Conversion], None]]" = []  # told when the work on a frame is over
 RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets beside the entries
 
 # --- the replacement code -------------------------------------------------------------------------
 BEFORE_VALUES: "list[Callable[[Codegen], None]]" = []  # in front of what rebuilds values
 AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the frame's writes
-# (tail) at a graph break: names of locals that live on though no instruction reads them
+# (tail) at a graph break: names of locals that live on though no instruction reads them; raises
+# SkipFrame where the frame's state cannot be handed on
 KEPT: "list[Callable[[Tail], Collection[str]]]" = []
 
 # --- the guards ---------------------------------------------------------------------------------
@@ -56,7 +53,6 @@ GUARDS: "list[Callable[[OutputGraph], None]]" = []  # adds some, once the frame 
 BEFORE_NODES: list[Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]] = []
 # (output, target, tensors that it was given, result) of one that has run with fake tensors
 AFTER_FAKES: "list[Callable[[OutputGraph, Any, list[torch.Tensor], Any], None]]" = []
-GRAPHS: "list[Callable[[OutputGraph], None]]" = []  # told of a graph that is complete
 # (output, what torch.fx has made of its graph), before a backend sees that
 GRAPH_MODULES: "list[Callable[[OutputGraph, torch.fx.GraphModule], None]]" = []
 Compiled = Callable[..., Any]

@@ -22,7 +22,6 @@ LEAF_MODULES = tuple(
     torch._C._VariableFunctions torch._C._sparse torch.sparse torch._C._nested
     """.split()
 )
-MISSING = object()
 BUILTINS = dict(vars(builtins))
 TENSOR, NN_MODULE = dict(vars(torch.Tensor)), dict(vars(torch.nn.Module))
 MODULES = {  # id of a module's dictionary -> a copy of it

@@ -6,7 +6,21 @@ In:   variables, when the graph has run.   Out: instructions, in `Codegen.instru
     >>> cg.value(frame.returned)        # LOAD_FAST .mg0; LOAD_CONST 1; BUILD_TUPLE 2
 
 All new values are pushed before the first mutation is written, so that a swap reads the old state
-on both sides. Mirrors torch/_dynamo/codegen.py and side_effects.py (paper section 3.6).
+on both sides.  Of `a[0], b[0] = b[0], a[0]`:
+
+    push  b0, a, 0, a0, b, 0        # value, container, key of each write
+    write b[0] = a0, a[0] = b0      # STORE_SUBSCR takes three from the top: the last write first
+
+Locals of ours have a dot in their names, which no variable of the program has:
+
+| `.m0` | a value that is used again |
+|---|---|
+| `.mg0` | a result of the graph |
+| `.ms0` | a symbolic size |
+| `.s0` | a stack slot, between the graph and a continuation (replacement.py) |
+| `.1s0` | a stack slot, as a parameter of a continuation (resume.py) |
+
+Mirrors torch/_dynamo/codegen.py and side_effects.py (paper section 3.6).
 """
 
 from __future__ import annotations
@@ -51,7 +65,7 @@ class Codegen:
         # symbols of sizes that are used; they are read before the graph runs
         self.symbols: list[sympy.Symbol] = []
         self.depth = self.max_depth = 0
-        self.prefix = ".m"
+        self.prefix = ".m"  # a continuation may have locals of this name already
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
             self.prefix += "_"
         self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
@@ -107,7 +121,7 @@ class Codegen:
         known = self.variable_temps.get(id(variable))
         if known is not None:
             self.load_fast(known[0])
-        elif type(variable) is CellVar:  # which the frame itself may have
+        elif type(variable) is CellVar:  # a cell of the frame's own is loaded by its name
             variable.reconstruct(self)
         elif variable.source is not None:
             self.load_source(variable.source)

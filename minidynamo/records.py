@@ -13,7 +13,7 @@ import sys
 import time
 import types
 import weakref
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -79,7 +79,7 @@ class FrameRecord:
     failures: "list[GuardFailure]" = field(default_factory=list)
     advice: str = ""
     number: int = field(default_factory=itertools.count().__next__)  # in order of compilation
-    # replacement code steps it; see config.count_hits
+    # replacement code steps it, see extras/counted_calls.py
     calls: "itertools.count[int]" = field(default_factory=itertools.count)
 
     @property
@@ -102,34 +102,12 @@ class FrameRecord:
             self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
 
 
-class Counters(dict[str, Counter[str]]):
+class Counters(defaultdict[str, Counter[str]]):
     """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line,
     "recompiles", "cache_hits", "skipped", "errors"}; a group appears when it is asked for."""
 
-    def __getitem__(self, group: str) -> Counter[str]:
-        if group == "cache_hits":  # read off the records: the hot path only steps a counter
-            hits: Counter[str] = Counter()
-            for record in frames:
-                hits[record.function] += record.hits
-            self[group] = +hits  # without those that have none
-        return super().__getitem__(group)
 
-    def __missing__(self, group: str) -> Counter[str]:
-        self[group] = Counter()
-        return self[group]
-
-    def __str__(self) -> str:
-        lines = []
-        for group, counter in self.items():
-            if counter:
-                lines.append(f"{group}: {sum(counter.values())}")
-                lines += [f"    {count} x {what}" for what, count in counter.most_common()]
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
-
-counters = Counters()
+counters = Counters(Counter)
 frames: deque[FrameRecord] = deque(maxlen=1000)
 
 

@@ -31,7 +31,8 @@ from .variables import base
 ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")  # nothing follows these
 HALF_A_CALL = ("LOAD_METHOD", "LOAD_SUPER_ATTR")
 CALL_PREFIXES = ("KW_NAMES", "PRECALL")  # they belong to the CALL that follows
-TAKE_A_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")  # from 3.13 on
+# From 3.13 on these take nothing but True or False: a TO_BOOL stands in front of them.
+TAKE_A_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")
 # What lies on top of the stack behind an instruction is its result, unless its name begins so.
 NO_RESULT = tuple("STORE DELETE POP RETURN RAISE RERAISE JUMP END_FOR FOR_ITER UNPACK".split())
 
@@ -55,19 +56,11 @@ def rebuild(frame: "evaluator.RootFrame") -> "Tail":
     return tail
 
 
-def replacement(
-    frame: "evaluator.RootFrame",
-    tail: "Tail",
-    graph: Callable[..., Any] | None,
-    tick: Callable[[], Any] | None = None,
-) -> types.CodeType:
-    """The code object: a call of `tick`, which counts; the graph's inputs and its call (`Head`);
-    what comes behind it (`Tail`).  No graph: nothing to call."""
+def replacement(tail: "Tail", graph: Callable | None) -> types.CodeType:
+    """The code object: the graph's inputs and its call (`Head`); what comes behind it (`Tail`).  No
+    graph: nothing to call."""
     head = Head(tail)
-    if tick is not None:
-        head.call_object(tick)
-        head.emit("POP_TOP")
-    inputs = frame.output.inputs if graph is not None else []
+    inputs = tail.output.inputs if graph is not None else []
     results = [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
     sizes = head.read_sizes(tail.symbols, inputs)
     if graph is not None:
@@ -76,11 +69,10 @@ def replacement(
         for name in results:
             head.store_fast(name)
     names = tail.temps + results + sizes
-    if frame.split is not None:  # nothing that was made here may outlive the graph break
+    if tail.frame.split is not None:  # nothing that was made here may outlive the graph break
         for name in names:
             tail.emit("DELETE_FAST", name)
-    prefix = head.instructions + tail.instructions
-    return assembled(frame, prefix, head.handler, names, max(head.max_depth, tail.max_depth))
+    return assembled(head, tail, names)
 
 
 class Head(Codegen):
@@ -104,7 +96,7 @@ class Head(Codegen):
             self.store_fast(names[-1])
         return names
 
-    def call_graph(self, graph: Callable[..., Any], inputs: Sequence[Any]) -> None:
+    def call_graph(self, graph: Callable, inputs: Sequence[Any]) -> None:
         """Call the compiled graph: its results lie on the stack, as a tuple or list."""
         arguments = [
             functools.partial(self.symbolic, variable.expr)
@@ -127,7 +119,6 @@ class Tail(Codegen):
         """Stack, live locals, mutations; then write the locals.  The original instruction runs
         next."""
         frame = self.frame
-        self.check_state(position)
         finish_stack = self.push_stack()
         frame.kept = {name for names in hooks.KEPT for name in names(self)}
         live = frame.info.live_before(position).union(frame.kept)
@@ -137,9 +128,6 @@ class Tail(Codegen):
             self.store_fast(name)
         self.unbind(live)
         finish_stack()
-
-    def check_state(self, position: int) -> None:
-        """Raises SkipFrame where the state cannot be handed on."""
 
     def push_stack(self) -> Callable[[], None]:
         """Push what lies on the stack.  Gives what is done when all is written."""
@@ -167,17 +155,14 @@ class Tail(Codegen):
 
 
 # ---- the code object
-def assembled(
-    frame: "evaluator.RootFrame",
-    prefix: list[Instruction],
-    handler: list[Instruction],
-    names: list[str],
-    depth: int,
-) -> types.CodeType:
-    """The prefix and what follows.  The original body stands behind these where something goes on
-    in it: the handler of a graph's error, which lets plain Python run it from the start, or what
-    no resume function can continue."""
-    code = frame.code
+def assembled(head: Head, tail: Tail, names: list[str]) -> types.CodeType:
+    """What runs up to the end of the tail, and what follows; `names`: its new locals.
+
+    The original body stands behind these where something goes on in it: the handler of a graph's
+    error, which lets plain Python run it from the start, or what no resume function can
+    continue."""
+    frame, code, depth = tail.frame, tail.code, max(head.max_depth, tail.max_depth)
+    prefix, handler = head.instructions + tail.instructions, head.handler
     body = disassemble(code)
     start = next(n for n, native in enumerate(body) if native.op == "RESUME") + 1
     varnames = code.co_varnames + tuple(names)
@@ -185,7 +170,7 @@ def assembled(
         instruction.pos = body[start - 1].pos
     made = body[:start] + prefix
     if frame.split is not None:
-        rest = Continuations(frame, body, frame.info.natives[frame.split[0]])
+        rest = Continuations(frame, body, frame.info.native_numbers[frame.split[0]])
         made += rest.instructions()
         varnames += rest.names
         depth += rest.depth
@@ -195,8 +180,8 @@ def assembled(
     return assemble(
         code,
         made,
-        varnames=varnames,
-        stacksize=max(code.co_stacksize, depth) + 4,
+        co_varnames=varnames,
+        co_stacksize=max(code.co_stacksize, depth) + 4,
         parameters=parameter_count(code),
     )
 
@@ -222,7 +207,8 @@ class Continuations:
     ) -> None:
         self.frame = frame
         self.code = frame.code
-        self.natives = body
+        self.natives = body  # CPython's own instructions
+        # copies, for they get other jumps and handlers here
         self.end = begin = untraced
         while body[begin - 1].op in CALL_PREFIXES:
             begin -= 1
@@ -235,7 +221,8 @@ class Continuations:
         self.depth = len(self.kinds) + len(self.bound) + len(self.code.co_cellvars) + 8
 
     def instructions(self) -> list[Instruction]:
-        """What was not traced; what goes on behind it, where it jumps, in the handler around it."""
+        """The instruction that was not traced, and three parts: what goes on behind it; what goes
+        on where it jumps, if it does; what goes on in the handler around it, if there is one."""
         last = self.untraced[-1]
         behind = self.after(self.end + 1, self.kinds_behind())
         if isinstance(last.arg, Instruction):
@@ -290,7 +277,7 @@ class Continuations:
                 del kinds[effect:]
             else:
                 kinds += [VALUE] * effect
-        if kinds and not last.op.startswith(NO_RESULT):
+        if kinds and not last.op.startswith(NO_RESULT):  # a CALL's result lies where a NULL was
             kinds[-1] = VALUE
         return kinds
 

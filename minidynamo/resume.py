@@ -132,10 +132,10 @@ def _make_resume_code(
     made = assemble(
         code,
         prefix + rest,
-        varnames=params + unbound,
-        cellvars=(),
-        freevars=free,
-        stacksize=max(code.co_stacksize, len(stack)) + 3,
+        co_varnames=tuple(params + unbound),
+        co_cellvars=(),
+        co_freevars=free,
+        co_stacksize=max(code.co_stacksize, len(stack)) + 3,
         parameters=len(params),
         co_name=f"<resume of {function_name(code)} at line {line}>",
     )

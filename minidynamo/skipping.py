@@ -15,14 +15,18 @@ import types
 
 import torch
 
+from .resume import function_name
+
+
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 MINIINDUCTOR = os.path.join(os.path.dirname(os.path.dirname(OURS)), "miniinductor") + os.sep
 BENCH = os.path.join(OURS, "bench") + os.sep  # its workloads are user programs
 TORCH = os.path.dirname(torch.__file__) + os.sep
-TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
-OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
-# Paths of files: what they call is left alone, too.  extras/left_alone.py names some of torch's.
-UNHOOKED: list[str] = []
+# folders of torch's files, and the methods in them that are compiled
+COMPILED_TORCH = {
+    os.path.join(TORCH, "nn", "modules") + os.sep: "forward",
+    os.path.join(TORCH, "optim") + os.sep: "step",
+}
 STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
 NUMPY = os.path.join("site-packages", "numpy", "")
@@ -44,7 +48,8 @@ def skip_reason(code: types.CodeType) -> str | None:
         return "not a function"
     if file.startswith(STANDARD) and not file.startswith(SITE):
         return "the standard library"
-    if code.co_flags & GENERATORS or ".0" in code.co_varnames:  # whose loop began before it
+    if code.co_flags & GENERATORS or ".0" in code.co_varnames:
+        # `.0` is the iterator that the code of a comprehension is given: it was made before
         return "a generator, coroutine or comprehension"
     return None
 
@@ -52,12 +57,5 @@ def skip_reason(code: types.CodeType) -> str | None:
 def is_compiled_torch(code: types.CodeType) -> bool:
     """Is it the `forward` of one of torch's modules, or the `step` of an optimizer, or what follows
     a graph break in one?"""
-    for folder, method in ((TORCH_MODULES, "forward"), (OPTIMIZERS, "step")):
-        if code.co_filename.startswith(folder):
-            return code.co_name == method or code.co_name.startswith(f"<resume of {method}")
-    return False
-
-
-def runs_unhooked(code: types.CodeType) -> bool:
-    """Is everything that this code calls left alone, too?"""
-    return code.co_filename.startswith(tuple(UNHOOKED))
+    name, folders = function_name(code), COMPILED_TORCH.items()
+    return any(code.co_filename.startswith(folder) and name == method for folder, method in folders)

@@ -29,7 +29,6 @@ KINDS = {
     "closure": "{p}.__closure__[{k}]",
     "cell": "{p}.cell_contents",
     "class_item": "{p}.__dict__[{k!r}]",
-    "stride": "{p}.stride({k})",
 }
 
 NEITHER_LETTER_NOR_DIGIT = re.compile("[^0-9A-Za-z]")
@@ -61,7 +60,7 @@ class Source:
     """A node: `base` is the value it is read from, `key` the name or index, `guards` what was
     assumed about it."""
 
-    __slots__ = ("kind", "base", "key", "children", "guards", "value", "alias_of", "label")
+    __slots__ = ("kind", "base", "key", "children", "guards", "value", "alias_of")
 
     def __init__(self, kind: str, base: "Source | None", key: Any, value: Any = None) -> None:
         self.kind = kind
@@ -71,10 +70,9 @@ class Source:
         self.children: dict[Any, "Source"] = {}
         self.guards: dict[Any, Any] = {}
         self.alias_of: "Source | None" = None
-        self.label: str | None = None  # what the guard function should call it: "s0"
 
     def child(self, kind: str, key: Any = None) -> "Source":
-        slot = (kind, type(key), key)
+        slot = (kind, type(key), key)  # 1 == True
         found = self.children.get(slot)
         if found is None:
             found = self.children[slot] = Source(kind, self, key)
@@ -121,24 +119,17 @@ class SourceTree:
         self.names: dict[str, int] = {}
 
     def local(self, name: str) -> Source:
-        if name not in self.locals:
-            self.locals[name] = Source("local", None, name)
-        return self.locals[name]
+        return self.locals.setdefault(name, Source("local", None, name))
 
     def free(self, index: int, name: str) -> Source:
-        if name not in self.frees:
-            self.frees[name] = Source("free", None, (index, name))
-        return self.frees[name]
+        return self.frees.setdefault(name, Source("free", None, (index, name)))
 
     def pinned(self, value: Any, hint: object = None) -> Source:
         """A source for an object that the entry holds by reference."""
         found = self.pins.get(id(value))
         if found is None:
-            name = self.unique(hint or getattr(value, "__name__", None) or type(value).__name__)
+            known = str(hint or getattr(value, "__name__", None) or type(value).__name__)
+            # `P_` and the hint, with a number where that is taken
+            name = numbered("P_" + NEITHER_LETTER_NOR_DIGIT.sub("_", known), self.names)
             found = self.pins[id(value)] = Source("pinned", None, name, value)
         return found
-
-    def unique(self, hint: object) -> str:
-        """A name for an object that the entry holds: `P_` and the hint, with a number where that is
-        taken."""
-        return numbered("P_" + NEITHER_LETTER_NOR_DIGIT.sub("_", str(hint)), self.names)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def symbolic_fake_of(
-    output: "OutputGraph", value: torch.Tensor, source: Source, dims: set[int], strides: set[int]
+    output: "OutputGraph", value: torch.Tensor, source: Source, dims: set[int]
 ) -> torch.Tensor:
     """A fake whose sizes `dims` are symbols; their placeholders come before the tensor's."""
     shape = source.attr("shape")
@@ -34,7 +34,7 @@ def symbolic_fake_of(
         output.shape_env,
         value,
         {d: shape.item(d) for d in sorted(dims)},
-        {d: source.child("stride", d) for d in sorted(strides)},
+        functools.partial(output.own_stride, source),
     )
     output.add_symbols()
     return fake
@@ -52,7 +52,6 @@ def add_symbols(output: "OutputGraph") -> None:
     output.fake_mode.cache_enabled = False
     for symbol, row in output.shape_env.table.items():
         if symbol not in output.symbol_nodes and row.sources and symbol.is_integer:
-            row.sources[0].label = symbol.name if row.sources[0].kind != "local" else None
             value = output.shape_env.wrap(symbol)
             node = output.symbol_nodes[symbol] = output.add_input("placeholder", symbol.name, value)
             output.inputs.append(SymVar(value, node, source=row.sources[0]))
@@ -62,7 +61,7 @@ def symbolic_node(output: "OutputGraph", tx: Any, value: Any) -> Any:
     """The node that computes a SymInt, SymFloat or SymBool from the symbols; each expression
     once."""
     if type(value) is torch.SymBool and value.node.has_hint():
-        return bool(value)
+        return bool(value)  # decided, and guarded
 
     def build(expr: Any) -> Any:
         if expr.is_number:
@@ -87,12 +86,9 @@ def symbolic_node(output: "OutputGraph", tx: Any, value: Any) -> Any:
 def unwritten_fake(output: "OutputGraph", variable: Any) -> torch.Tensor:
     """A fake of the input as it is before the graph runs.  The variable's own fake has seen the
     traced operations: `x.t_()` has swapped its sizes."""
-    sizes, strides = output.symbolic_inputs.get(id(variable), (variable.value.shape, None))
-    if strides is None and not can_be_symbolic(variable.value):
+    tensor = variable.value
+    if not can_be_symbolic(tensor):
         return variable.fake
-    return fake_like(
-        output.fake_mode,
-        variable.value,
-        sizes,
-        variable.value.stride() if strides is None else strides,
-    )
+    as_it_is = tensor.shape, tensor.stride()
+    layout = output.input_layouts.get(id(variable), as_it_is)
+    return fake_like(output.fake_mode, tensor, *layout)

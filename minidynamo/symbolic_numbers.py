@@ -60,7 +60,8 @@ OPERATORS: dict[str, tuple[Any, Callable, type]] = {
     "int_floordiv": (FloorDiv, operator.floordiv, int),
     "mod": (Mod, operator.mod, int),
 }
-IN_GRAPH: dict[type, Callable] = {  # a sympy class -> the function that computes it in a graph
+# a sympy class -> the function that computes it in a graph (a difference is a sum there)
+IN_GRAPH: dict[Any, Callable] = {
     **{expression: compute for expression, compute, _ in OPERATORS.values()},
     sympy.Pow: operator.pow,
     sympy.Max: torch.sym_max,
@@ -147,13 +148,14 @@ class SymNode:
         return self.new(sympy.true if b else sympy.false, bool, b)
 
     # decisions
-    def guard_bool(self, file: Text = "", line: int = 0) -> Any:
+    def guard_bool(self, *place: Any) -> Any:
         return self.shape_env.decide(self.expr)
 
-    def guard_int(self, file: Text = "", line: int = 0) -> Any:
+    def guard_int(self, *place: Any) -> Any:
         return self.shape_env.specialize(self.expr)
 
     guard_float = guard_int
+    # What torch calls where it would rather not decide; here each is a decision with a guard.
     bool_, int_ = guard_bool, guard_int
     guard_or_true = guard_or_false = guard_size_oblivious = expect_true = guard_bool
 
@@ -177,7 +179,7 @@ class SymNode:
         return self.shape_env.decide(sympy.Gt(self.expr, 0))
 
 
-def computed(compute: Callable[..., Any], *nodes: SymNode) -> Any:
+def computed(compute: Callable, *nodes: SymNode) -> Any:
     """compute(hints), or None where one is not known."""
     hints = [node.hint for node in nodes]
     return None if None in hints else compute(*hints)
@@ -192,7 +194,8 @@ def _install(name: str, expression: Callable, compute: Callable, result: type) -
 
     def method(self: SymNode, other: SymNode) -> SymNode:
         of_floats = result is int and float in (self.pytype, other.pytype)
-        if of_floats or expression in (FloorDiv, Mod) and not other.is_positive():
+        # (that a divisor is positive becomes a guard)
+        if of_floats or (expression in (FloorDiv, Mod) and not other.is_positive()):
             return self.opaque(name, compute, other)
         expr = _cached(expression, self.expr, other.expr)
         return self.new(expr, result, computed(compute, self, other))

@@ -26,9 +26,8 @@ functions), `.hint`, and `.shape_env`: `prove`, `simplify`, `bounds`, `multiples
 of torch.export, translation validation.
 """
 
-import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -110,6 +109,9 @@ class ShapeEnv(Facts):
             self.learn(fact, line or self.where())
         return value
 
+    def give_up(self, expr: sympy.Expr) -> None:
+        """The questions of this frame have cost too much, see extras/size_decisions.py."""
+
     def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
         """The answer of an expression that is asked part by part; None: it is asked as a whole.
         See extras/size_decisions.py."""
@@ -132,37 +134,27 @@ class ShapeEnv(Facts):
     def note(self, fact: sympy.Expr, proved: bool, line: str | None) -> None:
         """Write down what holds in this run."""
         if fact not in (sympy.true, sympy.false):
-            self.decisions.append(Decision(self.canonical(fact), proved, line or self.where()))
-
-    def canonical(self, fact: sympy.Expr) -> sympy.Expr:
-        """The fact as it is shown and guarded; extras/size_decisions.py makes it shorter."""
-        return fact
-
-    def give_up(self, expr: sympy.Expr) -> None:
-        """The questions of this frame have cost too much, see extras/size_decisions.py."""
+            self.decisions.append(Decision(fact, proved, line or self.where()))
 
     # ---- the guards
     def guards(self) -> list[Guard]:
         """What other sizes must satisfy, as guards: EQUAL (a duck-shaped source), RANGE (bounds),
-        SIZES (decisions).
-
-        Facts that follow from the others are left out; `decisions` has them all.
-        """
+        SIZES (decisions)."""
         found = []
         for symbol, row in self.table.items():
             found += self._guards_of_symbol(symbol, row)
-        # a decision that follows from the final bounds, and from guards written so far, needs none
-        final = Facts({s: replace(row) for s, row in self.table.items()})
-        for decision in self.decisions:
+        for decision in self.guarded():
             fact = decision.fact
-            if decision.proved or final.prove(fact):
-                continue
-            final.learn(fact)
             symbols = sorted(fact.free_symbols, key=str)
             text = python_code(fact, {s: f"{{{n}}}" for n, s in enumerate(symbols)})
             sources = tuple(self.table[s].sources[0] for s in symbols)
             found.append(Guard("SIZES", sources, text, line=decision.line))
         return found
+
+    def guarded(self) -> list[Decision]:
+        """The decisions that take a guard; extras/size_decisions.py leaves out those that follow
+        from others."""
+        return [decision for decision in self.decisions if not decision.proved]
 
     def _guards_of_symbol(self, symbol: sympy.Symbol, row: Symbol) -> list[Guard]:
         found = [
@@ -219,13 +211,13 @@ def symbolic_fake(
     env: ShapeEnv,
     tensor: torch.Tensor,
     sources: Mapping[int, Any],
-    stride_sources: Mapping[int, Any] = types.MappingProxyType({}),
+    own_stride: Callable[[int, int], Any] = lambda d, stride: stride,
 ) -> torch.Tensor:
     """A fake of `tensor` whose sizes are symbols in the dimensions of `sources`, which says where
     each is read.
 
-    Strides that are products of inner sizes follow the sizes; others stay numbers, or are symbols
-    in the dimensions of `stride_sources`.
+    Strides that are products of inner sizes follow the sizes; of others `own_stride` says what they
+    are.
     """
     sizes = [
         env.create_symbol(n, sources[d]) if d in sources else n for d, n in enumerate(tensor.shape)
@@ -239,11 +231,9 @@ def symbolic_fake(
         stride = tensor.stride(d)
         if stride == hint_of(expected):
             strides[d] = expected
-        elif d in stride_sources:
-            strides[d] = env.create_symbol(stride, stride_sources[d], duck=False)
         else:
-            strides[d] = stride
-        if stride:
+            strides[d] = own_stride(d, stride)
+        if stride:  # 0 in a dimension that is expanded
             expected = strides[d] * sizes[d]
     return fake_like(fake_mode, tensor, sizes, [strides[d] for d in range(tensor.dim())])
 

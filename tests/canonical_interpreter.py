@@ -514,7 +514,7 @@ def stub(code):
     )
     for ins in body:
         ins.pos = code.co_firstlineno, code.co_firstlineno, 0, 0
-    return assemble(code, body, cellvars=(), stacksize=count + len(code.co_freevars) + 12)
+    return assemble(code, body, co_cellvars=(), co_stacksize=count + len(code.co_freevars) + 12)
 
 
 def globals_of_caller():

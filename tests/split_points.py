@@ -170,6 +170,6 @@ def split(code, point):
     return assemble(
         code,
         body[:k] + piece + body[k:],
-        varnames=code.co_varnames + tuple(temporaries),
-        stacksize=code.co_stacksize + len(arguments) + len(free) + 4,
+        co_varnames=code.co_varnames + tuple(temporaries),
+        co_stacksize=code.co_stacksize + len(arguments) + len(free) + 4,
     )

@@ -171,13 +171,15 @@ def test_constants_are_kept_apart_by_identity():
     values = (1, True, 1.0, 0.0, -0.0, (0.0,), (-0.0,), "a", b"a", (1,), (True,))
     body = emit.prologue(0) + [ins for value in values for ins in emit.load_const(value)]
     body += emit.build_tuple(len(values)) + emit.return_value()
-    code = assemble((lambda: None).__code__, body, stacksize=20)
+    code = assemble((lambda: None).__code__, body, co_stacksize=20)
     got = types.FunctionType(code, {})()
     assert [(type(v), str(v)) for v in got] == [(type(v), str(v)) for v in values]
 
 
 def make(code_like, body, **kwargs):
-    return types.FunctionType(assemble(code_like.__code__, body, stacksize=30, **kwargs), globals())
+    return types.FunctionType(
+        assemble(code_like.__code__, body, co_stacksize=30, **kwargs), globals()
+    )
 
 
 def test_emitters():
@@ -186,13 +188,9 @@ def test_emitters():
     run = lambda body, *args: make(two, e.prologue(0) + body + e.return_value())(*args)
     a, b = e.load_fast("a"), e.load_fast("b")
     assert run(e.call(e.load_global("max"), a, b), 3, 8) == 8
-    assert run(e.call(a + e.load_attr("upper")), "x", 0) == "X"
+    assert run(e.call(a + [Instruction("LOAD_ATTR", "upper")]), "x", 0) == "X"
     assert run(a + b + e.build_tuple(2), 1, 2) == (1, 2)
-    assert run(a + b + e.build_list(2), 1, 2) == [1, 2]
     assert run(a + b + e.copy(2) + e.build_tuple(3), 1, 2) == (1, 2, 1)
-    assert (
-        run(b + a + e.store_attr("tag") + a + e.load_attr("tag"), types.SimpleNamespace(), 9) == 9
-    )
     with pytest.raises(UnboundLocalError):
         make(
             lambda a: None,
@@ -224,7 +222,7 @@ def test_emitted_globals_and_functions():
         + e.call(e.make_function(inner, ["x"]), e.load_const(10))
         + e.return_value()
     )
-    assert types.FunctionType(assemble(outer.__code__, body, stacksize=10), {})(5) == 15
+    assert types.FunctionType(assemble(outer.__code__, body, co_stacksize=10), {})(5) == 15
     plain = (lambda y: y * 2).__code__
     assert (
         make(

@@ -46,8 +46,8 @@ def flat(code, body, varnames=None, extra_stack=0):
     return assemble(
         code,
         body,
-        varnames=varnames,
-        stacksize=code.co_stacksize + extra_stack,
+        co_varnames=code.co_varnames if varnames is None else varnames,
+        co_stacksize=code.co_stacksize + extra_stack,
         co_argcount=count,
         co_posonlyargcount=0,
         co_kwonlyargcount=0,

@@ -27,7 +27,7 @@ VERSION = sys.version_info[:2]
 OPCODE = dis.opmap
 Position = tuple[int | None, int | None, int | None, int | None]
 ExceptionEntry = tuple[Any, int, int]  # (handler Instruction, stack depth, lasti)
-NO_COLUMNS, LONG_FORM, NO_LOCATION = 13, 14, 15  # kinds of entries in the line table
+LONG_FORM, NO_LOCATION = 14, 15  # kinds of entries in the line table
 
 
 def _cache_counts() -> list[int]:
@@ -96,15 +96,10 @@ def parameter_count(code: types.CodeType) -> int:
 
 def stack_effect(native: Instruction, jump: bool = False) -> int:
     """How many slots of the stack an instruction adds."""
-    opcode = OPCODE[native.op]
-    if opcode < dis.HAVE_ARGUMENT:
-        return dis.stack_effect(opcode, jump=jump)
-    arg = 0
-    if native.op in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_SUPER_ATTR"):
-        arg = native.flags
-    elif isinstance(native.arg, int) and opcode not in dis.hasconst:
+    op, arg = OPCODE[native.op], native.flags  # of those with flags these alone matter
+    if isinstance(native.arg, int) and op not in HAS_CONST:
         arg = native.arg
-    return dis.stack_effect(opcode, arg, jump=jump)
+    return dis.stack_effect(op, arg if op >= dis.HAVE_ARGUMENT else None, jump=jump)
 
 
 def disassemble(code: types.CodeType) -> list[Instruction]:
@@ -126,83 +121,66 @@ def disassemble(code: types.CodeType) -> list[Instruction]:
             offset += 2
             continue
         end = offset + 2 + 2 * CACHES[op]
-        read = _decoded(code, variables, op, arg, end, positions[offset // 2])
+        pos = positions[offset // 2]
+        read = [
+            Instruction(name, known, flags, None, pos, end)
+            for name, known, flags in _decoded(code, variables, op, arg)
+        ]
         for unit in range(begin, offset + 2, 2):  # a jump may aim at the EXTENDED_ARG
             at_offset[unit] = read[0]
         result += read
         offset = begin = end
     for ins in result:
         if OPCODE[ins.op] in HAS_JUMP:
-            ins.arg = at_offset[ins.arg]
+            ins.arg = at_offset[ins.end + ins.arg]
     for start, stop, target, depth, lasti in read_exception_table(code):
         for ins in result:
-            if start < ins.end <= stop:
+            if start < ins.end <= stop:  # by its end: an EXTENDED_ARG may stand in front of it
                 ins.exc = at_offset[target], depth, lasti
     return result
 
 
 def _decoded(
-    code: types.CodeType,
-    variables: Sequence[str],
-    op: int,
-    arg: int,
-    end: int,
-    pos: Position | None,
-) -> list[Instruction]:
-    """The native instruction that ends at byte `end`, its argument resolved (that of a jump is an
-    offset still); 3.13's pairs (LOAD_FAST_LOAD_FAST) give two."""
+    code: types.CodeType, variables: Sequence[str], op: int, arg: int
+) -> list[tuple[str, Any, int]]:
+    """(name, resolved argument, flags) of a native instruction.  The argument of a jump is its
+    distance in bytes still; 3.13's pairs (LOAD_FAST_LOAD_FAST) give two, of four bits each."""
     if op in PAIRS:
         first, second = PAIRS[op]
-        return [
-            Instruction(first, variables[arg >> 4], pos=pos, end=end),
-            Instruction(second, variables[arg & 15], pos=pos, end=end),
-        ]
-    known = arg if op >= dis.HAVE_ARGUMENT else None
-    ins = Instruction(dis.opname[op], known, pos=pos, end=end)
-    if op in FLAG_BITS:
-        ins.flags = arg & ((1 << FLAG_BITS[op]) - 1)
-        arg >>= FLAG_BITS[op]
+        return [(first, variables[arg >> 4], 0), (second, variables[arg & 15], 0)]
+    known: Any = arg if op >= dis.HAVE_ARGUMENT else None
+    flags = arg & ((1 << FLAG_BITS.get(op, 0)) - 1)
+    arg >>= FLAG_BITS.get(op, 0)
     if op in HAS_CONST:
-        ins.arg = code.co_consts[arg]
+        known = code.co_consts[arg]
     elif op in HAS_NAME:
-        ins.arg = code.co_names[arg]
+        known = code.co_names[arg]
     elif op in HAS_VARIABLE:
-        ins.arg = variables[arg]
+        known = variables[arg]
     elif op in HAS_JUMP:
-        distance = -2 * arg if op in JUMPS_BACK else 2 * arg
-        ins.arg = end + distance
-    return [ins]
+        known = -2 * arg if op in JUMPS_BACK else 2 * arg
+    return [(dis.opname[op], known, flags)]
 
 
 def assemble(
     code: types.CodeType,
     instructions: Iterable[Instruction],
     *,
-    varnames: Iterable[str] | None = None,
-    cellvars: Iterable[str] | None = None,
-    freevars: Iterable[str] | None = None,
-    stacksize: int | None = None,
     parameters: int | None = None,
     **replace: Any,
 ) -> types.CodeType:
     """A code object like `code` that executes `instructions`.
 
-    varnames, cellvars, freevars: new variable lists (default: those of `code`).  parameters: the
-    number of them, all positional (default: as `code` has them).  `replace` goes to `code.replace`.
+    parameters: the number of them, all positional (default: as `code` has them).  The others are
+    those of `code.replace`: co_varnames, co_cellvars, co_stacksize...
     Raises ValueError for a jump whose direction its opcode cannot express.
     """
     if parameters is not None:
         stars = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
         replace.update(co_argcount=parameters, co_posonlyargcount=0, co_kwonlyargcount=0)
         replace["co_flags"] = code.co_flags & ~stars
-    varnames = tuple(code.co_varnames if varnames is None else varnames)
-    new = code.replace(
-        co_varnames=varnames,
-        co_nlocals=len(varnames),
-        co_cellvars=tuple(code.co_cellvars if cellvars is None else cellvars),
-        co_freevars=tuple(code.co_freevars if freevars is None else freevars),
-        **replace,
-    )
+    variables = replace.get("co_varnames", code.co_varnames)
+    new = code.replace(co_nlocals=len(variables), **replace)
     tables = _Tables(code, slots(new))
     units = [_Unit(ins, OPCODE[ins.op], tables.argument(ins)) for ins in instructions]
     _resolve_jumps(units)
@@ -212,7 +190,6 @@ def assemble(
         co_names=tuple(tables.names),
         co_exceptiontable=write_exception_table(_exception_entries(units)),
         co_linetable=_line_table(units, code.co_firstlineno),
-        co_stacksize=code.co_stacksize if stacksize is None else stacksize,
     )
 
 
@@ -352,8 +329,9 @@ def _big_endian_varint(value: int) -> bytes:
 
 
 def write_position(out: bytearray, pos: Position, units: int, line: int) -> int:
-    """Append location entries for `units` code units; returns the line the next entry counts
-    from."""
+    """Append location entries for `units` code units; returns the line the next entry counts from.
+
+    An entry's first byte: bit 7, four bits for its kind, three for the number of units less 1."""
     number, end, column, end_column = pos
     while units > 0:
         length = min(units, 8) - 1
@@ -364,13 +342,10 @@ def write_position(out: bytearray, pos: Position, units: int, line: int) -> int:
         delta = number - line
         line = number
         step = -delta << 1 | 1 if delta < 0 else delta << 1  # the sign in the lowest bit
-        if end is None or column is None or end_column is None:
-            out.append(0x80 | NO_COLUMNS << 3 | length)
-            _append_varint(out, step)
-        else:
-            out.append(0x80 | LONG_FORM << 3 | length)
-            for value in (step, end - number, column + 1, end_column + 1):
-                _append_varint(out, value)
+        out.append(0x80 | LONG_FORM << 3 | length)
+        columns = [0 if place is None else place + 1 for place in (column, end_column)]
+        for value in (step, (end or number) - number, *columns):
+            _append_varint(out, value)
     return line
 
 

@@ -37,6 +37,8 @@ class CanonicalOp:
         return self.op if self.arg is None else f"{self.op} {self.arg!r}"
 
 
+# What the evaluator need not do: it has the free variables from the start, and asks for a truth
+# itself.
 DROPPED = {"RESUME", "NOP", "PRECALL", "COPY_FREE_VARS", "TO_BOOL", "CACHE"}
 RENAMED = {
     "LOAD_FAST_CHECK": "LOAD_FAST",
@@ -45,8 +47,10 @@ RENAMED = {
     "JUMP_BACKWARD_NO_INTERRUPT": "JUMP",
 }
 BINARY_SYMBOLS = [symbol for _, symbol in getattr(dis, "_nb_ops")]
+# So many low bits of COMPARE_OP's argument do not say which comparison it is.
 COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4}.get(VERSION, 5)
-# So many instructions at a loop's exit (END_FOR, POP_TOP) only drop what FOR_ITER has left there.
+# Where a loop ends, FOR_ITER jumps to END_FOR (in 3.13 with a POP_TOP), which drops the iterator.
+# Here FOR_ITER has dropped it, and goes on behind so many instructions.
 END_FOR_OPS = {(3, 11): 0, (3, 12): 1}.get(VERSION, 2)
 
 

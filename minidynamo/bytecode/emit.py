@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from .assembler import VERSION, Instruction
 
 Piece = list[Instruction]
+CLOSURE = 8  # the part of a function that is made from a tuple of cells: a bit of MAKE_FUNCTION
 
 
 def _simple(op: str) -> Callable[..., Piece]:
@@ -25,10 +26,7 @@ load_fast = _simple("LOAD_FAST")
 store_fast = _simple("STORE_FAST")
 delete_fast = _simple("DELETE_FAST")
 load_global = _simple("LOAD_GLOBAL")
-load_attr = _simple("LOAD_ATTR")
-store_attr = _simple("STORE_ATTR")
 build_tuple = _simple("BUILD_TUPLE")
-build_list = _simple("BUILD_LIST")
 push_null = _simple("PUSH_NULL")
 pop_top = _simple("POP_TOP")
 copy = _simple("COPY")
@@ -62,8 +60,8 @@ def make_function(code: types.CodeType, cells: Sequence[str]) -> Piece:
     if cells:
         closure += build_tuple(len(cells))
     if VERSION < (3, 13):
-        return closure + load_const(code) + [Instruction("MAKE_FUNCTION", 8 if cells else 0)]
-    attribute = [Instruction("SET_FUNCTION_ATTRIBUTE", 8)] if cells else []
+        return closure + load_const(code) + [Instruction("MAKE_FUNCTION", CLOSURE if cells else 0)]
+    attribute = [Instruction("SET_FUNCTION_ATTRIBUTE", CLOSURE)] if cells else []
     return closure + load_const(code) + [Instruction("MAKE_FUNCTION")] + attribute
 
 

@@ -24,10 +24,11 @@ from typing import Any
 
 import torch
 
+from .extending import extends
 from .. import api, frame_hook
 from ..convert_frame import FrameCompiler
 from ..foreign import ours
-from ..variables.base import extends
+
 from .directions import disable
 
 # methods of torch.nn.Module that return the module itself

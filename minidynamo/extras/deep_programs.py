@@ -16,8 +16,9 @@ import threading
 
 from miniinductor.foreign import STATES
 
+from .extending import extends
 from ..convert_frame import CompilingState
-from ..variables.base import extends
+
 
 SMALL_STACK = 2 << 20  # bytes: what glibc gives a thread where there is no limit
 plain_begin = CompilingState.begin

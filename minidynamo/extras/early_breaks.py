@@ -11,10 +11,10 @@ Out:  one more step at which the next attempt is split.
 Without this file such a frame runs as plain Python.
 """
 
+from .extending import extends
 from ..conversion import Conversion
 from ..exceptions import Break, SkipFrame
 from ..symbolic_eval.evaluator import RootFrame
-from ..variables.base import extends
 
 
 @extends(Conversion)

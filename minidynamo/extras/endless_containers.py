@@ -7,9 +7,10 @@
 Without this file such a frame is given up once Python's recursion limit is reached.
 """
 
+from .extending import extends, noted
 from ..exceptions import SkipFrame
 from ..reconstruct import Codegen
-from ..variables.base import Variable, extends
+from ..variables.base import Variable
 
 plain_rebuild = Codegen.rebuild
 
@@ -23,7 +24,7 @@ def rebuild(cg: Codegen, variable: Variable) -> None:
     if not variable.shared:
         plain_rebuild(cg, variable)
         return
-    building = cg.output.noted(Building)
+    building = noted(cg.output, Building)
     if id(variable) in building:
         raise SkipFrame("a container that contains itself")
     building.add(id(variable))

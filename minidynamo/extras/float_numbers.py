@@ -20,8 +20,9 @@ import torch
 
 from miniinductor.more.float_sizes import Opaque, ToFloat, opaque
 
+from .extending import extends
 from ..symbolic_numbers import SymNode, computed
-from ..variables.base import extends
+
 from ..variables.symbolic import CALLS
 
 # method of SymNode -> the opaque function that stands for it where sympy must not compute: on

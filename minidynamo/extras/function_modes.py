@@ -25,6 +25,7 @@ from torch.fx import _symbolic_trace
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
+from .extending import extends
 from .. import hooks
 from ..exceptions import Break
 from ..foreign import ours
@@ -34,7 +35,7 @@ from ..reconstruct import Codegen
 from ..symbolic_eval.evaluator import Frame
 from ..symbolic_eval.registry import rule
 from ..symbolic_eval.torch_rules import is_leaf
-from ..variables.base import Args, Named, Variable, extends
+from ..variables.base import Args, Named, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, TupleVar, named
 from ..variables.symbolic import SymVar

@@ -11,8 +11,12 @@ Without this file each guard reads the whole way from its argument: `x.__dict__[
 
 from collections.abc import Iterable
 
+from ..graph_capture import OutputGraph
 from ..guards import PRINTERS, Guard, GuardPrinter
 from ..sources import Source, SourceTree
+from .extending import extends
+
+plain_symbols = OutputGraph.add_symbols
 
 
 class TreePrinter(GuardPrinter):
@@ -127,9 +131,20 @@ class TreePrinter(GuardPrinter):
 
     def assign(self, node: Source, parent: str | None) -> str:
         self.count += 1
-        name = self.names[node] = node.label or f"v{self.count}"
+        labels = vars(self.tree).get("labels", {})
+        name = self.names[node] = labels.get(node) or f"v{self.count}"
         self.lines.append(f"{self.indent}{name} = {node.expr(parent)}")
         return name
+
+
+@extends(OutputGraph)
+def add_symbols(output: OutputGraph) -> None:
+    """The local that holds the value of a symbolic size is called as the symbol is: `s0`."""
+    plain_symbols(output)
+    labels = vars(output.tree).setdefault("labels", {})
+    for symbol, row in output.shape_env.table.items():
+        if row.sources and symbol.is_integer and row.sources[0].kind != "local":
+            labels[row.sources[0]] = symbol.name
 
 
 PRINTERS.append(TreePrinter)

@@ -17,11 +17,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from .extending import extends
 from .. import _frame_hook
 from ..bytecode import Instruction, emit
 from ..replacement import Continuations
 from ..resume import is_resume_code
-from ..variables.base import extends
 
 
 def plain_hand_over(function: Callable[..., Any], arguments: list[Any]) -> Any:
@@ -46,10 +46,10 @@ class HandedOver(Continuations):
         the traceback is where the program is; this frame's is taken out (`tb_next`)."""
         return [
             Instruction("COPY", 1),
-            *emit.load_attr("__traceback__"),
-            *emit.load_attr("tb_next"),
+            Instruction("LOAD_ATTR", "__traceback__"),
+            Instruction("LOAD_ATTR", "tb_next"),
             Instruction("COPY", 2),
-            *emit.store_attr("__traceback__"),
+            Instruction("STORE_ATTR", "__traceback__"),
             Instruction("RERAISE", 0),
         ]
 
@@ -61,7 +61,7 @@ class HandedOver(Continuations):
         for name in names:
             # and deleted here: the caller must not keep alive what the rest lets go
             arguments += emit.load_fast(name) + emit.delete_fast(name)
-        arguments += emit.build_list(len(names))
+        arguments.append(Instruction("BUILD_LIST", len(names)))
         if is_resume_code(self.code):  # `hand_over` has called it, and calls what it returns
             return emit.load_const(tail_call) + function + arguments + emit.build_tuple(3)
         call = emit.call(emit.load_const(hand_over), function, arguments)

@@ -14,11 +14,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from .extending import extends
 from ..bytecode import Instruction
 from ..replacement import Continuations, Tail
 from ..resume import VALUE
 from ..variables import base
-from ..variables.base import extends
+
 from .handled_slots import HANDLED, LASTI
 
 

@@ -23,13 +23,14 @@ from typing import Any, cast
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from .extending import extends, noted
 from .. import config, hooks, records
 from ..conversion import Conversion
 from ..entries import CacheEntry
 from ..foreign import ours
 from ..graph_capture import OutputGraph
 from ..symbolic_shapes import ShapeEnv
-from ..variables.base import extends
+
 from .rare_nodes import UnknownSize, describe
 from .unbacked_sizes import ASKED, MADE, DataDependentDecision, UnbackedPolicy
 
@@ -50,7 +51,7 @@ def note_makers(output: OutputGraph, tx: Any, node: torch.fx.Node, symbols: set[
     reason = f"{describe(node.target)} needs the tensor's values"
     for symbol in symbols:
         made = UnknownSize("data-dependent", reason, HINT, stack=tx.user_stack())
-        output.noted(Makers)[symbol] = (output.root.group_step, made)
+        noted(output, Makers)[symbol] = (output.root.group_step, made)
 
 
 @hooks.TRACING.append
@@ -101,7 +102,7 @@ def keep_sizes(conversion: Conversion) -> bool:
 def split_at_maker(conversion: Conversion, step: int) -> None:
     """The decision at `step` needs a size: the op that makes it is left to plain Python."""
     output = conversion.attempts[-1]
-    makers = output.noted(Makers)
+    makers = noted(output, Makers)
     asked = cast(AskedInVain, output.shape_env).in_vain
     found = [makers[symbol] for symbol in asked if symbol in makers]
     if found:

@@ -1,6 +1,6 @@
 """A graph break before which no tensor was met: may some follow?
 
-In:   the compiler, the frame's code and its arguments, asked through `hooks.HOPES`.
+In:   the compiler, the frame's code and its arguments, before the frame is given up.
 Out:  True, and the frame is split there; else it runs as plain Python from then on.
 
     @minidynamo.compile
@@ -18,7 +18,13 @@ from typing import Any
 import torch
 
 from .. import hooks
+from ..conversion import Conversion
+from ..exceptions import NoTensors
 from ..resume import is_resume_code
+from ..symbolic_eval.evaluator import RootFrame
+from .extending import extends
+
+plain_judgement = Conversion.is_worth_it
 
 TRIES = 4
 # compiler -> file and line of a function -> how often it was split so
@@ -56,5 +62,14 @@ def with_items(args: Sequence[Any]) -> list[Any]:
     return found
 
 
-hooks.HOPES.append(may_be_met)
+@extends(Conversion)
+def is_worth_it(conversion: Conversion, frame: RootFrame) -> bool:
+    try:
+        return plain_judgement(conversion, frame)
+    except NoTensors:
+        if may_be_met(conversion.compiler, conversion.code, conversion.args):
+            return True
+        raise
+
+
 hooks.RESETS.append(tries.clear)

@@ -9,8 +9,8 @@ import builtins
 import types
 from typing import Any
 
+from .extending import extends
 from ..guards import GuardFunction
-from ..variables.base import extends
 
 
 @extends(GuardFunction)

@@ -10,10 +10,10 @@ Without this file such a program is traced for ever.
 
 from dataclasses import dataclass
 
+from .extending import extends, noted
 from .. import config
 from ..exceptions import Break
 from ..graph_capture import OutputGraph
-from ..variables.base import extends
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Steps:
 
 @extends(OutputGraph)
 def count_step(output: OutputGraph) -> None:
-    steps = output.noted(Steps)
+    steps = noted(output, Steps)
     steps.count += 1
     if steps.count > config.step_limit:
         raise Break(

@@ -9,8 +9,8 @@ Out:  code that makes the object again in each call, once.
 
 from typing import Any
 
+from .extending import extends, noted
 from ..reconstruct import Codegen
-from ..variables.base import extends
 
 
 class Makers(dict[int, Any]):
@@ -22,7 +22,7 @@ class MadeAnew(Codegen):
     def pinned(self, value: Any) -> None:
         """An object that the entry holds; a stateless module made in the frame is made anew in each
         call, once."""
-        maker = self.output.noted(Makers).get(id(value))
+        maker = noted(self.output, Makers).get(id(value))
         if maker is None:
             self.load_const(value)
         elif id(value) in self.variable_temps:

@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 
+from .extending import extends, noted
 from .. import hooks
 from ..graph_capture import OutputGraph
 from ..sources import Source
-from ..variables.base import Args, Frame, Named, Variable, extends
+from ..variables.base import Args, Frame, Named, Variable
 from ..variables.nn_modules import ModuleVar
 
 plain_forward, plain_description = ModuleVar.run_forward, OutputGraph.describe_node
@@ -58,7 +59,7 @@ class Inside:
 
 @extends(ModuleVar, "run_forward")
 def forward_inside(module: ModuleVar, tx: Frame, args: Args, kwargs: Named) -> Variable:
-    paths = tx.output.noted(Inside).paths
+    paths = noted(tx.output, Inside).paths
     paths.append(module_path(module.source))
     try:
         return plain_forward(module, tx, args, kwargs)
@@ -71,7 +72,7 @@ def description_inside(
     output: OutputGraph, tx: Any, node: torch.fx.Node, result: Any
 ) -> torch.fx.Node:
     plain_description(output, tx, node, result)
-    paths = output.noted(Inside).paths
+    paths = noted(output, Inside).paths
     if paths:
         node.meta["module_path"] = paths[-1]
     return node

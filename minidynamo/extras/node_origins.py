@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
+from .extending import extends
 from ..graph_capture import OutputGraph
 from ..symbolic_eval.evaluator import RootFrame
-from ..variables.base import extends
+
 
 plain_description = OutputGraph.describe_node
 

@@ -15,10 +15,11 @@ from collections.abc import Collection
 
 import torch
 
+from .extending import extends
 from .. import hooks
 from ..replacement import Tail
 from ..symbolic_eval.evaluator import RootFrame
-from ..variables.base import Lazy, Variable, extends, peek
+from ..variables.base import Lazy, Variable, peek
 from ..variables.constant import is_constant_value
 from ..variables.more.exceptions import INSTANCES
 from ..variables.more.opaque import OpaqueVar

@@ -8,8 +8,9 @@ In:   the source of an object, and a name.   Out: the source of the attribute.
 
 import keyword
 
+from .extending import extends
 from ..sources import KINDS, Source
-from ..variables.base import extends
+
 
 KINDS["getattr"] = "getattr({p}, {k!r})"
 

@@ -16,11 +16,12 @@ import torch
 import torch.utils._pytree as pytree
 from torch._subclasses import fake_tensor
 
+from .extending import extends, noted
 from .. import hooks
 from ..exceptions import Break
 from ..foreign import ours
 from ..graph_capture import OutputGraph
-from ..variables.base import Variable, extends
+from ..variables.base import Variable
 from ..variables.symbolic import SYMBOLIC
 from ..variables.tensor import TensorVar
 from .thread_state import StateChanges
@@ -90,7 +91,7 @@ def note_untold(output: OutputGraph, target: Any, given: list[torch.Tensor], res
     In inference mode a view of a tensor that needs gradients needs them, too; fake tensors forget
     that where the view is made of other operations (`view_as`, `flatten`).  And a tensor that needs
     gradients, written there, has a history that autograd refuses to tell."""
-    inference, untold = torch.is_inference_mode_enabled(), output.noted(Untold)
+    inference, untold = torch.is_inference_mode_enabled(), noted(output, Untold)
     if not inference and not untold:
         return
     learning = inference and any(tensor.requires_grad for tensor in given)
@@ -170,7 +171,7 @@ def guard_state(output: OutputGraph, call: functools.partial[Any], value: Any) -
     """`call` (a functools.partial) read `value` from the process's state: it must give the same
     again.  What the frame itself sets is guarded on entry."""
     name = call.func.__name__
-    if output.noted(StateChanges).before and ("grad" in name or "autocast" in name):
+    if noted(output, StateChanges).before and ("grad" in name or "autocast" in name):
         return
     named = [f"{k}={v!r}" for k, v in call.keywords.items()]
     arguments = ", ".join([*map(repr, call.args), *named])

@@ -16,20 +16,33 @@ PyTorch: parameters and buffers are all placeholders (`inline_inbuilt_nn_modules
 
 from typing import Any
 
+from .extending import extends
 from ..conversion import Conversion
+from ..dynamic import SizePolicy
 from ..entries import entries_before, owner_of
+from ..graph_capture import OutputGraph
 from ..sources import Source
 from ..symbolic_eval.evaluator import RootFrame
-from ..variables.base import extends
 
-trace = Conversion.trace
+
+trace, is_state = Conversion.trace, OutputGraph.is_held
+
+
+def inputs_of(policy: SizePolicy) -> set[str]:
+    """Names of buffers that are placeholders, in all attempts at a frame."""
+    return vars(policy).setdefault("replaced_buffers", set())
+
+
+@extends(OutputGraph)
+def is_held(output: OutputGraph, source: Source) -> bool:
+    return is_state(output, source) and source.name() not in inputs_of(output.policy)
 
 
 @extends(Conversion)
 class WithReplacedBuffers(Conversion):
     def trace(self) -> RootFrame:
         if not self.attempts:
-            self.input_sources |= replaced(self)
+            inputs_of(self.policy).update(replaced(self))
         return trace(self)
 
 

@@ -19,17 +19,20 @@ from typing import Any
 import torch
 import torch.fx
 
+from .extending import extends, noted
 from .. import hooks
 from ..exceptions import Break, SkipFrame
 from ..graph_capture import OutputGraph
-from ..originals import BUILTINS, LEAF_MODULES, MISSING, MODULES, NN_MODULE, TENSOR, made_by_torch
+from ..originals import BUILTINS, LEAF_MODULES, MODULES, NN_MODULE, TENSOR, made_by_torch
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import RULES
 from ..symbolic_eval.torch_rules import is_leaf
-from ..variables.base import Args, Frame, Named, Variable, extends
+from ..variables.base import Args, Frame, Named, Variable
 from ..variables.lookup import lookup
 from ..variables.objects import ObjectVar, method_of_class
 from ..variables.tensor import TensorVar
+
+MISSING = object()
 
 
 FIELDS = frozenset(  # what C code keeps in a tensor: `shape`, `dtype`...
@@ -109,7 +112,7 @@ def calls_replaced(output: OutputGraph, function: Any, goes_on: Callable[[Any], 
 
     What it finds is guarded.  goes_on: whether a function that is found so is looked at,
     too."""
-    functions = output.noted(ReadFunctions)
+    functions = noted(output, ReadFunctions)
     known = functions.get(id(function))
     if known is not None:
         return known[1]

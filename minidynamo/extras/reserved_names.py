@@ -15,8 +15,9 @@ import keyword
 import torch
 import torch.fx
 
+from .extending import extends
 from ..graph_capture import OutputGraph
-from ..variables.base import extends
+
 
 plain_is_reserved = OutputGraph.is_reserved
 

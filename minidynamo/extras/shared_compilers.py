@@ -12,8 +12,9 @@ import types
 import weakref
 from typing import Any
 
+from .extending import extends
 from ..convert_frame import FrameCompiler
-from ..variables.base import extends
+
 
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
 # may hold a model.

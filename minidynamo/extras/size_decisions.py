@@ -7,31 +7,37 @@ Out:  the same answer, with fewer and shorter guards: And and Or are asked part 
       which is told once, with the user's line.
 
     >>> env.decide(sympy.And(s0 > 2, s1 > 3))       # two guards, s0 >= 3 and s1 >= 4
-    >>> env.canonical(2 * s0 + s1 > s1 + 4)         # s0 > 2
+    >>> canonical(2 * s0 + s1 > s1 + 4)             # s0 > 2
 
 Without this file the whole question is guarded as the program has asked it, and a frame is compiled
 for as long as its questions take.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import sympy
 
 from miniinductor.more.divisors import divisibility
 from miniinductor.sizes.expressions import Mod
-from miniinductor.sizes.facts import reduced
+from miniinductor.sizes.facts import Facts, reduced
 from miniinductor.sizes.printing import python_code
 
+from .extending import extends
 from .. import config, records
 from ..symbolic_shapes import Decision, ShapeEnv
-from ..variables.base import extends
+
 from .once import tell
 
 specialize_whole = ShapeEnv.specialize
+note_plainly = ShapeEnv.note
 
 
 @extends(ShapeEnv)
 class Shorter(ShapeEnv):
+    def give_up(self, expr: sympy.Expr) -> None:
+        give_up(self, expr)
+
     def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
         """And, Or: decided part by part, which makes short guards.  A part that settles the whole
         in this run is asked first, and then no other."""
@@ -55,8 +61,18 @@ class Shorter(ShapeEnv):
             self.specialize(symbol, line)
         return value
 
-    def canonical(self, fact: sympy.Expr) -> sympy.Expr:
-        return canonical(fact)
+    def note(self, fact: sympy.Expr, proved: bool, line: str | None) -> None:
+        note_plainly(self, canonical(fact), proved, line)
+
+    def guarded(self) -> list[Decision]:
+        """A decision that follows from the final bounds, and from guards written so far, needs
+        none."""
+        final, found = Facts({s: replace(row) for s, row in self.table.items()}), []
+        for decision in self.decisions:
+            if not decision.proved and not final.prove(decision.fact):
+                final.learn(decision.fact)
+                found.append(decision)
+        return found
 
     def line_that_pinned(self, replacement: sympy.Expr) -> str:
         """Where a symbol is a number because it was replaced by others: the line that needed the
@@ -98,9 +114,6 @@ def give_up(env: ShapeEnv, expr: sympy.Expr) -> None:
         env.specialize(symbol)
         tell(text, text)
         records.counters["sizes"][text] += 1
-
-
-ShapeEnv.give_up = give_up
 
 
 @extends(Decision, "__str__")

@@ -17,11 +17,12 @@ import sympy
 
 from miniinductor.sizes.facts import LARGEST, Symbol
 
+from .extending import extends
 from ..dynamic import SizePolicy
 from ..graph_capture import OutputGraph
 from ..sources import Source
 from ..symbolic_shapes import ShapeEnv
-from ..variables.base import extends
+
 from ..variables.symbolic import SymVar
 
 plain_of_int, plain_symbolic_int = SizePolicy.of_int, OutputGraph.symbolic_int

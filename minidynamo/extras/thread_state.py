@@ -23,6 +23,7 @@ import torch.fx
 
 from miniinductor.foreign import STATES as REMEMBERED
 
+from .extending import noted
 from .. import hooks
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
@@ -93,7 +94,7 @@ class StateChanges:
 def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
     """A change of the thread's state: made now for the ops that follow, and a node of the graph,
     which does not count as one that computes something."""
-    constants = [ConstantVar(value) for value in values]
+    constants: list[Variable] = [ConstantVar(value) for value in values]
     node = output.add_node(tx, "call_function", setter, constants, {}, None)
     output.calls -= 1
     setter(*values)
@@ -104,7 +105,7 @@ def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any])
 def put_back(output: OutputGraph) -> Iterator[None]:
     """The state is as it was once the frame is traced; what the frame left changed is written down
     for the replacement code."""
-    before, changes = depth(), output.noted(StateChanges)
+    before, changes = depth(), noted(output, StateChanges)
     try:
         yield
     finally:
@@ -141,7 +142,7 @@ def push_state(cg: Codegen, values: dict[Any, Any], nesting: int = 0) -> None:
 def enter_again(cg: Codegen) -> None:
     """Enter what the traced code has entered and not left.  There may be no graph, or it has left
     that at its end (`leave_as_the_frame`)."""
-    for context in cg.output.noted(StateChanges).entered:
+    for context in noted(cg.output, StateChanges).entered:
         push_state(cg, context.state)
         cg.call_object(entered, RealVar(context.make), ConstantVar(context.arg))
         cg.remember(context)
@@ -150,7 +151,7 @@ def enter_again(cg: Codegen) -> None:
 
 def leave_as_the_frame(cg: Codegen) -> None:
     """The graph leaves what it has entered; then the state is what the traced code made of it."""
-    changes = cg.output.noted(StateChanges)
+    changes = noted(cg.output, StateChanges)
     for _ in changes.entered:
         cg.output.graph.call_function(leave)
     push_state(cg, changes.after, changes.autocast_depth)
@@ -200,7 +201,7 @@ def with_state(compiled: Callable, output: OutputGraph, results: list[Variable])
     ]
     if places and output.generates_code and not torch.is_inference_mode_enabled():
         compiled = as_inference_tensors(compiled, places)
-    before = output.noted(StateChanges).before
+    before = noted(output, StateChanges).before
     return restoring(compiled, dict(before)) if before else compiled
 
 

@@ -13,17 +13,19 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from .extending import extends
 from .. import config, hooks, records
 from ..conversion import Conversion
-from ..convert_frame import COMPILING
+from ..convert_frame import COMPILING, FrameCompiler
 from ..entries import CacheEntry
 from ..exceptions import Break, NoTensors, SkipFrame, Unsupported
-from ..records import BreakRecord, FrameRecord, debug
+from ..records import BreakRecord, Counters, FrameRecord, debug
 from ..skipping import skip_reason
-from ..variables.base import extends
+
 from . import guard_values, once  # noqa: F401  (what it advises is told here, so it judges first)
 
 OURS = "minidynamo"
+plain_skip = FrameCompiler.skip
 
 # What fake tensors would log while a frame is traced is in the reason of the graph break.
 logging.getLogger("torch._subclasses.fake_tensor").addFilter(
@@ -69,9 +71,14 @@ def give_up(
         raise Unsupported(message)
 
 
-@hooks.SKIPPED.append
-def tell_of_frame(conversion: Conversion, error: Exception) -> None:
+@extends(FrameCompiler)
+def skip(
+    compiler: FrameCompiler, conversion: Conversion, reason: str, error: Exception | None = None
+) -> None:
     """A frame is given up, or the compiler has failed."""
+    plain_skip(compiler, conversion, reason, error)
+    if error is None:
+        return
     if isinstance(error, (SkipFrame, RecursionError)):
         tell_skipped(conversion, error)
     else:
@@ -131,6 +138,16 @@ def show(conversion: Conversion, entry: CacheEntry) -> None:
         if record.graph is not None:
             debug(2, record.graph.print_readable(print_output=False))
         debug(2, record.guard_function.source)
+
+
+@extends(Counters, "__str__", "__repr__")
+def text_of_counters(counters: Counters) -> str:
+    lines = []
+    for group, counter in counters.items():
+        if counter:
+            lines.append(f"{group}: {sum(counter.values())}")
+            lines += [f"    {count} x {what}" for what, count in counter.most_common()]
+    return "\n".join(lines)
 
 
 @extends(BreakRecord, "__str__")

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from .extending import extends
 from ..exceptions import Break
 from ..foreign import ours
 from ..graph_capture import OutputGraph
@@ -32,7 +33,7 @@ from ..rules.torch_state import at
 from ..symbolic_eval.evaluator import Frame
 from ..symbolic_eval.registry import rule
 from ..symbolic_eval.torch_rules import is_leaf
-from ..variables.base import RUNNING, Args, Named, Variable, extends
+from ..variables.base import RUNNING, Args, Named, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import SequenceVar
 from ..variables.lookup import MISSING, lookup

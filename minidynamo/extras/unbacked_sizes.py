@@ -22,6 +22,7 @@ import torch
 from miniinductor.sizes.facts import LARGEST, Symbol
 from miniinductor.sizes.printing import python_code
 
+from .extending import extends, noted
 from .. import hooks
 from ..conversion import Conversion
 from ..dynamic import SizePolicy
@@ -30,7 +31,7 @@ from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
 from ..symbolic_numbers import SymNode
 from ..symbolic_shapes import ShapeEnv
-from ..variables.base import extends
+
 from ..variables.symbolic import SYMBOLIC, SymVar
 from .rare_nodes import describe
 from .unused_inputs import symbols_of
@@ -103,7 +104,7 @@ def add_unbacked(output: "OutputGraph", tx: Any, node: torch.fx.Node, result: An
         if not isinstance(result, SYMBOLIC):
             value, size = output.shape_env.wrap(symbol), size_node(output, tx, node, result, symbol)
         output.symbol_nodes[symbol] = size
-        output.noted(Unbacked)[symbol] = SymVar(value, node=size)
+        noted(output, Unbacked)[symbol] = SymVar(value, node=size)
 
 
 def size_node(
@@ -206,10 +207,10 @@ class UnbackedGraph(OutputGraph):
         node = add_plain_node(self, tx, *operation)
         result = operation[-1]
         if self.policy.unbacked and result is not None:
-            before = set(self.noted(Unbacked))
+            before = set(noted(self, Unbacked))
             add_unbacked(self, tx, node, result)
             for told in MADE:
-                told(self, tx, node, set(self.noted(Unbacked)) - before)
+                told(self, tx, node, set(noted(self, Unbacked)) - before)
         return node
 
 
@@ -217,7 +218,7 @@ class UnbackedGraph(OutputGraph):
 class UnbackedNumbers(Codegen):
     def symbolic(self, expr: sympy.Expr) -> None:
         """Also a number that the graph gives."""
-        unbacked = self.output.noted(Unbacked)
+        unbacked = noted(self.output, Unbacked)
         if expr in unbacked:
             self.load_graph_output(unbacked[expr])
         else:

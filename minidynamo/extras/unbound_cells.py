@@ -13,11 +13,12 @@ Out:  whether an instruction may read it before it is written, or delete it befo
 Without this file, reading one that is unbound raises a NameError, no UnboundLocalError.
 """
 
+from .. import hooks
 from ..exceptions import SkipFrame
 from ..replacement import Tail
 from ..symbolic_eval.code_info import CodeInfo, liveness
 from ..symbolic_eval.evaluator import RootFrame
-from ..variables.base import extends
+
 
 CELL_READS, CELL_WRITES = {"LOAD_DEREF", "DELETE_DEREF"}, {"STORE_DEREF"}
 
@@ -38,14 +39,15 @@ def may_be_deleted(info: CodeInfo, position: int, name: str) -> bool:
     return name in liveness(info.operations, {delete}, frozenset())[position]
 
 
-@extends(Tail)
-class CheckedCells(Tail):
-    def check_state(self, position: int) -> None:
-        """Such a variable would be a free one of the continuation, where reading it raises another
-        error."""
-        for name in self.code.co_cellvars:
-            if finds_unbound(self.frame, position, name):
-                raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
+@hooks.KEPT.append
+def check_cells(tail: Tail) -> tuple[str, ...]:
+    """Such a variable would be a free one of the continuation, where reading it raises another
+    error."""
+    assert tail.frame.split is not None
+    for name in tail.code.co_cellvars:
+        if finds_unbound(tail.frame, tail.frame.split[0], name):
+            raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
+    return ()
 
 
 def finds_unbound(frame: RootFrame, position: int, name: str) -> bool:

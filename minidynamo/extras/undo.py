@@ -31,6 +31,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 
+from .extending import extends, noted, notes_of
 from .. import config, frame_hook, hooks, records
 from ..bytecode import Instruction
 from ..exceptions import BackendError
@@ -40,7 +41,7 @@ from ..reconstruct import Codegen
 from ..replacement import Head
 from ..resume import is_resume_code
 from ..symbolic_eval.evaluator import RootFrame
-from ..variables.base import Variable, extends
+from ..variables.base import Variable
 from .once import tell
 from .thread_state import StateChanges, push_state, restoring
 
@@ -80,7 +81,7 @@ class Undo:
         self.function = root.code.co_name if is_resume_code(root.code) else root.function.name
         self.errors = 0  # that plain Python ran the frame for
         self.in_order = not output.generates_code
-        before = output.noted(StateChanges).before
+        before = noted(output, StateChanges).before
         asks = config.raise_internal_errors and not self.in_order
         self.eager = restoring(gm.forward, dict(before)) if asks else None
         self.code = type(gm).forward.__code__
@@ -159,7 +160,7 @@ class Undo:
             instruction.exc = cleanup[0], 1, True
         for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
             handler.emit(op)
-        push_state(handler, frame.output.noted(StateChanges).before)
+        push_state(handler, noted(frame.output, StateChanges).before)
         for instruction in call:
             instruction.exc = handler.instructions[0], 0, False
         return cleanup + handler.instructions
@@ -203,12 +204,12 @@ class Undo:
 
 
 def look(output: OutputGraph, gm: torch.fx.GraphModule) -> None:
-    output.notes[Undo] = Undo(output, gm)
+    notes_of(output)[Undo] = Undo(output, gm)
 
 
 def recovering(compiled: Callable, output: OutputGraph, results: list[Variable]) -> Callable:
     """`compiled`, prepared for an error."""
-    return output.notes[Undo].around(compiled)
+    return notes_of(output)[Undo].around(compiled)
 
 
 hooks.GRAPH_MODULES.append(look)
@@ -221,7 +222,7 @@ class Recovering(Head):
     def call_graph(self, graph: Callable[..., Any], inputs: Sequence[Any]) -> None:
         start = len(self.instructions)
         call_plainly(self, graph, inputs)
-        undo: Undo = self.output.notes[Undo]
+        undo: Undo = notes_of(self.output)[Undo]
         self.handler = undo.handler(self.output.root, self.instructions[start:])
 
 

@@ -18,8 +18,9 @@ from typing import Any
 
 from torch.nn.modules import module as registry
 
+from .extending import extends
 from ..conversion import Conversion
-from ..variables.base import extends
+
 
 TABLES = [f"_global_{kind}_registration_hooks" for kind in ("parameter", "buffer", "module")]
 

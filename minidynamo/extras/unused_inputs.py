@@ -1,6 +1,6 @@
 """Inputs and parameters of a graph that nothing reads are left out.
 
-In:   a graph that is complete: what the frame needs of it is its output.
+In:   a graph that is complete, and what the frame needs of it.
 Out:  its placeholders, and `output.inputs`, without those that nothing reads.
 
     def f(x, y):
@@ -14,10 +14,12 @@ from typing import Any
 
 import torch
 
-from .. import hooks
 from ..graph_capture import OutputGraph
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
+from .extending import extends
+
+plain_finish = OutputGraph.finish
 
 
 def symbols_of(fake: torch.Tensor) -> set[Any]:
@@ -28,23 +30,33 @@ def symbols_of(fake: torch.Tensor) -> set[Any]:
     }
 
 
-@hooks.GRAPHS.append
-def drop_unused_inputs(output: OutputGraph) -> None:
-    """The inputs that stay are those that are read, and the symbols that are sizes of such."""
+@extends(OutputGraph)
+def finish(output: OutputGraph, outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
+    drop_unused_inputs(output, {variable.node for variable in outputs})
+    return plain_finish(output, outputs)
+
+
+def drop_unused_inputs(output: OutputGraph, results: set[torch.fx.Node]) -> None:
+    """The inputs that stay are those that are read or given back, and the symbols that are sizes of
+    such."""
+
+    def is_used(node: torch.fx.Node) -> bool:
+        return bool(node.users) or node in results
+
     sizes = {
         symbol
         for variable in output.inputs
-        if type(variable) is TensorVar and variable.node.users
+        if type(variable) is TensorVar and is_used(variable.node)
         for symbol in symbols_of(variable.fake)
     }
     used: list[Any] = []
     for variable in output.inputs:
         is_size = type(variable) is SymVar and variable.value.node._expr in sizes
-        if variable.node.users or is_size:
+        if is_used(variable.node) or is_size:
             used.append(variable)
         else:
             output.graph.erase_node(variable.node)
     for node in list(output.graph.nodes):
-        if node.op == "get_attr" and not node.users:
+        if node.op == "get_attr" and not is_used(node):
             output.graph.erase_node(node)
     output.inputs = used

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 import torch
 
-from ..variables.base import extends
+
+from .extending import extends
 from ..variables.builder import Builder
 
 KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13

@@ -13,9 +13,11 @@ Mirrors `meta_tensor` in torch/_subclasses/meta_utils.py, which makes symbolic v
 
 import torch
 
+from . import symbolic_strides  # noqa: F401  (it asks of strides: here of none, so it stands below)
+from .extending import extends
 from ..dynamic import SizePolicy
 from ..sources import Source
-from ..variables.base import extends
+
 
 META = torch._C._autograd.CreationMeta
 any_tensor = SizePolicy.of_tensor
@@ -33,7 +35,7 @@ def is_forbidden_when_written(tensor: torch.Tensor) -> bool:
 
 @extends(SizePolicy)
 class FixedViews(SizePolicy):
-    def of_tensor(self, tensor: torch.Tensor, source: Source) -> tuple[set[int], set[int]]:
+    def of_tensor(self, tensor: torch.Tensor, source: Source) -> set[int] | None:
         if is_forbidden_when_written(tensor):
-            return set(), set()
+            return None
         return any_tensor(self, tensor, source)

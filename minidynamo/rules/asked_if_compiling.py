@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from .. import hooks
 from ..extras.directions import is_compiling
+from ..extras.extending import noted
 from ..symbolic_eval.registry import rules
 from ..variables.base import Args, Frame, Variable
 from ..variables.constant import ConstantVar
@@ -38,13 +39,13 @@ class Asked:
 
 
 def yes(tx: Frame) -> Variable:
-    tx.output.noted(Asked).is_so = True
+    noted(tx.output, Asked).is_so = True
     return ConstantVar(True)
 
 
 def with_dense_mask(tx: Frame, target: Any, args: Args, kwargs: dict) -> tuple[Any, Args, dict]:
     """The call, with its mask in memory that the fused kernels read."""
-    if target is not F.scaled_dot_product_attention or not tx.output.noted(Asked).is_so:
+    if target is not F.scaled_dot_product_attention or not noted(tx.output, Asked).is_so:
         return target, args, kwargs
     given = kwargs["attn_mask"] if "attn_mask" in kwargs else (*args, *[None] * 4)[MASK]
     if not isinstance(given, TensorVar) or not is_expanded(given.fake):

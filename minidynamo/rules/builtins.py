@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ..extras.extending import extends
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..variables.more.names_in_messages import unknown
@@ -24,7 +25,7 @@ from ..symbolic_eval.operations import Operations, on_host
 from ..symbolic_eval.operators import COMPARISONS, OPERATORS
 from ..symbolic_eval.registry import NONE, rule, rules
 from ..variables.registry import ByClass
-from ..variables.base import Variable, extends
+from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar

@@ -18,8 +18,9 @@ from torch.torch_version import TorchVersion
 from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import NONE, callable_of_type, checked, rule
+from ..symbolic_eval.registry import NONE, checked, rule
 from ..variables.registry import ByClass
+from .by_type import callable_of_type
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar

@@ -10,9 +10,10 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
+from ..extras.extending import extends
 from ..exceptions import Break
 from ..symbolic_eval.operations import Operations
-from ..variables.base import Variable, extends
+from ..variables.base import Args, Frame, Named, Variable
 from ..variables.containers import TupleVar
 from ..variables.functions import MethodVar
 from ..variables.lookup import METHODS, MISSING
@@ -21,6 +22,18 @@ from ..variables.objects import method_of_class
 
 # The type of the descriptors `first` and `second`; each knows the index of its item.
 FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
+
+
+plain_method = Variable.call_method
+
+
+@extends(Variable)
+def call_method(variable: Variable, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
+    if not hasattr(variable, "method_" + name):
+        found: Any = variable.getattr(tx, name)
+        if not found.native or found.instance is not variable:  # (that one would come back here)
+            return found.call(tx, args, kwargs)
+    return plain_method(variable, tx, name, args, kwargs)
 
 
 @extends(Operations)

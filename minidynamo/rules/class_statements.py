@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from ..extras.extending import noted
 from ..exceptions import Break
 from ..extras.made_anew import Makers
 from ..symbolic_eval.registry import rule
@@ -63,7 +64,7 @@ def _build_class(tx: Frame, body: Any, name: Any, /, *bases: Any, **options: Any
     run = types.FunctionType(body.code, body.globals, body.name, None, cells)
     make = functools.partial(builtins.__build_class__, run, name.as_constant(), *kinds)
     made = tx.run_now(make)
-    tx.output.noted(Makers)[id(made)] = make
+    noted(tx.output, Makers)[id(made)] = make
     return tx.output.wrap_pinned(made)
 
 
@@ -126,5 +127,5 @@ def made_class(tx: Frame, name: Any, bases: Any, contents: Any, /, **options: An
         return type(name.as_constant(), tuple(kinds), dict(known))
 
     made = tx.run_now(make)
-    tx.output.noted(Makers)[id(made)] = make
+    noted(tx.output, Makers)[id(made)] = make
     return tx.output.wrap_pinned(made)

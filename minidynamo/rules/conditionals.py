@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from miniinductor.more.alike import alike
 
+from ..extras.extending import noted
 from ..exceptions import Break
 from ..extras.undo import draws
 from ..extras.unbacked_sizes import Unbacked
@@ -82,7 +83,7 @@ class Apart:
     ) -> None:
         output = self.output = tx.output
         before, written = set(output.graph.nodes), len(output.written)
-        calls, unknown = output.calls, len(output.noted(Unbacked))
+        calls, unknown = output.calls, len(noted(output, Unbacked))
         objects, symbols = written_objects(tx), set(output.symbol_nodes)
         captured = contents(function)
         self.result: Any = function.call(tx, operands, {})
@@ -94,7 +95,7 @@ class Apart:
         self.results = [tensor.node for tensor in tensors_in(self.result)]
         writes = len(output.written) > written or len(written_objects(tx)) > len(objects)
         writes = writes or looked_at(contents(function)) != looked_at(captured)
-        if writes or len(output.noted(Unbacked)) > unknown or any(map(draws, self.nodes)):
+        if writes or len(noted(output, Unbacked)) > unknown or any(map(draws, self.nodes)):
             raise Break("cond", f"{name} with a branch that writes or draws", HINT)
         if not self.results or not set(self.results) <= set(self.nodes):
             raise Break("cond", f"{name} with a branch that gives what it was given", HINT)

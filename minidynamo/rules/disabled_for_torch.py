@@ -8,11 +8,12 @@ Out:  a graph break; of torch's own methods (torch.compile, once used, wraps tho
       optimizers) the function that was wrapped.
 """
 
+from ..extras.extending import extends
 from ..exceptions import Break
 from ..symbolic_eval.evaluator import Frame
 from ..symbolic_eval.registry import RULES
 from ..symbolic_eval.torch_rules import is_leaf
-from ..variables.base import Args, Named, Variable, extends
+from ..variables.base import Args, Named, Variable
 from ..variables.functions import FunctionVar
 from .untraced_code import refuse
 

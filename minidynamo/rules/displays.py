@@ -5,20 +5,11 @@
 In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..exceptions import Break
-from ..symbolic_eval.opcodes import (
-    ANNOTATIONS,
-    DEFAULTS,
-    FUNCTION_PARTS,
-    HANDLERS,
-    NAMED_DEFAULTS,
-    callee,
-    opcode,
-    pushes,
-)
+from ..symbolic_eval.opcodes import HANDLERS, callee, opcode, pushes
 from ..variables.base import NULL, Frame, Variable
 from ..variables.containers import DictVar, TupleVar
 from ..variables.functions import FunctionVar
@@ -81,9 +72,22 @@ def set_annotations(frame: Frame, made: FunctionVar, value: Any) -> None:
     made.annotations = dict_of_pairs(frame, list(value.iterate(frame)))
 
 
-FUNCTION_PARTS.update(
-    {DEFAULTS: set_defaults, NAMED_DEFAULTS: set_named_defaults, ANNOTATIONS: set_annotations}
-)
+# what the value below a function becomes -> what makes it that
+FUNCTION_PARTS: dict[int, Callable[[Frame, FunctionVar, Any], None]] = {
+    1: set_defaults,
+    2: set_named_defaults,
+    4: set_annotations,
+}
+plain_attribute = HANDLERS["SET_FUNCTION_ATTRIBUTE"]
+
+
+@opcode
+def SET_FUNCTION_ATTRIBUTE(frame: Frame, part: int) -> None:
+    if part not in FUNCTION_PARTS:
+        return plain_attribute(frame, part)
+    value, made = frame.popn(2)
+    FUNCTION_PARTS[part](frame, made, value)
+    frame.stack.append(made)
 
 
 @opcode

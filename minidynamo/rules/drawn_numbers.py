@@ -27,6 +27,7 @@ import torch
 
 from miniinductor.sizes.facts import LARGEST, Symbol
 
+from ..extras.extending import extends, noted
 from .. import hooks
 from ..exceptions import Break
 from ..extras.unbacked_sizes import DataDependentDecision
@@ -35,7 +36,7 @@ from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
 from ..symbolic_eval.registry import rule
 from ..symbolic_numbers import SymNode
-from ..variables.base import Frame, Variable, extends
+from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.more.floats import Floats, tensor_of
 from ..variables.symbolic import SymVar
@@ -69,7 +70,7 @@ class Draws(list[Callable[[], Any]]):
 def drawn(tx: Frame, draw: Callable[[], Any]) -> SymVar:
     """The variable of a number that the replacement code draws."""
     output: OutputGraph = tx.output
-    draws, env = output.noted(Draws), output.shape_env
+    draws, env = noted(output, Draws), output.shape_env
     output.fake_mode.cache_enabled = False  # it hashes the numbers that ops are given
     number = sum(not symbol.is_integer for symbol in env.table)
     symbol = sympy.Symbol(f"f{number}", real=True)
@@ -80,7 +81,7 @@ def drawn(tx: Frame, draw: Callable[[], Any]) -> SymVar:
     draws.append(draw)
     draws.symbols.append(symbol)
     made = SymVar(torch.SymFloat(SymNode(env, symbol, float, None)))
-    output.noted(Floats)[source] = made
+    noted(output, Floats)[source] = made
     return made
 
 
@@ -130,7 +131,7 @@ def drawn_int(tx: Frame, draw: Callable[[], Any], low: int, high: int) -> Variab
     whole = [tensor_of(tx.output, number), ConstantVar(torch.int64)]
     in_graph: Any = tx.output.call_graph(tx, "call_method", "to", whole, {})
     found = DrawnInt(number, (tx.user_stack(), tx.output.root.group_step), in_graph)
-    tx.output.noted(DrawnInts).append(found)
+    noted(tx.output, DrawnInts).append(found)
     return found
 
 
@@ -174,9 +175,9 @@ def is_beside_tensor(user: torch.fx.Node, number: torch.fx.Node) -> bool:
 # ---- in front of the graph, and behind its error
 def draw_in_order(cg: Codegen) -> None:
     """Also those that nobody reads; and no function of the program's, run by the graph, between."""
-    draws = cg.output.noted(Draws)
+    draws = noted(cg.output, Draws)
     cg.symbols.extend(draws.symbols)
-    for found in cg.output.noted(DrawnInts):
+    for found in noted(cg.output, DrawnInts):
         node = found.in_graph.node
         if not all(is_beside_tensor(user, node) for user in node.users):
             raise Break(KIND, "a random int that is no operand beside a tensor", HINT, *found.made)
@@ -193,7 +194,7 @@ def is_programs(node: torch.fx.Node) -> bool:
 
 def with_the_same_numbers(compiled: Callable, output: OutputGraph, results: object) -> Callable:
     """Where the graph raises, plain Python may run the frame from its start."""
-    draws = output.noted(Draws)
+    draws = noted(output, Draws)
 
     def run(*args: Any) -> Any:
         try:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from ..extras.extending import extends
 from ..exceptions import Break, ObservedException
 from ..symbolic_eval.evaluator import Frame, RootFrame
 from ..resume import VALUE
@@ -22,7 +23,7 @@ from ..symbolic_eval.opcodes import HANDLERS, opcode, pushes
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import NONE, rules
 from ..extras.handled_slots import HANDLED, LASTI
-from ..variables.base import Codegen, Variable, extends
+from ..variables.base import Codegen, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, TupleVar
@@ -121,6 +122,9 @@ class Catching(Frame):
         self.pc = target
 
 
+break_plainly = RootFrame.break_at
+
+
 @extends(RootFrame)
 class CatchingRoot(RootFrame):
     def caught(self, raised: ObservedException, entry: Any) -> bool:
@@ -131,13 +135,13 @@ class CatchingRoot(RootFrame):
         self.unwind(raised.var, entry)
         return True
 
-    def split_step(self, step: int) -> int:
+    def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
         """Where an exception is being handled that was raised while tracing, the frame is split at
         the instruction that raised: plain Python must make the traceback, and the handler lies in
         the continuation."""
         for exception in reversed(self.handled):  # the outermost decides
             step = raised_at(exception)[1] or step
-        return step
+        break_plainly(self, reason, step)
 
 
 def raised_at(exception: Any) -> tuple[Any, int | None]:

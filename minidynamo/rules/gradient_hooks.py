@@ -19,12 +19,13 @@ from typing import Any
 import torch
 import torch.utils.hooks
 
+from ..extras.extending import extends, noted
 from .. import hooks
 from ..exceptions import Break
 from ..extras.unbacked_sizes import Unbacked
 from ..extras.undo import draws, storage
 from ..reconstruct import Codegen
-from ..variables.base import Args, Frame, Variable, extends
+from ..variables.base import Args, Frame, Variable
 from ..variables.tensor import TensorVar
 from ..variables.more.writing_calls import commit_call
 from .checkpoints import written_objects
@@ -111,7 +112,7 @@ def register_all(*parts: Any) -> None:
 def on_input(tx: Frame, register: Any, tensor: TensorVar, hook: Variable) -> Variable:
     """register(tensor, hook), behind the graph."""
     made = tx.user_stack(), tx.output.root.group_step
-    known = tx.output.noted(InputHooks)
+    known = noted(tx.output, InputHooks)
     if not known.mutated:
         known.mutated = True
         tx.output.sourced.append(known)
@@ -141,7 +142,7 @@ def traced(tx: Frame, hook: Variable, value: torch.Tensor) -> tuple[torch.fx.Gra
     answer = check_answer(result, gradient)
     nodes = list(graph.nodes)
     made = [node for node in nodes[nodes.index(start) + 1 :] if node.op.startswith("call")]
-    if any(draws(node) or node.is_impure() for node in made) or output.noted(Unbacked):
+    if any(draws(node) or node.is_impure() for node in made) or noted(output, Unbacked):
         raise Break(KIND, "a hook that draws random numbers or changes a state", HINT)
     output.calls -= len(made)
     for expr in [expr for expr in output.symbol_nodes if expr not in before[2]]:

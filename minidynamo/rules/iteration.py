@@ -11,11 +11,12 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from ..extras.extending import extends
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import NONE, rule, rules
-from ..variables.base import Variable, current, extends
+from ..variables.base import Variable, current
 from ..variables.constant import ConstantVar
 from ..variables.containers import SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar

@@ -24,7 +24,8 @@ from collections.abc import Callable
 from ..exceptions import Break
 from ..guards import constant_check
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import callable_of_type, rule, rules
+from ..symbolic_eval.registry import rule, rules
+from .by_type import callable_of_type
 from ..variables.base import NULL, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar, is_constant_value

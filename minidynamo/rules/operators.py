@@ -30,24 +30,17 @@ from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.more.numpy_numbers import NUMPY
-from ..variables.containers import (
-    Container,
-    DictVar,
-    DictViewVar,
-    ListVar,
-    SequenceVar,
-    TupleVar,
-    sequence_of,
-)
+from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup
 from ..variables.more.opaque import compared_by_identity
 from ..variables.more.type_names import type_text
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
-from ..variables.more.unpinned import pinned
+from ..variables.more.tuples import sequence_of
+from ..variables.more.unpinned import Unpinned, pinned
 from ..variables.objects import ObjectVar
-from ..variables.symbolic import SymVar, Unpinned, apply
+from ..variables.symbolic import SymVar, apply
 from ..variables.tensor import TensorVar
 from .unary_operators import UNARY, unary_operand
 

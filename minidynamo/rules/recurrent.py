@@ -16,11 +16,12 @@ from typing import Any, cast
 
 import torch
 
+from ..extras.extending import extends
 from .. import hooks
 from ..conversion import Conversion
 from ..exceptions import Break
 from ..dynamic import SizePolicy
-from ..variables.base import Variable, extends
+from ..variables.base import Variable
 from ..variables.containers import SequenceVar
 from ..variables.tensor import TensorVar
 

@@ -19,13 +19,14 @@ from typing import Any
 
 import torch
 
+from ..extras.extending import extends, noted
 from .. import hooks
 from ..exceptions import Break
 from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.operators import comparison
 from ..symbolic_eval.registry import rule
-from ..variables.base import Codegen, Frame, Variable, extends
+from ..variables.base import Codegen, Frame, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.functions import FunctionVar
@@ -94,7 +95,7 @@ class Ids(dict[type, set[str]]):
 
 def note(tx: Frame, value: Variable, became: str) -> None:
     """A constant and a key may be numbers of one object, where neither knows of the other."""
-    known = tx.output.noted(Ids).setdefault(value.python_type(), set())
+    known = noted(tx.output, Ids).setdefault(value.python_type(), set())
     known.add(became)
     if len(known) > 1:
         raise Break("hash", f"the id of {value} beside those of objects that the entry holds")
@@ -132,7 +133,7 @@ class IdVar(Variable):
     def hash_key(self, tx: Frame) -> Any:
         note(tx, self.of, "key")
         note_key(tx, self.of)
-        tx.output.noted(IdKeys).append(self)
+        noted(tx.output, IdKeys).append(self)
         of = self.of
         real = of.value if isinstance(of, TensorVar) and of.value is not None else of.identity()
         key = IdKey(("id", id(of.identity())))
@@ -149,7 +150,7 @@ class IdKeys(list[IdVar]):
 
 def refuse_numbers(cg: Codegen) -> None:
     """A container from outside that holds numbers like ids may hold this one in another call."""
-    keys = cg.output.noted(IdKeys)
+    keys = noted(cg.output, IdKeys)
     if keys and any(map(may_hold_ids, cg.output.sourced)):
         raise beside_numbers(*keys[0].made)
 

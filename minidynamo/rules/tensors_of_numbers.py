@@ -20,12 +20,13 @@ from typing import Any
 
 import torch
 
+from ..extras.extending import extends, noted
 from .. import hooks
 from ..conversion import Conversion
 from ..dynamic import SizePolicy
 from ..extras.rare_nodes import guard_state
 from ..graph_capture import OutputGraph
-from ..variables.base import Frame, Variable, extends
+from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
 from ..variables.more.floats import is_float, is_pinned, tensor_of
@@ -70,7 +71,7 @@ def of_symbols(
         made = tx.node(torch.stack, [ListVar(parts)])
     if len(shape) > 1:
         made = tx.node(torch.reshape, [made, TupleVar([ConstantVar(size) for size in shape])])
-    output.noted(Made).append(made)
+    noted(output, Made).append(made)
     return made
 
 
@@ -164,7 +165,7 @@ def with_plain_numbers(conversion: Conversion) -> bool:
     policy: Any = conversion.policy
     step, found = next(reversed(conversion.forced.items()))
     output = conversion.attempts[-1]
-    if found.kind != "data-dependent" or policy.plain_tensors or not output.noted(Made):
+    if found.kind != "data-dependent" or policy.plain_tensors or not noted(output, Made):
         return False
     policy.plain_tensors = True
     del conversion.forced[step]

@@ -9,12 +9,13 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from ..extras.extending import extends
 from ..exceptions import Break
 from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.operations import Operations, on_host
 from ..symbolic_eval.registry import rule, rules
 from ..variables.registry import ByClass
-from ..variables.base import Variable, extends
+from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container

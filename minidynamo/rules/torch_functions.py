@@ -13,10 +13,11 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from miniinductor.more.alike import is_contiguous
 
+from ..extras.extending import extends
 from ..exceptions import Break
 from ..extras.thread_state import call_state
 from ..symbolic_eval.registry import NONE, rule, rules
-from ..variables.base import extends
+
 from ..variables.constant import ConstantVar
 from ..variables.more.numpy_numbers import NUMPY
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar

@@ -10,10 +10,11 @@ The operand's class is asked, as in `symbolic_eval.operators`; objects answer in
 import operator as host
 from collections.abc import Callable
 
+from ..extras.extending import extends
 from ..symbolic_eval.opcodes import pushes
 from ..symbolic_eval.operations import Operations
 from ..variables.registry import ByClass
-from ..variables.base import Frame, Variable, extends
+from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.symbolic import SymVar, apply
 from ..variables.tensor import TensorVar

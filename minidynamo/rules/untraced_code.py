@@ -9,9 +9,10 @@ Mirrors torch/_dynamo/trace_rules.py.
 
 from typing import Any
 
+from ..extras.extending import extends
 from ..exceptions import Break
 from ..symbolic_eval.evaluator import Frame
-from ..variables.base import extends
+
 
 REFUSED = tuple(
     """

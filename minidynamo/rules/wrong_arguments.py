@@ -9,10 +9,11 @@ In:   a FunctionVar and the arguments.   Out: CPython's own words.
 import types
 from typing import NoReturn
 
+from ..extras.extending import extends
 from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_eval.operations import Operations
-from ..variables.base import Args, Named, extends
+from ..variables.base import Args, Named
 from ..variables.functions import FunctionVar
 
 

@@ -5,9 +5,9 @@ In:   the function or class, and its arguments as variables.   Out: a variable; 
     >>> call_c(tx, math.sqrt, [ConstantVar(4)], {})         # constant 2.0
 
 `call_known` has two answers for any function: its own rule (`rule`); torch's become nodes of the
-graph.  `call_c` goes on to a rule for callables of this type (`callable_of_type`); a pure function
-of known arguments is called now.  `call_class` asks the rule of the class, then those of its bases
-(`class_with_base`; the rule of `object` traces `__new__` and `__init__`).
+graph.  Without either a pure function of known arguments is called now (`call_unknown`), and an
+instance of a class is refused (`make_instance`); rules/by_type.py has answers by the type of what
+is called.
 Mirrors torch/_dynamo/variables/builtin.py.
 """
 
@@ -21,8 +21,7 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..variables.base import Args, Named, Variable
 from ..variables.containers import ListVar, TupleVar
-from ..variables.objects import ObjectVar
-from .registry import RULES, callable_of_type, class_with_base, rules
+from .registry import RULES, rules
 from .torch_rules import is_leaf
 
 if TYPE_CHECKING:
@@ -57,18 +56,13 @@ def call_c(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable:
     except ours(TypeError):
         raise Break("C function", f"the call of a {type(function).__name__}") from None
     result = call_known(tx, function, args, kwargs)
-    if result is None:
-        result = callable_of_type.ask(type(function), tx, function, args, kwargs)
-    return called_now(tx, function, args, kwargs) if result is None else result
+    return tx.call_unknown(function, args, kwargs) if result is None else result
 
 
-def called_now(tx: "Frame", function: Callable, args: Args, kwargs: Named) -> Variable:
-    """A pure function of constants is computed."""
+def call_unknown(tx: "Frame", function: Callable, args: Args, kwargs: Named) -> Variable:
+    """One without a rule: a pure function of constants is computed."""
     if not is_pure(function):
         raise tx.unknown(function)
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, ObjectVar) and not value.immutable():
-            raise Break("C function", f"the call of {function.__name__}() on {value}")
     return tx.computed(function, args, kwargs, "real")
 
 
@@ -79,7 +73,7 @@ def is_pure(function: Any) -> bool:
     module = getattr(function, "__module__", None)
     if module == "builtins" and function.__name__ in IMPURE:
         return False
-    if module is None:
+    if module is None:  # a method of an object of C, or of a module
         owner = getattr(function, "__self__", None)
         module = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
     return module in PURE_MODULES
@@ -92,10 +86,7 @@ def call_class(tx: "Frame", cls: type, args: Args, kwargs: Named) -> Variable:
         return found(tx, args, kwargs)
     if cls in CONSTANT_CLASSES:
         return tx.computed(cls, args, kwargs, "as_constant")
-    result = class_with_base.ask(cls, tx, cls, args, kwargs)
-    if result is None:
-        raise Break("class", f"making a {cls.__name__}")
-    return result
+    return tx.make_instance(cls, args, kwargs)
 
 
 # Those of most programs; more are in minidynamo/rules/builtins.py.

@@ -33,10 +33,11 @@ class CodeInfo:
         self.operations, first = canonical(natives)
         # of each native instruction: the operation that it begins with
         self.beginnings = [first[id(native)] for native in natives]
-        # of each operation: the first one, and the number, of the native instruction it belongs to
+        # of each operation, by the native instruction that it belongs to: the operation with which
+        # that begins, and its number
         index = {id(native): n for n, native in enumerate(natives)}
         self.groups = [first[id(operation.instruction)] for operation in self.operations]
-        self.natives = [index[id(operation.instruction)] for operation in self.operations]
+        self.native_numbers = [index[id(operation.instruction)] for operation in self.operations]
         # the operations, ready to be run: handler, argument, exception entry, line
         self.ops: list[tuple[Any, Any, Any, int]] = []
         line = code.co_firstlineno
@@ -44,10 +45,12 @@ class CodeInfo:
             pos = operation.instruction.pos
             if pos and pos[0] is not None:
                 line = pos[0]
-            handler, arg = opcodes.HANDLERS.get(operation.op), operation.arg
-            if handler is None:
-                handler, arg = opcodes.unsupported, operation.op
-            self.ops.append((handler, arg, operation.exc, line))
+            handler = opcodes.HANDLERS.get(operation.op)
+            # what no handler knows is refused by its name
+            run = (
+                (opcodes.unsupported, operation.op) if handler is None else (handler, operation.arg)
+            )
+            self.ops.append((*run, operation.exc, line))
         self.internal = any(part in code.co_filename for part in INTERNAL)
         self._live: list[frozenset[str]] | None = None
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .. import config
 from ..exceptions import Break, ObservedException, Restart, SkipFrame
 from ..resume import function_name
-from ..variables.base import RUNNING
+from ..variables.base import RUNNING, refusal
 from ..variables.binding import bind
 from ..variables.iterators import GeneratorVar
 from . import calls
@@ -30,13 +30,13 @@ from .operations import Operations
 
 if TYPE_CHECKING:
     from ..graph_capture import OutputGraph
-    from ..variables.base import Variable
+    from ..variables.base import Args, Named, Variable
     from ..variables.functions import FunctionVar
     from ..variables.modules import GlobalsVar
 
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-MAX_DEPTH = 120
+MAX_DEPTH = 120  # of inlined calls: one takes several of the compiler's own
 
 
 class Frame(Operations):
@@ -103,15 +103,15 @@ class Frame(Operations):
     def loop(self) -> None:
         ops = self.info.ops
         while True:
-            handler, arg, handler_entry, self.line = ops[self.pc]
+            run, arg, except_entry, self.line = ops[self.pc]
             if self.ends_here():
                 return
             self.pc += 1
             try:
-                if handler(self, arg) is True:
+                if run(self, arg) is True:
                     return
             except ObservedException as raised:
-                if not self.caught(raised, handler_entry):
+                if not self.caught(raised, except_entry):
                     raise
 
     def ends_here(self) -> bool:
@@ -131,9 +131,7 @@ class Frame(Operations):
         return values
 
     # ---- calls
-    def call_function(
-        self, function: FunctionVar, args: list[Variable], kwargs: dict[str, Variable]
-    ) -> Variable:
+    def call_function(self, function: FunctionVar, args: Args, kwargs: Named) -> Variable:
         """A Python function: a rule, a graph node, or inlined."""
         fn = function.fn
         if fn is not None:
@@ -143,21 +141,21 @@ class Frame(Operations):
             self.check_code(fn)
         return self.inline(function, args, kwargs)
 
-    def inline(self, function: Any, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def inline(self, function: Any, args: Args, kwargs: Named) -> Variable:
         code = function.code
         if code.co_flags & ASYNC:
             raise Break("coroutine", f"the coroutine {function.name} is not traced")
         frame = Frame(self.output, function, bind(self, function, args, kwargs), self)
         if code.co_flags & GENERATOR:
-            made = GeneratorVar(frame, (self.user_stack(), self.output.root.group_step))
-            self.output.generators.append(made)
-            return made
+            return GeneratorVar(frame)
         return frame.run()
 
     def check_code(self, fn: Any) -> None:
         """Raises `Break` for what must not be traced, see rules/untraced_code.py."""
 
-    call_c, call_class = calls.call_c, calls.call_class
+    # functions of calls.py, where `self` is called `tx`
+    call_c, call_unknown, call_class = calls.call_c, calls.call_unknown, calls.call_class
+    make_instance = refusal("class", "making a {0.__name__}")  # (cls, args, kwargs)
 
     def resume_generator(self, tx: Frame, sent: Variable | None) -> Variable | None:
         """Run until the next yield: the yielded variable, or None when the body returned."""
@@ -169,8 +167,10 @@ class Frame(Operations):
 
 
 class RootFrame(Frame):
-    """The frame that is compiled.  It counts its steps, and stops at those that broke in an earlier
-    attempt (`forced`: step -> reason): the graph ends there, and plain Python goes on.
+    """The frame that is compiled: the root of those that are inlined.
+
+    It counts its steps, and stops at those that broke in an earlier attempt (`forced`: step ->
+    reason): the graph ends there, and plain Python goes on.
 
     >>> frame.split             # after run(): None, or (operation to go on at, reason)
     """
@@ -186,7 +186,9 @@ class RootFrame(Frame):
         self.bound = dict(bound)
         self.forced = forced
         self.step = 0
-        self.group_step = 0  # the step at which this native instruction began
+        # One native instruction may be several operations, a group.  The frame is split only in
+        # front of a whole one: this is the step at which the one that runs began.
+        self.group_step = 0
         self.split: tuple[int, Break] | None = None
         self.kept: set[str] = set()  # dead variables that the replacement code keeps, too
         output.root = self
@@ -208,19 +210,16 @@ class RootFrame(Frame):
             self.split = (self.pc, self.forced[self.step])
         return self.split is not None
 
-    def split_step(self, step: int) -> int:
-        """The step at which the frame is split because of what is met at `step`: an earlier one
-        where an exception is being handled, see rules/exceptions.py."""
-        return step
-
     def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
-        """Trace again, splitting at `step`, or at this native instruction."""
+        """Trace again, splitting at `step`, or at this native instruction; at an earlier one while
+        an exception is being handled (rules/exceptions.py)."""
         if reason.stack is None:
             reason.stack = (self.output.frame or self).user_stack()
-        step = self.split_step(step or self.group_step)
+        step = step or self.group_step
+        # every continuation would be given that local, and break there again
         if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":
             raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
-        if step in self.forced:
+        if step in self.forced:  # it was to end there already, and has broken in doing so
             raise SkipFrame(f"cannot split here: {reason.reason}") from reason
         # The frames of its traceback, and of its context, would keep the arguments alive.
         self.forced[step] = reason.with_traceback(None)

@@ -13,10 +13,11 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from ..bytecode.emit import CLOSURE
 from ..exceptions import Break
-from ..variables.base import NULL, Lazy, Variable
+from ..variables.base import NULL, Lazy, Variable, refusal
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, SequenceVar, TupleVar
 from ..variables.functions import CellVar, FunctionVar
@@ -34,8 +35,7 @@ def opcode(function: Handler) -> Handler:
     return function
 
 
-def unsupported(frame: Frame, op: str) -> NoReturn:
-    raise Break("opcode", f"the instruction {op} is not traced")
+unsupported = refusal("opcode", "the instruction {0} is not traced")
 
 
 # ---- the stack
@@ -53,9 +53,7 @@ def SWAP(frame: Frame, n: int) -> None:
 # ---- variables
 @opcode
 def LOAD_CONST(frame: Frame, value: Any) -> None:
-    output = frame.output
-    wrap = output.wrap_pinned if isinstance(value, type) else output.wrap_result
-    frame.stack.append(wrap(value))
+    frame.stack.append(frame.output.wrap_result(value))
 
 
 @opcode
@@ -75,7 +73,7 @@ def STORE_FAST(frame: Frame, name: str) -> None:
     value = frame.stack.pop()
     if value is NULL:  # behind an inlined comprehension, see LOAD_FAST_AND_CLEAR
         frame.locals.pop(name, None)
-    elif type(value) is CellVar and name in frame.code.co_cellvars:
+    elif type(value) is CellVar and name in frame.code.co_cellvars:  # such a comprehension's cell
         frame.cells[name] = value
     else:
         frame.locals[name] = value
@@ -114,16 +112,7 @@ def push_callable(frame: Frame, found: Variable) -> None:
     frame.stack.extend((NULL, found) if sys.version_info < (3, 13) else (found, NULL))
 
 
-def item_of(frame: Frame, container: Variable, key: Variable) -> Variable:
-    return container.getitem(frame, key)
-
-
-# ---- what pushes nothing, what pushes one value, and what jumps
-EFFECTS: dict[str, Handler] = {
-    "STORE_DEREF": lambda frame, name: frame.cells[name].store(frame.stack.pop()),
-    "STORE_GLOBAL": lambda frame, name: frame.globals.written.update({name: frame.stack.pop()}),
-    "END_FOR": lambda frame, _: frame.stack.pop(),
-}
+# ---- what pushes one value, and what jumps
 PUSHES = {
     "COPY": lambda frame, n: frame.stack[-n],
     "PUSH_NULL": lambda frame, _: NULL,
@@ -132,10 +121,10 @@ PUSHES = {
     "BINARY_OP": lambda frame, symbol: frame.binary(symbol, *frame.popn(2)),
     "COMPARE_OP": lambda frame, symbol: frame.compare(symbol, *frame.popn(2)),
     "LOAD_ATTR": lambda frame, name: frame.stack.pop().getattr(frame, name),
-    "BINARY_SUBSCR": lambda frame, _: item_of(frame, *frame.popn(2)),
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
     "GET_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
+    # CPython pushes the generator, and its next instruction pops it: the body follows
     "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
 }
 JUMPS = {
@@ -167,12 +156,21 @@ def _jump_if(test: Callable[[Frame, Variable], bool]) -> Handler:
     return handler
 
 
-HANDLERS.update(EFFECTS)
 pushes(PUSHES)
 HANDLERS.update({op: _jump_if(test) for op, test in JUMPS.items()})
 
 
 # ---- writes
+@opcode
+def STORE_DEREF(frame: Frame, name: str) -> None:
+    frame.cells[name].store(frame.stack.pop())
+
+
+@opcode
+def STORE_GLOBAL(frame: Frame, name: str) -> None:
+    frame.globals.written[name] = frame.stack.pop()
+
+
 @opcode
 def STORE_ATTR(frame: Frame, name: str) -> None:
     value, owner = frame.popn(2)
@@ -190,10 +188,17 @@ def STORE_SUBSCR(frame: Frame, _: Any) -> None:
 def UNPACK_SEQUENCE(frame: Frame, n: int) -> None:
     value = frame.stack.pop()
     walk = value.iterate(frame)
+    # one more than wanted is enough to see that there are too many; a sequence tells how many
     values = list(walk if isinstance(value, SequenceVar) else itertools.islice(walk, n + 1))
     if len(values) != n:
         frame.wrong_number(n, len(values))
     frame.stack.extend(reversed(values))
+
+
+@opcode
+def BINARY_SUBSCR(frame: Frame, _: Any) -> None:
+    container, key = frame.popn(2)
+    frame.stack.append(container.getitem(frame, key))
 
 
 # ---- calls
@@ -227,21 +232,12 @@ def MAKE_FUNCTION(frame: Frame, _: Any) -> None:
     frame.stack.append(FunctionVar(None, code, frame.function.globals, code.co_qualname))
 
 
-def set_closure(frame: Frame, made: FunctionVar, value: Any) -> None:
-    made.closure = tuple(value.items)
-
-
-DEFAULTS, NAMED_DEFAULTS, ANNOTATIONS, CLOSURE = 1, 2, 4, 8
-# what the value below a function becomes -> what makes it that
-FUNCTION_PARTS: dict[int, Callable[[Frame, FunctionVar, Any], None]] = {CLOSURE: set_closure}
-
-
 @opcode
 def SET_FUNCTION_ATTRIBUTE(frame: Frame, part: int) -> None:
     value, made = frame.popn(2)
-    if part not in FUNCTION_PARTS:
+    if part != CLOSURE:  # rules/displays.py knows the other parts
         raise Break("function", "a function with defaults or annotations is made")
-    FUNCTION_PARTS[part](frame, made, value)
+    made.closure = tuple(value.items)
     frame.stack.append(made)
 
 

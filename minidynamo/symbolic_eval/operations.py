@@ -11,25 +11,26 @@ Mirrors parts of torch/_dynamo/variables/builtin.py.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..exceptions import Break
 from ..foreign import ours
-from ..variables.base import Args, Named, Variable
+from ..variables.base import Args, Named, Variable, refusal
 from ..variables.constant import ConstantVar
-from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
+from ..variables.functions import MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import in_c_or_library, lookup
 from ..variables.tensor import TensorVar
 from . import operators
 
 
-def on_host(
-    function: Callable, args: Iterable[Variable], kwargs: dict[str, Variable], read: str = "real"
-) -> functools.partial:
-    """The call of a function on real arguments: those that the variables' method `read` gives
-    ("real" or "as_constant")."""
+# "Host" is the Python in which the compiler runs, as against the program that is traced.
+def on_host(function: Callable, args: Args, kwargs: Named, read: str = "real") -> functools.partial:
+    """The call of a function on real arguments: those that the variables' method `read` gives.
+
+    "as_constant": values, equal in every call.  "real": objects, too (a class, a module), of which
+    the call only reads what is guarded."""
     named = {name: getattr(value, read)() for name, value in kwargs.items()}
     return functools.partial(function, *[getattr(value, read)() for value in args], **named)
 
@@ -38,40 +39,23 @@ class Operations:
     """Mixed into `Frame`; `self` is the `tx` of every variable method."""
 
     NONE = ConstantVar(None)
-    # Methods that minidynamo/rules/ adds, for type checkers.
-    raised: Callable
-    fold_pinned: Callable
-    length_hint: Callable
-    run_c: Callable
-    sorted: Callable
-    has_attr: Callable
-    unary: Callable
-    same: Callable
-    same_or_equal: Callable
-    listed_fast: Callable
-    text_of: Callable
+    if TYPE_CHECKING:  # what minidynamo/rules/ adds
+
+        def __getattr__(self, name: str) -> Any: ...
 
     # ---- raising and folding
     def raise_(self, kind: type, *args: Any) -> NoReturn:
         """The program's exception: the graph breaks (minidynamo/rules/exceptions.py raises it in
         the traced program)."""
-        self.raise_var(kind, args)
-
-    def raise_var(self, kind: type, args: Any) -> NoReturn:
         raise Break("exception", f"a {kind.__name__} is raised")
 
-    def unbound(self, name: str) -> NoReturn:
-        """The variable of this name is read before it is written."""
-        self.raise_(UnboundLocalError, name)
-
-    def wrong_number(self, expected: int, found: int) -> NoReturn:
-        """`a, b = values` of another number of values."""
-        self.raise_(ValueError, expected, found)
-
-    def wrong_arguments(self, function: FunctionVar, args: Args, kwargs: Named) -> NoReturn:
-        """They do not fit the function's parameters (minidynamo/rules/wrong_arguments.py asks
-        CPython what it says of that)."""
-        raise Break("arguments", f"the arguments of {function.name}()")
+    # (name): a variable that is read before it is written
+    unbound = refusal("exception", "{0}, which is unbound")
+    # (expected, found): `a, b = values` of another number of values
+    wrong_number = refusal("exception", "{1} values for {0} variables")
+    # (function, args, kwargs): they do not fit its parameters.  (minidynamo/rules/exceptions.py and
+    # wrong_arguments.py raise what CPython raises.)
+    wrong_arguments = refusal("arguments", "the arguments of {0.name}()")
 
     def run_now(self, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
         """Call now.  The program's exception if it raises."""
@@ -80,6 +64,7 @@ class Operations:
         except Break:
             raise
         except ours(Exception) as error:
+            # what it says becomes constants of the traced program
             if not all(isinstance(a, (str, bytes, int, float, type(None))) for a in error.args):
                 raise Break("raised", f"{type(error).__name__} about an object") from None
             self.raise_(type(error), *error.args)
@@ -123,11 +108,10 @@ class Operations:
     def iter_of_object(self: Any, variable: Any) -> Any:
         """iter() of an object whose Python method `__iter__` gives an iterator that we know."""
         method = variable.special(self, "__iter__")
-        if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
-            made = method.call(self, [], {})
-            if isinstance(made, IteratorVar):
-                return made
-        raise Break("iteration", f"iterating over {variable}")
+        made = None if method is None else method.call(self, [], {})
+        if not isinstance(made, IteratorVar):
+            raise Break("iteration", f"iterating over {variable}")
+        return made
 
     def listed(self: Any, values: Any) -> list[Variable]:
         """[*values].  (CPython asks for a length to expect, too: minidynamo/rules/iteration.py.)"""
@@ -145,7 +129,6 @@ class Operations:
             return MethodVar(variable, name)
         return self.class_attribute(variable, owner, found, name)
 
-    def class_attribute(self, variable: Variable, owner: Any, found: Any, name: str) -> Variable:
-        """What an attribute gives that the variable does not implement, or that there is not
-        (minidynamo/rules/class_attributes.py knows them)."""
-        raise Break("attribute", f".{name} of {variable}")
+    # (variable, owner, found, name): an attribute that the variable does not implement, or that
+    # there is not (minidynamo/rules/class_attributes.py knows them)
+    class_attribute = refusal("attribute", ".{3} of {0}")

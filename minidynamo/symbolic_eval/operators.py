@@ -46,7 +46,7 @@ for _plain, _name in zip(SYMBOLS, NAMES):
     OPERATORS[_plain + "="] = Operator(_plain + "=", _plain, _name, _updating, True)
 COMPARISONS: dict[str, Callable] = {"<": host.lt, "<=": host.le, "==": host.eq}
 COMPARISONS |= {"!=": host.ne, ">": host.gt, ">=": host.ge}
-# Binary operators: handler(tx, operator, a, b)
+# Binary operators: handler(tx, operator, a, b).  (last_...: empty without rules/operators.py)
 left_operand, right_operand, in_place, last_operand = ByClass(), ByClass(), ByClass(), ByClass()
 # Comparisons: handler(tx, symbol, a, b); `a` or `b` is of the class
 comparison, last_comparison = ByClass(), ByClass()

@@ -1,4 +1,4 @@
-"""The registries in which the evaluator looks up what a program's operations mean.
+"""The registry in which the evaluator looks up what a program's calls mean.
 
 `rule`: what a call of a function or class means.  There is one rule for each; its arguments are
 those of the function, after `tx`, the frame that calls.
@@ -7,11 +7,8 @@ those of the function, after `tx`, the frame that calls.
     def _callable(tx, value, /):
         return hasattr(value.python_type(), "__call__")
 
-`callable_of_type`, `class_with_base`: what a call means by the type of what is called, where it has
-no rule of its own.
-
-A rule may return a Python constant; a handler by class returns None for "I do not know how".  Files
-of `minidynamo/rules/` register more; nothing registered means a graph break.
+A rule may return a Python constant.  Files of `minidynamo/rules/` register more, and know what a
+call means by the type of what is called (by_type.py); nothing registered means a graph break.
 PyTorch: `BuiltinVariable.call_...` methods and tables of handlers, in
 torch/_dynamo/variables/builtin.py.
 """
@@ -20,10 +17,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import Break
-from ..foreign import ours
-from ..variables.base import Args, Named, Variable
+from ..variables.base import Args, Named, Variable, fitting
 from ..variables.constant import ConstantVar
-from ..variables.registry import ByClass
 
 if TYPE_CHECKING:
     from .evaluator import Frame
@@ -33,8 +28,8 @@ RULES: dict[Any, Callable] = {}  # function or class -> handler(tx, args, kwargs
 
 
 def rule(*functions: Any) -> Callable[[Callable], Callable]:
-    """Decorator: the handler says what calling one of `functions` means (None: not in this torch,
-    or this Python)."""
+    """Decorator: the handler says what calling one of `functions` means.  (None among them is
+    passed over: a function that this torch or Python has not.)"""
 
     def register(handler: Callable) -> Callable:
         for function in functions:
@@ -47,16 +42,13 @@ def rule(*functions: Any) -> Callable[[Callable], Callable]:
 
 
 def checked(name: str, handler: Callable) -> Callable:
-    """The handler, called with a list of positional and a dict of named arguments.  Where they do
-    not fit its parameters, the graph breaks, and plain Python says what is wrong with them."""
+    """The handler, called with a list of positional and a dict of named arguments."""
+
+    def unfit() -> Break:
+        return Break("arguments", f"the arguments of {name}()")
 
     def call(tx: "Frame", args: Args, kwargs: Named) -> Variable:
-        try:
-            result = handler(tx, *args, **kwargs)
-        except ours(TypeError) as error:
-            if error.__traceback__.tb_next is not None:  # the handler had begun to run
-                raise
-            raise Break("arguments", f"the arguments of {name}()") from None
+        result = fitting(unfit, handler, tx, args, kwargs)
         return result if isinstance(result, Variable) else ConstantVar(result)
 
     return call
@@ -66,8 +58,3 @@ def rules(table: dict[Any, Callable]) -> None:
     """`rule` for many functions, each with a handler of one line; a key may be a tuple of them."""
     for functions, handler in table.items():
         rule(*(functions if isinstance(functions, tuple) else (functions,)))(handler)
-
-
-# What a call means where no rule is for this very function or class: by the type of what is called,
-# handler(tx, function, args, kwargs); by the base of the class, handler(tx, cls, args, kwargs).
-callable_of_type, class_with_base = ByClass(), ByClass()

@@ -33,7 +33,8 @@ Added = TypeVar("Added", bound=Any)
 Args = list["Variable"]  # the positional arguments of a call
 Named = dict[str, "Variable"]  # those with names
 
-# The frames that are being evaluated, the innermost last (one compile at a time).
+# The frames that are being evaluated, the innermost last (one compile at a time): for questions to
+# a variable that are asked without `tx`.
 RUNNING: list[Any] = []
 
 
@@ -54,13 +55,27 @@ class Fields:
 
 
 def refusal(kind: str, text: str) -> Callable[..., Any]:
-    """The method of a variable that does not know how: the graph breaks, with this reason, in which
-    `{self}` is the variable and `{1}` what comes behind `tx`."""
+    """A method of what does not know how: the graph breaks, with this reason.
+
+    In it `{self}` is the variable, `{0}` the first argument (mostly `tx`), `{1}` the next one."""
 
     def refuse(self: Variable, *args: Any) -> NoReturn:
         raise Break(kind, text.format(*args, self=self))
 
     return refuse
+
+
+def fitting(
+    unfit: Callable[[], Break], handler: Callable, tx: Frame, args: Args, kwargs: Named
+) -> Any:
+    """What a handler of ours gives for these arguments.  Where they do not fit its parameters, the
+    graph breaks (`unfit`), and plain Python says what is wrong with them."""
+    try:
+        return handler(tx, *args, **kwargs)
+    except ours(TypeError) as error:
+        if error.__traceback__.tb_next is not None:  # the handler had begun to run
+            raise
+        raise unfit() from None
 
 
 class Variable(Fields):
@@ -69,13 +84,12 @@ class Variable(Fields):
 
     source: Any = field(default=None, kw_only=True)  # a Source, or None
     mutated: bool = field(default=False, init=False)
+    # What follows has no annotation: it is no argument of the constructor (see `Fields`).
     cls = cast(Any, None)  # its Python type, if that is known
     native = False  # is it a method that the instance's variable implements?
     shared = False  # can the program see that it is one object?  Then it is rebuilt once
     payload = cast(Any, None)  # what an instance of a subclass of list, dict... contains
-    stack_kind = (
-        resume.VALUE
-    )  # the kind of what lies on the stack, for the code behind a graph break
+    stack_kind = resume.VALUE  # for the code behind a graph break that takes it off the stack
 
     # ---- what it is
     def realize(self, tx: Frame) -> Variable:
@@ -86,6 +100,10 @@ class Variable(Fields):
             raise Break("type", f"the type of {self} is not known while tracing")
         return self.cls
 
+    # From a variable to Python's own values, each with the guards that it takes:
+    #   as_constant  a value that equals this one in every call (a symbol's number, then guarded)
+    #   real         the object itself, for calls that read of it only what is guarded
+    #   identity     what `is` compares           hash_key     what a dictionary compares
     def is_constant(self) -> bool:
         return False
 
@@ -93,14 +111,14 @@ class Variable(Fields):
 
     def real(self) -> Any:
         """The real Python object that stands behind this variable, if it is one that calls may be
-        folded on."""
+        folded on (computed while tracing)."""
         return self.as_constant()
 
     def identity(self) -> Any:
         """Two variables are the same object iff their identities are the same object."""
         return self
 
-    # (tx): a host-side key for dictionaries and sets
+    # (tx): a key of the compiler's own dictionaries, equal where the program's keys are
     hash_key = refusal("hash", "{self} as a dictionary key is not traced")
 
     # ---- operations: what a Python method gets, behind `tx`, the frame that asks
@@ -117,25 +135,18 @@ class Variable(Fields):
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         method = getattr(self, "method_" + name, None)
         if method is not None:
-            try:
-                result = method(tx, *args, **kwargs)
-                return tx.NONE if result is None else result
-            except ours(TypeError) as error:
-                if error.__traceback__.tb_next is not None:  # the method had begun to run
-                    raise
-                # The arguments do not fit its parameters: plain Python says what is wrong.
-                raise Break("method", f"the arguments of .{name}() of {self}") from None
-        found: Any = self.getattr(tx, name)
-        if found.native and found.instance is self:  # calling it would come back here
-            raise Break("method", f"the method .{name}() of {self} is not traced")
-        return found.call(tx, args, kwargs)
+            unfit = lambda: Break("method", f"the arguments of .{name}() of {self}")  # noqa: E731
+            result = fitting(unfit, method, tx, args, kwargs)
+            return tx.NONE if result is None else result
+        raise Break("method", f"the method .{name}() of {self} is not traced")
 
     def truth(self, tx: Frame) -> bool:
         if self.cls is None or hasattr(self.cls, "__bool__") or hasattr(self.cls, "__len__"):
             raise Break("truth", f"the truth of {self} is not known while tracing")
         return True
 
-    iterate = refusal("iteration", "iterating over {self} is not traced")  # a host iterator
+    # (tx): an iterator of variables
+    iterate = refusal("iteration", "iterating over {self} is not traced")
     length = refusal("length", "len({self}) is not traced")
     # (tx, key or item), and the value that is set
     getitem = refusal("item", "{self}[...] is not traced")
@@ -143,8 +154,7 @@ class Variable(Fields):
     delitem = refusal("item", "del {self}[...] is not traced")
     contains = refusal("item", "... in {self} is not traced")
 
-    # What stands for it among the arguments of a node of the graph; called with what says what
-    # stands for an item that it contains.
+    # (part): what a node of the graph is given for this value; part(item) is that for an item of it
     argument = refusal("argument", "{self} as an argument of a torch function")
 
     # ---- rebuilding
@@ -160,22 +170,6 @@ class Variable(Fields):
         """What a message calls it; more/names_in_messages.py knows better names."""
         name = type(self).__name__.removesuffix("Var").lower()
         return f"{name}({self.source.name()})" if self.source is not None else name
-
-
-def extends(cls: type, *names: str) -> Callable[[Added], Added]:
-    """A decorator for coverage: `cls` gets the methods of the class below it; or the function below
-    it, under these names, else under its own."""
-
-    def add(added: Added) -> Added:
-        if isinstance(added, type):
-            methods = {n: method for n, method in vars(added).items() if not n.startswith("__")}
-        else:
-            methods = dict.fromkeys(names or [added.__name__], added)
-        for name, method in methods.items():
-            setattr(cls, name, method)
-        return added
-
-    return add
 
 
 class RealVar(Variable):

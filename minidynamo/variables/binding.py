@@ -25,26 +25,23 @@ def bind(tx: Frame, function: FunctionVar, args: Args, kwargs: Named) -> dict[st
     parameters = code.co_varnames[: count + code.co_kwonlyargcount]
     stars = iter(code.co_varnames[len(parameters) :])
     by_position, extra = parameters[:count], args[count:]
-    bound: dict[str, Any] = dict(zip(by_position, args))
+    given: dict[str, Any] = dict(zip(by_position, args))
     rest = {}
-    given_once = True
     for name, value in kwargs.items():
         if name not in parameters[code.co_posonlyargcount :]:
             rest[name] = value
+        elif name in given:
+            tx.wrong_arguments(function, args, kwargs)
         else:
-            given_once = given_once and name not in bound
-            bound[name] = value
+            given[name] = value
     if code.co_flags & inspect.CO_VARARGS:
-        bound[next(stars)] = TupleVar(list(extra))
+        given[next(stars)] = TupleVar(list(extra))
         extra = []
     if code.co_flags & inspect.CO_VARKEYWORDS:
-        bound[next(stars)] = DictVar(named(rest))
+        given[next(stars)] = DictVar(named(rest))
         rest = {}
     with_default = by_position[count - len(function.defaults) :]
-    defaults = dict(zip(with_default, function.defaults)) | function.kwdefaults
-    for name in parameters:
-        if name not in bound and name in defaults:
-            bound[name] = defaults[name]
-    if not given_once or extra or rest or not bound.keys() >= {*parameters}:
+    bound = dict(zip(with_default, function.defaults)) | function.kwdefaults | given
+    if extra or rest or not bound.keys() >= {*parameters}:
         tx.wrong_arguments(function, args, kwargs)
     return bound

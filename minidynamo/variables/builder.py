@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from ..exceptions import Break
-from ..guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, literal
+from ..guards import FUNCTION_FIELDS, MODULE_TABLES, Guard, constant_check, has_long_text, literal
 from ..sources import Source, SourceTree
 from . import classes, functions, modules, nn_modules, wrap_containers, wrap_tensors  # noqa: F401
-from .base import Added, Lazy, Variable
+from .base import Added, Lazy, Variable, refusal
 from .constant import ConstantVar, is_constant_value
-from .containers import DictVar
+from .containers import DictVar, named
 from .lookup import can_change, trusted
 from .objects import wrap_object
 from .registry import BY_VALUE, PINNED, SHARED, Rule
@@ -35,10 +35,12 @@ class Builder:
 
     def __init__(self) -> None:
         self.tree = SourceTree()
+        # guards on no single source: two that are (not) one object, sizes, strides, an empty cell
         self.pair_guards: list[Guard] = []
-        self.memo: dict[int, tuple[Variable, Any]] = {}  # id of an object met at a source
+        self.memo: dict[int, tuple[Variable, Any]] = {}  # id of an object at a source -> it, kept
         self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
-        self.sourced: list[Variable] = []  # those whose writes are replayed
+        # variables of objects from outside: writes to them are repeated (see `replayed`)
+        self.sourced: list[Variable] = []
         self.frame: Any = None  # the innermost one
 
     def line(self) -> str:
@@ -66,6 +68,10 @@ class Builder:
         """The dictionary at `source` has no `name`, and must have none later.  (extras/absences.py
         makes one guard of all names.)"""
         self.guard(source, ("ABSENT", name), "{pin} not in {0}", name)
+
+    def guard_undefined(self, cls: type, name: str) -> None:
+        """This class itself does not define `name`, and must not later."""
+        self.guard(self.tree.pinned(cls), ("ABSENT", name), "{pin} not in {0}.__dict__", name)
 
     def guard_pair(self, check: str, *sources: Source) -> None:
         """A guard on several sources, `{0}`, `{1}`... in the check."""
@@ -96,8 +102,10 @@ class Builder:
         return rule(self, value, source)
 
     def guard_alias(self, variable: Variable, value: Any, source: Source) -> None:
-        """An object that has a variable lies at this source, too: guard that it does in later
-        calls."""
+        """An object that has a variable lies at this source, too: it must in later calls.
+
+        f(x, x): the second source is guarded to be the first.  An object that is fixed (pinned),
+        where an argument was it already: that argument is guarded to be this very object."""
         known = variable.source
         if known is None:
             return
@@ -109,7 +117,7 @@ class Builder:
             self.guard(known, ("SAME", id(value)), "{0} is {pin}", value)
 
     def wrap_pinned(self, value: Any) -> Variable:
-        """A variable for an object held by reference, without a guard."""
+        """A variable for an object held by reference, without a guard on the object itself."""
         if is_constant_value(value):
             return ConstantVar(value)
         known = self.pinned_memo.get(id(value))
@@ -125,7 +133,8 @@ class Builder:
     def wrap_class_attribute(self, owner: Any, found: Any, name: str) -> Variable:
         """What `lookup` found on a class, guarded by its value; `guard_classes` guards descriptors.
 
-        Of classes of torch and the standard library only constants are looked at.
+        A static or class method is the function in it.  What classes of torch and the standard
+        library hold is taken as it is, but for constants in those that a program can write.
         """
         source = self.tree.pinned(owner).child("class_item", name)
         if isinstance(found, (staticmethod, classmethod)):
@@ -139,20 +148,31 @@ class Builder:
             self.guard(source, "ID", "{0} is {pin}", found)
         return self.wrap_pinned(found)
 
-    def wrap_cell(self, cell: Any, source: Source) -> Variable:
-        raise Break("function", "the closure of a function from outside")
+    # (cell, source): more/functions.py
+    wrap_cell = refusal("function", "the closure of a function from outside")
+
+    def wrap_key(self, key: Any) -> Variable:
+        """The variable of a key of a dictionary: a constant, or what more/dictionary_keys.py
+        knows."""
+        if not is_constant_value(key):
+            raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
+        return ConstantVar(key)
 
     def fields_of(self, value: Any, source: Source) -> Any:
         """The instance __dict__ as a DictVar whose entries are wrapped when read."""
         own = object.__getattribute__(value, "__dict__")
         known = self.memo.get(id(own))
         if known is None:
-            items = {}
-            for name, item in own.items():
-                items[name] = (ConstantVar(name), Lazy(item, source.item(name)))
+            items = named({name: Lazy(item, source.item(name)) for name, item in own.items()})
             fields = self.replayed(DictVar(items, source=source, real_keys=list(items)))
             known = self.memo[id(own)] = (fields, own)
         return known[0]
+
+    def is_held(self, source: Source) -> bool:
+        """Does the graph hold the tensor at `source`, as it does parameters and buffers?  (But not
+        those that are replaced: extras/replaced_buffers.py.)"""
+        table = source.base
+        return table is not None and table.kind == "item" and table.key in MODULE_TABLES
 
     def view_bits_check(self, value: torch.Tensor, bits: Iterable[str]) -> str:
         """The check that a tensor answers each of these as `value` does; extras/view_bits.py leaves
@@ -180,8 +200,7 @@ class Builder:
         """A function that the entry holds has the code and the defaults that it has now: all of
         them can be replaced.
 
-        The memo looks at the three fields (extras/guard_memo.c), so these guards cost nothing while
-        nobody writes them."""
+        Nothing is paid for these guards while nobody writes the three fields (extras/memo.py)."""
         source = self.tree.pinned(function)
         self.guard(source, "CODE", "{0}.__code__ is {pin}", function.__code__)
         for name in FUNCTION_FIELDS:

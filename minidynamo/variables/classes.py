@@ -19,7 +19,8 @@ from .registry import BY_VALUE, PINNED, by_identity
 class ClassVar(RealVar):
     """A class.  Calling it makes an instance: `__new__`, `__init__`, traced."""
 
-    getattr, truth = RealVar.generic_getattr, Variable.truth  # which a metaclass may say
+    # refused: a metaclass may have a say in both
+    getattr, truth = RealVar.generic_getattr, Variable.truth
 
     def is_constant(self) -> bool:
         return True

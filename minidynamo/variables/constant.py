@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,16 +35,6 @@ def is_constant_value(value: Any) -> bool:
     return kind in CONSTANT_TYPES or issubclass(kind, enum.Enum)
 
 
-def argument_of(value: Any) -> Any:
-    """The constant as torch's functions take it."""
-    convert = ARGUMENTS.get(type(value))
-    return value if convert is None else convert(value)
-
-
-# type -> what makes an argument of torch's functions of such a constant; else it is one itself
-ARGUMENTS: dict[type, Callable[[Any], Any]] = {}
-
-
 class ConstantVar(RealVar):
     """`value` itself.  Reading it was guarded by equality and type when it came from a source."""
 
@@ -56,12 +45,6 @@ class ConstantVar(RealVar):
         return self.value
 
     def argument(self, part: Any) -> Any:
-        return argument_of(self.value)
-
-    def hash_key(self, tx: Frame) -> Any:
-        kind = type(self.value)
-        if kind.__hash__ is None:  # a slice has no hash before Python 3.12
-            tx.raise_(TypeError, f"unhashable type: {kind.__name__!r}")
         return self.value
 
     def truth(self, tx: Frame) -> bool:

@@ -12,7 +12,7 @@ graph (`replay`).  Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Any
 
@@ -48,8 +48,7 @@ class SequenceVar(Container):
         return all(item.is_constant() for item in self.items)
 
     def as_constant(self) -> Any:
-        values = [item.as_constant() for item in self.items]
-        return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
+        return self.cls([item.as_constant() for item in self.items])
 
     def truth(self, tx: Frame) -> bool:
         return bool(self.items)
@@ -72,6 +71,7 @@ class SequenceVar(Container):
         try:
             self.items[index]
         except ours(IndexError, TypeError, ValueError) as error:
+            # `items` is a list, whatever the sequence is
             tx.raise_(type(error), str(error).replace("list", self.cls.__name__, 1))
         return self.item_or_items(tx, index)
 
@@ -81,8 +81,6 @@ class SequenceVar(Container):
 
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         items = [part(item) for item in self.iterate(current())]
-        if hasattr(self.cls, "_fields"):
-            return self.cls(*items)
         return items if isinstance(self, ListVar) else tuple(items)
 
     def contents(self, cg: Codegen) -> None:
@@ -130,22 +128,14 @@ class ListVar(SequenceVar):
             cg.commit_item(self, ConstantVar(slice(None)), items)
 
 
-def sequence_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
-    """A new sequence of exactly this type."""
-    if cls is list:
-        return ListVar(list(items))
-    return TupleVar(list(items), tuple if hasattr(cls, "_fields") else cls)
-
-
 class DictVar(Container):
     """A dict, OrderedDict or defaultdict.
 
-    With a source, a key that was read is guarded alone; walking the dict or asking its length
-    guards all keys.  The replay stores the keys in `written`."""
+    With a source, what was asked of its keys is guarded.  The replay stores those in `written`."""
 
     items: dict  # host key -> (key variable, value variable)
     cls: type = dict
-    # host key -> the variable that the program wrote with first; True: it has removed the key
+    # host key -> the key as the program first wrote it; True: it has removed the key (coverage)
     written: dict[Any, Any] = field(default_factory=dict, init=False)
     real_keys: list = field(default_factory=list, kw_only=True)  # of one with a source
     keys_text: str = field(default="{0}", kw_only=True)  # how a guard reads the keys
@@ -156,18 +146,9 @@ class DictVar(Container):
             tx.output.guard(self.source, "KEYS", check, self.real_keys)
 
     def guard_key(self, tx: Frame, kind: str, host: Any) -> None:
-        """Guard that `host` is among the keys (PRESENT) or is not (ABSENT); where a guard cannot
-        name it, that the keys are all the same."""
-        if isinstance(host, (Variable, tuple)):
-            self.guard_keys(tx)
-        elif "KEYS" in self.source.guards:
-            return
-        elif kind == "ABSENT" and type(host) is str and self.keys_text == "{0}":
-            tx.output.guard_absent(self.source, host)
-        else:
-            word = "in" if kind == "PRESENT" else "not in"
-            check = f"{{pin}} {word} {self.keys_text}"
-            tx.output.guard(self.source, (kind, host), check, host)
+        """Guard that `host` is among the keys (PRESENT) or is not (ABSENT): that the keys are all
+        the same.  (more/dictionary_keys.py guards the one key.)"""
+        self.guard_keys(tx)
 
     def get(self, tx: Frame, key: Variable) -> Any:
         """The value under `key`, or None; guarded either way."""

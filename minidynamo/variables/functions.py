@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Any
 
@@ -57,13 +58,13 @@ class FunctionVar(Variable):
 
 
 class BoundMethodVar(Variable):
-    """function.__get__(instance)."""
+    """function.__get__(instance): a method that is written in Python, and traced."""
 
     function: Any
     instance: Variable
     cls: type = types.MethodType
 
-    getattr = Variable.generic_getattr
+    getattr = Variable.generic_getattr  # which refuses
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.function.call(tx, [self.instance, *args], kwargs)
@@ -98,28 +99,29 @@ C_CALLABLES = (
 )
 
 
-# (more/made_functions.py: those that a program makes anew are guarded by their code alone.)
+# (Those that a program makes anew are guarded by their code alone: more/made_functions.py.)
 BY_VALUE.rule(types.FunctionType)(by_identity)
 
 
 def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
     """FunctionVar of a real function; defaults and cells are read through `source`."""
-    defaults, kwdefaults, closure = [], {}, []
-    for n, value in enumerate(fn.__defaults__ or ()):
-        defaults.append(Lazy(value, source.attr("__defaults__").item(n)))
-    for name, value in (fn.__kwdefaults__ or {}).items():
-        kwdefaults[name] = Lazy(value, source.attr("__kwdefaults__").item(name))
-    for n, cell in enumerate(fn.__closure__ or ()):
-        closure.append(builder.wrap_cell(cell, source.child("closure", n)))
-    parts = fn.__code__, fn.__globals__, fn.__qualname__
-    return FunctionVar(fn, *parts, tuple(defaults), kwdefaults, tuple(closure), source=source)
+
+    def read(name: str, pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Lazy]:
+        return {key: Lazy(value, source.attr(name).item(key)) for key, value in pairs}
+
+    defaults = read("__defaults__", enumerate(fn.__defaults__ or ()))
+    named = read("__kwdefaults__", (fn.__kwdefaults__ or {}).items())
+    cells = enumerate(fn.__closure__ or ())
+    closure = tuple(builder.wrap_cell(cell, source.child("closure", n)) for n, cell in cells)
+    parts = fn.__code__, fn.__globals__, fn.__qualname__, tuple(defaults.values()), named, closure
+    return FunctionVar(fn, *parts, source=source)
 
 
 @PINNED.rule(types.FunctionType)
 def pinned_function(builder: OutputGraph, value: Any) -> Variable:
     builder.guard_function(value)
     variable = function_of(builder, value, builder.tree.pinned(value))
-    variable.source = None
+    variable.source = None  # rebuilt, it is the object itself
     return variable
 
 

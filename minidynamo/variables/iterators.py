@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from .base import Frame, Variable, refusal
 from .constant import ConstantVar
-from .containers import DictVar, DictViewVar, SequenceVar, sequence_of
+from .containers import DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from .objects import ObjectVar
 from .registry import ByClass
 
@@ -50,7 +50,8 @@ class SequenceIterator(IteratorVar):
     def next(self, tx: Frame) -> Variable | None:
         if self.index >= len(self.sequence.items):
             # at the end, where it stays though the list may grow
-            self.sequence, self.index = sequence_of(self.sequence.cls, []), 0
+            empty = ListVar if self.sequence.cls is list else TupleVar
+            self.sequence, self.index = empty([]), 0
             return None
         self.index += 1
         return self.sequence.item(tx, self.index - 1)
@@ -80,7 +81,6 @@ class GeneratorVar(IteratorVar):
 
     cls = types.GeneratorType
     frame: Any
-    made: tuple
     done: bool = field(default=False, init=False)
     started: bool = field(default=False, init=False)
 

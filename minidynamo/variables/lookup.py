@@ -13,12 +13,10 @@ Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable.looku
 
 from __future__ import annotations
 
-import collections
 import types
 from collections.abc import Iterable
 from typing import Any
 
-from ..guards import literal
 from .base import OutputGraph
 
 MISSING = object()
@@ -67,7 +65,8 @@ def can_change(cls: type) -> bool:
     return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
 
 
-# What `lookup` was asked in this attempt: classes whose MRO was walked (a dictionary has an order),
+# What `lookup` was asked in this attempt (by who has no frame at hand; one is traced at a time):
+# classes whose MRO was walked (a dictionary has an order),
 # and (class, name) -> what this class itself defines, or MISSING.
 WALKED: dict[type, None] = {}
 FOUND: dict[tuple[type, str], Any] = {}
@@ -78,19 +77,14 @@ def forget_lookups() -> None:
     FOUND.clear()
 
 
-def lookup(cls: type, name: str) -> tuple[Any, Any]:
-    """(owner, attribute) in the MRO, or (None, MISSING): type(obj).__mro__ without running
-    descriptors.
+def lookup(cls: type, name: str, owners: Iterable[type] | None = None) -> tuple[Any, Any]:
+    """(owner, attribute) in the MRO, or in a part of it (`owners`); or (None, MISSING).  No
+    descriptor is run.
 
     What it found, and where it found nothing, is guarded at the end (`guard_classes`).
     """
-    return lookup_in(cls, cls.__mro__, name)
-
-
-def lookup_in(cls: type, owners: Iterable[type], name: str) -> tuple[Any, Any]:
-    """The same in a part of the MRO of `cls`."""
     WALKED[cls] = None
-    for owner in owners:
+    for owner in cls.__mro__ if owners is None else owners:
         found = FOUND[owner, name] = owner.__dict__.get(name, MISSING)
         if found is not MISSING:
             return owner, found
@@ -103,19 +97,15 @@ def guard_classes(output: OutputGraph) -> None:
     class attribute that is none is guarded where it is read."""
     for cls in filter(can_change, WALKED):
         output.guard(output.tree.pinned(cls), "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
-    absent: dict[type, set[str]] = collections.defaultdict(set)
     for (cls, name), found in FOUND.items():
         if not can_change(cls):
             continue
         if found is MISSING:
-            absent[cls].add(name)
+            output.guard_undefined(cls, name)
             continue
         source = output.tree.pinned(cls).child("class_item", name)
-        if hasattr(type(found), "__get__") or found is None:
+        if hasattr(type(found), "__get__") or found is None:  # `__hash__ = None`
             output.guard(source, "ID", "{0} is {pin}", found)
         elif "ID" not in source.guards and "EQUALS" not in source.guards:
             output.guard(source, "TYPE", "type({0}) is {pin}", type(found))
-    for cls, names in absent.items():
-        check = f"{{0}}.__dict__.keys().isdisjoint({literal(tuple(sorted(names)))})"
-        output.guard(output.tree.pinned(cls), "ABSENT", check)
     forget_lookups()

@@ -17,8 +17,7 @@ import sys
 import types
 from typing import Any
 
-from ..exceptions import Break
-from .base import Codegen, Frame, OutputGraph, RealVar, Variable
+from .base import Codegen, Frame, OutputGraph, RealVar, Variable, refusal
 from .constant import ConstantVar
 from .lookup import trusted
 from .registry import BY_VALUE, PINNED, by_identity
@@ -32,11 +31,7 @@ class PyModuleVar(RealVar):
             return tx.output.globals_of(self.value.__dict__).load(tx, name)
         return self.other(tx, name)
 
-    def name(self) -> object:
-        return self.value.__dict__.get("__name__")
-
-    def other(self, tx: Frame, name: str) -> Variable:
-        raise Break("attribute", f"{self}.{name}, which is not among its globals")
+    other = refusal("attribute", "{self}.{1}, which is not among its globals")  # (tx, name)
 
 
 class GlobalsVar:
@@ -49,7 +44,7 @@ class GlobalsVar:
         self.cache: dict[str, Variable] = {}
         # Programs replace sys.stdout, sys.path, sys.argv...
         self.trusted = trusted(values.get("__name__")) and values is not vars(sys)
-        builtins = values.get("__builtins__", __builtins__)
+        builtins = values.get("__builtins__", __builtins__)  # the module, or its dictionary
         self.builtins = builtins if isinstance(builtins, dict) else vars(builtins)
         self.source = output.tree.pinned(values, "G_" + str(values.get("__name__", "")))
 
@@ -61,14 +56,14 @@ class GlobalsVar:
 
     def _read(self, tx: Frame, name: str) -> Variable:
         output = self.output
-        if name in self.values and name not in self.written:
+        if name in self.values:
             value, source = self.values[name], self.source.item(name)
             if not self.trusted:
                 return output.wrap(value, source)
             output.guard_fixed(source, value)
             return output.wrap_pinned(value)
         builtins = output.tree.pinned(self.builtins, "builtins")
-        if name in self.written or name not in self.builtins:
+        if name not in self.builtins:
             output.guard_absent(self.source, name)
             output.guard_absent(builtins, name)
             tx.raise_(NameError, f"name {name!r} is not defined")

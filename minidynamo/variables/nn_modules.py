@@ -63,30 +63,30 @@ class ModuleVar(ObjectVar):
         tx.output.guard_no_global_hooks()
         if not self.has_hooks(tx):
             return self.run_forward(tx, args, kwargs)
-        return super().call(tx, args, kwargs)  # torch's own code runs the hooks
+        # torch's own code runs the hooks, traced by more/object_operations.py (else: a break)
+        return super().call(tx, args, kwargs)
 
     def run_forward(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.getattr(tx, "forward").call(tx, args, kwargs)
 
     def has_hooks(self, tx: Frame) -> bool:
         """Has the program registered hooks?  Those tables that are empty are guarded."""
-        found = False
-        for name in HOOKS:
-            if self.value.__dict__[name]:
-                found = True
-            else:
-                tx.output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
-        return found
+        empty = [name for name in HOOKS if not self.value.__dict__[name]]
+        for name in empty:
+            tx.output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
+        return len(empty) < len(HOOKS)
 
 
 @SHARED.rule(test=lambda value: issubclass(type(value), torch.nn.Module), order=20)
 def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """A module; those inside a module from outside are guarded by their type alone."""
+    """A module.  One that another module holds is guarded by its type alone: whatever is read of it
+    is guarded, and one in its place of which all that holds is as good."""
     kind = type(value)
     inner = source.base is not None and source.base.key == "_modules"
     if inner:
         builder.guard(source, "TYPE", "type({0}) is {pin}", kind)
     else:
+        # by its id: the entry is not to keep it alive
         builder.guard(source, "MODULE", f"id({{0}}) == {id(value)}")
         builder.modules.append(value)
     return ModuleVar(kind, value, fields_of(builder, value, source), source=source)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import field
-from typing import Any, NoReturn
+from typing import Any
 
 from ..exceptions import Break
 from .base import Frame, OutputGraph, Source, Variable, refusal
@@ -59,10 +59,6 @@ class ObjectVar(Variable):
         """The `self` that methods, properties and descriptors are given."""
         return self
 
-    def immutable(self) -> bool:
-        """May C code be called on the real object while tracing?"""
-        return False
-
     # ---- attributes
     def getattr(self, tx: Frame, name: str) -> Variable:
         _, getter = lookup(self.cls, "__getattribute__")
@@ -72,8 +68,6 @@ class ObjectVar(Variable):
 
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
         """object.__getattribute__."""
-        if name == "__class__" and lookup(self.cls, name)[0] is object:
-            return tx.output.wrap_pinned(self.cls)
         owner, found = lookup(self.cls, name)
         if found is not MISSING and not isinstance(found, METHODS):
             data = self.data_descriptor(tx, found, name)
@@ -89,8 +83,7 @@ class ObjectVar(Variable):
             self.missing(tx, name)
         return self.class_attribute(tx, owner, found, name)
 
-    def missing(self, tx: Frame, name: str) -> NoReturn:
-        raise Break("attribute", f".{name} of {self}")
+    missing = refusal("attribute", ".{1} of {self}")  # (tx, name)
 
     def data_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         """What a descriptor that goes before the instance's `__dict__` gives; None: it is none."""

@@ -22,7 +22,8 @@ Test = Callable[[Any], bool]
 
 
 class Registry:
-    """Rules by type, and by tests that are asked in the order of their numbers."""
+    """Rules by type, and by tests that are asked in the order of their numbers (10 to 30: kinds of
+    which another test would hold, too)."""
 
     def __init__(self) -> None:
         self.by_type: dict[type, Rule] = {}
@@ -82,14 +83,14 @@ class ByClass:
         return None
 
 
-# Constants, classes, functions, modules: compared, or held by reference, at each place they lie.
+# Constants, classes, functions, modules: one variable for each place where they lie, guarded there.
 BY_VALUE = Registry()
-# Objects that a program can write or tell apart: one variable, at however many places they lie.
+# Objects that a program can write or tell apart: one variable, at however many places they lie;
+# that it is the same object there is guarded.
 SHARED = Registry()
-# Values that a folded call gave: rules take (builder, value).
+# Values that a folded call gave, beside constants, lists and tuples (all of them coverage): rules
+# take (builder, value).
 RESULTS = Registry()
-# Keys of dictionaries that are no constants: rules take (builder, key).
-KEYS = Registry()
 # Objects that the entry itself holds, without a source: rules take (builder, value).
 PINNED = Registry()
 

@@ -28,24 +28,14 @@ from .constant import ConstantVar
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 # sympy's rules for them are not those of floats.
 NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)
-# functions that stay symbolic -> what computes them for such numbers (operators do that themselves)
+# functions that stay symbolic -> what computes them for such numbers (coverage; operators do that
+# themselves)
 CALLS: dict[Any, Callable] = {}
 
 
-class Unpinned(Variable):
-    """A value made of symbolic numbers.  For what a subclass does not know, more/unpinned.py asks
-    the constant that the value is in this run, and that is guarded."""
-
-    def constant(self) -> ConstantVar:
-        return ConstantVar(self.as_constant())
-
-    def truth(self, tx: Frame) -> bool:
-        return bool(self.as_constant())
-
-
-class SymVar(Unpinned):
+class SymVar(Variable):
     """`value`: a torch.SymInt, SymFloat or SymBool; `node`: its placeholder, of a symbol that is an
-    input of the graph."""
+    input of the graph.  (What it is asked beside arithmetic, more/unpinned.py asks its number.)"""
 
     value: Any
     node: Any = None
@@ -56,7 +46,8 @@ class SymVar(Unpinned):
 
     @property
     def expr(self) -> sympy.Expr:
-        """What an input of the graph is computed from: its own symbol."""
+        """What an input of the graph is computed from: its own symbol.  (Simplified it would be a
+        number, once the symbol is pinned.)"""
         return self.value.node._expr
 
     def python_type(self) -> type:

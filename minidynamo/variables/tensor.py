@@ -43,9 +43,9 @@ class TensorVar(Variable):
         tx.node(operator.setitem, [self, key, value])
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        special = getattr(self, "get_" + name, None)
-        if special is not None:
-            return special(tx)
+        read = getattr(self, "get_" + name, None)
+        if read is not None:
+            return read(tx)
         return self._other_attribute(tx, name)
 
     def get_shape(self, tx: Frame) -> Variable:
@@ -58,11 +58,9 @@ class TensorVar(Variable):
         return tx.method_of(self, name)
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-        special = getattr(self, "method_" + name, None)
-        if special is not None:
-            return special(tx, *args, **kwargs)
-        if not callable(getattr(torch.Tensor, name, None)):  # a property, or the tensor's own
-            return self.getattr(tx, name).call(tx, args, kwargs)
+        method = getattr(self, "method_" + name, None)  # a method that is no node of the graph
+        if method is not None:
+            return method(tx, *args, **kwargs)
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:

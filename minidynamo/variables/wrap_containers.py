@@ -18,9 +18,8 @@ import torch
 
 from ..exceptions import Break
 from .base import Lazy, OutputGraph, Source, Variable
-from .constant import ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, TupleVar
-from .registry import KEYS, SHARED
+from .registry import SHARED
 
 
 @SHARED.rule(list)
@@ -54,20 +53,10 @@ def pairs_of(
     """The items of a `DictVar`.  kind: of the source of an item that a constant names."""
     items: dict[Any, tuple[Variable, Variable]] = {}
     for key, item in pairs:
-        variable = wrap_key(builder, key)
+        variable = builder.wrap_key(key)
         if type(key) in (str, int, bool, type(None)):
             child = source.child(kind, key)
         else:
             child = source.child("pinned_item", builder.tree.pinned(key).key)
         items[variable.hash_key(builder.frame)] = (variable, Lazy(item, child))
     return items
-
-
-def wrap_key(builder: OutputGraph, key: Any) -> Variable:
-    """The variable of a key of a dictionary."""
-    if is_constant_value(key):
-        return ConstantVar(key)
-    rule = KEYS.of(key)
-    if rule is None:
-        raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
-    return rule(builder, key)

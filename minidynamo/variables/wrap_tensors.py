@@ -35,47 +35,40 @@ def wrap_tensor(builder: OutputGraph, value: Any, source: Source) -> TensorVar:
     kind = type(value)
     if kind not in (torch.Tensor, torch.nn.Parameter):
         raise Break("tensor subclass", f"the tensor subclass {kind.__name__} is not traced")
-    parent = source.base
-    table = parent is not None and parent.kind == "item" and parent.key
-    if table in ("_parameters", "_buffers") and source.name() not in builder.input_sources:
-        variable = wrap_parameter(builder, value, kind, source)
-    else:
-        variable = wrap_input(builder, value, kind, source)
+    wrap = wrap_parameter if builder.is_held(source) else wrap_input
+    variable = wrap(builder, value, source)
     builder.by_fake[id(variable.fake)] = variable
     return variable
 
 
-def wrap_parameter(
-    builder: OutputGraph, value: torch.Tensor, kind: type, source: Source
-) -> TensorVar:
+def wrap_parameter(builder: OutputGraph, value: torch.Tensor, source: Source) -> TensorVar:
     """A parameter or buffer of a module: held by the graph, guarded by its identity."""
     builder.guard(source, "ID", "{0} is {pin}", value)
     if config.guard_parameter_metadata:  # `p.data = ...`, `p.t_()` keep the identity
-        guard_tensor(builder, value, kind, source)
+        guard_tensor(builder, value, source)
     if torch.is_grad_enabled():
         builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
     name = builder.unique_name(builder.parameter_name(source))
     fake = builder.fake_of(value)
     node = builder.add_input("get_attr", name, fake)
     builder.attributes[name] = value
-    return TensorVar(node, fake, kind, value, source=source)
+    return TensorVar(node, fake, type(value), value, source=source)
 
 
-def wrap_input(builder: OutputGraph, value: torch.Tensor, kind: type, source: Source) -> TensorVar:
+def wrap_input(builder: OutputGraph, value: torch.Tensor, source: Source) -> TensorVar:
     """A placeholder; some of its sizes and strides are symbols, if the policy says so."""
-    dims, strides = builder.policy.of_tensor(value, source)
-    symbolic = bool(dims or strides)
-    guard_tensor(builder, value, kind, source, dims if symbolic else None)
+    dims = builder.policy.of_tensor(value, source)
+    guard_tensor(builder, value, source, dims)
     builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
-    if symbolic:
-        fake = builder.symbolic_fake_of(value, source, dims, strides)
-    else:
+    if dims is None:
         fake = builder.fake_of(value)
+    else:
+        fake = builder.symbolic_fake_of(value, source, dims)
     node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
-    variable = TensorVar(node, fake, kind, value, source=source)
+    variable = TensorVar(node, fake, type(value), value, source=source)
     builder.inputs.append(variable)
-    if symbolic:
-        builder.symbolic_inputs[id(variable)] = fake.shape, fake.stride()
+    if dims is not None:
+        builder.input_layouts[id(variable)] = fake.shape, fake.stride()
         guard_strides(builder, fake, source)
     return variable
 
@@ -83,7 +76,6 @@ def wrap_input(builder: OutputGraph, value: torch.Tensor, kind: type, source: So
 def guard_tensor(
     builder: OutputGraph,
     value: torch.Tensor,
-    kind: type,
     source: Source,
     symbolic: Collection[int] | None = None,
 ) -> None:
@@ -91,8 +83,8 @@ def guard_tensor(
     changed.
 
     symbolic: dimensions whose sizes are symbols; `guard_strides` and the ShapeEnv guard those, and
-    the strides."""
-    builder.guard(source, "TENSOR", "type({0}) is {pin}", kind)
+    the strides.  None: sizes and strides are numbers."""
+    builder.guard(source, "TENSOR", "type({0}) is {pin}", type(value))
     builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
     if symbolic is not None:
         builder.guard(source, "SHAPE", f"{{0}}.dim() == {value.dim()}")
@@ -105,7 +97,7 @@ def guard_tensor(
             builder.guard(source, "STRIDE", f"{{0}}.stride() == {value.stride()}")
         else:
             builder.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
-    if value.is_cpu:
+    if value.is_cpu:  # asking for `device` makes an object
         builder.guard(source, "DEVICE", "{0}.is_cpu")
     else:
         builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)

@@ -15,6 +15,7 @@ import time
 import torch
 
 import minidynamo
+from minidynamo.extras.extending import noted
 from minidynamo.extras.limits import Steps
 from tests.fuzz.compare import ADDRESS, Describer
 from tests.soundness import runner
@@ -211,7 +212,7 @@ class Watch:
 
         def count_step(output):
             watch.real(output)
-            watch.steps = max(watch.steps, output.noted(Steps).count)
+            watch.steps = max(watch.steps, noted(output, Steps).count)
 
         OutputGraph.count_step = count_step
         return self

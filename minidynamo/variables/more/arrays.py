@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from ...extras.extending import extends, noted
 from ...extras.shared_compilers import COMPILERS
 from ...exceptions import Break
 from ...extras.late_tensors import with_items
@@ -31,7 +32,7 @@ from ...extras.undo import storage
 from ...foreign import ours
 from ...guards import NAMES
 from ...sources import KINDS
-from ..base import Args, Codegen, Frame, Lazy, Named, OutputGraph, Source, Variable, extends
+from ..base import Args, Codegen, Frame, Lazy, Named, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from .numpy_numbers import NUMPY
 from ..containers import ListVar, SequenceVar, TupleVar
@@ -330,7 +331,7 @@ def wrap_array(builder: OutputGraph, value: Any, source: Source) -> ArrayVar:
     for other, _ in list(builder.memo.values()):
         if isinstance(other, ArrayVar) and other.source is not None:
             builder.guard_pair("{0} is not {1}", source, other.source)
-    held = wrap_input(builder, tensor, torch.Tensor, source.child("array"))
+    held = wrap_input(builder, tensor, source.child("array"))
     builder.by_fake[id(held.fake)] = held
     return ArrayVar(held, source=source)
 
@@ -345,6 +346,6 @@ class ToNumpy(TensorMethods):
         fake = self.fake
         known = not args and not kwargs and fake.is_cpu and fake.layout is torch.strided
         lazy = fake.is_conj() or fake.is_neg() or fake.dtype is torch.bfloat16
-        if not known or lazy or fake.requires_grad or id(fake) in tx.output.noted(Untold):
+        if not known or lazy or fake.requires_grad or id(fake) in noted(tx.output, Untold):
             return self.python_value(tx, "numpy")
         return ArrayVar(self)

@@ -8,6 +8,7 @@ Out:  guards: the same ones are one object in later calls, too, and the others a
 Inputs of a graph are guarded to be apart anyway; a tensor that is only looked up is no input.
 """
 
+from ...extras.extending import noted
 from ... import hooks
 from ...reconstruct import Codegen
 from ..base import Frame, Source, Variable
@@ -22,13 +23,13 @@ def note_key(tx: Frame, value: Variable) -> None:
     if value.source is None:
         return
     real = value.value if isinstance(value, TensorVar) else value.identity()
-    first = tx.output.noted(Asked).setdefault(id(real), value.source)
+    first = noted(tx.output, Asked).setdefault(id(real), value.source)
     if first is not value.source:
         tx.output.guard_pair("{0} is {1}", first, value.source)
 
 
 def guard_asked_apart(cg: Codegen) -> None:
-    sources = [*cg.output.noted(Asked).values()]
+    sources = [*noted(cg.output, Asked).values()]
     if len(sources) < 2 or all(map(is_fixed, sources)):
         return
     ids = ", ".join(f"id({{{n}}})" for n in range(len(sources)))

@@ -14,11 +14,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ...extras.extending import extends
 from ... import config
 from ...exceptions import Break
 from ...foreign import ours
 from ...symbolic_eval.operations import Operations
-from ..base import extends
+
 
 BYTES_PER_STEP = 8  # a frame of `config.step_limit` steps may hold so many bytes in one constant
 NUMBER = re.compile(r"\d+")

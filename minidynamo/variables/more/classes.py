@@ -9,8 +9,9 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from ...extras.extending import extends
 from ...exceptions import Break
-from ..base import Frame, Variable, extends
+from ..base import Frame, Variable
 from ..classes import ClassVar
 from ..constant import ConstantVar
 from ..functions import BoundMethodVar

@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
+from ...extras.extending import extends, noted
 from ...exceptions import Break
-from ..base import Args, Frame, Named, OutputGraph, Variable, extends
+from ..base import Args, Frame, Named, OutputGraph, Variable
 from ..classes import ClassVar
-from ..constant import ARGUMENTS, ConstantVar
+from ..constant import ConstantVar
 from ..iterators import iterator_of
 from .iterators import HostIterator
 from ..lookup import MISSING, can_change, lookup
@@ -106,7 +107,7 @@ class Members(dict[int, MemberVar]):
 
 def wrap_member(builder: OutputGraph, value: Any) -> MemberVar:
     """The object behind a member, one in each attempt."""
-    members = builder.noted(Members)
+    members = noted(builder, Members)
     known = members.get(id(value))
     if known is None:
         source = builder.tree.pinned(value)
@@ -115,8 +116,21 @@ def wrap_member(builder: OutputGraph, value: Any) -> MemberVar:
     return known
 
 
+def argument_of(value: Any) -> Any:
+    """The constant as torch's functions take it."""
+    convert = ARGUMENTS.get(type(value))
+    return value if convert is None else convert(value)
+
+
+# type -> what makes an argument of torch's functions of such a constant; else it is one itself
+ARGUMENTS: dict[type, Callable[[Any], Any]] = {}
+
+
 @extends(ConstantVar)
 class ConstantMethods(ConstantVar):
+    def argument(self, part: Any) -> Any:
+        return argument_of(self.value)
+
     def getattr(self, tx: Frame, name: str) -> Variable:
         if isinstance(self.value, enum.Enum):
             return wrap_member(tx.output, self.value).getattr(tx, name)

@@ -16,11 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 
+from ...extras.extending import extends
 from ...exceptions import Break
 from ...foreign import ours
 from ...reconstruct import Codegen, Part
 from ...sources import KINDS
-from ..base import Lazy, OutputGraph, Source, Variable, current, extends
+from ..base import Lazy, OutputGraph, Source, Variable, current
 from ..containers import DictVar, ListVar, TupleVar
 from ..objects import ObjectVar, wrap_object
 from ..registry import SHARED

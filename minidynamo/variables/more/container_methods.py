@@ -11,9 +11,10 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...extras.extending import extends
 from ...exceptions import Break
 from ...foreign import ours
-from ..base import Frame, Lazy, OutputGraph, Source, Variable, extends
+from ..base import Frame, Lazy, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from ..containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar, named
 from ..registry import SHARED

@@ -13,8 +13,9 @@ from typing import Any, NoReturn
 
 import torch
 
+from ...extras.extending import extends
 from ...exceptions import Break, ObservedException
-from ..base import Frame, Variable, extends
+from ..base import Frame, Variable
 from ..constant import ConstantVar
 from ..functions import BoundMethodVar
 from ..lookup import HEAP_TYPE, MISSING, lookup
@@ -34,6 +35,8 @@ class Descriptors(ObjectVar):
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
         if self.cls in OWN_LOOKUP:  # list[int].append is list's
             return tx.fold_pinned(getattr, self.real(), name)
+        if name == "__class__" and lookup(self.cls, name)[0] is object:
+            return tx.output.wrap_pinned(self.cls)
         return plain_getattr(self, tx, name)
 
     def getattr(self, tx: Frame, name: str) -> Variable:

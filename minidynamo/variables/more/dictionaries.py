@@ -13,7 +13,8 @@ import collections
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from ..base import Codegen, Frame, OutputGraph, Variable, current, extends
+from ...extras.extending import extends
+from ..base import Codegen, Frame, OutputGraph, Variable, current
 from ..constant import ConstantVar
 from ..containers import DictVar, DictViewVar, TupleVar
 from ..registry import RESULTS

@@ -2,7 +2,7 @@
 
 In:   a key of a dictionary from outside.
 Out:  its variable, which hashes by its value or as an object; guards on all keys of a dictionary
-      with such keys, or of an OrderedDict.
+      with such keys, or of an OrderedDict; a guard on the one key that was read of any other.
 
     optimizer.state[parameter]["step"]          handlers[type(node)](node)
 """
@@ -14,10 +14,12 @@ from typing import Any
 
 import torch
 
-from ..base import Frame, OutputGraph, Variable, extends
-from ..constant import LITERALS
+from ...extras.extending import extends
+from ..base import Frame, OutputGraph, Variable
+from ..constant import LITERALS, is_constant_value
 from ..containers import DictVar
-from ..registry import KEYS
+from ..builder import Builder
+from ..registry import Registry
 
 HASHED_BY_IDENTITY = (
     *(type, types.FunctionType, types.BuiltinFunctionType),
@@ -25,7 +27,15 @@ HASHED_BY_IDENTITY = (
 )
 
 
-plain_guard_keys = DictVar.guard_keys
+# Keys of dictionaries that are no constants: rules take (builder, key).
+KEYS = Registry()
+plain_guard_keys, plain_key = DictVar.guard_keys, Builder.wrap_key
+
+
+@extends(Builder)
+def wrap_key(builder: Any, key: Any) -> Variable:
+    rule = None if is_constant_value(key) else KEYS.of(key)
+    return plain_key(builder, key) if rule is None else rule(builder, key)
 
 
 @extends(DictVar)
@@ -50,6 +60,20 @@ class GuardedKeys(DictVar):
         if has_tensors:
             check, pin = f"{{{{*map(id, {table})}}}} == {{pin}}", {*ids}
         tx.output.guard(self.source, "TABLE", check, pin)
+
+    def guard_key(self, tx: Frame, kind: str, host: Any) -> None:
+        """A key that was read is guarded alone, where a guard can name it; walking the dictionary
+        or asking its length guards all keys."""
+        if isinstance(host, (Variable, tuple)):
+            self.guard_keys(tx)
+        elif "KEYS" in self.source.guards:
+            return
+        elif kind == "ABSENT" and type(host) is str and self.keys_text == "{0}":
+            tx.output.guard_absent(self.source, host)
+        else:
+            word = "in" if kind == "PRESENT" else "not in"
+            check = f"{{pin}} {word} {self.keys_text}"
+            tx.output.guard(self.source, (kind, host), check, host)
 
 
 @KEYS.rule(torch.Tensor, torch.nn.Parameter)

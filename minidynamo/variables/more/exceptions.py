@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...extras.extending import noted
 from ... import hooks
 from ...exceptions import Break
 from ..base import Args, Codegen, Frame, Named, OutputGraph, RealVar, Source, Variable
@@ -52,7 +53,7 @@ class Surroundings:
 
 @contextmanager
 def look_around(output: OutputGraph) -> Iterator[None]:
-    output.noted(Surroundings).handling = sys.exc_info()[1] is not None
+    noted(output, Surroundings).handling = sys.exc_info()[1] is not None
     yield
 
 
@@ -61,7 +62,7 @@ hooks.TRACING.append(look_around)
 
 def nothing_handled(output: OutputGraph) -> bool:
     """Does the frame run outside of all `except` blocks?  Guarded if so."""
-    handling = output.noted(Surroundings).handling
+    handling = noted(output, Surroundings).handling
     if not handling:
         output.guard(output.tree.pinned(sys.exc_info), "HANDLING", "{0}()[1] is None")
     return not handling

@@ -24,15 +24,17 @@ import torch
 
 from miniinductor.sizes.facts import LARGEST, Symbol
 
+from ...extras.extending import extends, noted
 from ... import hooks
 from ...graph_capture import OutputGraph
 from ...symbolic_inputs import symbolic_node
 from ...symbolic_numbers import SymNode
 from ...symbolic_shapes import Decision, ShapeEnv
-from ..base import Frame, Source, Variable, extends
+from ..base import Frame, Source, Variable
 from ..constant import ConstantVar, wrap_constant
 from ..containers import SequenceVar
 from ..registry import BY_VALUE
+from .unpinned import pinned
 from ..symbolic import CALLS, SymVar
 from ..tensor import TensorVar
 
@@ -57,7 +59,7 @@ def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
     if not chosen:
         return wrap_constant(builder, value, source)
     builder.guard(source, "FLOAT", FINITE)
-    floats = builder.noted(Floats)
+    floats = noted(builder, Floats)
     known = floats.get(source)
     if known is None:
         builder.fake_mode.cache_enabled = False  # it hashes the numbers that ops are given
@@ -120,7 +122,7 @@ class FloatInput(TensorVar):
 def tensor_of(output: OutputGraph, variable: SymVar) -> TensorVar:
     """The float as a 0-d float64 tensor in the graph; the same one for the same expression."""
     expr = variable.value.node.expr
-    floats = output.noted(Floats)
+    floats = noted(output, Floats)
     known = floats.get(expr)
     if known is None:
         real = torch.tensor(example_of(variable), dtype=torch.float64)
@@ -154,7 +156,7 @@ def beside(tx: Frame, variable: SymVar, others: Iterable[Variable]) -> Variable:
         return tensor
     dtype = functools.reduce(torch.promote_types, [torch.result_type(t, 1.0) for t in met])
     if dtype.itemsize == 2:  # eager multiplies in float32 and rounds once
-        return variable.constant()
+        return pinned(variable)
     return tx.output.call_graph(tx, "call_method", "to", [tensor, ConstantVar(dtype)], {})
 
 
@@ -177,7 +179,7 @@ CLAMPED_ONCE = ("clamp_min", "clamp_max")
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     """(target, args, kwargs) of a call in the graph where each float is a tensor, if the operation
     takes one there; else it is pinned once it is to stand in the graph."""
-    if not tx.output.noted(Floats):
+    if not noted(tx.output, Floats):
         return target, args, kwargs
     args = [value.constant() if is_pinned(value) else value for value in args]
     if not any(map(is_float, (*args, *kwargs.values()))):

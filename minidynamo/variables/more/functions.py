@@ -12,10 +12,11 @@ import typing
 import weakref
 from typing import Any
 
+from ...extras.extending import extends
 from ...bytecode import emit
 from ...exceptions import Break
 from ...foreign import ours
-from ..base import Codegen, Frame, Lazy, OutputGraph, RealVar, Source, Variable, extends
+from ..base import Codegen, Frame, Lazy, OutputGraph, RealVar, Source, Variable
 from ..builder import Builder
 from ..constant import ConstantVar
 from ..containers import DictVar, TupleVar, named

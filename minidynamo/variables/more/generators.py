@@ -6,10 +6,13 @@ In, out: variables; the frame of the generator runs on in the evaluator.
 """
 
 import builtins
+from typing import Any, cast
 
+from ...extras.extending import extends, noted
 from ... import hooks
 from ...exceptions import Break, ObservedException
-from ..base import NULL, Codegen, Frame, Variable, extends
+from ...symbolic_eval.evaluator import Frame
+from ..base import NULL, Codegen, Variable
 from ..constant import ConstantVar
 from ..iterators import GeneratorVar
 
@@ -17,12 +20,24 @@ from ..iterators import GeneratorVar
 IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")
 
 
-plain_send = GeneratorVar.send
+plain_init, plain_send = GeneratorVar.__init__, GeneratorVar.send
+
+
+class Generators(list["GeneratorMethods"]):
+    """Those that were made in this attempt."""
+
+
+@extends(GeneratorVar, "__init__")
+def noted_generator(generator: Any, frame: Frame) -> None:
+    plain_init(generator, frame)
+    generator.made = cast(Frame, frame.parent).user_stack(), frame.output.root.group_step
+    noted(frame.output, Generators).append(generator)
 
 
 @extends(GeneratorVar)
 class GeneratorMethods(GeneratorVar):
     running = False
+    made: tuple = ()  # where: the lines of the program, the step of the root
 
     def send(self, tx: Frame, value: Variable) -> Variable | None:
         """One that raises is done; one that runs cannot be asked for more."""
@@ -43,7 +58,9 @@ class GeneratorMethods(GeneratorVar):
         over, yielded = self.done, self.send(tx, value)
         if yielded is None:
             returned = self.frame.returned
-            tx.raise_var(StopIteration, [] if over or returned.identity() is None else [returned])
+            return tx.raise_var(
+                StopIteration, [] if over or returned.identity() is None else [returned]
+            )
         return yielded
 
     def method___next__(self, tx: Frame) -> Variable:
@@ -141,7 +158,7 @@ def is_end_of_handler(operations: list, place: int) -> bool:
 
 def check_generators(cg: Codegen) -> None:
     """One that was left inside a `try` or `with` runs its end when plain Python lets it go."""
-    for generator in cg.output.generators:
+    for generator in noted(cg.output, Generators):
         if generator.must_be_closed():
             raise Break(
                 "generator",

@@ -10,15 +10,17 @@ import collections
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...extras.extending import extends, noted
 from ... import hooks
 from ...exceptions import Break, ObservedException, SkipFrame
 from ...symbolic_eval.operations import Operations
 from ...symbolic_eval.registry import rules
-from ..base import Codegen, Frame, Variable, extends
+from ..base import Codegen, Frame, Variable
 from ..constant import ConstantVar
-from ..containers import TupleVar, sequence_of
+from ..containers import TupleVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar
 from ..iterators import iterator_of, IteratorVar, KeysIterator, SequenceIterator
+from .tuples import sequence_of
 from .type_names import type_text
 
 next_up = SequenceIterator.next
@@ -354,7 +356,7 @@ def position(iterator: Any, index: int) -> None:
 
 
 def position_late(cg: Codegen) -> None:
-    for iterator in cg.output.noted(Late):
+    for iterator in noted(cg.output, Late):
         cg.call_object(position, iterator, ConstantVar(iterator.index))
         cg.emit("POP_TOP")
 
@@ -469,7 +471,7 @@ class SequenceWalking(SequenceIterator):
     def reconstruct(self, cg: Codegen) -> None:
         late = self.sequence.mutated and self.sequence.source is not None
         if late:
-            cg.output.noted(Late).append(self)
+            noted(cg.output, Late).append(self)
         cg.call_object(
             iterator_at,
             self.sequence,

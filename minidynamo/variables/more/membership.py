@@ -6,8 +6,9 @@ In:   a container and an item, as variables.   Out: the answer on the host.
     True
 """
 
+from ...extras.extending import extends
 from ...symbolic_eval.opcodes import pushes
-from ..base import Frame, Lazy, Variable, extends
+from ..base import Frame, Lazy, Variable
 from ..constant import ConstantVar
 from ..containers import DictVar, DictViewVar
 

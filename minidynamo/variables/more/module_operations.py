@@ -10,9 +10,11 @@ from typing import Any
 import torch
 import torch.fx
 
+from ...extras.replaced_buffers import inputs_of
+from ...extras.extending import extends
 from ...exceptions import Break, Restart
 from ...originals import NN_MODULE
-from ..base import Codegen, Frame, Source, Variable, current, extends
+from ..base import Codegen, Frame, Source, Variable, current
 from ..constant import ConstantVar
 from ..containers import DictVar, TupleVar
 from ..lookup import MISSING, lookup, trusted
@@ -140,13 +142,17 @@ class ModuleOperations(ModuleVar):
     def become_input(self, tx: Frame, source: Source) -> None:
         """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of
         the graph's state."""
-        if source.name() not in tx.output.input_sources:
-            tx.output.input_sources.add(source.name())
+        inputs = inputs_of(tx.output.policy)
+        if source.name() not in inputs:
+            inputs.add(source.name())
             raise Restart()
 
 
 @extends(PyModuleVar)
 class PythonModules(PyModuleVar):
+    def name(self) -> object:
+        return self.value.__dict__.get("__name__")
+
     def getattr(self, tx: Frame, name: str) -> Variable:
         values = self.value.__dict__
         if not trusted(self.name()):

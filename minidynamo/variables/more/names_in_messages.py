@@ -11,9 +11,10 @@ Without this file a message names the kind of value, and where it comes from.
 
 from typing import Any
 
+from ...extras.extending import extends
 from ...exceptions import Break
 from ...symbolic_eval.operations import Operations
-from ..base import Null, extends
+from ..base import Null
 from ..classes import ClassVar
 from ..constant import ConstantVar
 from ..functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar
@@ -90,4 +91,4 @@ def name_of_object(variable: ObjectVar) -> str:
 
 @extends(PyModuleVar, "__repr__")
 def name_of_module(variable: PyModuleVar) -> str:
-    return f"module {variable.name()}"
+    return f"module {variable.value.__dict__.get('__name__')}"

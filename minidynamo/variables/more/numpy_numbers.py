@@ -13,7 +13,8 @@ from typing import Any
 
 from ...exceptions import Break
 from ...symbolic_eval.calls import CONSTANT_CLASSES
-from ..constant import ARGUMENTS, CONSTANT_TYPES, wrap_constant
+from ..constant import CONSTANT_TYPES, wrap_constant
+from .constants import ARGUMENTS
 from ..registry import BY_VALUE
 
 try:

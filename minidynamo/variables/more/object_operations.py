@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from ...extras.extending import extends
 from ...exceptions import Break
-from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, current, extends
+from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, current
 from ..constant import ConstantVar
 from ..containers import TupleVar, named
 from ..functions import BoundMethodVar, CallableVar

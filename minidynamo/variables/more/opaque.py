@@ -11,10 +11,11 @@ Without this file the graph breaks where such a value is looked at first.
 
 from typing import Any
 
+from ...extras.extending import extends
 from ...exceptions import Break
 from ...symbolic_eval import operators
 from ...symbolic_eval.operations import Operations
-from ..base import RealVar, Source, Variable, extends
+from ..base import RealVar, Source, Variable
 from ..builder import Builder
 from ..lookup import lookup
 

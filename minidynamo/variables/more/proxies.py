@@ -11,10 +11,11 @@ import operator
 import types
 from typing import Any
 
+from ...extras.extending import extends
 from ...exceptions import Break
 from ...guards import NAMES
 from ...sources import KINDS
-from ..base import Codegen, OutputGraph, Source, Variable, extends
+from ..base import Codegen, OutputGraph, Source, Variable
 from ..containers import Container
 from ..iterators import iterator_of, KeysIterator
 from ..registry import SHARED

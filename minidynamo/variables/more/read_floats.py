@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from ...extras.extending import noted
 from ... import hooks
 from ...extras.unbacked_sizes import create_unbacked
 from ...foreign import ours
@@ -79,7 +80,7 @@ class Reads(dict[Any, ReadNumber]):
 def read(tx: Frame, variable: SymVar) -> ReadNumber:
     """The float as the graph reads it, once for each expression."""
     output, expr = tx.output, variable.value.node.expr
-    reads = output.noted(Reads)
+    reads = noted(output, Reads)
     if expr not in reads:
         tensor = tensor_of(output, variable)
         node = output.graph.call_method("item", (tensor.node,))
@@ -93,7 +94,7 @@ def read(tx: Frame, variable: SymVar) -> ReadNumber:
 def with_read_numbers(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     """(target, args, kwargs) of a call in the graph, with numbers that are read in each call in the
     place of floats that change."""
-    if not tx.output.noted(Floats) or not any(map(is_float, (*args, *kwargs.values()))):
+    if not noted(tx.output, Floats) or not any(map(is_float, (*args, *kwargs.values()))):
         return target, args, kwargs
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     if "out" in kwargs or is_in_place(target, args, kwargs):

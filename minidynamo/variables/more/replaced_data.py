@@ -99,8 +99,8 @@ def exchange(output: OutputGraph, tensor: TensorVar, made: Any) -> None:
     for place, variable in enumerate(output.inputs):
         if variable is tensor:
             output.inputs[place] = before
-            if id(tensor) in output.symbolic_inputs:
-                output.symbolic_inputs[id(before)] = output.symbolic_inputs.pop(id(tensor))
+            if id(tensor) in output.input_layouts:
+                output.input_layouts[id(before)] = output.input_layouts.pop(id(tensor))
     output.by_fake[id(before.fake)] = before
     tensor.node, tensor.fake = made.node, made.fake
     output.by_fake[id(made.fake)] = tensor

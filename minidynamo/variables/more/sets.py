@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any
 
+from ...extras.extending import extends
 from ...exceptions import Break
 from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
-from ..base import Codegen, Frame, OutputGraph, Source, Variable, extends
+from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar, is_constant_value
 from ..containers import Container, DictVar, TupleVar
 from ..iterators import iterator_of, KeysIterator
 from ..registry import RESULTS, SHARED
-from ..wrap_containers import wrap_key
 from .dictionary_keys import HASHED_BY_IDENTITY
 from .instances import CONTENTS
 from .writing_calls import commit_call
@@ -289,7 +289,7 @@ def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
 
 def element(builder: OutputGraph, value: Any) -> Variable:
     weak = isinstance(value, weakref.ref)
-    return wrap_key(builder, value) if weak else builder.wrap_pinned(value)
+    return builder.wrap_key(value) if weak else builder.wrap_pinned(value)
 
 
 @RESULTS.rule(set, frozenset)

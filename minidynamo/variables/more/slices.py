@@ -12,10 +12,13 @@ Mirrors torch/_dynamo/variables/lists.py (SliceVariable).
 from collections.abc import Callable
 from typing import Any
 
+from ...extras.extending import extends
 from ...symbolic_eval.opcodes import pushes
-from ..base import Codegen, Frame, Variable, extends
-from ..constant import ARGUMENTS, ConstantVar, argument_of
-from ..containers import INDICES, SequenceVar, sequence_of
+from ..base import Codegen, Frame, Variable
+from ..constant import ConstantVar
+from .constants import ARGUMENTS, argument_of
+from .tuples import sequence_of
+from ..containers import INDICES, SequenceVar
 
 
 class SliceVar(Variable):
@@ -56,6 +59,14 @@ def item_or_items(sequence: SequenceVar, tx: Frame, index: Any) -> Variable:
     if sequence.cls is tuple and found == sequence.items:
         return sequence  # CPython makes no copy
     return sequence_of(sequence.cls, found)
+
+
+@extends(ConstantVar)
+def hash_key(constant: ConstantVar, tx: Frame) -> Any:
+    kind = type(constant.value)
+    if kind.__hash__ is None:  # a slice has no hash before Python 3.12
+        tx.raise_(TypeError, f"unhashable type: {kind.__name__!r}")
+    return constant.value
 
 
 INDICES.add(SliceVar)

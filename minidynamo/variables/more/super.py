@@ -17,7 +17,7 @@ from ...symbolic_eval.code_info import liveness
 from ..base import Codegen, Frame, Variable
 from ..classes import ClassVar
 from ..functions import BoundMethodVar
-from ..lookup import METHODS, MISSING, is_programs, lookup, lookup_in
+from ..lookup import METHODS, MISSING, is_programs, lookup
 from ..objects import ObjectVar, method_of_class
 from .functions import BOUND, bound_descriptor
 
@@ -36,7 +36,7 @@ class SuperVar(Variable):
         )
         kind = self.object.value if bound_to_class else self.object.python_type()
         mro = kind.__mro__
-        owner, found = lookup_in(mro[0], mro[mro.index(self.start) + 1 :], name)
+        owner, found = lookup(mro[0], name, mro[mro.index(self.start) + 1 :])
         if found is MISSING:
             return tx.method_of(self, name)
         if name == "__class__":  # its own, not the object's

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 
+from ...extras.extending import extends, noted
 from ...exceptions import Break
 from ...extras.rare_nodes import Untold
 from ...foreign import ours
-from ..base import Frame, Variable, extends
+from ..base import Frame, Variable
 from ..constant import ConstantVar
 from ..tensor import TensorVar
 
@@ -51,7 +52,7 @@ class Metadata(TensorVar):
     def of_fake(self, tx: Frame, name: str) -> Any:
         """The fake tensor's attribute; of a view that was written in another mode, autograd may
         refuse to tell it."""
-        if id(self.fake) in tx.output.noted(Untold) and name in HISTORY:
+        if id(self.fake) in noted(tx.output, Untold) and name in HISTORY:
             raise Break("tensor attribute", f"Tensor.{name} of a view made in inference mode")
         try:
             return getattr(self.fake, name)

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
+from ...extras.extending import extends
 from ...exceptions import Break
 from ...foreign import ours
-from ..base import Frame, Variable, extends
+from ..base import Frame, Variable
 from ..constant import ConstantVar
 from ..containers import ListVar
 from ..tensor import TensorVar

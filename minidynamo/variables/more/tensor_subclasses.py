@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
+from ...extras.extending import extends
 from ...exceptions import Break
 from ...extras.function_modes import unseen_alias
 from ...guards import NAMES
 from ...sources import KINDS
-from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, extends
+from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from ..lookup import METHODS, MISSING, can_change, lookup
 from ..objects import method_of_class
@@ -189,7 +190,7 @@ def wrap_subclassed(builder: OutputGraph, value: Any, source: Source) -> Variabl
         guard_asked(builder)
     builder.guard(source, "TYPE", "type({0}) is {pin}", kind)
     own = source.child("as_plain")
-    plain = wrap_input(builder, as_plain(value), torch.Tensor, own)
+    plain = wrap_input(builder, as_plain(value), own)
     builder.by_fake[id(plain.fake)] = plain
     fields = builder.fields_of(value, source.instance_dict()) if kind.__dictoffset__ else None
     return Subclassed(plain.node, plain.fake, kind, None, plain, fields, value, source=source)

@@ -9,8 +9,9 @@ import functools
 import re
 from typing import Any
 
-from ..base import Codegen, Variable
-from ..symbolic import SymVar, Unpinned
+from ..base import Codegen, Frame, Variable
+from ..symbolic import SymVar
+from .unpinned import Unpinned
 
 PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")  # specifications that format every int
 
@@ -25,6 +26,9 @@ class TextVar(Unpinned):
     def as_constant(self) -> Any:
         number = lambda value, how: format(value.as_constant(), how)  # noqa: E731
         return "".join(part if type(part) is str else number(*part) for part in self.parts)
+
+    def truth(self, tx: Frame) -> bool:
+        return bool(self.as_constant())
 
     def identity(self) -> Any:
         return self.as_constant()

@@ -7,12 +7,24 @@ In:   a TupleVar of such a class.   Out: its named items; code that makes it aga
 """
 
 import functools
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from ..base import Codegen, Frame, Lazy, Variable, extends, peek
+from ...extras.extending import extends, noted
+from ..base import Codegen, Frame, Lazy, OutputGraph, Variable, peek
 from ..constant import is_constant_value
-from ..containers import SequenceVar, TupleVar
+from ..containers import ListVar, SequenceVar, TupleVar
+from ..registry import RESULTS
 
-plain_reconstruct = TupleVar.reconstruct
+
+def sequence_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
+    """A new list, or a tuple of this class; a plain one where its items have names."""
+    if cls is list:
+        return ListVar(list(items))
+    return TupleVar(list(items), tuple if hasattr(cls, "_fields") else cls)
+
+
+plain_reconstruct, plain_argument = TupleVar.reconstruct, TupleVar.argument
 
 
 @extends(SequenceVar)
@@ -27,8 +39,21 @@ class Literals(dict[Variable, object]):
     """The constants of the replacement code that stand for tuples."""
 
 
+@RESULTS.rule(test=lambda value: isinstance(value, tuple) and hasattr(value, "_fields"), order=5)
+def named_result(output: OutputGraph, value: Any) -> Variable:
+    return TupleVar([output.wrap_result(item) for item in value], type(value))
+
+
 @extends(TupleVar)
 class MadeAgain(TupleVar):
+    def as_constant(self) -> Any:
+        values = [item.as_constant() for item in self.items]
+        return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
+
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        items = plain_argument(self, part)
+        return self.cls(*items) if hasattr(self.cls, "_fields") else items
+
     def is_literal(self) -> bool:
         """May it be a constant of the replacement code?"""
         return (
@@ -44,7 +69,7 @@ class MadeAgain(TupleVar):
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.is_literal():  # one object, however often it is loaded
-            cg.load_const(cg.output.noted(Literals).setdefault(self, self.as_constant()))
+            cg.load_const(noted(cg.output, Literals).setdefault(self, self.as_constant()))
         elif self.cls is tuple:
             plain_reconstruct(self, cg)
         elif hasattr(self.cls, "_fields"):

@@ -24,7 +24,8 @@ from ..base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
 from ..constant import is_constant_value
 from ..functions import CellVar
 from ..lookup import lookup
-from ..registry import BY_VALUE, KEYS, SHARED
+from ..registry import BY_VALUE, SHARED
+from .dictionary_keys import KEYS
 from .opaque import OpaqueVar
 
 KINDS["call"] = "{p}()"
