@@ -36,10 +36,11 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from .. import coverage
 from ..exceptions import CannotTrace, DataDependent
 from ..fake_mode import FakeMode
-from ..hooks import CALLS, Op, extended, rules_of
+from ..hooks import extended
 from .functionalize import Graph, Node, graph_module
 
 aten = torch.ops.aten
+Op: TypeAlias = torch._ops.OpOverload
 Decompositions: TypeAlias = Mapping[Any, Callable]
 SAME_VALUE = {aten.detach.default, aten.alias.default}
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
@@ -155,10 +156,6 @@ class Tracer(TorchDispatchMode):
         kwargs = kwargs or {}
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # autograd asks for this all the time
-        for rule in rules_of(func):
-            out = rule(self, func, args, kwargs)
-            if out is not NotImplemented:
-                return out
         if func in SAME_VALUE:
             return self.same_value(func, args[0])
         decomposition = self.decomposition_of(func, args, kwargs)
@@ -213,7 +210,7 @@ class Tracer(TorchDispatchMode):
             raise CannotTrace(f"{func} makes a tensor that is not strided")
         recorded = aten.lift_fresh_copy.default if func in LIFT else func
         node = self.graph.call_function(recorded, *self.nodes_of((tuple(args), dict(kwargs))))
-        node.meta.update(self.meta, recording=torch.is_grad_enabled(), traced=(node.name,))
+        node.meta.update(self.meta, traced=(node.name,))
         self.bind_output(out, node)
         return out
 
@@ -306,21 +303,9 @@ class OriginInterpreter(fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if hasattr(target, "ended_by"):
             raise CannotTrace("the program enters a mode")
-        rule = CALLS.get(target, OriginInterpreter.plain_call)
-        return rule(self, target, args, kwargs)
-
-    def plain_call(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """The call as torch's own rules take it apart."""
         if target is getattr and args[1] == "data":
             raise CannotTrace("`.data` counts its writes apart")
         return super().call_function(target, args, kwargs)
-
-    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        rule = CALLS.get(target, OriginInterpreter.plain_method)
-        return rule(self, target, args, kwargs)
-
-    def plain_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return super().call_method(target, args, kwargs)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         tensor = self.fetch_attr(target)

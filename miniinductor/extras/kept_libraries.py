@@ -3,8 +3,8 @@
 In:   sources of kernels (runtime/build.py).  Out: their libraries, each compiled once in the life
       of its folder (disk.py), under a key of everything that it depends on.
 
-    >>> cache_key(source, compiler_command())       # of source, command, torch and processor
-    'e3f1...'
+    >>> len(cache_key("int f() { return 1; }", compiler_command()))     # of torch, processor, ...
+    40
 
 PyTorch: torch/_inductor/codecache.py.  Left out: remote caches.
 """

@@ -21,11 +21,11 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ...exceptions import CannotFunctionalize
-from ...hooks import Op, extends
+from ...hooks import extends
 from ...more.swapped_tensors import let_go
 from ...sizes.symbols import hint, same, same_sizes, sizes
 from ..functionalize import functional_form, is_view
-from ..tracer import LIFT, OriginInterpreter, Tracer, of_tensors
+from ..tracer import LIFT, Op, OriginInterpreter, Tracer, of_tensors
 
 aten = torch.ops.aten
 
