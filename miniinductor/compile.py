@@ -49,7 +49,7 @@ from .decompositions import table
 from .devices import why_not
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
-from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
+from .graph_passes import optimize
 from .hooks import JOINERS, extended
 from .ir import Graph
 from .kernels import build_kernels, functions_of, kernel_table, main_device, write_kernels
@@ -158,15 +158,14 @@ class Compilation:
 
     # --- the stages: graphs
     def plan_inference(self) -> Plan:
-        record, decompositions = self.record, self.decompositions()
+        record = self.record
         with record.timed("trace"):
-            joint = trace_forward(self.gm, self.inputs, decompositions)
+            joint = trace_forward(self.gm, self.inputs, self.decompositions())
         record.functional_graph = joint.graph
         with no_autocast():  # the traced graph holds autocast's casts: no later stage casts again
             self.clean(joint)
             with record.timed("patterns"):
-                context = Context(record, inference=True, decompositions=decompositions)
-                joint.graph = self.rewritten(joint.graph, context)
+                joint.graph = self.rewritten(joint.graph)
             program = self.compile_functional(joint.graph, record, joint.written)
             return self.plan_of(joint, program, joint.graph)
 
@@ -202,8 +201,9 @@ class Compilation:
     def decompositions(self) -> Any:
         return table()
 
-    def rewritten(self, functional: fx.GraphModule, context: Context) -> fx.GraphModule:
-        return changed(REWRITING, functional, context)
+    def rewritten(self, functional: fx.GraphModule) -> fx.GraphModule:
+        """The graph with library kernels for what it computes.  (passes/stages.py)"""
+        return functional
 
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
         """The joint graph with its tensors in other layouts.  (Coverage chooses some.)"""
@@ -230,21 +230,16 @@ class Compilation:
     def generate(
         self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
     ) -> Program:
-        """Lower, fuse and build one functional graph."""
-        with record.timed("layouts"):
-            context = Context(record, inference=record.joint_graph is None, written=written)
-            record.keep_step("partition", functional)
-            functional = changed(LAYOUTS, functional, context)
+        """Lower, fuse and build one functional graph.  (passes/stages.py chooses layouts first.)"""
+        record.keep_step("partition", functional)
         record.lowered_graph = functional
         with record.timed("lower"):
             graph = lower_graph(functional, record, written)
         record.loop_ir = Later(lambda: listing_of(graph))
         try:
-            program = self.build(graph, record)
+            return self.build(graph, record)
         except ours(NotImplementedError) as reason:
             raise CannotLower(str(reason)) from reason
-        program.frozen = context.frozen
-        return program
 
     def build(self, graph: Graph, record: CompileRecord) -> Program:
         """(extras/verify.py looks at the graph first.)"""
