@@ -60,7 +60,7 @@ def elementwise(name: str, promotion: Promotion, op: str = "") -> None:
         if call.value.dtype == torch.bool:
             scalar_op = OF_BOOLS.get(scalar_op, scalar_op)
         function = getattr(ops, scalar_op)
-        return pointwise(call, function, *args, promotion=promotion, wide_second=name == "mul")
+        return pointwise(call, function, *args, promotion=promotion)
 
 
 for _name, _promotion in (UNARY | BINARY).items():
@@ -84,7 +84,7 @@ def add(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
 
 @lower(aten.div.Tensor, aten.div.Scalar)
 def div(call: Call, a: Any, b: Any) -> TensorBox:
-    return pointwise(call, ops.truediv, a, b, promotion=INT_TO_FLOAT, wide_second=True)
+    return pointwise(call, ops.truediv, a, b, promotion=INT_TO_FLOAT)
 
 
 @lower(aten.relu.default)

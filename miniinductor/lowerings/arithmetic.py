@@ -94,7 +94,7 @@ def div(call: Call, a: Any, b: Any) -> TensorBox:
         return plain_div(call, a, b)
     wide = torch.float64 if call.value.dtype == torch.float64 else torch.float32
     b = torch.tensor(b, dtype=wide).reciprocal().item()
-    return pointwise(call, ops.mul, a, b, promotion=INT_TO_FLOAT, wide_second=True)
+    return pointwise(call, ops.mul, a, b, promotion=INT_TO_FLOAT)
 
 
 @lower(aten.div.Tensor_mode, aten.div.Scalar_mode)
