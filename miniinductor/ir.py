@@ -165,21 +165,6 @@ class Reduction(Loops):
 
 
 @dataclass
-class Scatter(Loops):
-    """output[output_index(index)] = (or +=) inner_fn(index).  It writes into the memory of
-    `target`, a stored buffer; elements that it does not write keep the target's values.  mode:
-    that of `ops.store`."""
-
-    output_index: Reindex  # index -> list of expressions (may use ops.indirect_indexing)
-    target: str
-    mode: str | None = None
-    reduction_ranges: Sequence[Size] = ()
-
-    def element(self, index: Index, reduction_index: Index) -> tuple[Value, Index]:
-        return self.inner_fn(index), self.output_index(index)
-
-
-@dataclass
 class View:
     """A re-indexing of another value: element `index` is element `reindex(index)` of `base`.  Costs
     nothing."""
@@ -217,7 +202,7 @@ class ConstantBuffer(Buffer):
 
 @dataclass
 class ComputedBuffer(Buffer):
-    """A loop nest that fills the buffer: data is Pointwise, Reduction or Scatter."""
+    """A loop nest that fills the buffer: data is Pointwise or Reduction.  (more/ has others.)"""
 
     data: Any = None
 

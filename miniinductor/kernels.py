@@ -136,9 +136,15 @@ def build_kernels(
 
 
 def build_all(steps: Sequence[Step], schedule: Schedule) -> None:
+    """Build the kernels of each place, all at once, and name them: equal ones are one function."""
     names: dict[Callable, str] = {}
     for place, members in by_place(steps).items():
-        build_for(place, members, names, set(schedule.graph.inputs))
+        kernels, moved = [step.kernel for step in members], [step.moved for step in members]
+        for step, function in zip(members, build_functions(*place, kernels, moved)):
+            name = f"{step.kernel.summary}_{len(names)}"
+            if name in schedule.graph.inputs:  # both are named after operations
+                name += "_kernel"
+            step.function, step.name = function, names.setdefault(function, name)
 
 
 def recorded(steps: Sequence[Step], schedule: Schedule, record: CompileRecord) -> list[Step]:
@@ -155,20 +161,6 @@ def by_place(steps: Iterable[Step]) -> dict[Place, list[KernelStep]]:
         if isinstance(step, KernelStep):
             places.setdefault((step.language, step.device), []).append(step)
     return places
-
-
-def build_for(
-    place: Place, steps: Sequence[KernelStep], names: dict[Callable, str], inputs: set[str]
-) -> None:
-    """Build the kernels of one place, all at once, and name them: equal ones are one function.
-
-    It sets `name` and `function` of each step, and adds to `names`."""
-    functions = build_functions(*place, [s.kernel for s in steps], [s.moved for s in steps])
-    for step, function in zip(steps, functions):
-        name = f"{step.kernel.summary}_{len(names)}"
-        if name in inputs:  # both are named after operations
-            name += "_kernel"
-        step.function, step.name = function, names.setdefault(function, name)
 
 
 def record_of(step: KernelStep, schedule: Schedule) -> KernelRecord:

@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 
 from .dependencies import LoopBody, trace
-from .ir import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, Scatter, buffer_views
+from .ir import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, buffer_views
 from .sizes.symbols import Size, hint
 
 
@@ -86,7 +86,8 @@ class Group:
         self.has_scan = any(n.body.has_scan() for n in nodes)
         self.reads = [a for n in nodes for a in n.body.reads()]
         self.writes = {a.name: a for n in nodes for a in n.body.writes()}
-        self.targets = {n.buffer.data.target for n in nodes if isinstance(n.buffer.data, Scatter)}
+        # buffers into which scatters write (more/scatter.py)
+        self.targets = {n.buffer.data.target for n in nodes if hasattr(n.buffer.data, "target")}
         self.read_names = ({a.name for a in self.reads} | self.targets) - set(self.names)
 
     @functools.cached_property

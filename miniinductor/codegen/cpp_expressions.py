@@ -40,10 +40,8 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     # bytes in memory go through vector registers; gcc takes bools one by one
     torch.bool: ("uint8_t", "bool"),
 }
-IN_ARRAYS = {"bool": "uint8_t"}  # of values that loops keep: the same
 SUFFIXES = {torch.int64: "LL"}  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": Code("/", uses=frozenset("/"))}
-INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
 OF_EACH_TYPE = ("maximum", "minimum", "remainder", "floordiv")  # templates of the prelude
 
 
@@ -225,10 +223,6 @@ class CppExpressions(OpsHandler):
         return self.call(op, torch.bool if op in TESTS else x.dtype, x)
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
-        if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point:
-            if not b.number:
-                is_zero = self.temporary(code("{} == 0", b), torch.bool, a.inner or b.inner)
-                self.error_if(is_zero, "ZERO_DIVISION")
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
         if op in INFIX:
             return self.make("{} {} {}", dtype, a, INFIX[op], b)

@@ -72,6 +72,12 @@ class KernelPlan:
         return estimate(self.inner)
 
     @property
+    def work_per_element(self) -> int:
+        """In scalar operations.  (Loads, stores, constants and indices are instructions, too: about
+        one in four computes.)"""
+        return max(1, sum(len(body.instructions) for body in self.bodies.values()) // 4)
+
+    @property
     def last_stage(self) -> int:
         return max(self.stage.values())
 

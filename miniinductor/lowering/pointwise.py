@@ -67,10 +67,8 @@ for _name, _promotion in (UNARY | BINARY).items():
     elementwise(_name, _promotion)
 
 
-@lower(aten.add, aten.sub, aten.rsub)
+@lower(aten.add, aten.sub)
 def add(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
-    if call.name == "rsub":
-        a, b = b, a
     dtype = promoted(DEFAULT, a, b)
     combine = ops.add if call.name == "add" else ops.sub
     if dtype == torch.bool:

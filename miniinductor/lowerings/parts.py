@@ -32,7 +32,8 @@ from ..lowering.views import along, between
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
 from ..more.exact_bounds import is_nonnegative
-from ..sizes.symbols import hint, maximum, size
+from ..more.extents import maximum
+from ..sizes.symbols import hint, size
 
 
 def minimum(a: Any, b: Any) -> Any:

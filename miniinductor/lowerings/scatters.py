@@ -17,8 +17,9 @@ from ..codegen.common import Value
 from ..codegen.cpp import CppKernelWriter, combined
 from ..codegen.cpp_expressions import compute_type
 from ..hooks import extends
-from ..ir import ComputedBuffer, Index, Loader, Reindex, Scatter, TensorBox, current_graph
+from ..ir import ComputedBuffer, Index, Loader, Reindex, TensorBox, current_graph
 from ..kernels import KernelStep, Step
+from ..more.scatter import Scatter
 from ..lowering.extern import SCATTERS
 from ..lowering.indexing import positions_in
 from ..lowering.registry import Call, NotLowered, aten, broadcast_loader, lower

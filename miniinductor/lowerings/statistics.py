@@ -28,9 +28,9 @@ from ..ir import Index, TensorBox
 from ..lowering.pointwise import full
 from ..lowering.reductions import accumulate_dtype, divided, elements, reduce, with_ones
 from ..lowering.registry import Call, NotLowered, cast, lower, made, normalize_dims, number
+from ..more.extents import maximum
 from ..ops import Value, ops
 from ..sizes.expressions import Size
-from ..sizes.symbols import maximum
 from .targets import recomputes
 from .chunks import nearest_divisor
 

@@ -131,12 +131,6 @@ def same_sizes(a: Sequence[Any], b: Sequence[Any]) -> bool:
     return len(a) == len(b) and all(map(same, a, b))
 
 
-def maximum(a: Any, b: Any) -> Any:
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-        return max(a, b)
-    return size(sympy.Max(a, b))
-
-
 def quotient(a: Size, b: Size) -> Size | None:
     """a / b where b divides a for all sizes, else None."""
     if isinstance(a, int) and isinstance(b, int):
