@@ -15,7 +15,7 @@ torch/_inductor/scheduler.py (`codegen`) and codecache.py.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -33,22 +33,11 @@ from .runtime.program import build_functions
 Place: TypeAlias = tuple[str, torch.device]  # a language and a device
 
 
-class KernelNode(Protocol):
-    """What becomes one kernel: a group, or a kind of node that coverage has added."""
-
-    names: list[str]
-    read_names: set[str]
-    nodes: Any
-
-    @property
-    def device(self) -> torch.device: ...
-
-
 @dataclass
 class KernelStep:
     """A call of a kernel of ours."""
 
-    group: KernelNode
+    group: Any  # a Group, or a kind of node that coverage has added
     kernel: Kernel  # what its writer made of it
     language: str
     device: torch.device
@@ -109,7 +98,7 @@ class KernelWriting:
             return self.kernel(node)
         return node.written(self)
 
-    def kernel(self, group: KernelNode) -> KernelStep:
+    def kernel(self, group: Any) -> KernelStep:
         """The kernel of one group."""
         # a scatter writes into memory it takes over, so its own name is always kept
         keep = {name for name in group.names if name in self.used}

@@ -21,7 +21,8 @@ from miniinductor.speed import tables
 from miniinductor.codegen import strategy
 from miniinductor.codegen.cpp import CppKernelWriter
 from miniinductor.codegen.cpp_expressions import constant_text
-from miniinductor.ir import ComputedBuffer, Layout, Pointwise, Scatter, TensorBox, current_graph
+from miniinductor.ir import ComputedBuffer, Layout, Pointwise, TensorBox, current_graph
+from miniinductor.more.scatter import Scatter
 from miniinductor.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, ops
 
 CPU = torch.device("cpu")

@@ -56,7 +56,6 @@ from .cpp_reductions import (
     Sums,
     bound,
     declarations,
-    fence,
     in_parts,
     longest,
 )
@@ -283,7 +282,6 @@ class CppKernelWriter(CppExpressions):
         lines = [*body, *[line for a in accumulators for line in a.in_lanes()]]
         return [
             *[line for a in accumulators for line in a.before_lanes()],
-            *fence(lines, lanes_of(start, end)),
             *nest(lines, [(self.plan.r[-1], start, end)], self.simd(accumulators)),
             *[line for a in accumulators for line in a.after_lanes()],
         ]
@@ -470,8 +468,3 @@ def combined(
 
 def ending(text: str) -> Marked:
     return Marked.of(text, reason="begins or ends the kernel")
-
-
-def lanes_of(start: Bound, end: Bound) -> int | None:
-    """How many iterations from one to the other, or None."""
-    return end - start if isinstance(start, int) and isinstance(end, int) else None

@@ -22,13 +22,12 @@ import torch
 
 from ..ir import playing
 from ..ops import BINARY, COMPARISON, TESTS, UNARY, OpsHandler
-from ..replaceable import replaceable
 from ..sizes.symbols import Size
-from .code import Code, call, code, named
+from .code import Code, call, code
 from .common import INFIX as INFIX_OF_ALL
 from .common import LOGICAL, Scope, Value, install_family
 from .plan import KernelPlan
-from .tree import Branch, Definition, Line, Statement
+from .tree import Definition, Line, Statement
 
 # dtype -> (type in memory, type of arithmetic)
 TYPES: dict[torch.dtype, tuple[str, str]] = {
@@ -198,20 +197,7 @@ class CppExpressions(OpsHandler):
         return self.make("{} ? {} : {}", a.dtype, condition, a, b)
 
     def masked(self, mask: Value, body: Callable[[], Value], other: bool | int | float) -> Value:
-        outside = self.scope
-        inside = CppScope(outside, is_mask=True)
-        self.scope = inside
-        value = body()
-        self.scope = outside
-        if mask.text == "false":
-            return self.constant(other, value.dtype)
-        inner, name = bool(self.inner_variables), outside.fresh("tmp")
-        mask = lane_mask(self, mask)
-        start = constant_text(other, value.dtype)
-        outside.lines.append(Definition.of(compute_type(value.dtype), name, start, varies=True))
-        inside.add(code("{} = {};", named(name), value))
-        outside.lines.append(Branch(mask.text, inside.lines))
-        return Value(named(name), value.dtype, inner)
+        raise NotImplementedError("a body under a condition")  # lowerings/cpp_masks.py has them
 
     def unary(self, op: str, x: Value) -> Value:
         if op == "neg":
@@ -232,12 +218,6 @@ class CppExpressions(OpsHandler):
             return self.make(template, dtype, a, LOGICAL[op], b)
         is_template = not a.dtype.is_floating_point or op in OF_EACH_TYPE
         return self.call(op, dtype, a, b, of=compute_type(a.dtype) if is_template else "")
-
-
-@replaceable
-def lane_mask(writer: CppExpressions, mask: Value) -> Value:
-    """The mask of a branch, as the compiler likes it.  (speed/lane_masks.py)"""
-    return mask
 
 
 install_family(CppExpressions, UNARY, "unary")

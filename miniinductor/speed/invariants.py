@@ -28,6 +28,7 @@ from ..codegen.tree import Definition, Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..sizes.symbols import Size
+from . import pieces  # noqa: F401  (it asks `first_in_lanes`)
 from .arrays import IN_ARRAYS
 from .contents import names_in
 
