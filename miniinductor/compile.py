@@ -76,11 +76,15 @@ def compile_fx(
     another number of inputs than the graph has placeholders.
     """
     coverage.load()
-    return ThreadState().around(extended(Compilation)(gm, example_inputs, mode).for_caller)
+    compilation = extended(Compilation)(gm, example_inputs, mode)
+    # whatever is raised, gradients are recorded and garbage is collected afterwards as before
+    return ThreadState().around(compilation.for_caller)
 
 
 def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[object]) -> "CompiledGraph":
-    """The same path without code generation: the functional ATen graph, run by eager kernels."""
+    """The same path without code generation: the functional ATen graph, run by eager kernels.
+
+    (extras/eager_kernels.py runs it so; without that file kernels are written all the same.)"""
     coverage.load()
     compilation = extended(Compilation)(gm, example_inputs, generates=False)
     return ThreadState().around(compilation.run)
@@ -127,7 +131,8 @@ class Compilation:
         except NOT_COMPILED as error:
             reason, of_machine = str(error), isinstance(error, CompilerError)
         except ours(RuntimeError) as error:
-            # the front end marks errors so that ask for a number that only the run knows
+            # so the front end marks an error that asks for a number which only the run knows:
+            # x.item()
             if not getattr(error, "needs_data", False):
                 raise
             reason = str(error).split("\n")[0]
@@ -183,12 +188,13 @@ class Compilation:
                 parts = self.parts_of(joint, len(self.inputs) + len(held))
             record.functional_graph = parts.forward
             # how many of the forward half's outputs are results; others are for the backward half
+            # (lowerings/targets.py asks)
             parts.forward.meta["results"] = joint.count
             inner = inner_writes(parts.forward, joint)
             program = self.compile_functional(parts.forward, record, inner)
             plan = self.plan_of(joint, program, parts.forward)
         plan.cut = cut_of(joint, parts)
-        self.parts = lambda: parts
+        self.parts = lambda: parts  # a function: from disk, they are made when they are needed
         return plan
 
     def clean(self, joint: Joint) -> None:
@@ -206,7 +212,8 @@ class Compilation:
         return functional
 
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
-        """The joint graph with its tensors in other layouts.  (Coverage chooses some.)"""
+        """The joint graph with its tensors in other layouts, before it is cut in two.  (For GPUs:
+        gpu/registration.py.  passes/stages.py chooses again for each graph that is lowered.)"""
         return joint
 
     def parts_of(self, joint: Joint, primals: int) -> Parts:
@@ -238,6 +245,7 @@ class Compilation:
         record.loop_ir = Later(lambda: listing_of(graph))
         try:
             return self.build(graph, record)
+        # (`ours` is empty where the exception is not the compiler's, but a signal handler's, say)
         except ours(NotImplementedError) as reason:
             raise CannotLower(str(reason)) from reason
 

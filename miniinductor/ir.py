@@ -102,7 +102,9 @@ def contiguous_strides(size: Sequence[Size]) -> tuple[Size, ...]:
 
 
 origin = Current("")  # the FX node whose ops are being called
-playing = Current()  # the recorded Instruction that is being played to a handler, or None
+# the recorded Instruction (dependencies.py) that is being played to a handler, or None: what a line
+# of a kernel, written meanwhile, computes
+playing = Current()
 
 
 def from_node(name: str, function: Callable[..., Value]) -> Callable[..., Value]:
@@ -110,7 +112,7 @@ def from_node(name: str, function: Callable[..., Value]) -> Callable[..., Value]
 
     Of relu(exp(x)), inlined into one body: relu's function calls exp's, which sets `origin` to
     "exp" for its ops, and back to "relu" before it returns."""
-    if hasattr(function, "node"):
+    if hasattr(function, "node"):  # made by this function: an earlier node has it
         return function
 
     def body(*index: Index) -> Value:

@@ -69,6 +69,7 @@ class ExternNode:
         else:
             self.read_names = {v.name for v in buffer_views((buffer.args, buffer.kwargs))}
 
+    # As a step of the program (kernels.py, memory.py): the buffers that it makes, and all it uses.
     def made(self) -> list[str]:
         return self.names
 
@@ -107,6 +108,7 @@ class Group:
         """The same group over finer loops; a pointwise one perhaps over those of a reduction."""
         nodes = []
         for node in self.nodes:
+            # in a group with inner loops, a node without them runs over the outer ones alone
             is_inside = node.body.inner or not self.inner
             nodes.append(Node(node.buffer, node.body.split_to(outer, inner if is_inside else ())))
         return Group(nodes, outer, inner)

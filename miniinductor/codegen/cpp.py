@@ -227,8 +227,11 @@ class CppKernelWriter(CppExpressions):
         return inside.lines
 
     def ask(self, question: str, *args: object) -> Any:
-        """What the first strategy answers that has an answer; else what the plain form is: a method
-        of this class, plain_inner_loop for "inner_loop"."""
+        """What the first strategy answers that has an answer; else what the plain form is: the
+        method of this class that is named after the question, plain_inner_loop for "inner_loop".
+        Without such a method None: there is nothing to add.
+
+        speed/questions.py has every question, with what it is given and what an answer means."""
         for one in self.strategies:
             method = getattr(one, question, None)
             answer = None if method is None else method(*args)

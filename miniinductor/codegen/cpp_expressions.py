@@ -71,7 +71,9 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> Code:
         return float_text(float(value), compute_type(dtype) == "double")
     number = wrapped(value, dtype)
     if number == -(2**63):
-        return Code("(-9223372036854775807LL - 1)")
+        return Code(
+            "(-9223372036854775807LL - 1)"
+        )  # C has no negative numbers: it would negate 2^63
     return Code(f"{number}{'ull' if number >= 2**63 else SUFFIXES.get(dtype, '')}")
 
 

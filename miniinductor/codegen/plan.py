@@ -163,7 +163,7 @@ def stages_of(plan: KernelPlan) -> dict[str, int]:
             if producer is None or producer is node:
                 continue
             is_element = plan.is_inner[producer.name] and not producer.is_reduction
-            in_same_loop = not inner or plan.is_pointwise or is_element
-            stage = max(stage, stages[producer.name] + (0 if in_same_loop else 1))
+            needs_no_new_loop = not inner or plan.is_pointwise or is_element
+            stage = max(stage, stages[producer.name] + (0 if needs_no_new_loop else 1))
         stages[node.name] = stage
     return stages

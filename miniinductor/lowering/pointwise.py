@@ -91,21 +91,6 @@ def relu(call: Call, x: TensorBox) -> TensorBox:
     return pointwise(call, lambda v: ops.maximum(v, ops.constant(0, dtype)), x)
 
 
-@lower(aten.clamp, aten.clamp_min, aten.clamp_max)
-def clamp(call: Call, x: TensorBox, min: Any = None, max: Any = None) -> TensorBox:
-    if call.name == "clamp_max":
-        min, max = None, min
-    pairs = [(min, ops.maximum), (max, ops.minimum)]
-    bounds = [(bound, combine) for bound, combine in pairs if bound is not None]
-
-    def body(v: Value, *limits: Value) -> Value:
-        for limit, (_, combine) in zip(limits, bounds):
-            v = combine(v, limit)
-        return v
-
-    return pointwise(call, body, x, *[bound for bound, _ in bounds])
-
-
 def truth(value: Value, dtype: torch.dtype) -> Value:
     return value if dtype == torch.bool else ops.ne(value, ops.constant(0, dtype))
 

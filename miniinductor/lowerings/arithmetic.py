@@ -95,6 +95,21 @@ def rsub(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
     return plain_add(call, b, a, alpha)
 
 
+@lower(aten.clamp, aten.clamp_min, aten.clamp_max)
+def clamp(call: Call, x: TensorBox, min: Any = None, max: Any = None) -> TensorBox:
+    if call.name == "clamp_max":
+        min, max = None, min
+    pairs = [(min, ops.maximum), (max, ops.minimum)]
+    bounds = [(bound, combine) for bound, combine in pairs if bound is not None]
+
+    def body(v: Value, *limits: Value) -> Value:
+        for limit, (_, combine) in zip(limits, bounds):
+            v = combine(v, limit)
+        return v
+
+    return pointwise(call, body, x, *[bound for bound, _ in bounds])
+
+
 @lower(aten.div.Tensor, aten.div.Scalar)
 def div(call: Call, a: Any, b: Any) -> TensorBox:
     """On a GPU eager's kernel multiplies by 1 / b, and x / 6 may become an index."""

@@ -1,5 +1,5 @@
 """What is known about sizes, and what follows from it for all of them: bounds, equalities,
-divisibility, and a small prover.
+divisibility, and a small prover.  It serves guards: minidynamo/symbolic_shapes.py asks it.
 
 In:   rows of the symbol table, facts (sympy relations that hold).  Out: `simplify`, `bounds`,
       `prove` of expressions and relations.

@@ -92,7 +92,7 @@ def hint(n: Any, unknown: int | None = None) -> Any:
 
 
 def estimate(sizes: Iterable[Any]) -> int:
-    """The product of sizes in that run; one that is not known counts as 512."""
+    """The product of sizes in that run; one that is not known counts as 512, a middling number."""
     return math.prod(hint(n, 512) for n in sizes)
 
 

@@ -80,6 +80,12 @@ class CarefulTracer(Tracer):
         let_go(self.fake_mode)
         return super().module(name)
 
+    def fake_result(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if func in LIFT:  # given the real tensor, the fake remembers its value
+            with self.fake_mode:
+                return aten.lift_fresh.default(*args)
+        return super().fake_result(func, args, kwargs)
+
     # --- views ------------------------------------------------------------------------------------
     def share(self, tensor: Any, source: Any, op: Any, args: Any = (), kwargs: Any = None) -> None:
         """`tensor` is op(source, ...) and shares its memory."""
