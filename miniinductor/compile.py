@@ -82,9 +82,8 @@ def compile_fx(
 
 
 def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[object]) -> "CompiledGraph":
-    """The same path without code generation: the functional ATen graph, run by eager kernels.
-
-    (extras/eager_kernels.py runs it so; without that file kernels are written all the same.)"""
+    """The same path without code generation: the functional ATen graph, run by eager kernels."""
+    # (`generates` is read by extras/eager_kernels.py; without that file kernels are written, too)
     coverage.load()
     compilation = extended(Compilation)(gm, example_inputs, generates=False)
     return ThreadState().around(compilation.run)
