@@ -18,20 +18,19 @@ from .ir import ComputedBuffer, Index
 from .ops import ops
 
 
-# all that were made (no registry, which would have a name in capitals: graph_cache.py looks there)
-loop_variables_made: set[sympy.Symbol] = set()
+made_variables: set[sympy.Symbol] = set()  # all that any graph asked for
 
 
 @functools.cache
 def loop_variable(prefix: str, number: int) -> sympy.Symbol:
     variable = sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
-    loop_variables_made.add(variable)
+    made_variables.add(variable)
     return variable
 
 
 def is_loop_variable(symbol: sympy.Symbol) -> bool:
     """Does a loop run over it?  A size is none, whatever its name is."""
-    return symbol in loop_variables_made
+    return symbol in made_variables
 
 
 def loop_variables(prefix: str, count: int) -> list[sympy.Symbol]:
