@@ -13,6 +13,8 @@ import importlib
 
 from .version import __version__ as __version__
 
+# Imported when they are first asked for: minidynamo uses sizes/ and `foreign`, and must not load
+# the compiler with them.
 _HOME = {"aot_eager": "compile", "compile_fx": "compile", "CompileRecord": "records"}
 __all__ = [*_HOME, "config"]
 

@@ -49,7 +49,7 @@ from .decompositions import table
 from .devices import why_not
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
-from .graph_passes import LAYOUTS, REWRITING, Context, changed, optimize
+from .graph_passes import optimize
 from .hooks import JOINERS, extended
 from .ir import Graph
 from .kernels import build_kernels, functions_of, kernel_table, main_device, write_kernels
@@ -76,11 +76,14 @@ def compile_fx(
     another number of inputs than the graph has placeholders.
     """
     coverage.load()
-    return ThreadState().around(extended(Compilation)(gm, example_inputs, mode).for_caller)
+    compilation = extended(Compilation)(gm, example_inputs, mode)
+    # whatever is raised, gradients are recorded and garbage is collected afterwards as before
+    return ThreadState().around(compilation.for_caller)
 
 
 def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[object]) -> "CompiledGraph":
     """The same path without code generation: the functional ATen graph, run by eager kernels."""
+    # (`generates` is read by extras/eager_kernels.py; without that file kernels are written, too)
     coverage.load()
     compilation = extended(Compilation)(gm, example_inputs, generates=False)
     return ThreadState().around(compilation.run)
@@ -127,7 +130,8 @@ class Compilation:
         except NOT_COMPILED as error:
             reason, of_machine = str(error), isinstance(error, CompilerError)
         except ours(RuntimeError) as error:
-            # the front end marks errors so that ask for a number that only the run knows
+            # so the front end marks an error that asks for a number which only the run knows:
+            # x.item()
             if not getattr(error, "needs_data", False):
                 raise
             reason = str(error).split("\n")[0]
@@ -158,15 +162,14 @@ class Compilation:
 
     # --- the stages: graphs
     def plan_inference(self) -> Plan:
-        record, decompositions = self.record, self.decompositions()
+        record = self.record
         with record.timed("trace"):
-            joint = trace_forward(self.gm, self.inputs, decompositions)
+            joint = trace_forward(self.gm, self.inputs, self.decompositions())
         record.functional_graph = joint.graph
         with no_autocast():  # the traced graph holds autocast's casts: no later stage casts again
             self.clean(joint)
             with record.timed("patterns"):
-                context = Context(record, inference=True, decompositions=decompositions)
-                joint.graph = self.rewritten(joint.graph, context)
+                joint.graph = self.rewritten(joint.graph)
             program = self.compile_functional(joint.graph, record, joint.written)
             return self.plan_of(joint, program, joint.graph)
 
@@ -184,12 +187,13 @@ class Compilation:
                 parts = self.parts_of(joint, len(self.inputs) + len(held))
             record.functional_graph = parts.forward
             # how many of the forward half's outputs are results; others are for the backward half
+            # (lowerings/targets.py asks)
             parts.forward.meta["results"] = joint.count
             inner = inner_writes(parts.forward, joint)
             program = self.compile_functional(parts.forward, record, inner)
             plan = self.plan_of(joint, program, parts.forward)
         plan.cut = cut_of(joint, parts)
-        self.parts = lambda: parts
+        self.parts = lambda: parts  # a function: from disk, they are made when they are needed
         return plan
 
     def clean(self, joint: Joint) -> None:
@@ -202,11 +206,13 @@ class Compilation:
     def decompositions(self) -> Any:
         return table()
 
-    def rewritten(self, functional: fx.GraphModule, context: Context) -> fx.GraphModule:
-        return changed(REWRITING, functional, context)
+    def rewritten(self, functional: fx.GraphModule) -> fx.GraphModule:
+        """The graph with library kernels for what it computes.  (passes/stages.py)"""
+        return functional
 
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
-        """The joint graph with its tensors in other layouts.  (Coverage chooses some.)"""
+        """The joint graph with its tensors in other layouts, before it is cut in two.  (For GPUs:
+        gpu/registration.py.  passes/stages.py chooses again for each graph that is lowered.)"""
         return joint
 
     def parts_of(self, joint: Joint, primals: int) -> Parts:
@@ -230,21 +236,17 @@ class Compilation:
     def generate(
         self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
     ) -> Program:
-        """Lower, fuse and build one functional graph."""
-        with record.timed("layouts"):
-            context = Context(record, inference=record.joint_graph is None, written=written)
-            record.keep_step("partition", functional)
-            functional = changed(LAYOUTS, functional, context)
+        """Lower, fuse and build one functional graph.  (passes/stages.py chooses layouts first.)"""
+        record.keep_step("partition", functional)
         record.lowered_graph = functional
         with record.timed("lower"):
             graph = lower_graph(functional, record, written)
         record.loop_ir = Later(lambda: listing_of(graph))
         try:
-            program = self.build(graph, record)
+            return self.build(graph, record)
+        # (`ours` is empty where the exception is not the compiler's, but a signal handler's, say)
         except ours(NotImplementedError) as reason:
             raise CannotLower(str(reason)) from reason
-        program.frozen = context.frozen
-        return program
 
     def build(self, graph: Graph, record: CompileRecord) -> Program:
         """(extras/verify.py looks at the graph first.)"""

@@ -25,8 +25,8 @@ def user_folder() -> str:
 
 
 def chosen_folder() -> str:
-    """Where MINIINDUCTOR_CACHE says: `~` is the home, though no shell has seen it, and a relative
-    path begins where the process began, though it may go elsewhere."""
+    """Where MINIINDUCTOR_CACHE says.  `~` is replaced by the home, as a shell would do; if it is
+    still there, there is no home.  A relative path begins where the process begins."""
     chosen = os.path.expanduser(os.environ.get("MINIINDUCTOR_CACHE", ""))
     return os.path.abspath(chosen) if chosen and chosen[0] != "~" else user_folder()
 
@@ -100,7 +100,7 @@ cache_dir = chosen_folder()
 cache_bytes = 4 << 30  # what has not been used for longest goes when there is more
 compiler_seconds = 300  # a C++ compiler that takes longer is killed; then the graph runs eagerly
 
-_WORDS = {  # option -> all that it may be
+_WORDS = {  # option -> all that it may be; options.py looks here when one is set
     "cpu_backend": ("cpp", "triton"),
     "matmul_templates": ("always", "never", "timed"),
     "double_backward": ("refuse", "eager"),

@@ -143,7 +143,9 @@ class Recorder(OpsHandler):
 
     def body(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
         """What was recorded, as the body of these loops."""
-        return LoopBody(outer, inner, without_unused(self.instructions)).rewritten(lambda e: e)
+        return LoopBody(outer, inner, without_unused(self.instructions)).rewritten(
+            lambda e: e
+        )  # (simplified)
 
 
 def _record_plain(name: str) -> Callable:
@@ -339,6 +341,7 @@ class LoopBody:
         mapping = {}
         for old, size in self.ranges().items():
             part, covered = [], 1
+            # until they have as many iterations; new loops of size 1 belong to the old loop before
             while new and (new[0][1] == 1 or not same(covered, size)):
                 part.append(new.pop(0))
                 covered = covered * part[-1][1]
@@ -391,6 +394,7 @@ def merge_loops(bodies: list[LoopBody]) -> list[LoopBody]:
     for prefix in "xr":
         number = 0
         while True:
+            # of a body that has the reduction loops, too, if one has
             sizes = max((body.ranges() for body in bodies), key=len, default={})
             a, b = loop_variable(prefix, number), loop_variable(prefix, number + 1)
             if b not in sizes:

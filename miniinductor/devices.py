@@ -15,7 +15,7 @@ registered.  Mirrors `register_backend_for_device` in torch/_inductor/codegen/co
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,17 +25,12 @@ if TYPE_CHECKING:
     from .codegen.common import Kernel
 
 
-class KernelWriter(Protocol):
-    """Made of (group, buffers, names to keep, places of FX nodes, overwritten inputs)."""
-
-    def write(self) -> "Kernel": ...
-
-
 @dataclass
 class Language:
     """How kernels of one language are written and built.
 
-    writers: kind of group -> what writes its kernel; coverage adds kinds of its own.
+    writers: kind of group -> the class whose `write()` gives its Kernel, made of (group, buffers,
+      names to keep, places of FX nodes, overwritten inputs); coverage adds kinds of its own.
     build: (device, kernels, bytes that each moves) -> functions, in the same order; raises
       CompilerError.
     why_not: why its kernels cannot be built for a device, or None.
@@ -43,7 +38,7 @@ class Language:
     """
 
     name: str
-    writers: dict[type, Callable[..., KernelWriter]]
+    writers: dict[type, Callable[..., Any]]
     build: Callable[[torch.device, Sequence["Kernel"], Sequence[int]], list[Callable]]
     most_pointers: int
     why_not: Callable[[torch.device], str | None] = field(default=lambda device: None)

@@ -4,4 +4,5 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 class FakeMode(FakeTensorMode):
-    """A FakeTensorMode, which coverage makes to give what eager's kernels give (fakes/mode.py)."""
+    """As torch's.  (fakes/mode.py gives it another `__torch_dispatch__`, with which results have
+    the strides and errors that eager's kernels give.)"""

@@ -42,7 +42,7 @@ NEVER_OURS = (MemoryError, TimeoutError)
 # --- whose exception it is -----------------------------------------------------------------------
 def ours(*classes: type) -> tuple:
     """`classes`, for an `except` clause, or nothing where the exception that is being handled is
-    foreign."""
+    foreign.  (Python evaluates the clause when an exception has come, so it can be asked for.)"""
     return () if is_foreign(sys.exc_info()[1]) else classes
 
 

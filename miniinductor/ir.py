@@ -102,7 +102,9 @@ def contiguous_strides(size: Sequence[Size]) -> tuple[Size, ...]:
 
 
 origin = Current("")  # the FX node whose ops are being called
-playing = Current()  # the recorded Instruction that is being played to a handler, or None
+# the recorded Instruction (dependencies.py) that is being played to a handler, or None: what a line
+# of a kernel, written meanwhile, computes
+playing = Current()
 
 
 def from_node(name: str, function: Callable[..., Value]) -> Callable[..., Value]:
@@ -110,7 +112,7 @@ def from_node(name: str, function: Callable[..., Value]) -> Callable[..., Value]
 
     Of relu(exp(x)), inlined into one body: relu's function calls exp's, which sets `origin` to
     "exp" for its ops, and back to "relu" before it returns."""
-    if hasattr(function, "node"):
+    if hasattr(function, "node"):  # made by this function: an earlier node has it
         return function
 
     def body(*index: Index) -> Value:
@@ -165,21 +167,6 @@ class Reduction(Loops):
 
 
 @dataclass
-class Scatter(Loops):
-    """output[output_index(index)] = (or +=) inner_fn(index).  It writes into the memory of
-    `target`, a stored buffer; elements that it does not write keep the target's values.  mode:
-    that of `ops.store`."""
-
-    output_index: Reindex  # index -> list of expressions (may use ops.indirect_indexing)
-    target: str
-    mode: str | None = None
-    reduction_ranges: Sequence[Size] = ()
-
-    def element(self, index: Index, reduction_index: Index) -> tuple[Value, Index]:
-        return self.inner_fn(index), self.output_index(index)
-
-
-@dataclass
 class View:
     """A re-indexing of another value: element `index` is element `reindex(index)` of `base`.  Costs
     nothing."""
@@ -217,7 +204,7 @@ class ConstantBuffer(Buffer):
 
 @dataclass
 class ComputedBuffer(Buffer):
-    """A loop nest that fills the buffer: data is Pointwise, Reduction or Scatter."""
+    """A loop nest that fills the buffer: data is Pointwise or Reduction.  (more/ has others.)"""
 
     data: Any = None
 

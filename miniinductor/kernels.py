@@ -15,7 +15,7 @@ torch/_inductor/scheduler.py (`codegen`) and codecache.py.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -33,22 +33,11 @@ from .runtime.program import build_functions
 Place: TypeAlias = tuple[str, torch.device]  # a language and a device
 
 
-class KernelNode(Protocol):
-    """What becomes one kernel: a group, or a kind of node that coverage has added."""
-
-    names: list[str]
-    read_names: set[str]
-    nodes: Any
-
-    @property
-    def device(self) -> torch.device: ...
-
-
 @dataclass
 class KernelStep:
     """A call of a kernel of ours."""
 
-    group: KernelNode
+    group: Any  # a Group, or a kind of node that coverage has added
     kernel: Kernel  # what its writer made of it
     language: str
     device: torch.device
@@ -109,7 +98,7 @@ class KernelWriting:
             return self.kernel(node)
         return node.written(self)
 
-    def kernel(self, group: KernelNode) -> KernelStep:
+    def kernel(self, group: Any) -> KernelStep:
         """The kernel of one group."""
         # a scatter writes into memory it takes over, so its own name is always kept
         keep = {name for name in group.names if name in self.used}
@@ -136,9 +125,15 @@ def build_kernels(
 
 
 def build_all(steps: Sequence[Step], schedule: Schedule) -> None:
+    """Build the kernels of each place, all at once, and name them: equal ones are one function."""
     names: dict[Callable, str] = {}
     for place, members in by_place(steps).items():
-        build_for(place, members, names, set(schedule.graph.inputs))
+        kernels, moved = [step.kernel for step in members], [step.moved for step in members]
+        for step, function in zip(members, build_functions(*place, kernels, moved)):
+            name = f"{step.kernel.summary}_{len(names)}"
+            if name in schedule.graph.inputs:  # both are named after operations
+                name += "_kernel"
+            step.function, step.name = function, names.setdefault(function, name)
 
 
 def recorded(steps: Sequence[Step], schedule: Schedule, record: CompileRecord) -> list[Step]:
@@ -155,20 +150,6 @@ def by_place(steps: Iterable[Step]) -> dict[Place, list[KernelStep]]:
         if isinstance(step, KernelStep):
             places.setdefault((step.language, step.device), []).append(step)
     return places
-
-
-def build_for(
-    place: Place, steps: Sequence[KernelStep], names: dict[Callable, str], inputs: set[str]
-) -> None:
-    """Build the kernels of one place, all at once, and name them: equal ones are one function.
-
-    It sets `name` and `function` of each step, and adds to `names`."""
-    functions = build_functions(*place, [s.kernel for s in steps], [s.moved for s in steps])
-    for step, function in zip(steps, functions):
-        name = f"{step.kernel.summary}_{len(names)}"
-        if name in inputs:  # both are named after operations
-            name += "_kernel"
-        step.function, step.name = function, names.setdefault(function, name)
 
 
 def record_of(step: KernelStep, schedule: Schedule) -> KernelRecord:

@@ -165,6 +165,7 @@ def place_in_arena(
     """Lowest offset where `size` bytes are free during [born, dies]; and the name of a dead buffer
     that lay there."""
     offset = 0
+    # (by `start`, their first field)
     for other in sorted(other for other in arena if other.born <= dies and born <= other.dies):
         if other.start - offset >= size:
             break

@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 
 from .dependencies import LoopBody, trace
-from .ir import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, Scatter, buffer_views
+from .ir import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, buffer_views
 from .sizes.symbols import Size, hint
 
 
@@ -69,6 +69,7 @@ class ExternNode:
         else:
             self.read_names = {v.name for v in buffer_views((buffer.args, buffer.kwargs))}
 
+    # As a step of the program (kernels.py, memory.py): the buffers that it makes, and all it uses.
     def made(self) -> list[str]:
         return self.names
 
@@ -86,7 +87,8 @@ class Group:
         self.has_scan = any(n.body.has_scan() for n in nodes)
         self.reads = [a for n in nodes for a in n.body.reads()]
         self.writes = {a.name: a for n in nodes for a in n.body.writes()}
-        self.targets = {n.buffer.data.target for n in nodes if isinstance(n.buffer.data, Scatter)}
+        # buffers into which scatters write (more/scatter.py)
+        self.targets = {n.buffer.data.target for n in nodes if hasattr(n.buffer.data, "target")}
         self.read_names = ({a.name for a in self.reads} | self.targets) - set(self.names)
 
     @functools.cached_property
@@ -106,6 +108,7 @@ class Group:
         """The same group over finer loops; a pointwise one perhaps over those of a reduction."""
         nodes = []
         for node in self.nodes:
+            # in a group with inner loops, a node without them runs over the outer ones alone
             is_inside = node.body.inner or not self.inner
             nodes.append(Node(node.buffer, node.body.split_to(outer, inner if is_inside else ())))
         return Group(nodes, outer, inner)

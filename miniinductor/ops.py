@@ -23,7 +23,6 @@ Mirrors torch/_inductor/virtualized.py and ops_handler.py (paper section 4.1, "d
 loop-level IR"). Left out: bucketize, device_assert_async, partial accumulate.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -121,27 +120,18 @@ def fill(handler_class: type[OpsHandler], method_of: Callable[[str], Callable[..
             setattr(handler_class, name, method_of(name))
 
 
-@functools.cache
-def are_equal_ones_the_same(kind: type) -> bool:
-    """Not 0.0 and -0.0, nor the lists that hold them."""
-    return not issubclass(kind, (list, tuple, dict, float, complex))
-
-
 def exact_key(value: Any) -> Any:
     """A hashable key of an op's argument, by which equal ops are found.
 
     Python says that 1 == True == 1.0 and 0.0 == -0.0, but ops compute other things with them: the
     key has a number's type, and a float's text, by which all NaNs are the same, too."""
     if isinstance(value, (list, tuple)):
-        kinds = tuple(map(type, value))
-        if all(map(are_equal_ones_the_same, kinds)):  # nearly always, and much faster
-            return kinds, tuple(value)
         return tuple([exact_key(item) for item in value])
     if isinstance(value, dict):
         return tuple([(key, exact_key(item)) for key, item in value.items()])
     if isinstance(value, (float, complex)):
         return type(value), repr(value)
-    return (type(value), value) if isinstance(value, (bool, int)) else value
+    return type(value), value
 
 
 # --- what an op costs ----------------------------------------------------------------------------

@@ -31,9 +31,9 @@ class Options(types.ModuleType):
 
 
 def check(module: types.ModuleType, name: str, value: Any) -> None:
-    """Raises AttributeError if the module has no option of this name, TypeError if that is a number
-    (True and False are), and the value is none, ValueError if it has words that `value` is not
-    among."""
+    """Raises AttributeError if the module has no option of this name, TypeError if the option is a
+    number (True and False are), and the value is not, ValueError if the option has words, and the
+    value is none of them."""
     if name.startswith("_") or name not in vars(module):
         message = f"{module.__name__} has no option {name!r}"
         for similar in difflib.get_close_matches(name, vars(module), 1):

@@ -92,8 +92,9 @@ def first_line(gm: Any) -> str:
 
 
 class Later:
-    """Stands in a field of a record until somebody reads it: make() gives the value.  (Most texts
-    are never read: extras/more_records.py makes them when they are.)"""
+    """Stands in a field of a record in place of its value, which make() gives: most texts are never
+    read.  (extras/more_records.py calls it when the field is read; without that file the reader
+    does.)"""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make

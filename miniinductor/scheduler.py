@@ -206,7 +206,7 @@ class Scheduler:
             try:
                 if alike or first.is_reduction:
                     a, b = way(first, second)
-                else:
+                else:  # ways are given the reduction first
                     b, a = way(second, first)
                 self.check_accesses(a, b)
                 return Group(a.nodes + b.nodes, a.outer, a.inner or b.inner)

@@ -97,7 +97,7 @@ class WrapperWriter:
             self.emit_kernel(step)
         else:
             self.emit_eager(step.buffer)
-        self.lines[before:] = [Marked.of(line, "", step.made()) for line in self.lines[before:]]
+        self.lines[before:] = [Marked.of(line, marks=step.made()) for line in self.lines[before:]]
         if freed:
             reason = "frees what no later step reads"
             self.lines.append(Marked.of(f"del {', '.join(freed)}", reason=reason))

@@ -32,11 +32,10 @@ import torch
 
 import minidynamo
 import miniinductor.config
-from miniinductor.runtime import build
-from miniinductor.runtime.disk import disk
+from miniinductor.extras import careful_compiler, careful_disk
+from miniinductor.extras.disk import disk
 
 disk()  # loads coverage
-from miniinductor.extras import careful_disk  # noqa: E402
 from miniinductor.speed import launcher  # noqa: E402
 
 NAMES = "open replace mkdir makedirs unlink rmdir stat fstat listdir scandir link chmod utime close"
@@ -122,7 +121,7 @@ def forget():
     torch.manual_seed(0)
     disk().writable.clear()
     disk().writes = 0
-    for module in (build, careful_disk, launcher):
+    for module in (careful_compiler, careful_disk, launcher):
         for value in vars(module).values():
             if getattr(value, "__module__", "") == module.__name__ and hasattr(
                 value, "cache_clear"

@@ -20,11 +20,10 @@ import miniinductor
 import miniinductor.config
 from miniinductor import records
 from miniinductor.exceptions import CompilerError
-from miniinductor.runtime import build as builder
-from miniinductor.runtime.disk import disk, write_whole
-
-disk()  # loads coverage
-from miniinductor.extras import careful_compiler, careful_disk  # noqa: E402
+from miniinductor.extras import careful_compiler, careful_disk
+from miniinductor.extras import kept_libraries as builder
+from miniinductor.extras.disk import disk, write_whole
+from miniinductor.runtime.build import build_kernels
 
 CONFIG = miniinductor.config
 
@@ -92,7 +91,7 @@ def test_the_folder_is_the_one_of_the_beginning_also_elsewhere(tmp_path):
     code = (
         "import os; os.chdir(os.environ['HOME']); os.mkdir('other')\n"
         "import miniinductor.config; os.chdir('other')\n"
-        "from miniinductor.runtime.disk import disk; disk().write('a', b'b')\n"
+        "from miniinductor.extras.disk import disk; disk().write('a', b'b')\n"
         "print(os.listdir('.'), os.path.isdir('../here'))"
     )
     assert python(code, HOME=str(tmp_path), MINIINDUCTOR_CACHE="here") == "[] True"
@@ -101,7 +100,7 @@ def test_the_folder_is_the_one_of_the_beginning_also_elsewhere(tmp_path):
 def test_without_a_home_the_folder_is_private_temporary_and_goes_at_exit():
     code = (
         "import os, miniinductor.config as config; config.cache_dir = ''\n"
-        "from miniinductor.runtime.disk import disk\n"
+        "from miniinductor.extras.disk import disk\n"
         "disk().write('a', b'b'); assert disk().read('a') == b'b'\n"
         "folder = disk().folder(); assert os.stat(folder).st_mode & 0o777 == 0o700\n"
         "child = os.fork()\n"
@@ -115,7 +114,7 @@ def test_without_a_home_the_folder_is_private_temporary_and_goes_at_exit():
 def test_folder_and_files_are_private_whatever_the_umask(cache):
     before = os.umask(0)
     try:
-        builder.build_kernels([(SOURCE % "21", "k")])
+        build_kernels([(SOURCE % "21", "k")])
     finally:
         os.umask(before)
     [file] = cache.iterdir()
@@ -201,18 +200,18 @@ def test_processes_share_a_key_that_only_they_can_read(tmp_path):
 
 
 def test_a_read_only_folder_is_read(cache, monkeypatch):
-    builder.build_kernels([(SOURCE % "22", "k")])
+    build_kernels([(SOURCE % "22", "k")])
     cache.chmod(0o500)
     monkeypatch.setattr(os, "access", lambda *a: False)  # root may write anyway
     monkeypatch.setattr(builder.Compiler, "make", lambda *a: pytest.fail("compiled again"))
-    [kernel] = builder.build_kernels([(SOURCE % "22", "k")])
+    [kernel] = build_kernels([(SOURCE % "22", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 22.0))
 
 
 # ---- what is kept, and what goes -----------------------------------------------------------------
 @pytest.mark.parametrize("keep", [0, 3, 60, 1000, -1, -5000])
 def test_a_library_that_is_cut_short_is_not_kept(cache, keep):
-    builder.build_kernels([(SOURCE % "23", "k")])
+    build_kernels([(SOURCE % "23", "k")])
     [file] = cache.glob("*.so")
     content = disk().read(file.name)
     assert careful_disk.is_whole_library(content)
@@ -228,7 +227,7 @@ def test_a_compiler_that_succeeds_with_half_a_library(cache, compiler):
         f"{ctypes.__file__} > $2;; esac"
     )
     with pytest.raises(CompilerError, match="cut short"):
-        builder.build_kernels([(SOURCE % "24", "k")])
+        build_kernels([(SOURCE % "24", "k")])
     assert not list(cache.iterdir())
 
 
@@ -269,7 +268,7 @@ def test_a_folder_that_vanishes_while_it_is_written_is_made_again(cache, monkeyp
             shutil.rmtree(cache)
         write(path, content)
 
-    monkeypatch.setattr("miniinductor.runtime.disk.write_whole", vanishing)
+    monkeypatch.setattr("miniinductor.extras.disk.write_whole", vanishing)
     disk().write("name", b"content")
     assert disk().read("name") == b"content" and len(calls) == 2
 
@@ -368,7 +367,7 @@ def test_cxx_is_read_as_a_shell_would(cache, compiler, monkeypatch):
     monkeypatch.setenv("CXX", f"'{os.environ['CXX']}' g++ -O1")
     command = builder.compiler_command()
     assert command[1:3] == ["g++", "-O1"] and builder.compiler_version(tuple(command[:3]))
-    [kernel] = builder.build_kernels([(SOURCE % "26", "k")])
+    [kernel] = build_kernels([(SOURCE % "26", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 26.0))
 
 
@@ -392,7 +391,7 @@ def test_a_compiler_that_does_not_exist_is_told_once(cache, monkeypatch, caplog,
         monkeypatch.setenv("PATH", str(cache))
     careful_compiler.find_compiler.cache_clear()
     with pytest.raises(CompilerError) as error:
-        builder.build_kernels([(SOURCE % "27", "k")])
+        build_kernels([(SOURCE % "27", "k")])
     assert message in str(error.value)
     for number, program in ((27, lambda x: (x.relu() + 27,)), (28, lambda x: (x.relu() + 28,))):
         # each graph says so in its record

@@ -206,7 +206,7 @@ MORE = {  # file -> what else its example finds
         "x": torch.randn(4, 8, requires_grad=True),
     },
     "extras/careful_disk": lambda: {
-        "disk": importlib.import_module("miniinductor.runtime.disk").disk
+        "disk": importlib.import_module("miniinductor.extras.disk").disk
     },
     "more/quotient_facts": quotients,
     "more/other_facts": quotients,

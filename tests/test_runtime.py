@@ -15,10 +15,11 @@ from test_scheduler import exp, mm
 import miniinductor
 import miniinductor.config
 from miniinductor.extras import careful_compiler
+from miniinductor.extras import kept_libraries as builder
 from miniinductor.ir import BufferView
 from miniinductor.ops import ops
 from miniinductor.records import CompileRecord
-from miniinductor.runtime import build as builder
+from miniinductor.runtime.build import build_kernels
 from minidynamo.bench.error_bound import assert_near, too_far
 
 SOURCE = """extern "C" int NAME(void** args) {
@@ -43,7 +44,7 @@ def launch(kernel):
 
 
 def test_equal_sources_are_compiled_once(cache):
-    a, b, c = builder.build_kernels(
+    a, b, c = build_kernels(
         [
             (SOURCE % "1", "a"),
             ((SOURCE % "1").replace("comment", "remark"), "b"),
@@ -57,11 +58,11 @@ def test_equal_sources_are_compiled_once(cache):
 
 
 def test_the_disk_cache_is_used(cache, monkeypatch):
-    builder.build_kernels([(SOURCE % "3", "k")])
+    build_kernels([(SOURCE % "3", "k")])
     [file] = cache.glob("*.so")
     assert list(cache.iterdir()) == [file], "temporary files stay behind"
     monkeypatch.setattr(builder.Compiler, "make", lambda *a: pytest.fail("compiled again"))
-    [kernel] = builder.build_kernels([(SOURCE % "3", "k")])
+    [kernel] = build_kernels([(SOURCE % "3", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 3.0))
 
 
@@ -72,7 +73,7 @@ def test_a_damaged_file_is_rebuilt(cache):
     )
     cache.mkdir()
     (cache / f"{key}.so").write_bytes(b"not a library")
-    [kernel] = builder.build_kernels([(SOURCE % "4", "k")])
+    [kernel] = build_kernels([(SOURCE % "4", "k")])
     assert (
         torch.equal(launch(kernel), torch.full((8,), 4.0))
         and (cache / f"{key}.so").stat().st_size > 1000
@@ -92,7 +93,7 @@ def test_a_folder_that_cannot_be_made_falls_back(tmp_path):
     (tmp_path / "file").write_text("")
     with miniinductor.config.patch(cache_dir=str(tmp_path / "file" / "cache")):
         assert builder.disk().folder() != miniinductor.config.cache_dir
-        [kernel] = builder.build_kernels([(SOURCE % "5", "k")])
+        [kernel] = build_kernels([(SOURCE % "5", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 5.0))
 
 
@@ -100,7 +101,7 @@ def test_a_read_only_folder_falls_back(cache, monkeypatch):
     cache.mkdir()
     cache.chmod(stat.S_IRUSR | stat.S_IXUSR)
     monkeypatch.setattr(os, "access", lambda *a: False)  # root may write anyway
-    [kernel] = builder.build_kernels([(SOURCE % "6", "k")])
+    [kernel] = build_kernels([(SOURCE % "6", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 6.0)) and not list(cache.iterdir())
 
 
@@ -109,22 +110,22 @@ def test_a_missing_compiler_says_what_to_install(cache, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(builder.CompilerError, match="install g"):
-        builder.build_kernels([(SOURCE % "7", "k")])
+        build_kernels([(SOURCE % "7", "k")])
     monkeypatch.undo()
     careful_compiler.find_compiler.cache_clear()
 
 
 def test_a_refused_kernel_shows_the_compiler_message(cache):
     with pytest.raises(builder.CompilerError, match="nonsense"):
-        builder.build_kernels([('extern "C" int NAME(void**) { return nonsense; }', "k")])
+        build_kernels([('extern "C" int NAME(void**) { return nonsense; }', "k")])
 
 
 def test_two_processes_build_the_same_kernel(cache):
     code = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
         f"import torch, miniinductor.config; miniinductor.config.cache_dir = {str(cache)!r}\n"
-        "from test_runtime import SOURCE, launch, builder\n"
-        "[k] = builder.build_kernels([(SOURCE % '8', 'k')]); print(launch(k)[0].item())"
+        "from test_runtime import SOURCE, launch, build_kernels\n"
+        "[k] = build_kernels([(SOURCE % '8', 'k')]); print(launch(k)[0].item())"
     )
     workers = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -138,9 +139,9 @@ def test_a_killed_build_leaves_nothing_that_loads(cache):
     code = (
         f"import sys, time; sys.path[:0] = {sys.path!r}\n"
         f"import torch, miniinductor.config; miniinductor.config.cache_dir = {str(cache)!r}\n"
-        "from test_runtime import SOURCE, builder\n"
+        "from test_runtime import SOURCE, build_kernels, builder\n"
         "builder.os.replace = lambda *paths: (print('compiled', flush=True), time.sleep(100))\n"
-        "builder.build_kernels([(SOURCE % '9', 'k')])"
+        "build_kernels([(SOURCE % '9', 'k')])"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "compiled\n"
@@ -148,20 +149,20 @@ def test_a_killed_build_leaves_nothing_that_loads(cache):
     child.communicate()
     [half] = cache.rglob("*.so")  # what the killed process had not renamed yet
     half.write_bytes(half.read_bytes()[:500])
-    [kernel] = builder.build_kernels([(SOURCE % "9", "k")])
+    [kernel] = build_kernels([(SOURCE % "9", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 9.0))
 
 
 @pytest.mark.parametrize("keep", [0, 100, 5000, -33, -1])
 def test_a_truncated_library_is_rebuilt_not_loaded(cache, tmp_path, keep):
-    [kernel] = builder.build_kernels([(SOURCE % "10", "k")])
+    [kernel] = build_kernels([(SOURCE % "10", "k")])
     [whole] = cache.glob("*.so")
     content = whole.read_bytes()
     with miniinductor.config.patch(cache_dir=str(tmp_path / "other")):
         (tmp_path / "other").mkdir()
         (tmp_path / "other" / whole.name).write_bytes(content[:keep])
         assert builder.load(whole.name) is None
-        [kernel] = builder.build_kernels([(SOURCE % "10", "k")])
+        [kernel] = build_kernels([(SOURCE % "10", "k")])
         assert torch.equal(launch(kernel), torch.full((8,), 10.0))
         assert (tmp_path / "other" / whole.name).stat().st_size == len(content)
 
@@ -265,7 +266,7 @@ def test_the_launcher_takes_views_ints_and_parameters():
 
 
 def test_the_launcher_refuses_what_has_no_pointer():
-    [kernel] = builder.build_kernels([(SOURCE % "1", "a")])
+    [kernel] = build_kernels([(SOURCE % "1", "a")])
     with pytest.raises((AttributeError, TypeError)):
         kernel("a string", torch.empty(8))
 

@@ -117,12 +117,12 @@ def nothing_is_built() -> Iterator[None]:
 
         __getitem__ = __getattr__
 
-    before = build.build_shared_objects
-    build.build_shared_objects = lambda sources: [Library() for _ in sources]
+    before = build.libraries_of
+    build.libraries_of = lambda texts: {name: Library() for name in texts}
     try:
         yield
     finally:
-        build.build_shared_objects = before
+        build.libraries_of = before
 
 
 # --- the programs --------------------------------------------------------------------------------

@@ -47,8 +47,8 @@ Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too l
 
 class Graph(fx.Graph):
     """A graph whose nodes have sizes among their arguments, which print as Python over the first
-    placeholders.  torch.fx warns of that where nodes are made, so they get their arguments later:
-    whose warnings are errors is told of none."""
+    placeholders.  torch.fx warns of that where nodes are made, so they get their arguments later: a
+    program that turns warnings into errors must not see one."""
 
     def create_node(
         self, op: Any, target: Any, args: Any = None, kwargs: Any = None, *names: Any, **more: Any
@@ -65,9 +65,10 @@ def with_graph(gm: fx.GraphModule, graph: fx.Graph) -> fx.GraphModule:
     return made
 
 
-# How a write through a view reaches the tensor that was viewed: (functionalizer, node that writes,
-# view, the view's new value) -> (the view's source, the source's new value).  The rules are in
-# coverage (more/written_views.py, extras/rare_writes.py).
+# How a write through a view reaches the tensor that was viewed: (functionalizer, the node that is
+# written, a view on its way, the view's new value) -> (the view's source, the source's new value).
+# The rules are in coverage: more/written_views.py has that of `slice`, with which the example above
+# begins.  Without it only writes to whole tensors have a functional form.
 Inverse = Callable[["Functionalizer", Node, Node, Node], tuple[Node, Node]]
 INVERSES: dict[Any, Inverse] = {}
 # views that only set a bit, which kernels do not see: the ops that compute their values
@@ -137,8 +138,8 @@ def add_node(
 
 @replaceable
 def in_its_memory(node: Node, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    """The arguments of an op of `COUNTS_PLACES`, of which some may lie elsewhere now.
-    (extras/rare_writes.py counts again.)"""
+    """The arguments of an op of `COUNTS_PLACES`: what stands for a written tensor may begin
+    elsewhere in its memory.  (extras/rare_writes.py counts again.)"""
     raise CannotFunctionalize(f"{node.target} counts places in memory")
 
 
@@ -214,7 +215,7 @@ class Functionalizer:
         return value
 
     def result(self, node: Node) -> Node:
-        """What `node` holds when the program has ended."""
+        """What `node` holds when the program has ended.  (written_views.py: in its strides.)"""
         return self.read(node)
 
     def run(self) -> fx.Graph:
@@ -246,7 +247,7 @@ class Functionalizer:
         else:
             value = self.emit(node, node.target, args, kwargs)
         self.own(node, value)
-        if self.shares_memory(node):
+        if self.shares_memory(node):  # or it is a view, whose memory another owns
             self.root[node] = self.root[node.args[0]]
             self.stamp[node] = self.version[self.root[node]]
 
@@ -278,7 +279,9 @@ class Functionalizer:
             raise CannotFunctionalize(f"{node.target} writes several tensors")
         [victim] = victims
         self.write(victim, self.as_victim(node, victim, result))
-        node.replace_all_uses_with(victim)
+        node.replace_all_uses_with(
+            victim
+        )  # in the old graph, of which later nodes are still to come
 
     def arguments_of(self, target: Any, given: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """(args, kwargs) of the functional form.  given: name -> argument of the call that

@@ -135,7 +135,9 @@ class ProgramTrace:
 
     primals: the real tensors, inputs first.  Two lists of fakes are in the same order:
     leaves: those by which autograd differentiates.
-    objects: those that the program gets; histories: their `grad_fn` before it runs.
+    objects: those that the program gets: the same, unless more/histories.py gives some a history.
+      One that needs no gradient has a new `grad_fn` when the program has written something that
+      needs one into it; histories: what each had before.
     results: what the autograd function will return.
     recorded: primals whose writing autograd has seen -> where their new values stand among the
       results.
@@ -178,6 +180,7 @@ class ProgramTrace:
             self.joint.tangents = [i for i, r in enumerate(self.results) if needs_gradient(r)]
             gradients = self.differentiate()
         self.write_down((self.to_compute(), gradients), "JointGraph")
+        # all that the program was given are primals: other tensors came with a function of its own
         if not all(name.startswith("primal") for _, name in self.joint.written):
             raise CannotTrace("a custom function writes to a tensor that it was not given")
         written = [int(name.removeprefix("primal")) for _, name in self.joint.written]
@@ -187,7 +190,7 @@ class ProgramTrace:
     def without_gradients(self) -> Joint:
         self.plan_results(self.run_program())
         if any(result.requires_grad for result in self.results):
-            reason = "an output needs gradients, though no input does where they are recorded"
+            reason = "an output needs gradients, though no input of the graph does"
             raise CannotTrace(reason)
         self.write_down(self.results, "AtenGraph")
         return self.joint
@@ -257,7 +260,8 @@ class ProgramTrace:
         return tangents
 
     def to_compute(self) -> Sequence[torch.Tensor | None]:
-        """The results that the graph computes; None: one that is made of another."""
+        """The results that the graph computes; None: one that is made of another.  (None is here:
+        more/histories.py knows some.)"""
         return self.results
 
     def recorded_graph(self, out: Any, name: str) -> fx.GraphModule:

@@ -109,7 +109,9 @@ def elements(value: Any) -> int:
 
 
 def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
-    """Why this value must not be computed again, or "" if it may be."""
+    """Why this value must not be computed again, or "" if it may be.
+
+    value: of an item of a tuple, for which the node that makes the tuple is asked."""
     if node.op != "call_function":
         return "input"
     value = node.meta["val"] if value is None else value
@@ -173,15 +175,15 @@ def cost_of_saving(node: fx.Node, reason: str, is_read: bool, overwritten: set[s
     value = node.meta["val"]
     nbytes = max(element_bytes(value), 1)
     if node.op == "placeholder":
-        return nbytes if node.target in overwritten else 1e-3
-    if not isinstance(value, torch.Tensor) or not reason and config.partition == "recompute-all":
+        return nbytes if node.target in overwritten else 1e-3  # almost nothing: it is there anyway
+    if not isinstance(value, torch.Tensor):
+        return math.inf  # only tensors can be saved
+    if not reason and (config.partition == "recompute-all" or wants_again(node)):
         return math.inf
     if not is_dense(value.shape, value.stride()) and (is_view_node(node) or not reason):
-        return math.inf
-    if not reason and wants_again(node):
-        return math.inf
+        return math.inf  # what it is a view of, or made of, is saved in its place
     if is_read and config.partition == "save-everything":
-        return 1e-6
+        return 1e-6  # less than its inputs would cost
     return nbytes if reason else nbytes * WRITTEN_OUT
 
 
@@ -213,8 +215,8 @@ def reasons_of(read: list[fx.Node], backward: set[fx.Node], is_cheap: IsCheap) -
             continue
         reasons[node] = why_saved(node, is_cheap)
         if not reasons[node] and config.partition != "recompute-all":
-            is_made = not is_view_node(node) and node.all_input_nodes
-            if is_made and not wants_again(node) and read_by_kernel(node, backward, is_cheap):
+            is_computed = not is_view_node(node) and node.all_input_nodes
+            if is_computed and not wants_again(node) and read_by_kernel(node, backward, is_cheap):
                 reasons[node] = "operand of an eager kernel in backward"
         if not reasons[node]:
             work.extend(node.all_input_nodes)

@@ -47,8 +47,8 @@ from .tracer import without_autocast
 
 
 def undisturbed(function: Callable) -> Callable:
-    """What autograd calls in place of `function`.  A front end that watches Python puts a wrapper
-    of its own here, since otherwise it would see the backward half being compiled."""
+    """What autograd calls in place of `function`: itself.  A front end that watches Python assigns
+    another function to this name, since otherwise it would see the backward half being compiled."""
     return function
 
 
@@ -131,7 +131,8 @@ class Backward:
         if self.run is None:
             self.run = ThreadState().around(self.compile)
         tensors = [*sizes, *saved, *given]
-        # `tensors` alone holds them now: the half frees each after its last use
+        # `tensors` alone holds them now, so that the half can free each after its last use
+        # (extras/owned_inputs.py: it does)
         saved.clear()
         given.clear()
         return self.run(tensors)
@@ -166,8 +167,10 @@ def held_tensors(gm: fx.GraphModule) -> list[torch.Tensor]:
 
 
 def inner_writes(forward: fx.GraphModule, joint: Joint) -> list[tuple[str, str]]:
-    """What autograd does not record of what the program writes: (op, target).  Of the forward
-    graph's second output, the new values, theirs are left: the others are results."""
+    """What autograd does not record of what the program writes: (op, target).
+
+    It changes the forward graph, too: of its second output, the new values, only theirs are left,
+    since the others are results."""
     output = output_of(forward.graph)
     results, writes = output.args[0]
     by_name = dict(zip([target for _, target in joint.written], writes))

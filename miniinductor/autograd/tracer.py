@@ -36,12 +36,15 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from .. import coverage
 from ..exceptions import CannotTrace, DataDependent
 from ..fake_mode import FakeMode
-from ..hooks import CALLS, Op, extended, rules_of
+from ..hooks import extended
 from .functionalize import Graph, Node, graph_module
 
 aten = torch.ops.aten
+Op: TypeAlias = torch._ops.OpOverload
 Decompositions: TypeAlias = Mapping[Any, Callable]
 SAME_VALUE = {aten.detach.default, aten.alias.default}
+# A tensor that the program holds comes in, such as torch.tensor([1, 2]).  It is recorded as a copy,
+# which is fresh in each call.
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
 
@@ -155,10 +158,6 @@ class Tracer(TorchDispatchMode):
         kwargs = kwargs or {}
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # autograd asks for this all the time
-        for rule in rules_of(func):
-            out = rule(self, func, args, kwargs)
-            if out is not NotImplemented:
-                return out
         if func in SAME_VALUE:
             return self.same_value(func, args[0])
         decomposition = self.decomposition_of(func, args, kwargs)
@@ -166,13 +165,14 @@ class Tracer(TorchDispatchMode):
             out = self.taken_apart(decomposition, func, args, kwargs)
             if out is not NotImplemented:
                 return out
-        elif is_composite(func):  # autograd would have taken it apart, but was not asked
+        elif is_composite(func):  # autograd takes it apart, but is not asked in inference mode
             with self:
                 return func.decompose(*args, **kwargs)
         return self.record(func, args, kwargs)
 
     def same_value(self, func: Op, tensor: torch.Tensor) -> torch.Tensor:
-        """For `detach` and `alias`: another tensor object with the node of the first."""
+        """For `detach` and `alias`: another tensor object, since the program may compare objects or
+        write to one of them, with the node of the first."""
         with self.fake_mode:
             out = func(self.to_fake(tensor))
         self.bind(out, self.node_of(tensor))
@@ -196,8 +196,6 @@ class Tracer(TorchDispatchMode):
         """What the op gives for fake tensors, in the strides that eager's kernel gives it."""
         try:
             with self.fake_mode:
-                if func in LIFT:  # given the real tensor, the fake remembers its value
-                    return aten.lift_fresh.default(*args)
                 fake_args, fake_kwargs = of_tensors((args, kwargs), self.to_fake)
                 return func(*fake_args, **fake_kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException) as e:
@@ -208,12 +206,12 @@ class Tracer(TorchDispatchMode):
         out = self.fake_result(func, args, kwargs)
         made = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
         if out is not None and not made:
-            return out  # a question about a size, a device, ... is answered, but no node
+            return out  # it asks for a size, a device, ...: that is answered, and needs no node
         if any(t.layout != torch.strided for t in made):
             raise CannotTrace(f"{func} makes a tensor that is not strided")
         recorded = aten.lift_fresh_copy.default if func in LIFT else func
         node = self.graph.call_function(recorded, *self.nodes_of((tuple(args), dict(kwargs))))
-        node.meta.update(self.meta, recording=torch.is_grad_enabled(), traced=(node.name,))
+        node.meta.update(self.meta, traced=(node.name,))
         self.bind_output(out, node)
         return out
 
@@ -225,7 +223,8 @@ class Tracer(TorchDispatchMode):
             or not node.target._schema.is_mutable
         ):
             return self.bind(out, node)
-        # several results; or that of an in-place op, which is its argument: that keeps its own node
+        # Several results; or that of an in-place op, which is its argument: that keeps its node,
+        # since functionalize.py follows the write itself.
         node.meta["val"] = out
         for i, item in enumerate(out if isinstance(out, (tuple, list)) else ()):
             if isinstance(item, (torch.Tensor, tuple, list)):
@@ -293,6 +292,7 @@ class OriginInterpreter(fx.Interpreter):
         self.tracer = tracer
 
     def run_node(self, node: fx.Node) -> Any:
+        # (what the front end has written down of each node)
         kept = ("source_line", "stack_trace", "user_stack", "module_path", "checkpointed")
         self.tracer.meta = {key: node.meta[key] for key in kept if key in node.meta}
         self.tracer.meta["origins"] = frozenset([node.name])
@@ -304,23 +304,11 @@ class OriginInterpreter(fx.Interpreter):
         self.tracer.meta = {"backward": True}
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if hasattr(target, "ended_by"):
+        if hasattr(target, "ended_by"):  # so the front end marks what enters a mode
             raise CannotTrace("the program enters a mode")
-        rule = CALLS.get(target, OriginInterpreter.plain_call)
-        return rule(self, target, args, kwargs)
-
-    def plain_call(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """The call as torch's own rules take it apart."""
         if target is getattr and args[1] == "data":
-            raise CannotTrace("`.data` counts its writes apart")
+            raise CannotTrace("writes to `.data` are not counted as writes to the tensor")
         return super().call_function(target, args, kwargs)
-
-    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        rule = CALLS.get(target, OriginInterpreter.plain_method)
-        return rule(self, target, args, kwargs)
-
-    def plain_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return super().call_method(target, args, kwargs)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         tensor = self.fetch_attr(target)

@@ -31,7 +31,6 @@ Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: e
 (the compiler vectorises; see the prelude), GEMM templates.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -57,7 +56,6 @@ from .cpp_reductions import (
     Sums,
     bound,
     declarations,
-    fence,
     in_parts,
     longest,
 )
@@ -68,7 +66,6 @@ from .tree import nest, printed, sets_error
 
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
-SCRATCH = "memory for values between two loops"  # what such lines are for
 
 
 class CppKernelWriter(CppExpressions):
@@ -119,17 +116,9 @@ class CppKernelWriter(CppExpressions):
 
     def decide_threads(self) -> None:
         plan = self.plan
-        operations = sum(len(body.instructions) for body in plan.bodies.values())
-        per_element = max(1, operations // 4)
-        work = plan.outer_count * plan.inner_count * per_element
-        sizes = (*plan.outer, *plan.inner)
-        known = all(isinstance(n, int) for n in sizes)
-        is_enough = work >= PARALLEL_WORK or not known
-        self.parallel = config.openmp and is_enough and not self.has_scatter
-        self.threads_if = ""
-        if not known:
-            enough = -(-PARALLEL_WORK // per_element)
-            self.threads_if = f"{self.size(math.prod(sizes))} >= {enough}"
+        work = plan.outer_count * plan.inner_count * plan.work_per_element
+        self.parallel = config.openmp and work >= PARALLEL_WORK and not self.has_scatter
+        self.threads_if = ""  # what a call asks first, where sizes are symbols (speed/threads.py)
 
     # -- writing -----------------------------------------------------------------------------------
     def write(self) -> Kernel:
@@ -212,17 +201,16 @@ class CppKernelWriter(CppExpressions):
         body.play(self)
 
     def write_inner_stage(self, nodes: Sequence[Node]) -> None:
-        for plan in self.ask("pieces") or [self.plan]:
-            self.plan = plan
-            body = self.lane_body(nodes)
-            if self.ask("begins_again", body):
-                body = self.lane_body(nodes)
-            first = self.ask("first_in_lanes", body) or []
-            self.outside.lines += self.ask("inner_loop", [*first, *body], self.accumulators)
+        self.write_lanes(nodes)
         self.write_into(self.outside, ())
         for name, index, value, mode, instruction in self.deferred:
             with playing.set(instruction):
                 self.store(name, index, self.finished(value), mode)
+
+    def write_lanes(self, nodes: Sequence[Node]) -> None:
+        """The inner loop.  (speed/pieces.py: perhaps several, for parts of the lanes.)"""
+        body = self.lane_body(nodes)
+        self.outside.lines += self.ask("inner_loop", body, self.accumulators)
 
     def lane_body(self, nodes: Sequence[Node]) -> list[Statement]:
         """What one iteration of the inner loop does."""
@@ -239,8 +227,11 @@ class CppKernelWriter(CppExpressions):
         return inside.lines
 
     def ask(self, question: str, *args: object) -> Any:
-        """What the first strategy answers that has an answer; else what the plain form is: a method
-        of this class, plain_inner_loop for "inner_loop"."""
+        """What the first strategy answers that has an answer; else what the plain form is: the
+        method of this class that is named after the question, plain_inner_loop for "inner_loop".
+        Without such a method None: there is nothing to add.
+
+        speed/questions.py has every question, with what it is given and what an answer means."""
         for one in self.strategies:
             method = getattr(one, question, None)
             answer = None if method is None else method(*args)
@@ -294,7 +285,6 @@ class CppKernelWriter(CppExpressions):
         lines = [*body, *[line for a in accumulators for line in a.in_lanes()]]
         return [
             *[line for a in accumulators for line in a.before_lanes()],
-            *fence(lines, lanes_of(start, end)),
             *nest(lines, [(self.plan.r[-1], start, end)], self.simd(accumulators)),
             *[line for a in accumulators for line in a.after_lanes()],
         ]
@@ -481,8 +471,3 @@ def combined(
 
 def ending(text: str) -> Marked:
     return Marked.of(text, reason="begins or ends the kernel")
-
-
-def lanes_of(start: Bound, end: Bound) -> int | None:
-    """How many iterations from one to the other, or None."""
-    return end - start if isinstance(start, int) and isinstance(end, int) else None

@@ -22,13 +22,12 @@ import torch
 
 from ..ir import playing
 from ..ops import BINARY, COMPARISON, TESTS, UNARY, OpsHandler
-from ..replaceable import replaceable
 from ..sizes.symbols import Size
-from .code import Code, call, code, named
+from .code import Code, call, code
 from .common import INFIX as INFIX_OF_ALL
 from .common import LOGICAL, Scope, Value, install_family
 from .plan import KernelPlan
-from .tree import Branch, Definition, Line, Statement
+from .tree import Definition, Line, Statement
 
 # dtype -> (type in memory, type of arithmetic)
 TYPES: dict[torch.dtype, tuple[str, str]] = {
@@ -40,10 +39,8 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     # bytes in memory go through vector registers; gcc takes bools one by one
     torch.bool: ("uint8_t", "bool"),
 }
-IN_ARRAYS = {"bool": "uint8_t"}  # of values that loops keep: the same
 SUFFIXES = {torch.int64: "LL"}  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": Code("/", uses=frozenset("/"))}
-INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
 OF_EACH_TYPE = ("maximum", "minimum", "remainder", "floordiv")  # templates of the prelude
 
 
@@ -74,7 +71,9 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> Code:
         return float_text(float(value), compute_type(dtype) == "double")
     number = wrapped(value, dtype)
     if number == -(2**63):
-        return Code("(-9223372036854775807LL - 1)")
+        return Code(
+            "(-9223372036854775807LL - 1)"
+        )  # C has no negative numbers: it would negate 2^63
     return Code(f"{number}{'ull' if number >= 2**63 else SUFFIXES.get(dtype, '')}")
 
 
@@ -200,20 +199,7 @@ class CppExpressions(OpsHandler):
         return self.make("{} ? {} : {}", a.dtype, condition, a, b)
 
     def masked(self, mask: Value, body: Callable[[], Value], other: bool | int | float) -> Value:
-        outside = self.scope
-        inside = CppScope(outside, is_mask=True)
-        self.scope = inside
-        value = body()
-        self.scope = outside
-        if mask.text == "false":
-            return self.constant(other, value.dtype)
-        inner, name = bool(self.inner_variables), outside.fresh("tmp")
-        mask = lane_mask(self, mask)
-        start = constant_text(other, value.dtype)
-        outside.lines.append(Definition.of(compute_type(value.dtype), name, start, varies=True))
-        inside.add(code("{} = {};", named(name), value))
-        outside.lines.append(Branch(mask.text, inside.lines))
-        return Value(named(name), value.dtype, inner)
+        raise NotImplementedError("a body under a condition")  # lowerings/cpp_masks.py has them
 
     def unary(self, op: str, x: Value) -> Value:
         if op == "neg":
@@ -225,10 +211,6 @@ class CppExpressions(OpsHandler):
         return self.call(op, torch.bool if op in TESTS else x.dtype, x)
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
-        if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point:
-            if not b.number:
-                is_zero = self.temporary(code("{} == 0", b), torch.bool, a.inner or b.inner)
-                self.error_if(is_zero, "ZERO_DIVISION")
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
         if op in INFIX:
             return self.make("{} {} {}", dtype, a, INFIX[op], b)
@@ -238,12 +220,6 @@ class CppExpressions(OpsHandler):
             return self.make(template, dtype, a, LOGICAL[op], b)
         is_template = not a.dtype.is_floating_point or op in OF_EACH_TYPE
         return self.call(op, dtype, a, b, of=compute_type(a.dtype) if is_template else "")
-
-
-@replaceable
-def lane_mask(writer: CppExpressions, mask: Value) -> Value:
-    """The mask of a branch, as the compiler likes it.  (speed/lane_masks.py)"""
-    return mask
 
 
 install_family(CppExpressions, UNARY, "unary")

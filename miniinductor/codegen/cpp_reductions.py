@@ -26,7 +26,7 @@ from ..sizes.symbols import Size
 from .code import Code, code, named
 from .common import Value
 from .cpp_expressions import compute_type, limit_text
-from .tree import Bound, Line, Statement, Statements, has_branch
+from .tree import Bound, Line, Statement
 
 CHUNK = 512  # longest run of float additions into one accumulator; chunks are then added in double
 
@@ -196,30 +196,3 @@ def longest(size: Size) -> int | float:
     """How many iterations a loop may have.  A symbolic size may be anything, whatever it was in the
     run that is compiled: accuracy must not depend on that."""
     return size if isinstance(size, int) else math.inf
-
-
-UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
-BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
-
-
-def fence(lines: Statements, count: int | None = None) -> list[Line]:
-    """What stands before a marked loop (`omp simd`) over `lines`, so that no loop around is
-    vectorised.
-
-    gcc 12 vectorises this loop wrongly (wrong elements, taken from memory that nobody wrote):
-
-        for (x = 0; x < 20; x++) {                  two elements of one array in each iteration,
-            float a = 0, b = 0;                     both loaded under the same condition
-            if (2 <= x && x < 18) a = in[2*x];
-            out[2*x] = a;
-            if (2 <= x && x < 18) b = in[2*x + 1];
-            out[2*x + 1] = b;
-        }
-
-    What must hold of a loop that is vectorised: an iteration writes at most one element through
-    each pointer, or loads nothing under a condition.  It holds of the lanes that we mark, but of no
-    loop around short lanes: unrolled, they are the loop above.  A loop with an empty `asm` in it is
-    never vectorised, and costs nothing.  (-fno-tree-loop-vectorize would stop the marked loops,
-    too.)  count: how many lanes, where that is known."""
-    is_short = count is None or count <= UNROLLED
-    return [BARRIER] if is_short and has_branch(lines) else []

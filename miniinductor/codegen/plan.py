@@ -72,6 +72,12 @@ class KernelPlan:
         return estimate(self.inner)
 
     @property
+    def work_per_element(self) -> int:
+        """In scalar operations.  (Loads, stores, constants and indices are instructions, too: about
+        one in four computes.)"""
+        return max(1, sum(len(body.instructions) for body in self.bodies.values()) // 4)
+
+    @property
     def last_stage(self) -> int:
         return max(self.stage.values())
 
@@ -157,7 +163,7 @@ def stages_of(plan: KernelPlan) -> dict[str, int]:
             if producer is None or producer is node:
                 continue
             is_element = plan.is_inner[producer.name] and not producer.is_reduction
-            in_same_loop = not inner or plan.is_pointwise or is_element
-            stage = max(stage, stages[producer.name] + (0 if in_same_loop else 1))
+            needs_no_new_loop = not inner or plan.is_pointwise or is_element
+            stage = max(stage, stages[producer.name] + (0 if needs_no_new_loop else 1))
         stages[node.name] = stage
     return stages

@@ -12,8 +12,8 @@ In:   statements.  Out: text.
         }
     }
 
-Whoever moves, wraps or repeats code asks the tree (`sets_error`, `has_branch`; `names_in` and
-`uses_of` of speed/contents.py), never the text: lines are made of `Code`.
+Whoever moves, wraps or repeats code asks the tree (`sets_error`; `names_in` and `uses_of`
+of speed/contents.py), never the text: lines are made of `Code`.
 PyTorch: writes text through an IndentedBuffer, and decides before.
 """
 
@@ -150,10 +150,6 @@ def walk(statements: Statements) -> Iterator[Statement]:
 
 def sets_error(statements: Statements) -> bool:
     return any(isinstance(s, Line) and s.sets_error for s in walk(statements))
-
-
-def has_branch(statements: Statements) -> bool:
-    return any(isinstance(s, Branch) for s in walk(statements))
 
 
 # --- printing -------------------------------------------------------------------------------------

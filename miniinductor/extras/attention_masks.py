@@ -12,7 +12,7 @@ from typing import Any
 
 from torch.nn import functional as F
 
-from ..hooks import call_rule
+from ..autograd.more.rules import call_rule
 
 
 @call_rule(F.scaled_dot_product_attention)

@@ -1,7 +1,8 @@
 """The C++ compiler that the user chose, and what may go wrong with it.
 
-In:   CXX, `config.compiler_seconds`.  Out: a `Compiler` (runtime/build.py) that is another than
-      g++, that is killed where it does not end, and messages that say what to do.
+In:   CXX, `config.compiler_seconds`.  Out: a command that begins with another compiler than g++
+      (runtime/build.py); a `Compiler` that is killed where it does not end, and messages that say
+      what to do.
 
     CXX="ccache g++" python model.py        # read as a shell would read it
     CXX=clang++ python model.py
@@ -15,6 +16,7 @@ catches the operating system's errors, and lets the handler's pass, of whatever 
 import functools
 import itertools
 import os
+import platform
 import shlex
 import shutil
 import signal
@@ -26,10 +28,9 @@ from pathlib import Path
 from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
-from ..hooks import extends
-from ..runtime.build import Compiler
-from ..runtime.disk import cannot_write, disk
+from ..runtime.build import compiler_command, compiler_flags
 from .careful_disk import remove_folder
+from .disk import cannot_write, digest, disk
 
 # characters.  With symbolic sizes an index can become very long: a kernel of 18 million characters
 # kept g++ busy for over 20 minutes
@@ -60,38 +61,55 @@ def find_compiler(chosen: str | None) -> tuple[str, ...]:
     )
 
 
-@extends(Compiler)
-class CarefulCompiler(Compiler):
-    def __init__(self) -> None:
-        self.running: list[subprocess.Popen] = []
-        self.end = time.monotonic() + config.compiler_seconds
+@compiler_command.replaced
+def chosen_command() -> list[str]:
+    return [*Compiler().words(), *Compiler().flags()]
 
-    def words(self) -> tuple[str, ...]:
-        return find_compiler(os.environ.get("CXX"))
 
-    def flags(self) -> list[str]:
-        """clang has its own OpenMP runtime, which does not know torch's number of threads: it gets
-        one thread."""
-        is_clang = any("clang" in os.path.basename(word) for word in self.words())
-        flags = super().flags()
-        return [f"{f}-simd" if f == "-fopenmp" and is_clang else f for f in flags]
+@functools.lru_cache(None)
+def compiler_version(words: tuple[str, ...]) -> str:
+    return Compiler().version()
 
-    def version(self) -> str:
-        try:
-            return super().version()
-        except ours(OSError) as error:
-            raise CompilerError(f"cannot start {self.words()[0]}: {error.strerror}") from error
-        finally:
-            self.kill()
 
-    def look_at(self, source: str, name: str) -> None:
+def look_at(texts: dict[str, str]) -> None:
+    """Raises CompilerError for a kernel that no compiler must be given.  texts: name -> source."""
+    for name, source in texts.items():
         if len(source) > LONGEST_SOURCE:
             raise CompilerError(
                 f"kernel {name} has {len(source):,} characters: its indices are too long for the "
                 "C++ compiler"
             )
 
+
+class Compiler:
+    """What runs for one build."""
+
+    def __init__(self) -> None:
+        self.running: list[subprocess.Popen] = []
+        self.end = time.monotonic() + config.compiler_seconds
+
+    def words(self) -> tuple[str, ...]:
+        """Of its command.  Raises CompilerError if it is not there."""
+        return find_compiler(os.environ.get("CXX"))
+
+    def flags(self) -> list[str]:
+        """clang has its own OpenMP runtime, which does not know torch's number of threads: it gets
+        one thread."""
+        is_clang = any("clang" in os.path.basename(word) for word in self.words())
+        flags = [f"{f}-simd" if f == "-fopenmp" and is_clang else f for f in compiler_flags()]
+        return [*flags, "-mprefer-vector-width=512"] if vector_bits() == 512 else flags
+
+    def version(self) -> str:
+        """What it says."""
+        try:
+            return self.printed(self.start([*self.words(), "-dumpfullversion", "-dumpversion"]))
+        except ours(OSError) as error:
+            raise CompilerError(f"cannot start {self.words()[0]}: {error.strerror}") from error
+        finally:
+            self.kill()
+
     def make(self, sources: dict[str, str]) -> None:
+        """{name of a shared object: its source}: make them.  Raises CompilerError."""
         # The name is chosen before the folder is made, so that we can remove the folder whenever a
         # signal interrupts the build: even between its creation and the next instruction.
         number = f"{os.getpid()}-{threading.get_ident()}-{next(_builds)}"
@@ -110,9 +128,24 @@ class CarefulCompiler(Compiler):
             remove_folder(place)
             raise
 
+    def make_in(self, place: str, sources: dict[str, str]) -> None:
+        """Make them, side by side, in this folder; what is made is kept on disk."""
+        running: list[tuple[str, Path, subprocess.Popen]] = []
+        for number, (name, source) in enumerate(sources.items()):
+            path = Path(place) / f"{number}.cpp"
+            path.write_text(source)
+            files = [str(path), "-o", str(path.with_suffix(".so")), "-lm"]
+            running.append((name, path, self.start([*compiler_command(), *files], place)))
+        for name, path, process in running:
+            errors = self.printed(process)
+            if process.returncode:
+                raise CompilerError(self.refusal(errors, path, name))
+            disk().write(name, path.with_suffix(".so").read_bytes())
+
     def start(self, command: list[str], place: str | None = None) -> subprocess.Popen:
-        """In a process group of its own, so that the processes that it starts can be killed with
-        it."""
+        """The command begins to run; place: where its temporary files may lie.
+
+        It has a process group of its own, so that what it starts can be killed with it."""
         self.running.append(
             subprocess.Popen(
                 command,
@@ -125,7 +158,7 @@ class CarefulCompiler(Compiler):
         return self.running[-1]
 
     def printed(self, process: subprocess.Popen) -> str:
-        """Raises CompilerError if it has not ended in time."""
+        """What it prints until it ends.  Raises CompilerError if that is not in time."""
         try:
             printed, errors = process.communicate(timeout=max(0.0, self.end - time.monotonic()))
         except ours(subprocess.TimeoutExpired) as error:
@@ -144,10 +177,31 @@ class CarefulCompiler(Compiler):
                 process.wait()
 
     def refusal(self, errors: str, source: Path, name: str) -> str:
-        """The refused source is kept, where the shared object would have been."""
+        """The text of the CompilerError.  The refused source is kept, where the shared object of
+        this name would have been."""
         folder = disk().folder()
         if "No space left" in errors:
             return f"the disk of {folder} is full: free space or set MINIINDUCTOR_CACHE"
         kept = os.path.join(folder, name.removesuffix(".so") + ".cpp")
         os.replace(source, kept)
         return f"{self.words()[0]} refused a generated kernel (kept as {kept}):\n{errors[:4000]}"
+
+
+# --- the processor --------------------------------------------------------------------------------
+@functools.lru_cache(None)
+def cpu_flags() -> frozenset[str]:
+    try:
+        with open("/proc/cpuinfo") as file:
+            found = [line for line in file if line.startswith(("flags", "Features"))]  # x86, Arm
+            return frozenset(found[0].split() if found else ())
+    except ours(OSError):
+        return frozenset()
+
+
+@functools.lru_cache(None)
+def cpu_name() -> str:
+    return platform.machine() + digest(*sorted(cpu_flags()))
+
+
+def vector_bits() -> int:
+    return 512 if "avx512f" in cpu_flags() else 256

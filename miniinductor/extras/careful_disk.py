@@ -1,6 +1,6 @@
 """(coverage) The folder of kept files on a machine with other users, small disks, and for years.
 
-In:   the core's `Disk` (runtime/disk.py).  Out: one that also
+In:   `Disk` (disk.py).  Out: one that also
 
     is always there  a folder that cannot be written is read; what is new goes to a temporary one,
                      which goes when the process ends
@@ -41,7 +41,7 @@ from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
 from ..hooks import extends
-from ..runtime.disk import Disk, cannot_write, remove_file, write_whole
+from .disk import Disk, cannot_write, remove_file, write_whole
 
 LOG = logging.getLogger("miniinductor")
 WRITES_BETWEEN = 100  # how often the folder's size is looked at: after the first write, then these

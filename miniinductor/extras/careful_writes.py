@@ -25,7 +25,8 @@ from ..autograd.runtime import Plan
 from ..autograd.tracer import is_composite
 from ..compile import Compilation
 from ..exceptions import CannotTrace
-from ..hooks import extends, op_rule
+from ..hooks import extends
+from ..autograd.more.rules import op_rule
 from ..sizes.symbols import hint
 
 aten = torch.ops.aten

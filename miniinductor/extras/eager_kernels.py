@@ -25,7 +25,6 @@ from ..autograd.runtime import Plan, writable
 from ..checks import may_raise
 from ..compile import Compilation
 from ..foreign import ours
-from ..graph_passes import Context
 from ..hooks import extends
 from ..records import CompileRecord
 
@@ -35,8 +34,8 @@ class WithEagerKernels(Compilation):
     def decompositions(self) -> Any:
         return super().decompositions() if self.generates else None
 
-    def rewritten(self, functional: fx.GraphModule, context: Context) -> fx.GraphModule:
-        return super().rewritten(functional, context) if self.generates else functional
+    def rewritten(self, functional: fx.GraphModule) -> fx.GraphModule:
+        return super().rewritten(functional) if self.generates else functional
 
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
         return super().laid_out(joint) if self.generates else joint

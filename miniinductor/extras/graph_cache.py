@@ -26,8 +26,8 @@ Nothing depends on the values of tensors.  A value is written by its exact type:
 float, str, tuple (an enum, say) may print as it likes, and is not written.  A target that is not
 torch's or Python's own (its code may change), a value that has no text, a function of the compiler
 that somebody replaced in this process: `Uncachable`, and the graph is compiled as if there were no
-cache.  An entry is a pickle, and its wrapper is Python code: runtime/disk.py hands out only what
-lies there whole, and with extras/careful_disk.py only what this user has written.
+cache.  An entry is a pickle, and its wrapper is Python code: disk.py hands out only what
+lies there whole, and with careful_disk.py only what this user has written.
 
 Mirrors FxGraphCache (torch/_inductor/codecache.py) and
 torch/_functorch/_aot_autograd/autograd_cache.py.  Left out: remote caches.
@@ -67,9 +67,9 @@ from ..hooks import extends
 from ..more.debug_levels import print_stages
 from ..records import CompileRecord, Later
 from ..sizes.symbols import SYMBOLIC, size
-from ..runtime.build import cpu_name
-from ..runtime.disk import disk
 from ..runtime.program import NewWorkspace, Program
+from .careful_compiler import cpu_name
+from .disk import disk
 
 PACKAGE = Path(__file__).parent.parent
 SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype)

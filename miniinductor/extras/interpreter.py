@@ -26,7 +26,8 @@ from torch import Tensor
 
 from ..handlers import run_body
 from .loop_symbols import loop_indices, loops
-from ..ir import BufferView, ComputedBuffer, Graph, MultiOutput, Scatter
+from ..ir import BufferView, ComputedBuffer, Graph, MultiOutput
+from ..more.scatter import Scatter
 from ..lowerings.random import philox
 from ..ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
 from ..runtime.program import in_layout

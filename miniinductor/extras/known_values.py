@@ -19,7 +19,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..hooks import op_rule
+from ..autograd.more.rules import op_rule
 
 aten = torch.ops.aten
 QUESTIONS = (aten.equal.default, aten._local_scalar_dense.default, aten.nonzero.default)

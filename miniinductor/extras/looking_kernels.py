@@ -21,7 +21,8 @@ from torch import fx
 
 from ..autograd.tracer import Tracer
 from ..exceptions import DataDependent
-from ..hooks import call_rule, extends, op_rule
+from ..hooks import extends
+from ..autograd.more.rules import call_rule, op_rule
 from .eager_kernels import REPORT
 
 aten = torch.ops.aten

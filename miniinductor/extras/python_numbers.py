@@ -17,7 +17,7 @@ from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..foreign import ours
-from ..hooks import call_rule
+from ..autograd.more.rules import call_rule
 from ..passes.numbers import EXACT
 
 KNOWN = {"dtype", "device"}  # options that `torch.full` reads in the same way

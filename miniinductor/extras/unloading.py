@@ -1,6 +1,6 @@
 """Shared objects of kernels that nobody can call any more are unloaded.
 
-In:   each library that `runtime/build.py` loads.  Out: it is closed when the last of its kernels
+In:   each library that kept_libraries.py loads.  Out: it is closed when the last of its kernels
       has gone: a process that compiles and resets for months maps only what it can call.
 
 What a library needs from others stays: threads of OpenMP wait inside of its runtime, also when no
@@ -15,7 +15,7 @@ import ctypes
 import weakref
 
 from .. import config
-from ..runtime.build import LOADED
+from .kept_libraries import LOADED
 
 close = getattr(_ctypes, "dlclose", None)  # Windows has none
 keepers: dict[bool, ctypes.CDLL] = {}  # {with OpenMP: the library that stays}

@@ -27,16 +27,8 @@ from .loop_symbols import indirect_symbol, loop_indices, loops
 from .. import config
 from ..compile import Compilation
 from ..hooks import extends
-from ..ir import (
-    BufferView,
-    ComputedBuffer,
-    ExternKernel,
-    Graph,
-    Layout,
-    MultiOutput,
-    Scatter,
-    buffer_views,
-)
+from ..ir import BufferView, ComputedBuffer, ExternKernel, Graph, Layout, MultiOutput, buffer_views
+from ..more.scatter import Scatter
 from ..records import CompileRecord
 from ..runtime.program import Program
 from ..ops import BINARY, COMPARISON, LOGICAL, TESTS, UNARY, Dtype, OpsHandler, set_handler

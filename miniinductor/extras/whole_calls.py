@@ -15,7 +15,7 @@ import torch.nn.functional as F
 import torch.utils._pytree as pytree
 
 from ..exceptions import CannotTrace
-from ..hooks import call_rule
+from ..autograd.more.rules import call_rule
 from ..sizes.symbols import hint, same
 
 DROPOUT = {

@@ -35,9 +35,9 @@ import torch
 
 from .. import config
 from ..codegen.common import Kernel
+from ..extras.disk import cannot_write, digest, disk, remove_file, write_whole
 from ..foreign import ours
-from ..runtime.build import CompilerError, digest, strip_comments
-from ..runtime.disk import cannot_write, disk, remove_file, write_whole
+from ..runtime.build import CompilerError, strip_comments
 from . import timing
 from .block_sizes import Config, is_interpreting
 from .helpers import with_wide_indices

@@ -13,7 +13,7 @@ from ..autograd.runtime import Plan
 from ..codegen.common import Kernel
 from ..compile import Compilation
 from ..devices import Device, Language, language_of, register_device, register_language
-from ..graph_passes import LAYOUTS, Context, graph_pass
+from ..graph_passes import graph_pass
 from ..hooks import JOINERS, extends
 from ..ir import Graph
 from ..kernels import main_device
@@ -21,6 +21,7 @@ from ..lowerings import rounded_operands  # noqa: F401  (eager rounds before it 
 from ..nodes import Group, Schedule, ScheduledNode
 from ..records import CompileRecord
 from ..scheduler import Scheduler
+from ..passes.stages import LAYOUTS, Context
 from .arg_chunks import split_arg_reductions
 from .build import build_triton_kernels, why_not
 from .kernel_writer import TritonKernelWriter

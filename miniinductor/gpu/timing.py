@@ -15,11 +15,11 @@ from typing import TypeAlias, TypeVar
 
 import torch
 
+from ..extras.disk import cannot_write, digest, disk
 from ..foreign import ours
-from ..more.extents import extent
 from ..ir import Layout
-from ..runtime.build import digest, strip_comments
-from ..runtime.disk import cannot_write, disk
+from ..more.extents import extent
+from ..runtime.build import strip_comments
 
 Name = TypeVar("Name")
 OfStream: TypeAlias = Callable[[int], object]  # queues work on the stream with this handle

@@ -57,8 +57,10 @@ HUGE = 128  # operations: stored even with one user, so that no kernel grows wit
 
 
 class _Cost(OpsHandler):
-    """Counts what one element of a value costs.  Values are: does it depend on memory?  What
-    depends on the index alone is cheap: it is the same for a whole row or column."""
+    """Counts what one element of a value costs.
+
+    A value is True if it depends on memory.  What depends on the index alone is the same for a
+    whole row or column: only expensive operations on it are counted."""
 
     def __init__(self) -> None:
         self.reads = self.operations = 0
@@ -103,7 +105,8 @@ def should_realize(box: TensorBox, users: int, many_reads: int = MANY_READS) -> 
         return False
     if not config.inlining:
         return True
-    if users <= 1 and len(box.origins) < HUGE // 4:  # too few FX nodes to be huge: not counted
+    # too few FX nodes to be huge (they have four operations at most): not counted
+    if users <= 1 and len(box.origins) < HUGE // 4:
         return False
     reads, operations = cost(box)
     return operations > HUGE or users > 1 and (reads > many_reads or operations > MANY_OPS)
@@ -239,7 +242,7 @@ class GraphLowering(fx.Interpreter):
         self.settle_base(box)
         view = box.as_buffer_view(stride)
         maker = _maker(node)
-        if self.owners.setdefault(view.name, maker) != maker:
+        if self.owners.setdefault(view.name, maker) != maker:  # in eager it is another tensor's
             view = self.copied(box, stride)
         # dimensions of size 1, and empty tensors, have eager's strides, too: programs can ask
         theirs = eager.stride

@@ -60,17 +60,15 @@ def elementwise(name: str, promotion: Promotion, op: str = "") -> None:
         if call.value.dtype == torch.bool:
             scalar_op = OF_BOOLS.get(scalar_op, scalar_op)
         function = getattr(ops, scalar_op)
-        return pointwise(call, function, *args, promotion=promotion, wide_second=name == "mul")
+        return pointwise(call, function, *args, promotion=promotion)
 
 
 for _name, _promotion in (UNARY | BINARY).items():
     elementwise(_name, _promotion)
 
 
-@lower(aten.add, aten.sub, aten.rsub)
+@lower(aten.add, aten.sub)
 def add(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
-    if call.name == "rsub":
-        a, b = b, a
     dtype = promoted(DEFAULT, a, b)
     combine = ops.add if call.name == "add" else ops.sub
     if dtype == torch.bool:
@@ -84,28 +82,13 @@ def add(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
 
 @lower(aten.div.Tensor, aten.div.Scalar)
 def div(call: Call, a: Any, b: Any) -> TensorBox:
-    return pointwise(call, ops.truediv, a, b, promotion=INT_TO_FLOAT, wide_second=True)
+    return pointwise(call, ops.truediv, a, b, promotion=INT_TO_FLOAT)
 
 
 @lower(aten.relu.default)
 def relu(call: Call, x: TensorBox) -> TensorBox:
     dtype = promoted(DEFAULT, x)
     return pointwise(call, lambda v: ops.maximum(v, ops.constant(0, dtype)), x)
-
-
-@lower(aten.clamp, aten.clamp_min, aten.clamp_max)
-def clamp(call: Call, x: TensorBox, min: Any = None, max: Any = None) -> TensorBox:
-    if call.name == "clamp_max":
-        min, max = None, min
-    pairs = [(min, ops.maximum), (max, ops.minimum)]
-    bounds = [(bound, combine) for bound, combine in pairs if bound is not None]
-
-    def body(v: Value, *limits: Value) -> Value:
-        for limit, (_, combine) in zip(limits, bounds):
-            v = combine(v, limit)
-        return v
-
-    return pointwise(call, body, x, *[bound for bound, _ in bounds])
 
 
 def truth(value: Value, dtype: torch.dtype) -> Value:

@@ -1,10 +1,11 @@
 """Reduction lowerings.
 
-In:   sum, mean, amax, argmax, any ...  Out: `Reduction` values, with pointwise work around them.
+In:   sum, mean, amax ...  Out: `Reduction` values, with pointwise work around them.
 
-    mean(x, dim) -> sum(x, dim) / n;  all(x) -> not any(not x);  max(x, dim) -> amax and argmax
+    mean(x, dim) -> sum(x, dim) / n
 
 float16 and bfloat16 are summed in float32, integers and bools in int64, as torch does.
+lowerings/ has others: variances (statistics.py), argmax and any (extremes.py).
 Mirrors torch/_inductor/lowering.py (`make_reduction`).
 """
 
@@ -17,7 +18,6 @@ import torch
 from ..ir import Index, Reduction, TensorBox
 from ..ops import Value, ops
 from ..sizes.expressions import Size
-from ..sizes.symbols import maximum
 from ..sizes.symbols import size as as_size
 from .pointwise import full
 from .registry import (
@@ -27,7 +27,6 @@ from .registry import (
     aten,
     cast,
     lower,
-    made,
     mapped,
     normalize_dims,
     number,
@@ -54,7 +53,7 @@ def reduce(
     load, src = x.make_loader(), x.dtype
     produced = torch.int64 if kind.startswith("arg") else compute
     if kind in EXTREMES and 0 in reduced:
-        raise NotLowered("nothing has no extreme: the eager kernel says so")
+        raise NotLowered("eager raises: of no elements none is the largest")
     # Eager's sum of the single element -0.0 is 0.0 + -0.0 = 0.0.  Our kernels have no loop over one
     # element, and so no accumulator that starts at 0.0: it is added here.
     starts_at_zero = kind == "sum" and compute.is_floating_point and elements(size, dims) == 1
@@ -117,15 +116,6 @@ def divided(
     return mapped(call, box, quotient, result, *sources)
 
 
-def corrected(count: Size, correction: float) -> Size:
-    """The divisor of a variance: the number of elements less the correction, at least 0."""
-    if isinstance(correction, float) and correction.is_integer():
-        correction = int(correction)
-    if isinstance(count, sympy.Expr) and isinstance(correction, float):
-        raise NotLowered("a correction with a fraction, of a size that is a symbol")
-    return maximum(count - correction, 0)
-
-
 def elements(size: Sequence[Size], dims: Any) -> Size:
     """How many are reduced to one."""
     return as_size(sympy.prod([size[d] for d in normalize_dims(dims, len(size))]))
@@ -153,38 +143,3 @@ def extreme(call: Call, x: TensorBox, dims: Any = (), keepdim: bool = False) -> 
     compute = torch.uint8 if x.dtype == torch.bool else x.dtype
     kind = call.name.removeprefix("a")
     return reduce(call, x, dims, keepdim, kind, compute, x.dtype)
-
-
-@lower(aten.var_mean.correction)
-def var_mean(
-    call: Call,
-    x: TensorBox,
-    dims: Any = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
-) -> list[TensorBox]:
-    """Two passes: mean, then the sum of squared differences (accurate where one pass cancels)."""
-    result, shape = call.first.dtype, call.first.size
-    compute, size = accumulate_dtype(result), x.get_size()
-    dims = normalize_dims(dims, len(size))
-    count = elements(size, dims)
-    divisor = corrected(count, 1 if correction is None else correction)
-    if count == 0:
-        return [full(call, shape, float("nan"), result) for _ in range(2)]
-    total = reduce(call, x, dims, False, "sum", compute, compute)
-    load_total, load = total.make_loader(), x.make_loader()
-
-    def squared(index: Index) -> Value:
-        value = cast(load(index), x.dtype, compute)
-        row = [i for k, i in enumerate(index) if k not in dims]
-        mean = ops.truediv(load_total(row), number(count, compute))
-        difference = ops.sub(value, mean)
-        return ops.mul(difference, difference)
-
-    squares = made(call, squared, x, dtype=compute, size=size)
-    sum_of_squares = reduce(call, squares, dims, keepdim, "sum", compute, compute)
-    variance = divided(call, sum_of_squares, divisor, compute, result, x)
-    if keepdim:
-        total = with_ones(call, total, dims)
-    return [variance, divided(call, total, count, compute, result, x)]

@@ -158,22 +158,14 @@ def promoted(promotion: Promotion, *args: Any) -> torch.dtype:
 
 
 def pointwise(
-    call: Call,
-    function: Callable[..., Value],
-    *args: Any,
-    promotion: Promotion = Promotion.DEFAULT,
-    wide_second: bool = False,
+    call: Call, function: Callable[..., Value], *args: Any, promotion: Promotion = Promotion.DEFAULT
 ) -> TensorBox:
     """function over values of `args` (boxes and numbers), broadcast, converted to the computation
-    dtype of torch's promotion rule; the result has the dtype that eager gives it.
-
-    wide_second: where the common dtype is float16 or bfloat16, eager does not round the second
-    argument, if that is a scalar (of mul and div).
-    """
-    size, result = call.value.size, call.value.dtype
+    dtype of torch's promotion rule; the result has the dtype that eager gives it."""
+    result = call.value.dtype
     compute = promoted(promotion, *args)
     produced = torch.bool if promotion == Promotion.ALWAYS_BOOL else compute
-    loaders = operands(args, size, compute, wide_second)
+    loaders = operands(call, args, compute)
 
     def body(index: Index) -> Value:
         return cast(function(*[load(index) for load in loaders]), produced, result)
@@ -182,12 +174,10 @@ def pointwise(
 
 
 @replaceable
-def operands(
-    args: Sequence[Any], size: Sequence[Size], compute: torch.dtype, wide_second: bool
-) -> list[Loader]:
+def operands(call: Call, args: Sequence[Any], compute: torch.dtype) -> list[Loader]:
     """A loader of each argument as `compute`.  (lowerings/rounded_operands.py rounds them first
     where eager does.)"""
-    return [operand(arg, size, compute) for arg in args]
+    return [operand(arg, call.value.size, compute) for arg in args]
 
 
 def operand(arg: Any, size: Sequence[Size], compute: torch.dtype) -> Loader:
@@ -204,13 +194,6 @@ def number(value: Any, dtype: torch.dtype) -> Value:
     if isinstance(value, sympy.Expr):
         return ops.index_expr(value, dtype)
     return ops.constant(value, dtype)
-
-
-def broadcast_sizes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
-    """What shapes broadcast to; that they do has been checked while tracing."""
-    rank = max(map(len, shapes))
-    columns = zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes])
-    return tuple(next((n for n in column if n != 1), 1) for column in columns)
 
 
 def view(call: Call, base: TensorBox, size: Iterable[Size], reindex: Reindex) -> TensorBox:

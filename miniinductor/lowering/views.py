@@ -1,7 +1,6 @@
 """View lowerings: index maths, no copies.
 
-In:   reshape, transpose, expand, split, cat ...  Out: `View`s; ops that join tensors become one
-      `Pointwise`.
+In:   reshape, transpose, expand, split ...  Out: `View`s; of tril, which has zeros, a `Pointwise`.
 
     transpose:  index [i, j] of the result is index [j, i] of the base
     view:       the flat position is cut again, as x // n and x % n only where sizes do not line up
@@ -12,7 +11,8 @@ In:   reshape, transpose, expand, split, cat ...  Out: `View`s; ops that join te
     >>> reshape_index((4, 8), (2, 2, 8))([i, 1, j])   # no division: only the first dimension is cut
     [2*i + 1, j]
 
-Mirrors torch/_inductor/ir.py (View, SliceView, ExpandView ...).
+lowerings/ has others (rearranging.py), and joined tensors (joined.py).  Mirrors
+torch/_inductor/ir.py (View, SliceView, ExpandView ...).
 """
 
 import functools
@@ -27,18 +27,7 @@ from ..ir import Index, Reindex, TensorBox
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size, flatten
 from ..sizes.symbols import hint, same, sizes
-from .registry import (
-    Call,
-    NotLowered,
-    aten,
-    broadcast_index,
-    cast,
-    lower,
-    made,
-    normalize_dim,
-    number,
-    view,
-)
+from .registry import Call, aten, broadcast_index, lower, made, normalize_dim, view
 
 
 def reshape_index(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
@@ -151,44 +140,6 @@ def split(call: Call, x: TensorBox, sizes: Any, dim: int = 0) -> list[TensorBox]
 
 def shifted(index: Index, dim: int, by: Size) -> Index:
     return along(index, dim, lambda i: i + by)
-
-
-# --- several tensors, or parts of one -------------------------------------------------------------
-def between(i: sympy.Expr, low: Size | None, high: Size | None) -> Value:
-    """low <= i < high as a runtime condition; low, high: a number, an index expression, or None."""
-    at = ops.index_expr(i, torch.int64)
-    pairs = [(ops.ge, low), (ops.lt, high)]
-    tests = [test(at, number(n, torch.int64)) for test, n in pairs if n is not None]
-    return functools.reduce(ops.logical_and, tests)
-
-
-@lower(aten.cat.default)
-def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
-    result, dim = call.value, normalize_dim(dim, len(call.value.size))
-    parts = [box for box in tensors if 0 not in box.get_size()]
-    if not 0 < len(parts) <= 8:
-        raise NotLowered(f"cat of {'more than eight' if parts else 'empty'} tensors")
-    loads = [box.make_loader() for box in parts]
-    starts = list(itertools.accumulate([box.get_size()[dim] for box in parts[:-1]], initial=0))
-
-    def element(k: int, index: Index) -> Value:
-        value = loads[k](along(index, dim, lambda i: i - starts[k]))
-        return cast(value, parts[k].dtype, result.dtype)
-
-    def body(index: Index) -> Value:
-        if len(parts) == 1:
-            return element(0, index)
-        end = value = None
-        for k in reversed(range(len(parts))):
-            inside = between(index[dim], starts[k] if k else None, end)
-            piece = ops.masked(inside, functools.partial(element, k, index), 0)
-            if value is not None:
-                piece = ops.where(between(index[dim], None, end), piece, value)
-            value = piece
-            end = starts[k]
-        return value
-
-    return made(call, body, *tensors)
 
 
 @lower(aten.tril.default, aten.triu.default)

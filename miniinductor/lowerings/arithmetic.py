@@ -12,9 +12,12 @@ from typing import Any
 
 import torch
 
+from ..codegen.code import code
+from ..codegen.cpp_expressions import CppExpressions
 from ..ir import TensorBox
 from ..lowering.pointwise import BOOL, DEFAULT, INT_TO_FLOAT, OF_BOOLS, elementwise, full, truth
 from ..lowering.pointwise import UNARY as OF_TRANSFORMERS
+from ..lowering.pointwise import add as plain_add
 from ..lowering.pointwise import div as plain_div
 from ..lowering.registry import (
     LOWERINGS,
@@ -87,6 +90,26 @@ def copy(call: Call, destination: TensorBox, source: Any, non_blocking: bool = F
     return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
 
 
+@lower(aten.rsub)
+def rsub(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
+    return plain_add(call, b, a, alpha)
+
+
+@lower(aten.clamp, aten.clamp_min, aten.clamp_max)
+def clamp(call: Call, x: TensorBox, min: Any = None, max: Any = None) -> TensorBox:
+    if call.name == "clamp_max":
+        min, max = None, min
+    pairs = [(min, ops.maximum), (max, ops.minimum)]
+    bounds = [(bound, combine) for bound, combine in pairs if bound is not None]
+
+    def body(v: Value, *limits: Value) -> Value:
+        for limit, (_, combine) in zip(limits, bounds):
+            v = combine(v, limit)
+        return v
+
+    return pointwise(call, body, x, *[bound for bound, _ in bounds])
+
+
 @lower(aten.div.Tensor, aten.div.Scalar)
 def div(call: Call, a: Any, b: Any) -> TensorBox:
     """On a GPU eager's kernel multiplies by 1 / b, and x / 6 may become an index."""
@@ -94,7 +117,7 @@ def div(call: Call, a: Any, b: Any) -> TensorBox:
         return plain_div(call, a, b)
     wide = torch.float64 if call.value.dtype == torch.float64 else torch.float32
     b = torch.tensor(b, dtype=wide).reciprocal().item()
-    return pointwise(call, ops.mul, a, b, promotion=INT_TO_FLOAT, wide_second=True)
+    return pointwise(call, ops.mul, a, b, promotion=INT_TO_FLOAT)
 
 
 @lower(aten.div.Tensor_mode, aten.div.Scalar_mode)
@@ -163,3 +186,19 @@ for _name in (*UNARY, *BINARY, *COMPARISON, "div", "where", "fmax", "fmin"):
             getattr(_packet, o, None) for o in ("default", "Tensor", "Tensor_Tensor", "self")
         ]
         LOWERINGS[_prim.default] = next(LOWERINGS[o] for o in _overloads if o in LOWERINGS)
+
+
+# --- divisions of integers in C++ -----------------------------------------------------------------
+INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
+plain_binary = CppExpressions.binary
+
+
+def binary(self: CppExpressions, op: str, a: Value, b: Value) -> Value:
+    """A division of integers checks the divisor first, unless that is a number other than 0."""
+    if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not b.number:
+        is_zero = self.temporary(code("{} == 0", b), torch.bool, a.inner or b.inner)
+        self.error_if(is_zero, "ZERO_DIVISION")
+    return plain_binary(self, op, a, b)
+
+
+setattr(CppExpressions, "binary", binary)

@@ -28,11 +28,13 @@ from ..lowering.registry import (
     number,
     view,
 )
-from ..lowering.views import along, between
+from ..lowering.views import along
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
 from ..more.exact_bounds import is_nonnegative
-from ..sizes.symbols import hint, maximum, size
+from ..more.extents import maximum
+from ..sizes.symbols import hint, size
+from .joined import between
 
 
 def minimum(a: Any, b: Any) -> Any:

@@ -36,10 +36,10 @@ from ..lowering.registry import (
     made,
     number,
 )
-from ..lowering.views import between
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Size
 from ..more.exact_bounds import is_nonnegative
+from .joined import between
 
 UNROLLED = 27  # elements of a window that are written out; larger ones are a reduction's loops
 READ_SEVERAL_TIMES |= {

@@ -18,11 +18,12 @@ from ..exceptions import CannotLower
 from ..more.extents import extent
 from ..ir import Buffer, Index, Layout, TensorBox, same_layout
 from ..lowering.registry import Call, aten, lower, made, normalize_dim, number, view
-from ..lowering.views import along, between, reshape_index
+from ..lowering.views import along, reshape_index
 from ..ops import Value, ops
 from ..sizes.expressions import Mod, Size
 from ..more.exact_bounds import is_nonnegative
 from ..more.symbolic_tensors import is_symbolic
+from .joined import between
 
 
 @lower(aten.unfold.default)

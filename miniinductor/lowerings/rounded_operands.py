@@ -3,8 +3,8 @@
 In:   the arguments of an elementwise op (lowering/registry.py).  Out: a loader of each.
 
 Where the common dtype is float16 or bfloat16, eager rounds numbers, and tensors of other dtypes, to
-it before it computes in float32.  So do we; except (wide_second) for a scalar second argument of
-mul and div, which eager does not round.
+it before it computes in float32.  So do we; except for a scalar second argument of mul and div
+(`WIDE_SECOND`), which eager does not round.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,9 @@ import torch
 from ..ir import Loader, TensorBox
 from ..lowering.registry import (
     NARROW,
+    Call,
     Promotion,
+    aten,
     broadcast_loader,
     cast,
     is_number,
@@ -27,11 +29,12 @@ from ..lowering.registry import (
 )
 from ..sizes.expressions import Size
 
+WIDE_SECOND = {aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar}
+
 
 @operands.replaced
-def rounded_operands(
-    args: Sequence[Any], size: Sequence[Size], compute: torch.dtype, wide_second: bool
-) -> list[Loader]:
+def rounded_operands(call: Call, args: Sequence[Any], compute: torch.dtype) -> list[Loader]:
+    size, wide_second = call.value.size, call.node.target in WIDE_SECOND
     common = promoted(Promotion.NO_OPMATH, *args)
     loaders = []
     for k, arg in enumerate(args):

@@ -17,11 +17,12 @@ from ..codegen.common import Value
 from ..codegen.cpp import CppKernelWriter, combined
 from ..codegen.cpp_expressions import compute_type
 from ..hooks import extends
-from ..ir import ComputedBuffer, Index, Loader, Reindex, Scatter, TensorBox, current_graph
+from ..ir import ComputedBuffer, Index, Loader, Reindex, TensorBox, current_graph
 from ..kernels import KernelStep, Step
+from ..more.scatter import Scatter
 from ..lowering.extern import SCATTERS
 from ..lowering.indexing import positions_in
-from ..lowering.registry import Call, NotLowered, aten, broadcast_loader, broadcast_sizes, lower
+from ..lowering.registry import Call, NotLowered, aten, broadcast_loader, lower
 from ..memory import MemoryPlan
 from ..nodes import Schedule, ScheduledNode
 from ..records import CompileRecord
@@ -58,6 +59,13 @@ ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 def is_used_up(call: Call, x: TensorBox) -> bool:
     """May a scatter write into `x`, not into a copy?  (speed/used_up.py knows where.)"""
     return False
+
+
+def broadcast_sizes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
+    """What shapes broadcast to; that they do has been checked while tracing."""
+    rank = max(map(len, shapes))
+    columns = zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes])
+    return tuple(next((n for n in column if n != 1), 1) for column in columns)
 
 
 def scatter_into(

@@ -1,6 +1,6 @@
-"""Variances on a GPU that read their elements once: of parts, which are then put together.
+"""Variances; on a GPU, such that read their elements once: of parts, which are then put together.
 
-In:   var_mean or var of a tensor on a GPU.  Out: the same from the mean and the sum of squared
+In:   var_mean or var.  Out: two passes over the elements; on a GPU the mean and the sum of squared
       differences of each part, where one kernel cannot hold all elements of an output.
 
     [64, 96, 37, 41] over 0, 2, 3      ->  each image's channel is a row of 1517; then 64 of those
@@ -19,13 +19,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch import Tensor
 
 from ..decompositions import decomposition, upcast
-from ..ir import TensorBox
-from ..lowering import reductions
-from ..lowering.registry import Call, lower
+from ..ir import Index, TensorBox
+from ..lowering.pointwise import full
+from ..lowering.reductions import accumulate_dtype, divided, elements, reduce, with_ones
+from ..lowering.registry import Call, NotLowered, cast, lower, made, normalize_dims, number
+from ..more.extents import maximum
+from ..ops import Value, ops
+from ..sizes.expressions import Size
 from .targets import recomputes
 from .chunks import nearest_divisor
 
@@ -57,9 +62,53 @@ def var_mean(
     return tuple(t.reshape(kept) for t in results)
 
 
+def corrected(count: Size, correction: float) -> Size:
+    """The divisor of a variance: the number of elements less the correction, at least 0."""
+    if isinstance(correction, float) and correction.is_integer():
+        correction = int(correction)
+    if isinstance(count, sympy.Expr) and isinstance(correction, float):
+        raise NotLowered("a correction with a fraction, of a size that is a symbol")
+    return maximum(count - correction, 0)
+
+
+@lower(aten.var_mean.correction)
+def lowered_var_mean(
+    call: Call,
+    x: TensorBox,
+    dims: Any = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> list[TensorBox]:
+    """Two passes: mean, then the sum of squared differences (accurate where one pass cancels)."""
+    result, shape = call.first.dtype, call.first.size
+    compute, size = accumulate_dtype(result), x.get_size()
+    dims = normalize_dims(dims, len(size))
+    count = elements(size, dims)
+    divisor = corrected(count, 1 if correction is None else correction)
+    if count == 0:
+        return [full(call, shape, float("nan"), result) for _ in range(2)]
+    total = reduce(call, x, dims, False, "sum", compute, compute)
+    load_total, load = total.make_loader(), x.make_loader()
+
+    def squared(index: Index) -> Value:
+        value = cast(load(index), x.dtype, compute)
+        row = [i for k, i in enumerate(index) if k not in dims]
+        mean = ops.truediv(load_total(row), number(count, compute))
+        difference = ops.sub(value, mean)
+        return ops.mul(difference, difference)
+
+    squares = made(call, squared, x, dtype=compute, size=size)
+    sum_of_squares = reduce(call, squares, dims, keepdim, "sum", compute, compute)
+    variance = divided(call, sum_of_squares, divisor, compute, result, x)
+    if keepdim:
+        total = with_ones(call, total, dims)
+    return [variance, divided(call, total, count, compute, result, x)]
+
+
 @lower(aten.var.correction)
 def lowered_var(call: Call, x: TensorBox, dims: Any = None, **how: Any) -> TensorBox:
-    return reductions.var_mean(call, x, dims, **how)[0]
+    return lowered_var_mean(call, x, dims, **how)[0]
 
 
 @decomposition(aten.var.correction)

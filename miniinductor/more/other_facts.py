@@ -15,7 +15,7 @@ from typing import Any
 import sympy
 
 from ..sizes.facts import Facts, is_of_integers
-from ..sizes.intervals import Interval
+from ..sizes.intervals import UNKNOWN, Interval
 
 plain_init = Facts.__init__
 plain_bounds, plain_proof, plain_learn = Facts.bounds, Facts.prove, Facts.learn
@@ -30,7 +30,9 @@ def init(self: Any, *table: Any) -> None:
     self.known = {}  # other relations (of floats): expression -> its value
     # answers, so that the same is not asked twice
     self._proofs, self._bounds = {}, {}
-    self.remembered = {}  # for quotient_facts.py
+    # for quotient_facts.py: what was simplified; what was learnt of the lowest and highest value of
+    # quotients, remainders, maxima, ...
+    self.remembered, self.limits = {}, {}
 
 
 def forget_answers(self: Any) -> None:
@@ -43,7 +45,9 @@ def forget_answers(self: Any) -> None:
 def bounds(self: Any, expr: sympy.Expr) -> Interval:
     expr = sympy.sympify(expr)
     if expr not in self._bounds:
-        self._bounds[expr] = plain_bounds(self, expr)
+        low, high = plain_bounds(self, expr)
+        least, most = self.limits.get(expr, UNKNOWN)
+        self._bounds[expr] = max(low, least), min(high, most)
     return self._bounds[expr]
 
 

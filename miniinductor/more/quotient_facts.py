@@ -12,11 +12,13 @@ Without this file the guards say more than they need to, and take longer to find
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import sympy
 
 from ..sizes.expressions import FloorDiv
-from ..sizes.facts import Facts
+from ..sizes.facts import Facts, limits_of
+from ..sizes.intervals import UNKNOWN
 from .polynomials import CONSTANT, Polynomial, plus, polynomial
 from . import divisors  # noqa: F401  (whose answers are kept, too)
 from .sums import NEAR
@@ -34,9 +36,12 @@ def definitions(facts: Facts, terms: Polynomial) -> Iterator[Polynomial]:
             yield plus({CONSTANT: int(b) - 1}, rest, -1)
 
 
-def _learn_limit(self: Facts, atom: sympy.Expr, factor: int, constant: int, line: str) -> None:
+def _learn_limit(self: Any, atom: sympy.Expr, factor: int, constant: int, line: str) -> None:
     """a // 4 >= 3 says that a >= 12, and a // 4 <= 3 that a <= 15."""
     learn_limit(self, atom, factor, constant, line)
+    if not atom.is_Symbol:
+        (low, high), (least, most) = limits_of(factor, constant), self.limits.get(atom, UNKNOWN)
+        self.limits[atom] = max(least, low), min(most, high)
     if isinstance(atom, FloorDiv) and atom.args[1].is_Integer:
         a, b = atom.args
         if factor > 0:
@@ -60,6 +65,6 @@ def remember(name: str) -> None:
 
 
 NEAR.insert(0, definitions)
-Facts._learn_limit = _learn_limit
+setattr(Facts, "_learn_limit", _learn_limit)
 for _name in ("simplify", "_divide"):
     remember(_name)

@@ -24,6 +24,14 @@ def write_BooleanAtom(self: PythonPrinter, expr: sympy.Expr) -> tuple[str, int]:
     return str(bool(expr)), ATOM
 
 
+def write_Infinity(self: PythonPrinter, expr: sympy.Expr) -> tuple[str, int]:
+    return "float('inf')", ATOM
+
+
+def write_NegativeInfinity(self: PythonPrinter, expr: sympy.Expr) -> tuple[str, int]:
+    return "float('-inf')", ATOM
+
+
 def write_Pow(self: PythonPrinter, expr: sympy.Expr) -> tuple[str, int]:
     return f"{self.within(expr.base, UNARY)}**{self.within(expr.exp, UNARY)}", UNARY
 
@@ -41,7 +49,8 @@ def write_Opaque(self: PythonPrinter, expr: sympy.Expr) -> tuple[str, int]:
     return expr.texts["python"].format(*[self.within(a, UNARY) for a in expr.args]), ATOM
 
 
-for _method in (write_BooleanAtom, write_Pow, write_Not, write_Opaque):
+RARE = (write_BooleanAtom, write_Infinity, write_NegativeInfinity, write_Pow, write_Not)
+for _method in (*RARE, write_Opaque):
     setattr(PythonPrinter, _method.__name__, _method)
 for _kind in FUNCTIONS:
     setattr(PythonPrinter, f"write_{_kind.__name__}", write_function)

@@ -1,5 +1,5 @@
 """What is known about sizes, and what follows from it for all of them: bounds, equalities,
-divisibility, and a small prover.
+divisibility, and a small prover.  It serves guards: minidynamo/symbolic_shapes.py asks it.
 
 In:   rows of the symbol table, facts (sympy relations that hold).  Out: `simplify`, `bounds`,
       `prove` of expressions and relations.
@@ -26,7 +26,7 @@ from typing import Any
 import sympy
 
 from .expressions import ATOMS, INFINITY, as_number
-from .intervals import UNKNOWN, Interval, interval, settled
+from .intervals import Interval, interval, settled
 
 LARGEST = 2**63 - 1
 
@@ -58,8 +58,6 @@ class Facts:
         self.table: dict[sympy.Symbol, Symbol] = {} if table is None else table
         # a symbol, a quotient or a remainder -> what it was found equal to
         self.replacements: dict[sympy.Expr, sympy.Expr] = {}
-        # quotients, remainders, maxima, ... -> what was learnt of their lowest and highest value
-        self.limits: dict[sympy.Expr, Interval] = {}
         self.steps = 0  # facts that were tried for all the questions so far (more/sums.py)
 
     def size_hint(self, expr: sympy.Expr) -> Any:
@@ -94,9 +92,7 @@ class Facts:
         """(lowest, highest) value that `expr` can have as far as is known; -oo and oo where
         unknown."""
         expr = sympy.sympify(expr)
-        low, high = self._of_symbol(expr) if expr.is_Symbol else self._interval(expr)
-        least, most = self.limits.get(expr, UNKNOWN)
-        return max(low, least), min(high, most)
+        return self._of_symbol(expr) if expr.is_Symbol else self._interval(expr)
 
     def _interval(self, expr: sympy.Expr) -> Interval:
         """The interval of what is no symbol.  (more/exact_bounds.py has a narrower one.)"""
@@ -170,17 +166,12 @@ class Facts:
         """`gap`, a sum or product, is >= 0: s0 - s1 >= 0.  (more/sums.py remembers it.)"""
 
     def _learn_limit(self, atom: sympy.Expr, factor: int, constant: int, line: str) -> None:
-        """factor * atom + constant >= 0"""
-        is_lower = factor > 0
-        limit = -(constant // factor) if is_lower else constant // -factor
+        """factor * atom + constant >= 0.  (more/quotient_facts.py: of a quotient, too.)"""
         if atom.is_Symbol:
             row = self.table[atom]
             row.bounded_at = line
-            row.low = max(row.low, limit) if is_lower else row.low
-            row.high = row.high if is_lower else min(row.high, limit)
-            return
-        low, high = self.limits.get(atom, UNKNOWN)
-        self.limits[atom] = (max(low, limit), high) if is_lower else (low, min(high, limit))
+            low, high = limits_of(factor, constant)
+            row.low, row.high = max(row.low, low), min(row.high, high)
 
     def _learn_equal(self, gap: sympy.Expr, line: str) -> None:
         constant, rest = gap.as_coeff_Add()
@@ -199,6 +190,13 @@ class Facts:
         """Of s0 - 2*s1 == 0: s0 is 2*s1 from now on.  False if no symbol can be replaced.
         (more/equal_sizes.py knows which can.)"""
         return False
+
+
+def limits_of(factor: int, constant: int) -> Interval:
+    """What factor * x + constant >= 0 says of an integer x: 2*x - 5 >= 0 that it is at least 3."""
+    if factor > 0:
+        return -(constant // factor), INFINITY
+    return -INFINITY, constant // -factor
 
 
 def is_of_integers(expr: sympy.Expr) -> bool:

@@ -46,6 +46,7 @@ def _floor_div(dividend: Interval, divisor: Interval) -> Interval:
     if most < 1:
         return UNKNOWN
     least = max(least, 1)
+    # the larger the divisor, the nearer to 0 is the quotient
     lowest = _quotient(low, most if low >= 0 else least)
     highest = _quotient(high, least if high >= 0 else most)
     return lowest, highest

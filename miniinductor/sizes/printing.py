@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 import sympy
 
-from .expressions import INFINITY, FloorDiv, Mod, as_number
+from .expressions import FloorDiv, Mod, as_number
 
 SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 4  # how strongly the outermost operator of a text binds
 
@@ -73,8 +73,6 @@ class PythonPrinter(Printer):
         return self.names.get(expr, expr.name), ATOM
 
     def write_Number(self, expr: sympy.Expr) -> tuple[str, int]:
-        if expr in (INFINITY, -INFINITY):
-            return f"float('{'-' if expr < 0 else ''}inf')", ATOM
         return repr(as_number(expr)), ATOM
 
     write_NumberSymbol = write_Number  # pi
@@ -179,6 +177,7 @@ def index_text(expr: sympy.Expr, language: str = "c") -> str:
     return LANGUAGES[language].text(sympy.sympify(expr))
 
 
+# of parts that are not negative they are not negative
 CLOSED = (sympy.Add, sympy.Mul, sympy.Pow, FloorDiv, Mod, sympy.Max, sympy.Min)
 
 

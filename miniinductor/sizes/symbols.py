@@ -92,7 +92,7 @@ def hint(n: Any, unknown: int | None = None) -> Any:
 
 
 def estimate(sizes: Iterable[Any]) -> int:
-    """The product of sizes in that run; one that is not known counts as 512."""
+    """The product of sizes in that run; one that is not known counts as 512, a middling number."""
     return math.prod(hint(n, 512) for n in sizes)
 
 
@@ -129,12 +129,6 @@ def same(a: Any, b: Any) -> bool:
 
 def same_sizes(a: Sequence[Any], b: Sequence[Any]) -> bool:
     return len(a) == len(b) and all(map(same, a, b))
-
-
-def maximum(a: Any, b: Any) -> Any:
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-        return max(a, b)
-    return size(sympy.Max(a, b))
 
 
 def quotient(a: Size, b: Size) -> Size | None:

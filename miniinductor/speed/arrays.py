@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..codegen.cpp_expressions import IN_ARRAYS, compute_type, limit_text
+from ..codegen.cpp_expressions import compute_type, limit_text
 from ..codegen.cpp_reductions import Accumulator
 from ..codegen.tree import Line
 
@@ -17,6 +17,9 @@ from ..codegen.tree import Line
 # latencies overlap
 LANES = 64
 VECTOR = 16  # floats in the widest
+# types of arrays of values that loops keep: gcc takes bools one by one
+IN_ARRAYS = {"bool": "uint8_t"}
+SCRATCH = "memory for values between two loops"  # what lines that declare them are for
 
 
 def room(length: int) -> int:

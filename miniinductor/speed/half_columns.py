@@ -25,8 +25,8 @@ from typing import Any, TypeAlias
 
 import sympy
 
-from ..codegen.cpp_reductions import fence
 from ..codegen.tree import Block, Bound, Branch, Line, Loop, Pragma, Statement, Statements, nest
+from ..lowerings.cpp_masks import fence
 from .arrays import VECTOR, room
 from .half_blocks import BLOCK, counted, touches_only_arrays
 from .halves import RUNS

@@ -22,12 +22,14 @@ import torch
 from .. import config
 from ..codegen.code import Code, code, index_code, named
 from ..codegen.common import Value
-from ..codegen.cpp_expressions import IN_ARRAYS, CppExpressions, CppScope
+from ..codegen.cpp_expressions import CppExpressions, CppScope
 from ..codegen.strategy import Found, Strategy
 from ..codegen.tree import Definition, Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..sizes.symbols import Size
+from . import pieces  # noqa: F401  (it asks `first_in_lanes`)
+from .arrays import IN_ARRAYS
 from .contents import names_in
 
 TABLE_COST = 6  # operations that cost more than reading a table

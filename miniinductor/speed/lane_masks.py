@@ -11,7 +11,8 @@ import torch
 from .. import config
 from ..codegen.code import code, named
 from ..codegen.common import Value
-from ..codegen.cpp_expressions import CppExpressions, lane_mask
+from ..codegen.cpp_expressions import CppExpressions
+from ..lowerings.cpp_masks import lane_mask
 
 
 @lane_mask.replaced

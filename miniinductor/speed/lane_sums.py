@@ -23,7 +23,7 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen.cpp_reductions import CHUNK, Sums, fence
+from ..codegen.cpp_reductions import CHUNK, Sums
 from ..codegen.plan import estimate
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Bound, Block, Branch, Line, Loop, Pragma, Statement, Statements
@@ -31,6 +31,7 @@ from ..codegen.tree import nest, printed
 from ..dependencies import Access, stride_of
 from ..runtime.build import PRELUDES
 from ..lowerings.half_types import ROUNDINGS
+from ..lowerings.cpp_masks import fence
 from .arrays import LANES, VECTOR, array_declarations
 from .contents import uses_of
 from .spread import Spread

@@ -19,11 +19,10 @@ from typing import Any
 
 import torch
 
-from ..codegen.cpp_expressions import IN_ARRAYS
 from ..codegen.code import code, named
 from ..codegen.tree import Bound, Comment, Definition, Line, Pragma, Statement, Statements
 from ..codegen.tree import nest
-from .arrays import room
+from .arrays import IN_ARRAYS, room
 from .contents import names_in, uses_of
 
 MOST_STEPS = 16  # each is a loop for the compiler

@@ -31,20 +31,21 @@ import torch
 from .. import config
 from ..codegen.code import Code, code, named
 from ..codegen.common import Value
-from ..codegen.cpp_expressions import IN_ARRAYS, CppScope, compute_type
-from ..codegen.cpp_reductions import Sums, fence, bound, longest
+from ..codegen.cpp_expressions import CppScope, compute_type
+from ..codegen.cpp_reductions import Sums, bound, longest
 from ..codegen.plan import estimate
 from ..codegen.strategy import strategy
 from ..codegen.tree import Bound, Block, Branch, Line, Loop, Pragma, Statement, Statements
 from ..codegen.tree import nest, sets_error
-from ..codegen.cpp import SCRATCH
 from ..dependencies import Access, int_or_none, stride_of
 from ..ir import playing
 from ..lowerings.half_types import HALVES, ROUNDINGS
+from ..lowerings.cpp_masks import fence
 from ..nodes import Node
 from ..sizes.expressions import is_indirect
 from ..sizes.symbols import hint
-from .arrays import LANES, array_declarations, arrays_of, filled, merged, room, taken_of_rows
+from .arrays import IN_ARRAYS, LANES, SCRATCH
+from .arrays import array_declarations, arrays_of, filled, merged, room, taken_of_rows
 from .contents import uses_of
 from .half_columns import Column, HalfArrays, in_runs
 from .invariants import RowInvariants

@@ -24,14 +24,15 @@ import sympy
 
 from ..codegen.code import Code, code, named
 from ..codegen.common import Value
-from ..codegen.cpp import SCRATCH, CppKernelWriter
-from ..codegen.cpp_expressions import IN_ARRAYS, compute_type
+from ..codegen.cpp import CppKernelWriter
+from ..codegen.cpp_expressions import compute_type
 from ..codegen.plan import KernelPlan
-from ..ir import Scatter
+from ..more.scatter import Scatter
 from ..nodes import Node
 from ..runtime.build import PRELUDES
 from ..sizes.expressions import flatten
 from ..sizes.symbols import Size
+from .arrays import IN_ARRAYS, SCRATCH
 
 Writer: TypeAlias = Any  # a CppKernelWriter, with the crossings that `decide` adds
 SCRATCH_BYTES = 1 << 17  # stack for values between stages

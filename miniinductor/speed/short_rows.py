@@ -5,9 +5,10 @@ In:   loops of a reduction of which the innermost is short.  Out: the lanes' arr
 """
 
 from .. import config
-from ..codegen.cpp_reductions import CHUNK, Sums, fence, bound, longest, parts_of
+from ..codegen.cpp_reductions import CHUNK, Sums, bound, longest, parts_of
 from ..codegen.strategy import Found, Strategy, strategy
 from ..codegen.tree import Bound, Block, Pragma, Statement, Statements, nest
+from ..lowerings.cpp_masks import fence
 from .arrays import LANES, array_declarations
 from .lane_sums import whole_vectors
 from .several_loops import loops_of_rows

@@ -29,6 +29,7 @@ from ..codegen.cpp_expressions import compute_type
 from ..codegen.strategy import Strategy, strategy
 from ..dependencies import Instruction, int_or_none, stride_of
 from ..ir import playing
+from ..lowerings import cpp_masks  # noqa: F401  (this goes before its branches)
 from ..runtime.build import PRELUDES
 from ..sizes.expressions import is_indirect
 

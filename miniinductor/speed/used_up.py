@@ -11,7 +11,8 @@ Without this file each scatter copies first.
 from typing import Any
 
 from ..autograd.functionalize import is_view
-from ..ir import ExternKernel, Scatter, TensorBox
+from ..ir import ExternKernel, TensorBox
+from ..more.scatter import Scatter
 from ..lowering.extern import EXTERN
 from ..lowering.registry import Call
 from ..lowerings.scatters import is_used_up

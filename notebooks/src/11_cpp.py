@@ -341,9 +341,9 @@ for inputs in ((small,), (x,)):
 # compiler and CPU.
 
 # %%
-from miniinductor.runtime import build
+from miniinductor.extras import kept_libraries
 
-excerpt(build.cache_key)
+excerpt(kept_libraries.cache_key)
 
 # %% [markdown]
 # The key holds everything that changes the machine code: torch's version, the command with its flags,

@@ -35,7 +35,7 @@ import torch
 
 import minidynamo
 import miniinductor
-from miniinductor.extras import graph_cache
+from miniinductor.extras import careful_compiler, graph_cache, kept_libraries
 from miniinductor.runtime import build
 
 from . import runner
@@ -248,7 +248,7 @@ ALIKE = (
 @contextlib.contextmanager
 def processor(*flags: str):
     """As on a machine that has another one, and shares the folder."""
-    with attribute(build, "cpu_flags", lambda: frozenset(flags)):
+    with attribute(careful_compiler, "cpu_flags", lambda: frozenset(flags)):
         forget_processor()
         try:
             yield
@@ -257,7 +257,7 @@ def processor(*flags: str):
 
 
 def forget_processor() -> None:
-    build.cpu_name.cache_clear()
+    careful_compiler.cpu_name.cache_clear()
     graph_cache.versions_text.cache_clear()
 
 
@@ -276,7 +276,7 @@ def compiler(version: str):
 @contextlib.contextmanager
 def updated_compiler(version: str):
     """The one that is there, replaced by another version of it."""
-    with attribute(build, "compiler_version", lambda path: version):
+    with attribute(kept_libraries, "compiler_version", lambda path: version):
         yield
 
 
@@ -317,7 +317,7 @@ SOURCE = "int NAME() { return 1; }"
 
 
 def kernel_key() -> str:
-    return build.cache_key(SOURCE, build.compiler_command())
+    return kept_libraries.cache_key(SOURCE, build.compiler_command())
 
 
 # --- inputs ---------------------------------------------------------------------------------------

@@ -144,9 +144,9 @@ def any_probability():
 
 @mutant("errors: integers are divided by zero", "errors --count 400 --modes inductor")
 def zero_divisors():
-    from miniinductor.codegen import cpp_expressions
+    from miniinductor.lowerings import arithmetic
 
-    cpp_expressions.INTEGER_DIVISIONS = ()
+    arithmetic.INTEGER_DIVISIONS = ()
 
 
 @mutant("errors: x + 0.0 is x", "errors --count 900 --modes inductor")

@@ -30,6 +30,7 @@ from miniinductor import coverage, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp, cpp_expressions
 from miniinductor.extras import aliased_inputs
+from miniinductor.lowerings import cpp_masks
 from miniinductor.gpu import kernel_writer as triton
 from miniinductor.speed.known_indices import FollowingRecorder
 from miniinductor.passes import common_subexpressions
@@ -277,4 +278,4 @@ def triton_masked() -> None:
 # --- the compiler ---------------------------------------------------------------------------------
 @mutant("gcc: loops around marked ones are not vectorised", "writes --count 0 --modes inductor")
 def loops_around_lanes() -> None:
-    cpp.fence = lambda lines, count=None: []
+    cpp_masks.fence = lambda lines, count=None: []

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...hooks import Op, extends
+from ...hooks import extends
 from ..joint import ProgramTrace
-from ..tracer import OriginInterpreter, Tracer
+from ..tracer import Op, OriginInterpreter, Tracer
 
 
 @extends(Tracer)

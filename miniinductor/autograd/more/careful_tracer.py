@@ -21,11 +21,11 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ...exceptions import CannotFunctionalize
-from ...hooks import Op, extends
+from ...hooks import extends
 from ...more.swapped_tensors import let_go
 from ...sizes.symbols import hint, same, same_sizes, sizes
 from ..functionalize import functional_form, is_view
-from ..tracer import LIFT, OriginInterpreter, Tracer, of_tensors
+from ..tracer import LIFT, Op, OriginInterpreter, Tracer, of_tensors
 
 aten = torch.ops.aten
 
@@ -79,6 +79,12 @@ class CarefulTracer(Tracer):
         """The recorded graph.  What it was made of may be swapped from now on."""
         let_go(self.fake_mode)
         return super().module(name)
+
+    def fake_result(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if func in LIFT:  # given the real tensor, the fake remembers its value
+            with self.fake_mode:
+                return aten.lift_fresh.default(*args)
+        return super().fake_result(func, args, kwargs)
 
     # --- views ------------------------------------------------------------------------------------
     def share(self, tensor: Any, source: Any, op: Any, args: Any = (), kwargs: Any = None) -> None:

@@ -19,7 +19,9 @@ import torch
 from torch import fx
 
 from ...exceptions import CannotTrace
-from ...hooks import Op, call_rule, extends, op_rule
+from ...hooks import extends
+from .rules import call_rule, op_rule
+from ..tracer import Op
 from ..joint import ProgramTrace, is_tensor, needs_gradient
 from ..runtime import Halves
 from .careful_tracer import CarefulTracer, data_of

@@ -14,9 +14,10 @@ from torch import fx
 
 from ...exceptions import CannotTrace
 from ...fakes.mode import EAGER
-from ...hooks import Op, extends, op_rule
+from ...hooks import extends
+from .rules import op_rule
 from ..functionalize import Functionalizer, Node
-from ..tracer import Tracer
+from ..tracer import Op, Tracer
 
 
 @op_rule(lambda op: True, order=-1)

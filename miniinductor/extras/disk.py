@@ -1,4 +1,5 @@
-"""Where what was built is kept: files in `config.cache_dir`, each with a seal at its end.
+"""(coverage) Where what was built is kept: files in `config.cache_dir`, each with a seal at its
+end.
 
 In:   a name and bytes.   Out: the bytes, in this process or a later one; None where there is no
 whole file.
@@ -11,7 +12,7 @@ A file is written under another name and renamed, so a reader sees a whole file 
 processes that write the same thing at once both end with the same one.  It ends with its SHA-256:
 one that was cut short or damaged is not there.
 
-extras/careful_disk.py adds what folders that cannot be written, other users, and years need.
+careful_disk.py adds what folders that cannot be written, other users, and years need.
 
 Mirrors torch/_inductor/codecache.py.  Left out: remote caches.
 """
@@ -89,6 +90,11 @@ def write_whole(path: str, content: bytes) -> None:
     except BaseException:
         remove_file(temporary)
         raise
+
+
+def digest(*parts: object) -> str:
+    """A file name for these things: a hash of their texts."""
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:40]
 
 
 def remove_file(path: str) -> None:
