@@ -49,8 +49,9 @@ class Fields:
     constructors take, in that order, and `source`."""
 
     def __init_subclass__(cls) -> None:
-        # (one that names no field of its own has its parent's constructor already)
-        if "__annotations__" in vars(cls) or len(cls.__bases__) > 1:
+        # (without fields of its own, and with nothing to do behind them, its parent's will do)
+        own = vars(cls).keys() & {"__annotations__", "__post_init__"}
+        if own or len(cls.__bases__) > 1:
             dataclass(eq=False, repr=False)(cls)
 
 
