@@ -180,7 +180,7 @@ class Entry:
         body += [ins for name in self.names for ins in emit.store_fast(name)]
         body += self._rest(machine) if self.reason else emit.return_value()
         room = code.co_stacksize + count + len(code.co_varnames) + 8  # all locals may lie on it
-        return assembled(code, body, code.co_varnames, co_argcount=count, stacksize=room)
+        return assembled(code, body, code.co_varnames, co_argcount=count, co_stacksize=room)
 
     def _rest(self, machine: Machine) -> list[Instruction]:
         """The refused statement, and a call of the resume function behind it; of two where it ends
@@ -250,7 +250,7 @@ def assembled(code: types.CodeType, body: list, varnames: tuple, **replace: Any)
     """A code like this one, with another body, whose parameters are plain ones."""
     flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
     replace |= {"co_posonlyargcount": 0, "co_kwonlyargcount": 0, "co_flags": flags}
-    return assemble(code, body, varnames=varnames, **replace)
+    return assemble(code, body, co_varnames=varnames, **replace)
 
 
 # --- symbolic values as real ones -----------------------------------------------------------------
