@@ -210,3 +210,15 @@ def test_transposed_copies_of_16_bits_stay_16_bits(dtype):
     found, source = kernel_of(lambda x: x.transpose(1, 2).contiguous(), x)
     assert torch.equal(found.view(torch.int16), x.transpose(1, 2).contiguous().view(torch.int16))
     assert "mini::convert(" not in source and "= tile0[" in source and "= in0[" not in source
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_of_a_tile_end_with_zeros_that_fill_a_vector(dtype):
+    """Of 56 lanes 64 run: else the last vector, written by parts, would be read as a whole."""
+    x = torch.randn(3, 56, 40).to(dtype)
+    x[0, -1, 0], x[0, -1, 1], x[0, 0, 0] = torch.nan, torch.inf, -0.0
+    f = lambda x: x.transpose(1, 2).contiguous().half()  # noqa: E731
+    found, source = kernel_of(f, x)
+    assert torch.equal(found.isnan(), f(x).isnan())
+    assert torch.equal(found.nan_to_num(), f(x).nan_to_num())
+    assert "tile0[64][64];" in source and "k < 64; k++" in source

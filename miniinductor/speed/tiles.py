@@ -34,7 +34,7 @@ from ..ir import playing
 from ..runtime.build import PRELUDES
 from ..sizes.expressions import is_indirect
 from ..sizes.symbols import Size, hint
-from .arrays import is_lane_of_float16
+from .arrays import is_lane_of_float16, room
 from .contents import names_in
 from .gathered_rows import copies
 from .half_columns import Column, HalfArrays, in_runs
@@ -45,6 +45,7 @@ MANY = 1 << 18
 FEWEST = 8  # iterations of either loop: the smallest block that is turned in registers
 LEAST = 128  # elements of both
 VECTORS = (8, 16, 32)  # lanes that fill one, of 64 bytes or a part of it
+FILLED = ("float", "mini::bfloat16")  # of tiles whose rows may end with zeros that fill a vector
 TILE = "which tile comes next"
 
 
@@ -58,9 +59,11 @@ class TileLoad:
     step: str | None  # in memory from lane to lane; None: it varies
     origin: Any = field(default_factory=lambda: playing.value, repr=False)
 
-    def lines(self, variable: str, lane: str, size: tuple[int, int]) -> list[Statement]:
-        """Fill it; size: of a whole tile."""
-        rows, columns = size
+    def lines(
+        self, variable: str, lane: str, size: tuple[int, int], columns: int
+    ) -> list[Statement]:
+        """Fill it; size: of a whole tile; columns: of the array, which has zeros behind."""
+        rows, used = size
         lanes, height = f"{lane}_end - {lane}_tile", f"{variable}_end - {variable}_tile"
         place, count = f"{self.name}[0]", f"{lanes}, {height}"
         call = transposed(f"&{self.corner}", self.step or "", place, columns, count)
@@ -68,6 +71,9 @@ class TileLoad:
             row = f"[&](int64_t {lane}) {{ return &{self.corner}; }}"
             call = f"mini::transpose_rows({row}, {lane}_tile, {place}, {columns}, {count});"
         texts = [f"{self.c_type} {self.name}[{rows}][{columns}];", call]
+        if columns > used:
+            behind = f"for (int64_t k = {used}; k < {columns}; k++) {self.name}[i][k] = {{}};"
+            texts.append(f"for (int64_t i = 0; i < {height}; i++) {behind}")
         return [Line(text, origin=self.origin) for text in texts]
 
 
@@ -76,6 +82,7 @@ class Tiles(Strategy):
     def applies(self) -> bool:
         self.tile_loads: dict[tuple[str, sympy.Expr], TileLoad] = {}  # by the element
         self.rows: HalfArrays = {}  # elements along the lanes, which are converted
+        self.fills_vectors = False  # may lanes run that have no element?
         tile = self.plan_tile()
         if tile is None:
             return False
@@ -142,10 +149,16 @@ class Tiles(Strategy):
         whole = (f"{lane}_tile", f"{lane}_end")
         if self.rows and writer.plan.inner[-1] == self.tile_size[1]:
             whole = (0, self.tile_size[1])  # g++ knows how many they are
+        spare: list[str] = []
+        if self.rows and isinstance(whole[1], int):
+            self.fills_vectors = True
+            tiles = [load.name for load in self.tile_loads.values() if load.c_type in FILLED]
+            spare = [*tiles, str(writer.plan.x[self.tile])]
+        column = Column(body, [], [], spare)
         lines: list[Statement] = []
         for part in self.parts_of_lanes() or [whole]:
             if self.rows:
-                lines += in_runs(writer, (lane, *part), self.rows, Column(body, [], []))
+                lines += in_runs(writer, (lane, *part), self.rows, column)
             else:
                 lines += writer.plain_innermost(body, accumulators, *part)
         return lines
@@ -199,7 +212,9 @@ class Tiles(Strategy):
         if isinstance(lanes, int) and lanes % columns == 0:  # g++ knows how many they are
             fill[1] = Line(f"const int64_t {lane}_end = {lane}_tile + {columns};", origin=TILE)
         for load in self.tile_loads.values():
-            fill += load.lines(str(variable), str(lane), self.tile_size)
+            is_filled = self.fills_vectors and load.c_type in FILLED
+            width = room(columns) if is_filled else columns
+            fill += load.lines(str(variable), str(lane), self.tile_size, width)
         same, body = self.same_in_rows(body)
         tile = [*fill, *same, *nest(body, [(variable, f"{variable}_tile", f"{variable}_end")])]
         loops = [
