@@ -6,6 +6,7 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils import _pytree as pytree
 
 import minidynamo
 
@@ -169,6 +170,35 @@ def test_lanes_of_short_rows_are_put_together_in_vectors(dtype):
     assert torch.allclose(result.double(), x.double().sum((1, 3)), rtol=2**-8, atol=1e-3)
     result, source = compiled(lambda x: x.amax((1, 3)), x)
     assert "mini::max_of<4>(lane0 + 32)" in source and torch.equal(result, x.amax((1, 3)))
+
+
+@pytest.mark.parametrize("width", [5, 8, 9, 16, 31, 37, 48, 63, 64])
+def test_short_rows_of_float16_are_converted_as_a_whole(width):
+    """What they add up, and what they store; lanes beyond a row's end add nothing, whatever they
+    compute of zeros (here log(0) and 0/0)."""
+
+    def f(x, y, z):
+        return (
+            x.square().mean((1, 3)),
+            (x.amax((1, 3)), (x.abs() + 1).amin((1, 3))),
+            (x.abs().log() + y / x).sum((1, 3)),
+            (x.float() + z).sum((1, 3)),
+            x - x.mean((1, 3), keepdim=True),
+            x.isnan().any(3).any(1),
+        )
+
+    x = numbers(4, 6, 11, width, dtype=torch.float16).abs() + 0.1
+    y, z = torch.rand(4, 6, 11, width).half(), torch.randn(4, 6, 11, width)
+    result, source = compiled(f, x, y, z)
+    for a, b in zip(pytree.tree_leaves(result), pytree.tree_leaves(f(x, y, z)), strict=True):
+        torch.testing.assert_close(a, b, rtol=4e-3, atol=4e-3)
+    for special in (torch.nan, torch.inf, -torch.inf, -0.0):
+        x[1, 2, 3, -1] = special
+        result, _ = compiled(lambda x: (x.amax((1, 3)), x - x.amin((1, 3), keepdim=True)), x)
+        assert is_same(result[0], x.amax((1, 3)))
+        assert is_same(result[1], x - x.amin((1, 3), keepdim=True))
+    centred = compiled(lambda x: x - x.mean((1, 3), keepdim=True), x)[1]
+    assert width < 32 or "mini::to_float(in" not in centred
 
 
 # --- exact_values.py ------------------------------------------------------------------------------

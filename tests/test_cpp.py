@@ -1218,7 +1218,7 @@ def test_short_rows_of_float16_are_converted_in_vectors(width):
 
 
 def test_short_rows_of_many_rows_of_float16():
-    """short_rows.py writes both loops, so nothing is converted in runs."""
+    """short_rows.py writes both loops of what is added up, halves.py what is stored."""
     x = torch.randn(4, 3, 6, 64).to(torch.float16).transpose(-1, -2)
     for function in (lambda x: x.amax((0, 1, 2)), lambda x: x - x.mean((1, 2), keepdim=True)):
         found = minidynamo.compile(function, fullgraph=True)(x)

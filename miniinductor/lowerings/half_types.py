@@ -72,13 +72,15 @@ def loaded(self: Writer, name: str, index: sympy.Expr, element: Code, inner: boo
         return plain_loaded(self, name, index, element, inner)
     converted = self.ask("float_place", name, index, dtype, False)
     if converted is not None:
+        if self.is_tiled:  # a copy is made from the tile
+            element = self.ask("element", name, index, dtype, element) or element
         value = self.temporary(converted, dtype, inner)
         if not index.free_symbols & self.inner_symbols:  # (16 bits are not gathered in vectors)
             self.copies[value.text, dtype] = element
         return value
     element = self.ask("element", name, index, dtype, element) or element
     value = self.temporary(call("to_float", element), dtype, inner)
-    if not self.overwritten and not self.is_tiled:
+    if not self.overwritten:
         self.copies[value.text, dtype] = element
     return value
 

@@ -38,11 +38,13 @@ HalfArrays: TypeAlias = dict[tuple[str, bool], tuple[str, Any]]
 
 @dataclass(frozen=True)
 class Column:
-    """What one column does: lines, then updates of accumulators, which take these names of them."""
+    """What one column does: lines, then updates of accumulators, which take these names of them.
+    spare: what else these lines read that goes on to the end of a vector, and is of floats."""
 
     lines: Statements
     updates: Sequence[Line]
     taken: Sequence[str]
+    spare: Sequence[str] = ()
 
 
 def in_runs(
@@ -83,7 +85,7 @@ def one_run(
         given, wanted = (array, place) if written else (place, array)
         convert = Line(f"mini::convert({given}, {wanted}, {count});", origin=instruction)
         (after if written else before).append(convert)
-    names = [array for array, _ in arrays.values()]
+    names = [*column.spare, *[array for array, _ in arrays.values()]]
     if touches_only_arrays(column.lines, str(variable), names):
         if isinstance(count, int):
             count = room(count)

@@ -49,10 +49,8 @@ class Halves(Strategy):
 
     def is_long_enough(self) -> bool:
         """Is it worth an array?"""
-        plan, size = self.writer.plan, self.writer.plan.inner[-1]
+        size = self.writer.plan.inner[-1]
         if isinstance(size, int) and size < RUN:
-            if len(plan.inner) > 1 and size <= LANES:
-                return False  # short_rows.py writes these loops as a whole
             return size >= SHORTEST
         return estimate([size]) >= RUN
 
@@ -70,6 +68,8 @@ class Halves(Strategy):
         if writer.is_tiled:  # (known now: tiles are chosen after this strategy)
             return None
         if stride_of(index, lane) != 1 or is_indirect(index) or not self.is_long_enough():
+            return None
+        if adds_short_rows(writer):  # short_rows.py writes these loops as a whole
             return None
         run = writer.local(f"{lane}_run")
         start = f"{writer.pointer(name, written)} + {writer.index(index.xreplace({lane: run}))}"
@@ -140,6 +140,18 @@ class Halves(Strategy):
             if found is not None:
                 return found
         return self.writer.plain_innermost(body, accumulators, *part)
+
+
+def adds_short_rows(writer: Any) -> bool:
+    """Are the loops that are being written a reduction of rows that have a lane for each element?
+    Not places, nor lanes of which two may write the same element."""
+    plan = writer.plan
+    count = plan.inner[-1] if len(plan.inner) > 1 else None
+    if not isinstance(count, int) or count > LANES or not writer.lanes_are_free():
+        return False
+    nodes = plan.nodes_of(writer.current_stage, inner=True)
+    kinds = [kind for n in nodes for kind in plan.bodies[n.name].reduction_kinds()]
+    return bool(kinds) and not any(kind.startswith("arg") for kind in kinds)
 
 
 def run_length(accumulators: Sums) -> int:
