@@ -2,13 +2,16 @@
 loops run: more loops merge."""
 
 import random
+import types
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 
 import minidynamo
 from miniinductor import config
+from miniinductor.speed.values_between import Digit, merged, renumbered
 
 
 def programs(x, bias):
@@ -124,3 +127,13 @@ def test_sizes_that_are_not_known_stay_in_their_order():
     for shape in [(4, 32, 112, 112), (3, 32, 90, 110), (1, 2, 3, 4), (2, 5, 0, 3)]:
         x = torch.randn(shape).transpose(-1, -2)
         torch.testing.assert_close(compiled(x), f(x))
+
+
+@pytest.mark.parametrize("windows, place", [(2, "5*a + 20*b"), (3, None)])
+def test_loops_that_overlap_carry_nothing(windows, place):
+    """Windows of 8, every 4: the third would end in the next digit of the writer's numbering."""
+    a, b = sympy.symbols("a b", integer=True)
+    digits = merged([Digit(4, 1, 5), Digit(3, 4, 20), Digit(5, 12, 1)])
+    body = types.SimpleNamespace(ranges=lambda: {a: 8, b: windows})
+    found = renumbered(a + 4 * b, body, digits)
+    assert found == (sympy.sympify(place, locals={"a": a, "b": b}) if place else None)

@@ -90,7 +90,23 @@ def digits_of(group: Group, node: Node) -> list[Digit] | None:
             return None
         expected *= digit.size
     has_rest = sympy.expand(write.index).as_coeff_Add()[0] != 0
-    return None if has_rest or node.buffer.layout.numel != math.prod(sizes) else digits
+    return None if has_rest or node.buffer.layout.numel != math.prod(sizes) else merged(digits)
+
+
+def merged(digits: Sequence[Digit]) -> list[Digit]:
+    """The same with digits as one that follow each other in both numberings.
+
+    >>> merged([Digit(4, 1, 5), Digit(3, 4, 20), Digit(5, 12, 1)])
+    [Digit(size=12, old=1, new=5), Digit(size=5, old=12, new=1)]
+    """
+    found: list[Digit] = []
+    for digit in digits:
+        last = found[-1] if found else None
+        if last and (last.old * last.size, last.new * last.size) == (digit.old, digit.new):
+            found[-1] = replace(last, size=last.size * digit.size)
+        else:
+            found.append(digit)
+    return found
 
 
 def gains_nothing_less(group: Group, name: str, digits: Sequence[Digit]) -> bool:
@@ -113,7 +129,10 @@ def gains_nothing_less(group: Group, name: str, digits: Sequence[Digit]) -> bool
 
 
 def renumbered(index: sympy.Expr, body: LoopBody, digits: Sequence[Digit]) -> sympy.Expr | None:
-    """The new place of an element; None where the loops do not tell its digits apart."""
+    """The new place of an element; None where the loops do not tell its digits apart.
+
+    All loops that step in one digit must together stay within it: nothing is carried to the next.
+    """
     ranges, place = body.ranges(), sympy.Integer(0)
     highest = dict.fromkeys(digits, 0)  # of each digit, what these loops count up to
     constant, terms = sympy.expand(index).as_coeff_Add()
@@ -128,24 +147,11 @@ def renumbered(index: sympy.Expr, body: LoopBody, digits: Sequence[Digit]) -> sy
             return None
         digit = max((d for d in digits if d.old <= step), key=lambda d: d.old)
         often, rest = divmod(int(step), digit.old)
-        reach = reach_of(digit, digits, often * (count - 1))
         highest[digit] += often * (count - 1)
-        if rest or not reach or highest[digit] >= reach:
+        if rest or highest[digit] >= digit.size:
             return None
         place += digit.new * often * variable
     return place
-
-
-def reach_of(digit: Digit, digits: Sequence[Digit], highest: int) -> int:
-    """To how many a loop may count in steps of `digit`: further than its size where the next digit
-    follows in both numberings; 0: not to `highest`."""
-    reach = digit.size
-    while reach <= highest:
-        follows = [d for d in digits if d.old == digit.old * reach and d.new == digit.new * reach]
-        if not follows:
-            return 0
-        reach *= follows[0].size
-    return reach
 
 
 def moved(group: Group, places: Places) -> Group:
