@@ -39,13 +39,15 @@ class ShortRows(Strategy):
         self, name: str, index: sympy.Expr, dtype: torch.dtype, written: bool
     ) -> Code | None:
         """The float that stands for an element of float16."""
-        writer, lane = self.writer, self.writer.plan.r[-1]
+        writer = self.writer
         if (
-            not is_lane_of_float16(writer, dtype)
+            not writer.plan.r
+            or not is_lane_of_float16(writer, dtype)
             or is_indirect(index)
             or not adds_short_rows(writer)
         ):
             return None
+        lane = writer.plan.r[-1]
         if stride_of(index, lane) != 1 or writer.plan.inner[-1] < SHORTEST:
             return None
         run = writer.local(f"{lane}_run")
