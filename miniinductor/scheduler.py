@@ -274,8 +274,9 @@ def on_inner_loops(reduction: Group, pointwise: Group) -> Pair:
             f"their loops differ: {list(pointwise.outer)} against {list(reduction.outer)} x "
             f"{list(reduction.inner)}"
         )
-    outer_numel = math.prod(reduction.outer)
-    cut = next((k for k in range(len(full) + 1) if same(math.prod(full[:k]), outer_numel)), None)
+    counts = math.prod(reduction.outer), math.prod(reduction.inner)  # one of them alone may be 0
+    cuts = [(math.prod(full[:k]), math.prod(full[k:])) for k in range(len(full) + 1)]
+    cut = next((k for k, cut in enumerate(cuts) if all(map(same, cut, counts))), None)
     if cut is None:
         raise Refused("their loops differ: it cannot be shown where the reduced loops begin")
     return reduction.over(full[:cut], full[cut:]), pointwise.over(full[:cut], full[cut:])

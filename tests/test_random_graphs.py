@@ -50,6 +50,12 @@ def test_lowered_against_eager(first):
         assert graphs.difference(*values) is None, f"seed {seed}"
 
 
+def test_loops_over_nothing_are_told_apart():
+    """Where one size is 0, so is every product with it: that alone does not say which loops of a
+    pointwise operation are a reduction's outer ones."""
+    assert graphs.check([70_079], interpreter=False) == []
+
+
 def test_a_wrong_value_is_found():
     x = torch.arange(5.0)
     assert (
