@@ -222,3 +222,17 @@ def test_rows_of_a_tile_end_with_zeros_that_fill_a_vector(dtype):
     assert torch.equal(found.isnan(), f(x).isnan())
     assert torch.equal(found.nan_to_num(), f(x).nan_to_num())
     assert "tile0[64][64];" in source and "k < 64; k++" in source
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_gathered_row_is_as_long_as_the_longest_read_of_it(dtype):
+    """Its first column, then the whole of it: both begin at the same place."""
+
+    def doubled_column(x):
+        y = x * 1
+        y.transpose(0, -1)[0].mul_(2)
+        return y.add_(1)
+
+    x = torch.randn(540 * 40).to(dtype).as_strided((40, 1, 16, 8), (540, 180, 10, 1))
+    minidynamo.reset()
+    assert torch.equal(minidynamo.compile(doubled_column)(x), doubled_column(x))

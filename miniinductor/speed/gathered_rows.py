@@ -64,7 +64,8 @@ class GatheredRows(Strategy):
         if not getattr(place, "is_Symbol", False):
             return None  # positions a constant step apart, or to be computed for each element
         new = (writer.outside.fresh("row"), size, playing.value)
-        array, _, _ = self.rows.setdefault((name, start), new)
+        array, longest, instruction = self.rows.setdefault((name, start), new)
+        self.rows[name, start] = array, max(longest, size), instruction  # all reads lie in it
         return element(named(array), named(place))
 
     def count(self, part: sympy.Expr) -> int:
