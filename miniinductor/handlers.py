@@ -18,7 +18,7 @@ from .ir import ComputedBuffer, Index
 from .ops import ops
 
 
-made_variables: set[sympy.Symbol] = set()  # all that any graph asked for
+made_variables: set[sympy.Symbol] = set()  # all that were asked for, by any graph
 
 
 @functools.cache

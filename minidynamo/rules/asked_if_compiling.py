@@ -11,7 +11,9 @@ Out:  True; the same call with a copy of that mask, in memory that the library's
 transformers makes masks that hide nothing in this way.  For an expanded mask the library has only
 its plain kernels: two products and a softmax over a tensor of all scores.  Where elements are
 dropped, too, the fused kernel drops other ones than the plain kernel would.  That is no difference
-to plain Python, which never comes to this call.  # PyTorch: keeps the mask and the plain kernels
+to plain Python, which never comes to this call.  (Where nothing is dropped, and our backend
+compiles the graph, miniinductor/extras/attention_masks.py copies such a mask in any program.)
+# PyTorch: keeps the mask and the plain kernels
 """
 
 from typing import Any
@@ -39,6 +41,7 @@ class Asked:
 
 
 def yes(tx: Frame) -> Variable:
+    """The answer to `is_compiling()`, which is noted."""
     noted(tx.output, Asked).is_so = True
     return ConstantVar(True)
 

@@ -49,7 +49,7 @@ class Fields:
     constructors take, in that order, and `source`."""
 
     def __init_subclass__(cls) -> None:
-        # (without fields of its own, and with nothing to do behind them, its parent's will do)
+        # A class that names no fields and has no __post_init__ inherits its parent's constructor.
         own = vars(cls).keys() & {"__annotations__", "__post_init__"}
         if own or len(cls.__bases__) > 1:
             dataclass(eq=False, repr=False)(cls)

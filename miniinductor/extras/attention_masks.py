@@ -4,7 +4,8 @@ In:   a call of `scaled_dot_product_attention` in a captured graph.  Out: the sa
       that is expanded along its rows copied first: no fused kernel of the library reads such a
       mask, and eager's other kernel would be taken.
 
-A call that drops elements stays as it is: the other kernel draws in another order.
+A call that drops elements stays as it is: the other kernel draws in another order.  (A front end
+may know that plain Python never makes the call, and copy its mask, as minidynamo does.)
 """
 
 from collections.abc import Callable

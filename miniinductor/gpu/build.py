@@ -45,9 +45,11 @@ from .timing import keep, triton_version
 from .workers import compile_all
 
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
-TUNED_BYTES = 1 << 25  # kernels that move less (ten microseconds) take the first configuration,
-LEAST_TUNED_BYTES = 1 << 21  # but for those that move as many and take so many milliseconds:
-SLOW = 0.012  # it was a bad guess, or they compute more than they move
+# All configurations are timed of a kernel that moves TUNED_BYTES (ten microseconds); of one that moves
+# LEAST_TUNED_BYTES, if its first takes longer than SLOW: that was a bad guess, or it computes much.
+TUNED_BYTES = 1 << 25
+LEAST_TUNED_BYTES = 1 << 21
+SLOW = 0.012  # milliseconds
 SIGNATURE = {
     torch.bool: "i1",
     torch.float32: "fp32",
