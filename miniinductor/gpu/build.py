@@ -45,8 +45,8 @@ from .timing import keep, triton_version
 from .workers import compile_all
 
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
-# All configurations are timed of a kernel that moves TUNED_BYTES (ten microseconds); of one that moves
-# LEAST_TUNED_BYTES, if its first takes longer than SLOW: that was a bad guess, or it computes much.
+# A kernel that moves TUNED_BYTES (ten microseconds) is timed in all its configurations; one that
+# moves LEAST_TUNED_BYTES, if the first takes longer than SLOW: a bad guess, or it computes much.
 TUNED_BYTES = 1 << 25
 LEAST_TUNED_BYTES = 1 << 21
 SLOW = 0.012  # milliseconds
