@@ -87,7 +87,7 @@ test-pythons:
 	@python3 tests/run_pythons.py
 
 bench: $(READY)
-	@$(BIN)/python -m minidynamo.bench --suite smoke
+	@$(BIN)/python -m benchmarks --suite smoke
 
 ops: $(READY)		# every op PyTorch tests itself with, compiled, against eager (3 minutes on 2 cores)
 	@$(BIN)/python tests/sweeps/ops.py
@@ -97,10 +97,10 @@ fuzz-graphs: $(READY)	# 5,000 random graphs: C++ against the interpreter of the 
 	@$(BIN)/python tests/sweeps/graphs.py --triton --count 1000
 
 vision: $(READY)	# vision models at four image sizes, beside torch.compile: CPU seconds of each call (2 minutes on 1 core)
-	@$(BIN)/python -m minidynamo.bench.programs.vision
+	@$(BIN)/python -m benchmarks.programs.vision
 
 storms: $(READY)	# 40 programs with numbers that change in each call, run for 12 calls: at most 3 compilations each (1 minute on 1 core)
-	@$(BIN)/python -m minidynamo.bench.programs.storms
+	@$(BIN)/python -m benchmarks.programs.storms
 
 fuzz-symbolic: $(READY)	# 1,000 random programs over symbolic sizes, compiled once each, run at 20 sizes (5 minutes on 1 core)
 	@$(BIN)/python tests/sweeps/symbolic.py

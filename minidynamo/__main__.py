@@ -17,7 +17,6 @@ COMMANDS = {  # name -> (module with `main(arguments: list[str]) -> int`, what i
         "minidynamo.explain.command",
         "run a program unchanged, and write a page on which every stage can be followed",
     ),
-    "bench": ("minidynamo.bench.__main__", "measure beside eager and torch.compile"),
     "doctor": ("minidynamo.doctor", "what compiling needs, what is missing, and what to do"),
 }
 

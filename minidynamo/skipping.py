@@ -20,7 +20,6 @@ from .resume import function_name
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 MINIINDUCTOR = os.path.join(os.path.dirname(os.path.dirname(OURS)), "miniinductor") + os.sep
-BENCH = os.path.join(OURS, "bench") + os.sep  # its workloads are user programs
 TORCH = os.path.dirname(torch.__file__) + os.sep
 # folders of torch's files, and the methods in them that are compiled
 COMPILED_TORCH = {
@@ -36,7 +35,7 @@ GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 def skip_reason(code: types.CodeType) -> str | None:
     """Why frames of this code are left alone, or None."""
     file = code.co_filename
-    if file.startswith(OURS) and not file.startswith(BENCH):
+    if file.startswith(OURS):
         return "minidynamo's own code"
     if file.startswith(MINIINDUCTOR):  # what autograd and programs call of a compiled graph's
         return "miniinductor's own code"

@@ -7,7 +7,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 from miniinductor.autograd.functionalize import functionalize
 from miniinductor.autograd.tracer import (
     OriginInterpreter,

@@ -38,7 +38,7 @@ import torch
 
 import minidynamo
 import miniinductor.config
-from minidynamo.bench.error_bound import assert_near, tolerance, too_far
+from benchmarks.error_bound import assert_near, tolerance, too_far
 
 GROWTH = 4 * 1024  # bytes a round
 NOISE = 2 << 20  # bytes in all: what the allocator takes at once

@@ -61,7 +61,7 @@ def difference(results: list[Any], expected: list[Any]) -> str | None:
     """What is not eager's, or None."""
     import torch
 
-    from minidynamo.bench import error_bound
+    from benchmarks import error_bound
 
     if len(results) != len(expected):
         return f"{len(results)} results instead of {len(expected)}"

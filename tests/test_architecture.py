@@ -24,7 +24,7 @@ FORBIDDEN = (
     "torch.jit",
     "torch.export",
 )
-PEER_ALLOWED = ("minidynamo/bench/", "minidynamo/prior/")
+PEER_ALLOWED = ("benchmarks/", "notebooks/prior/")
 REACHES_INDUCTOR = (
     "minidynamo/backends.py",
     "minidynamo/extras/cut_graphs.py",
@@ -32,7 +32,7 @@ REACHES_INDUCTOR = (
     "minidynamo/extras/torch_frontend.py",
     "minidynamo/foreign.py",
     "minidynamo/explain/",
-    "minidynamo/bench/",
+    "benchmarks/",
 )
 
 
@@ -127,7 +127,7 @@ def circles(edges):
     return [sorted(c) for c in networkx.strongly_connected_components(graph) if len(c) > 1]
 
 
-KNOWN_CIRCLES = [["minidynamo/bench/more_models.py", "minidynamo/bench/public_models.py"]]
+KNOWN_CIRCLES = [["benchmarks/more_models.py", "benchmarks/public_models.py"]]
 
 
 @pytest.mark.parametrize("package", ["miniinductor", "minidynamo"])
@@ -397,7 +397,7 @@ def test_no_file_makes_a_tensor_when_it_is_imported():
     for package in ("minidynamo", "miniinductor"):
         for path in sorted((ROOT / package).rglob("*.py")):
             name = str(path.relative_to(ROOT))
-            if not name.startswith("minidynamo/bench/"):  # imported by its own commands alone
+            if not name.startswith("benchmarks/"):  # imported by its own commands alone
                 found[name] = tensors_at_import(ast.parse(path.read_text()))
     assert {name: lines for name, lines in found.items() if lines} == {}
     assert tensors_at_import(ast.parse("import torch\nNOTHING = torch.empty(0)")) == [2]

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 

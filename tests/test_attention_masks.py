@@ -11,7 +11,7 @@ import torch.nn.functional as F
 import minidynamo
 from miniinductor import coverage
 from miniinductor.graph_passes import CLEANING
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 
 def causal(q):

@@ -9,7 +9,7 @@ import types
 import torch
 
 import minidynamo
-from minidynamo.bench import runner, suites
+from benchmarks import runner, suites
 
 
 def test_a_row_has_every_figure():
@@ -41,7 +41,7 @@ def test_difference_looks_into_structures():
 
 
 def test_an_ablation_switches_off_one_thing_and_keeps_the_numbers():
-    from minidynamo.bench.suites import ablation
+    from benchmarks.suites import ablation
 
     assert {"fusion", "inlining", "buffer reuse", "fusion and inlining"} <= set(
         ablation.switches()
@@ -64,7 +64,7 @@ def test_an_ablation_switches_off_one_thing_and_keeps_the_numbers():
 
 
 def test_a_model_that_fails_alone_is_a_row(capsys):
-    from minidynamo.bench.suites.common import model_rows
+    from benchmarks.suites.common import model_rows
 
     options = types.SimpleNamespace(only="", jobs=2, no_peer=True, threads=1)
     rows = list(model_rows("no such suite", ["first", "second"], None, str, options))
@@ -74,7 +74,7 @@ def test_a_model_that_fails_alone_is_a_row(capsys):
 
 
 def test_only_names_one_model_or_many():
-    from minidynamo.bench.suites.common import model_rows
+    from benchmarks.suites.common import model_rows
 
     def measure(name, options):
         if name == "missing":
@@ -93,7 +93,7 @@ def test_only_names_one_model_or_many():
 
 
 def test_who_is_timed_waits_for_all_that_compile(tmp_path, monkeypatch):
-    from minidynamo.bench.runner import turn
+    from benchmarks.runner import turn
 
     monkeypatch.setenv("MINIDYNAMO_TURNS", str(tmp_path / "turns"))
     seen, compiling = [], threading.Barrier(3)
@@ -118,7 +118,7 @@ def test_who_is_timed_waits_for_all_that_compile(tmp_path, monkeypatch):
 
 
 def test_a_suite_whose_models_are_missing_says_so(monkeypatch, capsys):
-    from minidynamo.bench.__main__ import main
+    from benchmarks.__main__ import main
 
     monkeypatch.setattr(sys, "meta_path", [Missing("transformers"), *sys.meta_path])
     monkeypatch.delitem(sys.modules, "transformers", raising=False)
@@ -140,7 +140,7 @@ class Missing:
 
 
 def test_programs_are_counted_and_a_run_goes_on_behind_its_file(tmp_path, capsys):
-    from minidynamo.bench.__main__ import main
+    from benchmarks.__main__ import main
 
     file = str(tmp_path / "rows.json")
     arguments = ["--suite", "programs", "--no-peer", "--json", file, "--resume", "--only"]

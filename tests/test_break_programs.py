@@ -14,10 +14,10 @@ import torch.utils.checkpoint
 from test_capture_language import fresh  # noqa: F401
 
 import minidynamo
-from minidynamo.bench.error_bound import assert_near
-from minidynamo.bench.programs.break_table import X, linear
-from minidynamo.bench.programs.breaks import COUNTS, PROGRAMS
-from minidynamo.bench.programs.breaks_of_python import positive
+from benchmarks.error_bound import assert_near
+from benchmarks.programs.break_table import X, linear
+from benchmarks.programs.breaks import COUNTS, PROGRAMS
+from benchmarks.programs.breaks_of_python import positive
 
 # Whose kernels are worth the seconds that they take to build.
 WITH_KERNELS = """

@@ -23,7 +23,7 @@ from test_capture_language import fresh, make_test, same  # noqa: F401
 
 import minidynamo
 from minidynamo import config, records
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 
 def X():

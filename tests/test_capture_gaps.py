@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend
 import minidynamo
 from minidynamo.conversion import Conversion
 from minidynamo.extras.thread_state import depth
-from minidynamo.bench.error_bound import too_far
+from benchmarks.error_bound import too_far
 
 
 def X():

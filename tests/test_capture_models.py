@@ -6,7 +6,7 @@ import torch
 
 import minidynamo
 from minidynamo import config
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 transformers = pytest.importorskip("transformers")
 

@@ -9,8 +9,8 @@ import sys
 import pytest
 import torch
 
-from minidynamo.bench import census
-from minidynamo.bench.census_grid import CLASSES, IN_THE_ISSUE, Case, Spec, grid
+from benchmarks import census
+from benchmarks.census_grid import CLASSES, IN_THE_ISSUE, Case, Spec, grid
 
 
 def test_every_case_has_a_name_of_its_own_and_some_are_held_out():
@@ -85,7 +85,7 @@ def test_the_cases_of_a_class_run(kind):
 
 def test_workers_answer_for_each_case(tmp_path):
     """(one process; the parent's part of the protocol)"""
-    from minidynamo.bench.census_worker import Workers
+    from benchmarks.census_worker import Workers
 
     class Answering(Workers):
         def start(self):

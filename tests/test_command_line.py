@@ -100,12 +100,12 @@ def test_a_folder_that_cannot_be_written_is_told(monkeypatch, tmp_path):
 
 # --- the commands ---------------------------------------------------------------------------------
 def test_the_commands_are_there(capsys):
-    assert {"doctor", "bench"} <= set(command_line.COMMANDS)
+    assert {"doctor", "explain"} <= set(command_line.COMMANDS)
     assert command_line.main(["--help"]) == 0
     assert "doctor" in capsys.readouterr().out
     with pytest.raises(SystemExit) as left:
-        command_line.main(["bench", "--help"])
-    assert left.value.code == 0 and "--suite" in capsys.readouterr().out
+        command_line.main(["explain", "--help"])
+    assert left.value.code == 0 and "page" in capsys.readouterr().out
 
 
 # --- without a compiler ---------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from miniinductor import scheduler
 from miniinductor.speed import fast_forms
 
 from record_helpers import last_compiled
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 
 def chain(count, step=lambda x: torch.sin(x) * 1.01):

@@ -29,7 +29,7 @@ from minidynamo.symbolic_numbers import hint_of
 from minidynamo.symbolic_shapes import ShapeEnv
 from miniinductor.sizes.printing import python_code
 from tests.tour_programs import TOURS
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 ROOT = Path(__file__).resolve().parent.parent
 torch.set_num_threads(2)

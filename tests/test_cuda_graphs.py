@@ -14,7 +14,7 @@ import minidynamo
 import miniinductor
 from miniinductor.gpu.replay import REPLAYS, Replay
 from miniinductor.gpu import cuda_graphs
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 
 def by_address(tensor):

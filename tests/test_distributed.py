@@ -132,7 +132,7 @@ def test_a_graph_in_pieces_has_the_numbers_of_the_whole(dynamic):
 
 # --- the suite ------------------------------------------------------------------------------------
 def test_rows_of_the_suite_come_as_they_are_written(tmp_path):
-    from minidynamo.bench.suites import distributed
+    from benchmarks.suites import distributed
 
     rows = [
         {"name": "eager", "wrapping": "DDP", "ranks": 2, "ms": [3.0, 2.0, 4.0]},
@@ -173,8 +173,8 @@ with open(sys.argv[1], "a") as file:
 @pytest.fixture
 def fake_ranks(monkeypatch, tmp_path):
     """fake_ranks(what happens to "ours inside") -> run(--more arguments) -> the JSON's rows."""
-    from minidynamo.bench import __main__ as command_line
-    from minidynamo.bench.suites import distributed
+    from benchmarks import __main__ as command_line
+    from benchmarks.suites import distributed
 
     starts = []
     path = tmp_path / "rows.json"
@@ -251,7 +251,7 @@ def test_rows_of_another_machine_are_not_gone_on_with(fake_ranks):
 
 
 def test_a_cut_while_the_rows_are_written_leaves_the_file(tmp_path, monkeypatch):
-    from minidynamo.bench.suites import common
+    from benchmarks.suites import common
 
     path = tmp_path / "rows.json"
     common.write({"rows": [1]}, str(path))
@@ -269,7 +269,7 @@ def test_a_cut_while_the_rows_are_written_leaves_the_file(tmp_path, monkeypatch)
 def test_ours_stand_beside_eager_and_the_peer():
     """A run that is cut has whole comparisons: each kind's peer comes right behind ours, and the
     first three rows are one of each way to spread a model."""
-    from minidynamo.bench.suites import distributed
+    from benchmarks.suites import distributed
 
     options = types.SimpleNamespace(only="", no_peer=False)
     order = [distributed.waiting(2, one, options, []) for one in distributed.COMPARISONS]

@@ -19,7 +19,7 @@ import miniinductor
 from minidynamo import frame_hook, records
 from minidynamo.exceptions import SpecializationError
 from miniinductor.sizes.printing import index_text
-from minidynamo.bench.error_bound import too_far
+from benchmarks.error_bound import too_far
 
 
 @pytest.fixture(autouse=True)

@@ -15,9 +15,9 @@ from record_helpers import last_compiled
 import minidynamo
 import miniinductor
 from minidynamo import records
-from minidynamo.bench.models import MODELS
-from minidynamo.bench.runner import largest_difference
-from minidynamo.bench.error_bound import too_far
+from benchmarks.models import MODELS
+from benchmarks.runner import largest_difference
+from benchmarks.error_bound import too_far
 from miniinductor.extras.aliased_inputs import are_apart
 from miniinductor.extras import aliased_inputs
 

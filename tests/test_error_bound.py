@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from minidynamo.bench.error_bound import (
+from benchmarks.error_bound import (
     allowed_error,
     assert_near,
     assert_no_worse,
@@ -66,7 +66,7 @@ def test_the_rest_is_eagers():
 # test_cpp.py, test_triton.py and test_gpu.py measure functions in units in the last place.)
 OWN = {
     "tests/sweeps/ops.py": "torch's own bounds of each op come first",
-    "minidynamo/bench/suites/programs.py": "programs of dozens of steps, whatever compiles them",
+    "benchmarks/suites/programs.py": "programs of dozens of steps, whatever compiles them",
     "tests/distributed_worker.py": "sums over processes come in another order",
     "tests/soundness/writes.py": "equal to the bit, but for gradients of equal maxima: 1e-6",
 }
@@ -75,7 +75,7 @@ NUMBERS = re.compile(r"\b[ra]tol\s*[=:]|[\"'][ra]tol[\"']")
 
 def test_suites_that_have_a_bound_of_their_own_say_why():
     found = set()
-    for folder in ("tests", "tools", "minidynamo/bench"):
+    for folder in ("tests", "tools", "benchmarks"):
         for path in (ROOT / folder).rglob("*.py"):
             text = re.sub(r"rtol=0, atol=0", "", path.read_text())  # exactly equal is no bound
             if NUMBERS.search(text) and not path.name.startswith("test_"):

@@ -72,7 +72,7 @@ class Checker(doctest.OutputChecker):
 
 
 def examples():
-    for folder in ("miniinductor", "minidynamo/bench", "minidynamo/explain"):
+    for folder in ("miniinductor", "benchmarks", "minidynamo/explain"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             text = ast.get_docstring(ast.parse(path.read_text())) or ""
             name = path.relative_to(ROOT).as_posix().removesuffix(".py").removesuffix("/__init__")

@@ -6,6 +6,7 @@ import html.parser
 import re
 import itertools
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -321,8 +322,9 @@ def test_bytecode_beside_source_covers_every_instruction():
     assert "for _" in picture.columns[0][1][loop]
 
 
-def test_two_inputs_have_two_tapes():
-    from minidynamo.explain.draw_code import draw_tapes
+def test_two_inputs_have_two_tapes(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "notebooks"))
+    from prior.tapes import draw_tapes
 
     def branch(x):
         if x.sum() > 0:

@@ -14,7 +14,7 @@ import minidynamo
 import miniinductor
 from miniinductor import compile_fx, devices
 from miniinductor.gpu import stored
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 
 def compiled_like_eager(function, *args, kernels=None, grad=False, **options):

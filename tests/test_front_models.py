@@ -5,7 +5,7 @@ import pytest
 import torch
 import transformers as tf
 from front_helpers import fallbacks, interpret, lower
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 ids = torch.randint(0, 90, (2, 13))
 SMALL = dict(

@@ -29,10 +29,10 @@ from record_helpers import last_compiled
 import minidynamo
 import miniinductor
 import miniinductor.config as config
-from minidynamo.bench.error_bound import assert_no_worse
-from minidynamo.bench.models import MODELS
-from minidynamo.bench.runner import largest_difference
-from minidynamo.bench.workloads import WORKLOADS
+from benchmarks.error_bound import assert_no_worse
+from benchmarks.models import MODELS
+from benchmarks.runner import largest_difference
+from benchmarks.workloads import WORKLOADS
 from miniinductor.passes import patterns
 from miniinductor.gpu import build as triton_build
 from miniinductor.gpu import cuda_graphs

@@ -13,7 +13,7 @@ import minidynamo
 import miniinductor
 from miniinductor import config
 from miniinductor.passes import cpu_library
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 
 def compiled_of(module, *inputs):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 from miniinductor.passes import half_products
 from test_graph_passes import check, compiled_of
 

@@ -297,7 +297,7 @@ PARTS = {  # what every notebook has, as a pattern of its source
     "what you will learn": r"\*\*What you will learn:\*\*",
     "the naive version failing": r"(?i)naive|## The problem|\bfail",
     "code of ours": r"excerpt\(|Code\(",
-    "a real model": r"minidynamo\.bench\.models|class GPT\(",
+    "a real model": r"benchmarks\.models|class GPT\(",
     "what PyTorch does beyond": r"## What real PyTorch",
     "a file of PyTorch": r"`(torch|benchmarks)/\w+",
     "a section of the paper": r"(?i)paper[^.\n]{0,30} sections? \d|\| section of the paper \|",
@@ -387,9 +387,9 @@ def test_gpu_cells_call_the_benchmark_as_it_is(name, suite, only, monkeypatch):
 
     import torch
 
-    from minidynamo.bench import __main__ as bench
-    from minidynamo.bench.plots import recorded
-    from minidynamo.bench.runner import on_this_gpu
+    from benchmarks import __main__ as bench
+    from benchmarks.plots import recorded
+    from benchmarks.runner import on_this_gpu
 
     assert suite in bench.SUITES
     assert on_this_gpu(suite, only) == "no GPU here" or torch.cuda.is_available()

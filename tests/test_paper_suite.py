@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 import minidynamo
-from minidynamo.bench.paper import measure, models, report, tables
-from minidynamo.bench.paper.measure import OURS, PEER
-from minidynamo.bench.paper.others import OTHERS
-from minidynamo.bench.suites import paper
+from benchmarks.paper import measure, models, report, tables
+from benchmarks.paper.measure import OURS, PEER
+from benchmarks.paper.others import OTHERS
+from benchmarks.suites import paper
 
 
 def test_every_beginning_holds_each_group_in_its_share():
@@ -134,7 +134,7 @@ def test_results_that_rounding_alone_changes_are_allowed_that_much():
 
 def test_a_mechanism_that_is_silently_wrong_is_found():
     # in a process of its own: torch.compile's hook stays installed where what it runs has raised
-    command = "import json; from minidynamo.bench.paper import mechanisms; "
+    command = "import json; from benchmarks.paper import mechanisms; "
     command += "print(json.dumps(mechanisms.compare('point cloud')))"
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
     found = json.loads(done.stdout.splitlines()[-1])

@@ -20,7 +20,7 @@ from miniinductor.ir import BufferView
 from miniinductor.ops import ops
 from miniinductor.records import CompileRecord
 from miniinductor.runtime.build import build_kernels
-from minidynamo.bench.error_bound import assert_near, too_far
+from benchmarks.error_bound import assert_near, too_far
 
 SOURCE = """extern "C" int NAME(void** args) {
     const float* in0 = (const float*)args[0];   // a comment

@@ -9,7 +9,7 @@ from miniinductor.compile import make_schedule
 from miniinductor.ir import ExternKernel, Layout, TensorBox, contiguous_strides, current_graph
 from miniinductor.ops import ops
 from miniinductor.records import CompileRecord
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 
 def schedule(function, *tensors):

@@ -7,7 +7,7 @@ from torch import nn
 import minidynamo
 import miniinductor
 from tests.soundness import randomness, runner
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])

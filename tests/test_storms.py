@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo.bench.programs import storms as storm_programs
-from minidynamo.bench.programs.storms import MOST, PROGRAMS
+from benchmarks.programs import storms as storm_programs
+from benchmarks.programs.storms import MOST, PROGRAMS
 
 SAMPLE = list(PROGRAMS)[::2]
 BY_INDUCTOR = ["module_float_counts", "cache_position", "negative_index", "decoder"]

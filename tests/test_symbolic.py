@@ -18,7 +18,7 @@ from miniinductor.gpu import split_reductions as splitting
 from miniinductor.extras import known_multiples
 from miniinductor.sizes import ranges
 from miniinductor.sizes.expressions import FloorDiv, Mod
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 SIZES = [(6, 10), (2, 3), (17, 33), (5, 1030), (130, 66)]
 

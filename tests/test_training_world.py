@@ -10,7 +10,7 @@ from test_training import plain, same_state, x  # noqa: F401
 
 import minidynamo
 import miniinductor.compile
-from minidynamo.bench.error_bound import assert_near
+from benchmarks.error_bound import assert_near
 
 
 # --- random numbers -------------------------------------------------------------------------------

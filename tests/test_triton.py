@@ -25,8 +25,8 @@ from record_helpers import last_compiled
 import minidynamo
 import miniinductor
 import miniinductor.config as config
-from minidynamo.bench.models import MODELS
-from minidynamo.bench.runner import largest_difference
+from benchmarks.models import MODELS
+from benchmarks.runner import largest_difference
 from miniinductor.codegen.common import Kernel
 from miniinductor.gpu.launch import Launch
 from miniinductor.gpu.block_sizes import Config

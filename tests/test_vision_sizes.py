@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo.bench.programs.vision import PROGRAMS, SIZES
+from benchmarks.programs.vision import PROGRAMS, SIZES
 from miniinductor.more import exact_bounds, polynomials, sums
 
 

@@ -28,7 +28,6 @@ with torch.no_grad():
     torch.testing.assert_close(torch.compile(f, backend="miniinductor")(x), f(x))
 [record] = [r for r in minidynamo.records.frames if r.graph is not None]
 assert record.backend_record.kernels, record.backend_record.notes
-from minidynamo.bench import suites
 print("works")
 """
 

@@ -139,7 +139,7 @@ def run_model(name: str, train: bool) -> dict[str, str]:
     import torch
 
     import minidynamo
-    from minidynamo.bench import public_models
+    from benchmarks import public_models
 
     model, inputs, targets = public_models.build(name)
     model.train(train)
@@ -208,7 +208,7 @@ def every_program(whole: bool) -> list[tuple]:
     from torch.testing._internal.common_methods_invocations import op_db
     from tour_programs import TOURS
 
-    from minidynamo.bench.public_models import NAMES
+    from benchmarks.public_models import NAMES
 
     size = EVERY["whole" if whole else "sample"]
     ops = [op.name + (f".{op.variant_test_name}" if op.variant_test_name else "") for op in op_db]

@@ -3,7 +3,7 @@
     python tools/documentation.py            # writes the pages and the README's table anew
     python tools/documentation.py --check    # names the pages that are not as they would be written
 
-In:   the packages' docstrings, `minidynamo/bench/results/*.json`.
+In:   the packages' docstrings, `benchmarks/results/*.json`.
 Out:  docs/api.md, docs/combinations.md, docs/paper.md, the README's table of figures.
 
 Other pages of docs/ are written by hand.  tests/test_documentation.py holds both kinds to the code.
@@ -65,7 +65,7 @@ def figures_table() -> str:
 
 def made_by(found: dict[str, Any]) -> str:
     """The machine, the versions, the commands and the date of a file of results."""
-    from minidynamo.bench.paper import report
+    from benchmarks.paper import report
 
     machine = found["machine"]
     threads = machine["threads"]
@@ -84,7 +84,7 @@ def readme() -> str:
 # --- docs/combinations.md -------------------------------------------------------------------------
 COMBINATIONS = """# Two captures, two compilers, four combinations
 
-<!-- written by `make docs` from minidynamo/bench/results/combinations_cpu.json -->
+<!-- written by `make docs` from benchmarks/results/combinations_cpu.json -->
 
 A compiler of PyTorch programs has two halves: one *captures* graphs from running Python, the other
 *compiles* them. Both halves here speak torch.compile's language at the border (an `fx.GraphModule`,
@@ -158,7 +158,7 @@ def combinations_page() -> str:
 # --- docs/paper.md --------------------------------------------------------------------------------
 PAPER = """# The tables of the PyTorch 2 paper, measured here
 
-<!-- written by `make docs` from minidynamo/bench/results/*paper*.json -->
+<!-- written by `make docs` from benchmarks/results/*paper*.json -->
 
 The paper reports {inference} times eager's speed in inference and {training} times in training, on
 an A100; captured are {captured}. Those
@@ -245,7 +245,7 @@ def markdown(head: list[str], cells: list[list[str]]) -> str:
 
 def paper_page() -> str:
     """Every table whose results are there, with where it comes from; what is not, by name."""
-    from minidynamo.bench.paper import report
+    from benchmarks.paper import report
 
     captured = ", ".join(f"{share} % of {name}" for name, share in report.CAPTURED.items())
     parts = [PAPER.format(**report.HEADLINE, captured=captured)]

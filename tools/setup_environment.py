@@ -86,6 +86,9 @@ def main(environment, torch):
         ".[test]",
         what="Installing the project",
     )
+    # Notebooks import `benchmarks`, which is not installed: it lies in the checkout alone.
+    site = subprocess.check_output([python, "-c", "import site; print(site.getsitepackages()[0])"])
+    Path(site.decode().strip(), "checkout.pth").write_text(f"{Path.cwd()}\n")
     try:
         subprocess.run([python, "-c", "import pygraphviz"], check=True, capture_output=True)
     except subprocess.CalledProcessError:

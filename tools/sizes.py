@@ -32,10 +32,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("minidynamo", "miniinductor")
 # Measuring, showing, and what came before: not on the way of a compiled program.
-AROUND = (
-    *(f"minidynamo/{folder}" for folder in ("bench", "explain", "prior")),
-    *("minidynamo/__main__.py", "minidynamo/doctor.py"),
-)
+AROUND = ("minidynamo/explain",)
 # Files that are coverage although they lie in no folder of it.
 OTHER_COVERAGE: tuple[str, ...] = ("minidynamo/guard_memo.c",)  # extras/memo.py's
 # Lines and complexity of a function.

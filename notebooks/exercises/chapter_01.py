@@ -37,7 +37,7 @@ def with_a_dict(x):
 
 @exercise("01.2", "lists in the scripted language")
 def _(answer):
-    from minidynamo.prior import NotScriptable
+    from prior import NotScriptable
 
     yield row(
         "a list display is accepted",

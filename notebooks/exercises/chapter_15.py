@@ -21,7 +21,7 @@ def near(a, b):
 
 @exercise("15.1", "a ratio with spread")
 def _(answer):
-    from minidynamo.bench.runner import Timing, ratio
+    from benchmarks.runner import Timing, ratio
 
     yield row(
         "twice as fast",
@@ -70,7 +70,7 @@ def _(answer):
 
 @exercise("15.3", "an ablation of bytes")
 def _(answer):
-    from minidynamo.bench.suites.ablation import captured
+    from benchmarks.suites.ablation import captured
 
     x = torch.randn(64, 96)
     cases = {

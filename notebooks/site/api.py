@@ -22,9 +22,7 @@ ORDER = {
         "reconstruct",
         "resume",
         "backends",
-        "prior",
         "explain",
-        "bench",
     ],
     "miniinductor": [
         "compile",

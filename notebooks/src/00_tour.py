@@ -236,7 +236,7 @@ t.frames[0].breaks
 # The same stages, on the whole model, written by people who did not think of us.
 
 # %%
-from minidynamo.bench.models import gpt2
+from benchmarks.models import gpt2
 
 model, inputs = gpt2()
 g = minidynamo.explain(model)(**inputs)
@@ -300,10 +300,10 @@ g.times
 # something before, so that no row pays for starting it.
 
 # %% tags=["volatile"]
-from minidynamo.bench.plots import speedup_bars
-from minidynamo.bench.runner import keep_freed_memory, peer_compile
-from minidynamo.bench.suites import machine, measure
-from minidynamo.bench.workloads import WORKLOADS
+from benchmarks.plots import speedup_bars
+from benchmarks.runner import keep_freed_memory, peer_compile
+from benchmarks.suites import machine, measure
+from benchmarks.workloads import WORKLOADS
 
 # neighbours disturb one core least, and what is faster is the compiler's doing (notebook 15)
 torch.set_num_threads(1)

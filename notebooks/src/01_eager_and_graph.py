@@ -24,14 +24,14 @@
 #
 # The paper tells this story in its section 2.
 #
-# **Core files of this chapter:** none yet; the five ways stand in `minidynamo/prior/`, beside the
+# **Core files of this chapter:** none yet; the five ways stand in `notebooks/prior/`, beside the
 # core.
 
 # %%
 import time
 
 import torch
-from minidynamo import prior
+import prior
 from minidynamo.explain import Code, Table, excerpt
 
 torch.manual_seed(0);
@@ -72,7 +72,7 @@ print("negative:", score(negative))
 # ## 1 · Record and replay
 #
 # Run the function once, write down each operation, and replay the tape. `torch.jit.trace` works
-# like this. (`minidynamo/prior/` holds the five miniatures. PyTorch calls `__torch_function__`
+# like this. (`notebooks/prior/` holds the five miniatures. PyTorch calls `__torch_function__`
 # instead of an operation while such an object is active; a *slot* is a numbered place for a tensor,
 # printed as `v0`, `v1`, ...)
 
@@ -98,7 +98,7 @@ tape
 # A tape is *one way through the program*. Both inputs, and the lines their entries come from:
 
 # %%
-from minidynamo.explain.draw_code import draw_tapes
+from prior.tapes import draw_tapes
 
 draw_tapes(branch, positive, negative)
 
@@ -249,7 +249,7 @@ print("graph :", graph(torch.ones(2)))
 # new. PyTorch/XLA works like this. It handles everything:
 
 # %%
-from minidynamo.prior.lazy import COUNTS, lazy
+from prior.lazy import COUNTS, lazy
 
 for x in (positive, negative):
     print("eager:", branch(x), "  lazy:", branch(lazy(x)).compute())
@@ -264,7 +264,7 @@ COUNTS
 # description of a small graph, nested as the operations are:
 
 # %%
-from minidynamo.prior.lazy import PROGRAMS, describe
+from prior.lazy import PROGRAMS, describe
 
 waiting = torch.relu(lazy(positive) * 2) + 1
 operations, inputs = [], []
@@ -532,7 +532,7 @@ print(minidynamo.counters)
 # for its own input proves nothing.
 
 # %%
-from minidynamo.bench.models import bert
+from benchmarks.models import bert
 
 model, inputs = bert(layers=2)
 rows = []

@@ -256,7 +256,7 @@ excerpt(no_ops.remove_no_ops)
 # BERT with 12 layers is one graph. Which operations is it made of?
 
 # %%
-from minidynamo.bench.models import bert
+from benchmarks.models import bert
 
 model, inputs = bert()
 seen.clear()

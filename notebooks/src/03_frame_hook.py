@@ -310,7 +310,7 @@ excerpt(convert_frame.skip_reason)
 # On a real model: which frames does it see when GPT-2 runs, and what becomes of them?
 
 # %%
-from minidynamo.bench.models import gpt2
+from benchmarks.models import gpt2
 
 model, inputs = gpt2(layers=2)
 e = minidynamo.explain(model)(**inputs)

@@ -304,7 +304,7 @@ print("breaks:", len(e.main.record.graph_breaks))
 
 # %%
 from collections import Counter
-from minidynamo.bench.models import bert
+from benchmarks.models import bert
 from minidynamo.symbolic_eval.code_info import _CACHE as prepared
 
 counts = Counter()

@@ -40,7 +40,7 @@ torch.set_grad_enabled(False);
 # arguments:
 
 # %%
-from minidynamo import prior
+import prior
 
 settings = {"scale": 2.0}
 
@@ -333,7 +333,7 @@ Table(["change", "result", "recompiled because"], rows)
 
 # %%
 from collections import Counter
-from minidynamo.bench.models import gpt2
+from benchmarks.models import gpt2
 
 model, inputs = gpt2(layers=4)
 e = minidynamo.explain(model, backend="eager")(**inputs)

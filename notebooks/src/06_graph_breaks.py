@@ -295,7 +295,7 @@ except minidynamo.Unsupported as error:
 # core, as notebook 15 explains.)
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import interleave, keep_freed_memory
+from benchmarks.runner import interleave, keep_freed_memory
 
 torch.set_num_threads(1)
 keep_freed_memory()             # or else chance decides who pays for fresh pages of memory
@@ -330,7 +330,7 @@ Table(["", "microseconds"], [(name, f"{timing.median * 1e6:.0f}") for name, timi
 # still right, and the record says where to look.
 
 # %%
-from minidynamo.bench.models import resnet
+from benchmarks.models import resnet
 
 model, inputs = resnet(size=64)
 expected = model(**inputs).logits

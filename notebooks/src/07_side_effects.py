@@ -27,7 +27,7 @@
 import torch
 
 import minidynamo
-from minidynamo import prior
+import prior
 from minidynamo.explain import Table, excerpt
 
 torch.manual_seed(0)
@@ -294,7 +294,7 @@ print(e.main.record.graph.code)
 # inside, and returned. All of it happens through side effects.
 
 # %%
-from minidynamo.bench.models import gpt2
+from benchmarks.models import gpt2
 from transformers import DynamicCache
 
 model, inputs = gpt2(layers=2)

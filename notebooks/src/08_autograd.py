@@ -312,7 +312,7 @@ except RuntimeError as error:
 
 # %%
 import copy
-from minidynamo.bench.models import gpt2
+from benchmarks.models import gpt2
 
 gpt, inputs = gpt2(layers=2, sequence=32)
 inputs["labels"] = inputs["input_ids"]
@@ -337,11 +337,11 @@ Table(["step", "eager", "compiled"],
 # Six steps, and three digits behind the point are equal in each.
 #
 # At full size: GPT-2, BERT and ResNet-50, trained with AdamW and with dropout on, recorded by
-# `python -m minidynamo.bench --suite training-curves`. Eager's random kernels draw in both. So the
+# `python -m benchmarks --suite training-curves`. Eager's random kernels draw in both. So the
 # curves follow each other, but for rounding: each title says how far apart they come.
 
 # %%
-from minidynamo.bench.plots import loss_curves, recorded
+from benchmarks.plots import loss_curves, recorded
 
 loss_curves(recorded("training_curves_cpu"));
 
@@ -350,7 +350,7 @@ loss_curves(recorded("training_curves_cpu"));
 # training step, with eager's dropout in all three.
 
 # %%
-from minidynamo.bench.plots import where_recorded
+from benchmarks.plots import where_recorded
 
 run = recorded("h100_training_memory")
 variants = ("eager", "ours", "torch.compile")

@@ -326,7 +326,7 @@ print("eager:                 ", torch.softmax(values, -1))
 # What becomes of GPT-2's operations?
 
 # %%
-from minidynamo.bench.models import gpt2
+from benchmarks.models import gpt2
 
 model, inputs = gpt2(layers=2)
 e = minidynamo.explain(model)(**inputs)

@@ -205,7 +205,7 @@ excerpt(Scheduler.candidates)
 # How much does each step bring? Measured here on one core, one switch at a time:
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import interleave, keep_freed_memory
+from benchmarks.runner import interleave, keep_freed_memory
 
 torch.set_num_threads(1)                # neighbours disturb one core least
 keep_freed_memory()                     # or else chance decides who pays for fresh pages of memory
@@ -263,7 +263,7 @@ e.memory
 
 # %%
 from collections import Counter
-from minidynamo.bench.models import bert
+from benchmarks.models import bert
 
 model, inputs = bert(layers=4)
 e = minidynamo.explain(model)(**inputs)

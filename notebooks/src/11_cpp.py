@@ -217,7 +217,7 @@ e.kernels
 # plain copy of the same size reaches, and compare:
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import interleave, keep_freed_memory
+from benchmarks.runner import interleave, keep_freed_memory
 
 torch.set_num_threads(1)                # neighbours disturb one core least
 keep_freed_memory()                     # or else chance decides who pays for fresh pages of memory
@@ -350,7 +350,7 @@ excerpt(kept_libraries.cache_key)
 # the compiler, the processor and the source. Comments are left out.
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import fresh_caches, timed_first_call
+from benchmarks.runner import fresh_caches, timed_first_call
 
 def fresh():
     minidynamo.reset()
@@ -369,7 +369,7 @@ print(f"first compilation {cold.wall:.2f} s, with the shared object on disk {war
 # BERT has many equal layers. How many kernels are called, and how many are different?
 
 # %%
-from minidynamo.bench.models import bert
+from benchmarks.models import bert
 from miniinductor.runtime.build import strip_comments
 
 model, inputs = bert()

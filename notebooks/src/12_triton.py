@@ -489,7 +489,7 @@ Code("\n".join(ptx[at - 4:at + 26]), "text", "PTX, around the load of the row")
 # there are as many kernels as in C++:
 
 # %%
-from minidynamo.bench.models import gpt2
+from benchmarks.models import gpt2
 
 model, inputs = gpt2(layers=2, sequence=16)
 counts = {}
@@ -508,13 +508,13 @@ Code(longest.source, "python", f"{longest.name}: {', '.join(longest.nodes)}")
 #
 # ## On a real GPU
 #
-# `python -m minidynamo.bench --suite gpu-kernels` compares with a copy of the same run: nothing
+# `python -m benchmarks --suite gpu-kernels` compares with a copy of the same run: nothing
 # that must read its input and write its output can be much faster than copying. These figures were
 # **recorded** on the machine named in the title; nothing of them was measured where this notebook
 # ran.
 
 # %%
-from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
+from benchmarks.plots import recorded, recorded_bars, where_recorded
 
 run = recorded("h100_gpu_kernels")
 recorded_bars(
@@ -542,7 +542,7 @@ for row in sorted((r for r in run["rows"] if "ours / copy" in r), key=lambda r: 
 # If this machine has a GPU, one row of the suite runs here, in a process of its own:
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import on_this_gpu
+from benchmarks.runner import on_this_gpu
 
 print(on_this_gpu("gpu-kernels", "softmax"))
 

@@ -31,7 +31,7 @@ import torch
 
 import minidynamo
 import miniinductor
-from minidynamo.bench.runner import interleave, keep_freed_memory
+from benchmarks.runner import interleave, keep_freed_memory
 from minidynamo.explain import Code, Table, excerpt
 from miniinductor.runtime.build import build_kernels
 
@@ -204,7 +204,7 @@ print("the first result, after the second call:", first)
 # they are outputs (the cache for generating the next token), so they must stay. The other dashed boxes are results of library kernels that allocate their own. Which ones? The second cell counts.
 
 # %%
-from minidynamo.bench.models import gpt2
+from benchmarks.models import gpt2
 
 gpt, inputs = gpt2()
 g = minidynamo.explain(gpt.transformer)(**inputs)
@@ -400,7 +400,7 @@ excerpt(Alternatives.chosen)
 # the library's product and one kernel for the rest; with `max-autotune` it holds the race:
 
 # %%
-from minidynamo.bench.plots import recorded, where_recorded
+from benchmarks.plots import recorded, where_recorded
 
 run = recorded("h100_gpu_kernels")
 row = next(row for row in run["rows"] if row["name"].startswith("gelu(a@b+c)"))
@@ -500,7 +500,7 @@ print("\n".join(e.main.compiled.notes_of("CUDA graph")) or "recorded")
 # That is the first answer of `refusal`. What a recording brings, **recorded** on the machine in the title. The same compiled kernels, without and with a CUDA graph:
 
 # %%
-from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
+from benchmarks.plots import recorded, recorded_bars, where_recorded
 
 run = recorded("h100_gpu_models")
 rows = {r["name"]: r for r in run["rows"]}
@@ -522,7 +522,7 @@ Table(["model", "eager", "ours", "ours, CUDA graphs", "torch.compile, CUDA graph
 # The small calls gain most. If this machine has a GPU, the first pair of rows runs here:
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import on_this_gpu
+from benchmarks.runner import on_this_gpu
 
 print(on_this_gpu("gpu-models", "GPT-2 b1 s64"))
 

@@ -57,7 +57,7 @@ print(list(minidynamo.counters["skipped"])[0])
 # constant of the graph:
 
 # %%
-from minidynamo import prior
+import prior
 
 tape = prior.record(lambda x: x.sum(0) / x.shape[0], torch.ones(4, 2))
 print("mean of eight rows of ones, from a graph that was captured with four:", tape(torch.ones(8, 2)))
@@ -424,7 +424,7 @@ dynamic.wrapper
 # The text grows by one token at a time. Static: a compilation per token. Automatic: two.
 
 # %%
-from minidynamo.bench.models import gpt2
+from benchmarks.models import gpt2
 
 model, inputs = gpt2(layers=2, sequence=16)
 
@@ -460,7 +460,7 @@ e.size_guards
 # The same program, compiled for one shape and for all:
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import interleave, ratio
+from benchmarks.runner import interleave, ratio
 
 def layer(x, w, b):
     return torch.nn.functional.gelu(torch.nn.functional.layer_norm(x, (x.shape[-1],), w, b)) + x
@@ -480,11 +480,11 @@ Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in ti
 # %% [markdown]
 # A factor of one means that the symbol is free, as it should be for long rows. (Read it with its
 # quartiles.) Short rows pay: the C++ compiler unrolls a short row when it knows its length, and cannot
-# when the length is `s1`. `python -m minidynamo.bench --suite dynamic-kernels` measures many kernels.
+# when the length is `s1`. `python -m benchmarks --suite dynamic-kernels` measures many kernels.
 # Where a symbol costs much, it prints why:
 
 # %%
-from minidynamo.bench.suites.dynamic_kernels import REASONS
+from benchmarks.suites.dynamic_kernels import REASONS
 
 Table(["kernels", "what the symbol costs"], list(REASONS.items()))
 

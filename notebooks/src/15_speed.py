@@ -22,7 +22,7 @@
 # why a model gains less than its kernels.
 #
 # **Core files of this chapter:** `miniinductor/config.py`; beside the core `miniinductor/speed/`
-# and `minidynamo/bench/`.
+# and `benchmarks/`.
 
 # %%
 import time
@@ -31,9 +31,9 @@ import torch
 
 import minidynamo
 import miniinductor
-from minidynamo.bench.runner import interleave, keep_freed_memory, ratio
-from minidynamo.bench.suites import machine, measure
-from minidynamo.bench.workloads import WORKLOADS
+from benchmarks.runner import interleave, keep_freed_memory, ratio
+from benchmarks.suites import machine, measure
+from benchmarks.workloads import WORKLOADS
 from minidynamo.explain import Code, Table, excerpt
 
 torch.manual_seed(0)
@@ -94,8 +94,8 @@ excerpt(ratio)
 # ## Kernels and models against eager and `torch.compile`
 
 # %% tags=["volatile"]
-from minidynamo.bench.plots import speedup_bars
-from minidynamo.bench.models import bert, gpt2
+from benchmarks.plots import speedup_bars
+from benchmarks.models import bert, gpt2
 
 rows = []
 for name in ("gelu*sigmoid", "softmax", "layer norm", "sum dim 0", "transpose+add", "tiny (per call)"):
@@ -130,7 +130,7 @@ Table(["", "eager ms", "eager / ours", "eager / torch.compile", "compile time: o
 # kernel already: it reads once and writes once, and nothing is left to fuse. In bytes:
 
 # %%
-from minidynamo.bench.suites import ablation
+from benchmarks.suites import ablation
 
 def eager_traffic(function, inputs):
     """(operations, bytes that they read and write) of the captured graph, one kernel for each operation."""
@@ -187,7 +187,7 @@ Table(
 # last one, where fusion and inlining are off together. Keep that in mind. Then the clock:
 
 # %% tags=["volatile"]
-from minidynamo.bench.plots import ablation_bars
+from benchmarks.plots import ablation_bars
 
 ablation_bars(ablated, machine());
 
@@ -293,7 +293,7 @@ Table(["", "operations per element of the first input", "bytes", "operations per
 # horizontal axis:
 
 # %% tags=["volatile"]
-from minidynamo.bench.plots import roofline
+from benchmarks.plots import roofline
 
 m, product = torch.randn(1024, 1024), torch.empty(1024, 1024)
 one, other, big = torch.randn(4096, 1024), torch.randn(4096, 1024), torch.empty(4096, 1024)
@@ -372,7 +372,7 @@ Table(["operation", "share of eager's time"], [(key, f"{t / whole:.1%}") for key
 # These rows were **recorded** on the machine in the title:
 
 # %%
-from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
+from benchmarks.plots import recorded, recorded_bars, where_recorded
 
 run = recorded("h100_gpu_models")
 for training in (False, True):
@@ -399,7 +399,7 @@ Table(["model", "eager / ours", "eager / torch.compile", "compile time: ours", "
 # machine's GPU, if it has one:
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import on_this_gpu
+from benchmarks.runner import on_this_gpu
 
 print(on_this_gpu("gpu-models", "ResNet-50 b32 bf16"))
 

@@ -282,7 +282,7 @@ axis.legend(frameon=False);
 # ## Time per step
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import interleave, peer_compile, ratio
+from benchmarks.runner import interleave, peer_compile, ratio
 
 def stepper(compiler):
     trained, optimizer = fresh(lr=torch.tensor(1e-3))

@@ -21,7 +21,7 @@
 # models is organised; why two honest tables differ; which ways of capturing a graph are silently
 # wrong.
 #
-# **Core files of this chapter:** none; the tables are made in `minidynamo/bench/paper/`, beside the
+# **Core files of this chapter:** none; the tables are made in `benchmarks/paper/`, beside the
 # core.
 
 # %%
@@ -30,8 +30,8 @@ import statistics
 import torch
 
 import minidynamo
-from minidynamo.bench.paper import measure, mechanisms, report
-from minidynamo.bench.paper.models import MODELS, fair_order
+from benchmarks.paper import measure, mechanisms, report
+from benchmarks.paper.models import MODELS, fair_order
 from minidynamo.explain import Table, excerpt
 
 torch.set_num_threads(1)
@@ -80,9 +80,9 @@ for name in fair_order()[:6]:
 # calls as eager does. It can win what lies between them.
 
 # %% tags=["volatile"]
-from minidynamo.bench.models import bert, gpt2
-from minidynamo.bench.paper.others import OTHERS
-from minidynamo.bench.runner import interleave, ratio
+from benchmarks.models import bert, gpt2
+from benchmarks.paper.others import OTHERS
+from benchmarks.runner import interleave, ratio
 
 def five():
     for name, batch in (("point cloud", 2), ("actor-critic", 4), ("sine network", 1024)):
@@ -388,5 +388,5 @@ check("17.4", most_telling)
 # * An order that is fair at every beginning lets one stop when time is over.
 # * A capture that works today may be silently wrong tomorrow: flip the mode, change the inputs.
 #
-# Next: many GPUs. (For models of your own: `python -m minidynamo.bench --suite paper` takes any of the
+# Next: many GPUs. (For models of your own: `python -m benchmarks --suite paper` takes any of the
 # list.)

@@ -31,7 +31,7 @@ import torch
 
 import minidynamo
 import miniinductor
-from minidynamo.bench import plots, two_ranks
+from benchmarks import plots, two_ranks
 from minidynamo.explain import Code, Table, excerpt
 
 # %% [markdown]
@@ -193,7 +193,7 @@ excerpt(gradient_buckets.may_cut_before)
 # as it is, and cut at several sizes.
 
 # %%
-from minidynamo.bench.models import gpt2
+from benchmarks.models import gpt2
 
 model, inputs = gpt2(layers=2, sequence=16)
 captured = []
@@ -263,7 +263,7 @@ Table(["what is compiled", "graphs", "breaks", "gradients are eager's", "share o
 # ## Recorded with NCCL
 #
 # GPUs of one host are joined by a fast wire. The model is a deep GPT-2, the command `python -m
-# minidynamo.bench --suite distributed`. *Inside*: the module is compiled, then wrapped. *Around*: the wrapped module
+# benchmarks --suite distributed`. *Inside*: the module is compiled, then wrapped. *Around*: the wrapped module
 # is compiled.
 
 # %%
@@ -439,5 +439,5 @@ check("18.4", best)
 # * With FSDP2, compile each block: the hooks stay outside.
 # * Pieces pay on a slow wire. On a fast one they may cost more than they hide. Measure.
 #
-# Next: a model of your own on the GPUs that you have. `python -m minidynamo.bench --suite distributed`
+# Next: a model of your own on the GPUs that you have. `python -m benchmarks --suite distributed`
 # shows what is hidden, and what is exposed.

@@ -18,7 +18,7 @@ import warnings
 import torch
 import torch.utils._pytree as pytree
 
-from minidynamo.bench.error_bound import too_far
+from benchmarks.error_bound import too_far
 
 from tests.soundness import errors, runner
 from tests.soundness.modes import Mode

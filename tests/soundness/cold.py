@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from minidynamo.bench.error_bound import too_far
+from benchmarks.error_bound import too_far
 import transformers as tf
 
 from . import runner

@@ -41,7 +41,7 @@ import minidynamo
 import miniinductor
 from miniinductor.more import thread_states
 from minidynamo import convert_frame, frame_hook
-from minidynamo.bench.error_bound import too_far
+from benchmarks.error_bound import too_far
 
 from tests.other_evaluator import Evaluator
 

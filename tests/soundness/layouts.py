@@ -25,7 +25,7 @@ import torch.utils._pytree as pytree
 from torch.testing._internal.common_methods_invocations import op_db
 
 import minidynamo
-from minidynamo.bench.error_bound import too_far
+from benchmarks.error_bound import too_far
 
 from ..sweeps import ops as sweep
 from . import errors, runner

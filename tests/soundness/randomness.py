@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
-from minidynamo.bench.error_bound import too_far
+from benchmarks.error_bound import too_far
 import miniinductor
 
 from . import runner

@@ -31,7 +31,7 @@ the code that it generates, between `def call(` and the end of that function.
 
 Tolerances are torch's: `assert_close`'s defaults for the dtype, or the OpInfo's own
 `toleranceOverride` where that is wider.  A result outside them is right only if it is as near to
-the float64 result as minidynamo/bench/error_bound.py demands.
+the float64 result as benchmarks/error_bound.py demands.
 """
 
 import argparse
@@ -169,7 +169,7 @@ def difference(op, got, sample, dtype):
     import torch
     import torch.utils._pytree as pytree
 
-    from minidynamo.bench.error_bound import allowed_error
+    from benchmarks.error_bound import allowed_error
 
     problem = eager_difference(op, got, sample[2], dtype)
     if problem and "not close" in problem:

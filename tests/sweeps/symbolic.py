@@ -25,7 +25,7 @@ sys.path[:0] = [TESTS, os.path.dirname(TESTS)]
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-from minidynamo.bench.error_bound import too_far  # noqa: E402
+from benchmarks.error_bound import too_far  # noqa: E402
 from symbolic_helpers import Symbolic  # noqa: E402
 
 HINTS = [2, 3, 4, 5, 7, 8, 12, 16, 17, 33]

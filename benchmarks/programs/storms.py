@@ -1,0 +1,505 @@
+"""Programs with numbers that change in each call: simulators, decoders with caches, schedulers,
+counters, optimizers.
+
+`PROGRAMS`: name -> makes (step, what else to compare): `step(n)` is call number n.  A compiler must
+not compile such a program again and again: `run` counts.
+
+    python -m benchmarks.programs.storms   # all, 12 calls each: at most 3 compilations
+"""
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from benchmarks.error_bound import too_far
+from benchmarks.programs import Compile, Program, Step
+
+CALLS = 12
+MOST = 3  # compilations of a code object
+PROGRAMS: dict[str, Program] = {}
+
+
+def program(make: Program) -> Program:
+    PROGRAMS[make.__name__] = make
+    return make
+
+
+# ---- simulators
+@program
+def attribute_float_counts(compile: Compile) -> Step:
+    class Clock:
+        def __init__(self):
+            self.t, self.dt = 0.0, 0.1
+            self.x = torch.ones(4)
+
+        def step(self):
+            self.x = self.x + torch.sin(self.x) * self.dt
+            self.t += self.dt
+            return self.x * self.t
+
+    clock = Clock()
+    step = compile(Clock.step)
+    return lambda n: (step(clock), clock.t)
+
+
+@program
+def module_float_counts(compile: Compile) -> Step:
+    class Particles(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.t = 0.5
+
+        def forward(self, x):
+            self.t = self.t + 0.25
+            return x * self.t + self.t * 2
+
+    module = Particles()
+    step = compile(module)
+    return lambda n: (step(torch.ones(3)), module.t)
+
+
+@program
+def float_argument(compile: Compile) -> Step:
+    step = compile(lambda x, dt: x + dt * torch.cos(x))
+    return lambda n: step(torch.ones(3), 0.1 * (n + 1))
+
+
+@program
+def float_argument_decides(compile: Compile) -> Step:
+    def step(x, t):
+        return x * t if t < 100.0 else x - t
+
+    step = compile(step)
+    return lambda n: step(torch.ones(3), 0.5 + n)
+
+
+@program
+def float_through_math(compile: Compile) -> Step:
+    import math
+
+    step = compile(lambda x, t: x * math.sin(t) + math.sqrt(t) / 2)
+    return lambda n: step(torch.ones(3), 0.3 * (n + 1))
+
+
+@program
+def float_in_a_dict(compile: Compile) -> Step:
+    state = {"t": 0.25}
+
+    def step(x, state):
+        state["t"] = state["t"] * 1.5
+        return x + state["t"]
+
+    step = compile(step)
+    return lambda n: (step(torch.ones(3), state), state["t"])
+
+
+@program
+def two_floats(compile: Compile) -> Step:
+    step = compile(lambda x, a, b, c: x * a + b / c)
+    return lambda n: step(torch.ones(3), 0.1 * n + 0.1, 0.2 * n + 0.3, 0.5 + n)
+
+
+@program
+def float_returned(compile: Compile) -> Step:
+    step = compile(lambda x, t: (x * t, t + 0.5, -t, t * t))
+    return lambda n: step(torch.ones(3), 0.1 * (n + 1))
+
+
+@program
+def float_as_tensor(compile: Compile) -> Step:
+    step = compile(lambda x, t: x + torch.tensor(t))
+    return lambda n: step(torch.ones(3), 0.1 * (n + 1))
+
+
+@program
+def euler_with_break(compile: Compile) -> Step:
+    def step(x, t, dt):
+        x = x + dt * torch.sin(x + t)
+        sys.intern("a break")
+        return x * t, t + dt
+
+    step = compile(step)
+    state = [torch.ones(3), 0.5]
+
+    def call(n):
+        state[:] = step(*state, 0.125)
+        return state[0].clone(), state[1]
+
+    return call
+
+
+@program
+def pendulum(compile: Compile) -> Step:
+    class Pendulum:
+        def __init__(self):
+            self.time, self.energy = 0.0, 0.0
+            self.angle, self.speed = torch.tensor(1.0), torch.tensor(0.0)
+
+        def step(self, dt):
+            self.speed = self.speed - dt * torch.sin(self.angle)
+            self.angle = self.angle + dt * self.speed
+            self.time += dt
+            return self.angle
+
+    pendulum = Pendulum()
+    step = compile(pendulum.step)
+    return lambda n: (step(0.01), pendulum.time)
+
+
+@program
+def particles_in_a_list(compile: Compile) -> Step:
+    class World:
+        def __init__(self):
+            self.clock = 0.0
+            self.places = [torch.ones(2), torch.zeros(2)]
+
+        def advance(self, dt):
+            self.places = [place + dt * (place.flip(0) - place) for place in self.places]
+            self.clock += dt
+            return sum(self.places)
+
+    world = World()
+    step = compile(world.advance)
+    return lambda n: (step(0.1 + 0.01 * n), world.clock)
+
+
+# ---- ints that count
+@program
+def int_as_an_index(compile: Compile) -> Step:
+    weight = torch.randn(40, 4)
+    step = compile(lambda weight, token: weight[token] * 2)
+    return lambda n: step(weight, 3 * n + 2)
+
+
+@program
+def int_as_an_index_from_zero(compile: Compile) -> Step:
+    weight = torch.randn(40, 4)
+    step = compile(lambda weight, token: weight[token] + 1)
+    return lambda n: step(weight, n)
+
+
+@program
+def index_that_is_computed(compile: Compile) -> Step:
+    def step(state, i, x):
+        state[5 * i + 1] = x
+        return state.sum()
+
+    step = compile(step)
+    state = torch.zeros(100)
+    return lambda n: (step(state, n + 2, torch.tensor(1.5)), state.clone())
+
+
+@program
+def negative_index(compile: Compile) -> Step:
+    step = compile(lambda x, n: x[-n] + x[n])
+    x = torch.randn(40)
+    return lambda n: step(x, n + 2)
+
+
+@program
+def cache_position(compile: Compile) -> Step:
+    def step(cache, position, key):
+        cache[:, position] = key
+        return cache.sum(1)
+
+    step = compile(step)
+    cache = torch.zeros(2, 20, 3)
+    return lambda n: (step(cache, n, torch.full((2, 3), float(n))), cache.clone())
+
+
+@program
+def cache_prefix(compile: Compile) -> Step:
+    def step(cache, position, query):
+        keys = cache[:, : position + 1]
+        return (query[:, None] * keys).sum(-1).softmax(-1)
+
+    step = compile(step)
+    cache = torch.randn(2, 20, 3)
+    return lambda n: step(cache, n, torch.ones(2, 3))
+
+
+@program
+def decoder(compile: Compile) -> Step:
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(10, 4)
+            self.register_buffer("cache", torch.zeros(1, 20, 4))
+            self.position = 0
+
+        def forward(self, token):
+            x = self.embed(token)
+            self.cache[:, self.position] = x
+            self.position += 1
+            keys = self.cache[:, : self.position]
+            weights = (keys @ x[..., None]).softmax(1)
+            return (weights * keys).sum(1).argmax(-1)
+
+    model = Decoder().eval()
+    forward = compile(model)
+    token = [torch.tensor([1])]
+
+    def step(n):
+        with torch.no_grad():
+            token[0] = forward(token[0])
+        return token[0], model.position
+
+    return step
+
+
+@program
+def growing_cache(compile: Compile) -> Step:
+    class Layer(nn.Module):
+        def forward(self, x, past):
+            keys = torch.cat([past, x], 1)
+            return F.scaled_dot_product_attention(x, keys, keys), keys
+
+    step = compile(Layer())
+    past = [torch.randn(1, 3, 4)]
+
+    def call(n):
+        out, past[0] = step(torch.full((1, 1, 4), 0.1 * n), past[0])
+        return out
+
+    return call
+
+
+@program
+def rotary_offset(compile: Compile) -> Step:
+    def step(x, offset):
+        places = torch.arange(offset, offset + x.shape[1])
+        angles = places[:, None] * torch.tensor([1.0, 0.1])
+        return x * angles.cos() + x.flip(-1) * angles.sin()
+
+    step = compile(step)
+    return lambda n: step(torch.ones(1, 2, 2), 2 * n)
+
+
+@program
+def int_in_a_dict(compile: Compile) -> Step:
+    state = {"step": 0}
+
+    def step(x, state):
+        state["step"] += 1
+        return x * state["step"]
+
+    step = compile(step)
+    return lambda n: (step(torch.ones(3), state), state["step"])
+
+
+@program
+def int_attribute(compile: Compile) -> Step:
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x + self.calls
+
+    module = Counter()
+    step = compile(module)
+    return lambda n: (step(torch.ones(3)), module.calls)
+
+
+@program
+def int_of_a_nested_object(compile: Compile) -> Step:
+    config = types.SimpleNamespace(state={"progress": types.SimpleNamespace(step=3)})
+
+    def step(x, config):
+        config.state["progress"].step += 2
+        return x / config.state["progress"].step
+
+    step = compile(step)
+    return lambda n: (step(torch.ones(3), config), config.state["progress"].step)
+
+
+@program
+def global_counter(compile: Compile) -> Step:
+    scope: dict[str, Any] = {"torch": torch, "count": 0}
+    source = "def step(x):\n    global count\n    count += 1\n    return x * count\n"
+    exec(source, scope)
+    step = compile(scope["step"])
+    return lambda n: (step(torch.ones(3)), scope["count"])
+
+
+@program
+def closure_counter(compile: Compile) -> Step:
+    count = 0
+
+    def step(x):
+        nonlocal count
+        count += 1
+        return x * count
+
+    compiled = compile(step)
+    return lambda n: (compiled(torch.ones(3)), count)
+
+
+@program
+def modulo_schedule(compile: Compile) -> Step:
+    def step(x, n):
+        return x * 2 if n % 4 == 0 else x + n
+
+    step = compile(step)
+    return lambda n: step(torch.ones(3), n + 4)
+
+
+@program
+def warm_up(compile: Compile) -> Step:
+    def step(x, n):
+        scale = min(1.0, (n + 1) / 100)
+        return x * scale
+
+    step = compile(step)
+    return lambda n: step(torch.ones(3), n)
+
+
+@program
+def masked_training(compile: Compile) -> Step:
+    def step(x, n):
+        return torch.where(torch.arange(20) < n, x, 0.0).sum()
+
+    step = compile(step)
+    return lambda n: step(torch.ones(20), n)
+
+
+@program
+def seed_as_an_int(compile: Compile) -> Step:
+    step = compile(lambda x, seed: (x * 1103515245 + seed) % 65536)
+    return lambda n: step(torch.arange(4), 12345 + 7 * n)
+
+
+@program
+def diffusion(compile: Compile) -> Step:
+    betas = torch.linspace(0.01, 0.2, 20)
+
+    def step(x, t):
+        alpha = (1 - betas).cumprod(0)[t]
+        return x * alpha.sqrt() + (1 - alpha).sqrt() * betas[t]
+
+    step = compile(step)
+    return lambda n: step(torch.ones(3), 19 - n)
+
+
+@program
+def annealed_dropout(compile: Compile) -> Step:
+    step = compile(lambda x, temperature: F.softmax(x / temperature, -1))
+    return lambda n: step(torch.arange(4.0), max(0.5, 0.9**n))
+
+
+@program
+def moving_average(compile: Compile) -> Step:
+    def step(average, x, n):
+        decay = min(0.99, (1 + n) / (10 + n))
+        average.mul_(decay).add_(x, alpha=1 - decay)
+        return average
+
+    step = compile(step)
+    average = torch.zeros(3)
+    return lambda n: step(average, torch.full((3,), float(n)), n).clone()
+
+
+# ---- optimizers and schedules
+def optimizer(
+    make: Callable[[list[nn.Parameter]], Optimizer],
+    schedule: Callable[[Optimizer], LRScheduler] | None = None,
+) -> Program:
+    def build(compile):
+        torch.manual_seed(0)
+        weight = nn.Parameter(torch.randn(4))
+        chosen = make([weight])
+        scheduler = schedule(chosen) if schedule else None
+        step = compile(chosen.step)
+
+        def call(n):
+            weight.grad = torch.cos(weight.detach()) * 0.1
+            step()
+            if scheduler:
+                scheduler.step()
+            return weight.detach().clone()
+
+        return call
+
+    return build
+
+
+OPTIM, SCHEDULES = torch.optim, torch.optim.lr_scheduler
+PROGRAMS.update(
+    sgd_step_lr=optimizer(
+        lambda p: OPTIM.SGD(p, 0.1, momentum=0.9), lambda o: SCHEDULES.StepLR(o, 1, 0.9)
+    ),
+    adam_cosine=optimizer(
+        lambda p: OPTIM.Adam(p, 0.1), lambda o: SCHEDULES.CosineAnnealingLR(o, 20)
+    ),
+    adamw_exponential=optimizer(
+        lambda p: OPTIM.AdamW(p, 0.1), lambda o: SCHEDULES.ExponentialLR(o, 0.9)
+    ),
+    adagrad_linear=optimizer(lambda p: OPTIM.Adagrad(p, 0.1), lambda o: SCHEDULES.LinearLR(o)),
+    rmsprop_one_cycle=optimizer(
+        lambda p: OPTIM.RMSprop(p, 0.1), lambda o: SCHEDULES.OneCycleLR(o, 0.1, 20)
+    ),
+    asgd=optimizer(lambda p: OPTIM.ASGD(p, 0.1), lambda o: SCHEDULES.ExponentialLR(o, 0.9)),
+    radam=optimizer(lambda p: OPTIM.RAdam(p, 0.1)),
+    nadam=optimizer(lambda p: OPTIM.NAdam(p, 0.1)),
+)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal, numbers and tensors to the last bit or nearly so."""
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, torch.Tensor):
+        return not too_far(a, b)
+    return type(a) is type(b) and a == b
+
+
+def run(name: str, compile: Compile, calls: int = CALLS) -> list[tuple[int, Any, Any]]:
+    """The results of the calls that are not those of plain Python: [(call, result, expected)]."""
+    torch.manual_seed(0)
+    expected = PROGRAMS[name](lambda function: function)
+    wanted = [expected(n) for n in range(calls)]
+    torch.manual_seed(0)
+    step = PROGRAMS[name](compile)
+    rows = [(n, step(n), wanted[n]) for n in range(calls)]
+    return [row for row in rows if not same(row[1], row[2])]
+
+
+def compilations() -> int:
+    """Of the code object that was compiled most often."""
+    import minidynamo
+
+    again = minidynamo.counters["recompiles"]
+    return max(
+        (1 + sum(n for text, n in again.items() if text.split(":")[0] == name))
+        for name in {text.split(":")[0] for text in again} | {""}
+    )
+
+
+def main() -> None:
+    import minidynamo
+
+    bad = 0
+    for backend in sys.argv[1:] or ["eager", "inductor"]:
+        for name in PROGRAMS:
+            minidynamo.reset()
+            wrong = run(name, lambda fn: minidynamo.compile(fn, backend=backend))
+            count = compilations()
+            text = "" if count <= MOST else f"  {dict(minidynamo.counters['recompiles'])}"
+            if wrong:
+                text += f"  WRONG {wrong[0]}"
+            bad += bool(text)
+            print(f"{backend} {name:28} {count} compilations{text}", flush=True)
+    sys.exit(min(bad, 1))
+
+
+if __name__ == "__main__":
+    main()

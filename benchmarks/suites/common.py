@@ -1,0 +1,351 @@
+"""What the suites share: their registry, one row measured and printed.
+
+In:   command line options.  Out: a table on the terminal and a dictionary for JSON: the machine,
+      the command, the rows.
+
+    @suite("mine")                              # --suite mine
+    def mine(options, result):                  # result["rows"]: what it has yielded so far
+        yield {"name": "a row", "seconds": 1.0}
+
+A row's result is compared with eager before anything is timed; a wrong row is printed as such and
+has no time.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, TypeVar
+
+import torch
+from torch import fx
+
+import minidynamo
+
+from ..models import MODELS
+from ..runner import (
+    agrees,
+    fresh_caches,
+    interleave,
+    largest_difference,
+    peer_compile,
+    ratio,
+    timed_first_call,
+)
+from ..workloads import WORKLOADS
+
+Options = argparse.Namespace  # the command line
+Row = dict[str, Any]  # what --json holds of one measurement, or of a whole run
+Measure = Callable[[str, Options], list[Row]]  # the rows of a model
+Suite = TypeVar("Suite", bound=Callable[..., Iterator[Row]])  # takes the options, a dictionary
+Workload = tuple[str, Callable, Sequence[Any], dict[str, Any]]  # name, function, its arguments
+SUITES: dict[str, Callable[[Options], Row]] = {}
+
+
+def suite(name: str) -> Callable[[Suite], Suite]:
+    """Register a generator of rows.  What it has is written to the --json file after every row: a
+    run that is cut short leaves that."""
+
+    def register(function: Suite) -> Suite:
+        def run(options: Options) -> Row:
+            if options.threads:
+                torch.set_num_threads(options.threads)
+            command = f"python -m benchmarks --suite {name}" + (
+                f" --threads {options.threads}" if options.threads else ""
+            )
+            command += f" --jobs {options.jobs}" * (options.jobs > 1)
+            result: Row = {
+                "machine": machine(),
+                "command": command + " --freezing" * options.freezing,
+                "rows": [],
+            }
+            print(
+                ", ".join(f"{key} {value}" for key, value in result["machine"].items()), flush=True
+            )
+            for row in function(options, result):
+                result["rows"].append(row)
+                write(result, options.json)
+            write(result, options.json)
+            minidynamo.reset()
+            return result
+
+        SUITES[name] = run
+        return function
+
+    return register
+
+
+def write(result: Row, path: str | None) -> None:
+    """Whole or not at all: a run that is cut while it writes leaves what was there."""
+    if path:
+        beside = f"{path}.{os.getpid()}"
+        with open(beside, "w") as file:
+            json.dump(result, file, indent=1)
+        os.replace(beside, path)
+
+
+def wanted(name: str, options: Options) -> bool:
+    """Does --only name this row?"""
+    return any(part in f"^{name}$" for part in options.only.split(";"))
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    about = {
+        "date": datetime.date.today().isoformat(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
+    }
+    if torch.cuda.is_available():
+        try:
+            import triton
+
+            query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+            about |= {
+                "triton": triton.__version__,
+                "cuda": torch.version.cuda,
+                "driver": subprocess.run(query, capture_output=True, text=True).stdout.split("\n")[
+                    0
+                ],
+            }
+        except (ImportError, OSError):
+            pass
+    return about
+
+
+def model_rows(
+    suite: str, names: Iterable[str], measure: Measure, show: Callable[[Row], str], options: Options
+) -> Iterator[Row]:
+    """The rows of measure(name, options) for every model, printed as show(row).  Each model has a
+    process of its own, `options.jobs` at once, so that a crash, a time limit or what one leaves in
+    memory is its own affair; the models that --only names are run in this process, without
+    --jobs."""
+    chosen = [name for name in names if wanted(name, options)]
+    for found in rows_of_each(suite, chosen, measure, options):
+        for row in found:
+            missing = [f"{why}: {row[why]}" for why in ("skipped", "failed") if why in row]
+            print(f"{row['name']:38}  {missing[0]}" if missing else show(row), flush=True)
+            yield row
+
+
+def rows_of_each(
+    suite: str, names: list[str], measure: Measure, options: Options
+) -> Iterator[list[Row]]:
+    """Lists of rows, as they are done: a slow model does not hold back those behind it, whose rows
+    are written to the --json file meanwhile."""
+    if options.only and options.jobs == 1:
+        yield from (rows_here(name, measure, options) for name in names)
+        return
+    with ThreadPoolExecutor(options.jobs) as pool:
+        waiting = [pool.submit(rows_alone, suite, name, options) for name in names]
+        yield from (done.result() for done in as_completed(waiting))
+
+
+def rows_here(name: str, measure: Measure, options: Options) -> list[Row]:
+    try:
+        return measure(name, options)
+    except ImportError as missing:
+        return [{"name": name, "skipped": str(missing)}]
+
+
+def rows_alone(suite: str, name: str, options: Options, limit: int = 400) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "rows.json")
+        command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "benchmarks",
+            "--suite",
+            suite,
+            "--only",
+            f"^{name}$",
+            "--json",
+            file,
+        ]
+        command += ["--no-peer"] * options.no_peer + (
+            ["--threads", str(options.threads)] if options.threads else []
+        )
+        try:
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            return [{"name": name, "failed": f"not finished in {limit} s"}]
+        if ran.returncode:
+            return [
+                {
+                    "name": name,
+                    "failed": f"exit {ran.returncode}: "
+                    f"{(ran.stderr.strip().splitlines() or [''])[-1][:200]}",
+                }
+            ]
+        with open(file) as rows:
+            return json.load(rows)["rows"]
+
+
+def rows(options: Options) -> Iterator[Workload]:
+    """(name, function, args, kwargs) of every workload and model."""
+    for table in (WORKLOADS, MODELS):
+        for name, build in table.items():
+            if wanted(name, options):
+                function, inputs = build()
+                yield (
+                    (name, function, [], inputs)
+                    if isinstance(inputs, dict)
+                    else (name, function, inputs, {})
+                )
+
+
+def measure_all(rows: Iterable[Workload], options: Options) -> Iterator[Row]:
+    """The rows, measured and printed; under no_grad."""
+    print(
+        "ratios are medians over interleaved rounds [quartiles]; above 1: the second is faster\n\n"
+        f"{'':20} {'eager':>10} {'ours':>10} {'peer':>10}   {'eager / ours':21} {'eager / peer':21}"
+        f" {'peer / ours':21} "
+        f"{'compile s (CPU s): ours':>24} {'peer':>15} {'difference':>10}"
+    )
+    for name, function, args, kwargs in rows:
+        with torch.no_grad():
+            row = measure(name, function, args, kwargs, peer=not options.no_peer)
+        print(format_row(row), flush=True)
+        yield row
+
+
+def measure(
+    name: str,
+    function: Callable,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    peer: bool = True,
+    budget: float = 3.0,
+) -> Row:
+    """One row: agreement with eager, cold compile times, steady-state times."""
+    minidynamo.reset()
+    row: Row = {"name": name}
+    eager = lambda: function(*args, **kwargs)  # noqa: E731
+    expected = eager()
+    variants = {"eager": eager}
+    compilers = {"ours": minidynamo.compile} | ({"torch.compile": peer_compile} if peer else {})
+    for label, compiler in compilers.items():
+        compiled = compiler(function)
+        with fresh_caches():
+            result, spent = timed_first_call(lambda: compiled(*args, **kwargs))
+        row[f"{label} compile"] = {"wall": spent.wall, "cpu": spent.cpu}
+        row[f"{label} difference"] = largest_difference(expected, result)
+        if agrees(expected, result):
+            variants[label] = lambda run=compiled: run(*args, **kwargs)  # type: ignore[misc]
+    timings = interleave(variants, budget)
+    row["seconds"] = {label: timing.median for label, timing in timings.items()}
+    row["rounds"] = len(timings["eager"].seconds)
+    for label in variants:
+        if label != "eager":
+            row[f"eager / {label}"] = ratio(timings, "eager", label)
+    if "ours" in variants and "torch.compile" in variants:
+        row["torch.compile / ours"] = ratio(timings, "torch.compile", "ours")
+    return row
+
+
+def captured(
+    function: Callable, args: Sequence[Any], kwargs: dict[str, Any] | None = None
+) -> tuple[fx.GraphModule, list[Any]]:
+    """(graph module, its example inputs) of a function that is captured whole."""
+    minidynamo.reset()
+    seen: list[tuple[fx.GraphModule, list[Any]]] = []
+
+    def backend(gm: fx.GraphModule, inputs: list[Any]) -> fx.GraphModule:
+        seen.append((gm, inputs))
+        return gm
+
+    minidynamo.compile(function, fullgraph=True, backend=backend)(*args, **kwargs or {})
+    minidynamo.reset()
+    [one] = seen
+    return one
+
+
+def counted(run: Callable[[Callable], Any]) -> tuple[Any, Row]:
+    """(what run(compile) gives with ours, from scratch; what was counted meanwhile)."""
+    minidynamo.reset()
+    start = time.perf_counter()
+    output = run(minidynamo.compile)
+    seconds, frames = time.perf_counter() - start, list(minidynamo.records.frames)
+    return output, {
+        "graphs": minidynamo.counters["graphs"].total(),
+        "seconds": seconds,
+        "ops": sum(
+            n.op in ("call_function", "call_method")
+            for record in frames
+            if record.graph is not None
+            for n in record.graph.graph.nodes
+        ),
+        "breaks": list(
+            dict.fromkeys(
+                b.reason for record in frames for b in record.graph_breaks if b.kind != "loop"
+            )
+        ),
+        "again": [record.recompile_reason for record in frames if record.recompile_reason],
+        "eager": [
+            note
+            for record in frames
+            for note in getattr(record.backend_record, "notes", ())
+            if note.startswith("runs eagerly")
+        ],
+        "errors": [record.error.strip().splitlines()[-1] for record in frames if record.error]
+        + [record.skipped for record in frames if "compiler failed" in record.skipped],
+    }
+
+
+def counted_peer(run: Callable[[Callable], Any]) -> tuple[Any, Row]:
+    """The same of torch.compile."""
+    import torch._dynamo
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    start = time.perf_counter()
+    output = run(torch.compile)
+    return output, {
+        "graphs": counters["stats"]["unique_graphs"],
+        "ops": counters["stats"]["calls_captured"],
+        "breaks": list(counters["graph_break"]),
+        "seconds": time.perf_counter() - start,
+    }
+
+
+COUNTED = {"ours": counted, "peer": counted_peer}
+
+
+def show_ratio(value: Sequence[float] | None) -> str:
+    return (
+        f"{value[0]:6.2f} [{value[1]:5.2f}-{value[2]:5.2f}]" if value else "     -               "
+    )
+
+
+def format_row(row: Row) -> str:
+    def seconds(label):
+        value = row["seconds"].get(label)
+        return (
+            f"{value * 1e3:8.3f}ms"
+            if value is not None
+            else f"{'wrong' if label + ' difference' in row else '-':>10}"
+        )
+
+    def compile_time(label):
+        value = row.get(f"{label} compile")
+        return f"{value['wall']:6.2f} ({value['cpu']:6.2f})" if value else "-"
+
+    return (
+        f"{row['name']:20} {seconds('eager')} {seconds('ours')} {seconds('torch.compile')}   "
+        f"{show_ratio(row.get('eager / ours'))} {show_ratio(row.get('eager / torch.compile'))} "
+        f"{show_ratio(row.get('torch.compile / ours'))} {compile_time('ours'):>24} "
+        f"{compile_time('torch.compile'):>15} "
+        f"{row['ours difference']:10.1e}"
+    )
