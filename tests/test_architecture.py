@@ -358,8 +358,8 @@ def tensors_at_import(tree):
 
 
 def test_no_file_makes_a_tensor_when_it_is_imported():
-    """Most files are imported in the first compiled call: under inference mode, its tensor would be an
-    inference tensor for good, and all training in the process would run eagerly."""
+    """Most files are imported in the first compiled call: under inference mode, such a tensor
+    would be an inference tensor for good, and all training in the process would run eagerly."""
     found = {}
     for package in ("minidynamo", "miniinductor"):
         for path in sorted((ROOT / package).rglob("*.py")):
