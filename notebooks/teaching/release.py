@@ -26,8 +26,8 @@ KEPT = (
 )
 START_HERE = """# Start here
 
-`make start` installs everything into `.venv` (Python 3.11 to 3.13 with headers, a C++ compiler; a few
-minutes) and opens JupyterLab at chapter 00.  Without `make`:
+`make start` installs everything into `.venv` (you need Python 3.11 to 3.13 with headers, and a C++
+compiler; it takes a few minutes) and opens JupyterLab at chapter 00.  Without `make`:
 
     python3 tools/setup_environment.py .venv torch==2.13.0
     .venv/bin/jupyter lab notebooks/00_tour.ipynb
@@ -40,7 +40,7 @@ MAKEFILE = """start: .venv/.ready
 \t.venv/bin/jupyter lab notebooks/00_tour.ipynb
 
 progress: .venv/.ready
-\t@cd notebooks && ../.venv/bin/python -c "from exercises.own_checks import all_pieces; all_pieces()"
+\t@cd notebooks && ../.venv/bin/python -m exercises.own_checks
 
 .venv/.ready:
 \tsh tools/find_python.sh "$(PYTHON)" tools/setup_environment.py .venv torch==2.13.0
