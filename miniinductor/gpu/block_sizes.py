@@ -262,7 +262,6 @@ class Launch:
     pointers: dict[str, torch.dtype]  # the parameters before sizes and blocks, in order
     asserts: bool  # the kernel checks indices
     extents: list[Size]  # elements behind each pointer
-    batch: int = 1  # a grid's second dimension
     symbols: tuple[str, ...] = ()  # names of the sizes that are arguments, after the pointers
     hints: tuple[int, ...] = ()  # what they are in this run
 
@@ -278,7 +277,7 @@ class Launch:
         """Programs; values: of the symbols."""
         sizes, _ = self.at(*values)
         tiles = [-(-n // config.block(axis)) for axis, n in sizes.items() if axis not in "rk"]
-        return (math.prod(tiles),) if self.batch == 1 else (math.prod(tiles), self.batch)
+        return (math.prod(tiles),)
 
     def is_wide(self, values: Sequence[int]) -> bool:
         """Must indices have 64 bits?  With room for the last tile."""

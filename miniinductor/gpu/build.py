@@ -105,7 +105,7 @@ def named_source(kernel: Kernel) -> str:
 
 def source_key(kernel: Kernel, source: str) -> str:
     launch = kernel.launch
-    about = launch.pointers, launch.configs, launch.sizes, launch.batch
+    about = launch.pointers, launch.configs, launch.sizes
     return digest(strip_comments(source, "#"), *about)
 
 

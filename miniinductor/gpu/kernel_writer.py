@@ -181,8 +181,7 @@ class TritonKernelWriter(BoundedExpressions):
         plan, memory, places = self.plan, self.memory, self.places()
         pointers = {parameter: memory.dtype(name) for parameter, name in places}
         extents = [as_size(memory.buffers[name].layout.reach) for _, name in places]
-        about = plan.sizes, plan.configs, pointers, self.asserts, extents, plan.batch
-        return Launch(*about)
+        return Launch(plan.sizes, plan.configs, pointers, self.asserts, extents)
 
     def kernel(self, code: Sequence[Code]) -> Kernel:
         """The finished text: signature, comments, body."""

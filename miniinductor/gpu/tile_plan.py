@@ -133,8 +133,6 @@ class TilePlan(KernelPlan):
     streams: bool = False  # what its one loop reads, it reads once
     # buffers of which a maximum is taken: their values are the lowest number beyond a row's end
     maxima: frozenset[str] = frozenset()
-    fixed: frozenset[sympy.Symbol] = frozenset()  # variables with one value in a whole program
-    batch: int = 1  # products side by side, each with programs of its own
 
     def __post_init__(self) -> None:
         self.axis_of = {variable: axis.name for axis in self.axes for variable, _ in axis.loops}
