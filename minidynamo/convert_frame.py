@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+from miniinductor import dispatch_keys
 
 from . import backends, config, coverage, frame_hook, hooks, records
 from .conversion import Conversion
@@ -71,7 +71,7 @@ class FrameCompiler:
             return None
         if getattr(COMPILING, "active", False):  # a frame of the compiler's own work
             return None
-        if torch._C._functorch.maybe_current_level() is not None:  # inside of vmap or grad
+        if dispatch_keys.is_unusual():  # inside of a dispatch mode, of vmap, of a dual level
             return None
         if self.is_left_alone(code, owner_of(args)):
             return None
