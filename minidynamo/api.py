@@ -9,6 +9,7 @@ Mirrors torch/_dynamo/eval_frame.py and decorators.py.
 
 import functools
 import types
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -16,7 +17,9 @@ import torch
 from . import coverage, frame_hook, hooks
 from .backends import Backend
 from .convert_frame import FrameCompiler
+from .exceptions import did_you_mean
 
+PARAMETERS = ("fn_or_module", "backend", "mode", "dynamic", "fullgraph")
 CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
     "dynamic": (None, True, False),
@@ -24,6 +27,18 @@ CHOICES = {  # option of `compile` -> its values
 }
 
 
+def with_known_options(function: Callable) -> Callable:
+    """`function`, which says what was meant where the name of an option is wrong."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **options: Any) -> Any:
+        check_options(**{name: v for name, v in options.items() if name not in PARAMETERS})
+        return function(*args, **options)
+
+    return called
+
+
+@with_known_options
 def compile(
     fn_or_module: Any = None,
     *,
@@ -47,7 +62,12 @@ def compile(
 
 
 def check_options(**options: Any) -> None:
+    """Raises TypeError for an option that there is not, ValueError for a value."""
     for name, value in options.items():
+        if name == "backend":
+            continue
+        if name not in CHOICES:
+            raise TypeError(f"compile() has no {name}={did_you_mean(name, ['backend', *CHOICES])}")
         # 1 == True, but dynamic=1 is a mistake: the types are compared, too
         if (type(value), value) not in [(type(choice), choice) for choice in CHOICES[name]]:
             raise ValueError(

@@ -18,6 +18,7 @@ from typing import Any
 from torch import fx
 
 from . import coverage, frame_hook
+from .exceptions import did_you_mean
 
 Backend = Callable[..., Callable]
 _REGISTRY: dict[str, Backend] = {}
@@ -40,10 +41,11 @@ def lookup_backend(backend: str | Backend) -> tuple[str, Backend]:
     """(name, callable) of a registered name or of any callable."""
     if callable(backend):
         return getattr(backend, "__name__", type(backend).__name__), backend
-    if backend not in _REGISTRY:
+    known = list_backends()
+    if backend not in known:
         raise ValueError(
-            f"unknown backend {backend!r}; there are {', '.join(list_backends())}, or pass a "
-            "callable"
+            f"unknown backend {backend!r}{did_you_mean(backend, known)}; there are "
+            f"{', '.join(known)}, or pass a callable"
         )
     return backend, _REGISTRY[backend]
 

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from miniinductor import dispatch_keys
+from miniinductor.dispatch_keys import is_unusual
 
 from . import backends, config, coverage, frame_hook, hooks, records
 from .conversion import Conversion
@@ -29,7 +29,7 @@ from .exceptions import BackendError, SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
 from .records import FrameRecord, debug
 from .resume import is_resume_code
-from .skipping import skip_reason
+from .skipping import UNHOOKED, skip_reason
 
 LOCK = threading.RLock()
 # A process is forked when no thread compiles: the child has only the thread that forked it, and
@@ -66,17 +66,24 @@ class FrameCompiler:
         return cls(backend, **options)
 
     def __call__(self, function: Any, code: types.CodeType, args: Sequence[Any]) -> Any:
+        if code.co_filename.startswith(UNHOOKED):
+            frame_hook.set_cache(code, ...)
+            return None
         if skip_reason(code) is not None:
             frame_hook.set_cache(code, None)
             return None
         if getattr(COMPILING, "active", False):  # a frame of the compiler's own work
             return None
-        if dispatch_keys.is_unusual():  # inside of a dispatch mode, of vmap, of a dual level
+        if is_unusual():  # inside of a dispatch mode, of vmap, of a dual level
             return None
         if self.is_left_alone(code, owner_of(args)):
             return None
         with LOCK:
-            return CompilingState().around(self.convert, function, code, args)
+            try:
+                return CompilingState().around(self.convert, function, code, args)
+            except (Unsupported, BackendError) as error:
+                # what the user is told is about their lines, not about ours
+                raise error if config.verbose else error.with_traceback(None)
 
     def is_left_alone(self, code: types.CodeType, owner: int | None) -> bool:
         """Does this call run as plain Python?  Without extras/left_alone.py none does."""

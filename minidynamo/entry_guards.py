@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from miniinductor import dispatch_keys
+from miniinductor.dispatch_keys import AUTOCAST, INFERENCE, keys
 
 from . import _frame_hook, hooks
 from .bytecode.assembler import parameter_count
@@ -39,8 +39,8 @@ STATE: tuple[Reader, ...] = (
 )
 # Within a dispatch mode or a transform of functorch (vmap, grad) no compiled frame runs at all: the
 # frame hook looks, or this guard where it cannot.
-if not _frame_hook.watch_dispatch_keys(dispatch_keys.AUTOCAST, dispatch_keys.INFERENCE):
-    STATE += (("DISPATCH_KEYS", dispatch_keys.keys),)
+if not _frame_hook.watch_dispatch_keys(AUTOCAST, INFERENCE):
+    STATE += (("DISPATCH_KEYS", keys),)
 # (reader, does it matter now?): read only where the state above differs from the usual, see
 # extras/state_details.py
 DETAILS: list[tuple[Reader, Callable[[], Any]]] = []

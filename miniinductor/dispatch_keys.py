@@ -1,4 +1,4 @@
-"""The thread's state that torch's dispatcher looks at, beside the tensors that an operation is given.
+"""The thread's state that torch's dispatcher looks at, beside an operation's tensors.
 
     with Mode(): ...            # a TorchDispatchMode: the key Python is in the thread's set
     torch.func.vmap(f)(x)       # FuncTorchBatched and others
@@ -11,7 +11,7 @@ Which keys a thread includes and excludes, and who answers for them:
 
     key                                       in a thread           who looks
     BackendSelect                             always included       nobody: harmless
-    Autocast*                                 excluded, or not      guarded: AUTOCAST, AUTOCAST_DTYPES
+    Autocast*                                 excluded, or not      guarded: AUTOCAST
     ADInplaceOrView, Autograd*                of inference mode     guarded: INFERENCE
     all others, and Autograd* otherwise       seldom                refused
 """

@@ -18,6 +18,7 @@ import torch
 
 from .. import _frame_hook
 
+
 def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 

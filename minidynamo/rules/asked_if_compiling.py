@@ -2,7 +2,8 @@
 
 In:   a call of `torch.compiler.is_compiling()`; later, in the same graph, one of
       `scaled_dot_product_attention` on a GPU with a mask that is expanded along its rows.
-Out:  True, to all but torch's own code; the same call with a copy of that mask, in memory that the library's fused kernels read.
+Out:  True, to all but torch's own code; the same call with a copy of that mask, in memory that
+      the library's fused kernels read.
 
     if torch.compiler.is_compiling():
         mask = torch.ones((), dtype=torch.bool, device="cuda").expand(2, 1, 500, 500)
