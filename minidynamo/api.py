@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 
-from . import coverage, frame_hook, hooks
+from . import _frame_hook, coverage, frame_hook, hooks
 from .backends import Backend
 from .convert_frame import FrameCompiler
 from .exceptions import did_you_mean
@@ -102,6 +102,27 @@ def named_like(fn: Any, made: Any) -> Any:
     if isinstance(fn, types.FunctionType):
         made.__dict__.update(fn.__dict__)
     return made
+
+
+# --- calls of ours inside of torch.compile's
+DISABLED: list[Callable] = []  # `call`, for torch.compile to leave alone
+
+
+def call(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+def call_alone(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a compiled function with torch.compile off in this thread: else it would compile the
+    code that stands in the place of the function's, and our compiler with it.  The hook calls this
+    where torch's frame evaluator is installed.  (The other way round nothing is needed: frames of
+    torch/_dynamo, and all that they call, are left alone.)"""
+    if not DISABLED:  # (loads torch._dynamo, which is there where torch's evaluator is installed)
+        DISABLED.append(torch.compiler.disable(call))
+    return DISABLED[0](function, *args, **kwargs)
+
+
+_frame_hook.set_alone(call_alone)
 
 
 # attributes of a `CompiledModule` that are not the original's

@@ -52,7 +52,8 @@ class FrameCompiler:
         self.backend_name, self.backend = backends.lookup_backend(backend)
         self.registered = isinstance(backend, str)
         self.fullgraph = fullgraph
-        self.dynamic = dynamic
+        # torch's own compilers know no symbols of ours
+        self.dynamic = False if backends.is_torchs(self.backend) else dynamic
         self.mode = mode
         # (a callable of the user's need not take a mode)
         self.options = {"mode": mode} if self.registered and mode is not None else {}
@@ -61,9 +62,12 @@ class FrameCompiler:
 
     @classmethod
     def of(cls, backend: Any, **options: Any) -> "FrameCompiler":
-        """The compiler for these options; extras/shared_compilers.py gives the same one each time,
-        so that its entries are shared."""
-        return cls(backend, **options)
+        """The compiler for these options, the same one each time: its entries are shared."""
+        key = (identity(backend), *sorted(options.items()))
+        compiler = COMPILERS.get(key)
+        if compiler is None:
+            compiler = COMPILERS[key] = cls(backend, **options)
+        return compiler
 
     def __call__(self, function: Any, code: types.CodeType, args: Sequence[Any]) -> Any:
         if code.co_filename.startswith(UNHOOKED):
@@ -153,6 +157,21 @@ class FrameCompiler:
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
+
+
+# (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
+# may hold a model.
+COMPILERS: "weakref.WeakValueDictionary[Any, FrameCompiler]" = weakref.WeakValueDictionary()
+
+
+def identity(backend: object) -> Any:
+    """A key by which two backends that are alive can be told apart.  It is no `==`: two callables
+    may say that they are equal, and compile in different ways."""
+    if isinstance(backend, str):
+        return backend
+    if isinstance(backend, types.MethodType):  # `obj.method` is a new object each time
+        return id(backend.__self__), id(backend.__func__)
+    return id(backend)
 
 
 class CompilingState(ThreadState):

@@ -27,8 +27,7 @@ FORBIDDEN = (
 REACHES_INDUCTOR = (
     "minidynamo/backends.py",
     "minidynamo/extras/cut_graphs.py",
-    "minidynamo/extras/eager_backends.py",
-    "minidynamo/extras/torch_frontend.py",
+    "minidynamo/torch_frontend.py",
     "minidynamo/foreign.py",
     "minidynamo/explain/",
 )

@@ -2,7 +2,7 @@
  *
  * In:   the evaluator that was there when ours was installed (`previous`), or that was installed above it.
  * Out:  `run_frame`: it gets the frames that run as they are; `calls_alone`: a compiled function is called with
- *       torch.compile off (extras/torch_compile.py).
+ *       torch.compile off (api.py).
  *
  * A part of frame_hook.c.  Without this file CPython's own evaluator gets them.
  */
