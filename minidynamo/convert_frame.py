@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+from miniinductor.dispatch_keys import is_unusual
 
 from . import backends, config, coverage, frame_hook, hooks, records
 from .conversion import Conversion
@@ -29,7 +29,7 @@ from .exceptions import BackendError, SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
 from .records import FrameRecord, debug
 from .resume import is_resume_code
-from .skipping import skip_reason
+from .skipping import UNHOOKED, skip_reason
 
 LOCK = threading.RLock()
 # A process is forked when no thread compiles: the child has only the thread that forked it, and
@@ -52,7 +52,8 @@ class FrameCompiler:
         self.backend_name, self.backend = backends.lookup_backend(backend)
         self.registered = isinstance(backend, str)
         self.fullgraph = fullgraph
-        self.dynamic = dynamic
+        # torch's own compilers know no symbols of ours
+        self.dynamic = False if backends.is_torchs(self.backend) else dynamic
         self.mode = mode
         # (a callable of the user's need not take a mode)
         self.options = {"mode": mode} if self.registered and mode is not None else {}
@@ -61,22 +62,32 @@ class FrameCompiler:
 
     @classmethod
     def of(cls, backend: Any, **options: Any) -> "FrameCompiler":
-        """The compiler for these options; extras/shared_compilers.py gives the same one each time,
-        so that its entries are shared."""
-        return cls(backend, **options)
+        """The compiler for these options, the same one each time: its entries are shared."""
+        key = (identity(backend), *sorted(options.items()))
+        compiler = COMPILERS.get(key)
+        if compiler is None:
+            compiler = COMPILERS[key] = cls(backend, **options)
+        return compiler
 
     def __call__(self, function: Any, code: types.CodeType, args: Sequence[Any]) -> Any:
+        if code.co_filename.startswith(UNHOOKED):
+            frame_hook.set_cache(code, ...)
+            return None
         if skip_reason(code) is not None:
             frame_hook.set_cache(code, None)
             return None
         if getattr(COMPILING, "active", False):  # a frame of the compiler's own work
             return None
-        if torch._C._functorch.maybe_current_level() is not None:  # inside of vmap or grad
+        if is_unusual():  # inside of a dispatch mode, of vmap, of a dual level
             return None
         if self.is_left_alone(code, owner_of(args)):
             return None
         with LOCK:
-            return CompilingState().around(self.convert, function, code, args)
+            try:
+                return CompilingState().around(self.convert, function, code, args)
+            except (Unsupported, BackendError) as error:
+                # what the user is told is about their lines, not about ours
+                raise error if config.verbose else error.with_traceback(None)
 
     def is_left_alone(self, code: types.CodeType, owner: int | None) -> bool:
         """Does this call run as plain Python?  Without extras/left_alone.py none does."""
@@ -146,6 +157,21 @@ class FrameCompiler:
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
+
+
+# (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
+# may hold a model.
+COMPILERS: "weakref.WeakValueDictionary[Any, FrameCompiler]" = weakref.WeakValueDictionary()
+
+
+def identity(backend: object) -> Any:
+    """A key by which two backends that are alive can be told apart.  It is no `==`: two callables
+    may say that they are equal, and compile in different ways."""
+    if isinstance(backend, str):
+        return backend
+    if isinstance(backend, types.MethodType):  # `obj.method` is a new object each time
+        return id(backend.__self__), id(backend.__func__)
+    return id(backend)
 
 
 class CompilingState(ThreadState):

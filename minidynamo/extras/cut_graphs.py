@@ -1,10 +1,10 @@
-"""Graphs that read a number, for backends that cannot: torch's own, and the user's around them.
+"""Graphs that read a number, for backends of the user's that cannot.
 
 In:   a backend of the user's, and a graph with `item = number.item()`, which the user has not asked
       for: a float of the program's that changes (variables/more/read_floats.py).
 Out:  the graph cut at what takes such numbers; the backend gets the pieces between.
 
-    >>> minidynamo.compile(f, backend=lookup_backend("aot_eager"))      # one of torch's
+    >>> minidynamo.compile(f, backend=mine)
 
 A backend of the user's gets the whole graph first: one that calls `gm.forward` can run it.
 """
@@ -23,7 +23,6 @@ from miniinductor.records import CompileRecord
 from .. import hooks
 from ..conversion import Conversion
 from ..foreign import ours
-from .torch_backends import Handed, TorchBackend
 
 Backend = Callable[..., Any]
 
@@ -41,12 +40,10 @@ def cutting(conversion: Conversion, backend: Backend) -> Backend:
     def ask(gm: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:
         if not reads_floats(gm):
             return backend(gm, example_inputs, **options)
-        if not isinstance(backend, TorchBackend):
-            try:
-                return backend(gm, example_inputs, **options)
-            except ours(Exception):
-                pass
-        return in_pieces(backend, gm)
+        try:
+            return backend(gm, example_inputs, **options)
+        except ours(Exception):
+            return in_pieces(backend, gm)
 
     return ask
 
@@ -56,7 +53,7 @@ def in_pieces(backend: Backend, gm: fx.GraphModule) -> Callable[..., Any]:
 
     def compile_piece(piece: fx.GraphModule, examples: list[Any]) -> CompiledGraph:
         run = backend(piece, list(map(example, examples)))
-        return CompiledGraph(run.checked() if isinstance(run, Handed) else run, CompileRecord())
+        return CompiledGraph(run, CompileRecord())
 
     run = compile_pieces(gm, compile_piece, CompileRecord())
     return gm.forward if run is None else run

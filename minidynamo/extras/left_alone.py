@@ -11,18 +11,14 @@ Mirrors torch/_dynamo/cache_size.py.
 """
 
 import collections
-import os
 import types
 import weakref
-from collections.abc import Sequence
-from typing import Any
 
 from .extending import extends
 from .. import config, frame_hook, hooks
 from ..convert_frame import FrameCompiler
 from ..entries import entries_before
 from ..records import FrameRecord
-from ..skipping import TORCH
 
 from .forgotten import DEATHS
 from .told import tell
@@ -32,35 +28,6 @@ from .told import tell
 GIVEN_UP: "weakref.WeakValueDictionary[tuple, types.CodeType]" = weakref.WeakValueDictionary()
 # id of a code object -> how many modules have died in a row before a second call
 UNUSED: collections.Counter[int] = collections.Counter()
-
-# What these files of torch's call runs as plain Python: the backward pass (its hooks, and bodies of
-# checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile,
-# torch.jit.trace...
-UNHOOKED = tuple(
-    os.path.join(TORCH, *parts)
-    for parts in (
-        ("autograd", "__init__.py"),
-        ("autograd", "graph.py"),
-        ("utils", "checkpoint.py"),
-        ("_functorch", ""),
-        ("_dynamo", ""),
-        ("_inductor", ""),
-        ("jit", "_trace.py"),
-    )
-)
-
-
-plain_call = FrameCompiler.__call__
-
-
-@extends(FrameCompiler, "__call__")
-def unhooked_call(
-    compiler: FrameCompiler, function: Any, code: types.CodeType, args: Sequence[Any]
-) -> Any:
-    if code.co_filename.startswith(UNHOOKED):
-        frame_hook.set_cache(code, ...)
-        return None
-    return plain_call(compiler, function, code, args)
 
 
 @extends(FrameCompiler)
