@@ -26,7 +26,6 @@ from typing import Any
 
 import torch
 
-from . import config
 from .sources import Source
 from .symbolic_shapes import can_be_symbolic
 
@@ -40,8 +39,6 @@ class SizePolicy:
 
     def __init__(self, dynamic: bool | None, earlier: Iterable[Any] = ()) -> None:
         self.dynamic = dynamic
-        # do sizes and numbers that only the run knows stay in the graph?
-        self.unbacked = config.capture_scalar_outputs and dynamic is not False
         self.pinned: dict[str, tuple[float, str]] = {}  # name -> (value, line)
         self.met: list[Any] = []
         # (name, kind) -> [(number, is it a symbol?)] of earlier compilations

@@ -27,7 +27,6 @@ FORBIDDEN = (
 PEER_ALLOWED = ("benchmarks/", "notebooks/prior/")
 REACHES_INDUCTOR = (
     "minidynamo/backends.py",
-    "minidynamo/extras/cut_graphs.py",
     "minidynamo/extras/eager_backends.py",
     "minidynamo/extras/torch_frontend.py",
     "minidynamo/foreign.py",

@@ -20,7 +20,6 @@ from ..exceptions import BackendError
 from ..foreign import faults, ours
 from .told import internal_error, note_error, user_line
 from . import eager_backends
-from . import cut_graphs  # noqa: F401  (what is registered last is outermost)
 from .torch_backends import Handed
 
 

@@ -32,6 +32,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._sympy.printers import PythonPrinter
 
+from miniinductor.extras.pieces import runs_apart
+
 from .. import hooks
 from ..conversion import Conversion
 from ..graph_capture import OutputGraph
@@ -108,6 +110,9 @@ class TorchBackend:
         self.backend = backend
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:
+        if any(map(runs_apart, gm.graph.nodes)):
+            LOG.warning("backend %s: a graph with torch.cond runs eagerly", self.__name__)
+            return gm.forward
         if not any(isinstance(value, torch.SymInt) for value in example_inputs):
             run = self.backend(gm, apart(example_inputs), **options)
             return Handed(gm, run) if callable(run) else run
