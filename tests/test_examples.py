@@ -51,7 +51,7 @@ ELSEWHERE = (
     "cpp_reductions",
     "codegen/plan",
     "speed/foreach",
-    "bench/models",
+    "benchmarks/models",
     "_models",
     "ablation",
     "plots",
@@ -59,7 +59,7 @@ ELSEWHERE = (
     "explain/layout",
     "explain/passes",
     "explain/stages",
-    "bench/census",
+    "benchmarks/census",
     "gradient_buckets",
 )
 

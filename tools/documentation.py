@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "minidynamo" / "bench" / "results"
+RESULTS = ROOT / "benchmarks" / "results"
 MARK = "<!-- written by `make docs`: figures -->"
 SPREAD = 1.5  # quartiles of a ratio further apart than this were taken on too busy a machine
 PRECISIONS = {"bf16": "bfloat16", "fp32": "float32"}

@@ -464,16 +464,8 @@ Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in ti
 # %% [markdown]
 # A factor of one means that the symbol is free, as it should be for long rows. (Read it with its
 # quartiles.) Short rows pay: the C++ compiler unrolls a short row when it knows its length, and cannot
-# when the length is `s1`. `python -m benchmarks --suite dynamic-kernels` measures many kernels.
-# Where a symbol costs much, it prints why:
-
-# %%
-from benchmarks.suites.dynamic_kernels import REASONS
-
-Table(["kernels", "what the symbol costs"], list(REASONS.items()))
-
-# %% [markdown]
-# How many rows there are hardly matters. It is the inner loops that are faster when they know their
+# when the length is `s1`. The sizes are also two more numbers to pass through Python and the
+# launcher: half a microsecond a call. How many rows there are hardly matters. It is the inner loops that are faster when they know their
 # size.
 #
 # ## Exercises
