@@ -18,7 +18,7 @@ Out:  a `CompiledGraph`, called with the same tensors.
 Each stage takes and returns a value of its own: `Joint`, `Parts`, `Graph`, `Schedule`, the list of
 steps, `MemoryPlan`, `Wrapper`, `Program`, `Plan`; all of them write down in `record` what they
 decided.  Coverage extends `Compilation` (hooks.py): plans kept on disk, eager kernels instead of
-generated ones, graphs cut at sizes that only the run knows, errors in eager's words.  Mirrors
+generated ones, graphs cut at `torch.cond`, errors in eager's words.  Mirrors
 torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
@@ -132,12 +132,6 @@ class Compilation:
             return CompiledGraph(self.compiled(), self.record)
         except NOT_COMPILED as error:
             reason, of_machine = str(error), isinstance(error, CompilerError)
-        except ours(RuntimeError) as error:
-            # so the front end marks an error that asks for a number which only the run knows:
-            # x.item()
-            if not getattr(error, "needs_data", False):
-                raise
-            reason = str(error).split("\n")[0]
         finally:
             self.inputs = ()  # the backward half is compiled later, and keeps this object alive
         self.record.notes.append(f"runs eagerly: {reason}")

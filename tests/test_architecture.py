@@ -26,7 +26,6 @@ FORBIDDEN = (
 )
 REACHES_INDUCTOR = (
     "minidynamo/backends.py",
-    "minidynamo/extras/cut_graphs.py",
     "minidynamo/torch_frontend.py",
     "minidynamo/foreign.py",
     "minidynamo/explain/",

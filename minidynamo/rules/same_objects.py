@@ -82,6 +82,8 @@ class Sameness(Operations):
         """As containers compare: `a is b or a == b`."""
         if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
             return a.value is b.value or self.equal(a, b)
+        if type(a) is SymVar or type(b) is SymVar:  # numbers: one object is equal to itself
+            return a is b or self.equal(a, b)
         return self.same(a, b) or self.equal(a, b)
 
 
