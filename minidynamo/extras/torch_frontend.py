@@ -27,6 +27,7 @@ from torch import fx
 from miniinductor import config
 from miniinductor.autograd import runtime
 from miniinductor.compile import compile_fx
+from miniinductor.eager_graphs import runnable
 from miniinductor.fake_mode import FakeMode
 from miniinductor.sizes.printing import python_code
 
@@ -54,7 +55,7 @@ def miniinductor(
             return Crossing(gm, example_inputs).compiled(mode)
         except NoWay as reason:
             LOG.warning("backend miniinductor: a graph of torch.compile runs eagerly: %s", reason)
-            return gm.forward
+            return runnable(gm)
 
 
 def value_of(node: fx.Node) -> Any:
