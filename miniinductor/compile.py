@@ -47,6 +47,7 @@ from .autograd.runtime import (
 from .autograd.tracer import no_autocast, without_autocast
 from .decompositions import table
 from .devices import about, language_of, why_not
+from .eager_graphs import runnable
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
 from .graph_passes import JOINT, LAYOUTS, REWRITING, Context, changed, optimize
@@ -137,7 +138,7 @@ class Compilation:
         self.record.notes.append(f"runs eagerly: {reason}")
         text = f"the graph of {first_line(self.gm)} runs eagerly: {reason}"
         tell(text, reason if of_machine else text)
-        return CompiledGraph(self.gm.forward, self.record)
+        return CompiledGraph(runnable(self.gm), self.record)
 
     def compiled(self) -> Callable:
         """What runs the graph.  Raises one of `NOT_COMPILED`."""

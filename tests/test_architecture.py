@@ -117,6 +117,7 @@ def test_data_flows_one_way(path):
                 "options",
                 "version",
                 "dispatch_keys",
+                "eager_graphs",
             )
         )
         assert all(u.startswith(shared) for u in reached), reached
