@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+from miniinductor.dispatch_keys import is_unusual
 
 from . import backends, config, coverage, frame_hook, hooks, records
 from .conversion import Conversion
@@ -31,7 +31,7 @@ from .exceptions import BackendError, SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
 from .records import FrameRecord, debug
 from .resume import is_resume_code
-from .skipping import TORCH, skip_reason
+from .skipping import UNHOOKED, skip_reason
 
 LOCK = threading.RLock()
 # A process is forked when no thread compiles: the child has only the thread that forked it, and
@@ -47,22 +47,6 @@ GIVEN_UP: "weakref.WeakValueDictionary[tuple, types.CodeType]" = weakref.WeakVal
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
 # may hold a model.
 COMPILERS: "weakref.WeakValueDictionary[Any, FrameCompiler]" = weakref.WeakValueDictionary()
-
-# What these files of torch's call runs as plain Python: the backward pass (its hooks, and bodies of
-# checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile,
-# torch.jit.trace...
-UNHOOKED = tuple(
-    os.path.join(TORCH, file)
-    for file in (
-        "autograd/__init__.py",
-        "autograd/graph.py",
-        "utils/checkpoint.py",
-        "_functorch/",
-        "_dynamo/",
-        "_inductor/",
-        "jit/_trace.py",
-    )
-)
 
 
 def identity(backend: object) -> Any:
@@ -90,7 +74,8 @@ class FrameCompiler:
         self.registered = isinstance(backend, str)
         self.key: Any = id(self)  # the same for equal options, see `of`
         self.fullgraph = fullgraph
-        self.dynamic = dynamic
+        # torch's own compilers know no symbols of ours
+        self.dynamic = False if backends.is_torchs(self.backend) else dynamic
         self.mode = mode
         # (a callable of the user's need not take a mode)
         self.options = {"mode": mode} if self.registered and mode is not None else {}
@@ -99,7 +84,7 @@ class FrameCompiler:
 
     @classmethod
     def of(cls, backend: Any, **options: Any) -> "FrameCompiler":
-        """The compiler for these options: the same one each time, whose entries are shared."""
+        """The compiler for these options, the same one each time: its entries are shared."""
         key = (identity(backend), *sorted(options.items()))
         compiler = COMPILERS.get(key)
         if compiler is None:
@@ -116,12 +101,16 @@ class FrameCompiler:
             return None
         if getattr(COMPILING, "active", False):  # a frame of the compiler's own work
             return None
-        if torch._C._functorch.maybe_current_level() is not None:  # inside of vmap or grad
+        if is_unusual():  # inside of a dispatch mode, of vmap, of a dual level
             return None
         if self.is_left_alone(code, owner_of(args)):
             return None
         with LOCK:
-            return CompilingState().around(self.convert, function, code, args)
+            try:
+                return CompilingState().around(self.convert, function, code, args)
+            except (Unsupported, BackendError) as error:
+                # what the user is told is about their lines, not about ours
+                raise error if config.verbose else error.with_traceback(None)
 
     def is_left_alone(self, code: types.CodeType, owner: int | None) -> bool:
         """Does this call run as plain Python, without another look?  The first one that is given up

@@ -26,7 +26,6 @@ from typing import Any
 
 import torch
 
-from . import config
 from .guards import Guard, is_state
 from .sources import Source
 from .symbolic_shapes import can_be_symbolic
@@ -54,8 +53,6 @@ class SizePolicy:
 
     def __init__(self, dynamic: bool | None, earlier: Iterable[Any] = ()) -> None:
         self.dynamic = dynamic
-        # do sizes and numbers that only the run knows stay in the graph?
-        self.unbacked = config.capture_scalar_outputs and dynamic is not False
         self.pinned: dict[str, tuple[float, str]] = {}  # name -> (value, line)
         # names of parameters and buffers that are placeholders, for another frame replaces them
         self.replaced: set[str] = set()

@@ -38,6 +38,7 @@ from miniinductor.sizes.facts import LARGEST, Facts, Symbol
 from miniinductor.sizes.printing import python_code
 
 from . import config
+from .exceptions import Break
 from .guards import Guard
 from .symbolic_numbers import SymNode, hint_of
 
@@ -135,8 +136,14 @@ class ShapeEnv(Facts):
         return value
 
     def value_now(self, expr: sympy.Expr) -> Any:
-        """What `expr` is in this run; extras/unbacked_sizes.py refuses what only the run knows."""
-        return self.size_hint(expr)
+        """What `expr` is in this run; Break where it depends on a number that the graph draws."""
+        value = self.size_hint(expr)
+        if value is None:
+            rows = [self.table[symbol] for symbol in sorted(expr.free_symbols, key=str)]
+            drawn = ", ".join(row.created_by for row in rows if row.hint is None)
+            text = f"{python_code(expr)} depends on {drawn}, which is drawn when the graph runs"
+            raise Break("data-dependent", text, "keep the decision outside the compiled function")
+        return value
 
     def note(self, fact: sympy.Expr, proved: bool, line: str | None) -> None:
         """Write down what holds in this run."""

@@ -103,11 +103,8 @@ Torch's backends are looked up by you, and handed over: `from torch._dynamo.back
 import lookup_backend`. The packages import nothing of torch's compiler. A backend of your own that
 ends in torch's compiler says so: `@minidynamo.torch_backend`.
 
-**Sizes that change** cross the border, too. Each side has symbols, an algebra and guards of its
-own; what crosses is text, Python over the symbols, that the other side computes with its own
-`SymInt`s (`minidynamo/extras/torch_sizes.py`). A guard that torch's inductor adds (`y.shape[1] <=
-4096`, since it writes a softmax of so many columns as one kernel) is a guard of our entry, and the
-other way round. What cannot be said on the other side becomes a number, with a guard.
+**Sizes that change** become numbers at the border, with a guard of whoever captured: each new size
+is compiled again, up to the limit of recompilations.
 
 ## Which half makes which difference
 
@@ -129,9 +126,9 @@ Time is nearly all the compiler's, too, as long as both captures find the same g
 
 ## What does not cross
 
-Graphs with sizes that only the run knows (`x[x > 0]`, `.item()` under `capture_scalar_outputs`) and
-higher-order operators (`torch.cond`) run eagerly when torch.compile hands them to miniinductor; the
-logger `minidynamo` says so. A float of the program that changes from call to call is a tensor where
+Graphs with sizes that only the run knows, which torch.compile captures under
+`capture_dynamic_output_shape_ops`, and higher-order operators (`torch.cond`) run eagerly when
+torch.compile hands them to miniinductor; the logger `minidynamo` says so. A float of the program that changes from call to call is a tensor where
 it is only combined with tensors of floats, and a number with a guard elsewhere.
 """
 

@@ -5,7 +5,7 @@
 
 In:   a call of the module's own generator: `random.random()`, and what asks that and computes
       (`uniform`), `randint`, `randrange(low, high)`.
-Out:  a float that only the run knows (a symbol without a number of this run), or an int that may
+Out:  a float without a value while tracing (a symbol without a hint), or an int that may
       meet tensors alone.  The replacement code draws all of them, in the program's order.
 
 While a frame is traced nothing is drawn.  A decision about such a number breaks the graph: plain
@@ -30,7 +30,6 @@ from miniinductor.sizes.facts import LARGEST, Symbol
 from ..extras.extending import extends, noted
 from .. import hooks
 from ..exceptions import Break
-from ..extras.unbacked_sizes import DataDependentDecision
 from ..foreign import ours
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
@@ -226,7 +225,7 @@ def check_drawn(node: SymNode, name: str, *others: SymNode) -> None:
         fine = all(math.isfinite(n) and (n or math.copysign(1, n) > 0) for n in numbers)
         if name not in LINEAR or not fine:
             what = node.shape_env.table[min(unknown, key=str)]
-            raise DataDependentDecision(f"{name} of what {what.created_by} drew")
+            raise Break(KIND, f"{name} of what {what.created_by} drew", HINT)
     check_domain(node, name, *others)
 
 

@@ -5,6 +5,7 @@ In:   `self.count = ...` in forward.   Out: the write, kept for replay; a break 
     >>> module.setattr(tx, "count", ConstantVar(1))
 """
 
+import types
 from typing import Any
 
 import torch
@@ -167,6 +168,8 @@ class PythonModules(PyModuleVar):
         return tx.output.wrap_pinned(tx.run_now(getattr, self.value, name))
 
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        if type(self.value) is not types.ModuleType:  # torch.backends.cudnn: a switch, perhaps
+            raise Break("attribute", f"{self}.{name} = ... of a {type(self.value).__name__}")
         tx.output.globals_of(self.value.__dict__).written[name] = value
 
     def other(self, tx: Frame, name: str) -> Any:
