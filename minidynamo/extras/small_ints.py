@@ -15,7 +15,7 @@ whether it is 0 or 1, which makes it a number as before.  Negative ints are numb
 
 import sympy
 
-from miniinductor.sizes.facts import LARGEST, Symbol
+from miniinductor.sizes.prover import LARGEST, Symbol
 
 from .extending import extends
 from ..dynamic import SizePolicy

@@ -22,7 +22,7 @@ from torch import fx
 from ..foreign import ours
 from ..graph_passes import CLEANING, graph_pass
 from ..lowering.extern import EXTERN
-from ..more.alike import alike
+from ..sizes.symbols import alike
 from .common_subexpressions import serves_too
 
 aten = torch.ops.aten

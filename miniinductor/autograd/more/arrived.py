@@ -20,7 +20,7 @@ from ...checks import may_raise
 from ...hooks import extends
 from ...more.debug_levels import print_stages
 from ...records import CompileRecord, Later
-from ...more.alike import alike
+from ...sizes.symbols import alike
 from ..functionalize import Graph, is_needed, with_graph
 from ..partition import is_tangent
 from ..runtime import Backward, Halves
