@@ -18,11 +18,13 @@ from miniinductor.options import checked
 
 # True: the compiler's own failures raise, where otherwise the frame runs eagerly
 raise_internal_errors = False
+# True: errors of `fullgraph=True` and of backends come with the compiler's own frames
+verbose = False
 # True: that a backend of the user's raises is recorded, and the frame runs eagerly, where otherwise
 # the user's call raises `BackendError`
 suppress_backend_errors = False
 # entries per code object, and per module whose method it is; a call that fits none of so many runs
-# as plain Python
+# as plain Python.  Half of them (at least 4) are enough as long as none has answered a second call
 recompile_limit = 8
 # instructions traced for one frame, inlined calls included; a longer one runs as plain Python
 step_limit = 500_000

@@ -41,8 +41,14 @@ def symbolic_fake_of(
 
 
 def symbolic_int(output: "OutputGraph", value: int, source: Source) -> SymVar:
-    """An int of the arguments as a symbol of its own."""
-    made = output.shape_env.create_symbol(value, source, duck=False)
+    """An int of the arguments as a symbol of its own: any number from 0 on; or minus one.
+
+    (Sizes stay numbers below 2, since broadcasting depends on them.  An int that is used as a size
+    is asked whether it is 0 or 1.)"""
+    if value < 0:
+        made = -output.shape_env.create_number(-value, source.child("negated"))
+    else:
+        made = output.shape_env.create_number(value, source)
     output.add_symbols()
     return SymVar(made, source=source)
 

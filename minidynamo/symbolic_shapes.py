@@ -110,6 +110,13 @@ class ShapeEnv(SizeProver):
             self.table[symbol].sources.append(source)
         return self.wrap(symbol)
 
+    def create_number(self, hint: int, source: Any) -> int | torch.SymInt:
+        """A SymInt for an int that is no size: a natural number, `hint` in this run."""
+        number = sum(row.hint is not None for row in self.table.values())
+        symbol = sympy.Symbol(f"s{number}", integer=True, nonnegative=True)
+        self.table[symbol] = Symbol(symbol, hint, [source], 0, LARGEST, self.where())
+        return self.wrap(symbol)
+
     def wrap(self, expr: sympy.Expr) -> int | torch.SymInt:
         """torch.SymInt of an integer expression over the symbols; a plain int if it is a number."""
         expr = sympy.sympify(expr)

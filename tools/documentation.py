@@ -103,11 +103,8 @@ Torch's backends are looked up by you, and handed over: `from torch._dynamo.back
 import lookup_backend`. The packages import nothing of torch's compiler. A backend of your own that
 ends in torch's compiler says so: `@minidynamo.torch_backend`.
 
-**Sizes that change** cross the border, too. Each side has symbols, an algebra and guards of its
-own; what crosses is text, Python over the symbols, that the other side computes with its own
-`SymInt`s (`minidynamo/extras/torch_sizes.py`). A guard that torch's inductor adds (`y.shape[1] <=
-4096`, since it writes a softmax of so many columns as one kernel) is a guard of our entry, and the
-other way round. What cannot be said on the other side becomes a number, with a guard.
+**Sizes that change** become numbers at the border, with a guard of whoever captured: each new size
+is compiled again, up to the limit of recompilations.
 
 ## Which half makes which difference
 

@@ -81,6 +81,8 @@ class Sameness(Operations):
     def same_or_equal(self, a: Variable, b: Variable) -> bool:
         """As containers compare: `a is b or a == b`."""
         if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
+            if a.value != a.value and b.value != b.value:
+                raise Break("identity", "are two NaNs one object?")
             return a.value is b.value or self.equal(a, b)
         if type(a) is SymVar or type(b) is SymVar:  # numbers: one object is equal to itself
             return a is b or self.equal(a, b)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ..exceptions import Break
 from ..guards import constant_check
 from .base import Frame, OutputGraph, RealVar, Source, Variable
 from .registry import BY_VALUE
@@ -45,6 +46,14 @@ class ConstantVar(RealVar):
         return self.value
 
     def argument(self, part: Any) -> Any:
+        return self.value
+
+    def hash_key(self, tx: Frame) -> Any:
+        kind = type(self.value)
+        if kind.__hash__ is None:  # a slice has no hash before Python 3.12
+            tx.raise_(TypeError, f"unhashable type: {kind.__name__!r}")
+        if self.value != self.value:
+            raise Break("hash", "a NaN as a key, which only the same object finds")
         return self.value
 
     def truth(self, tx: Frame) -> bool:

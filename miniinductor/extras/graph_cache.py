@@ -64,7 +64,6 @@ from ..autograd.runtime import Backward, Cut, Plan
 from ..compile import Compilation
 from ..foreign import faults, ours
 from ..hooks import extends
-from ..more.debug_levels import print_stages
 from ..records import CompileRecord, Later
 from ..sizes.symbols import SYMBOLIC, size
 from ..runtime.program import NewWorkspace, Program
@@ -566,7 +565,7 @@ class Kept(Compilation):
             plan = self.entry and self.entry.restored(self.record)
         if plan:
             self.parts = self.parts_again(plan.cut is not None)
-            print_stages(self.record)
+            self.record.print_stages()
             return plan
         plan = super().plan()
         if self.entry:

@@ -24,8 +24,8 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..autograd.functionalize import Graph
-from ..autograd.more.fallen_back import runnable
 from ..compile import Compilation
+from ..eager_graphs import runnable
 from ..exceptions import CannotLower
 from ..hooks import extends
 from ..records import CompileRecord

@@ -22,8 +22,7 @@ import torch.nn.functional as F
 from torch import fx
 
 from .. import config
-from ..graph_passes import graph_pass
-from .stages import REWRITING, Context
+from ..graph_passes import REWRITING, Context, graph_pass
 from . import attention as kernels
 from .cpu_library import gains_by_onednn
 from .pattern_matcher import Rewrite, apply, aten, without_copies

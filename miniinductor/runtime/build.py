@@ -35,6 +35,7 @@ from .launch import kernel_at
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.
 # -ffp-contract=off: `a*b + c` rounds twice, as eager does.
 # -fwrapv: integer overflow wraps, as torch's does.
+# -fno-thread-jumps: of the cases of a logarithm under a maximum gcc would make branches, no vectors.
 # Not -ffast-math: it changes results, and linking with it sets flush-to-zero in the whole process.
 FLAGS = (
     "-std=c++17",
@@ -44,6 +45,7 @@ FLAGS = (
     "-fno-trapping-math",
     "-ffp-contract=off",
     "-fwrapv",
+    "-fno-thread-jumps",
     "-shared",
     "-fPIC",
     "-w",

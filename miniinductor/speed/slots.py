@@ -64,6 +64,8 @@ class WithSlots(WrapperWriter):
         if not symbols:
             return super().workspace_list(symbols)
         self.scope["workspaces_for"] = WorkspacesBySize()
+        if self.device.type == "cuda":
+            symbols = f"stream, {symbols}"
         return [f"workspaces = workspaces_for({symbols})"]
 
 

@@ -51,7 +51,8 @@ print("compilations after each call:", compilations(average, calls, dynamic=Fals
 print(list(minidynamo.counters["skipped"])[0])
 
 # %% [markdown]
-# After eight graphs the compiler stops, and all further lengths run as plain Python.
+# After four graphs, none of which answered a second call, the compiler stops: all further lengths
+# run as plain Python.
 #
 # **One graph, and hope.** Capture for one size and run for all. The Python number `x.shape[0]` is a
 # constant of the graph:

@@ -7,6 +7,7 @@ In:   an ObjectVar and operands.   Out: what the special method gives, traced.
 """
 
 import collections
+import dataclasses
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -161,19 +162,23 @@ class ObjectOperations(Descriptors):
         return isinstance(method, types.WrapperDescriptorType) and method is not object.__hash__
 
     def hash_key(self, tx: Frame) -> Any:
-        _, method = lookup(self.cls, "__hash__")
-        if method is object.__hash__:
+        method, equal = lookup(self.cls, "__hash__")[1], lookup(self.cls, "__eq__")[1]
+        if method is object.__hash__ and equal is object.__eq__:
             note_key(tx, self)
             return self.identity()
         if self.value is not None and self.pinned:
             return self.value
-        if isinstance(method, types.FunctionType):
-            if "__dataclass_params__" not in dir(self.cls):
-                return Variable.hash_key(self, tx)
-            values = [value.hash_key(tx) for _, value in self.fields.items.values()]
-            return ("hashed", self.cls, tuple(values))
         if method is None:
             tx.raise_(TypeError, f"unhashable type: '{type_text(self.cls)}'")
+        if dataclasses.is_dataclass(self.cls) and made_by_dataclass(method, equal):
+            compared = [part for part in dataclasses.fields(self.cls) if part.compare]
+            if all(part.hash in (None, True) for part in compared):
+                values = [self.getattr(tx, part.name).hash_key(tx) for part in compared]
+                return ("hashed", self.cls, tuple(values))
+        if not isinstance(equal, types.WrapperDescriptorType) or equal is object.__eq__:
+            return Variable.hash_key(self, tx)
+        if not isinstance(method, types.WrapperDescriptorType) or method is object.__hash__:
+            return Variable.hash_key(self, tx)
         return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -203,6 +208,12 @@ class ObjectOperations(Descriptors):
                 commit_call(cg, object.__delattr__, self, ConstantVar(name))
             else:
                 commit_call(cg, object.__setattr__, self, ConstantVar(name), value)
+
+
+def made_by_dataclass(*methods: Any) -> bool:
+    """Has dataclasses.py written these methods?"""
+    functions = [method for method in methods if isinstance(method, types.FunctionType)]
+    return [f.__code__.co_filename for f in functions] == ["<string>"] * len(methods)
 
 
 def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Variable:

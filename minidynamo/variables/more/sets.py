@@ -17,6 +17,7 @@ from typing import Any
 
 from ...extras.extending import extends
 from ...exceptions import Break
+from ...guards import exact_key
 from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
 from ..base import Codegen, Frame, OutputGraph, Source, Variable
@@ -281,7 +282,8 @@ extends(SetVar, "method_symmetric_difference_update")(_of_one(_updated))
 def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     if not all(is_constant_value(item) or isinstance(item, ELEMENTS) for item in value):
         raise Break("set", "a set with elements that are not constants")
-    builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
+    check = "{{*map(exact_key, {0})}} == {pin}"
+    builder.guard(source, "EQUALS", check, {*map(exact_key, value)})
     items = [element(builder, item) for item in value]
     hosts = {item.hash_key(builder.frame): item for item in items}
     return builder.replayed(SetVar(hosts, type(value), type(value)(hosts), source=source))

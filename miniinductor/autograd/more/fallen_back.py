@@ -16,15 +16,14 @@ asks for gradients:
 What comes from outside, and TimeoutError and MemoryError of whomever, leaves the call at once.
 """
 
-import keyword
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
-from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ... import config
+from ...eager_graphs import runnable
 from ...exceptions import CannotLower, CannotTrace, CompilerError
 from ...foreign import faults, is_fault, ours
 from ...hooks import extends
@@ -61,16 +60,6 @@ class FallsBack(Backward):
                 "settled with the forward half"
             )
         return program
-
-
-def runnable(gm: fx.GraphModule) -> Callable:
-    """What runs `gm`: its function, or an interpreter where its Python is none
-    (`torch.ops.aten.random.from`).  Not the module: hooks for all modules would see it."""
-    overloads = [getattr(node.target, "_overloadname", "") for node in gm.graph.nodes]
-    if any(map(keyword.iskeyword, overloads)):
-        return fx.Interpreter(gm).run
-    _LazyGraphModule.force_recompile(gm)
-    return gm.forward
 
 
 def guards_of(graph: fx.GraphModule) -> list[str]:
