@@ -80,7 +80,7 @@ class MadeAgain(TupleVar):
         """May it be a constant of the replacement code?"""
         return (
             self.cls is tuple
-            and not any(type(peek(item)) is Lazy for item in self.items)
+            and not any(type(peek(item)) is Lazy or item.source for item in self.items)
             and self.is_constant()
             and all(is_constant_value(peek(item).as_constant()) for item in self.items)
         )
