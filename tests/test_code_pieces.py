@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import minidynamo
-from miniinductor.codegen import common, strategy
+from miniinductor.codegen import common
 from miniinductor.codegen.code import Code, call, code, named
 from miniinductor.codegen.cpp import CppKernelWriter
 from miniinductor.codegen.tree import Branch, Comment, Line, walk
