@@ -219,9 +219,13 @@ class GuardPrinter:
 
     def check(self, node: Source, value: str) -> None:
         """The guards of one source, whose value is `value` in the text."""
-        kinds: tuple[str, ...] = ()
-        if node.layout:
-            kinds = (*BY_LAYOUT, "GRAD") if node.layout.startswith("layout") else BY_LAYOUT
+        kinds = {*BY_LAYOUT} if node.layout else set()
+        if node.layout.startswith("layout"):
+            kinds.add("GRAD")
+        if ".startswith(" in node.layout:  # sizes are symbols, and so are strides
+            kinds.discard("STRIDE")
+        if not kinds <= node.guards.keys():
+            kinds = set()
         texts = {
             node.layout.format(value) if guard.kind in kinds else self.text(guard, value): guard
             for guard in node.guards.values()

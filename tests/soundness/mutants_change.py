@@ -16,7 +16,11 @@ from minidynamo.variables.more import functions, module_operations
 
 from .mutants import mutant
 
-STATES = {name for name, _ in entry_guards.STATE} | {"AUTOCAST_DTYPES", "DEFAULT_DEVICE"}
+STATES = {name for name, _ in entry_guards.STATE} | {
+    "AUTOCAST_DTYPES",
+    "DEFAULT_DEVICE",
+    "DISPATCH_KEYS",
+}
 
 
 def kinds_in(node: ast.AST) -> Iterator[str]:
