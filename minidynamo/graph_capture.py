@@ -102,6 +102,8 @@ class OutputGraph(Builder):
         self.fake_mode = FakeMode(static_shapes=True)
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
+        # source of a float that changes -> its variable; expression over such -> its 0-d tensor
+        self.floats: dict[Any, Any] = {}
         self.input_layouts: dict[int, Any] = {}  # id of an input -> (sizes, strides)
         self.globals: dict[int, GlobalsVar] = {}
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)

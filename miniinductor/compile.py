@@ -63,7 +63,8 @@ from .nodes import Schedule
 from .records import CompileRecord, Later, first_line, tell
 from .runtime.program import Program
 from .scheduler import Scheduler
-from .sizes.symbols import hints_of, size_hints
+from .sizes.ranges import multiples
+from .sizes.symbols import hints_of, multiples_of, size_hints
 from .wrapper import print_wrapper
 
 
@@ -237,6 +238,7 @@ class Compilation:
         with (
             config.patch(max_autotune=max_autotune),
             size_hints(hints_of(functional.graph)),
+            multiples(multiples_of(functional.graph)),
             torch._C.DisableTorchFunction(),  # the program's default device is not the compiler's
         ):
             return self.generate(functional, record, written)

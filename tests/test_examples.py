@@ -49,7 +49,7 @@ ELSEWHERE = (
     "_expressions",
     "cpp_reductions",
     "codegen/plan",
-    "speed/foreach",
+    "foreach",
     "benchmarks/models",
     "_models",
     "ablation",

@@ -1,5 +1,5 @@
-"""Keys that are equal but not the same (1, True, 1.0, -0.0, NaN...), in all kinds of containers: what
-a first call has seen must not be told of a second one."""
+"""Keys that are equal but not the same (1, True, 1.0, -0.0, NaN...), in all kinds of containers:
+what a first call has seen must not be told of a second one."""
 
 import collections
 import dataclasses

@@ -20,7 +20,7 @@ import torch.fx
 from torch._higher_order_ops.cond import cond_op
 from torch._subclasses.fake_tensor import FakeTensor
 
-from miniinductor.more.alike import alike
+from miniinductor.sizes.symbols import alike
 
 from ..exceptions import Break
 from ..extras.undo import draws

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
-from miniinductor.more.alike import is_contiguous
+from miniinductor.sizes.symbols import is_contiguous
 
 from ..extras.extending import extends
 from ..exceptions import Break
@@ -20,7 +20,6 @@ from ..symbolic_eval.registry import NONE, rule, rules
 from ..variables.constant import ConstantVar
 from ..variables.more.numpy_numbers import NUMPY
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
-from ..variables.more.floats import beside, is_float
 from ..variables.more.tensor_methods import constant_of
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
@@ -71,9 +70,6 @@ def _foreach(foreach, each):
 
     def handle(tx, *args, **kwargs):
         value = kwargs.get("value")
-        if is_float(value):
-            count = len(list(args[0].iterate(tx)))
-            args, kwargs = [*args, ListVar([beside(tx, value, args)] * count)], {}
         values = args[3] if len(args) > 3 else None
         if not isinstance(values, SequenceVar) or not contains(tx, values, TensorVar):
             return tx.call_leaf(foreach, args, kwargs)

@@ -16,7 +16,7 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from miniinductor.more.alike import alike
+from miniinductor.sizes.symbols import alike
 
 from ..exceptions import Break
 from ..symbolic_eval.registry import rule

@@ -24,8 +24,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
 from ..fake_mode import FakeMode
-from ..more.alike import is_contiguous
-from ..more.symbolic_tensors import is_symbolic
+from ..sizes.symbols import is_contiguous
+from ..sizes.symbols import is_symbolic
 from ..sizes.symbols import hint
 from .mode import EAGER
 

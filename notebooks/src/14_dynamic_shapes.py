@@ -369,9 +369,8 @@ Table(["kind", "assumption"], [(guard.kind, guard.code) for guard in record.guar
 # (here, no division depends on `j` any more):
 
 # %%
-from miniinductor.extras.known_multiples import multiples
 from miniinductor.sizes.expressions import FloorDiv
-from miniinductor.sizes.ranges import simplify
+from miniinductor.sizes.ranges import multiples, simplify
 
 i, j = sympy.symbols("i j", integer=True, nonnegative=True)
 width = sympy.Symbol("s0", integer=True, positive=True)
