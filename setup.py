@@ -20,8 +20,8 @@ setup(
             ],
         ),
         Extension(
-            "minidynamo.extras._guard_memo",
-            ["minidynamo/extras/guard_memo.c"],
+            "minidynamo._layouts",
+            ["minidynamo/layouts.c"],
             extra_compile_args=["-O2"],
         ),
         Extension(
