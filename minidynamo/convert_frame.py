@@ -19,6 +19,10 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch.fx import _symbolic_trace
+from torch.utils._device import DeviceContext
+
 from miniinductor.dispatch_keys import is_unusual
 
 from . import backends, config, coverage, frame_hook, hooks, records
@@ -29,7 +33,7 @@ from .exceptions import BackendError, SkipFrame, Unsupported
 from .foreign import ThreadState, faults, ours
 from .records import FrameRecord, debug
 from .resume import is_resume_code
-from .skipping import UNHOOKED, skip_reason
+from .skipping import UNHOOKED, replaced_needed, skip_reason
 
 LOCK = threading.RLock()
 # A process is forked when no thread compiles: the child has only the thread that forked it, and
@@ -78,7 +82,8 @@ class FrameCompiler:
             return None
         if getattr(COMPILING, "active", False):  # a frame of the compiler's own work
             return None
-        if is_unusual():  # inside of a dispatch mode, of vmap, of a dual level
+        # it would see what the compiler does, and a graph's kernels
+        if is_unusual() or in_function_mode():
             return None
         if self.is_left_alone(code, owner_of(args)):
             return None
@@ -107,6 +112,8 @@ class FrameCompiler:
             return None
         records.counters["frames"][code.co_name] += 1
         try:
+            if replaced := replaced_needed():
+                raise SkipFrame(f"{replaced} is the program's own")
             entry = conversion.run()
         except (Unsupported, BackendError):
             raise
@@ -172,6 +179,13 @@ def identity(backend: object) -> Any:
     if isinstance(backend, types.MethodType):  # `obj.method` is a new object each time
         return id(backend.__self__), id(backend.__func__)
     return id(backend)
+
+
+def in_function_mode() -> bool:
+    """Would somebody else see operations?  (A default device is a mode, too: torch's own, which is
+    guarded.)  The proxies of `torch.fx.symbolic_trace` are to see them as well."""
+    modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+    return _symbolic_trace._is_fx_tracing_flag or any(type(m) is not DeviceContext for m in modes)
 
 
 class CompilingState(ThreadState):
