@@ -30,6 +30,7 @@ from .conversion import Conversion
 from .dynamic import SizePolicy
 from .entries import CODES, CacheEntry, entries_before, forget_entries, owner_of
 from .exceptions import BackendError, SkipFrame, Unsupported
+from .extras import thread_state
 from .foreign import ThreadState, faults, ours
 from .records import FrameRecord, debug
 from .resume import is_resume_code
@@ -194,12 +195,13 @@ class CompilingState(ThreadState):
 
     def begin(self) -> None:
         COMPILING.active = True
+        self.entered = thread_state.depth()
         super().begin()
-        self.take_hooks()
 
-    def put_back(self, error: BaseException | None = None) -> None:
+    def put_back(self) -> None:
         COMPILING.active = False
-        super().put_back(error)
+        thread_state.unwind(self.entered)
+        super().put_back()
 
 
 def reset() -> None:

@@ -23,6 +23,7 @@ from torch import fx
 from miniinductor import config
 from miniinductor.autograd import runtime
 from miniinductor.compile import compile_fx
+from miniinductor.foreign import ours
 
 LOG = logging.getLogger("minidynamo")
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -41,7 +42,7 @@ def miniinductor(
     with config.patch(**(options or {})), backward_unwatched():
         try:
             graph = with_numbers(gm)
-        except RuntimeError as reason:  # a size that only the run knows
+        except ours(RuntimeError) as reason:  # a size that only the run knows
             LOG.warning("backend miniinductor: a graph of torch.compile runs eagerly: %s", reason)
             return gm.forward
         compiled = compile_fx(graph, [example_inputs[n] for n in tensors], mode=mode)
