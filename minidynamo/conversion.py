@@ -76,6 +76,8 @@ class Conversion:
         record.guards = record.guard_function.guards
         count_breaks(record)
         check, owner = record.guard_function.check, owner_of(self.args)
+        if owner is not None and output.tree.local(self.code.co_varnames[0]) in output.of_any:
+            owner = None
         return CacheEntry(check, record.replacement_code, self.compiler, record, owner, [])
 
     # ---- attempts

@@ -23,6 +23,7 @@ from torch import fx
 from miniinductor import config
 from miniinductor.autograd import runtime
 from miniinductor.compile import compile_fx
+from miniinductor.eager_graphs import runnable
 from miniinductor.foreign import ours
 
 LOG = logging.getLogger("minidynamo")
@@ -44,7 +45,7 @@ def miniinductor(
             graph = with_numbers(gm)
         except ours(RuntimeError) as reason:  # a size that only the run knows
             LOG.warning("backend miniinductor: a graph of torch.compile runs eagerly: %s", reason)
-            return gm.forward
+            return runnable(gm)
         compiled = compile_fx(graph, [example_inputs[n] for n in tensors], mode=mode)
     for note in compiled.record.notes:
         level = logging.WARNING if note.startswith("runs eagerly") else logging.DEBUG

@@ -223,18 +223,6 @@ def test_numbers_that_are_no_symbols(compose):
     check(f, compose, calls, dynamic=True)
 
 
-def test_numbers_that_only_the_run_knows(compose, caplog):
-    def f(x):
-        return x[x > 0] * x.sum().item()
-
-    torch.manual_seed(0)
-    with (
-        minidynamo.config.patch(capture_scalar_outputs=True),
-        peer.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True),
-    ):
-        check(f, compose, [(torch.randn(n),) for n in (6, 9, 12)], dynamic=True)
-
-
 def test_what_runs_eagerly_is_said(caplog):
     def f(x):
         return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 import miniinductor
-from miniinductor.sizes.facts import LARGEST, Symbol
+from miniinductor.sizes.prover import LARGEST, Symbol
 
 from .. import config
 from ..extras.guard_values import shown

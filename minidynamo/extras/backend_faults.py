@@ -19,7 +19,6 @@ from ..conversion import Conversion
 from ..exceptions import BackendError
 from ..foreign import faults, ours
 from .told import internal_error, note_error, user_line
-from . import cut_graphs  # noqa: F401  (what is registered last is outermost)
 
 
 def is_own(backend: object) -> bool:

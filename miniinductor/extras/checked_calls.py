@@ -20,7 +20,7 @@ from ..autograd.joint import has_lazy_bits
 from ..compile import Compilation, CompiledGraph
 from ..hooks import extends
 from ..records import CompileRecord
-from ..more.symbolic_tensors import is_symbolic
+from ..sizes.symbols import is_symbolic
 
 MODES = (None, "default", "reduce-overhead", "max-autotune")
 

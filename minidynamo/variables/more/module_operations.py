@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import torch.fx
 
-from ...extras.replaced_buffers import inputs_of
 from ...extras.extending import extends
 from ...exceptions import Break, Restart
 from ...originals import NN_MODULE
@@ -143,7 +142,7 @@ class ModuleOperations(ModuleVar):
     def become_input(self, tx: Frame, source: Source) -> None:
         """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of
         the graph's state."""
-        inputs = inputs_of(tx.output.policy)
+        inputs = tx.output.policy.replaced
         if source.name() not in inputs:
             inputs.add(source.name())
             raise Restart()
