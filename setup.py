@@ -10,13 +10,7 @@ setup(
             extra_compile_args=["-O2"],
             depends=[
                 f"minidynamo/extras/{name}.h"
-                for name in (
-                    "other_evaluators",
-                    "full_stacks",
-                    "hand_over",
-                    "newer_pythons",
-                    "switched",
-                )
+                for name in ("other_evaluators", "hand_over", "newer_pythons", "switched")
             ],
         ),
         Extension(

@@ -11,18 +11,22 @@ Mirrors parts of torch/_dynamo/variables/builtin.py.
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..exceptions import Break
 from ..foreign import ours
+from ..originals import calls_replaced
 from ..variables.base import Args, Named, Variable, refusal
 from ..variables.constant import ConstantVar
 from ..variables.functions import MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import in_c_or_library, lookup
+from ..variables.objects import ObjectVar
 from ..variables.tensor import TensorVar
 from . import operators
+from .torch_rules import is_leaf
 
 
 # "Host" is the Python in which the compiler runs, as against the program that is traced.
@@ -85,9 +89,14 @@ class Operations:
         """The break at a call that nobody knows."""
         return Break("C function", f"the call of {getattr(function, '__name__', function)}()")
 
-    def call_leaf(self, function: Callable, args: Args, kwargs: Named) -> Variable:
-        """The call of a function that goes into the graph whole; extras/replaced_functions.py looks
-        whether it calls something of the program's."""
+    def call_leaf(self: Any, function: Callable, args: Args, kwargs: Named) -> Variable:
+        """The call of a function that goes into the graph whole.  A Python function is traced
+        where the program has put one of its own in torch's place, or gives it an object (a module,
+        a class of options)."""
+        if isinstance(function, types.FunctionType):
+            objects = any(isinstance(value, ObjectVar) for value in (*args, *kwargs.values()))
+            if objects or calls_replaced(self.output, function, is_leaf):
+                return self.inline(self.output.wrap_pinned(function), args, kwargs)
         return self.node(function, args, kwargs)
 
     def check_size(self, name: str, *values: Any) -> None:

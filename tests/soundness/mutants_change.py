@@ -98,7 +98,6 @@ ELSEWHERE = {
     "SIZES": "sizes that are symbols: `make fuzz-shapes`",
     "FLAG": "tensors and their metadata are the subject of another generator",
     "SAME": "a parameter that is a key of an optimizer's state and an attribute, too",
-    "DISPATCH_KEYS": "read where the frame hook does not know torch's variable",
     "DUAL_LEVEL": "tests/test_dispatch_state.py",
     "TENSOR": "tensors and their metadata are the subject of another generator",
     "DEFAULTS": "defaults of functions: mutants_names.py",
