@@ -31,7 +31,7 @@ section 3.3).
 import math
 import numbers
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,12 @@ SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 # in it at first.
 PARAMETER = re.compile("\1([0-9]+)\1")
 WORD = re.compile(r"(?<![\w.'\"])[^\W\d]\w*")  # a word of a text that may be a name: no attribute
+
+
+def is_state(source: Any) -> bool:
+    """Is a parameter or buffer of a module there, or another thing that a module keeps so?"""
+    table = source.base if isinstance(source, Source) else None
+    return table is not None and table.kind == "item" and table.key in MODULE_TABLES
 
 
 @dataclass(slots=True)
@@ -244,15 +250,18 @@ class GuardFunction:
 
     def first_failure(self, func: Any, *values: Any) -> tuple[Guard, str] | None:
         """(guard, reason) of the first guard that is false for these parameters, or None."""
+        return next(self.failures(func, *values), None)
+
+    def failures(self, func: Any, *values: Any) -> Iterator[tuple[Guard, str]]:
+        """(guard, reason) of each guard that is false for these parameters."""
         scope = self.scope(func, *values)
         for guard in self.guards:
             try:
                 text = guard.text(self.evaluable)
                 if not eval(text, scope):
-                    return guard, f"{text} is false"
+                    yield guard, f"{text} is false"
             except ours(Exception) as error:
-                return guard, f"{type(error).__name__}: {error}"
-        return None
+                yield guard, f"{type(error).__name__}: {error}"
 
     def scope(self, func: Any, *values: Any) -> dict[str, Any]:
         """What the names in the guards mean in a call with these parameters."""

@@ -66,6 +66,9 @@ CALLS.update(
         min: torch.sym_min,
         max: torch.sym_max,
         math.isqrt: None,
+        math.sqrt: torch.sym_sqrt,
+        math.sin: getattr(torch, "_sym_sin"),
+        math.cos: getattr(torch, "_sym_cos"),
     }
 )
 plain_computed = Operations.computed

@@ -11,6 +11,8 @@ import collections
 import operator as host
 from typing import Any, NoReturn
 
+import torch
+
 from .. import config
 from ..exceptions import Break
 from ..symbolic_eval.operators import (
@@ -158,7 +160,7 @@ def concatenated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variabl
     if operator.in_place and isinstance(a, ListVar):
         a.method_extend(tx, b)
         return a
-    if a.cls is tuple and type(b) is TupleVar and not b.items:
+    if a.cls is tuple and type(b) is TupleVar and b.cls is tuple and not b.items:
         return a  # CPython makes no copy
     check_deque(operator, a, b)
     if not isinstance(b, SequenceVar):
@@ -166,7 +168,11 @@ def concatenated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variabl
     if isinstance(a, ListVar) != isinstance(b, ListVar):
         first, second = a.cls.__name__, b.cls.__name__
         tx.raise_(TypeError, f'can only concatenate {first} (not "{second}") to {first}')
-    return sequence_of(a.cls, [*a.iterate(tx), *b.iterate(tx)])
+    items = [*a.iterate(tx), *b.iterate(tx)]
+    is_shape = torch.Size in (a.cls, b.cls)  # `(2,) + x.shape` is one, too
+    if is_shape and not all(issubclass(item.python_type(), int) for item in items):
+        raise Break("operator", f"{operator.plain} of a torch.Size and what holds other than ints")
+    return sequence_of(torch.Size if is_shape else a.cls, items)
 
 
 def repeated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variable | None:

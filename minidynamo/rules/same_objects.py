@@ -86,6 +86,8 @@ class Sameness(Operations):
             if a.value != a.value and b.value != b.value:
                 return self.same(a, b)
             return a.value is b.value or self.equal(a, b)
+        if type(a) is SymVar or type(b) is SymVar:  # numbers: one object is equal to itself
+            return a is b or self.equal(a, b)
         return self.same(a, b) or self.equal(a, b)
 
 
