@@ -9,7 +9,8 @@ Out:  a variable that the program may bind, hand to a function or return; using 
 Without this file the graph breaks where such a value is looked at first.
 """
 
-from typing import Any
+import weakref
+from typing import Any, NoReturn
 
 from ...extras.extending import extends
 from ...exceptions import Break
@@ -18,6 +19,7 @@ from ...symbolic_eval.operations import Operations
 from ..base import RealVar, Source, Variable
 from ..builder import Builder
 from ..lookup import lookup
+from ..registry import SHARED
 
 plain_wrap = Builder.wrap_shared
 
@@ -36,6 +38,11 @@ REFUSED = (
     *("truth", "iterate", "length", "getitem", "setitem", "delitem", "contains", "argument"),
 )
 extends(OpaqueVar, *REFUSED)(OpaqueVar._refuse)
+
+
+@SHARED.rule(*weakref.ProxyTypes, test=lambda value: issubclass(type(value), weakref.ref))
+def refuse_weak(builder: Builder, value: Any, source: Source) -> NoReturn:
+    raise Break("object", "a weak reference is not traced", "hold the object itself")
 
 
 @extends(Builder)
