@@ -9,8 +9,13 @@ Out:  a variable that the program may bind, hand to a function or return; using 
 Without this file the graph breaks where such a value is looked at first.
 """
 
+import random
+import threading
 import weakref
 from typing import Any, NoReturn
+
+import torch
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from ...extras.extending import extends
 from ...exceptions import Break
@@ -40,9 +45,19 @@ REFUSED = (
 extends(OpaqueVar, *REFUSED)(OpaqueVar._refuse)
 
 
-@SHARED.rule(*weakref.ProxyTypes, test=lambda value: issubclass(type(value), weakref.ref))
-def refuse_weak(builder: Builder, value: Any, source: Source) -> NoReturn:
-    raise Break("object", "a weak reference is not traced", "hold the object itself")
+# What has state of its own in C, or in each thread; modules without parameters yet, or in C++.
+UNTRACED = (weakref.ref, *weakref.ProxyTypes, threading.local, LazyModuleMixin, random.Random)
+
+
+def is_untraced(value: Any) -> bool:
+    kind = type(value)
+    scripted = issubclass(kind, torch.nn.Module) and kind.__module__.startswith("torch.jit")
+    return scripted or issubclass(kind, UNTRACED)
+
+
+@SHARED.rule(test=is_untraced, order=5)
+def refuse(builder: Builder, value: Any, source: Source) -> NoReturn:
+    raise Break("object", f"a {type(value).__name__} is not traced", "use it outside")
 
 
 @extends(Builder)
