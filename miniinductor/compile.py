@@ -23,7 +23,7 @@ torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrapper
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import config, coverage
+from . import config, coverage, pieces
 from .autograd.joint import Joint, needs_gradient, trace_forward, trace_joint
 from .autograd.partition import Parts, partition
 from .autograd.runtime import (
@@ -63,6 +63,8 @@ from .runtime.program import Program
 from .scheduler import Scheduler
 from .sizes.symbols import hints_of, size_hints
 from .wrapper import print_wrapper
+
+MOST_CUTS = 16  # behind so many ops that cannot be compiled the rest of the graph runs eagerly
 
 
 def compile_fx(
@@ -105,7 +107,8 @@ class Compilation:
     """One captured graph on its way.  generates: kernels; else eager ones are wanted.
 
     parts: in training, a function that gives both halves of the joint graph (`Parts`), since the
-      backward half is compiled later."""
+      backward half is compiled later.
+    cuts: how often a graph was cut of which this one is a piece."""
 
     gm: fx.GraphModule
     inputs: Sequence[Any]
@@ -113,6 +116,7 @@ class Compilation:
     generates: bool = True
     record: CompileRecord = field(default_factory=CompileRecord)
     parts: Any = field(default=None, init=False)
+    cuts: int = field(default=0, init=False)
 
     def for_caller(self) -> CompiledGraph:
         """What `compile_fx` gives.  (With extras/checked_calls.py it looks at its inputs.)"""
@@ -126,9 +130,13 @@ class Compilation:
         try:
             if refused := self.eager_reason():
                 raise CannotLower(refused)
+            if turns_gradients_on(self.gm) and (run := self.in_pieces(())):
+                return CompiledGraph(run, self.record)
             return CompiledGraph(self.compiled(), self.record)
         except NOT_COMPILED as error:
             reason, of_machine = str(error), isinstance(error, CompilerError)
+            if not of_machine and (run := self.around(error.origins, reason)):
+                return CompiledGraph(run, self.record)
         except ours(RuntimeError) as error:
             # so the front end marks an error that asks for a number which only the run knows:
             # x.item()
@@ -141,6 +149,33 @@ class Compilation:
         text = f"the graph of {first_line(self.gm)} runs eagerly: {reason}"
         tell(text, reason if of_machine else text)
         return CompiledGraph(self.gm.forward, self.record)
+
+    def around(self, origins: Collection[str], reason: str) -> Callable | None:
+        """The graph in pieces, without the ops that are to blame (nodes of these names); None where
+        it cannot be cut there."""
+        apart = [node for node in self.gm.graph.nodes if node.name in origins]
+        run = self.in_pieces(apart) if apart and self.cuts < MOST_CUTS else None
+        if run is None and self.cuts and apart == list(filter(is_call, self.gm.graph.nodes)):
+            run = self.gm.forward  # the piece is this op
+        if run:
+            names = ", ".join(node.name for node in apart)
+            where = first_line(self.gm)
+            self.record.notes.append(f"{names} runs eagerly, between compiled pieces: {reason}")
+            tell(f"{names} in the graph of {where} is an eager kernel: {reason}")
+        return run
+
+    def in_pieces(self, apart: Collection[fx.Node]) -> Callable | None:
+        steps = pieces.steps_of(self.gm, apart) or []
+        if all(step.is_eager or step.is_made_of_numbers() for step in steps):
+            return None
+        return ThreadState().around(
+            pieces.in_pieces, self.gm, steps, self.compile_piece, self.record
+        )
+
+    def compile_piece(self, gm: fx.GraphModule, inputs: list[Any]) -> CompiledGraph:
+        piece = type(self)(gm, inputs, self.mode, self.generates)
+        piece.cuts = self.cuts + 1
+        return piece.run()
 
     def compiled(self) -> Callable:
         """What runs the graph.  Raises one of `NOT_COMPILED`."""
@@ -324,6 +359,16 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
             schedule.nodes = schedule.topological(join(schedule, record))
     record.fused_ir = Later(lambda: listing_of(schedule))
     return schedule
+
+
+def is_call(node: fx.Node) -> bool:
+    return node.op.startswith("call")
+
+
+def turns_gradients_on(gm: fx.GraphModule) -> bool:
+    """Does the graph turn gradients on where none are recorded?"""
+    setters = gm.graph.find_nodes(op="call_function", target=torch._C._set_grad_enabled)
+    return not torch.is_grad_enabled() and any(node.args[0] for node in setters)
 
 
 def needs_gradients(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:

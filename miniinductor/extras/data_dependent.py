@@ -282,9 +282,6 @@ class InPieces(Compilation):
             raise CannotLower("sizes that only the run knows, and changes of the thread's state")
         return run
 
-    def compile_piece(self, gm: fx.GraphModule, inputs: list[Any]) -> Any:
-        return type(self)(gm, inputs, self.mode, self.generates).run()
-
 
 # --- which they are -------------------------------------------------------------------------------
 def value_of(node: fx.Node) -> Any:

@@ -21,6 +21,7 @@ from ..lowering.registry import Call, aten, lower, made, normalize_dim, number, 
 from ..lowering.views import along, reshape_index
 from ..ops import Value, ops
 from ..sizes.expressions import Mod, Size
+from ..sizes.symbols import same, same_sizes, sizes
 from ..more.exact_bounds import is_nonnegative
 from ..more.symbolic_tensors import is_symbolic
 from .joined import between
@@ -51,6 +52,10 @@ def as_strided(
     """Another view of x's memory; x must lie there as eager has it."""
     node: Any = call.node.args[0]
     fake = node.meta["val"]
+    if (storage_offset is None or same(storage_offset, fake.storage_offset())) and (
+        same_sizes(size, fake.shape) and same_layout(size, stride, sizes(fake.stride()))
+    ):
+        return view(call, x, size, lambda index: index)
     numbers = (*size, *stride, storage_offset)
     if x.eager is None or is_symbolic(fake) or any(isinstance(n, sympy.Expr) for n in numbers):
         raise CannotLower("as_strided of a value that eager does not have, or with symbolic sizes")
