@@ -64,7 +64,7 @@ def symbols_of(values: Any) -> set[sympy.Symbol]:
 
 
 def steps_of(gm: fx.GraphModule, apart: Collection[fx.Node]) -> list[Step] | None:
-    """The graph's ops in steps, `apart` and the setters in eager ones; None where it cannot be cut.
+    """The graph's ops in steps, `apart` and setters in eager ones; None where it cannot be cut.
 
     An item of a tuple goes with the tuple, and all that happens in a mode (between a function that
     the front end has marked by `ended_by`, and that which ends it) is one step."""
@@ -75,7 +75,8 @@ def steps_of(gm: fx.GraphModule, apart: Collection[fx.Node]) -> list[Step] | Non
             continue
         if changes_its_shape(node) or node.users and value_of(node) is None:
             return None  # what its tensors are at a cut is not known
-        is_eager = node in apart or node.target in SETTERS
+        # (an example of what a piece takes does not say where in its memory it begins)
+        is_eager = node in apart or node.target in SETTERS or "as_strided" in name_of(node)
         tuples = [n for n in node.all_input_nodes if isinstance(value_of(n), (tuple, list))]
         if ends or tuples:
             step = steps[-1] if ends else next(s for s in steps if tuples[0] in s.members)
@@ -94,9 +95,13 @@ def steps_of(gm: fx.GraphModule, apart: Collection[fx.Node]) -> list[Step] | Non
     return steps
 
 
+def name_of(node: fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
 def changes_its_shape(node: fx.Node) -> bool:
     """`x.unsqueeze_(0)`: the example value of x is as it was when the graph ended."""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    name = name_of(node)
     packet = getattr(torch.ops.aten, name, None) if name.endswith("_") else None
     overloads = packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else ()
     return any(torch.Tag.inplace_view in getattr(packet, one).tags for one in overloads)
