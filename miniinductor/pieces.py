@@ -7,8 +7,9 @@ Out:  a callable like the graph.
     z = odd_op(y)               # eager: one kernel, and autograd knows its gradient
     return relu(z) + y          # a piece
 
-The driver (compile.py) cuts a graph at the operation for which a stage refused it, and where the
-program switches gradients on or off around it.  Each piece has a forward and a backward half of its
+The driver (compile.py) cuts a graph at the operation for which a stage refused it, at programs of
+their own (`torch.cond`), where the program turns gradients on, and, if asked, after so many bytes
+of parameters.  Each piece has a forward and a backward half of its
 own; no kernel spans two pieces.  Sizes are no values that cross: each piece computes them from the
 symbols among the graph's inputs.
 Mirrors torch/fx/passes/split_module.py, and what torch/_inductor does with fallback kernels.
@@ -25,7 +26,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from .autograd.functionalize import Graph
-from .autograd.more.fallen_back import runnable
+from .eager_graphs import runnable
 from .records import CompileRecord
 from .sizes.symbols import SYMBOLIC
 
@@ -61,6 +62,38 @@ def symbols_of(values: Any) -> set[sympy.Symbol]:
     numbers = [n for t in leaves if isinstance(t, torch.Tensor) for n in (*t.shape, *t.stride())]
     numbers += [leaf for leaf in leaves if isinstance(leaf, SYMBOLIC)]
     return {s for n in numbers if isinstance(n, SYMBOLIC) for s in n.node.expr.free_symbols}
+
+
+def runs_apart(node: fx.Node) -> bool:
+    """Is it a program of its own (`torch.cond`), which chooses by what tensors hold?"""
+    return getattr(node.target, "runs_apart", False)
+
+
+def buckets(gm: fx.GraphModule, limit: int) -> list[Step]:
+    """The graph's ops in runs of about `limit` bytes of parameters (`config.gradient_buckets`).
+
+    One backward half gives all its gradients when it ends; of several, DDP sends those of the last
+    one while the one before computes.  (PyTorch: torch/_dynamo/backends/distributed.py.)"""
+    runs, seen, count = [Step(False, [])], set[str](), 0
+    for node in gm.graph.nodes:
+        if node.op in OUTSIDE:
+            continue
+        held = {str(n.target) for n in node.all_input_nodes if n.op == "get_attr"} - seen
+        new = [t for t in (operator.attrgetter(name)(gm) for name in held) if t.requires_grad]
+        reads_tuple = any(isinstance(value_of(n), (tuple, list)) for n in node.all_input_nodes)
+        if new and count >= limit and not reads_tuple:
+            runs.append(Step(False, []))
+            count = 0
+        seen |= held
+        count += sum(t.numel() * t.element_size() for t in new)
+        runs[-1].members.append(node)
+    return runs
+
+
+def changes_state(gm: fx.GraphModule) -> bool:
+    """Does an op change the thread's state for those behind it (`torch.set_grad_enabled`)?"""
+    names = [name_of(node).lstrip("_") for node in gm.graph.nodes]
+    return any(name.startswith(("set_", "enter_", "exit_")) for name in names)
 
 
 def steps_of(gm: fx.GraphModule, apart: Collection[fx.Node]) -> list[Step] | None:

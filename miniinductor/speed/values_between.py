@@ -21,7 +21,7 @@ import sympy
 
 from .. import config
 from ..dependencies import Instruction, LoopBody, int_or_none, stride_of
-from ..hooks import JOINERS
+from ..kernels import CPP
 from ..nodes import Group, Node, Schedule, ScheduledNode
 from ..records import CompileRecord
 from ..sizes.expressions import flatten
@@ -178,4 +178,4 @@ def changed(i: Instruction, place: Callable[[str, sympy.Expr], sympy.Expr]) -> I
     return replace(i, block=block) if block else i
 
 
-JOINERS.insert(0, lay_out_rows)
+CPP.joiners.append(lay_out_rows)
