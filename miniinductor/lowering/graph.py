@@ -24,6 +24,7 @@ from torch import fx
 from .. import config, coverage
 from ..autograd.functionalize import is_view
 from ..devices import recomputes
+from ..exceptions import blaming
 from ..handlers import loop_variables
 from ..hooks import extended
 from ..ir import (
@@ -163,7 +164,8 @@ class GraphLowering(fx.Interpreter):
     def run_node(self, node: fx.Node) -> Any:
         self.current = node
         before = len(self.lowered.operations)
-        result = super().run_node(node)
+        with blaming(lambda: node.meta):
+            result = super().run_node(node)
         if node.op == "call_function":
             boxes = boxes_in(result)
             self.made_for(node, before, [box.base.data for box in boxes])
