@@ -121,7 +121,6 @@ def test_unary(op, dtype):
         ("sigmoid", 3),
         ("log1p", 4),
         ("expm1", 5),
-        ("erfinv", 4),
         *[(op, 1) for op in ("exp2", "log10", "sinh", "cosh", "asin", "acos", "atan")],
         *[(op, 2) for op in ("log2", "sin", "cos", "small sin", "small cos")],
         ("tan", 3),
@@ -138,7 +137,7 @@ def test_accuracy_in_ulp_against_float64(op, limit):
         "exp": torch.linspace(-87, 88.5, 200_003),
         "log": torch.rand(200_003) * 10 + 1e-6,
         "log1p": torch.cat([torch.rand(100_000) * 4 - 0.999, torch.randn(1000) * 1e-5]),
-        **dict.fromkeys(("erfinv", "asin", "acos"), torch.rand(100_003) * 2 - 1),
+        **dict.fromkeys(("asin", "acos"), torch.rand(100_003) * 2 - 1),
         **dict.fromkeys(("sin", "cos", "tan", "atan"), torch.cat([every_size, near_poles])),
         **dict.fromkeys(
             ("small sin", "small cos", "small tan"),

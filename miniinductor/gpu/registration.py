@@ -17,7 +17,6 @@ from ..graph_passes import graph_pass
 from ..hooks import JOINERS, extends
 from ..ir import Graph
 from ..kernels import main_device
-from ..lowerings import rounded_operands  # noqa: F401  (eager rounds before it computes)
 from ..nodes import Group, Schedule, ScheduledNode
 from ..records import CompileRecord
 from ..scheduler import Scheduler

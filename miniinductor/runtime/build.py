@@ -51,7 +51,8 @@ FLAGS = (
     "-w",
 )
 # what stands before generated kernels; coverage adds files of its own
-PRELUDES = [Path(__file__).parent.parent / "codegen" / "cpp_prelude.h"]
+CODEGEN = Path(__file__).parent.parent / "codegen"
+PRELUDES = [CODEGEN / f"cpp_{name}.h" for name in ("prelude", "maths", "halves", "transpose")]
 
 
 def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None]]:
