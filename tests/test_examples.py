@@ -28,8 +28,7 @@ from miniinductor import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
 from miniinductor.codegen.code import code, named  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
-from miniinductor.gpu.block_sizes import Config  # noqa: E402
-from miniinductor.gpu.launch import Launch  # noqa: E402
+from miniinductor.gpu.block_sizes import Config, Launch  # noqa: E402
 from miniinductor.extras.printed_ir import PrintHandler  # noqa: E402
 from miniinductor.lowering import lower_graph  # noqa: E402
 from miniinductor.ops import ops, set_handler  # noqa: E402
@@ -50,8 +49,8 @@ ELSEWHERE = (
     "_expressions",
     "cpp_reductions",
     "codegen/plan",
-    "speed/foreach",
-    "bench/models",
+    "foreach",
+    "benchmarks/models",
     "_models",
     "ablation",
     "plots",
@@ -59,7 +58,7 @@ ELSEWHERE = (
     "explain/layout",
     "explain/passes",
     "explain/stages",
-    "bench/census",
+    "benchmarks/census",
     "gradient_buckets",
 )
 
@@ -219,7 +218,7 @@ MORE = {  # file -> what else its example finds
     },
     "extras/value_checks": an_index,
     "codegen/plan": softmax_plan,
-    "gpu/launch": softmax_launch,
+    "gpu/block_sizes": softmax_launch,
     "codegen/tree": lambda: {"named": named},
     "speed/contents": lambda: {"code": code, "named": named},
     "fakes/eager": lambda: {
@@ -244,7 +243,7 @@ MORE = {  # file -> what else its example finds
         )
     },
     "dependencies": lambda: {"buffer": exponential(), "handler": PrintHandler()},
-    "speed/foreach": lambda: scheduled(
+    "foreach": lambda: scheduled(
         lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
         torch.randn(3),
         torch.randn(5),

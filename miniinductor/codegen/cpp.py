@@ -675,7 +675,8 @@ class CppKernelWriter(CppExpressions):
     def scan(self, dtype: torch.dtype, kind: str, value: Value) -> Value:
         """A running total: each iteration of the loop has a result of its own."""
         if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element
-            return value
+            # 0 + -0.0 is 0.0
+            return Value(code("({} + 0)", value), dtype) if kind == "sum" else value
         total, c_type = named(self.outside.fresh("scan")), compute_type(dtype)
         start, added = {
             "sum": ("0", code("{} + {}", total, value)),

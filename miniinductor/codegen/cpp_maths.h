@@ -147,7 +147,8 @@ OP float quarter_turns(SmallAngle angle, int32_t more) {    // the sine of the a
 }
 template <bool exact> OP float sin(float x) {
     if constexpr (exact) return __builtin_sinf(x);
-    return quarter_turns(small_angle(x), 0);
+    float y = quarter_turns(small_angle(x), 0);
+    return x == 0.f ? x : y;                    // -0.0
 }
 template <bool exact> OP float cos(float x) {
     if constexpr (exact) return __builtin_cosf(x);

@@ -64,7 +64,6 @@ from ..autograd.runtime import Backward, Cut, Plan
 from ..compile import Compilation
 from ..foreign import faults, ours
 from ..hooks import extends
-from ..more.debug_levels import print_stages
 from ..records import CompileRecord, Later
 from ..sizes.symbols import SYMBOLIC, size
 from ..runtime.program import NewWorkspace, Program
@@ -213,7 +212,7 @@ def sizes_text(env: Any) -> str:
     """What is known of symbolic sizes: their bounds, and every decision so far."""
     rows = [f"{s} {text_of(row.hint)} {row.low} {row.high}" for s, row in env.table.items()]
     if any(row.hint is None for row in env.table.values()):
-        raise Uncachable("sizes that only the run knows")
+        raise Uncachable("numbers that are drawn when the graph runs")
     return "\n".join(rows + [str(d.fact) for d in env.decisions])
 
 
@@ -566,7 +565,7 @@ class Kept(Compilation):
             plan = self.entry and self.entry.restored(self.record)
         if plan:
             self.parts = self.parts_again(plan.cut is not None)
-            print_stages(self.record)
+            self.record.print_stages()
             return plan
         plan = super().plan()
         if self.entry:

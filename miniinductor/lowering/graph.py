@@ -23,6 +23,7 @@ from torch import fx
 
 from .. import config, coverage
 from ..autograd.functionalize import is_view
+from ..devices import recomputes
 from ..handlers import loop_variables
 from ..hooks import extended
 from ..ir import (
@@ -33,6 +34,7 @@ from ..ir import (
     Graph,
     InputBuffer,
     Layout,
+    Opaque,
     Pointwise,
     TensorBox,
     View,
@@ -53,6 +55,7 @@ from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
 # An unrealized value is computed again in each of its users.  With several users it is stored
 # instead if one element of it takes more reads, or more operations, than these.
 MANY_READS = 4
+FEW_READS = 2  # on a GPU
 MANY_OPS = EXPENSIVE_PRICE
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
 
@@ -146,6 +149,8 @@ class GraphLowering(fx.Interpreter):
         tensor = self.fetch_attr(target)
         name = target.replace(".", "_")
         self.lowered.constants[name] = tensor
+        if tensor.layout is not torch.strided:
+            return Opaque(name)
         return self.given(ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name])))
 
     def given(self, buffer: Buffer) -> TensorBox:
@@ -188,8 +193,13 @@ class GraphLowering(fx.Interpreter):
             base.realize(dense_strides(base))
 
     def is_stored(self, box: TensorBox, uses: int, node: fx.Node) -> bool:
-        """Store this value of the node, rather than compute it in each use?  (gpu/stored.py)"""
-        return should_realize(box, uses)
+        """Store this value of the node, rather than compute it in each use?
+
+        In a backward half, kernels that share a value run over different loops."""
+        meta: Any = self.module.meta
+        is_backward = self.record.joint_graph is not None and "results" not in meta
+        is_few = recomputes(box.device) and not is_backward
+        return should_realize(box, uses, FEW_READS if is_few else MANY_READS)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:

@@ -6,19 +6,10 @@ False
 
 from typing import Any
 
-import torch
-
-from ..devices import language_of
+from ..devices import recomputes
 from ..lowering.graph import GraphLowering
 
-
-def recomputes(device: torch.device) -> bool:
-    """Is a value with several readers rather computed again than stored?  Kernels of a GPU wait
-    for memory, and not for arithmetic."""
-    try:
-        return language_of(device).name == "triton"
-    except NotImplementedError:
-        return False
+__all__ = ["is_forward", "recomputes"]
 
 
 def is_forward(lowering: GraphLowering) -> bool:

@@ -46,7 +46,7 @@ class Program:
     mutations: list[str]  # names of inputs and constants that are written
     functions: dict[str, Callable] | None = None  # name -> kernel, where they are built already
     frozen: "Frozen | None" = None  # what freezing made of parameters
-    refused: str = ""  # why it must not be recorded as a CUDA graph
+    refused: str | None = None  # why it must not be recorded as a CUDA graph
 
     def start(self) -> Callable:
         """The callable.  Raises CompilerError where a kernel is not on disk any more and cannot be

@@ -18,9 +18,8 @@ from torch import fx
 from ... import config
 from ...checks import may_raise
 from ...hooks import extends
-from ...more.debug_levels import print_stages
 from ...records import CompileRecord, Later
-from ...more.alike import alike
+from ...sizes.symbols import alike
 from ..functionalize import Graph, is_needed, with_graph
 from ..partition import is_tangent
 from ..runtime import Backward, Halves
@@ -82,7 +81,7 @@ class Variants(Backward):
         again = functools.cache(self.again)
         for name in ("lowered_graph", "loop_ir", "fused_ir", "steps"):
             setattr(half, name, Later(functools.partial(of_record, again, name)))
-        print_stages(half)
+        half.print_stages()
         return found
 
     def again(self) -> CompileRecord:
