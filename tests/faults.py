@@ -36,7 +36,6 @@ from miniinductor.extras import careful_compiler, careful_disk
 from miniinductor.extras.disk import disk
 
 disk()  # loads coverage
-from miniinductor.speed import launcher  # noqa: E402
 
 NAMES = "open replace mkdir makedirs unlink rmdir stat fstat listdir scandir link chmod utime close"
 NAMES += " kill"
@@ -121,7 +120,7 @@ def forget():
     torch.manual_seed(0)
     disk().writable.clear()
     disk().writes = 0
-    for module in (careful_compiler, careful_disk, launcher):
+    for module in (careful_compiler, careful_disk):
         for value in vars(module).values():
             if getattr(value, "__module__", "") == module.__name__ and hasattr(
                 value, "cache_clear"

@@ -50,6 +50,7 @@ from ..sizes.expressions import Position, Size
 from ..sizes.symbols import SYMBOLIC, size
 from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
+from .pointwise import is_slow_in_cpp
 from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
 
 # An unrealized value is computed again in each of its users.  With several users it is stored
@@ -219,6 +220,8 @@ class GraphLowering(fx.Interpreter):
         """What the op's rule makes of the call.  Raises NotLowered.  (lowerings/refusals.py looks
         at dtypes, devices and numbers that rules do not know.)"""
         target: Any = call.node.target
+        if is_slow_in_cpp(call):
+            raise NotLowered("eager's kernel is in vectors, ours would call libm for each element")
         return LOWERINGS[target](call, *args, **kwargs)
 
     # -- results -----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import torch
 from ..devices import LANGUAGES
 from ..sizes.symbols import Size, fill
 from .build import CompilerError
-from .launch import maker_of_tensors
+from . import launch
 
 if TYPE_CHECKING:
     from ..codegen.common import Kernel
@@ -58,7 +58,7 @@ class Program:
                 self.functions.update(zip(names, build_functions(language, device, kernels, moved)))
         scope: dict[str, Any] = self.scope | self.functions
         if "empty_cpu(" in self.source:
-            scope["empty_cpu"] = maker_of_tensors()
+            scope["empty_cpu"] = launch.empty_cpu
         exec(compile(self.source, "<miniinductor wrapper>", "exec"), scope)
         call = scope["call"]
         call.owned, call.workspaces_of = scope.get("call_owned"), scope.get("workspaces_of", {})

@@ -1,16 +1,8 @@
 // Maths without branches or calls: GCC turns it into vector code inside `#pragma omp simd`.  Overloads for float of what the prelude takes from libm.
 //
 // Our own polynomials (exp2: our fit; log: Cephes; tanh, erf: Eigen/XLA rationals, as published), a few ulp, right on NaN, inf, -0.0 and subnormals;
-// sin, log2, pow and their relatives are Taylor series in double, rounded once: at most 1 ulp.
+// pow, sinh, cosh and atan are Taylor series in double, rounded once: at most 1 ulp.
 namespace mini {
-constexpr int NOT_FAST = 4;                     // a further bit of `error`
-// Functions with a parameter `exact` have a fast form, right for all but large arguments.  A kernel runs with the fast ones; if it met an
-// argument that is too large for them (NOT_FAST), it runs once more, with the exact ones.
-template <bool value> struct Bool { static constexpr bool v = value; };
-template <class Body> OP int fast_then_exact(Body body) {
-    int error = body(Bool<false>());
-    return error & NOT_FAST ? body(Bool<true>()) & ~NOT_FAST : error;
-}
 OP float exp2(float x0) {                       // 2^n * 2^r, |r| <= 1/2; polynomial: our own minimax fit, 2e-9
     float x = x0 < -151.f ? -254.f : x0;        // to 0, as exp
     int32_t i = at_most_129(x + SHIFT);
@@ -132,41 +124,6 @@ OP float sinh(float x) {                        // e - 1/e cancels at small x: t
     return (float)(__builtin_fabsf(x) < 1.f ? x * p : 0.5 * (e - 1. / e));
 }
 
-// Angles.  x in quarter turns, x * 2/pi modulo 4, is a 64-bit number with 62 bits after the point: the product of x's 24 bits and
-// the 96 bits of 2/pi that matter at its exponent (Payne and Hanek, 1983).  Exact enough for every float, the largest too.
-constexpr uint32_t two_over_pi[9] = {           // 2/pi * 2^256, lowest word first
-    0xdebbc561, 0xfe5163ab, 0x3c439041, 0xdb629599, 0xf534ddc0,
-    0xfc2757d1, 0x4e441529, 0xa2f9836e, 0};
-struct Angle { double r; int32_t quarter; };    // x = quarter * pi/2 + r, |r| <= pi/4
-OP Angle reduce_angle(float x) {
-    uint32_t u = bits<uint32_t>(x) & 0x7fffffffu, e = u >> 23;
-    uint32_t place = 312u - (e < 126u ? 126u : e), word = place >> 5, shift = place & 31u;
-    uint64_t m = (u & 0x7fffffu) | 0x800000u;
-    word = word > 5u ? 5u : word;
-    uint64_t t0 = two_over_pi[word], t1 = two_over_pi[word + 1], t2 = two_over_pi[word + 2], t3 = two_over_pi[word + 3];
-    uint64_t low = (uint32_t)((t1 << 32 | t0) >> shift), middle = (uint32_t)((t2 << 32 | t1) >> shift);
-    uint64_t high = (uint32_t)((t3 << 32 | t2) >> shift), turns = ((m * high) << 32) + m * middle + ((m * low) >> 32);
-    uint64_t quarter = (turns + (1ull << 61)) >> 62, rest = turns - (quarter << 62);
-    // two 32-bit halves: few machines convert 64-bit integers in vectors; pi/2 * 2^-30 and pi/2 * 2^-61
-    double r = fma((double)(int32_t)(rest >> 32), 1.4629180792671596e-9, (double)(int32_t)((uint32_t)rest >> 1) * 6.8122431601731090e-19);
-    bool small = __builtin_fabsf(x) < 0.785f;
-    int32_t q = small ? 0 : (int32_t)quarter;
-    r = x < 0.f ? -r : r;
-    return {small ? (double)x : r, x < 0.f ? -q : q};
-}
-OP double sine(double r) {
-    double z = r * r, p = horner(z, -1. / 39916800., 1. / 362880., -1. / 5040., 1. / 120., -1. / 6.);
-    return r * fma(p, z, 1.);                   // not r + ...: the sine of -0.0 is -0.0
-}
-OP double cosine(double r) {
-    double z = r * r, p = horner(z, 1. / 479001600., -1. / 3628800., 1. / 40320., -1. / 720., 1. / 24., -0.5);
-    return fma(p, z, 1.);
-}
-OP float turned(float x, double r, int32_t quarter) {       // sin(quarter * pi/2 + r)
-    double s = sine(r), c = cosine(r), y = quarter & 1 ? c : s;
-    y = quarter & 2 ? -y : y;
-    return __builtin_fabsf(x) < inf ? (float)y : nan;
-}
 // Most angles are small: reduced by pi/2 in three parts (Cody and Waite, 1980), fma makes the products exact.  Up to 2 ulp.
 #ifdef __FMA__
 constexpr float LARGEST_ANGLE = 65536.f;
@@ -189,26 +146,13 @@ OP float quarter_turns(SmallAngle angle, int32_t more) {    // the sine of the a
     return bits<float>(bits<int32_t>(quarter & 1 ? fma(c, z, 1.f) : r + fma(r * z, s, rest)) ^ ((quarter & 2) << 30));
 }
 template <bool exact> OP float sin(float x) {
-    if constexpr (exact) { Angle a = reduce_angle(x); return turned(x, a.r, a.quarter); }
+    if constexpr (exact) return __builtin_sinf(x);
     float y = quarter_turns(small_angle(x), 0);
     return x == 0.f ? x : y;                    // -0.0
 }
 template <bool exact> OP float cos(float x) {
-    if constexpr (exact) { Angle a = reduce_angle(x); return turned(x, a.r, a.quarter + 1); }
+    if constexpr (exact) return __builtin_cosf(x);
     return quarter_turns(small_angle(x), 1);
-}
-template <bool exact> OP float tan(float x) {
-    if constexpr (exact) {
-        Angle a = reduce_angle(x);
-        double s = sine(a.r), c = cosine(a.r), y = a.quarter & 1 ? -c / s : s / c;
-        return __builtin_fabsf(x) < inf ? (float)y : nan;
-    }
-    auto [r, rest, quarter] = small_angle(x);
-    float z = r * r;
-    float t = horner(z, 9.39572416e-03f, 3.10277217e-03f, 2.44406387e-02f, 5.34083918e-02f, 1.33388340e-01f,
-                     3.33331555e-01f);
-    t = r + fma(r * z, t, rest * (1.f + z));
-    return x == 0.f ? x : quarter & 1 ? -1.f / t : t;
 }
 OP double atan_unit(double b) {                 // of 0 <= b <= 1; atan(b) = pi/4 + atan((b - 1) / (b + 1)) makes |s| <= tan(pi/8)
     bool upper = b > 0.41421356237309503;
@@ -223,6 +167,13 @@ OP double atan_wide(double x) {                 // atan(a) = pi/2 - atan(1/a)
     return __builtin_copysign(a > 1. ? 1.5707963267948966 - y : y, x);
 }
 OP float atan(float x) { return (float)atan_wide(x); }
+OP float atan2(float y0, float x0) {
+    double y = __builtin_fabs(y0), x = __builtin_fabs(x0), low = y > x ? x : y, high = y > x ? y : x;
+    double t = atan_unit(high == 0. ? 0. : low == high ? 1. : low / high);
+    t = y > x ? 1.5707963267948966 - t : t;
+    t = __builtin_copysign(1., x0) < 0. ? 3.1415926535897931 - t : t;
+    return (x0 == x0) & (y0 == y0) ? __builtin_copysignf((float)t, y0) : x0 + y0;
+}
 OP float hypot(float a, float b) {
     float large = __builtin_fabsf(a), other = __builtin_fabsf(b);
     float y = (float)__builtin_sqrt((double)a * a + (double)b * b);
@@ -231,55 +182,21 @@ OP float hypot(float a, float b) {
 OP float asin(float x) { double w = x; return (float)atan_wide(w / __builtin_sqrt((1. - w) * (1. + w))); }
 OP float acos(float x) { double w = x; return (float)(2. * atan_wide(__builtin_sqrt((1. - w) / (1. + w)))); }
 
-template <class T> OP T erfinv(T y0) {          // Winitzki's estimate, then three Newton steps in double
-    double y = y0, a = __builtin_fabs(y);
-    double w = __builtin_log((1. - a) * (1. + a)), t = 4.3307467508 + 0.5 * w;
-    double x = __builtin_sqrt(__builtin_sqrt(t * t - w / 0.147) - t);
-    for (int step = 0; step < 3; step++) {
-        double f = a < 0.5 ? __builtin_erf(x) - a : (1. - a) - __builtin_erfc(x);
-        x -= f / (1.1283791670955126 * __builtin_exp(-x * x) + x * f);      // Halley: f'' = -2 x f'
-    }
-    x = a == 1. ? (double)inf : a < 1. ? x : (double)nan;
-    return a == 0. ? y0 : (T)__builtin_copysign(x, y);
+// --- double precision: log (our own minimax fit, 6e-20); exp stands in the prelude ----------------------------------------
+OP double log(double x0) {                      // x = 2^e * (1 + f), sqrt(1/2) <= 1 + f < sqrt(2)
+    bool tiny = x0 < 2.2250738585072014e-308;
+    double x = tiny ? x0 * 18014398509481984. : x0;         // a subnormal is scaled by 2^54 first
+    uint64_t b = bits<uint64_t>(x), up = b - 0x3fe6a09e667f3bcdull + (1024ull << 52), power = ((up >> 52) - 1024) << 52;
+    double e = bits<double>((up >> 52) | 0x4330000000000000ull) - 4503599627371520. - (tiny ? 54. : 0.);      // 2^52 + 1024
+    double f = bits<double>(b - power) - 1., s = f / (2. + f), z = s * s, half = 0.5 * f * f;
+    double series = z * horner(z, 0.13086767009948174, 0.13268759668560613, 0.15386240205813478, 0.18181795630884753, 0.22222222391800469,
+                               0.28571428570803230, 0.4, 0.66666666666666666);
+    double rest = half - s * (half + series), y = fma(e, 0.693145751953125, f + fma(e, 1.42860682030941723e-6, -rest));
+    y = x0 == 0. ? -(double)inf : y;
+    y = x0 < 0. ? (double)nan : y;
+    return x0 < (double)inf ? y : x0;
 }
 
-OP float erfinv(float y) {                      // two polynomials of w = -log(1 - y*y): Giles, "Approximating the erfinv function", 2010
-    float w = -log((1.f - y) * (1.f + y)), u = w - 2.5f, v = __builtin_sqrtf(w) - 3.f;
-    float p = horner(u, 2.81022636e-08f, 3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f, 2.1858087e-04f, -1.25372503e-03f,
-                     -4.17768164e-03f, 2.46640727e-01f, 1.50140941f);
-    float q = horner(v, -2.00214257e-04f, 1.00950558e-04f, 1.34934322e-03f, -3.67342844e-03f, 5.73950773e-03f, -7.6224613e-03f,
-                     9.43887047e-03f, 1.00167406f, 2.83297682f);
-    float x = (w < 5.f ? p : q) * y;
-    return __builtin_fabsf(y) == 1.f ? __builtin_copysignf(inf, y) : x;
-}
-
-// float: the quotient, cut to an integer, is at most one off, and fma takes off its exact multiple.
-#ifdef __FMA__
-OP bool is_large_quotient(float a, float b) { return (__builtin_fabsf(a / b) >= 8388608.f) | (__builtin_fabsf(b) == inf); }
-#else
-OP bool is_large_quotient(float, float) { return true; }
-#endif
-template <bool exact> OP float fmod(float a, float b) {
-    if constexpr (exact) return __builtin_fmodf(a, b);
-    float size = __builtin_fabsf(a), step = __builtin_fabsf(b), m = fma(-__builtin_truncf(size / step), step, size);
-    m = m < 0.f ? m + step : m;
-    m = m >= step ? m - step : m;
-    return __builtin_copysignf(m, a);
-}
-template <bool exact> OP float remainder(float a, float b) {
-    float m = fmod<exact>(a, b);
-    return (m != 0.f) & ((m < 0.f) != (b < 0.f)) ? m + b : m;
-}
-template <bool exact> OP float floordiv(float a, float b) { return floordiv_of(a, b, fmod<exact>(a, b)); }
-// Where a kernel holds many of these functions, their exact forms are called and not written out: they hardly ever run,
-// and would take most of the C++ compiler's time.
-template <auto function, class... T> __attribute__((noinline)) float called(T... x) { return function(x...); }
-#define OF_MANY(name) \
-    template <bool exact, class... T> OP float name##_of_many(T... x) { \
-        if constexpr (exact) return called<name<true>>(x...); \
-        return name<false>(x...); \
-    }
-OF_MANY(sin) OF_MANY(cos) OF_MANY(tan) OF_MANY(fmod) OF_MANY(remainder) OF_MANY(floordiv)
 // --- scans ---------------------------------------------------------------------------------------------------------------
 OP double logaddexp(double a, double b) {      // of logcumsumexp: b is the new element
     double low = b != b || b < a ? b : a, high = b != b || b > a ? b : a;

@@ -26,7 +26,6 @@ constexpr int HALVES = 8;
 #define HALVES_TO_FLOATS(x) __builtin_ia32_vcvtph2ps256(x)
 #define FLOATS_TO_HALVES(x) __builtin_ia32_vcvtps2ph256(x, 0)
 #endif
-#define HALVES_IN_VECTORS 1
 typedef short Halves __attribute__((vector_size(2 * HALVES), aligned(2), may_alias));
 typedef float Floats __attribute__((vector_size(4 * HALVES), aligned(4), may_alias));
 OP void convert(const float16* from, float* to) { *(Floats*)to = (Floats)HALVES_TO_FLOATS(*(const Halves*)from); }
@@ -36,38 +35,15 @@ constexpr int HALVES = 1;
 OP void convert(const float16* from, float* to) { *to = to_float(*from); }
 OP void convert(const float* from, float16* to) { *to = to_float16(*from); }
 #endif
-// `count` elements.  The array of floats has room for whole vectors, memory has not.
-#if defined __AVX512BW__ && defined __AVX512VL__ && !defined __clang__      // (whose function takes other pointers)
-OP Halves part_of(const float16* from, int64_t count) { return (Halves)__builtin_ia32_loaddquhi256_mask((const short*)from, Halves{}, (1 << count) - 1); }
-OP void put_part(Halves halves, float16* to, int64_t count) { __builtin_ia32_storedquhi256_mask((short*)to, halves, (1 << count) - 1); }
-#elif defined __AVX512F__ || defined __F16C__
-OP Halves part_of(const float16* from, int64_t count) {
-    Halves halves = {};
-    __builtin_memcpy(&halves, from, count * 2);
-    return halves;
-}
-OP void put_part(Halves halves, float16* to, int64_t count) { __builtin_memcpy(to, &halves, count * 2); }
-#endif
 OP void convert(const float16* from, float* to, int64_t count) {
     int64_t k = 0;
     for (; k + HALVES <= count; k += HALVES) convert(from + k, to + k);
-#if HALVES_IN_VECTORS
-    if (k < count) {
-        Halves last = part_of(from + k, count - k);
-        convert((const float16*)&last, to + k);
-    }
-#endif
+    for (; k < count; k++) to[k] = to_float(from[k]);
 }
 OP void convert(const float* from, float16* to, int64_t count) {
     int64_t k = 0;
     for (; k + HALVES <= count; k += HALVES) convert(from + k, to + k);
-#if HALVES_IN_VECTORS
-    if (k < count) {
-        Halves last;
-        convert(from + k, (float16*)&last);
-        put_part(last, to + k, count - k);
-    }
-#endif
+    for (; k < count; k++) to[k] = to_float16(from[k]);
 }
 // The same as a float.  1.5 * 2^13 times the power of two below x is so large that a sum with it has float16's last bit as its own.
 OP float round_float16(float x) {
@@ -76,18 +52,5 @@ OP float round_float16(float x) {
     float large = bits<float>(power + 0x06c00000u), y = (x + large) - large;
     y = __builtin_fabsf(x) >= 65520.f ? inf : y;
     return bits<float>(bits<uint32_t>(y) | (u & 0x80000000u));
-}
-// A run of them; arrays as those that `convert` fills.
-OP void round_to_float16(const float* from, float* to, int64_t count) {
-#if HALVES_IN_VECTORS
-    for (int64_t k = 0; k < count; k += HALVES) {
-        Halves halves;
-        convert(from + k, (float16*)&halves);
-        convert((const float16*)&halves, to + k);
-    }
-#else
-    #pragma omp simd
-    for (int64_t k = 0; k < count; k++) to[k] = round_float16(from[k]);
-#endif
 }
 }  // namespace mini
