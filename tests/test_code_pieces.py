@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import minidynamo
-from miniinductor.codegen import common, strategy
+from miniinductor.codegen import strategy
 from miniinductor.codegen.code import Code, call, code, named
 from miniinductor.codegen.cpp import CppKernelWriter
 from miniinductor.codegen.tree import Branch, Comment, Line, walk
@@ -103,9 +103,3 @@ def test_without_its_file_a_reduction_over_several_loops_runs_eagerly(monkeypatc
     result, record = run(program, x)
     torch.testing.assert_close(result, program(x))
     assert record.notes_of("a reduction over several loops")
-
-
-def test_without_its_file_a_kernel_has_a_plain_name(monkeypatch):
-    monkeypatch.setattr(common.summary, "answer", lambda nodes, order: "pointwise")
-    _, record = run(lambda x: x + 1, torch.randn(8))
-    assert [kernel.name for kernel in record.kernels] == ["pointwise_0"]
