@@ -14,8 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
-from . import hooks
+from miniinductor.dispatch_keys import AUTOCAST, INFERENCE, keys
+
+from . import _frame_hook, hooks
 from .bytecode.assembler import parameter_count
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction
@@ -32,9 +35,12 @@ STATE: tuple[Reader, ...] = (
     ("DTYPE", torch.get_default_dtype),
     ("DETERMINISTIC", torch._C._get_deterministic_algorithms),
     ("FUNCTION_MODES", torch._C._len_torch_function_stack),
-    ("DISPATCH_MODES", torch._C._len_torch_dispatch_stack),
-    ("TRANSFORMS", torch._C._functorch.maybe_current_level),  # vmap, grad: None outside
+    ("DUAL_LEVEL", lambda: forward_ad._current_level),  # tensors may have tangents
 )
+# Within a dispatch mode or a transform of functorch (vmap, grad) no compiled frame runs at all: the
+# frame hook looks, or this guard where it cannot.
+if not _frame_hook.watch_dispatch_keys(AUTOCAST, INFERENCE):
+    STATE += (("DISPATCH_KEYS", keys),)
 # (reader, does it matter now?): read only where the state above differs from the usual, see
 # extras/state_details.py
 DETAILS: list[tuple[Reader, Callable[[], Any]]] = []

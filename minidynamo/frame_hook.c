@@ -13,6 +13,7 @@
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE                         /* dladdr: extras/other_evaluators.h */
 #include <Python.h>
+#include <dlfcn.h>
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
 #  error "minidynamo's frame hook knows the frames of CPython 3.11, 3.12 and 3.13 only"
 #endif
@@ -55,6 +56,35 @@ OF_THREAD PyObject *callback;    /* NULL: the hook is off in this thread */
 static int enabled_threads;                 /* threads whose callback is set; guarded by the GIL */
 static Py_ssize_t extra_index;              /* our slot in every code object */
 static _PyFrameEvalFunction previous = _PyEval_EvalFrameDefault;    /* whose frames ours are, too: see run_frame */
+
+/* What torch dispatches on in this thread beside tensors: c10::impl::raw_local_dispatch_key_set, two sets of keys, included
+ * and excluded ones, 0 where they are the usual ones.  miniinductor/dispatch_keys.py says which of them are guarded. */
+OF_THREAD uint64_t *dispatch_keys;
+static void *torch_library;                 /* NULL: this torch has no such variable, and Python asks torch */
+static unsigned long long guarded_keys, inference_keys[2];
+#define DISPATCH_KEYS "_ZN3c104impl26raw_local_dispatch_key_setE"
+
+/* Is there a dispatch mode, a transform, a tracer...?  Compiled code would pass it by. */
+static inline int
+is_unusual(void)
+{
+    if (!dispatch_keys && !(torch_library && (dispatch_keys = dlsym(torch_library, DISPATCH_KEYS))))
+        return 0;
+    unsigned long long included = dispatch_keys[0], excluded = dispatch_keys[1] & ~guarded_keys;
+    return (included || excluded) && (included != inference_keys[0] || excluded != inference_keys[1]);
+}
+
+/* watch_dispatch_keys(autocast's, those included and excluded in inference mode) -> is that possible? */
+static PyObject *
+watch_dispatch_keys(PyObject *m, PyObject *args)
+{
+    if (!PyArg_ParseTuple(args, "K(KK)", &guarded_keys, inference_keys, inference_keys + 1))
+        return NULL;
+    torch_library = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (torch_library && !dlsym(torch_library, DISPATCH_KEYS))
+        torch_library = NULL;
+    return PyBool_FromLong(torch_library != NULL);
+}
 
 /* PEP 523: CPython keeps room for pointers of such tools in every code object.  Ours is the code's cache:
  *     NULL        never seen
@@ -240,7 +270,7 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     PyObject *cache = cache_of(code);
     if (cache == Py_None)
         return run_frame(ts, frame, 0);
-    if (cache == Py_Ellipsis)
+    if (cache == Py_Ellipsis || is_unusual())
         goto unhooked;
     if (cache)
         Py_INCREF(cache);
@@ -366,6 +396,8 @@ static PyMethodDef methods[] = {
     {"get_callback", get_callback, METH_NOARGS, "get_callback() -> this thread's callback or None"},
     OTHERS_METHODS
     {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | ... (with what it calls) | False (never seen)"},
+    {"watch_dispatch_keys", watch_dispatch_keys, METH_VARARGS,
+     "watch_dispatch_keys(autocast's, (included, excluded) in inference mode): where torch dispatches on others, frames run as is"},
     {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | ... with what it calls, too | list of entries)"},
     HAND_OVER_METHODS
     {NULL}};

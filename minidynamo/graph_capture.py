@@ -23,6 +23,7 @@ import torch
 import torch.fx
 from torch._dispatch.python import enable_python_dispatcher
 
+from miniinductor.eager_graphs import is_operator_of_number
 from miniinductor.fake_mode import FakeMode
 
 from . import graph_module, graph_values, hooks, symbolic_inputs
@@ -101,6 +102,8 @@ class OutputGraph(Builder):
         self.fake_mode = FakeMode(static_shapes=True)
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
+        # source of a float that changes -> its variable; expression over such -> its 0-d tensor
+        self.floats: dict[Any, Any] = {}
         self.input_layouts: dict[int, Any] = {}  # id of an input -> (sizes, strides)
         self.globals: dict[int, GlobalsVar] = {}
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
@@ -225,6 +228,9 @@ class OutputGraph(Builder):
     ) -> torch.fx.Node:
         positional = tuple(self.to_node(a) for a in args)
         named = {k: self.to_node(v) for k, v in kwargs.items()}
+        positional, named = graph_module.as_printed(self.graph, (positional, named))
+        if is_operator_of_number(target, positional):
+            target = graph_module.FUNCTIONS[target]
         node = self.graph.create_node(op, target, positional, named)
         self.calls += 1
         return self.describe_node(tx, node, result)

@@ -8,16 +8,42 @@ Out:  what a backend gets: the module, and example inputs.
 Mirrors `OutputGraph.compile_and_call_fx_graph` of torch/_dynamo/output_graph.py.
 """
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
+from torch.fx.graph import inplace_methods
+from torch.fx.node import map_aggregate
+
+from miniinductor.eager_graphs import is_printed_exactly
 
 from . import hooks
 from .variables.symbolic import SymVar
 
 if TYPE_CHECKING:
     from .graph_capture import OutputGraph
+
+
+FUNCTIONS: dict[Any, Any] = {operator.pow: pow}  # an operator -> what is printed as a call of it
+for _name in inplace_methods:
+    if _name != "setitem":  # `c += t` of a number is `c + t`
+        _plain = getattr(operator, _name[1:], None) or getattr(operator, _name[1:] + "_")
+        FUNCTIONS[getattr(operator, _name)] = FUNCTIONS.get(_plain, _plain)
+
+
+def as_printed(graph: torch.fx.Graph, arguments: Any) -> Any:
+    """The arguments of a node, with a call that makes it for each number that torch.fx would print
+    as another one."""
+
+    def exact(value: Any) -> Any:
+        if is_printed_exactly(value):
+            return value
+        if type(value) is float:
+            return graph.call_function(float, ("-nan",))
+        return graph.call_function(complex, (exact(value.real), exact(value.imag)))
+
+    return map_aggregate(arguments, exact)
 
 
 def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:

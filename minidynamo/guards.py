@@ -29,10 +29,13 @@ section 3.3).
 """
 
 import math
+import numbers
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from . import config
 from .exceptions import SkipFrame
@@ -50,6 +53,12 @@ SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 # in it at first.
 PARAMETER = re.compile("\1([0-9]+)\1")
 WORD = re.compile(r"(?<![\w.'\"])[^\W\d]\w*")  # a word of a text that may be a name: no attribute
+
+
+def is_state(source: Any) -> bool:
+    """Is a parameter or buffer of a module there, or another thing that a module keeps so?"""
+    table = source.base if isinstance(source, Source) else None
+    return table is not None and table.kind == "item" and table.key in MODULE_TABLES
 
 
 @dataclass(slots=True)
@@ -107,7 +116,36 @@ def constant_check(value: Any) -> tuple[str, Any]:
     if hasattr(type(value), "tobytes"):  # a number of NumPy's: its bytes tell -0.0 and nan apart
         same = f"{{0}}.tobytes() == {literal(value.tobytes())}"
         return "type({0}) is type({pin}) and " + same, value
+    if kind in (range, slice):  # range(0, 3, 2) == range(0, 4, 2), slice(1) == slice(True)
+        return "exact_key({0}) == {pin}", exact_key(value)
     return "type({0}) is type({pin}) and {0} == {pin}", value
+
+
+def exact_key(value: Any) -> Any:
+    """What stands for a key of a dictionary, or an element of a set.  To Python 1, True and 1.0 are
+    one key, but a program that walks the keys sees which one it is."""
+    kind = type(value)
+    if kind is str or kind is int:
+        return kind, value
+    if kind in (tuple, frozenset):
+        return kind, kind(map(exact_key, value))
+    if kind in (range, slice):
+        return kind, *map(exact_key, (value.start, value.stop, value.step))
+    if isinstance(value, torch.Tensor):  # `==` of two gives a tensor
+        return id(value)
+    if isinstance(value, numbers.Number) and value == value:
+        return kind, repr(value)  # of -0.0
+    return kind, value
+
+
+def keys_check(keys: Sequence[Any], text: str = "{0}") -> tuple[str, Any]:
+    """(check, object to pin): `text` has these keys, in this order."""
+    if all(type(key) is str for key in keys):
+        return f"[*{text}] == {{pin}} and {{{{*map(type, {text})}}}} <= {{{{str}}}}", [*keys]
+    return f"[*map(exact_key, {text})] == {{pin}}", [*map(exact_key, keys)]
+
+
+NAMES["exact_key"] = exact_key
 
 
 def access(node: Source, called: Mapping[str, str]) -> str:
@@ -212,15 +250,18 @@ class GuardFunction:
 
     def first_failure(self, func: Any, *values: Any) -> tuple[Guard, str] | None:
         """(guard, reason) of the first guard that is false for these parameters, or None."""
+        return next(self.failures(func, *values), None)
+
+    def failures(self, func: Any, *values: Any) -> Iterator[tuple[Guard, str]]:
+        """(guard, reason) of each guard that is false for these parameters."""
         scope = self.scope(func, *values)
         for guard in self.guards:
             try:
                 text = guard.text(self.evaluable)
                 if not eval(text, scope):
-                    return guard, f"{text} is false"
+                    yield guard, f"{text} is false"
             except ours(Exception) as error:
-                return guard, f"{type(error).__name__}: {error}"
-        return None
+                yield guard, f"{type(error).__name__}: {error}"
 
     def scope(self, func: Any, *values: Any) -> dict[str, Any]:
         """What the names in the guards mean in a call with these parameters."""

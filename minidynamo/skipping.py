@@ -26,6 +26,13 @@ COMPILED_TORCH = {
     os.path.join(TORCH, "nn", "modules") + os.sep: "forward",
     os.path.join(TORCH, "optim") + os.sep: "step",
 }
+# What these files of torch's call runs as plain Python, too: the backward pass (hooks, bodies of
+# checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile...
+UNHOOKED = tuple(
+    os.path.join(TORCH, *path.split("/"))
+    for path in "autograd/__init__.py autograd/graph.py utils/checkpoint.py _functorch/ _dynamo/ "
+    "_inductor/ jit/_trace.py".split()
+)
 STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
 NUMPY = os.path.join("site-packages", "numpy", "")

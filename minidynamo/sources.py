@@ -13,6 +13,7 @@ it is a row of `KINDS`.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 # kind -> how the access is written, given the parent's name and the key: guards evaluate this, and
@@ -29,6 +30,7 @@ KINDS = {
     "closure": "{p}.__closure__[{k}]",
     "cell": "{p}.cell_contents",
     "class_item": "{p}.__dict__[{k!r}]",
+    "negated": "(-{p})",  # of an int below 0
 }
 
 NEITHER_LETTER_NOR_DIGIT = re.compile("[^0-9A-Za-z]")
@@ -100,6 +102,13 @@ class Source:
         return self.expr(self.base.name() if self.base else None)
 
     __repr__ = name
+
+    def ancestors(self) -> Iterator["Source"]:
+        """What it is read from, the nearest first."""
+        node = self.base
+        while node is not None:
+            yield node
+            node = node.base
 
     def root(self) -> "Source":
         node = self

@@ -18,7 +18,7 @@ Out:  a `CompiledGraph`, called with the same tensors.
 Each stage takes and returns a value of its own: `Joint`, `Parts`, `Graph`, `Schedule`, the list of
 steps, `MemoryPlan`, `Wrapper`, `Program`, `Plan`; all of them write down in `record` what they
 decided.  Coverage extends `Compilation` (hooks.py): plans kept on disk, eager kernels instead of
-generated ones, graphs cut at sizes that only the run knows, errors in eager's words.  Mirrors
+generated ones, graphs cut at `torch.cond`, errors in eager's words.  Mirrors
 torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
@@ -47,6 +47,7 @@ from .autograd.runtime import (
 from .autograd.tracer import no_autocast, without_autocast
 from .decompositions import table
 from .devices import about, language_of, why_not
+from .eager_graphs import runnable
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
 from .graph_passes import JOINT, LAYOUTS, REWRITING, Context, changed, optimize
@@ -62,7 +63,8 @@ from .nodes import Schedule
 from .records import CompileRecord, Later, first_line, tell
 from .runtime.program import Program
 from .scheduler import Scheduler
-from .sizes.symbols import hints_of, size_hints
+from .sizes.ranges import multiples
+from .sizes.symbols import hints_of, multiples_of, size_hints
 from .wrapper import print_wrapper
 
 
@@ -132,18 +134,12 @@ class Compilation:
             return CompiledGraph(self.compiled(), self.record)
         except NOT_COMPILED as error:
             reason, of_machine = str(error), isinstance(error, CompilerError)
-        except ours(RuntimeError) as error:
-            # so the front end marks an error that asks for a number which only the run knows:
-            # x.item()
-            if not getattr(error, "needs_data", False):
-                raise
-            reason = str(error).split("\n")[0]
         finally:
             self.inputs = ()  # the backward half is compiled later, and keeps this object alive
         self.record.notes.append(f"runs eagerly: {reason}")
         text = f"the graph of {first_line(self.gm)} runs eagerly: {reason}"
         tell(text, reason if of_machine else text)
-        return CompiledGraph(self.gm.forward, self.record)
+        return CompiledGraph(runnable(self.gm), self.record)
 
     def compiled(self) -> Callable:
         """What runs the graph.  Raises one of `NOT_COMPILED`."""
@@ -242,6 +238,7 @@ class Compilation:
         with (
             config.patch(max_autotune=max_autotune),
             size_hints(hints_of(functional.graph)),
+            multiples(multiples_of(functional.graph)),
             torch._C.DisableTorchFunction(),  # the program's default device is not the compiler's
         ):
             return self.generate(functional, record, written)

@@ -6,7 +6,7 @@
     tracer = extended(Tracer)(fake_mode)    # where the core makes an object
 
 One function in place of another: replaceable.py.  With nothing registered, every graph is compiled
-anew, and one with sizes that only the run knows runs eagerly.
+anew.
 """
 
 import functools

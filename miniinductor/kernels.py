@@ -24,7 +24,7 @@ from .codegen.common import Kernel
 from .codegen.cpp import CppKernelWriter
 from .devices import Language, language_of, register_language
 from .ir import Graph
-from .nodes import ExternNode, Group, Schedule, ScheduledNode, buffer_bytes
+from .nodes import ExternNode, Group, Schedule, ScheduledNode, buffer_bytes, bytes_touched
 from .records import CompileRecord, KernelRecord
 from .runtime.build import build_kernels as build_cpp_kernels
 from .runtime.program import build_functions
@@ -161,7 +161,7 @@ def record_of(step: KernelStep, schedule: Schedule) -> KernelRecord:
         source=kernel.source.replace("NAME(", step.name + "(", 1),
         nodes=list(step.group.names),
         origins=sorted({str(o) for n in step.group.nodes for o in n.buffer.origins}),
-        bytes_read=sum(buffer_bytes(buffers[n]) for n in kernel.read),
+        bytes_read=sum(bytes_touched(n, step.group.nodes, buffers[n]) for n in kernel.read),
         bytes_written=sum(buffer_bytes(buffers[n]) for n in kernel.stored),
         about=kernel.about,
     )

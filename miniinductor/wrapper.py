@@ -39,6 +39,7 @@ from .memory import MemoryPlan
 from .nodes import Schedule
 from .listings import Listing, Marked, indent
 from .runtime.program import NewWorkspace, in_layout
+from .sizes.floats import MEANING
 from .sizes.printing import python_code
 from .sizes.symbols import Size, same, sizes
 
@@ -239,13 +240,15 @@ class WrapperWriter:
         return tuple_text([self.number(v) for v in values])
 
     def symbol(self, symbol: sympy.Symbol) -> str:
-        """The Python name of a size symbol."""
+        """The Python name of a size symbol.  (One that stands for int(n * 0.3) needs others.)"""
+        for part in MEANING[symbol].free_symbols if symbol in MEANING else ():
+            self.symbol(part)
         self.symbols.add(symbol)
         return symbol.name
 
     def symbol_lines(self) -> list[str]:
         """s0 = arg0.size(1), from the first input that has the size, for symbols that are no inputs
-        themselves."""
+        themselves; n_3f1c84 = math.trunc((float(s0) * 0.3))."""
         places: dict[Size, str] = {}
         for name, buffer in self.graph.inputs.items():
             if buffer.layout is None:  # an int, which has its symbol's name
@@ -254,7 +257,9 @@ class WrapperWriter:
                 for dim, value in enumerate(getattr(buffer.layout, kind)):
                     places.setdefault(value, f"{name}.{kind}({dim})")
         wanted = [s for s in places if s in self.symbols and str(s) not in self.graph.inputs]
-        return [f"{symbol} = {places[symbol]}" for symbol in wanted]
+        derived = sorted(self.symbols & MEANING.keys(), key=str)
+        lines = [f"{symbol} = {places[symbol]}" for symbol in wanted]
+        return lines + [f"{symbol} = {python_code(MEANING[symbol])}" for symbol in derived]
 
     # -- the function ------------------------------------------------------------------------------
     def output(self, value: object) -> str:

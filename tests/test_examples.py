@@ -50,7 +50,7 @@ ELSEWHERE = (
     "cpp_reductions",
     "codegen/plan",
     "foreach",
-    "bench/models",
+    "benchmarks/models",
     "_models",
     "ablation",
     "plots",
@@ -58,7 +58,7 @@ ELSEWHERE = (
     "explain/layout",
     "explain/passes",
     "explain/stages",
-    "bench/census",
+    "benchmarks/census",
     "gradient_buckets",
 )
 

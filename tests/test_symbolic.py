@@ -15,7 +15,7 @@ from symbolic_helpers import Symbolic
 
 import miniinductor
 from miniinductor.gpu import split_reductions as splitting
-from miniinductor.extras import known_multiples
+from miniinductor.sizes.ranges import multiples
 from miniinductor.sizes import ranges
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from benchmarks.error_bound import assert_near
@@ -503,7 +503,7 @@ def test_divisions_by_what_divides_a_size():
         j,
         i * s + j,
     ]
-    with known_multiples.multiples({s: 8}):
+    with multiples({s: 8}):
         assert [ranges.simplify(q, {j: 8}) for q in questions] == answers
     assert ranges.simplify(questions[0], {j: 8}) != answers[0]
     for values in itertools.product(range(5), range(8), (8, 16, 40), (1, 3)):

@@ -40,7 +40,6 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, TupleVar, named
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
-from . import left_alone as left_alone  # to which this file adds
 
 KIND = "torch-function mode"
 HINT = "enter the mode outside the compiled function"

@@ -5,7 +5,7 @@
 
 In:   a call of the module's own generator: `random.random()`, and what asks that and computes
       (`uniform`), `randint`, `randrange(low, high)`.
-Out:  a float that only the run knows (a symbol without a number of this run), or an int that may
+Out:  a float without a value while tracing (a symbol without a hint), or an int that may
       meet tensors alone.  The replacement code draws all of them, in the program's order.
 
 While a frame is traced nothing is drawn.  A decision about such a number breaks the graph: plain
@@ -16,7 +16,6 @@ Mirrors `random_calls` in torch/_dynamo/output_graph.py and variables/builtin.py
 """
 
 import _random
-import math
 import random
 import threading
 from collections.abc import Callable
@@ -25,20 +24,16 @@ from typing import Any
 import sympy
 import torch
 
-from miniinductor.sizes.facts import LARGEST, Symbol
-
-from ..extras.extending import extends, noted
+from ..extras.extending import noted
 from .. import hooks
 from ..exceptions import Break
-from ..extras.unbacked_sizes import DataDependentDecision
 from ..foreign import ours
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
 from ..symbolic_eval.registry import rule
-from ..symbolic_numbers import SymNode
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
-from ..variables.more.floats import Floats, tensor_of
+from ..variables.more.floats import create_float, tensor_of
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 from .choices import operand_beside
@@ -46,7 +41,6 @@ from .random_numbers import RandomVar
 
 GENERATOR: Any = vars(random)["_inst"]  # that of the module's functions
 KIND, HINT = "random", "draw it outside the compiled function, or seed a generator in it"
-LINEAR = ("add", "sub", "mul", "neg")  # what Python computes of them: it raises for no number
 MOST_EXACT = 1 << 24  # every int up to here is one in float32
 
 
@@ -72,16 +66,10 @@ def drawn(tx: Frame, draw: Callable[[], Any]) -> SymVar:
     output: OutputGraph = tx.output
     draws, env = noted(output, Draws), output.shape_env
     output.fake_mode.cache_enabled = False  # it hashes the numbers that ops are given
-    number = sum(not symbol.is_integer for symbol in env.table)
-    symbol = sympy.Symbol(f"f{number}", real=True)
     source = output.tree.pinned(draws).item(len(draws))
-    creator = f"random.{draw.__name__}()"
-    row = Symbol(symbol, None, [source], -LARGEST, LARGEST, env.where(), created_by=creator)
-    env.table[symbol] = row
+    made = SymVar(create_float(env, None, source, f"random.{draw.__name__}()"))
     draws.append(draw)
-    draws.symbols.append(symbol)
-    made = SymVar(torch.SymFloat(SymNode(env, symbol, float, None)))
-    noted(output, Floats)[source] = made
+    draws.symbols.append(made.expr)
     return made
 
 
@@ -208,28 +196,3 @@ def with_the_same_numbers(compiled: Callable, output: OutputGraph, results: obje
 
 hooks.BEFORE_VALUES.append(draw_in_order)
 hooks.ADAPTERS.append(with_the_same_numbers)
-
-
-# ---- what Python may compute of them
-check_domain = SymNode.check_domain
-
-
-@extends(SymNode, "check_domain")
-def check_drawn(node: SymNode, name: str, *others: SymNode) -> None:
-    """Sums and products with finite numbers; the rest may raise, and is left to plain Python."""
-    nodes = (node, *others)
-    unknown = {
-        symbol for each in nodes for symbol in each.expr.free_symbols if is_drawn(node, symbol)
-    }
-    if unknown:
-        numbers = [float(each.expr) for each in nodes if each.expr.is_number]
-        fine = all(math.isfinite(n) and (n or math.copysign(1, n) > 0) for n in numbers)
-        if name not in LINEAR or not fine:
-            what = node.shape_env.table[min(unknown, key=str)]
-            raise DataDependentDecision(f"{name} of what {what.created_by} drew")
-    check_domain(node, name, *others)
-
-
-def is_drawn(node: SymNode, symbol: sympy.Symbol) -> bool:
-    row = node.shape_env.table[symbol]
-    return row.hint is None and bool(row.sources) and not symbol.is_integer

@@ -9,8 +9,9 @@ In, out: as in `symbolic_eval.operators`, whose registries these handlers join.
 
 import collections
 import operator as host
-import types
 from typing import Any, NoReturn
+
+import torch
 
 from .. import config
 from ..exceptions import Break
@@ -39,7 +40,7 @@ from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.tuples import sequence_of
 from ..variables.more.unpinned import Unpinned, pinned
-from ..variables.objects import ObjectVar
+from ..variables.objects import ObjectVar, is_inherited
 from ..variables.symbolic import SymVar, apply
 from ..variables.tensor import TensorVar
 from .unary_operators import UNARY, unary_operand
@@ -159,7 +160,7 @@ def concatenated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variabl
     if operator.in_place and isinstance(a, ListVar):
         a.method_extend(tx, b)
         return a
-    if a.cls is tuple and type(b) is TupleVar and not b.items:
+    if a.cls is tuple and type(b) is TupleVar and b.cls is tuple and not b.items:
         return a  # CPython makes no copy
     check_deque(operator, a, b)
     if not isinstance(b, SequenceVar):
@@ -167,7 +168,11 @@ def concatenated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variabl
     if isinstance(a, ListVar) != isinstance(b, ListVar):
         first, second = a.cls.__name__, b.cls.__name__
         tx.raise_(TypeError, f'can only concatenate {first} (not "{second}") to {first}')
-    return sequence_of(a.cls, [*a.iterate(tx), *b.iterate(tx)])
+    items = [*a.iterate(tx), *b.iterate(tx)]
+    is_shape = torch.Size in (a.cls, b.cls)  # `(2,) + x.shape` is one, too
+    if is_shape and not all(issubclass(item.python_type(), int) for item in items):
+        raise Break("operator", f"{operator.plain} of a torch.Size and what holds other than ints")
+    return sequence_of(torch.Size if is_shape else a.cls, items)
 
 
 def repeated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variable | None:
@@ -449,7 +454,7 @@ def compared(tx, symbol: str, asked: Variable, other: Variable) -> Variable | No
     if symbol == "!=" and method is object.__ne__:
         equal = compared(tx, "==", asked, other)
         return None if equal is None else ConstantVar(not equal.truth(tx))
-    if not isinstance(method, types.WrapperDescriptorType) or method.__objclass__ is object:
+    if not is_inherited(asked.cls, name) or method.__objclass__ is object:
         return answer(tx, asked, name, other)
     if asked.payload is not None:
         return by_contents(tx, symbol, asked, other)

@@ -30,6 +30,8 @@ def is_leaf(fn: Any) -> bool:
         if module in LEAF_MODULES:
             return True
         owner = {"torch": torch, "torch._tensor": torch.Tensor}.get(module)
+        if fn.__name__.startswith("set_"):  # of the process's state: no node, which runs twice
+            return False
         return owner is not None and getattr(owner, fn.__name__, None) is fn
     if not isinstance(fn, types.BuiltinFunctionType):
         return False

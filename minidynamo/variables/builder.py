@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
+from ..dynamic import SizePolicy
 from ..exceptions import Break
-from ..guards import FUNCTION_FIELDS, MODULE_TABLES, Guard, constant_check, has_long_text, literal
+from ..guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, is_state, literal
 from ..sources import Source, SourceTree
 from . import classes, functions, modules, nn_modules, wrap_containers, wrap_tensors  # noqa: F401
 from .base import Added, Lazy, Variable, refusal
@@ -33,6 +34,8 @@ SELF_GUARDED = (torch.Tensor, torch.nn.Module)  # their rules guard the type, am
 class Builder:
     """The half of `OutputGraph` that knows values, and what is assumed of them."""
 
+    policy: SizePolicy
+
     def __init__(self) -> None:
         self.tree = SourceTree()
         # guards on no single source: two that are (not) one object, sizes, strides, an empty cell
@@ -41,6 +44,8 @@ class Builder:
         self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
         # variables of objects from outside: writes to them are repeated (see `replayed`)
         self.sourced: list[Variable] = []
+        self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
+        self.class_writes: dict[int, dict[str, Variable]] = {}  # attributes that the frame sets
         self.frame: Any = None  # the innermost one
 
     def line(self) -> str:
@@ -136,6 +141,9 @@ class Builder:
         A static or class method is the function in it.  What classes of torch and the standard
         library hold is taken as it is, but for constants in those that a program can write.
         """
+        written = self.class_writes.get(id(owner), {}).get(name)
+        if written is not None:
+            return written
         source = self.tree.pinned(owner).child("class_item", name)
         if isinstance(found, (staticmethod, classmethod)):
             self.guard_fixed(source, found)
@@ -162,17 +170,23 @@ class Builder:
         """The instance __dict__ as a DictVar whose entries are wrapped when read."""
         own = object.__getattribute__(value, "__dict__")
         known = self.memo.get(id(own))
+        if type(own) is not dict:  # `self.__dict__ = self`
+            raise Break("object", f"a {type(value).__name__} whose __dict__ is no plain dict")
         if known is None:
             items = named({name: Lazy(item, source.item(name)) for name, item in own.items()})
             fields = self.replayed(DictVar(items, source=source, real_keys=list(items)))
             known = self.memo[id(own)] = (fields, own)
+        else:
+            self.guard_alias(known[0], own, source)
         return known[0]
 
     def is_held(self, source: Source) -> bool:
-        """Does the graph hold the tensor at `source`, as it does parameters and buffers?  (But not
-        those that are replaced: extras/replaced_buffers.py.)"""
-        table = source.base
-        return table is not None and table.kind == "item" and table.key in MODULE_TABLES
+        """Does the graph hold the tensor at `source`, as it does parameters and buffers?  Not where
+        a call may bring another one.  PyTorch: all are placeholders
+        (`inline_inbuilt_nn_modules`)."""
+        if not is_state(source) or source.name() in self.policy.replaced:
+            return False
+        return not any(node in self.of_any for node in source.ancestors())
 
     def view_bits_check(self, value: torch.Tensor, bits: Iterable[str]) -> str:
         """The check that a tensor answers each of these as `value` does; extras/view_bits.py leaves

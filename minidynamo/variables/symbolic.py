@@ -42,7 +42,9 @@ class SymVar(Variable):
 
     @property
     def fake(self) -> Any:
-        return self.value
+        """What operations are run with: the number, once the symbols in it are pinned."""
+        constant = self.value.node.constant
+        return self.value if constant is None else constant
 
     @property
     def expr(self) -> sympy.Expr:

@@ -98,8 +98,6 @@ def autograd_errors() -> Iterator[None]:
     try:
         yield
     except ours(RuntimeError) as error:
-        if getattr(error, "needs_data", False):  # the front end's: a size that only the run knows
-            raise
         reason = str(error).partition("\n")[0] or repr(error)
         raise CannotTrace(f"autograd refuses the program: {reason}") from error
 

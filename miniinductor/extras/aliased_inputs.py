@@ -34,6 +34,7 @@ from torch import fx
 
 from ..autograd.runtime import Plan
 from ..compile import Compilation
+from ..eager_graphs import runnable
 from ..hooks import extends
 from ..records import CompileRecord
 
@@ -57,7 +58,7 @@ def guard_shared_memory(run: Callable, gm: fx.GraphModule, record: CompileRecord
         tensors = [*[t for t in inputs if isinstance(t, torch.Tensor)], *held]
         if len({t.untyped_storage()._cdata for t in tensors}) == len(tensors):
             return run(*inputs)
-        return run(*inputs) if are_apart(tensors) else gm.forward(*inputs)
+        return run(*inputs) if are_apart(tensors) else runnable(gm)(*inputs)
 
     return checked
 

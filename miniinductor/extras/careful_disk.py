@@ -92,7 +92,8 @@ class CarefulDisk(Disk):
                 finally:
                     remove_file(probe)
                 self.writable.add(folder)
-        except ours(OSError):
+        except ours(OSError) as error:
+            self.tell(folder, str(error))
             self.writable.discard(folder)
         return folder in self.writable
 

@@ -10,6 +10,7 @@ Out:  what the op gives, recorded in another way; or NotImplemented, and the tra
     y.unsqueeze_(0)         # from here on y stands for a view of what it was
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -60,8 +61,8 @@ def check_write(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
         check_mode_of(tracer, tracer.to_fake(t))
     for other in read:
         for t in by_memory.get(other.untyped_storage()._cdata, ()):
-            if overlap_in_part(t, other):
-                raise CannotTrace(f"{op} writes to what it also reads, laid out otherwise")
+            if overlap_in_part(t, other) or not (reads_in_place(op) or is_empty(t)):
+                raise CannotTrace(f"{op} writes to what it also reads")
     if tracer.reached_around:
         check_reach(tracer, [tracer.to_fake(t) for t in [*written, *read]])
     return NotImplemented
@@ -192,6 +193,16 @@ def record_out(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     if any(tuple(t.shape) != shape for t, shape in written):
         raise CannotTrace(f"{op} resizes its out= tensor")
     return out
+
+
+@functools.cache
+def reads_in_place(op: Op) -> bool:
+    """Does eager read each element just before it writes it, in the same memory?"""
+    name = op._schema.name.removeprefix("aten::").rstrip("_")
+    packet = getattr(aten, name, None)
+    overloads = [getattr(packet, overload) for overload in packet.overloads()] if packet else []
+    is_pointwise = any(torch.Tag.pointwise in overload.tags for overload in overloads)
+    return is_pointwise or name in ("copy", "floor_divide") or name.startswith("_foreach_")
 
 
 # --- memory in the call that is traced ------------------------------------------------------------

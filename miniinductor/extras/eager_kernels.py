@@ -20,10 +20,10 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..autograd.joint import Joint
-from ..autograd.more.fallen_back import runnable
 from ..autograd.runtime import Plan, writable
 from ..checks import may_raise
 from ..compile import Compilation
+from ..eager_graphs import runnable
 from ..foreign import ours
 from ..hooks import extends
 from ..records import CompileRecord
@@ -126,7 +126,7 @@ def with_eager_errors(run: Callable, gm: fx.GraphModule, writes: bool = False) -
             report = error
         try:
             # (`gm()` would print the error, and run the program's hooks of all modules)
-            again = OnCopies(gm).run if writes else gm.forward
+            again = OnCopies(gm).run if writes else runnable(gm)
             again(*inputs)
             raise report  # eager has nothing to say: what our kernel has seen is not hidden
         finally:

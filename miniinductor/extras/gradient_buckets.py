@@ -19,6 +19,7 @@ buckets from the end of the graph.  Here the user asks, and buckets are filled f
 """
 
 import itertools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -29,10 +30,7 @@ from .. import config
 from ..compile import Compilation, needs_gradients
 from ..hooks import extends
 from ..sizes.symbols import SYMBOLIC
-from .data_dependent import symbols_of, unknown_symbols, value_of
-from .data_dependent import InPieces, Piece, _number_nodes, _runner, fetch, piece_of
-
-OUTSIDE = ("placeholder", "get_attr", "output")
+from .pieces import OUTSIDE, InPieces, Piece, changes_state, in_turn, piece_of, value_of
 
 
 def buckets(gm: fx.GraphModule, limit: int) -> list[list[fx.Node]]:
@@ -56,7 +54,8 @@ def buckets(gm: fx.GraphModule, limit: int) -> list[list[fx.Node]]:
 
 def parameters_of(gm: fx.GraphModule, node: fx.Node) -> list[torch.Tensor]:
     """The tensors held by the graph that this op reads and that get gradients."""
-    held = [fetch(gm, source) for source in node.all_input_nodes if source.op == "get_attr"]
+    names = [str(source.target) for source in node.all_input_nodes if source.op == "get_attr"]
+    held = [operator.attrgetter(name)(gm) for name in names]
     return [tensor for tensor in held if tensor.requires_grad]
 
 
@@ -67,12 +66,6 @@ def may_cut_before(node: fx.Node) -> bool:
     inner = [one for one in earlier if one.op not in OUTSIDE]
     others = [one for one in inner if not isinstance(value_of(one), (torch.Tensor, *SYMBOLIC))]
     return not any(node <= user for one in others for user in one.users)
-
-
-def changes_state(node: fx.Node) -> bool:
-    """Does this op change the thread's state for those behind it (`torch.set_grad_enabled`)?"""
-    name = getattr(node.target, "__name__", str(node.target)).lstrip("_")
-    return name.startswith(("set_", "enter_", "exit_"))
 
 
 @extends(Compilation)
@@ -87,8 +80,6 @@ class InBuckets(InPieces):
             return False
         if not needs_gradients(self.gm, self.inputs):
             return False
-        if unknown_symbols(self.gm) - symbols_of([*self.inputs]):
-            return False
         *_, output = self.gm.graph.nodes
         given = [value_of(node) for node in output.all_input_nodes if node.op not in OUTSIDE]
         only_tensors = all(isinstance(value, torch.Tensor) for value in given)
@@ -99,14 +90,14 @@ class InBuckets(InPieces):
         runs = buckets(self.gm, config.gradient_buckets)
         if len(runs) == 1:
             return None
-        numbers, program = _number_nodes(self.gm), list[Piece]()
+        program = list[Piece]()
         with config.patch(gradient_buckets=0):  # a piece is not cut again
             for members in runs:
                 here = set(members)
                 used = [n for n in members if any(user not in here for user in n.users)]
                 made = [n for n in used if isinstance(value_of(n), torch.Tensor)]
                 compiler = self.compile_piece
-                piece = piece_of(self.gm, members, made, numbers, compiler, self.record)
+                piece = piece_of(self.gm, members, made, compiler, self.record)
                 program.append(piece)
         self.record.notes.append(f"in {len(runs)} pieces: gradient_buckets")
-        return _runner(self.gm, program)
+        return in_turn(self.gm, program)

@@ -212,7 +212,7 @@ def sizes_text(env: Any) -> str:
     """What is known of symbolic sizes: their bounds, and every decision so far."""
     rows = [f"{s} {text_of(row.hint)} {row.low} {row.high}" for s, row in env.table.items()]
     if any(row.hint is None for row in env.table.values()):
-        raise Uncachable("sizes that only the run knows")
+        raise Uncachable("numbers that are drawn when the graph runs")
     return "\n".join(rows + [str(d.fact) for d in env.decisions])
 
 

@@ -31,7 +31,7 @@ from ..lowerings.random import philox
 from ..ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
 from ..runtime.program import in_layout
 from ..sizes.expressions import FloorDiv, Mod, Size
-from ..more.extents import extent
+from ..sizes.symbols import extent
 from ..more.scan import Scan
 
 

@@ -33,7 +33,7 @@ from ..runtime.program import Program
 from ..ops import BINARY, COMPARISON, LOGICAL, TESTS, UNARY, Dtype, OpsHandler, set_handler
 from ..sizes.expressions import Size
 from ..sizes.ranges import bounds
-from ..more.extents import extent
+from ..sizes.symbols import extent
 from ..more.scan import Scan
 
 

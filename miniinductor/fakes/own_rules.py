@@ -15,19 +15,17 @@ In:   an op and its fake arguments.  Out: its fake result, or nothing: torch's o
   compiled anew.
 * Images of symbolic sizes that are sampled at the points of a grid: the result is contiguous, as
   eager's.  Torch's rule computes it by hundreds of operations on symbols, which takes seconds.
-* squeeze() of a size that only the run knows is a decision.
-* bincount() gives `minlength` numbers at least, and integers of no values, whatever the weights.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
 from ..fake_mode import FakeMode
-from ..more.alike import is_contiguous
-from ..more.symbolic_tensors import is_symbolic
+from ..sizes.symbols import is_contiguous
+from ..sizes.symbols import is_symbolic
 from ..sizes.symbols import hint
 from .mode import EAGER
 
@@ -199,40 +197,3 @@ def grid_sampler(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> Any:
 
 
 EAGER.own[aten.grid_sampler_2d.default] = grid_sampler
-
-
-# ---- sizes that only the run knows
-def ask_for_ones(mode: FakeMode, op: Any, args: Any, kwargs: Any) -> None:
-    """How many dimensions squeeze() leaves is a decision about such a size.  (torch takes it for
-    none of 1; whoever does not want that says so in the environment of symbols.)"""
-    shape = args[0].shape
-    if not shape or not getattr(mode.shape_env, "asks_for_ones", False):
-        return
-    dims = args[1] if len(args) > 1 else range(len(shape))
-    for dim in dims if isinstance(dims, Iterable) else (dims,):
-        if -len(shape) <= dim < len(shape):
-            bool(shape[dim] != 1)
-
-
-for _squeeze in (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims):
-    EAGER.own[_squeeze] = ask_for_ones
-
-
-def bincount(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> Any:
-    """At least `minlength` numbers: torch's rule asks whether that holds, and only the run knows.
-    The kernel makes it so, thus it is a bound of the new size."""
-    given = dict(zip(("self", "weights", "minlength"), args)) | kwargs
-    values, weights, least = given["self"], given.get("weights"), given.get("minlength", 0)
-    env: Any = mode.shape_env
-    allowed = getattr(env, "allow_dynamic_output_shape_ops", False)
-    if not allowed or not hasattr(env, "create_unbacked") or type(least) is not int or least < 0:
-        return None
-    size = env.create_unbacked(low=least)
-    dtype = torch.int64
-    if weights is not None and values.shape[0] > 0:  # of nothing, eager counts in integers
-        dtype = torch.float32 if weights.dtype == torch.float32 else torch.float64
-    with mode:
-        return values.new_empty(size, dtype=dtype)
-
-
-EAGER.own[aten.bincount.default] = bincount

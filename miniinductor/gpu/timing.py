@@ -18,7 +18,7 @@ import torch
 from ..extras.disk import cannot_write, digest, disk
 from ..foreign import ours
 from ..ir import Layout
-from ..more.extents import extent
+from ..sizes.symbols import extent
 from ..runtime.build import strip_comments
 
 Name = TypeVar("Name")

@@ -134,11 +134,18 @@ def full(call: Call, size: Any, value: Any, dtype: torch.dtype | None = None) ->
 lower(aten.ones.default, aten.ones_like.default, aten.new_ones.default)(
     lambda call, *args, **kwargs: full(call, call.value.size, 1)
 )
-# what is empty is zeros, too: reproducible
-EMPTY = "empty empty_like new_empty empty_strided new_empty_strided empty_permuted".split()
-lower(*[getattr(aten, name) for name in ("zeros", "zeros_like", "new_zeros", *EMPTY)])(
+lower(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)(
     lambda call, *args, **kwargs: full(call, call.value.size, 0)
 )
+
+
+@lower(aten.empty, aten.empty_like, aten.new_empty)
+@lower(aten.empty_strided, aten.new_empty_strided, aten.empty_permuted)
+def empty(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
+    """What is empty is zeros, too: reproducible.  Deterministic algorithms fill it with NaN."""
+    if torch.are_deterministic_algorithms_enabled():
+        raise NotLowered("what is empty is filled under deterministic algorithms")
+    return full(call, call.value.size, 0)
 
 
 @lower(aten.full.default, aten.full_like.default, aten.new_full.default)

@@ -19,7 +19,7 @@ from ..codegen.cpp_expressions import compute_type
 
 def scan(self: CppKernelWriter, dtype: torch.dtype, kind: str, value: Value) -> Value:
     if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element
-        return value
+        return Value(code("({} + 0)", value), dtype) if kind == "sum" else value  # 0 + -0.0 is 0.0
     total, c_type = named(self.outside.fresh("scan")), compute_type(dtype)
     start, combined = {
         "sum": ("0", code("{} + {}", total, value)),

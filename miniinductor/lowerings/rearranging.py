@@ -15,14 +15,14 @@ from typing import Any
 import sympy
 
 from ..exceptions import CannotLower
-from ..more.extents import extent
+from ..sizes.symbols import extent
 from ..ir import Buffer, Index, Layout, TensorBox, same_layout
 from ..lowering.registry import Call, aten, lower, made, normalize_dim, number, view
 from ..lowering.views import along, reshape_index
 from ..ops import Value, ops
 from ..sizes.expressions import Mod, Size
-from ..more.exact_bounds import is_nonnegative
-from ..more.symbolic_tensors import is_symbolic
+from ..sizes.prover import is_nonnegative
+from ..sizes.symbols import is_symbolic
 from .joined import between
 
 

@@ -190,7 +190,8 @@ OP float quarter_turns(SmallAngle angle, int32_t more) {    // the sine of the a
 }
 template <bool exact> OP float sin(float x) {
     if constexpr (exact) { Angle a = reduce_angle(x); return turned(x, a.r, a.quarter); }
-    return quarter_turns(small_angle(x), 0);
+    float y = quarter_turns(small_angle(x), 0);
+    return x == 0.f ? x : y;                    // -0.0
 }
 template <bool exact> OP float cos(float x) {
     if constexpr (exact) { Angle a = reduce_angle(x); return turned(x, a.r, a.quarter + 1); }
@@ -207,7 +208,7 @@ template <bool exact> OP float tan(float x) {
     float t = horner(z, 9.39572416e-03f, 3.10277217e-03f, 2.44406387e-02f, 5.34083918e-02f, 1.33388340e-01f,
                      3.33331555e-01f);
     t = r + fma(r * z, t, rest * (1.f + z));
-    return quarter & 1 ? -1.f / t : t;
+    return x == 0.f ? x : quarter & 1 ? -1.f / t : t;
 }
 OP double atan_unit(double b) {                 // of 0 <= b <= 1; atan(b) = pi/4 + atan((b - 1) / (b + 1)) makes |s| <= tan(pi/8)
     bool upper = b > 0.41421356237309503;

@@ -16,7 +16,7 @@ import sympy
 
 from ..hooks import extends
 from ..memory import MemoryPlan, Occupied, storage_bytes
-from ..more.exact_bounds import is_nonnegative
+from ..sizes.prover import is_nonnegative
 from ..sizes.symbols import Size
 from ..wrapper import WrapperWriter
 

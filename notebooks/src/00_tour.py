@@ -475,8 +475,8 @@ also_here(
 # Triton kernels there: notebook 12), memory planning and CUDA graphs (13), sizes that vary (14),
 # and where exactly the speed comes from (15).
 #
-# **See it in the real `torch.compile`.** `TORCH_TRACE=folder python program.py` keeps every stage of a real run. `tlparse folder` (a tool of
-# its own) makes pages of them.
+# **See it in the real `torch.compile`.** `TORCH_TRACE=folder python program.py` keeps every stage of a real run. `tlparse folder/*.log` (a tool
+# of its own) makes pages of them.
 #
 # ## Recap
 #

@@ -185,7 +185,7 @@ def strides_of(t: torch.Tensor) -> tuple | None:
     """Strides that mean something: of sizes above 1, of tensors that have elements."""
     if t.layout is not torch.strided or not t.numel():
         return None
-    return tuple(step for n, step in zip(t.shape, t.stride()) if n > 1)
+    return t.stride()
 
 
 def about(t: torch.Tensor) -> tuple:

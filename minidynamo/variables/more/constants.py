@@ -7,8 +7,6 @@ Out:  members as constants, once it is guarded that there are these; attributes 
 """
 
 import enum
-import math
-import struct
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -161,26 +159,3 @@ class ConstantMethods(ConstantVar):
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         return tx.fold(lambda: self.value[key.as_constant()])
-
-
-# ---- numbers that the graph's text would lose
-def with_text(value: Any) -> Any:
-    if not has_text(value):
-        raise Break("argument", f"the number {value!r}, whose signs the graph's text would lose")
-    return value
-
-
-def has_text(value: Any) -> bool:
-    """Does `repr`, which stands in the graph's code, give this very number again?
-
-    That of a negative NaN does not, nor that of complex(-0.0, 0.0): `(-0+0j)` is a sum, whose real
-    part is 0.0."""
-    again = eval(repr(value), {"nan": math.nan, "inf": math.inf})
-    return bits(again) == bits(value)
-
-
-def bits(number: complex) -> bytes:
-    return struct.pack("<dd", number.real, number.imag)
-
-
-ARGUMENTS.update({float: with_text, complex: with_text})

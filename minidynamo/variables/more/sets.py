@@ -17,6 +17,7 @@ from typing import Any
 
 from ...extras.extending import extends
 from ...exceptions import Break
+from ...guards import exact_key
 from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
 from ..base import Codegen, Frame, OutputGraph, Source, Variable
@@ -120,7 +121,7 @@ class SetVar(Container):
         self.method_discard(tx, value)
 
     def method_update(self, tx: Frame, *others: Variable) -> None:
-        for other in others:
+        for other in map(whole, others):
             if hosts_of(tx, other) is not None:
                 self._change(tx, "update", [other])
                 continue
@@ -149,7 +150,7 @@ class SetVar(Container):
         equal keys stays."""
         table, keys, before = self.ordered(tx), [], list(self.items.items())
         pairs = list(before)
-        for other in others:
+        for other in map(whole, others):
             hosts = hosts_of(tx, other)
             if hosts is None:
                 values = [(value.hash_key(tx), value) for value in other.iterate(tx)]
@@ -184,17 +185,18 @@ class SetVar(Container):
 
     def method_difference_update(self, tx: Frame, *others: Variable) -> None:
         for other in others:
-            for value in other.iterate(tx):
+            for value in whole(other).iterate(tx):
                 self.method_discard(tx, value)
             self.table.difference_update(())  # which makes room, as it does after the walk
             self._write("difference_update", TupleVar([]))
 
     def method_issubset(self, tx: Frame, other: Variable, /) -> Any:
-        keys = {value.hash_key(tx) for value in other.iterate(tx)}
+        keys = {value.hash_key(tx) for value in whole(other).iterate(tx)}
         return ConstantVar(all(key in keys for key in self.items))
 
     def method_issuperset(self, tx: Frame, other: Variable, /) -> Any:
-        return ConstantVar(all(value.hash_key(tx) in self.items for value in other.iterate(tx)))
+        values = whole(other).iterate(tx)
+        return ConstantVar(all(value.hash_key(tx) in self.items for value in values))
 
     def method_isdisjoint(self, tx: Frame, other: Variable, /) -> Any:
         return ConstantVar(not any(value.hash_key(tx) in self.items for value in other.iterate(tx)))
@@ -242,6 +244,11 @@ def added(keys: Iterable) -> set:
     return made
 
 
+def whole(values: Variable) -> Any:
+    """C code does not ask the `__iter__` of a class of sets: it takes what lies in its object."""
+    return values.payload if isinstance(values.payload, SetVar) else values
+
+
 def hosts_of(tx: Frame, values: Variable) -> Any:
     """The host keys of what a set takes whole, in one step: a set or a dict; else None."""
     if isinstance(values, SetVar):
@@ -281,7 +288,8 @@ extends(SetVar, "method_symmetric_difference_update")(_of_one(_updated))
 def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     if not all(is_constant_value(item) or isinstance(item, ELEMENTS) for item in value):
         raise Break("set", "a set with elements that are not constants")
-    builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
+    check = "{{*map(exact_key, {0})}} == {pin}"
+    builder.guard(source, "EQUALS", check, {*map(exact_key, value)})
     items = [element(builder, item) for item in value]
     hosts = {item.hash_key(builder.frame): item for item in items}
     return builder.replayed(SetVar(hosts, type(value), type(value)(hosts), source=source))

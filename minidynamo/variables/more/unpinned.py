@@ -33,7 +33,7 @@ class Unpinned(Variable):
         return ConstantVar(self.as_constant())
 
     def hash_key(self, tx: Frame) -> Any:
-        return self.as_constant()
+        return self.constant().hash_key(tx)
 
     def getattr(self, tx: Frame, name: str) -> Variable:
         if name == "__class__":

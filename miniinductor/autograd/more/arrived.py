@@ -19,7 +19,7 @@ from ... import config
 from ...checks import may_raise
 from ...hooks import extends
 from ...records import CompileRecord, Later
-from ...more.alike import alike
+from ...sizes.symbols import alike
 from ..functionalize import Graph, is_needed, with_graph
 from ..partition import is_tangent
 from ..runtime import Backward, Halves

@@ -16,15 +16,14 @@ asks for gradients:
 What comes from outside, and TimeoutError and MemoryError of whomever, leaves the call at once.
 """
 
-import keyword
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
-from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ... import config
+from ...eager_graphs import runnable
 from ...exceptions import CannotLower, CannotTrace, CompilerError
 from ...foreign import faults, is_fault, ours
 from ...hooks import extends
@@ -63,16 +62,6 @@ class FallsBack(Backward):
         return program
 
 
-def runnable(gm: fx.GraphModule) -> Callable:
-    """What runs `gm`: its function, or an interpreter where its Python is none
-    (`torch.ops.aten.random.from`).  Not the module: hooks for all modules would see it."""
-    overloads = [getattr(node.target, "_overloadname", "") for node in gm.graph.nodes]
-    if any(map(keyword.iskeyword, overloads)):
-        return fx.Interpreter(gm).run
-    _LazyGraphModule.force_recompile(gm)
-    return gm.forward
-
-
 def guards_of(graph: fx.GraphModule) -> list[str]:
     """What was assumed of the graph's symbolic sizes so far."""
     values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
@@ -87,8 +76,7 @@ class RaisingBackward(ProgramTrace):
         try:
             return super().differentiate()
         except ours(Exception) as error:
-            needs_data = getattr(error, "needs_data", False)
-            if isinstance(error, CannotTrace) or needs_data or is_fault(error):
+            if isinstance(error, CannotTrace) or is_fault(error):
                 raise
             name = type(error).__name__
             raise CannotTrace(f"backward of the program's own raises {name}") from error
