@@ -223,7 +223,6 @@ def _of_constant(tx, descriptor, self, rest, kwargs):
     if is_its_own(self, descriptor):
         return None
     call = on_host(descriptor, [self, *rest], kwargs, "as_constant")
-    tx.check_size(descriptor.__name__, *call.args)
     return tx.fold(call)
 
 
