@@ -128,7 +128,7 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
         args, kwargs = [args[0], tx.node(operator.mul, [args[1], kwargs["alpha"]])], {}
     takes_tensors = name in ARITHMETIC and any(isinstance(a, TensorVar) for a in args)
 
-    def given(value: Variable) -> Variable:
+    def given(value: Any) -> Variable:
         if not is_float(value):
             return value
         return beside(tx, value, args) if takes_tensors else pinned(value)
