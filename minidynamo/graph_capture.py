@@ -214,9 +214,11 @@ class OutputGraph(Builder):
         return self.fake_mode.from_tensor(tensor, static_shapes=True)
 
     def own_stride(self, source: Source, d: int, stride: int) -> Any:
-        """A stride of the tensor at `source` that follows from no sizes: a number of this run, or
-        what extras/symbolic_strides.py makes of it."""
-        return stride
+        """A stride of the tensor at `source` that follows from no sizes: a symbol, or a number of
+        this run."""
+        if d not in self.policy.strides.get(source, ()):
+            return stride
+        return self.shape_env.create_symbol(stride, source.child("stride", d), duck=False)
 
     # ---- nodes
     def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:

@@ -33,6 +33,7 @@ KINDS = {
     "cell": "{p}.cell_contents",
     "class_item": "{p}.__dict__[{k!r}]",
     "negated": "(-{p})",  # of an int below 0
+    "stride": "{p}.stride({k})",
 }
 
 NEITHER_LETTER_NOR_DIGIT = re.compile("[^0-9A-Za-z]")
