@@ -29,8 +29,8 @@ from ..autograd.functionalize import is_view
 from ..dependencies import int_or_none, loop_variables, stride_of, trace
 from ..hooks import extends
 from ..ir import Buffer, ComputedBuffer, Pointwise, Reduction, TensorBox
-from ..lowering.graph import GraphLowering, _Cost, cost, dense_strides, should_realize
-from ..lowerings.targets import is_forward, recomputes
+from ..lowering.graph import GraphLowering, _Cost, cost, dense_strides, is_forward, should_realize
+from ..lowerings.targets import recomputes
 from ..memory import MemoryPlan
 from ..nodes import Group, Refused
 from ..ops import set_handler

@@ -4,12 +4,9 @@
 False
 """
 
-from typing import Any
-
 import torch
 
 from ..devices import language_of
-from ..lowering.graph import GraphLowering
 
 
 def recomputes(device: torch.device) -> bool:
@@ -19,9 +16,3 @@ def recomputes(device: torch.device) -> bool:
         return language_of(device).name == "triton"
     except NotImplementedError:
         return False
-
-
-def is_forward(lowering: GraphLowering) -> bool:
-    """Without training, or the half of a joint graph whose meta says how many results it has?"""
-    graph: Any = lowering.module
-    return lowering.record.joint_graph is None or "results" in graph.meta
