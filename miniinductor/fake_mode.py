@@ -122,7 +122,7 @@ def power(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> torch.Tensor | 
 
 @own(*WRITES_PART)
 def part(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> None:
-    """That there is such a part, of the source's shape, becomes a guard, where symbols say which."""
+    """That there is such a part, of the shape of the source, becomes a guard."""
     view = getattr(aten, op._schema.name.split("::")[1].removesuffix("_scatter"))
     given = {"self" if name == "input" else name: value for name, value in kwargs.items()}
     source = given.pop("src") if "src" in given else args[1]
