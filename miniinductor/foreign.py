@@ -77,7 +77,7 @@ def faults() -> tuple:
 def is_foreign(error: Any) -> bool:
     """Did it come from outside, or does it stand in the place of one that did?  (An `__exit__`
     fails, for example, because its `__enter__` was cut short.)"""
-    if not LOST.compiling:
+    if not LOST.compiling or isinstance(error, GeneratorExit):  # a generator of ours is let go
         return came_from_outside(error)
     while error is not None and error is not LOST.handled:
         if LOST.error is None and came_from_outside(error):

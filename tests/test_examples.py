@@ -214,12 +214,12 @@ MORE = {  # file -> what else its example finds
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
     },
-    "extras/value_checks": an_index,
+    "checks": an_index,
     "codegen/plan": softmax_plan,
     "gpu/block_sizes": softmax_launch,
     "codegen/tree": lambda: {"named": named},
     "speed/contents": lambda: {"code": code, "named": named},
-    "fakes/eager": lambda: {
+    "eager_answers": lambda: {
         "aten": torch.ops.aten,
         "rows": torch.ones(10, 1, 5),
         "columns": torch.ones(1, 5, 10).transpose(1, 2),
