@@ -97,8 +97,9 @@ fuzz-graphs: $(READY)	# 5,000 random graphs: C++ against the interpreter of the 
 vision: $(READY)	# vision models at four image sizes, beside torch.compile: CPU seconds of each call (2 minutes on 1 core)
 	@$(BIN)/python -m benchmarks.programs.vision
 
-storms: $(READY)	# 40 programs with numbers that change in each call, run for 12 calls: at most 3 compilations each (1 minute on 1 core)
+storms: $(READY)	# 40 programs with numbers that change in each call: at most 3 compilations each; 40 of many breaks, objects and counters: none after the fifth call (3 minutes on 1 core)
 	@$(BIN)/python -m benchmarks.programs.storms
+	@$(BIN)/python -m benchmarks.programs.settling
 
 fuzz-symbolic: $(READY)	# 1,000 random programs over symbolic sizes, compiled once each, run at 20 sizes (5 minutes on 1 core)
 	@$(BIN)/python tests/sweeps/symbolic.py

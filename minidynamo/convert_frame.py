@@ -72,6 +72,7 @@ class FrameCompiler:
         coverage.load()
         self.backend_name, self.backend = backends.lookup_backend(backend)
         self.registered = isinstance(backend, str)
+        self.key: Any = id(self)  # the same for equal options, see `of`
         self.fullgraph = fullgraph
         # torch's own compilers know no symbols of ours
         self.dynamic = False if backends.is_torchs(self.backend) else dynamic
@@ -88,6 +89,7 @@ class FrameCompiler:
         compiler = COMPILERS.get(key)
         if compiler is None:
             compiler = COMPILERS[key] = cls(backend, **options)
+            compiler.key = key
         return compiler
 
     def __call__(self, function: Any, code: types.CodeType, args: Sequence[Any]) -> Any:
@@ -125,7 +127,7 @@ class FrameCompiler:
     def enough(self, code: types.CodeType, entries: list[CacheEntry]) -> str:
         """Why there is to be no other entry beside these: or an empty text."""
         limit = config.recompile_limit
-        dead = [hits for hits, _ in DEAD.get((id(self), id(code)), {}).values()]
+        dead = [hits for hits, _ in DEAD.get((self.key, id(code)), {}).values()]
         answered = [*dead, *(entry.record.hits for entry in entries)]
         if len(answered) >= limit:
             text = f", for {len(dead)} modules that soon died" if dead else ""
@@ -177,7 +179,7 @@ class FrameCompiler:
     def met_before(self, code: types.CodeType, before: list[CacheEntry]) -> list[list[Any]]:
         """What earlier entries have met: those that stay, and those of modules that come and go."""
         met = [entry.record.sizes for entry in before]
-        dead = [met for _, met in DEAD.get((id(self), id(code)), {}).values()]
+        dead = [met for _, met in DEAD.get((self.key, id(code)), {}).values()]
         if len(dead) >= ANEW:
             met += dead
         unused = [entry for entry in entries_before(code, self, None) if not entry.record.hits]
@@ -197,10 +199,12 @@ class FrameCompiler:
             known = [source for entry in before for source in entry.record.input_sources]
             conversion.policy.note_replaced(known, [guard for guard, _ in failures], newest.guards)
         record.skipped = self.enough(conversion.code, before)
+        if not before and not record.skipped:
+            return True
         for judge in hooks.RECOMPILING:
             judge(record, before, function, args)
-        if record.skipped or not before:
-            return not record.skipped
+        if record.skipped:
+            return False
         told = f"{conversion.code.co_name}: {record.recompile_reason}"
         records.counters["recompiles"][told] += 1
         debug(1, f"recompiling {told}{record.advice}")

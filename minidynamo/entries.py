@@ -21,10 +21,12 @@ from .dynamic import MODULE
 
 # every code object that has entries: what `reset` forgets
 CODES: "weakref.WeakValueDictionary[int, types.CodeType]" = weakref.WeakValueDictionary()
-SOON = 20  # times as long as compiling took: an entry that dies before was not worth it
-# (id of a compiler, id of a code object) -> the modules that died so soon with their entries, in a
+# an entry that dies before it was so many seconds old, or so many times as old as compiling it
+# took, was not worth it
+SOON, WORTH = 1.0, 20
+# (key of a compiler, id of a code object) -> the modules that died so soon with their entries, in a
 # row: {how many frames were compiled before: (how many calls were answered, what SizePolicy met)}
-DEAD: dict[tuple[int, int], dict[int, tuple[int, list[Any]]]] = {}
+DEAD: dict[tuple[Any, int], dict[int, tuple[int, list[Any]]]] = {}
 
 
 class CacheEntry(NamedTuple):
@@ -89,8 +91,8 @@ def drop_entry(code: types.CodeType | None, check: Any) -> None:
 def note_death(code: Any, entry: CacheEntry) -> None:
     """Several of them soon die, in a row, where a program makes a module in each call: see
     `FrameCompiler.convert`."""
-    key, record = (id(entry.compiler), id(code)), entry.record
-    if time.perf_counter() - record.begun > SOON * sum(record.times.values()):
+    key, record = (entry.compiler.key, id(code)), entry.record
+    if time.perf_counter() - record.begun > max(SOON, WORTH * sum(record.times.values())):
         DEAD.pop(key, None)
         return
     if key not in DEAD:

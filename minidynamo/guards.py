@@ -103,10 +103,8 @@ def literal(value: object) -> str:
 
 def constant_check(value: Any) -> tuple[str, Any]:
     """(check, object to pin or None): equal *and* of the same type, with -0.0 and nan told
-    apart.  (A NaN is equal to nothing, and found in containers as the object that it is.)"""
+    apart."""
     kind = type(value)
-    if kind in (float, complex) and value != value:
-        return "{0} is {pin}", value
     if any(value is single for single in SINGLETONS):
         return f"{{0}} is {value!r}", None
     if kind in (int, str, bytes) and not has_long_text(value):

@@ -91,20 +91,6 @@ def test_what_lines_say_agrees_with_their_text(program, monkeypatch):
         assert set(PRELUDE.findall(text)) <= text.uses, text
 
 
-def test_without_its_file_a_reduction_over_several_loops_runs_eagerly(monkeypatch):
-    strategies = {n: s for n, s in strategy.STRATEGIES.items() if s.__name__ != "SeveralLoops"}
-    assert len(strategies) < len(strategy.STRATEGIES)
-    monkeypatch.setattr(strategy, "STRATEGIES", strategies)
-    x = torch.randn(8, 128, 80)
-
-    def program(x):
-        return x[:, 2:70, :70].sum((1, 2))
-
-    result, record = run(program, x)
-    torch.testing.assert_close(result, program(x))
-    assert record.notes_of("a reduction over several loops")
-
-
 def test_without_its_file_a_kernel_has_a_plain_name(monkeypatch):
     monkeypatch.setattr(common.summary, "answer", lambda nodes, order: "pointwise")
     _, record = run(lambda x: x + 1, torch.randn(8))

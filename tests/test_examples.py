@@ -49,7 +49,7 @@ ELSEWHERE = (
     "_expressions",
     "cpp_reductions",
     "codegen/plan",
-    "speed/foreach",
+    "foreach",
     "benchmarks/models",
     "_models",
     "ablation",
@@ -207,8 +207,6 @@ MORE = {  # file -> what else its example finds
     "extras/careful_disk": lambda: {
         "disk": importlib.import_module("miniinductor.extras.disk").disk
     },
-    "more/quotient_facts": quotients,
-    "more/other_facts": quotients,
     "more/joined_quotients": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "more/polynomials": quotients,
     "more/equal_sizes": quotients,
@@ -278,7 +276,7 @@ MORE = {  # file -> what else its example finds
     "runtime/build": lambda: {"x": torch.ones(3)},
     "extras/graph_cache": lambda: {"plan": {"kernels": 1}, "mode": None},
     "sizes/symbols": symbolic,
-    "sizes/facts": symbolic,
+    "sizes/prover": symbolic,
     "explain/draw_code": lambda: {"add": (lambda n: lambda x: x + n)(1)},
 }
 

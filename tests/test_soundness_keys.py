@@ -1,5 +1,5 @@
-"""Keys that are equal but not the same (1, True, 1.0, -0.0, NaN...), in all kinds of containers: what
-a first call has seen must not be told of a second one."""
+"""Keys that are equal but not the same (1, True, 1.0, -0.0, NaN...), in all kinds of containers:
+what a first call has seen must not be told of a second one."""
 
 import collections
 import dataclasses
@@ -139,7 +139,11 @@ class EqualTuple(tuple):
 
 
 MADE = {
-    "slots": lambda x: (x + 1, {Slotted(3, 1): 1}.get(Slotted(3, 2)), len({Slotted(1), Slotted(2)})),
+    "slots": lambda x: (
+        x + 1,
+        {Slotted(3, 1): 1}.get(Slotted(3, 2)),
+        len({Slotted(1), Slotted(2)}),
+    ),
     "in a tuple": lambda x: (x + 1, {(Slotted(3), 1): 1}[(Slotted(3), 1)]),
     "own hash": lambda x: (x + 1, {OwnHash(3): 1}[OwnHash(3)]),
     "equality of a tuple": lambda x: (x + 1, EqualTuple((1, 2)) in {EqualTuple((1, 2)): 1}),

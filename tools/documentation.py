@@ -128,8 +128,9 @@ Time is nearly all the compiler's, too, as long as both captures find the same g
 
 Graphs with sizes that only the run knows, which torch.compile captures under
 `capture_dynamic_output_shape_ops`, and higher-order operators (`torch.cond`) run eagerly when
-torch.compile hands them to miniinductor; the logger `minidynamo` says so. A float of the program that changes from call to call is a tensor where
-it is only combined with tensors of floats, and a number with a guard elsewhere.
+torch.compile hands them to miniinductor; the logger `minidynamo` says so. A float of the
+program that changes from call to call is a tensor where it is only combined with tensors of floats,
+and a number with a guard elsewhere.
 """
 
 

@@ -298,7 +298,7 @@ def training_loop(compile: Compile) -> Step:
             w = w - 0.1 * x * (w * x - 1)
             if epoch % 2 == 0:
                 losses.append(loss.item())
-        return w, losses
+        return w, torch.tensor(losses)
 
     step = compile(step)
     return lambda n: step(torch.ones(3) + n)

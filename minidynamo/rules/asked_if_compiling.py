@@ -13,7 +13,7 @@ transformers makes masks that hide nothing in this way.  For an expanded mask th
 its plain kernels: two products and a softmax over a tensor of all scores.  Where elements are
 dropped, too, the fused kernel drops other ones than the plain kernel would.  That is no difference
 to plain Python, which never comes to this call.  (Where nothing is dropped, and our backend
-compiles the graph, miniinductor/extras/attention_masks.py copies such a mask in any program.)
+compiles the graph, miniinductor/passes/attention_masks.py copies such a mask in any program.)
 # PyTorch: keeps the mask and the plain kernels
 """
 

@@ -40,7 +40,7 @@ from ..variables.more.object_operations import through
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.slices import slice_of
-from ..variables.objects import ObjectVar
+from ..variables.objects import ObjectVar, is_inherited
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .choices import are_numbers, extreme
@@ -241,20 +241,14 @@ def _reversed_tensor(tx, value):
 @reversed_of(ObjectVar)
 def _reversed_object(tx, value):
     method = value.special(tx, "__reversed__")
-    if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
-        return method.call(tx, [], {})
-    if method is not None and value.payload is not None:
-        return _reversed(tx, value.payload)
-    if method is None and not is_sequence(value.cls):
+    if method is not None:
+        inherited = is_inherited(value.cls, "__reversed__")
+        inside = value.payload if inherited else None
+        return method.call(tx, [], {}) if inside is None else _reversed(tx, inside)
+    if not hasattr(value.cls, "__getitem__") or not hasattr(value.cls, "__len__"):
         return None
     items = [value.getitem(tx, ConstantVar(n)) for n in range(value.length(tx))]
     return tx.iter_of(TupleVar(items[::-1]))
-
-
-def is_sequence(cls) -> bool:
-    """May its objects be walked from the end?  Not where `__reversed__` is None."""
-    asked = lookup(cls, "__reversed__")[1] is not None
-    return asked and hasattr(cls, "__getitem__") and hasattr(cls, "__len__")
 
 
 @reversed_of(ConstantVar)

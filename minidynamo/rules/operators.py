@@ -9,7 +9,6 @@ In, out: as in `symbolic_eval.operators`, whose registries these handlers join.
 
 import collections
 import operator as host
-import types
 from typing import Any, NoReturn
 
 import torch
@@ -40,7 +39,7 @@ from ..variables.more.type_names import type_text
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.tuples import sequence_of
-from ..variables.objects import ObjectVar
+from ..variables.objects import ObjectVar, is_inherited
 from ..variables.symbolic import SymVar, Unpinned, apply, pinned
 from ..variables.tensor import TensorVar
 from .unary_operators import UNARY, unary_operand
@@ -456,7 +455,7 @@ def compared(tx, symbol: str, asked: Variable, other: Variable) -> Variable | No
     if symbol == "!=" and method is object.__ne__:
         equal = compared(tx, "==", asked, other)
         return None if equal is None else ConstantVar(not equal.truth(tx))
-    if not isinstance(method, types.WrapperDescriptorType) or method.__objclass__ is object:
+    if not is_inherited(asked.cls, name) or method.__objclass__ is object:
         return answer(tx, asked, name, other)
     if asked.payload is not None:
         return by_contents(tx, symbol, asked, other)

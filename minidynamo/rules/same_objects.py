@@ -47,6 +47,8 @@ class Sameness(Operations):
         first, second = a.identity(), b.identity()
         self.guard_same(a, b, first, second)
         if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
+            if a is not b and first != first and second != second:
+                raise Break("identity", "are two NaNs one object?")
             if first is not second and type(first) is type(second) and first == second:
                 asked = f"are two equal constants ({first!r:.50}) one object?"
                 raise Break("identity", asked, "compare with ==")
@@ -81,7 +83,7 @@ class Sameness(Operations):
         """As containers compare: `a is b or a == b`."""
         if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
             if a.value != a.value and b.value != b.value:
-                raise Break("identity", "are two NaNs one object?")
+                return self.same(a, b)
             return a.value is b.value or self.equal(a, b)
         if type(a) is SymVar or type(b) is SymVar:  # numbers: one object is equal to itself
             return a is b or self.equal(a, b)

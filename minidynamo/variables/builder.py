@@ -45,6 +45,7 @@ class Builder:
         # variables of objects from outside: writes to them are repeated (see `replayed`)
         self.sourced: list[Variable] = []
         self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
+        self.class_writes: dict[int, dict[str, Variable]] = {}  # attributes that the frame sets
         self.frame: Any = None  # the innermost one
 
     def line(self) -> str:
@@ -140,6 +141,9 @@ class Builder:
         A static or class method is the function in it.  What classes of torch and the standard
         library hold is taken as it is, but for constants in those that a program can write.
         """
+        written = self.class_writes.get(id(owner), {}).get(name)
+        if written is not None:
+            return written
         source = self.tree.pinned(owner).child("class_item", name)
         if isinstance(found, (staticmethod, classmethod)):
             self.guard_fixed(source, found)
@@ -166,10 +170,14 @@ class Builder:
         """The instance __dict__ as a DictVar whose entries are wrapped when read."""
         own = object.__getattribute__(value, "__dict__")
         known = self.memo.get(id(own))
+        if type(own) is not dict:  # `self.__dict__ = self`
+            raise Break("object", f"a {type(value).__name__} whose __dict__ is no plain dict")
         if known is None:
             items = named({name: Lazy(item, source.item(name)) for name, item in own.items()})
             fields = self.replayed(DictVar(items, source=source, real_keys=list(items)))
             known = self.memo[id(own)] = (fields, own)
+        else:
+            self.guard_alias(known[0], own, source)
         return known[0]
 
     def is_held(self, source: Source) -> bool:

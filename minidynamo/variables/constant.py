@@ -76,4 +76,5 @@ def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
     if isinstance(pin, BY_IDENTITY):
         check = "{0} is {pin}"
     builder.guard(source, "EQUALS", check, pin)
-    return ConstantVar(value)
+    # another NaN may lie there later: containers find it as the object that it is
+    return ConstantVar(value, source=source if value != value else None)

@@ -24,8 +24,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from ..handlers import run_body
-from .loop_symbols import loop_indices, loops
+from ..handlers import loop_indices, loops, run_body
 from ..ir import BufferView, ComputedBuffer, Graph, MultiOutput
 from ..more.scatter import Scatter
 from ..lowerings.random import philox

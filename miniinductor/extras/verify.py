@@ -22,8 +22,7 @@ from collections.abc import Callable
 import sympy
 import torch
 
-from ..handlers import run_body
-from .loop_symbols import indirect_symbol, loop_indices, loops
+from ..handlers import indirect_symbol, loop_indices, loops, run_body
 from .. import config
 from ..compile import Compilation
 from ..hooks import extends

@@ -35,7 +35,8 @@ from .launch import kernel_at
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.
 # -ffp-contract=off: `a*b + c` rounds twice, as eager does.
 # -fwrapv: integer overflow wraps, as torch's does.
-# -fno-thread-jumps: of the cases of a logarithm under a maximum gcc would make branches, no vectors.
+# -fno-thread-jumps: gcc would turn the cases of a logarithm under a maximum into branches, which
+# it cannot vectorise.
 # Not -ffast-math: it changes results, and linking with it sets flush-to-zero in the whole process.
 FLAGS = (
     "-std=c++17",

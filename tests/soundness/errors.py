@@ -289,7 +289,9 @@ OVERLAPS = (
     lambda base, memory: base,
     lambda base, memory: base.detach(),
     lambda base, memory: base[:],
-    lambda base, memory: base.mT if base.dim() > 1 and base.mT.shape == base.shape else base.flip(0),
+    lambda base, memory: (
+        base.mT if base.dim() > 1 and base.mT.shape == base.shape else base.flip(0)
+    ),
     lambda base, memory: memory[1 : 1 + base.numel()].view(base.shape),
     lambda base, memory: base[:1].expand(base.shape) if base.dim() else base,
 )

@@ -121,7 +121,7 @@ class SetVar(Container):
         self.method_discard(tx, value)
 
     def method_update(self, tx: Frame, *others: Variable) -> None:
-        for other in others:
+        for other in map(whole, others):
             if hosts_of(tx, other) is not None:
                 self._change(tx, "update", [other])
                 continue
@@ -150,7 +150,7 @@ class SetVar(Container):
         equal keys stays."""
         table, keys, before = self.ordered(tx), [], list(self.items.items())
         pairs = list(before)
-        for other in others:
+        for other in map(whole, others):
             hosts = hosts_of(tx, other)
             if hosts is None:
                 values = [(value.hash_key(tx), value) for value in other.iterate(tx)]
@@ -185,17 +185,18 @@ class SetVar(Container):
 
     def method_difference_update(self, tx: Frame, *others: Variable) -> None:
         for other in others:
-            for value in other.iterate(tx):
+            for value in whole(other).iterate(tx):
                 self.method_discard(tx, value)
             self.table.difference_update(())  # which makes room, as it does after the walk
             self._write("difference_update", TupleVar([]))
 
     def method_issubset(self, tx: Frame, other: Variable, /) -> Any:
-        keys = {value.hash_key(tx) for value in other.iterate(tx)}
+        keys = {value.hash_key(tx) for value in whole(other).iterate(tx)}
         return ConstantVar(all(key in keys for key in self.items))
 
     def method_issuperset(self, tx: Frame, other: Variable, /) -> Any:
-        return ConstantVar(all(value.hash_key(tx) in self.items for value in other.iterate(tx)))
+        values = whole(other).iterate(tx)
+        return ConstantVar(all(value.hash_key(tx) in self.items for value in values))
 
     def method_isdisjoint(self, tx: Frame, other: Variable, /) -> Any:
         return ConstantVar(not any(value.hash_key(tx) in self.items for value in other.iterate(tx)))
@@ -241,6 +242,11 @@ def added(keys: Iterable) -> set:
     for key in keys:
         made.add(key)
     return made
+
+
+def whole(values: Variable) -> Any:
+    """C code does not ask the `__iter__` of a class of sets: it takes what lies in its object."""
+    return values.payload if isinstance(values.payload, SetVar) else values
 
 
 def hosts_of(tx: Frame, values: Variable) -> Any:
