@@ -32,7 +32,7 @@ import torch
 
 import minidynamo
 import miniinductor.config
-from miniinductor.extras import careful_compiler, careful_disk
+from miniinductor.extras import careful_compiler
 from miniinductor.extras.disk import disk
 
 disk()  # loads coverage
@@ -121,7 +121,7 @@ def forget():
     torch.manual_seed(0)
     disk().writable.clear()
     disk().writes = 0
-    for module in (careful_compiler, careful_disk, launcher):
+    for module in (careful_compiler, launcher):
         for value in vars(module).values():
             if getattr(value, "__module__", "") == module.__name__ and hasattr(
                 value, "cache_clear"
@@ -158,7 +158,7 @@ def left_behind(folder):
 def run(stage, n=None, error=None):
     """The calls that were made.  Raises AssertionError where something is not as it has to be."""
     with tempfile.TemporaryDirectory() as folder:
-        with miniinductor.config.patch(cache_dir=folder, graph_cache=True):
+        with miniinductor.config.patch(cache_dir=folder):
             prepare(stage)
             with Faults(n, error) as faults:
                 try:
@@ -223,7 +223,7 @@ def shared_out(jobs):
 def in_one_folder(seed, folder, runs):
     """One of several processes that share a folder, with faults at random."""
     chooser, wrong = random.Random(seed), []
-    with miniinductor.config.patch(cache_dir=folder, graph_cache=True):
+    with miniinductor.config.patch(cache_dir=folder):
         for _ in range(runs):
             forget()
             code = chooser.choice(ERRORS)

@@ -133,8 +133,6 @@ def hidden_run(names: Sequence[str], whole: bool, kernels: str = "") -> str:
         command.append("--whole")
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "MINIINDUCTOR_CACHE": kernels or folder}
-        if kernels:
-            environment["MINI_GRAPH_CACHE"] = "0"
         done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 

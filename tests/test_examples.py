@@ -205,9 +205,7 @@ MORE = {  # file -> what else its example finds
         "compiled": minidynamo.compile(lambda x: x.sin()),
         "x": torch.randn(4, 8, requires_grad=True),
     },
-    "extras/careful_disk": lambda: {
-        "disk": importlib.import_module("miniinductor.extras.disk").disk
-    },
+    "extras/disk": lambda: {"disk": importlib.import_module("miniinductor.extras.disk").disk},
     "more/quotient_facts": quotients,
     "more/other_facts": quotients,
     "more/joined_quotients": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
@@ -277,7 +275,6 @@ MORE = {  # file -> what else its example finds
     },
     "lowering/graph": lambda: {"gm": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())},
     "runtime/build": lambda: {"x": torch.ones(3)},
-    "extras/graph_cache": lambda: {"plan": {"kernels": 1}, "mode": None},
     "sizes/symbols": symbolic,
     "sizes/facts": symbolic,
     "explain/draw_code": lambda: {"add": (lambda n: lambda x: x + n)(1)},
