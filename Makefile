@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: slides student-release docs quick style types faults soak soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
+.PHONY: slides student-release docs quick style types faults soak soundness mutants course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -47,6 +47,7 @@ quick: $(READY) style
 
 # layout, names, types
 style: $(READY) types
+	@$(BIN)/python tools/sizes.py --check
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 
@@ -68,9 +69,6 @@ soundness: $(READY)	# every generator of tests for soundness, for ten minutes
 
 mutants: $(READY)	# one check of the compilers removed at a time: some generator must notice
 	@$(BIN)/python -m tests.soundness.mutants --jobs 2
-
-subtraction: $(READY)	# the tour programs without each file of coverage (half an hour on 2 cores)
-	@$(BIN)/python tests/subtraction.py --each
 
 fuzz: $(READY)		# random programs, plain against compiled (10 minutes on 2 cores)
 	@$(BIN)/python -m tests.fuzz.run_programs --count 10000 --jobs 2
@@ -99,8 +97,9 @@ fuzz-graphs: $(READY)	# 5,000 random graphs: C++ against the interpreter of the 
 vision: $(READY)	# vision models at four image sizes, beside torch.compile: CPU seconds of each call (2 minutes on 1 core)
 	@$(BIN)/python -m benchmarks.programs.vision
 
-storms: $(READY)	# 40 programs with numbers that change in each call, run for 12 calls: at most 3 compilations each (1 minute on 1 core)
+storms: $(READY)	# 40 programs with numbers that change in each call: at most 3 compilations each; 40 of many breaks, objects and counters: none after the fifth call (3 minutes on 1 core)
 	@$(BIN)/python -m benchmarks.programs.storms
+	@$(BIN)/python -m benchmarks.programs.settling
 
 fuzz-symbolic: $(READY)	# 1,000 random programs over symbolic sizes, compiled once each, run at 20 sizes (5 minutes on 1 core)
 	@$(BIN)/python tests/sweeps/symbolic.py
@@ -126,7 +125,7 @@ soak: $(READY)	# one process for half an hour: random programs, threads, forks, 
 
 setup: $(READY)
 
-$(READY): pyproject.toml setup.py minidynamo/frame_hook.c minidynamo/extras/*.h minidynamo/extras/guard_memo.c miniinductor/speed/launcher.c tools/setup_environment.py
+$(READY): pyproject.toml setup.py minidynamo/frame_hook.c minidynamo/extras/*.h minidynamo/layouts.c miniinductor/speed/launcher.c tools/setup_environment.py
 	@sh tools/find_python.sh "$(PYTHON)" tools/setup_environment.py "$(VENV)" "$(TORCH)"
 	@touch $(READY)
 

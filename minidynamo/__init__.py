@@ -26,7 +26,7 @@ _HOME = {  # public name -> the file where it lies
     "mark_dynamic": "extras.directions",
     "mark_static": "extras.directions",
     "register_backend": "backends",
-    "torch_backend": "extras.torch_backends",
+    "torch_backend": "backends",
     "list_backends": "backends",
     "counters": "records",
     "Unsupported": "exceptions",

@@ -9,14 +9,17 @@ Mirrors torch/_dynamo/eval_frame.py and decorators.py.
 
 import functools
 import types
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 
-from . import coverage, frame_hook, hooks
+from . import _frame_hook, coverage, frame_hook, hooks
 from .backends import Backend
 from .convert_frame import FrameCompiler
+from .exceptions import did_you_mean
 
+PARAMETERS = ("fn_or_module", "backend", "mode", "dynamic", "fullgraph")
 CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
     "dynamic": (None, True, False),
@@ -24,6 +27,18 @@ CHOICES = {  # option of `compile` -> its values
 }
 
 
+def with_known_options(function: Callable) -> Callable:
+    """`function`, which says what was meant where the name of an option is wrong."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **options: Any) -> Any:
+        check_options(**{name: v for name, v in options.items() if name not in PARAMETERS})
+        return function(*args, **options)
+
+    return called
+
+
+@with_known_options
 def compile(
     fn_or_module: Any = None,
     *,
@@ -47,7 +62,12 @@ def compile(
 
 
 def check_options(**options: Any) -> None:
+    """Raises TypeError for an option that there is not, ValueError for a value."""
     for name, value in options.items():
+        if name == "backend":
+            continue
+        if name not in CHOICES:
+            raise TypeError(f"compile() has no {name}={did_you_mean(name, ['backend', *CHOICES])}")
         # 1 == True, but dynamic=1 is a mistake: the types are compared, too
         if (type(value), value) not in [(type(choice), choice) for choice in CHOICES[name]]:
             raise ValueError(
@@ -82,6 +102,27 @@ def named_like(fn: Any, made: Any) -> Any:
     if isinstance(fn, types.FunctionType):
         made.__dict__.update(fn.__dict__)
     return made
+
+
+# --- calls of ours inside of torch.compile's
+DISABLED: list[Callable] = []  # `call`, for torch.compile to leave alone
+
+
+def call(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+def call_alone(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a compiled function with torch.compile off in this thread: else it would compile the
+    code that stands in the place of the function's, and our compiler with it.  The hook calls this
+    where torch's frame evaluator is installed.  (The other way round nothing is needed: frames of
+    torch/_dynamo, and all that they call, are left alone.)"""
+    if not DISABLED:  # (loads torch._dynamo, which is there where torch's evaluator is installed)
+        DISABLED.append(torch.compiler.disable(call))
+    return DISABLED[0](function, *args, **kwargs)
+
+
+_frame_hook.set_alone(call_alone)
 
 
 # attributes of a `CompiledModule` that are not the original's

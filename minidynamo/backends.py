@@ -8,16 +8,26 @@ In:   a name or a callable.   Out: `backend(gm: fx.GraphModule, example_inputs: 
     ...     gm.graph.print_tabular()
     ...     return gm.forward
 
-Mirrors torch/_dynamo/backends/registry.py (paper section 3.9).
+A backend of torch's own, or one of the user's that says that it ends in torch's compiler, gets
+graphs without symbols: each size is a number there.
+
+    >>> from torch._dynamo.backends.registry import lookup_backend      # the user's line, not ours
+    >>> minidynamo.compile(f, backend=lookup_backend("inductor"))
+
+Mirrors torch/_dynamo/backends/registry.py and debugging.py (paper section 3.9).
 """
 
+import functools
 import importlib
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import fx
 
-from . import coverage, frame_hook
+from . import frame_hook
+from .exceptions import did_you_mean
 
 Backend = Callable[..., Callable]
 _REGISTRY: dict[str, Backend] = {}
@@ -32,7 +42,6 @@ def register_backend(fn: Backend | None = None, *, name: str | None = None) -> A
 
 
 def list_backends() -> list[str]:
-    coverage.load()  # it has more
     return sorted(_REGISTRY)
 
 
@@ -40,10 +49,11 @@ def lookup_backend(backend: str | Backend) -> tuple[str, Backend]:
     """(name, callable) of a registered name or of any callable."""
     if callable(backend):
         return getattr(backend, "__name__", type(backend).__name__), backend
-    if backend not in _REGISTRY:
+    known = list_backends()
+    if backend not in known:
         raise ValueError(
-            f"unknown backend {backend!r}; there are {', '.join(list_backends())}, or pass a "
-            "callable"
+            f"unknown backend {backend!r}{did_you_mean(backend, known)}; there are "
+            f"{', '.join(known)}, or pass a callable"
         )
     return backend, _REGISTRY[backend]
 
@@ -61,3 +71,64 @@ def inductor(
     runtime: Any = importlib.import_module("miniinductor.autograd.runtime")
     runtime.undisturbed = frame_hook.disabled
     return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)
+
+
+@register_backend(name="eager")
+def eager(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None = None
+) -> Callable[..., Any]:
+    """Run the captured graph as it is: shows capture alone.
+
+    The graph's code reads parameters from a plain namespace: nn.Module.__getattr__ would cost more
+    than small ops."""
+    attributes = types.SimpleNamespace(
+        **dict(gm.named_parameters(remove_duplicate=False)),
+        **dict(gm.named_buffers(remove_duplicate=False)),
+    )
+    return types.MethodType(type(gm).forward, attributes)
+
+
+@register_backend(name="aot_eager")
+def aot_eager(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None = None
+) -> Callable[..., Any]:
+    """miniinductor's trace and functionalization, then eager kernels."""
+    return importlib.import_module("miniinductor").aot_eager(gm, example_inputs)
+
+
+# ---- torch's own backends
+TORCHS = ("torch._dynamo.", "torch._inductor.", "torch._functorch.")  # where they lie
+
+
+def torch_backend(backend: Callable[..., Any]) -> Callable[..., Any]:
+    """`backend`, which hands its graphs to torch's own compiler: sizes are numbers.  Also a
+    decorator.  Backends that lie in torch need it not."""
+    setattr(backend, "is_torchs", True)
+    return backend
+
+
+def is_torchs(backend: Any) -> bool:
+    """Is it one that torch brings, or that ends in one?"""
+    while isinstance(backend, functools.partial):
+        backend = backend.func
+    home = getattr(backend, "__module__", None) or type(backend).__module__
+    return getattr(backend, "is_torchs", False) or f"{home}.".startswith(TORCHS)
+
+
+def where_apart(backend: Backend) -> Backend:
+    """The backend for a graph that writes.  Torch's compilers look which inputs share memory,
+    compile for that, and have torch.compile guard it.  Here a call in which some do runs the graph
+    as it is: `f(x[:4], x[2:])`."""
+
+    def compiled(gm: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable:
+        held = [*gm.parameters(), *gm.buffers()]  # each tensor once
+        run = backend(gm, example_inputs, **options) if are_apart(example_inputs) else gm.forward
+        return lambda *inputs: (run if are_apart([*inputs, *held]) else gm.forward)(*inputs)
+
+    return compiled
+
+
+def are_apart(values: Iterable[Any]) -> bool:
+    """Do no two of the tensors among the values share memory?"""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    return len({tensor.untyped_storage()._cdata for tensor in tensors}) == len(tensors)

@@ -18,11 +18,13 @@ from miniinductor.options import checked
 
 # True: the compiler's own failures raise, where otherwise the frame runs eagerly
 raise_internal_errors = False
+# True: errors of `fullgraph=True` and of backends come with the compiler's own frames
+verbose = False
 # True: that a backend of the user's raises is recorded, and the frame runs eagerly, where otherwise
 # the user's call raises `BackendError`
 suppress_backend_errors = False
 # entries per code object, and per module whose method it is; a call that fits none of so many runs
-# as plain Python
+# as plain Python.  Half of them (at least 4) are enough as long as none has answered a second call
 recompile_limit = 8
 # instructions traced for one frame, inlined calls included; a longer one runs as plain Python
 step_limit = 500_000
@@ -35,11 +37,6 @@ attempt_limit = 200  # restarts of one frame's analysis (one per graph break met
 size_steps = 200_000
 # dtype, device, shape of parameters are checked besides their identity
 guard_parameter_metadata = True
-# .item(), nonzero(), x[mask] stay in the graph; what they give is a number or a size that is known
-# only when the graph runs; under fullgraph=True they do so anyway
-capture_scalar_outputs = False
-# nonzero(), x[mask], unique() stay in the graph where no decision needs the size of what they give
-capture_unknown_sizes = True
 # before a graph writes to tensors of the program, they are copied, so that the writes can be undone
 # if the graph raises; where they have more bytes than this, they are not
 undo_bytes = 1 << 20

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import config, frame_hook, hooks, records
+from . import backends, config, frame_hook, hooks, records
 from .bytecode.assembler import parameter_count
 from .dynamic import SizePolicy
 from .entries import CacheEntry, owner_of
@@ -76,6 +76,8 @@ class Conversion:
         record.guards = record.guard_function.guards
         count_breaks(record)
         check, owner = record.guard_function.check, owner_of(self.args)
+        if owner is not None and output.tree.local(self.code.co_varnames[0]) in output.of_any:
+            owner = None
         return CacheEntry(check, record.replacement_code, self.compiler, record, owner, [])
 
     # ---- attempts
@@ -154,7 +156,7 @@ class Conversion:
         record.graph = gm
         records.counters["graphs"][record.function] += 1
         with record.timed("backend"):
-            compiled = self.ask_backend(gm, example_inputs)
+            compiled = self.ask_backend(gm, example_inputs, bool(output.written))
         record.backend_record = getattr(compiled, "record", None)
         if record.backend_record is not None:
             # miniinductor's `CompiledGraph` looks at its inputs first; the guards did that already
@@ -163,9 +165,13 @@ class Conversion:
             compiled = adapt(compiled, output, results)
         return frame_hook.disabled(compiled)
 
-    def ask_backend(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable:
-        """What the backend makes of the graph."""
+    def ask_backend(
+        self, gm: torch.fx.GraphModule, example_inputs: list[Any], writes: bool
+    ) -> Callable:
+        """What the backend makes of the graph.  writes: does that change tensors?"""
         backend = self.compiler.backend
+        if writes and backends.is_torchs(backend):
+            backend = backends.where_apart(backend)
         for prepare in hooks.BACKENDS:
             backend = prepare(self, backend)
         return backend(gm, example_inputs, **self.compiler.options)

@@ -14,8 +14,8 @@ Out:  the dimensions (and strides) to make symbolic; what was met is noted, for 
 | True | as with None; at once if the tensor is an argument (strides, too), or an int argument |
 | False | never |
 
-0 and 1 are never symbols; ints below 2 neither, those of closures and globals only once they
-change.  A symbol that the program pinned (it needed the number) is a number in the next attempt.
+Sizes of 0 and 1 are never symbols; ints of closures and globals only once they change.  A symbol
+that the program pinned (it needed the number) is a number in the next attempt.
 Mirrors torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (paper section 5).
 # PyTorch: what was seen is kept per code object in `frame_state`; here it lies with the cache
 # entries and goes with them.
@@ -26,9 +26,22 @@ from typing import Any
 
 import torch
 
-from . import config
+from .guards import Guard, is_state
 from .sources import Source
 from .symbolic_shapes import can_be_symbolic
+
+
+MODULE = "module"  # the kind of a row of `SizePolicy.met` that tells a module's id
+# the kinds of sources by which an argument, or an item of one, is reached
+ARGUMENT = {"local", "item", "list_item", "tuple_item", "dict_item"}
+
+
+def is_argument(source: Source) -> bool:
+    """Is it an argument, or an item of one?"""
+    node: Source | None = source
+    while node is not None and node.kind in ARGUMENT:
+        node = node.base
+    return node is None
 
 
 class SizePolicy:
@@ -40,19 +53,21 @@ class SizePolicy:
 
     def __init__(self, dynamic: bool | None, earlier: Iterable[Any] = ()) -> None:
         self.dynamic = dynamic
-        # do sizes and numbers that only the run knows stay in the graph?
-        self.unbacked = config.capture_scalar_outputs and dynamic is not False
         self.pinned: dict[str, tuple[float, str]] = {}  # name -> (value, line)
+        # names of parameters and buffers that are placeholders, for another frame replaces them
+        self.replaced: set[str] = set()
         self.met: list[Any] = []
+        self.strides: dict[Source, set[int]] = {}  # symbols of their own: dimensions
         # (name, kind) -> [(number, is it a symbol?)] of earlier compilations
         self.earlier: dict[tuple[str, Any], list[tuple[float, bool]]] = {}
-        for met in earlier if dynamic is not False else ():
+        for met in earlier:
             for name, kind, *seen in met:
-                self.earlier.setdefault((name, kind), []).append(seen)
+                if dynamic is not False or kind is MODULE:
+                    self.earlier.setdefault((name, kind), []).append(seen)
 
     def of_tensor(self, tensor: torch.Tensor, source: Source) -> set[int] | None:
         """The dimensions whose sizes are symbols; None if all that is known of its layout are
-        numbers.  (extras/symbolic_strides.py: a stride may be a symbol where no size is.)"""
+        numbers.  (A stride may be a symbol where no size is: it is noted in `strides`.)"""
         if self.dynamic is False or not can_be_symbolic(tensor):
             return None
         name, rank = source.name(), tensor.dim()
@@ -64,7 +79,14 @@ class SizePolicy:
             if d not in static
             and self.is_symbol(f"{name}.shape[{d}]", rank, size, everywhere or d in marked)
         }
-        return dims or None
+        # x = whole[:, :n]: x.stride(0) is the width of `whole`, which follows from no size of x
+        self.strides[source] = strides = {
+            d
+            for d, stride in enumerate(tensor.stride())
+            if stride > 1
+            and self.is_symbol(f"{name}.stride({d})", rank, stride, bool(self.dynamic))
+        }
+        return dims if dims or strides else None
 
     def is_symbol(self, name: str, kind: Any, number: int, is_wanted: bool) -> bool:
         """Is this number a symbol: because that is wanted, or because it has changed?"""
@@ -84,15 +106,35 @@ class SizePolicy:
         return set(), set()
 
     def of_int(self, value: int, source: Source) -> bool:
-        """Is this int a symbol?"""
+        """Is this int a symbol?  A counter is from its second value on, be it 0 or 1."""
         if self.dynamic is False or source.root().kind not in ("local", "free", "pinned"):
             return False
-        is_wanted = self.dynamic is True and self.is_argument(source)
-        return self.is_symbol(source.name(), int, value, is_wanted)
+        name = source.name()
+        is_wanted = self.dynamic is True and value >= 2 and is_argument(source)
+        is_free = name not in self.pinned and f"(-{name})" not in self.pinned
+        chosen = is_free and (is_wanted or self.changed(name, int, value))
+        self.met.append((name, int, value, chosen))
+        return chosen
 
-    def is_argument(self, source: Source) -> bool:
-        """Is it an argument?  (For extras/small_ints.py, items of one are such, too.)"""
-        return source.kind == "local"
+    def of_module(self, module: Any, source: Source) -> bool:
+        """Is it another module than before?  Then it is guarded by what is read of it."""
+        return self.is_symbol(source.name(), MODULE, id(module), False)
+
+    def note_replaced(
+        self, inputs: Iterable[Source], failed: Iterable[Guard], guards: Iterable[Guard]
+    ) -> None:
+        """Parameters and buffers that are placeholders of earlier entries, and all those of a
+        module of which the newest entry did not find one: its guards, and those that failed.
+
+            self.low = self.low + x.min()       # in a resume function: another tensor each time
+        """
+        self.replaced.update(source.name() for source in inputs if is_state(source))
+        tables = {
+            guard.source.base for guard in failed if guard.kind == "ID" and is_state(guard.source)
+        }
+        for guard in guards:
+            if guard.kind == "ID" and is_state(guard.source) and guard.source.base in tables:
+                self.replaced.add(guard.source.name())
 
     def pin(self, found: Iterable[tuple[Source, float, str]]) -> bool:
         """Note [(source, value, line)] that the program needed as numbers: are some of them new, so

@@ -13,6 +13,7 @@
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE                         /* dladdr: extras/other_evaluators.h */
 #include <Python.h>
+#include <dlfcn.h>
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
 #  error "minidynamo's frame hook knows the frames of CPython 3.11, 3.12 and 3.13 only"
 #endif
@@ -55,6 +56,35 @@ OF_THREAD PyObject *callback;    /* NULL: the hook is off in this thread */
 static int enabled_threads;                 /* threads whose callback is set; guarded by the GIL */
 static Py_ssize_t extra_index;              /* our slot in every code object */
 static _PyFrameEvalFunction previous = _PyEval_EvalFrameDefault;    /* whose frames ours are, too: see run_frame */
+
+/* What torch dispatches on in this thread beside tensors: c10::impl::raw_local_dispatch_key_set, two sets of keys, included
+ * and excluded ones, 0 where they are the usual ones.  miniinductor/dispatch_keys.py says which of them are guarded. */
+OF_THREAD uint64_t *dispatch_keys;
+static void *torch_library;                 /* NULL: this torch has no such variable, and Python asks torch */
+static unsigned long long guarded_keys, inference_keys[2];
+#define DISPATCH_KEYS "_ZN3c104impl26raw_local_dispatch_key_setE"
+
+/* Is there a dispatch mode, a transform, a tracer...?  Compiled code would pass it by. */
+static inline int
+is_unusual(void)
+{
+    if (!dispatch_keys && !(torch_library && (dispatch_keys = dlsym(torch_library, DISPATCH_KEYS))))
+        return 0;
+    unsigned long long included = dispatch_keys[0], excluded = dispatch_keys[1] & ~guarded_keys;
+    return (included || excluded) && (included != inference_keys[0] || excluded != inference_keys[1]);
+}
+
+/* watch_dispatch_keys(autocast's, those included and excluded in inference mode) -> is that possible? */
+static PyObject *
+watch_dispatch_keys(PyObject *m, PyObject *args)
+{
+    if (!PyArg_ParseTuple(args, "K(KK)", &guarded_keys, inference_keys, inference_keys + 1))
+        return NULL;
+    torch_library = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (torch_library && !dlsym(torch_library, DISPATCH_KEYS))
+        torch_library = NULL;
+    return PyBool_FromLong(torch_library != NULL);
+}
 
 /* PEP 523: CPython keeps room for pointers of such tools in every code object.  Ours is the code's cache:
  *     NULL        never seen
@@ -218,12 +248,6 @@ static PyObject *switch_back(PyObject *old, PyObject *result);
 #  define add_hand_over(module) 0
 #  define HAND_OVER_METHODS
 #endif
-#if __has_include("extras/full_stacks.h")
-#  include "extras/full_stacks.h"           /* call_instead: the frame cannot grow in place */
-#else
-#  define start_full_stacks()            0
-#  define call_instead(ts, frame, co, n) (Py_DECREF(co), run_frame(ts, frame, 0))
-#endif
 
 static PyObject *
 eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
@@ -240,7 +264,7 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     PyObject *cache = cache_of(code);
     if (cache == Py_None)
         return run_frame(ts, frame, 0);
-    if (cache == Py_Ellipsis)
+    if (cache == Py_Ellipsis || is_unusual())
         goto unhooked;
     if (cache)
         Py_INCREF(cache);
@@ -274,8 +298,10 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     /* Frames lie one behind the other on the thread's data stack.  Ours is the topmost: if there is room behind it, it
      * grows by the locals that the replacement has and the original had not; they must be NULL. */
     PyObject **end = (PyObject **)frame + frame_slots(co);
-    if (frame_slots(co) > frame_slots(code) && end >= ts->datastack_limit)
-        return call_instead(ts, frame, co, n);
+    if (frame_slots(co) > frame_slots(code) && end >= ts->datastack_limit) {
+        Py_DECREF(co);                      /* seldom: a chunk of the data stack is full */
+        return run_frame(ts, frame, 0);
+    }
     ts->datastack_top = end;
     for (int i = n; i < co->co_nlocalsplus; i++)
         frame->localsplus[i] = NULL;
@@ -366,6 +392,8 @@ static PyMethodDef methods[] = {
     {"get_callback", get_callback, METH_NOARGS, "get_callback() -> this thread's callback or None"},
     OTHERS_METHODS
     {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | ... (with what it calls) | False (never seen)"},
+    {"watch_dispatch_keys", watch_dispatch_keys, METH_VARARGS,
+     "watch_dispatch_keys(autocast's, (included, excluded) in inference mode): where torch dispatches on others, frames run as is"},
     {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | ... with what it calls, too | list of entries)"},
     HAND_OVER_METHODS
     {NULL}};
@@ -381,7 +409,7 @@ PyInit__frame_hook(void)
         PyErr_SetString(PyExc_RuntimeError, "no free slot in code objects: too many PEP 523 tools in this process");
         return NULL;
     }
-    if (start_others() < 0 || start_full_stacks() < 0)
+    if (start_others() < 0)
         return NULL;
     PyObject *m = PyModule_Create(&module);
     if (!m || add_hand_over(m) < 0 || add_switched(m) < 0)

@@ -69,6 +69,7 @@ class FrameRecord:
     input_sources: "list[Source]" = field(default_factory=list)
     backend: str = ""
     backend_record: Any = None
+    begun: float = field(default_factory=time.perf_counter)
     times: dict[str, float] = field(default_factory=dict)
     skipped: str = ""  # why the frame runs as plain Python
     error: str = ""  # traceback of a failure of the compiler itself

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .sources import Source
-from .symbolic_numbers import graph_function
+from .symbolic_numbers import graph_function, is_of_floats
 from .symbolic_shapes import can_be_symbolic, fake_like, symbolic_fake
 from .variables.symbolic import SymVar
 
@@ -41,8 +41,14 @@ def symbolic_fake_of(
 
 
 def symbolic_int(output: "OutputGraph", value: int, source: Source) -> SymVar:
-    """An int of the arguments as a symbol of its own."""
-    made = output.shape_env.create_symbol(value, source, duck=False)
+    """An int of the arguments as a symbol of its own: any number from 0 on; or minus one.
+
+    (Sizes stay numbers below 2, since broadcasting depends on them.  An int that is used as a size
+    is asked whether it is 0 or 1.)"""
+    if value < 0:
+        made = -output.shape_env.create_number(-value, source.child("negated"))
+    else:
+        made = output.shape_env.create_number(value, source)
     output.add_symbols()
     return SymVar(made, source=source)
 
@@ -62,6 +68,8 @@ def symbolic_node(output: "OutputGraph", tx: Any, value: Any) -> Any:
     once."""
     if type(value) is torch.SymBool and value.node.has_hint():
         return bool(value)  # decided, and guarded
+    if type(value) is not torch.SymBool and is_of_floats(value.node):
+        return value.node.guard_int()  # the operation takes no tensor for it
 
     def build(expr: Any) -> Any:
         if expr.is_number:

@@ -1,7 +1,7 @@
 """Numbers that are expressions: what stands behind torch.SymInt, SymFloat and SymBool.
 
-In:   a sympy expression over size symbols, its value in this run (the hint; None: only the run will
-      know), an environment that decides.
+In:   a sympy expression over symbols, its value in this run (the hint; None: it is drawn when the
+      graph runs), an environment that decides.
 Out:  `SymNode`: torch.SymInt(node) forwards every operator to it, and C++ does the same
       (PythonSymNodeImpl); neither asks for its class.
 
@@ -11,9 +11,8 @@ Out:  `SymNode`: torch.SymInt(node) forwards every operator to it, and C++ does 
     >>> bool(n > 3)                                 # env.decide(s0 > 3)
 
 sympy must not touch integer division and float arithmetic: `FloorDiv` and `Mod` are those of
-miniinductor/sizes/expressions.py; an operator on floats computes with the numbers of this run, and
-pins them.  (extras/float_numbers.py makes opaque functions of those, and gives SymNode its rare
-methods.)
+miniinductor/sizes/expressions.py, functions of floats those of floats.py there.  Any other operator
+computes with the numbers of this run, and pins them.
 
 The environment (`ShapeEnv` in symbolic_shapes.py) gives `simplify`, `decide`, `specialize`, `prove`
 and `size_hint`. Mirrors torch/fx/experimental/sym_node.py (paper section 5).  Left out: nested
@@ -21,6 +20,7 @@ tensors, and what torch asks of other sym nodes about layouts.
 """
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ import sympy
 import torch
 
 from miniinductor.sizes.expressions import FloorDiv, Mod
+from miniinductor.sizes.floats import FUNCTIONS, ToFloat
 from miniinductor.sizes.printing import python_code
 
 from .foreign import remembered
@@ -159,13 +160,34 @@ class SymNode:
     bool_, int_ = guard_bool, guard_int
     guard_or_true = guard_or_false = guard_size_oblivious = expect_true = guard_bool
 
-    # operators that the table does not say
+    # ---- operators that the table does not say
     def opaque(self, name: Text, compute: Callable, *others: "SymNode") -> "SymNode":
-        """The result of an operator that sympy must not compute (on floats, for fractions, for
-        bits): the number that it has in this run, with guards on the operands.
-        extras/float_numbers.py keeps such results expressions."""
-        value = compute(*[node.guard_int() for node in (self, *others)])
-        return self.new(sympy.sympify(value), type(value), value)
+        """The result of an operator that sympy must not compute (on floats, for fractions): a call
+        of its opaque function; or, where there is none or Python may raise for other numbers, the
+        number that it has in this run, with guards on the operands."""
+        nodes = (self, *others)
+        function = FLOATS.get(name)
+        if function is None or not all(map(is_plain, nodes)) or not self.in_domain(name, nodes):
+            numbers = [node.guard_int() for node in nodes]
+            value = quotient(*numbers) if name in QUOTIENTS else compute(*numbers)
+            return self.new(sympy.sympify(value), type(value), value)
+        expr = function(*[node.expr for node in nodes])
+        return self.new(expr, function.result, computed(compute, *nodes))
+
+    def in_domain(self, name: Text, nodes: tuple["SymNode", ...]) -> bool:
+        """Does Python raise nothing for such operands?  Decisions, which may become guards."""
+        first, *_, last = [of_size(node.expr) for node in (*nodes, *nodes)]
+        decide, of_floats = self.shape_env.decide, any(map(is_of_floats, nodes))
+        if name in QUOTIENTS:
+            return decide(sympy.Ne(last, 0))
+        if name in POWERS:
+            is_small = bool(last.is_number and abs(last) <= 16)
+            return is_small and not of_floats and decide(sympy.Gt(first, 0))
+        if name == "sym_sqrt":
+            return decide(sympy.Ge(first, 0))
+        if name in FINITE and of_floats:
+            return decide(sympy.Gt(first, -1e15)) and decide(sympy.Lt(first, 1e15))
+        return True
 
     def sym_float(self) -> "SymNode":
         return self if self.pytype is float else self.opaque("sym_float", float)
@@ -174,9 +196,77 @@ class SymNode:
         return functools.reduce(SymNode.add, nodes, self.wrap_int(0))
 
     def is_positive(self) -> bool:
-        """Asked of a divisor: FloorDiv and Mod are for positive ones.  Others:
-        extras/float_numbers.py."""
+        """Asked of a divisor: FloorDiv and Mod are for positive ones."""
         return self.shape_env.decide(sympy.Gt(self.expr, 0))
+
+    def wrap_float(self, x: float) -> "SymNode":
+        return self.new(sympy.Float(x), float, x)
+
+    def statically_known_true(self, *place: Any) -> bool:
+        return self.shape_env.prove(self.expr) is True
+
+    def neg(self) -> "SymNode":
+        if self.pytype is float:
+            return self.opaque("neg", operator.neg)
+        return self.wrap_int(-1).mul(self)
+
+    def pos(self) -> "SymNode":
+        return self
+
+    def abs(self) -> "SymNode":
+        if self.pytype is float:
+            return self.opaque("abs", abs)
+        return self.new(sympy.Abs(self.expr), int, computed(abs, self))
+
+    def pow_by_natural(self, other: "SymNode") -> "SymNode":
+        exponent = other.guard_int()
+        return self.new(self.expr**exponent, int, computed(lambda n: n**exponent, self))
+
+    def round(self, digits: int | None = None) -> "SymNode":
+        if digits is not None:
+            raise NotImplementedError("it is rounded as the number of this run")
+        return self if self.pytype is int else self.opaque("round", round)
+
+    def sym_not(self) -> "SymNode":
+        return self.new(sympy.Not(self.expr), bool, computed(operator.not_, self))
+
+    def sym_ite(self, yes: "SymNode", no: "SymNode") -> "SymNode":
+        return yes if self.guard_bool() else no
+
+
+# ---- floats --------------------------------------------------------------------------------------
+# method of SymNode -> the opaque function that stands for it
+FLOATS = {name: function for function in FUNCTIONS.values() for name in function.methods}
+QUOTIENTS = FUNCTIONS["TrueDiv"].methods
+POWERS = FUNCTIONS["FloatPow"].methods
+WHOLE = {"floor", "ceil", "trunc", "sym_int", "round"}  # of an int, it is the result already
+FINITE = {*WHOLE, "sym_sin", "sym_cos"}  # they raise for infinity and NaN, which no size is
+
+
+def quotient(a: Number, b: Number) -> Number:
+    """As C++ divides by zero, which also asks us: torch's gradient of a variance has 2 / (n - 1).
+    (What the program divides, Python does then, and raises.)"""
+    if b:
+        return a / b
+    return math.copysign(math.inf, a) if a else math.nan
+
+
+def is_plain(node: SymNode) -> bool:
+    """Is it finite, and not the constant -0.0, whose sign sympy loses?"""
+    if node.hint is None:
+        return True
+    is_negative_zero = node.hint == 0 and math.copysign(1, node.hint) < 0
+    return math.isfinite(node.hint) and not (node.expr.is_number and is_negative_zero)
+
+
+def is_of_floats(node: SymNode) -> bool:
+    """Does a float of the program, that changes, stand in it?"""
+    return any(not symbol.is_integer for symbol in node.expr.free_symbols)
+
+
+def of_size(expr: sympy.Expr) -> sympy.Expr:
+    """`float(s0)` is positive where s0 is, of which more is known."""
+    return expr.args[0] if isinstance(expr, ToFloat) else expr
 
 
 def computed(compute: Callable, *nodes: SymNode) -> Any:
@@ -203,8 +293,21 @@ def _install(name: str, expression: Callable, compute: Callable, result: type) -
     setattr(SymNode, name, method)
 
 
+def _install_of_floats(name: str, compute: Callable) -> None:
+    """One that the table does not have, and the class neither."""
+
+    def method(self: SymNode, *others: SymNode) -> SymNode:
+        is_whole = self.pytype is int and name in WHOLE
+        return self if is_whole else self.opaque(name, compute, *others)
+
+    setattr(SymNode, name, method)
+
+
 for _name, _row in OPERATORS.items():
     _install(_name, *_row)
+for _name, _function in FLOATS.items():
+    if not hasattr(SymNode, _name):
+        _install_of_floats(_name, _function.compute)
 
 
 def hint_of(n: Any) -> Any:

@@ -13,7 +13,7 @@ Out:  `torch.SymInt`s that torch's fake tensors, the program and the backends co
     >>> print(*env.guards())                        # RANGE        x.shape[0] >= 5
 
 A symbolic size is an expression and a hint (symbolic_numbers.py); what is known of sizes stands in
-miniinductor/sizes/facts.py.  Where Python or torch needs a bool or an int, the hint answers; the
+miniinductor/sizes/prover.py.  Where Python or torch needs a bool or an int, the hint answers; the
 answer becomes a guard unless `prove` finds that it holds for all sizes the guards so far allow.
 
 * 0 and 1 are never symbols (broadcasting depends on them): a symbol is at least 2, which is its
@@ -27,17 +27,26 @@ of torch.export, translation validation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import as_number
-from miniinductor.sizes.facts import LARGEST, Facts, Symbol
+from miniinductor.sizes.expressions import Mod, as_number
+from miniinductor.sizes.prover import (
+    LARGEST,
+    SizeProver,
+    Symbol,
+    divisibility,
+    is_of_integers,
+    reduced,
+)
 from miniinductor.sizes.printing import python_code
 
-from . import config
+from . import config, records
+from .exceptions import Break
+from .extras.once import tell
 from .guards import Guard
 from .symbolic_numbers import SymNode, hint_of
 
@@ -51,8 +60,29 @@ class Decision:
     proved: bool
     line: str
 
+    def __str__(self) -> str:
+        """`x.shape[0] > 4    # model.py:12`, as explanations and notebooks print it."""
+        text = python_code(self.fact) + ("    (always)" if self.proved else "")
+        return f"{text}    # {self.line}" if self.line else text
 
-class ShapeEnv(Facts):
+
+def canonical(fact: sympy.Expr) -> sympy.Expr:
+    """An integer relation without common terms and factors: 2*s0 + s1 > s1 + 4 becomes s0 > 2."""
+    if not is_of_integers(fact):
+        return fact
+    gap = reduced(fact.lhs - fact.rhs)
+    division = divisibility(gap)
+    if division is not None and isinstance(fact, (sympy.Eq, sympy.Ne)):
+        return fact.func(Mod(*division), 0, evaluate=False)
+    number, rest = gap.as_coeff_Add()
+    added = [term for term in sympy.Add.make_args(rest) if term.as_coeff_Mul()[0] > 0]
+    if not added:  # 4 - s0 > 0 is s0 < 4
+        return fact.reversed.func(-rest, number, evaluate=False)
+    left = sympy.Add(*added)
+    return fact.func(left, left - rest - number, evaluate=False)
+
+
+class ShapeEnv(SizeProver):
     """The symbols of one captured frame and what was assumed of them.  `where()` tells the line
     that is being compiled."""
 
@@ -78,6 +108,13 @@ class ShapeEnv(Facts):
                 self._by_hint[hint] = symbol
         if source not in self.table[symbol].sources:
             self.table[symbol].sources.append(source)
+        return self.wrap(symbol)
+
+    def create_number(self, hint: int, source: Any) -> int | torch.SymInt:
+        """A SymInt for an int that is no size: a natural number, `hint` in this run."""
+        number = sum(row.hint is not None for row in self.table.values())
+        symbol = sympy.Symbol(f"s{number}", integer=True, nonnegative=True)
+        self.table[symbol] = Symbol(symbol, hint, [source], 0, LARGEST, self.where())
         return self.wrap(symbol)
 
     def wrap(self, expr: sympy.Expr) -> int | torch.SymInt:
@@ -110,29 +147,68 @@ class ShapeEnv(Facts):
         return value
 
     def give_up(self, expr: sympy.Expr) -> None:
-        """The questions of this frame have cost too much, see extras/size_decisions.py."""
+        """The questions of this frame have cost too much: the sizes in `expr` are numbers from now
+        on, which is told once."""
+        for symbol in sorted(self.simplify(expr).free_symbols, key=str):
+            row = self.table[symbol]
+            if row.hint is None or symbol in self.replacements:
+                continue
+            text = (
+                f"{row.sources[0]} is taken as a number, and not as a symbol, at {self.where()}: "
+                f"what the program asks about sizes is too long to be answered for all of them "
+                f"(more than config.size_steps = {config.size_steps} steps)"
+            )
+            self.specialize(symbol)
+            tell(text, text)
+            records.counters["sizes"][text] += 1
 
     def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
-        """The answer of an expression that is asked part by part; None: it is asked as a whole.
-        See extras/size_decisions.py."""
+        """And, Or: decided part by part, which makes short guards.  A part that settles the whole
+        in this run is asked first, and then no other.  None: `expr` has no parts."""
+        if isinstance(expr, sympy.Not):
+            return not self.decide(expr.args[0], line)
+        if not isinstance(expr, (sympy.And, sympy.Or)):
+            return None
+        decisive = isinstance(expr, sympy.Or)  # the value of a part that settles the whole
+        parts = sorted(expr.args, key=lambda part: self.size_hint(part) is not decisive)
+        is_settled = any(self.decide(part, line) is decisive for part in parts)
+        return decisive if is_settled else not decisive
 
     def specialize(self, expr: sympy.Expr, line: str | None = None) -> Any:
         """The number that `expr` has in this run, guarded: the program needs it (range(n), int(n),
-        a list's length)."""
+        a list's length).  Of a float, what it is computed from is pinned."""
         expr = self.simplify(sympy.sympify(expr))
         value = self.value_now(expr)
-        if not expr.is_number:
+        if expr.is_number:
+            return value
+        if expr.is_integer:
             fact = sympy.Eq(expr, value)
             self.note(fact, False, line)
             self.learn(fact, line or self.where())
+        elif expr.is_Symbol:
+            row = self.table[expr]
+            row.pinned_at = line or self.where()
+            self.replacements[expr] = sympy.Float(row.hint)
+            self.note(sympy.Eq(expr, row.hint), False, line)
+            self.answers.clear()
+        else:
+            for symbol in expr.free_symbols:
+                self.specialize(symbol, line)
         return value
 
     def value_now(self, expr: sympy.Expr) -> Any:
-        """What `expr` is in this run; extras/unbacked_sizes.py refuses what only the run knows."""
-        return self.size_hint(expr)
+        """What `expr` is in this run; Break where it depends on a number that the graph draws."""
+        value = self.size_hint(expr)
+        if value is None:
+            rows = [self.table[symbol] for symbol in sorted(expr.free_symbols, key=str)]
+            drawn = ", ".join(row.created_by for row in rows if row.hint is None)
+            text = f"{python_code(expr)} depends on {drawn}, which is drawn when the graph runs"
+            raise Break("data-dependent", text, "keep the decision outside the compiled function")
+        return value
 
     def note(self, fact: sympy.Expr, proved: bool, line: str | None) -> None:
         """Write down what holds in this run."""
+        fact = canonical(fact)
         if fact not in (sympy.true, sympy.false):
             self.decisions.append(Decision(fact, proved, line or self.where()))
 
@@ -152,9 +228,14 @@ class ShapeEnv(Facts):
         return found
 
     def guarded(self) -> list[Decision]:
-        """The decisions that take a guard; extras/size_decisions.py leaves out those that follow
-        from others."""
-        return [decision for decision in self.decisions if not decision.proved]
+        """The decisions that take a guard: one that follows from the final bounds, and from guards
+        written so far, needs none."""
+        final, found = SizeProver({s: replace(row) for s, row in self.table.items()}), []
+        for decision in self.decisions:
+            if not decision.proved and not final.prove(decision.fact):
+                final.learn(decision.fact)
+                found.append(decision)
+        return found
 
     def _guards_of_symbol(self, symbol: sympy.Symbol, row: Symbol) -> list[Guard]:
         found = [
@@ -182,8 +263,10 @@ class ShapeEnv(Facts):
         return found
 
     def line_that_pinned(self, replacement: sympy.Expr) -> str:
-        """Where a symbol became a number because others did, see extras/size_decisions.py."""
-        return ""
+        """Where a symbol is a number because it was replaced by others: the line that needed the
+        number of one of those."""
+        lines = [self.table[symbol].pinned_at for symbol in replacement.free_symbols]
+        return next(filter(None, lines), "")
 
     # ---- what torch's fake tensors ask of `node.shape_env`
     def evaluate_sym_node(

@@ -18,12 +18,12 @@ Out:  a `CompiledGraph`, called with the same tensors.
 Each stage takes and returns a value of its own: `Joint`, `Parts`, `Graph`, `Schedule`, the list of
 steps, `MemoryPlan`, `Wrapper`, `Program`, `Plan`; all of them write down in `record` what they
 decided.  Coverage extends `Compilation` (hooks.py): plans kept on disk, eager kernels instead of
-generated ones, graphs cut at sizes that only the run knows, errors in eager's words.  Mirrors
+generated ones, graphs cut at `torch.cond`, errors in eager's words.  Mirrors
 torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import config, coverage
+from . import config, coverage, pieces
 from .autograd.joint import Joint, needs_gradient, trace_forward, trace_joint
 from .autograd.partition import Parts, partition
 from .autograd.runtime import (
@@ -46,12 +46,13 @@ from .autograd.runtime import (
 )
 from .autograd.tracer import no_autocast, without_autocast
 from .decompositions import table
-from .devices import why_not
+from .devices import about, language_of, why_not
 from .eager_graphs import runnable
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
-from .graph_passes import optimize
-from .hooks import JOINERS, extended
+from .graph_passes import JOINT, LAYOUTS, REWRITING, Context, changed, optimize
+from .foreach import join_groups
+from .hooks import extended
 from .ir import Graph
 from .kernels import build_kernels, functions_of, kernel_table, main_device, write_kernels
 from .listings import listing_of
@@ -62,8 +63,11 @@ from .nodes import Schedule
 from .records import CompileRecord, Later, first_line, tell
 from .runtime.program import Program
 from .scheduler import Scheduler
-from .sizes.symbols import hints_of, size_hints
+from .sizes.ranges import multiples
+from .sizes.symbols import hints_of, multiples_of, size_hints
 from .wrapper import print_wrapper
+
+MOST_CUTS = 16  # behind so many ops that cannot be compiled the rest of the graph runs eagerly
 
 
 def compile_fx(
@@ -106,7 +110,9 @@ class Compilation:
     """One captured graph on its way.  generates: kernels; else eager ones are wanted.
 
     parts: in training, a function that gives both halves of the joint graph (`Parts`), since the
-      backward half is compiled later."""
+      backward half is compiled later.
+    cuts: how often a graph was cut of which this one is a piece.
+    step: in training, what recordings of both halves share (gpu/cuda_graphs.py)."""
 
     gm: fx.GraphModule
     inputs: Sequence[Any]
@@ -114,6 +120,8 @@ class Compilation:
     generates: bool = True
     record: CompileRecord = field(default_factory=CompileRecord)
     parts: Any = field(default=None, init=False)
+    cuts: int = field(default=0, init=False)
+    step: Any = field(default=None, init=False)
 
     def for_caller(self) -> CompiledGraph:
         """What `compile_fx` gives.  (With extras/checked_calls.py it looks at its inputs.)"""
@@ -127,21 +135,69 @@ class Compilation:
         try:
             if refused := self.eager_reason():
                 raise CannotLower(refused)
+            if run := self.cut():
+                return CompiledGraph(run, self.record)
             return CompiledGraph(self.compiled(), self.record)
         except NOT_COMPILED as error:
             reason, of_machine = str(error), isinstance(error, CompilerError)
-        except ours(RuntimeError) as error:
-            # so the front end marks an error that asks for a number which only the run knows:
-            # x.item()
-            if not getattr(error, "needs_data", False):
-                raise
-            reason = str(error).split("\n")[0]
+            if not of_machine and (run := self.around(error.origins, reason)):
+                return CompiledGraph(run, self.record)
         finally:
             self.inputs = ()  # the backward half is compiled later, and keeps this object alive
         self.record.notes.append(f"runs eagerly: {reason}")
         text = f"the graph of {first_line(self.gm)} runs eagerly: {reason}"
         tell(text, reason if of_machine else text)
         return CompiledGraph(runnable(self.gm), self.record)
+
+    def cut(self) -> Callable | None:
+        """The graph in pieces where the program or the user wants that; else None."""
+        gm = self.gm
+        apart = list(filter(pieces.runs_apart, gm.graph.nodes))
+        if apart or turns_gradients_on(gm):
+            run = self.in_pieces(pieces.steps_of(gm, apart))
+            if run is None:
+                raise CannotLower("a program of its own, or gradients that are turned on")
+            self.record.notes.append(
+                f"cut at {', '.join(n.name for n in apart)}, which runs eagerly"
+            )
+            return run
+        limit = config.gradient_buckets
+        if not limit or self.mode == "reduce-overhead" or not needs_gradients(gm, self.inputs):
+            return None
+        steps = pieces.buckets(gm, limit)
+        if len(steps) == 1 or pieces.changes_state(gm):
+            return None
+        with config.patch(gradient_buckets=0):  # a piece is not cut again
+            run = self.in_pieces(steps)
+        self.record.notes.append(f"in {len(steps)} pieces: gradient_buckets")
+        return run
+
+    def around(self, origins: Collection[str], reason: str) -> Callable | None:
+        """The graph in pieces, without the ops that are to blame (nodes of these names); None where
+        it cannot be cut there."""
+        apart = [node for node in self.gm.graph.nodes if node.name in origins]
+        may_cut = apart and self.cuts < MOST_CUTS
+        run = self.in_pieces(pieces.steps_of(self.gm, apart)) if may_cut else None
+        if run is None and self.cuts and apart == list(filter(is_call, self.gm.graph.nodes)):
+            run = runnable(self.gm)  # the piece is this op
+        if run:
+            names = ", ".join(node.name for node in apart)
+            where = first_line(self.gm)
+            self.record.notes.append(f"{names} runs eagerly, between compiled pieces: {reason}")
+            tell(f"{names} in the graph of {where} is an eager kernel: {reason}")
+        return run
+
+    def in_pieces(self, steps: Sequence[pieces.Step] | None) -> Callable | None:
+        if not steps or all(step.is_eager or step.is_made_of_numbers() for step in steps):
+            return None
+        return ThreadState().around(
+            pieces.in_pieces, self.gm, steps, self.compile_piece, self.record
+        )
+
+    def compile_piece(self, gm: fx.GraphModule, inputs: list[Any]) -> CompiledGraph:
+        piece = type(self)(gm, inputs, self.mode, self.generates)
+        piece.cuts = self.cuts + 1
+        return piece.run()
 
     def compiled(self) -> Callable:
         """What runs the graph.  Raises one of `NOT_COMPILED`."""
@@ -152,12 +208,19 @@ class Compilation:
         tensors = [t for t in self.inputs if not isinstance(t, torch.SymInt)]
         if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in tensors):
             return "an input is no plain tensor"
-        tensors += [*self.gm.parameters(), *self.gm.buffers()]
-        devices = {t.device for t in tensors} - {torch.device("cpu")}
+        devices = {t.device for t in self.tensors()} - {torch.device("cpu")}
         return next((reason for device in devices if (reason := why_not(device))), None)
+
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors that the graph is given, and those that it holds."""
+        given = [t for t in self.inputs if isinstance(t, torch.Tensor)]
+        return [*given, *self.gm.parameters(), *self.gm.buffers()]
 
     def plan(self) -> Plan:
         """The plan of the graph, whose forward part is compiled."""
+        if self.generates:
+            for device in {about(t.device) for t in self.tensors()}:
+                device.expect(len(self.gm.graph.nodes))
         is_training = needs_gradients(self.gm, self.inputs)
         return self.plan_training() if is_training else self.plan_inference()
 
@@ -208,13 +271,14 @@ class Compilation:
         return table()
 
     def rewritten(self, functional: fx.GraphModule) -> fx.GraphModule:
-        """The graph with library kernels for what it computes.  (passes/stages.py)"""
-        return functional
+        """The graph with library kernels for what it computes."""
+        tables = self.decompositions()
+        return changed(REWRITING, functional, Context(self.record, True, decompositions=tables))
 
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
-        """The joint graph with its tensors in other layouts, before it is cut in two.  (For GPUs:
-        gpu/registration.py.  passes/stages.py chooses again for each graph that is lowered.)"""
-        return joint
+        """The joint graph with its tensors in other layouts, before it is cut in two.  (`generate`
+        chooses again for each graph that is lowered.)"""
+        return changed(JOINT, joint, Context(self.record, inference=False))
 
     def parts_of(self, joint: Joint, primals: int) -> Parts:
         """The two halves.  (Coverage records what is saved between them.)"""
@@ -228,8 +292,11 @@ class Compilation:
         self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
     ) -> Any:
         """A Program for one functional graph whose output is (values, new values of `written`)."""
+        max_autotune = config.max_autotune or self.mode == "max-autotune"
         with (
+            config.patch(max_autotune=max_autotune),
             size_hints(hints_of(functional.graph)),
+            multiples(multiples_of(functional.graph)),
             torch._C.DisableTorchFunction(),  # the program's default device is not the compiler's
         ):
             return self.generate(functional, record, written)
@@ -237,17 +304,23 @@ class Compilation:
     def generate(
         self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
     ) -> Program:
-        """Lower, fuse and build one functional graph.  (passes/stages.py chooses layouts first.)"""
+        """Choose layouts, lower, fuse and build one functional graph."""
         record.keep_step("partition", functional)
+        with record.timed("layouts"):
+            context = Context(record, inference=record.joint_graph is None, written=written)
+            functional = changed(LAYOUTS, functional, context)
         record.lowered_graph = functional
         with record.timed("lower"):
             graph = lower_graph(functional, record, written)
         record.loop_ir = Later(lambda: listing_of(graph))
         try:
-            return self.build(graph, record)
+            program = self.build(graph, record)
         # (`ours` is empty where the exception is not the compiler's, but a signal handler's, say)
         except ours(NotImplementedError) as reason:
             raise CannotLower(str(reason)) from reason
+        program.frozen = context.frozen
+        record.print_stages()
+        return program
 
     def build(self, graph: Graph, record: CompileRecord) -> Program:
         """(extras/verify.py looks at the graph first.)"""
@@ -255,8 +328,16 @@ class Compilation:
 
     # --- the stages: a callable
     def start(self, program: Any, record: CompileRecord, is_backward: bool = False) -> Callable:
-        """The callable of a Program.  (gpu/replay.py replays it as a CUDA graph.)"""
-        return program.start()
+        """The callable of a Program; in mode="reduce-overhead" it is recorded and replayed, where
+        its device can do that (gpu/cuda_graphs.py)."""
+        run = program.start()
+        if self.mode != "reduce-overhead":
+            return run
+        if program.refused:
+            record.notes.append(f"no CUDA graph: {program.refused}")
+            return run
+        replay = about(program.device).replay
+        return replay.GraphedCall(run, program, record, self.step, is_backward)
 
     def started(self, plan: Plan) -> Callable:
         """What runs the graph.  (Coverage puts checks around every call of it.)"""
@@ -273,6 +354,8 @@ class Compilation:
         return with_outputs(plan.joint, run)
 
     def start_training(self, plan: Plan) -> Callable:
+        replay = about(plan.program.device).replay
+        self.step = replay.Step(plan.joint.count) if replay else None
         start_backward = functools.partial(self.start, is_backward=True)
         backward = self.backward(plan.cut, start_backward)
         return connect(plan, self.start_forward(plan), backward, held_tensors(self.gm))
@@ -298,6 +381,7 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
         inference = record.joint_graph is None
         wrapper = print_wrapper(schedule, steps, memory, device, inference)
     record.wrapper_source = wrapper.source
+    replay = about(device).replay
     return Program(
         source=wrapper.source,
         scope=wrapper.scope,
@@ -307,11 +391,15 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
         constants=graph.constants,
         mutations=[name for name, _ in graph.mutations],
         functions=functions_of(steps),
+        refused=replay.refusal(graph, device) if replay else "the graph does not run on a GPU",
     )
 
 
 def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
     """Which loop nests are one kernel, what they overwrite, and the order of everything."""
+    language = language_of(main_device(graph))
+    for rewrite in language.rewrites:
+        rewrite(graph, record)
     scheduler = extended(Scheduler)(graph, record)
     schedule = scheduler.schedule
     with record.timed("dependencies"):
@@ -321,10 +409,20 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
             nodes = scheduler.fuse(nodes)
         schedule.nodes = schedule.topological(nodes)
         schedule.overwritten = scheduler.overwritten(schedule.nodes)
-        for join in JOINERS:
+        for join in [*language.joiners, join_groups]:
             schedule.nodes = schedule.topological(join(schedule, record))
     record.fused_ir = Later(lambda: listing_of(schedule))
     return schedule
+
+
+def is_call(node: fx.Node) -> bool:
+    return node.op.startswith("call")
+
+
+def turns_gradients_on(gm: fx.GraphModule) -> bool:
+    """Does the graph turn gradients on where none are recorded?"""
+    setters = gm.graph.find_nodes(op="call_function", target=torch._C._set_grad_enabled)
+    return not torch.is_grad_enabled() and any(node.args[0] for node in setters)
 
 
 def needs_gradients(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:

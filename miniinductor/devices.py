@@ -13,6 +13,7 @@ The core knows kernels on the CPU in C++.  Everything else is coverage, and ente
 registered.  Mirrors `register_backend_for_device` in torch/_inductor/codegen/common.py.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import config
+from .records import CompileRecord
 
 if TYPE_CHECKING:
     from .codegen.common import Kernel
+    from .ir import Graph
+    from .nodes import Schedule, ScheduledNode
 
 
 @dataclass
@@ -33,14 +37,20 @@ class Language:
       names to keep, places of FX nodes, overwritten inputs); coverage adds kinds of its own.
     build: (device, kernels, bytes that each moves) -> functions, in the same order; raises
       CompilerError.
-    why_not: why its kernels cannot be built for a device, or None.
     most_pointers: how many pointers one kernel takes.
+    rewrites: run over the loop IR, in order, before anything of it is scheduled.
+    joiners: (schedule, record) -> its nodes, of which some stand for several.
+    why_not: why its kernels cannot be built for a device, or None.
     """
 
     name: str
     writers: dict[type, Callable[..., Any]]
     build: Callable[[torch.device, Sequence["Kernel"], Sequence[int]], list[Callable]]
     most_pointers: int
+    rewrites: list[Callable[["Graph", CompileRecord], None]] = field(default_factory=list)
+    joiners: list[Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]] = field(
+        default_factory=list
+    )
     why_not: Callable[[torch.device], str | None] = field(default=lambda device: None)
 
 
@@ -51,11 +61,18 @@ class Device:
     language: of its kernels; None: the one that `config.cpu_backend` names.
     hands_over: should an output take the memory of a value that it is made of, and that is read for
       the last time?  Where that still lies in the cache, it is faster than new memory.
+    alone: in training, bytes from which an intermediate has memory of its own, which goes back to
+      the allocator after its last use: a GPU's memory is for what both halves of a step keep.
+    expect: told how many nodes a graph has, before it is traced.
+    replay: the module that records calls and replays them.
     """
 
     type: str
     language: str | None = None
     hands_over: bool = False
+    alone: float = math.inf
+    expect: Callable[[int], None] = lambda nodes: None
+    replay: Any = None
 
 
 LANGUAGES: dict[str, Language] = {}
@@ -82,6 +99,15 @@ def language_of(device: torch.device) -> Language:
     if language is None:
         raise NotImplementedError(f"there is no code generator for device {device}")
     return language
+
+
+def recomputes(device: torch.device) -> bool:
+    """Is a value with several readers rather computed again than stored?  Kernels of a GPU wait
+    for memory, and not for arithmetic."""
+    try:
+        return language_of(device).name == "triton"
+    except NotImplementedError:
+        return False
 
 
 def why_not(device: torch.device) -> str | None:

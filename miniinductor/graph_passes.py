@@ -1,21 +1,24 @@
-"""Which passes clean every functional graph, in which order.  The core has one: dead code.
+"""Which passes change a functional graph, in which stage and order.
 
-In:   a functional ATen graph (an `fx.GraphModule`).  Out: the same, changed in place, and how many
-      nodes each pass removed.
+In:   a functional ATen graph (an `fx.GraphModule`).  Out: of `CLEANING` the same graph, changed in
+      place, and how many nodes each pass removed; of the other stages a graph in its place.
 
-    @graph_pass(CLEANING, "tables of zeros", order=40)
-    def accumulate_in_place(gm): ...              # changes gm in place; how many nodes it changed
+    @graph_pass(CLEANING, "no-ops", order=20)
+    def remove_no_ops(gm): ...                    # changes gm in place; how many nodes it changed
+
+    @graph_pass(LAYOUTS, "library kernels of the CPU", order=30)
+    def for_cpu(gm, context): ...                 # the graph, or an equal one in its place
 
     >>> optimize(gm)            # of x.clone().exp() + x.exp(), and x.sin(), which nobody uses
     {'arithmetic with numbers': 0, 'numbers': 0, 'copies over whole tensors': 0, 'no-ops': 1,
-    'common subexpressions': 1, 'tables of zeros': 0, 'attention masks': 0, 'dead code': 1}
+    'common subexpressions': 1, 'attention masks': 0, 'dead code': 1}
 
-`passes/` adds the rest: equal calls become one in passes/common_subexpressions.py.  Two more stages
-(passes/stages.py) put library kernels into a graph, and choose layouts.  A pass with a `switch`
-runs where that option of `config` is on.  Mirrors torch/_inductor/fx_passes/post_grad.py.
+The driver (compile.py) runs the stages; `passes/` has their passes, but for dead code.  A pass with
+a `switch` runs where that option of `config` is on.  Mirrors
+torch/_inductor/fx_passes/post_grad.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +26,7 @@ from torch import fx
 
 from . import config, coverage
 from .autograd.functionalize import is_needed
+from .records import CompileRecord
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,27 @@ class Pass:
 
 Stage = dict[str, Pass]
 CLEANING: Stage = {}  # (graph) -> count; for every graph
+REWRITING: Stage = {}  # (graph, context) -> graph; for inference: kernels that do what it computes
+JOINT: Stage = {}  # (graph, context) -> graph; layouts of a joint graph, before it is cut in two
+LAYOUTS: Stage = {}  # (graph, context) -> graph; for each graph that is lowered
+
+
+@dataclass
+class Context:
+    """What a pass may know, and what it leaves for the next one.
+
+    inference: no joint graph, whose convolutions have their layouts already.
+    written: (kind, name) of the placeholders and attributes that the graph writes.
+    constants: nodes that depend on parameters alone, if those are frozen.
+    frozen: what makes the constants again (passes/freezing.py).
+    """
+
+    record: CompileRecord
+    inference: bool
+    written: Sequence[tuple[str, str]] = ()
+    decompositions: dict[Any, Callable[..., Any]] | None = None
+    constants: Container[fx.Node] = ()
+    frozen: Any = None
 
 
 def graph_pass(stage: Stage, name: str, order: int, switch: str = "") -> Callable:
@@ -50,6 +75,14 @@ def passes(stage: Stage) -> list[Pass]:
     coverage.load()
     found = [one for one in stage.values() if not one.switch or getattr(config, one.switch)]
     return sorted(found, key=lambda one: one.order)
+
+
+def changed(stage: Stage, gm: fx.GraphModule, context: Context) -> fx.GraphModule:
+    """The graph after the passes of a stage, or another in its place."""
+    for one in passes(stage):
+        gm = one.run(gm, context)
+        context.record.keep_step(one.name, gm)
+    return gm
 
 
 def optimize(

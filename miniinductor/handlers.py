@@ -11,11 +11,14 @@ values (interpreter.py).  Mirrors torch/_inductor/ops_handler.py.
 """
 
 import functools
+from collections.abc import Iterator
+from typing import Any
 
 import sympy
 
 from .ir import ComputedBuffer, Index
 from .ops import ops
+from .sizes.expressions import Position, Size
 
 
 made_variables: set[sympy.Symbol] = set()  # all that were asked for, by any graph
@@ -35,6 +38,23 @@ def is_loop_variable(symbol: sympy.Symbol) -> bool:
 
 def loop_variables(prefix: str, count: int) -> list[sympy.Symbol]:
     return [loop_variable(prefix, i) for i in range(count)]
+
+
+# --- of a body that is only looked at: printed, checked, interpreted ------------------------------
+def loop_indices(data: Any) -> tuple[list[sympy.Symbol], list[sympy.Symbol]]:
+    """Loop variables of a body: i0, i1, ... and r0, r1, ... for the reduced ones."""
+    return loop_variables("i", len(data.ranges)), loop_variables("r", len(data.reduction_ranges))
+
+
+def loops(data: Any) -> dict[sympy.Symbol, Size]:
+    """Loop variable -> how far it runs."""
+    index, reduction_index = loop_indices(data)
+    return dict(zip(index + reduction_index, [*data.ranges, *data.reduction_ranges]))
+
+
+def indirect_symbol(count: Iterator[int]) -> sympy.Symbol:
+    """A fresh symbol for a position that is data."""
+    return Position(f"indirect{next(count)}", integer=True, nonnegative=True)
 
 
 def run_body(buffer: ComputedBuffer, index: Index, reduction_index: Index) -> None:

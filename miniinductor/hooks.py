@@ -3,22 +3,15 @@
     @extends(Tracer)
     class CarefulTracer(Tracer): ...
 
-    JOINERS.append(join_groups)             # several groups of a schedule as one
-
     tracer = extended(Tracer)(fake_mode)    # where the core makes an object
 
 One function in place of another: replaceable.py.  With nothing registered, every graph is compiled
-anew, and one with sizes that only the run knows runs eagerly.
+anew.
 """
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from .records import CompileRecord
-
-if TYPE_CHECKING:
-    from .nodes import Schedule, ScheduledNode
+from typing import Any, TypeVar
 
 Class = TypeVar("Class", bound=type)
 EXTENDED: dict[type, list[type]] = {}  # a class of the core -> its subclasses in coverage
@@ -39,8 +32,3 @@ def extends(core: type) -> Callable[[Class], Class]:
 def extended(core: Any) -> Any:
     """The class, with all that coverage adds to it; what was registered last comes first."""
     return type(core.__name__, (*EXTENDED.get(core, ()), core), {})
-
-
-# (schedule, record) -> its nodes, of which some stand for several; in any order
-Joiner = Callable[["Schedule", CompileRecord], "list[ScheduledNode]"]
-JOINERS: list[Joiner] = []

@@ -380,6 +380,14 @@ def same_layout(size: Sequence[Size], a: Sequence[Size], b: Sequence[Size]) -> b
 
 
 @dataclass
+class Opaque:
+    """A constant in a library's own memory format: only eager kernels read it
+    (`Graph.constants[name]` is the real tensor)."""
+
+    name: str
+
+
+@dataclass
 class Graph:
     """A lowered graph: what goes from lowering to the scheduler.
 

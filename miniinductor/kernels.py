@@ -24,9 +24,8 @@ from .codegen.common import Kernel
 from .codegen.cpp import CppKernelWriter
 from .devices import Language, language_of, register_language
 from .ir import Graph
-from .nodes import ExternNode, Group, Schedule, ScheduledNode, buffer_bytes
+from .nodes import ExternNode, Group, Schedule, ScheduledNode, buffer_bytes, bytes_touched
 from .records import CompileRecord, KernelRecord
-from .replaceable import replaceable
 from .runtime.build import build_kernels as build_cpp_kernels
 from .runtime.program import build_functions
 
@@ -114,14 +113,23 @@ class KernelWriting:
 
 
 # --- building -------------------------------------------------------------------------------------
-@replaceable
 def build_kernels(
-    written: Sequence[Step], schedule: Schedule, device: torch.device, record: CompileRecord
+    written: Sequence[Any], schedule: Schedule, device: torch.device, record: CompileRecord
 ) -> list[Step]:
-    """The steps of a call, their kernels built and named.  (gpu/choices.py: of several ways to do
-    the same, one.)"""
-    build_all(written, schedule)
-    return recorded(written, schedule, record)
+    """The steps of a call, their kernels built and named.
+
+    written: steps, and objects that know several ways to do the same (gpu/products.py): `parts()`
+    are the steps of all ways, `chosen(...)` those of the best."""
+    parts: list[Step] = []
+    for step in written:
+        parts += [step] if isinstance(step, (KernelStep, ExternNode)) else step.parts()
+    build_all(parts, schedule)
+    steps: list[Step] = []
+    for step in written:
+        is_step = isinstance(step, (KernelStep, ExternNode))
+        steps += [step] if is_step else step.chosen(schedule, device, record)
+    record.kernels += [record_of(step, schedule) for step in steps if isinstance(step, KernelStep)]
+    return steps
 
 
 def build_all(steps: Sequence[Step], schedule: Schedule) -> None:
@@ -134,13 +142,6 @@ def build_all(steps: Sequence[Step], schedule: Schedule) -> None:
             if name in schedule.graph.inputs:  # both are named after operations
                 name += "_kernel"
             step.function, step.name = function, names.setdefault(function, name)
-
-
-def recorded(steps: Sequence[Step], schedule: Schedule, record: CompileRecord) -> list[Step]:
-    """The steps, of which the record has the kernels now."""
-    kernels = [step for step in steps if isinstance(step, KernelStep)]
-    record.kernels.extend(record_of(step, schedule) for step in kernels)
-    return list(steps)
 
 
 def by_place(steps: Iterable[Step]) -> dict[Place, list[KernelStep]]:
@@ -160,7 +161,7 @@ def record_of(step: KernelStep, schedule: Schedule) -> KernelRecord:
         source=kernel.source.replace("NAME(", step.name + "(", 1),
         nodes=list(step.group.names),
         origins=sorted({str(o) for n in step.group.nodes for o in n.buffer.origins}),
-        bytes_read=sum(buffer_bytes(buffers[n]) for n in kernel.read),
+        bytes_read=sum(bytes_touched(n, step.group.nodes, buffers[n]) for n in kernel.read),
         bytes_written=sum(buffer_bytes(buffers[n]) for n in kernel.stored),
         about=kernel.about,
     )

@@ -11,18 +11,20 @@ in which buffers whose lives do not overlap share bytes.  (Where sizes are symbo
 of its own, unless speed/slots.py has slots for them.)  A workspace is kept between calls, because a
 fresh page costs more than a pass over it; a call takes one from a list and puts it back, so that
 threads and recursive calls never share one.  Memory that an extern kernel's result may alias is
-never taken from the arena, nor (gpu/stored.py) large buffers in training on a GPU.
+never taken from the arena, nor are large buffers in training on a GPU (`Device.alone`).
 
 What a kernel reads for the last time, element by element as it makes its result, the result may be
 written over (speed/in_place.py).  Mirrors torch/_inductor/codegen/memory_planning.py.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from . import config
+from .devices import about
 from .hooks import extended
 from .ir import Buffer, ExternKernel, MultiOutput
 from .kernels import Step
@@ -141,7 +143,11 @@ class MemoryPlan:
         is_fresh = isinstance(buffer, MultiOutput) or (
             isinstance(buffer, ExternKernel) and buffer.out_op is None
         )
-        return not is_fresh and buffer.layout.device == self.device and hint(nbytes, 1) > 0
+        if is_fresh or buffer.layout.device != self.device:
+            return False
+        # in training, large ones go back to the allocator: they would lie beside what is kept
+        most = math.inf if self.record.joint_graph is None else about(self.device).alone
+        return 0 < hint(nbytes, 1) < most
 
 
 def may_alias(buffer: Any) -> bool:

@@ -25,6 +25,7 @@ import torch
 
 from .dependencies import LoopBody, trace
 from .ir import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, buffer_views
+from .sizes.expressions import Position
 from .sizes.symbols import Size, hint
 
 
@@ -127,6 +128,22 @@ def buffer_bytes(buffer: Buffer) -> int:
     serves the scores."""
     numel = hint(math.prod(buffer.layout.size))
     return (1 << 20) if numel is None else numel * buffer.layout.dtype.itemsize
+
+
+def bytes_touched(name: str, nodes: Iterable[Any], buffer: Buffer) -> int:
+    """How many bytes of `buffer` these nodes read at most: each element once, and of an indirect
+    read one element for each iteration of its loops.  A library's kernel reads all of it."""
+    elements = 0
+    for node in (node for node in nodes if isinstance(node, Node)):
+        ranges = node.body.ranges()
+        for access in node.body.reads():
+            if access.name == name:
+                met = access.index.free_symbols
+                is_indirect = any(isinstance(symbol, Position) for symbol in met)
+                loops = [size for loop, size in ranges.items() if is_indirect or loop in met]
+                elements += hint(math.prod(loops), 0)
+    whole = buffer_bytes(buffer)
+    return min(whole, elements * buffer.layout.dtype.itemsize) if elements else whole
 
 
 def has_effect(buffer: Buffer) -> bool:

@@ -11,6 +11,7 @@ Mirrors torch/_inductor/debug.py and the trace logs that tlparse reads.
 """
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import Any
 
 from torch import fx
 
+from . import config
 from .listings import About, listing_of
 
 LOG = logging.getLogger("miniinductor")
@@ -143,6 +145,18 @@ class CompileRecord:
     def notes_of(self, text: str) -> list[str]:
         """Notes that contain `text`."""
         return [note for note in self.notes if text in note]
+
+    def print_stages(self) -> None:
+        """What MINI_DEBUG asks for, on stderr."""
+        stages: tuple[tuple[int, Callable[[], list]], ...] = (
+            (1, lambda: [getattr(self.functional_graph, "graph", None)]),
+            (2, lambda: [self.loop_ir, self.fused_ir]),
+            (3, lambda: self.fusions),
+            (4, lambda: [kernel.source for kernel in self.kernels]),
+        )
+        for level, texts in stages:
+            if config.debug >= level:
+                print(*texts(), sep="\n", file=sys.stderr)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:

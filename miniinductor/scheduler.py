@@ -17,22 +17,27 @@ pair with the best score until no pair is left (paper section 4.3).  A pair is f
   * each element one side reads of the other's result is the element written in the same iteration;
   * no path leads from one to the other through a third node (a cycle).
 
-After fusion, speed/in_place.py and speed/foreach.py decide what is written over existing memory and
+After fusion, speed/in_place.py and foreach.py decide what is written over existing memory and
 join alike kernels (`make_schedule` in compile.py calls all three).  Mirrors
 torch/_inductor/scheduler.py.  Left out: templates (gpu/products.py fuses around them afterwards),
-reordering for communication or peak memory, fusing pointwise nodes whose loops differ in order.
+reordering for communication or peak memory.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from .dependencies import MAY_RAISE, common_loops
+import sympy
+
+from . import config
+from .dependencies import MAY_RAISE, common_loops, loop_variables, stride_of
+from .devices import language_of
 from .hooks import extended
 from .ir import ExternKernel, Graph
 from .nodes import (
     Group,
     Makers,
+    Node,
     Refused,
     Schedule,
     ScheduledNode,
@@ -59,7 +64,9 @@ REASONS = {  # category -> why such a pair is fused
 Pair: TypeAlias = tuple[Group, Group]
 Decisions: TypeAlias = dict[Pair, FusionDecision]
 Way: TypeAlias = Callable[[Group, Group], Pair]  # both over common loops, or Refused
-MORE_WAYS: list[Way] = []  # for a reduction and a pointwise group; coverage adds some
+CACHED = 1 << 17  # CPU: elements that a core keeps between two passes over them
+# GPU: elements of a row that a program reads twice from its own cache at worst, and rows
+LONGEST_TWICE, LEAST_ROWS = 1024, 1024
 
 
 class Scheduler:
@@ -164,8 +171,14 @@ class Scheduler:
         for node in nodes:
             for name in [*node.names, *node.read_names]:
                 touching.setdefault(name, []).append(node)
+        made = {name for node in nodes for name in node.names}
         for name, users in touching.items():
-            yield name, sorted((u for u in users if isinstance(u, Group)), key=self.rank.get)
+            groups = sorted((u for u in users if isinstance(u, Group)), key=self.rank.get)
+            layout = self.buffers[name].layout  # None: of several results
+            if layout is not None and layout.numel == 1 and name not in made:
+                # a number, such as a learning rate, is no reason to fuse the kernels that read it
+                groups = [group for group in groups if not group.full]
+            yield name, groups
 
     def candidates(
         self, nodes: Sequence[ScheduledNode], decided: Mapping[Pair, FusionDecision]
@@ -221,7 +234,7 @@ class Scheduler:
         """In which the pair may run over common loops, best first."""
         if first.is_reduction == second.is_reduction:
             return [same_loops]
-        return [on_inner_loops, on_outer_loops, *MORE_WAYS]
+        return [on_inner_loops, on_outer_loops, on_reordered_loops]
 
     def check_kernel(self, first: Group, second: Group) -> None:
         """May both be one kernel, whatever their loops are?"""
@@ -233,6 +246,8 @@ class Scheduler:
             raise Refused(f"the kernel would hold more than {MAX_WORK} simple operations")
         if first.targets or second.targets:
             raise Refused("a scatter writes to elements that no loop variable names")
+        if second.is_reduction and not first.is_reduction and self.graph.apart & set(first.names):
+            raise Refused("its elements are made where the rows are reduced that they depend on")
         pointers = first.read_names | second.read_names | set(first.names) | set(second.names)
         if len(pointers) > MAX_BUFFERS:
             raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
@@ -291,6 +306,65 @@ def on_outer_loops(reduction: Group, pointwise: Group) -> Pair:
     if outer is None:
         raise Refused("")
     return reduction.over(outer, reduction.inner), pointwise.over(outer, ())
+
+
+# --- loops in another order -----------------------------------------------------------------------
+def on_reordered_loops(reduction: Group, pointwise: Group) -> Pair:
+    """A pointwise group whose loops are the reduction's in another order: batch norm reduces over
+    (n, hw) for each c, and its pointwise part runs over (n, c, hw).
+
+    Only where what one outer iteration touches is read again from a cache."""
+    is_gpu = language_of(reduction.device).name == "triton"
+    if not config.loop_reordering or not is_cached(reduction, is_gpu):
+        raise Refused("")
+    for access in reduction.reads:
+        for other in pointwise.reads:
+            order = access.name == other.name and loop_order(
+                access.index, reduction, other.index, pointwise
+            )
+            if order and order != sorted(order):
+                if not is_gpu or writes_as_it_reads(pointwise, other.index):
+                    return on_inner_loops(reduction, in_order(pointwise, order))
+    raise Refused("")
+
+
+def is_cached(reduction: Group, is_gpu: bool) -> bool:
+    """Is what one outer iteration reads still in a cache when it is read again?"""
+    if not all(isinstance(n, int) for n in reduction.full):
+        return False
+    rows, inner = (math.prod(map(int, loops)) for loops in (reduction.outer, reduction.inner))
+    if is_gpu:
+        return inner <= LONGEST_TWICE and rows >= LEAST_ROWS
+    return inner <= CACHED and reduction.full[-1:] >= (64,)
+
+
+def in_order(group: Group, order: Sequence[int]) -> Group:
+    """A pointwise group whose loops run in this order."""
+    loops = loop_variables("x", len(order))
+    x = [loops[number] for number in order]
+    nodes = [Node(n.buffer, n.body.with_loops(x)) for n in group.nodes]
+    return Group(nodes, nodes[0].body.outer, ())
+
+
+def writes_as_it_reads(group: Group, index: sympy.Expr) -> bool:
+    """Do its results lie in memory along the same loop as what it reads at `index`?"""
+    along = [v for v in loop_variables("x", len(group.outer)) if stride_of(index, v) == 1]
+    writes = [access for node in group.nodes for access in node.body.writes()]
+    return all(stride_of(access.index, v) == 1 for access in writes for v in along)
+
+
+def loop_order(
+    index: sympy.Expr, reduction: Group, other: sympy.Expr, pointwise: Group
+) -> list[int] | None:
+    """Which loop of `pointwise` runs like each loop of `reduction`, as two accesses of one buffer
+    show; None: not all do."""
+    loops = [*loop_variables("x", len(reduction.outer)), *loop_variables("r", len(reduction.inner))]
+    mine = [(stride_of(index, v), n) for v, n in zip(loops, reduction.full)]
+    of_pointwise = zip(loop_variables("x", len(pointwise.outer)), pointwise.outer)
+    theirs = [(stride_of(other, v), n) for v, n in of_pointwise]
+    if len(set(mine)) < len(mine) or set(mine) != set(theirs) or len(mine) != len(theirs):
+        return None
+    return [theirs.index(loop) for loop in mine]
 
 
 def clearest(reasons: Sequence[str]) -> str:

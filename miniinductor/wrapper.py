@@ -31,13 +31,15 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
+from .codegen.cpp_expressions import TYPES
 from .hooks import extended
-from .ir import BufferView, ComputedBuffer, ExternKernel, Layout, MultiOutput, same_layout
+from .ir import BufferView, ComputedBuffer, ExternKernel, Layout, MultiOutput, Opaque, same_layout
 from .kernels import KernelStep, Step, functions_of
 from .memory import MemoryPlan
 from .nodes import Schedule
 from .listings import Listing, Marked, indent
 from .runtime.program import NewWorkspace, in_layout
+from .sizes.floats import MEANING
 from .sizes.printing import python_code
 from .sizes.symbols import Size, same, sizes
 
@@ -103,12 +105,19 @@ class WrapperWriter:
             self.lines.append(Marked.of(f"del {', '.join(freed)}", reason=reason))
 
     def emit_kernel(self, step: KernelStep) -> None:
-        for name in step.kernel.stored:
+        stored = step.kernel.stored
+        for name in stored:
             self.allocate(name)
-        self.lines.append(f"{step.name}({', '.join(self.kernel_arguments(step))})")
+        if stored and all(self.buffers[name].layout.numel == 0 for name in stored):
+            self.lines.append(f"# {step.name}: nothing to compute, its buffers are empty")
+        else:
+            self.lines.append(f"{step.name}({', '.join(self.kernel_arguments(step))})")
 
     def kernel_arguments(self, step: KernelStep) -> list[str]:
-        return [self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in step.kernel.arguments]
+        """On a GPU the stream comes last."""
+        given = step.kernel.arguments
+        names = [self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in given]
+        return [*names, "stream"] if step.device.type == "cuda" else names
 
     def allocate(self, name: str) -> None:
         """The line that makes the tensor for a kernel's result, if it does not lie in the arena."""
@@ -119,7 +128,11 @@ class WrapperWriter:
 
     def new_tensor(self, layout: Layout) -> str:
         what = f"{self.tuple_of(layout.size)}, {self.tuple_of(layout.stride)}"
-        return f"empty_cpu({what}, {self.named(layout.dtype)})"
+        dtype = self.named(layout.dtype)
+        if layout.device.type == "cpu" and layout.dtype in TYPES:
+            return f"empty_cpu({what}, {dtype})"
+        self.scope["empty_strided"] = torch.empty_strided
+        return f"empty_strided({what}, dtype={dtype}, device={self.named(layout.device)})"
 
     def emit_eager(self, buffer: ExternKernel | MultiOutput) -> None:
         """The call of an eager kernel, into planned memory where it can write there; or one of its
@@ -148,10 +161,17 @@ class WrapperWriter:
 
     # -- arguments
     def argument(self, value: object) -> str:
-        """An eager kernel's argument, as an expression.  (extras/plain_wrappers.py writes numbers,
-        texts and dtypes as they are.)"""
+        """An eager kernel's argument, as an expression."""
         if isinstance(value, BufferView):
             return self.view(value)
+        if isinstance(value, Opaque):
+            return value.name
+        if value is None or isinstance(value, (bool, int, str)):
+            return repr(value)
+        if isinstance(value, float):
+            return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
+        if isinstance(value, torch.dtype):
+            return self.named(value)
         if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
             items = [self.argument(v) for v in value]
             return f"[{', '.join(items)}]" if isinstance(value, list) else tuple_text(items)
@@ -220,13 +240,15 @@ class WrapperWriter:
         return tuple_text([self.number(v) for v in values])
 
     def symbol(self, symbol: sympy.Symbol) -> str:
-        """The Python name of a size symbol."""
+        """The Python name of a size symbol.  (One that stands for int(n * 0.3) needs others.)"""
+        for part in MEANING[symbol].free_symbols if symbol in MEANING else ():
+            self.symbol(part)
         self.symbols.add(symbol)
         return symbol.name
 
     def symbol_lines(self) -> list[str]:
         """s0 = arg0.size(1), from the first input that has the size, for symbols that are no inputs
-        themselves."""
+        themselves; n_3f1c84 = math.trunc((float(s0) * 0.3))."""
         places: dict[Size, str] = {}
         for name, buffer in self.graph.inputs.items():
             if buffer.layout is None:  # an int, which has its symbol's name
@@ -235,7 +257,9 @@ class WrapperWriter:
                 for dim, value in enumerate(getattr(buffer.layout, kind)):
                     places.setdefault(value, f"{name}.{kind}({dim})")
         wanted = [s for s in places if s in self.symbols and str(s) not in self.graph.inputs]
-        return [f"{symbol} = {places[symbol]}" for symbol in wanted]
+        derived = sorted(self.symbols & MEANING.keys(), key=str)
+        lines = [f"{symbol} = {places[symbol]}" for symbol in wanted]
+        return lines + [f"{symbol} = {python_code(MEANING[symbol])}" for symbol in derived]
 
     # -- the function ------------------------------------------------------------------------------
     def output(self, value: object) -> str:
@@ -286,9 +310,24 @@ class WrapperWriter:
         return [f"return {outputs}"]
 
     def with_workspace(self, lines: list[str]) -> list[str]:
-        """The lines with the sizes and the memory that they name.  (extras/long_lines.py breaks
-        long ones.)"""
-        return self.symbol_lines() + self.in_workspace(lines)
+        """The lines with the sizes and the memory that they name; on a GPU also its stream, and the
+        change to that device, if another one is current."""
+        body = self.symbol_lines() + self.in_workspace(lines)
+        if self.device.type != "cuda":
+            return body
+        number = self.device.index or 0
+        self.scope.update(
+            current_stream=torch._C._cuda_getCurrentRawStream,
+            current_device=torch._C._cuda_getDevice,
+            on_device=torch.cuda.device,
+        )
+        return [
+            f"if current_device() != {number}:",
+            f"    with on_device({number}):",
+            f"        return call({', '.join(self.graph.inputs)})",
+            f"stream = current_stream({number})",
+            *body,
+        ]
 
     def in_workspace(self, lines: list[str]) -> list[str]:
         """The lines, the last of which returns, between taking a workspace from its list and
@@ -310,9 +349,15 @@ class WrapperWriter:
 
     def workspace_list(self, symbols: str) -> list[str]:
         """The lines that find the list of workspaces for this call; none where there is but one.
-        symbols: names of the sizes on which a workspace depends (speed/slots.py)."""
-        self.scope["workspaces"] = []
-        return []
+        symbols: names of the sizes on which a workspace depends (speed/slots.py).
+
+        Each stream of a GPU has workspaces of its own: calls on one stream run in order, so they
+        may share what lies between them."""
+        if self.device.type != "cuda":
+            self.scope["workspaces"] = []
+            return []
+        self.scope["workspaces_of"] = {}
+        return ["workspaces = workspaces_of.setdefault(stream, [])"]
 
     def workspace_plan(self) -> dict[str, tuple]:
         """Of each tensor of a workspace its dtype, place in the arena, size, stride and offset.

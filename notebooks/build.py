@@ -340,6 +340,8 @@ def main():
     target.mkdir(parents=True, exist_ok=True)
     OWN_COMPILER.parent.mkdir(exist_ok=True)
     shutil.rmtree(OWN_COMPILER, ignore_errors=True)
+    if options.exercises:  # the solved compiler, as if the student had written all of it
+        shutil.copytree(NOTEBOOKS / "reference" / "my_compiler", OWN_COMPILER)
     shown = {name: NOTEBOOKS / f"{name}.ipynb" for name in every}
     for name in () if options.no_execute else options.names or every:
         start = time.time()

@@ -36,7 +36,6 @@ from miniinductor.extras import careful_compiler
 from miniinductor.extras.disk import disk
 
 disk()  # loads coverage
-from miniinductor.speed import launcher  # noqa: E402
 
 NAMES = "open replace mkdir makedirs unlink rmdir stat fstat listdir scandir link chmod utime close"
 NAMES += " kill"
@@ -48,7 +47,7 @@ CALLS = [
     (tempfile, "mkdtemp"),
 ]
 ERRORS = [errno.ENOSPC, errno.EACCES, errno.EIO, errno.EMFILE, errno.EROFS]
-STAGES = ("cold", "warm", "eviction")
+STAGES = ("cold", "warm")
 TEMPORARY = re.compile(r"build-\d+|.*\.\d+\.\d+$")
 
 
@@ -119,9 +118,7 @@ def forget():
     """As a new process begins."""
     minidynamo.reset()
     torch.manual_seed(0)
-    disk().writable.clear()
-    disk().writes = 0
-    for module in (careful_compiler, launcher):
+    for module in (careful_compiler,):
         for value in vars(module).values():
             if getattr(value, "__module__", "") == module.__name__ and hasattr(
                 value, "cache_clear"
@@ -142,12 +139,6 @@ def prepare(stage):
 
 
 def act(stage):
-    if stage == "eviction":
-        with miniinductor.config.patch(cache_bytes=1):
-            for number in range(3):
-                with contextlib.suppress(OSError, miniinductor.exceptions.CompilerError):
-                    disk().write(f"other{number}", bytes(100))
-            disk().writes = 0
     return is_right()
 
 

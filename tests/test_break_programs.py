@@ -80,13 +80,6 @@ def check(name, backend, fullgraph=False):
     assert not [text for text in counters["skipped"] if "the compiler failed" in text]
 
 
-DATA_DECIDE = """
-    nonzero masked_select boolean_index unique bincount item facts_decide_unbacked_numbers
-    tolist_into_a_sum where_of_a_condition numbers_of_the_run_as_sizes
-    tolist_of_an_input range_of_an_item shape_of_numbers_of_the_run
-""".split()
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_captured(name):
     check(name, "eager")
@@ -95,70 +88,6 @@ def test_captured(name):
 @pytest.mark.parametrize("name", WITH_KERNELS)
 def test_compiled(name):
     check(name, "inductor")
-
-
-@pytest.mark.parametrize("name", DATA_DECIDE)
-def test_what_only_the_run_knows_stays_in_a_full_graph(name):
-    check(name, "eager", fullgraph=True)
-
-
-def test_a_decision_about_what_only_the_run_knows_is_named():
-    def f(x):
-        return x[x > 0] if (x > 0).sum().item() > 3 else x
-
-    with pytest.raises(minidynamo.Unsupported, match="u0 > 3"):
-        minidynamo.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
-
-
-@pytest.mark.parametrize("backend", ["eager", "inductor"])
-def test_a_promise_about_what_only_the_run_knows_is_checked(backend):
-    """And the error is the program's own, also under fullgraph=True."""
-
-    def f(x, n):
-        end = n.item()
-        torch._check(end >= 0)
-        torch._check(end <= x.shape[0])
-        return x[:end] * 2
-
-    x = torch.randn(6, 2)
-    compiled = minidynamo.compile(f, backend=backend, fullgraph=True)
-    assert torch.equal(compiled(x, torch.tensor(4)), x[:4] * 2)
-    for bad in (7, -1):
-        with pytest.raises(RuntimeError, match="Expected cond to be True"):
-            compiled(x, torch.tensor(bad))
-
-
-@pytest.mark.parametrize("backend", ["eager", "inductor"])
-def test_sizes_that_only_the_run_knows_are_checked(backend):
-    def f(x, n):
-        parts = x.split(n.tolist())
-        return parts[0].sum() + torch.zeros(n[1].item(), 2).sum()
-
-    x = torch.randn(6, 2)
-    compiled = minidynamo.compile(f, backend=backend, fullgraph=True)
-    assert_near(compiled(x, torch.tensor([2, 4])), f(x, torch.tensor([2, 4])))
-    for bad, text in (([2, 3], "to sum exactly"), ([7, -1], "non-negative")):
-        with pytest.raises(RuntimeError, match=text):
-            compiled(x, torch.tensor(bad))
-
-
-@pytest.mark.parametrize("backend", ["eager", "inductor"])
-def test_slices_that_only_the_run_knows(backend):
-    """Ends that count from behind, and those that are cut: plain Python's results."""
-
-    def f(x, n):
-        a, b = n.tolist()
-        return x[a:b] + 1, x[0:, b:] * 2
-
-    x = torch.randn(6, 2)
-    # torch 2.11 asks for the sign of such a slice's length: the graph breaks
-    whole = torch.__version__ >= (2, 12)
-    compiled = minidynamo.compile(f, backend=backend, fullgraph=whole)
-    for ends in ([1, 2], [0, 0], [4, 2], [9, 12], [-2, 8], [-3, -1]):
-        n = torch.tensor(ends)
-        for ours, plain in zip(compiled(x, n), f(x, n)):
-            assert ours.shape == plain.shape
-            assert_near(ours, plain)
 
 
 # ---- NumPy
@@ -469,28 +398,6 @@ def assert_same_kind(ours, plain):
         torch.testing.assert_close(ours, plain, equal_nan=True, rtol=0, atol=0)
     else:
         assert ours == plain or ours != ours and plain != plain
-
-
-def test_a_range_of_a_negative_number_raises_as_in_plain_python():
-    def f(x, n):
-        return x + torch.arange(n.item()).sum(), x.reshape(n.item(), 3)
-
-    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
-    assert torch.equal(compiled(torch.ones(12), torch.tensor(4))[0], torch.ones(12) + 6)
-    for wrong in (-2, 3):
-        with pytest.raises(RuntimeError) as plain:
-            f(torch.ones(12), torch.tensor(wrong))
-        with pytest.raises(RuntimeError) as ours:
-            compiled(torch.ones(12), torch.tensor(wrong))
-        assert str(ours.value) == str(plain.value)
-
-
-def test_a_shape_that_says_minus_one():
-    compiled = minidynamo.compile(
-        lambda x, n: x.reshape(n.tolist()) * 2, backend="eager", fullgraph=True
-    )
-    assert compiled(torch.ones(12), torch.tensor([3, 4])).shape == (3, 4)
-    assert compiled(torch.ones(12), torch.tensor([-1, 4])).shape == (3, 4)
 
 
 def test_hooks_on_arguments_that_are_written_break_the_graph():

@@ -96,17 +96,6 @@ def test_the_autocast_dtype_set_at_large_is_guarded():
 
 
 @make_test(X())
-def test_default_dtype(x):
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        y = torch.ones(2, 3)
-    finally:
-        torch.set_default_dtype(before)
-    return x + y, torch.ones(1) + x
-
-
-@make_test(X())
 def test_record_function_is_ignored(x):
     torch._C._log_api_usage_once("tests")  # libraries' modules and functions call it
     with torch.profiler.record_function("label"):

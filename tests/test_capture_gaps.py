@@ -877,28 +877,51 @@ class Scaled(torch.autograd.Function):
         return grad * GAIN
 
 
-@functools.lru_cache
-def looked_up(n):
-    return n * TABLE[0]
+class Mapped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, function, scale):
+        ctx.function, ctx.scale = function, scale
+        return function(x) * scale
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.function(gradient) * ctx.scale, None, None
+
+
+def half_of(t):
+    return t / 2
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
-def test_globals_of_an_autograd_function_and_cleared_caches(backend):
-    global GAIN
-    compiled = [
-        minidynamo.compile(f, backend=backend)
-        for f in (lambda x: Scaled.apply(x) + 1, lambda x: x + looked_up(2))
-    ]
-    for gain, entry in ((2.0, 3), (2.0, 3), (5.0, 7)):
-        GAIN, TABLE[0] = gain, entry
-        looked_up.cache_clear()
+def test_functions_as_arguments_of_an_autograd_function(backend):
+    def made(x):
+        return Mapped.apply(x, lambda t: t * 3, 2.0)
+
+    def named(x):
+        return Mapped.apply(x, half_of, 2.0)
+
+    def given(x, function=half_of):
+        return Mapped.apply(x, function, 2.0)
+
+    for f, factor in ((made, 6.0), (named, 1.0), (given, 1.0)):
+        compiled = minidynamo.compile(f, backend=backend, fullgraph=True)
         x = X().requires_grad_()
-        y = compiled[0](x)
+        y = compiled(x)
         y.sum().backward()
-        torch.testing.assert_close(
-            (y, x.grad, compiled[1](X())),
-            (X() * gain + 1, torch.full((2, 3), gain), X() + 2 * entry),
-        )
+        torch.testing.assert_close((y, x.grad), (X() * factor, torch.full((2, 3), factor)))
+    assert torch.equal(minidynamo.compile(given, backend=backend)(X(), torch.neg), X() * -2)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_globals_of_an_autograd_function(backend):
+    global GAIN
+    compiled = minidynamo.compile(lambda x: Scaled.apply(x) + 1, backend=backend)
+    for gain in (2.0, 2.0, 5.0):
+        GAIN = gain
+        x = X().requires_grad_()
+        y = compiled(x)
+        y.sum().backward()
+        torch.testing.assert_close((y, x.grad), (X() * gain + 1, torch.full((2, 3), gain)))
 
 
 def test_a_function_made_in_the_frame_keeps_its_annotations_and_its_text():
@@ -1024,29 +1047,6 @@ def test_types_written_in_the_body():
 
     compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
     assert torch.equal(compiled(X()), f(X())) and torch.equal(compiled(X()), f(X()))
-
-
-@functools.lru_cache(None)
-def say_once(logger, text):
-    logger.warning(text)
-
-
-def test_a_warning_that_is_given_once(caplog):
-    import logging
-
-    logger = logging.getLogger("once")
-
-    def f(x):
-        say_once(logger, "careful")
-        return x + 1
-
-    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
-    for cleared in (False, False, True, False):
-        if cleared:
-            say_once.cache_clear()
-        assert torch.equal(compiled(X()), f(X()))
-        assert caplog.messages == ["careful"] * (1 + (cleared or len(caplog.messages) > 1))
-    assert minidynamo.counters["frames"].total() == 1
 
 
 def test_exhausted_iterators_keep_their_type():

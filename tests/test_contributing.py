@@ -13,7 +13,7 @@ from minidynamo import coverage
 from minidynamo.symbolic_eval.opcodes import HANDLERS
 from minidynamo.symbolic_eval.registry import RULES
 from miniinductor import coverage as inductor_coverage
-from miniinductor.hooks import JOINERS
+from miniinductor.kernels import CPP
 from miniinductor.lowering.registry import LOWERINGS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -106,12 +106,12 @@ def test_a_fusion_strategy(monkeypatch, put_in):
 
     inputs = [torch.randn(32, 8), torch.randn(32, 8)]
     before = len(record_of(f, *inputs).kernels)
-    kept = list(JOINERS)
+    kept = list(CPP.joiners)
     try:
         put_in("fusion strategy")
         record = record_of(f, *inputs)
     finally:
-        JOINERS[:] = kept
+        CPP.joiners[:] = kept
     assert len(record.kernels) == before - 1
     assert any("neighbours" in note for note in record.notes)
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import minidynamo
 import miniinductor
-from miniinductor.gpu.replay import REPLAYS, Replay
+from miniinductor.devices import DEVICES, Device
 from miniinductor.gpu import cuda_graphs
 from benchmarks.error_bound import assert_near
 
@@ -65,8 +65,8 @@ def recordings(monkeypatch):
     monkeypatch.setattr(cuda_graphs, "current_stream", lambda device: 7)
     monkeypatch.setattr(cuda_graphs, "forget_failed_capture", lambda device: None)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
-    replay = Replay(lambda graph, device: None, cuda_graphs.new_pools, cuda_graphs.GraphedCall)
-    monkeypatch.setitem(REPLAYS, "cpu", replay)
+    monkeypatch.setattr(cuda_graphs, "refusal", lambda graph, device: None)
+    monkeypatch.setitem(DEVICES, "cpu", Device("cpu", replay=cuda_graphs))
     monkeypatch.setattr(cuda_graphs, "is_on_cpu", lambda tensor: False)
     torch.manual_seed(0)
     yield made

@@ -5,7 +5,7 @@ import torch
 
 import miniinductor
 from miniinductor import coverage, devices
-from miniinductor.gpu.stored import recomputes
+from miniinductor.lowerings.targets import recomputes
 
 
 @pytest.fixture(autouse=True)

@@ -132,7 +132,9 @@ def constants(node: ast.AST) -> set[str]:
 
 def all_variables() -> set[str]:
     files = [
-        p for package in ("minidynamo", "miniinductor") for p in (ROOT / package).rglob("*.py")
+        path
+        for folder in ("minidynamo", "miniinductor", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
     ]
     found = set().union(*[variables_read(ast.parse(path.read_text())) for path in files])
     for path in [

@@ -480,111 +480,31 @@ def test_random_programs():
         assert not found, (seed, found, shapes.program(seed))
 
 
-# ---- sizes that only the run knows
-@pytest.fixture
-def unbacked():
-    with minidynamo.config.patch(capture_scalar_outputs=True):
-        yield
-
-
-UNBACKED = {
+# ---- numbers and sizes that follow from data
+DATA = {
     "mask": lambda x: x[x > 0] * 2,
     "nonzero": lambda x: (x > 0).nonzero().sum(0),
     "size": lambda x: (x[x > 0].shape[0] * 2 + 1, x[x > 0].shape),
     "item": lambda x: x * x.argmax().item() + 1,
     "float item": lambda x: x / x.sum().item() + float(x[0]),
     "int": lambda x: int(x.argmax()) + 2,
+    "slice": lambda x: x[: int(x.abs().sum().item())] * 2,
     "repeat_interleave": lambda x: x.repeat_interleave((x > 0).long()) + 1,
     "unique": lambda x: x.unique().flip(0),
+    "decision": lambda x: x.sum() if x[x > 0].shape[0] > 2 else x.prod(),
 }
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
-@pytest.mark.parametrize("name", UNBACKED)
-def test_unbacked_sizes_are_captured_where_nothing_depends_on_them(name, backend, unbacked):
+@pytest.mark.parametrize("name", DATA)
+def test_what_depends_on_data_breaks_the_graph(name, backend):
     torch.manual_seed(0)
-    sweep(UNBACKED[name], [(torch.randn(n),) for n in (9, 9, 14)], backend=backend)
-    assert not last_compiled().graph_breaks
-    if backend == "inductor":
-        notes = last_compiled().backend_record.notes
-        assert (
-            notes[-1].startswith("cut at ")
-            and not [n for n in notes if "eagerly" in n]
-            or name == "nonzero"
-        ), notes
-
-
-def test_kernels_lie_between_ops_whose_sizes_only_the_run_knows(unbacked):
-    linear = torch.nn.Linear(5, 3)
-
-    def f(x):
-        rows = x[x[:, 0] > 0]
-        return torch.softmax(linear(rows).relu() * rows.shape[0], -1), x.exp()[:, :2].sum()
-
-    def gradients(function):
-        x = torch.linspace(-1, 1, 60).reshape(12, 5).requires_grad_()
-        sum(t.square().sum() for t in function(x)).backward()
-        return x.grad
-
-    record = sweep(
-        f, [(torch.randn(n, 5),) for n in (12, 9)] + [(-torch.ones(12, 5),)], backend="inductor"
-    )
-    assert len(record.backend_record.kernels) >= 2 and not [
-        n for n in record.backend_record.notes if "eagerly" in n
-    ]
-    torch.testing.assert_close(gradients(minidynamo.compile(f, dynamic=True)), gradients(f))
-
-
-def test_a_piece_that_must_know_a_size_runs_eagerly_and_says_which_decision(unbacked):
-    record = sweep(
-        lambda x: torch.softmax(x[x > 0], 0),
-        [(torch.tensor([1.0, 2.0, -1.0]),), (torch.tensor([-1.0, 5.0]),)],
-        backend="inductor",
-    )
-    assert any(
-        re.search(r"runs eagerly: whether .* depends on u0 \(getitem at .*test_dynamic.py", n)
-        for n in record.backend_record.notes
-    )
-
-
-def test_a_decision_on_an_unbacked_size_breaks_the_graph_there(unbacked):
-    def f(x):
-        y = x[x > 0] * 2
-        if y.shape[0] > 2:
-            return y.sum()
-        return y.prod()
-
-    compiled = minidynamo.compile(f, backend="eager", dynamic=True)
-    for x in (torch.ones(5), -torch.ones(5), torch.tensor([1.0, 2.0, -1.0])):
-        assert torch.equal(compiled(x), f(x))
-    found = records.frames[0].graph_breaks[0]
-    assert re.match(
-        r"whether u0 > 2 holds depends on u0 \(getitem at .*test_dynamic.py:%d\)"
-        % (f.__code__.co_firstlineno + 1),
-        found.reason,
-    )
-    assert found.line == f.__code__.co_firstlineno + 2
-
-
-def test_without_the_switch_they_break_the_graph():
-    compiled = minidynamo.compile(lambda x: x * x[0].item(), backend="eager", dynamic=True)
-    assert (
-        torch.equal(compiled(torch.full((3,), 2.0)), torch.full((3,), 4.0))
-        and records.frames[0].graph_breaks
-    )
-
-
-def test_a_promise_is_a_fact_and_is_checked_when_the_graph_runs(unbacked):
-    def f(x):
-        n = x.argmax().item()
-        torch._check(n > 1)
-        return x * 2 if n > 0 else x
-
-    compiled = minidynamo.compile(f, backend="eager", dynamic=True)
-    x = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    assert torch.equal(compiled(x), f(x)) and not last_compiled().graph_breaks
-    with pytest.raises(RuntimeError, match="Expected cond to be True"):
-        compiled(-x)
+    compiled = minidynamo.compile(DATA[name], backend=backend, dynamic=True)
+    for x in (torch.randn(9), torch.randn(9), torch.randn(14)):
+        assert same(compiled(x), DATA[name](x))
+    assert records.frames[0].graph_breaks[0].kind == "data-dependent"
+    with pytest.raises(minidynamo.Unsupported, match="under fullgraph=True: .*\n.*test_dynamic"):
+        minidynamo.compile(DATA[name], backend=backend, fullgraph=True)(torch.randn(9))
 
 
 def test_explain_shows_symbols_questions_and_guards(tmp_path):
@@ -744,18 +664,6 @@ def test_a_maximum_of_sizes_is_no_fraction():
     s0 = sympy.Symbol("s0", integer=True, positive=True)
     with pytest.raises(NotImplementedError, match="fraction"):
         index_text(sympy.Max(0, s0 - 1.3))
-
-
-def test_a_number_of_the_run_may_be_negative_where_it_is_divided(unbacked):
-    """Python rounds down, and C towards zero."""
-
-    def f(x, i):
-        n = i.item()
-        return x + n // 2, torch.full((2,), n % 3), x * (n // 4 + 1)
-
-    compiled = minidynamo.compile(f, fullgraph=True)
-    for n in (5, -5, -3, -1, 0):
-        assert same(compiled(torch.ones(2), torch.tensor(n)), f(torch.ones(2), torch.tensor(n)))
 
 
 OF_NUMBERS = {

@@ -28,8 +28,7 @@ from miniinductor import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
 from miniinductor.codegen.code import code, named  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
-from miniinductor.gpu.block_sizes import Config  # noqa: E402
-from miniinductor.gpu.launch import Launch  # noqa: E402
+from miniinductor.gpu.block_sizes import Config, Launch  # noqa: E402
 from miniinductor.extras.printed_ir import PrintHandler  # noqa: E402
 from miniinductor.lowering import lower_graph  # noqa: E402
 from miniinductor.ops import ops, set_handler  # noqa: E402
@@ -50,8 +49,8 @@ ELSEWHERE = (
     "_expressions",
     "cpp_reductions",
     "codegen/plan",
-    "speed/foreach",
-    "bench/models",
+    "foreach",
+    "benchmarks/models",
     "_models",
     "ablation",
     "plots",
@@ -59,7 +58,7 @@ ELSEWHERE = (
     "explain/layout",
     "explain/passes",
     "explain/stages",
-    "bench/census",
+    "benchmarks/census",
     "gradient_buckets",
 )
 
@@ -206,8 +205,6 @@ MORE = {  # file -> what else its example finds
         "x": torch.randn(4, 8, requires_grad=True),
     },
     "extras/disk": lambda: {"disk": importlib.import_module("miniinductor.extras.disk").disk},
-    "more/quotient_facts": quotients,
-    "more/other_facts": quotients,
     "more/joined_quotients": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "more/polynomials": quotients,
     "more/equal_sizes": quotients,
@@ -217,7 +214,7 @@ MORE = {  # file -> what else its example finds
     },
     "checks": an_index,
     "codegen/plan": softmax_plan,
-    "gpu/launch": softmax_launch,
+    "gpu/block_sizes": softmax_launch,
     "codegen/tree": lambda: {"named": named},
     "speed/contents": lambda: {"code": code, "named": named},
     "eager_answers": lambda: {
@@ -242,7 +239,7 @@ MORE = {  # file -> what else its example finds
         )
     },
     "dependencies": lambda: {"buffer": exponential(), "handler": PrintHandler()},
-    "speed/foreach": lambda: scheduled(
+    "foreach": lambda: scheduled(
         lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
         torch.randn(3),
         torch.randn(5),
@@ -276,7 +273,7 @@ MORE = {  # file -> what else its example finds
     "lowering/graph": lambda: {"gm": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())},
     "runtime/build": lambda: {"x": torch.ones(3)},
     "sizes/symbols": symbolic,
-    "sizes/facts": symbolic,
+    "sizes/prover": symbolic,
     "explain/draw_code": lambda: {"add": (lambda n: lambda x: x + n)(1)},
 }
 

@@ -262,8 +262,21 @@ def test_the_command_runs_a_program_unchanged_and_writes_its_page(program, tmp_p
     wanted = tmp_path / "page.html"
     done = run("-m", "minidynamo", "explain", program, "a", "-b", "-o", wanted)
     assert (done.returncode, done.stdout) == (3, "['a', '-b'] __main__ True\n"), done.stderr
-    assert content(wanted.read_text())["frames"][0]["function"] == "f"
+    page = content(wanted.read_text())
+    assert page["frames"][0]["function"] == "f"
+    assert any(file["path"].endswith("program.py") and file["text"] for file in page["files"])
     assert "minidynamo: f: " in done.stderr
+
+
+def test_a_program_that_compiles_nothing_has_no_page(tmp_path):
+    script, page = tmp_path / "plain.py", tmp_path / "page.html"
+    script.write_text("print(1)\n")
+    done = run("-m", "minidynamo", "explain", script, "-o", page)
+    assert (done.returncode, done.stdout) == (1, "1\n") and not page.exists()
+    assert "@minidynamo.compile" in done.stderr
+    done = run("-m", "minidynamo", "explain", script, "-o", tmp_path / "none" / "page.html")
+    assert done.returncode == 2 and "there is no folder" in done.stderr
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_module_runs_and_its_exception_is_told_as_ever(program, tmp_path):

@@ -13,7 +13,6 @@ from record_helpers import last_compiled
 import minidynamo
 import miniinductor
 from miniinductor import compile_fx, devices
-from miniinductor.gpu import stored
 from benchmarks.error_bound import assert_near
 
 
@@ -269,7 +268,7 @@ def test_large_intermediates_of_training_are_allocated_and_returned_singly(langu
     kernel's result."""
     if language == "triton":
         monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setitem(stored.SINGLE, "cpu", 0)
+    monkeypatch.setitem(devices.DEVICES, "cpu", devices.Device("cpu", alone=0))
     torch.manual_seed(0)
     layers = torch.nn.Sequential(
         *[m for _ in range(3) for m in (torch.nn.Linear(24, 24), torch.nn.GELU())]
@@ -299,7 +298,7 @@ def test_a_triton_kernel_of_two_results_overwrites_nothing(monkeypatch):
     """Threads that store one result might be ahead of those that load the old value for the
     other."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setitem(stored.SINGLE, "cpu", 0)
+    monkeypatch.setitem(devices.DEVICES, "cpu", devices.Device("cpu", alone=0))
 
     def f(x, w):
         y = torch.mm(x, w)

@@ -758,7 +758,7 @@ def test_models_whose_attention_is_written_by_hand(name, dtype):
     assert_no_worse(got, want, exact)
 
 
-def test_patches_and_unaligned_rows():
+def test_images_in_patches_and_unaligned_rows():
     network = (
         torch.nn.Sequential(
             torch.nn.Conv2d(3, 64, 16, stride=16), torch.nn.Flatten(2), torch.nn.Linear(196, 259)

@@ -2,7 +2,6 @@
 right for odd sizes, 16-bit and integer dtypes, NaN, and sizes that are symbols."""
 
 import os
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +14,6 @@ import torch.nn.functional as F
 
 import minidynamo
 from miniinductor import config
-from miniinductor.gpu import softmax_chunks
 
 
 @pytest.fixture(autouse=True)
@@ -51,51 +49,6 @@ def test_positions_of_resampling_are_neither_checked_nor_wide(size, align):
         aligned = {} if mode == "nearest" else {"align_corners": align}
         text = check(lambda v: F.interpolate(v, size=size, mode=mode, **aligned) + 1, x)  # noqa: B023
         assert "device_assert" not in text and "int64" not in text
-
-
-@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
-def test_indices_that_cost_more_than_their_elements_are_computed_once_for_a_line(mode):
-    x = torch.randn(2, 20, 7, 9).contiguous(memory_format=torch.channels_last)
-
-    text = check(lambda v: F.interpolate(v, scale_factor=2, mode=mode) + 1, x, kernels=1)
-    assert "YBLOCK" in text
-    text = check(lambda v: F.pad(v, (2, 2, 2, 2), mode="reflect") + 1, x, kernels=1)
-    assert "YBLOCK" in text
-    assert "YBLOCK" not in check(lambda v: v * 2 + v.sin(), x, kernels=1)
-    # where the elements of a line lie scattered, too, a tile would cost more than it saves
-    text = check(
-        lambda v: F.interpolate(v, scale_factor=2, mode=mode) + 1, x.contiguous(), kernels=1
-    )
-    assert "YBLOCK" not in text
-
-
-def test_values_that_lines_share_are_read_once_for_a_line():
-    a, b = torch.randn(180, 20), torch.randn(200, 20)
-
-    text = check(lambda p, q: (p[:, None] - q[None]).abs().sum(-1), a, b, kernels=2)
-    assert "YBLOCK" in text and "RBLOCK" not in text  # the sum over 20 is written out
-    text = check(lambda p, q: (p[:, None] - q[None]).square().sum(-1).amin(-1), a, b, kernels=3)
-    assert (
-        text.count("RBLOCK: tl.constexpr") == 1
-    )  # its reader has a loop of its own, which would hold all
-
-
-def test_lines_that_neighbours_read_are_copied_by_columns():
-    """Other inputs are read as they lie, and so is what is also read in another way."""
-    a, b = torch.randn(180, 20), torch.randn(200, 20)
-    distances = lambda p, q: (p[:, None] - q[None]).abs().sum(-1)  # noqa: E731
-    text = check(distances, a, b, kernels=2)
-    assert "20*x1" not in text.split("@triton.jit")[2]
-    for dtype in (torch.bfloat16, torch.float16, torch.int32):
-        check(distances, (a * 9).to(dtype), (b * 9).to(dtype), kernels=2, atol=1e-2, rtol=1e-2)
-    check(lambda p, q: distances(p, q) + distances(p * 2, q), a, b, kernels=2)  # one copy
-    check(lambda p: distances(p, p), b, kernels=1)
-    check(lambda p, q: distances(p, q), a[:, :5], b[:, :5], kernels=1)  # in a sector of a line
-    check(lambda p, q: distances(p[1:], q[3:]), a, b)
-    check(lambda p, q: distances(p, q), a, torch.randn(20, 200).T, kernels=1)
-    batched = torch.randn(3, 200, 20), torch.randn(3, 210, 20)
-    text = check(lambda p, q: (p[:, :, None] * q[:, None]).sum(-1), *batched, kernels=2)
-    assert "RBLOCK" not in text
 
 
 def test_a_reduction_of_what_all_rows_share_is_one_number():
@@ -189,7 +142,7 @@ def test_integers_that_grow_beyond_32_bits_have_64():
     check(lambda x: (torch.arange(300).to(torch.int8), torch.arange(70).max() + x), torch.randn(70))
 
 
-# --- reductions over few elements (gpu/short_reductions.py) ---------------------------------------
+# --- reductions in other forms (gpu/split_reductions.py) ------------------------------------------
 def test_reductions_over_few_elements_are_written_out():
     x = torch.randn(90, 5, 37)
     x[3, 2, 1], x[4] = torch.nan, -0.0
@@ -211,7 +164,6 @@ def test_what_reads_a_row_again_keeps_its_reduction():
     assert "RBLOCK" in check(lambda v: v - v.mean(1, keepdim=True), x, kernels=1)
 
 
-# --- positions of extremes of long rows (gpu/arg_chunks.py) ---------------------------------------
 @pytest.mark.parametrize("shape", [(1, 300_001), (3, 70_000), (70_000, 3), (2, 300, 301)])
 def test_positions_of_extremes_of_long_rows_are_found_in_chunks(shape):
     x = torch.randn(shape).round(decimals=1)
@@ -230,50 +182,21 @@ def test_positions_of_extremes_of_long_rows_are_found_in_chunks(shape):
     assert compiled(lambda v: (v * 2).argmax(), x)[0] == 0
 
 
-# --- chunks of softmax (gpu/softmax_chunks.py) ----------------------------------------------------
-@pytest.mark.parametrize("shape", [(3, 70_000), (2, 65_537), (1, 200_000)])
-def test_chunks_of_a_softmax_have_maxima_of_their_own(shape):
-    """One loop reads a chunk for its maximum and its sum; chunks and rows of -inf, NaN and inf."""
+@pytest.mark.parametrize("shape", [(3, 70_000), (1, 200_000)])
+def test_softmax_of_few_long_rows(shape):
     x = torch.randn(shape) * 3
-    check(lambda v: torch.softmax(v, -1), x, kernels=3)
-    check(lambda v: torch.softmax(v, -1), x.to(torch.bfloat16), rtol=1e-2, kernels=3)
+    check(lambda v: torch.softmax(v, -1), x)
+    check(lambda v: torch.softmax(v, -1), x.to(torch.bfloat16), rtol=1e-2)
     check(lambda v: torch.log_softmax(v, -1), x, rtol=1e-4)
-    check(lambda v: torch.softmax(v * 2 + 1, -1).amax(-1), x)
     check(lambda v: torch.exp(v - v.amax(-1, keepdim=True)).sum(-1), x, rtol=1e-4)
-    check(lambda v: torch.exp(v - v.relu().amax(-1, keepdim=True)).sum(-1), x, rtol=1e-4)
-    check(lambda v: (v - v.amax(-1, keepdim=True)).sum(-1), x, rtol=1e-4)
     for value in (torch.inf, torch.nan, -torch.inf):
-        for place in (slice(0, 50_000), slice(7, 8), slice(60_000, None), slice(None)):
+        for place in (slice(0, 50_000), slice(7, 8), slice(None)):
             changed = x.clone()
             changed[-1, place] = value
             check(lambda v: torch.softmax(v, -1), changed)
-    check(lambda v: torch.softmax(v.double(), -1), x)
 
 
-@pytest.mark.parametrize(
-    "count, chunk, holds",
-    [
-        (1 << 20, 1 << 16, True),
-        (1_600_048, 100_003, False),
-        (1 << 20, 100_000, False),
-        (70_000, 4375, True),
-    ],
-)
-def test_groups_of_neighbours_in_chunks_begin_where_they_may(count, chunk, holds):
-    part = SimpleNamespace(reduction_ranges=[chunk])
-    partial = SimpleNamespace(layout=SimpleNamespace(size=(16, -(-count // chunk))), data=part)
-    whole = SimpleNamespace(data=SimpleNamespace(ranges=[16], reduction_ranges=[count]))
-    assert softmax_chunks.is_read_in_groups(partial, whole) == holds
-
-
-def test_long_chunks_of_a_softmax_are_read_once():
-    x = torch.randn(2, 5_000_000)
-    x[0, :20_000], x[1, 3_000_000:] = -torch.inf, -torch.inf
-    text = check(lambda v: torch.softmax(v, -1), x, rtol=1e-4, kernels=3)
-    assert text.count("for r_start") == 1
-
-
-# --- variances of parts (lowerings/statistics.py), values of rows (gpu/stored.py) -------------
+# --- variances of parts (lowerings/statistics.py) -------------------------------------------------
 STATISTICS = {  # shape, memory format, dimensions
     "planes": ((40, 12, 19, 21), False, (0, 2, 3)),
     "channels last": ((32, 24, 16, 14), True, (0, 2, 3)),
@@ -316,18 +239,6 @@ def test_a_variance_of_a_prime_number_of_elements_reads_them_once():
     assert compiled(lambda v: torch.var_mean(v, 1), x)[0][0].isnan().tolist() == [True, False]
 
 
-@pytest.mark.parametrize("last", [False, True])
-def test_a_batch_norm_divides_once_for_each_channel(last):
-    x = torch.randn(64, 12, 19, 21)
-    if last:
-        x = x.contiguous(memory_format=torch.channels_last)
-    text = check(lambda v: torch.relu(F.batch_norm(v, None, None, training=True)), x, rtol=1e-4)
-    whole = text.split("@triton.jit")[-1]
-    assert not any(name in whole for name in ("div_rn", "divide", "tl.rsqrt"))
-    check(lambda v, w: F.group_norm(v, 3, w, w), x, torch.randn(12), rtol=1e-4, atol=1e-4)
-    check(lambda v: F.instance_norm(v), x, rtol=1e-4, atol=1e-4)
-
-
 # --- running values (lowerings/scans.py) ----------------------------------------------------------
 def test_running_sums_of_few_long_columns_are_cut():
     x = torch.randn(4096, 7)
@@ -352,12 +263,6 @@ def test_running_extremes_and_their_places(dtype):
             assert not record.fallbacks
     if dtype is torch.bfloat16:  # a long row comes in chunks
         check(lambda v: v.cummax(1)[0] * 2, torch.randn(3, 8320).to(dtype), kernels=2)
-
-
-def test_a_transposed_copy_that_is_reduced_is_stored():
-    x = torch.randn(64, 8, 24, 30).contiguous(memory_format=torch.channels_last)
-    text = check(lambda v: F.group_norm(v.contiguous(), 4), x, rtol=1e-4, atol=1e-4, kernels=2)
-    assert "YBLOCK" in text
 
 
 def test_a_reduction_of_everything_is_made_with_the_rows_it_depends_on():
@@ -385,30 +290,6 @@ def test_bilinear_resampling_is_one_kernel(last, dtype):
         torch.testing.assert_close(got.double(), exact, rtol=rtol, atol=rtol)
         assert got.is_contiguous() != last or got.shape[-1] == 1
         assert len(record.kernels) == 1
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_exponentials_of_rows_in_chunks_are_computed_again(dtype):
-    """Stored they would be written and read once more, by a kernel that reads the rows anyway."""
-    for rows in (4, 70):
-        x = torch.randn(rows, 40_000).to(dtype)
-        got, record = compiled(lambda v: torch.softmax(v, -1), x)
-        torch.testing.assert_close(got, torch.softmax(x, -1), rtol=1e-2, atol=1e-6)
-        large = [k for k in record.kernels if k.bytes_written >= x.numel() * x.element_size()]
-        assert len(record.kernels) == 3 and large == record.kernels[-1:]
-    # what is a result, too, is written by the kernel that makes it
-    _, record = compiled(lambda v: (v.exp(), v.exp().sum(-1)), torch.randn(4, 40_000))
-    assert len(record.kernels) == 2
-    # where rows are many, or short, one kernel holds their exponentials
-    _, record = compiled(lambda v: torch.softmax(v, -1), torch.randn(70, 4000))
-    assert len(record.kernels) == 1
-
-
-def test_an_image_that_is_reflected_and_transposed_is_a_tile():
-    x = torch.randn(2, 12, 20, 21).contiguous(memory_format=torch.channels_last)
-
-    text = check(lambda v: (F.pad(v, (2, 2, 2, 2), mode="reflect") + 1).contiguous(), x, kernels=1)
-    assert "# y: 24" in text and f"# x: {24 * 25}" in text
 
 
 def test_softmax_of_few_columns_is_put_together_of_parts():

@@ -6,12 +6,11 @@ import random
 import pytest
 import sympy
 
-from minidynamo.extras import float_numbers
 from miniinductor import coverage
-from miniinductor.more.exact_bounds import assumed, is_nonnegative, of_terms
-from miniinductor.more.polynomials import polynomial
+from miniinductor.sizes.floats import FUNCTIONS
 from miniinductor.sizes.expressions import FloorDiv, Mod
-from miniinductor.sizes.facts import LARGEST, Facts, Symbol
+from miniinductor.sizes.prover import LARGEST, SizeProver, Symbol
+from miniinductor.sizes.prover import assumed, is_nonnegative, of_terms, polynomial
 from miniinductor.sizes.intervals import interval, of_function
 from miniinductor.sizes.ranges import bounds
 
@@ -76,7 +75,7 @@ def test_sizes(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_guarded_sizes(seed):
     expression = expressions(2, SIZES, random.Random(seed))
-    facts = Facts({S: Symbol(S, 5, [], 3, 8), T: Symbol(T, 4, [], 2, LARGEST)})
+    facts = SizeProver({S: Symbol(S, 5, [], 3, 8), T: Symbol(T, 4, [], 2, LARGEST)})
     taken = list(values(expression, {S: range(3, 9), T: range(2, 12)}))
     assert inside(facts.bounds(expression), taken), expression
 
@@ -86,7 +85,7 @@ def test_what_sympy_does_not_see():
     assert not is_nonnegative(S * T - 2 * S)  # s = t = 1
     assert is_nonnegative(FloorDiv(S, 2)) and not is_nonnegative(FloorDiv(S, 2) - 1)
     assert is_nonnegative(sympy.Max(1, FloorDiv(S, 2)) - 1)
-    half = float_numbers.Trunc(float_numbers.TrueDiv(S, 2))
+    half = FUNCTIONS["Trunc"](FUNCTIONS["TrueDiv"](S, 2))
     assert is_nonnegative(half) and not is_nonnegative(half - 1)
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import shutil
 import sys
 import textwrap
 from pathlib import Path
@@ -45,11 +46,21 @@ class Without(own_compiler.Finder):
 
 @pytest.mark.parametrize("name", PIECES)
 def test_the_reference_passes_every_row(name, tmp_path, capsys):
-    package = own_compiler.own(tmp_path / "none")
+    shutil.copytree(own_compiler.REFERENCE, tmp_path / "mine")
+    package = own_compiler.own(tmp_path / "mine")
     own_checks.check_piece(name, package)
     with torch.no_grad():  # as some chapters are
         own_checks.check_piece(name, package)
-    assert "FAIL" not in capsys.readouterr().out
+    assert not set(capsys.readouterr().out.split()) & {"FAIL", "NOT"}
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_nothing_passes_where_nothing_is_written(name, tmp_path, capsys):
+    own_compiler.begin(name, tmp_path / "mine")
+    with pytest.raises(ExerciseFailed):
+        own_checks.check_piece(name, own_compiler.own(tmp_path / "mine"))
+    said = capsys.readouterr().out
+    assert "NOT WRITTEN" in said and "PASS" not in said
 
 
 @pytest.mark.parametrize("name, part", PARTS)
@@ -79,13 +90,12 @@ def test_stubs_and_solutions_are_one_text(name):
 def test_the_reference_stands_in_and_says_so(tmp_path, capsys):
     folder = tmp_path / "my_compiler"
     path = own_compiler.begin("graph", folder)
-    theirs = own_compiler.functions(own_compiler.reference("graph"))["softmax"]
-    lines = own_compiler.reference("graph").splitlines()
-    written = [lines[n] for n in own_compiler.body_lines(theirs)]
+    written = written_bodies("graph")["softmax"]
     path.write_text(own_compiler.with_bodies(path.read_text(), {"softmax": written}))
     own_compiler.begin("graph", folder)  # keeps what was written
     capsys.readouterr()
-    own_checks.check_piece("graph", own_compiler.own(folder))
+    with pytest.raises(ExerciseFailed, match="0 failed"):
+        own_checks.check_piece("graph", own_compiler.own(folder))
     printed = capsys.readouterr().out
     assert len([line for line in printed.splitlines() if "stands in" in line]) == 2
     assert "not begun, the reference stands in: autograd, breaks" in printed
@@ -130,6 +140,13 @@ class Mistaken(own_compiler.Finder):
         exec(compile(source, str(path), "exec"), module.__dict__)
 
 
+def written_bodies(name: str) -> dict[str, list[str]]:
+    """The reference's bodies of all parts."""
+    source = own_compiler.reference(name)
+    lines, defined = source.splitlines(), own_compiler.functions(source)
+    return {p: [lines[n] for n in own_compiler.body_lines(defined[p])] for p in PIECES[name].parts}
+
+
 @pytest.mark.parametrize("name", OTHER_PIECES)
 def test_another_way_to_write_it_passes(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "my_compiler"
@@ -140,7 +157,8 @@ def test_another_way_to_write_it_passes(name: str, tmp_path: Path) -> None:
         part: textwrap.indent(body.strip("\n"), " " * (defined[part].col_offset + 4)).splitlines()
         for part, body in OTHER_PIECES[name].items()
     }
-    path.write_text(own_compiler.with_bodies(source, bodies))
+    left = {part: body for part, body in written_bodies(name).items() if part not in bodies}
+    path.write_text(own_compiler.with_bodies(source, bodies | left))
     own_checks.check_piece(name, own_compiler.own(folder))
 
 

@@ -464,26 +464,6 @@ def test_symbolic_sizes_are_kernel_arguments(sizes, function, reference):
         assert_near(compiled(x)[0], reference(x))
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "({names},) = new_workspace()",
-        "({names},) = workspace",
-        "call({names})",
-        "x = f({names})[0].copy_(y)",
-        "{names} = f(x)",
-    ],
-)
-def test_long_lines_are_cut_between_brackets(line):
-    from miniinductor.extras.long_lines import wrapped
-
-    for count in range(1, 40):
-        text = line.format(names=", ".join(f"buf{n}" for n in range(count)))
-        pieces = wrapped(text)
-        compile("\n".join(pieces), "<wrapped>", "exec")
-        assert "".join("\n".join(pieces).split()) == "".join(text.split())
-
-
 def test_a_source_that_would_keep_the_compiler_busy_for_ever_is_refused(monkeypatch):
     monkeypatch.setattr(careful_compiler, "LONGEST_SOURCE", 100)
     compiled = miniinductor.compile_fx(

@@ -24,7 +24,7 @@ MODES = {
 
 @pytest.fixture(autouse=True)
 def fresh():
-    """Modules of one class that die unused are left alone at last (extras/left_alone.py)."""
+    """Where modules of one class soon die, an entry takes any of them (entries.DEAD)."""
     minidynamo.reset()
 
 
@@ -113,11 +113,24 @@ def test_parameters_arguments_and_results_die(form, name, training):
 def test_entries_of_dead_modules_are_dropped():
     code = Model.forward.__code__
     for backend in ("eager", "inductor"):
-        for _ in range(3):
+        for _ in range(2):
             minidynamo.compile(Model(), backend=backend)(torch.randn(2, 4))
             gc.collect()
         assert frame_hook.get_cache(code) in (None, [])
     assert all(record.code is not code for record in records.frames)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_an_entry_for_any_module_holds_none(backend):
+    held = []
+    for _ in range(5):
+        model = Model()
+        held += [weakref.ref(model), *map(weakref.ref, model.parameters())]
+        minidynamo.compile(model, backend=backend)(torch.randn(2, 4)).sum().backward()
+        del model
+        gc.collect()
+        assert [reference() for reference in held if reference() is not None] == []
+    assert len(frame_hook.get_cache(Model.forward.__code__)) == 1
 
 
 @pytest.mark.usefixtures("without_collections")

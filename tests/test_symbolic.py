@@ -15,7 +15,7 @@ from symbolic_helpers import Symbolic
 
 import miniinductor
 from miniinductor.gpu import split_reductions as splitting
-from miniinductor.extras import known_multiples
+from miniinductor.sizes.ranges import multiples
 from miniinductor.sizes import ranges
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from benchmarks.error_bound import assert_near
@@ -399,18 +399,15 @@ def test_what_a_gpu_kernel_assumes_of_its_sizes(monkeypatch):
     """Compiled for a GPU that is not there; launches are only noted: (function, grid)."""
     pytest.importorskip("triton")
     from miniinductor.gpu import build as triton_build
-    from miniinductor.gpu import registration
+    from miniinductor.devices import LANGUAGES
     from miniinductor.speed import _launcher
 
     kernels, launched, loaded = [], [], []
-    monkeypatch.setattr(
-        "miniinductor.gpu.tile_plan.LONG_ROW", 32
-    )  # the interpreter's tiles are too large to be compiled
     build = triton_build.build_triton_kernels
     monkeypatch.setattr(
-        registration,
-        "build_triton_kernels",
-        lambda some, *rest: kernels.extend(some) or build(some, *rest),
+        LANGUAGES["triton"],
+        "build",
+        lambda device, some, moved: kernels.extend(some) or build(device, some, moved),
     )
     with miniinductor.config.patch(cpu_backend="triton"):
         check(ONE["softmax"], one, [(6, 32)])
@@ -437,7 +434,7 @@ def test_what_a_gpu_kernel_assumes_of_its_sizes(monkeypatch):
         "choose",
         lambda self, errors: (codes.append(self), choose(self, errors)),
     )
-    [kernel] = build(kernels, torch.device("cuda", 0))
+    [kernel] = build(torch.device("cuda", 0), kernels)
     x = torch.empty(0)
     for sizes in [
         (6, 32),
@@ -451,19 +448,19 @@ def test_what_a_gpu_kernel_assumes_of_its_sizes(monkeypatch):
         (16, 32),
     ]:
         kernel(x, x, *sizes, 7)
-    code, longer = codes
-    block, rows = code.best.block("x"), longer.best.block("x")
+    [code] = codes
+    block = code.best.block("x")
     assert [(f, g) for f, g, _ in launched] == [
         (0, -(-6 // block)),
         (1, -(-16 // block)),
         (1, -(-48 // block)),
         (0, -(-6 // block)),
-        (2, -(-7 // rows)),
-        (3, -(-16 // rows)),
-        (4, -(-(1 << 28) // block)),
+        (0, -(-7 // block)),
         (1, -(-16 // block)),
-    ]  # 2, 3: the loop, for longer rows; 4: indices of 64 bits
-    assert code.kernel.launch.longer is not None and code.at_sizes.cache_info().currsize == 8
+        (2, -(-(1 << 28) // block)),
+        (1, -(-16 // block)),
+    ]  # 2: indices of 64 bits
+    assert code.at_sizes.cache_info().currsize == 8
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
@@ -506,7 +503,7 @@ def test_divisions_by_what_divides_a_size():
         j,
         i * s + j,
     ]
-    with known_multiples.multiples({s: 8}):
+    with multiples({s: 8}):
         assert [ranges.simplify(q, {j: 8}) for q in questions] == answers
     assert ranges.simplify(questions[0], {j: 8}) != answers[0]
     for values in itertools.product(range(5), range(8), (8, 16, 40), (1, 3)):

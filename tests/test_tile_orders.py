@@ -81,53 +81,6 @@ def test_many_columns_are_not_cut_into_a_few_chunks():
     assert wanted_chunks(6400, 480, columns=True) == 3  # these are needed for every processor
 
 
-@pytest.mark.parametrize("y, x", [(43008, 224), (40960, 160), (131072, 64), (14336, 672)])
-def test_tiles_of_computed_places_are_cut_whole_and_give_a_thread_few_elements(y, x, monkeypatch):
-    """Of 224 elements a line only tiles of 32 are whole.  One shape of tile was left of the list,
-    in which a thread wrote 32 elements: half as fast as the others."""
-    monkeypatch.setattr(block_sizes, "is_interpreting", lambda: False)
-    found = block_configs("lines", {"y": y, "x": x}, skips=True, places=True)
-    of_thread = {config.elements // (32 * config.num_warps) for config in found}
-    assert all(x % config.block("x") == 0 for config in found)
-    assert {1, 2, 4, 8} <= of_thread and max(of_thread) <= 16
-
-
-def test_all_tiles_of_computed_places_are_tried(monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    seen, planned = [], tile_plan.blocks_to_try
-
-    def blocks(kind, *arguments):
-        with monkeypatch.context() as patch:
-            patch.setattr(block_sizes, "is_interpreting", lambda: False)
-            seen.append((kind, planned(kind, *arguments)))
-        return planned(kind, *arguments)
-
-    monkeypatch.setattr(tile_plan, "blocks_to_try", blocks)
-    x = torch.randn(40, 32, 16, 24).contiguous(memory_format=torch.channels_last)
-    double = lambda x: F.interpolate(x, scale_factor=2, mode="bilinear")  # noqa: E731
-    with config.patch(cpu_backend="triton"), torch.no_grad():
-        result = minidynamo.compile(double)(x)
-    (found,) = [configs for kind, configs in seen if kind == "lines"]
-    assert len({one.elements // one.num_warps for one in found}) >= 3
-    assert torch.allclose(result, double(x), atol=1e-5)
-
-
-def test_scattered_places_and_rows_of_a_warp_are_tried(monkeypatch):
-    """Figures of an H200: a resampling of dense images took 1.6 times as long with 256 elements for
-    8 warps as with 1024 for 4; rows of 500 1.15 times as long without a warp for each."""
-    monkeypatch.setattr(block_sizes, "is_interpreting", lambda: False)
-    first, *_ = block_configs("pointwise", {"x": 1 << 22}, skips=True, places=True)
-    assert (first.elements, first.num_warps) == (1024, 4)
-    found = block_configs("persistent", {"x": 1 << 15, "r": 500})
-    assert any((one.elements, one.num_warps) == (512, 1) for one in found)
-    found = block_configs("persistent", {"x": 1 << 16, "r": 256})
-    assert any((one.block("x"), one.num_warps) == (8, 1) for one in found)
-    found = block_configs("persistent", {"x": 1 << 15, "r": 768})
-    assert {1, 2} <= {one.block("x") for one in found if one.num_warps == 1}
-    first, *_ = block_configs("pointwise", {"x": 1 << 19}, skips=True, places=True)
-    assert (first.elements, first.num_warps) == (512, 8)
-
-
 @pytest.mark.parametrize("r", [3, 8, 13])
 def test_a_thread_may_hold_the_whole_of_short_columns(r, monkeypatch):
     """Else the warps of a program have to wait for each other at each result."""
@@ -142,5 +95,5 @@ def test_blocks_of_a_size_that_only_the_run_knows_are_large(monkeypatch):
     rows = sympy.Symbol("u0", integer=True)
     axis = tile_plan.Axis("x", [sympy.Symbol("x0"), sympy.Symbol("x1")], (rows, 256), "")
     assert tile_plan.likely(axis.numel) == 256 * tile_plan.LIKELY
-    configs = tile_plan.blocks_to_try("pointwise", [axis], [], False, False, {})
+    configs = tile_plan.blocks_to_try("pointwise", [axis], [], False)
     assert min(config.elements for config in configs) >= 256

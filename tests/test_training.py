@@ -592,40 +592,6 @@ def test_dropout_keeps_its_mask_as_bytes_and_nothing_for_the_shape_of_it():
         ]
 
 
-def test_the_gradient_of_an_embedding_is_added_to_what_is_there():
-    """A table used twice (GPT-2's): the rows go into the other gradient; alone, into pages of zeros
-    that are made when touched."""
-
-    def tied(w, i):
-        return F.embedding(i, w).tanh() @ w.t()
-
-    def alone(w, i):
-        return F.embedding(i, w) * 2
-
-    ids = torch.tensor([[3, 5, 3], [0, 499, 3]])
-    (record, *_) = check(tied, x(500, 600), ids)
-    ops = [n.target for n in record.backward.functional_graph.graph.nodes]
-    assert (
-        torch.ops.aten.new_zeros.default not in ops
-        and torch.ops.miniinductor.lazy_zeros.default not in ops
-    )
-    minidynamo.reset()
-    (record, *_) = check(alone, x(500, 600), ids)
-    assert "lazy_zeros" in record.backward.wrapper_source and not any(
-        "lazy_zeros" in s.name for s in record.saved
-    )
-    minidynamo.reset()
-    check(alone, x(5, 6), torch.tensor([4, 0, 4]))
-    w, ours = x(500, 600), minidynamo.compile(alone)
-    out = ours(w, ids)
-    (first,) = torch.autograd.grad(out.sum(), w, retain_graph=True)
-    (second,) = torch.autograd.grad(out.sum(), w)
-    assert torch.equal(first, second) and first.data_ptr() != second.data_ptr()
-    with torch.no_grad():
-        first.mul_(3)
-    assert int((second != 0).any(1).sum()) == 4
-
-
 def test_a_saved_value_that_is_called_like_a_kernel():
     def f(x, y, w):
         total = (w * 0.5).sum(0)

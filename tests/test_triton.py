@@ -1,7 +1,6 @@
 """Triton kernels, in Triton's interpreter, on the workloads of the C++ kernels (`test_cpp`) and a
 few of their own."""
 
-import contextlib
 import copy
 import os
 import re
@@ -28,10 +27,9 @@ import miniinductor.config as config
 from benchmarks.models import MODELS
 from benchmarks.runner import largest_difference
 from miniinductor.codegen.common import Kernel
-from miniinductor.gpu.launch import Launch
-from miniinductor.gpu.block_sizes import Config
+from miniinductor.gpu.block_sizes import Config, Launch
 from miniinductor.gpu.helpers import with_imports
-from miniinductor.gpu import kernel_writer, layouts, registration, tiles, timing
+from miniinductor.gpu import kernel_writer, layouts, tiles, timing
 from miniinductor.ops import ops
 from miniinductor.gpu import build as triton_build
 from miniinductor.gpu.interpreter import load_interpreted
@@ -147,11 +145,6 @@ PRODUCTS = {  # function, inputs: each is one kernel
         lambda a, b, c: torch.relu(torch.addmm(c, a, b.t())),
         (R(133, 64), R(257, 64), R(257)),
     ),
-    "batches": (lambda a, b: torch.relu(a @ b) * 2, (R(4, 33, 64), R(4, 64, 57))),
-    "batches with a bias": (
-        lambda a, b, c: torch.baddbmm(c, a, b).sigmoid(),
-        (R(4, 33, 64), R(4, 64, 57), R(4, 1, 57)),
-    ),
     "stored in another order": (
         lambda a, b: (a @ b).reshape(4, 8, 6, 15).transpose(1, 2) + 1,
         (R(32, 50), R(50, 90)),
@@ -161,10 +154,7 @@ PRODUCTS = {  # function, inputs: each is one kernel
         (R(33, 64), R(60, 21)),
     ),
     "one element": (lambda a, b: torch.relu(a @ b), (R(1, 64), R(64, 1))),
-    "converted operands": (
-        lambda a, b: torch.relu(a.bfloat16() @ b.bfloat16()),
-        (R(32, 50), R(50, 90)),
-    ),
+    "one row": (lambda a, b: torch.relu(a @ b), (R(1, 64), R(64, 7))),
 }
 
 
@@ -172,16 +162,11 @@ PRODUCTS = {  # function, inputs: each is one kernel
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_with_what_follows_are_one_kernel(name, dtype):
     function, inputs = PRODUCTS[name]
-    inputs = [t if name == "converted operands" else t.to(dtype) for t in inputs]
+    inputs = [t.to(dtype) for t in inputs]
     with torch.no_grad(), config.patch(matmul_templates="always"):
         compiled = miniinductor.compile_fx(traced(function, len(inputs)), inputs)
-        got, exact = (
-            compiled(*inputs)[0],
-            function(*[t.double() for t in inputs])
-            if name != "converted operands"
-            else function(*inputs),
-        )
-        want = function(*inputs)
+        got, want = compiled(*inputs)[0], function(*inputs)
+        exact = function(*[t.double() for t in inputs])
     [kernel] = compiled.record.kernels
     assert (
         kernel.source.count("tl.dot") == 1
@@ -191,23 +176,6 @@ def test_products_with_what_follows_are_one_kernel(name, dtype):
     assert (got.double() - exact).norm() <= 2 * (want.double() - exact).norm() + 4 * torch.finfo(
         got.dtype
     ).eps * exact.norm()
-
-
-def test_products_of_other_batches_are_other_kernels_of_one_text(monkeypatch):
-    """On a GPU machine code is shared, launches are not: their grids differ."""
-    kernels, build = [], triton_build.build_triton_kernels
-    monkeypatch.setattr(
-        registration,
-        "build_triton_kernels",
-        lambda some, *rest: kernels.extend(some) or build(some, *rest),
-    )
-    for batch in (2, 3):
-        inputs = [R(batch, 40, 24), R(batch, 24, 33)]
-        with torch.no_grad(), config.patch(matmul_templates="always"):
-            miniinductor.compile_fx(traced(lambda a, b: torch.relu(a @ b), 2), inputs)
-    texts = {triton_build.strip_comments(kernel.source, "#") for kernel in kernels}
-    keys = {triton_build.source_key(kernel, kernel.source) for kernel in kernels}
-    assert len(kernels) == len(keys) == 2 and len(texts) == 1
 
 
 def traced(function, count):
@@ -430,10 +398,8 @@ def some(in0, out0, XBLOCK: tl.constexpr):
     assert [text.count("@p0 bra DONE") for text in ptx] == [0, 6]  # of 8 elements, 3 quotients
 
 
-@pytest.mark.parametrize("scale, rounds", [(1.0, [9, 25, 75]), (0.07, [9, 25]), (0.01, [9])])
-def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, rounds):
-    """Without a GPU: what is loaded and timed is made up.  Close ones of a long kernel are timed
-    once more; one is far off, one cannot be loaded."""
+def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path):
+    """Without a GPU: what is loaded and timed is made up.  One cannot be loaded."""
     asked, found = [], {128: 1.0, 256: 0.999, 512: 1.02, 1024: 3.0}
 
     def load(self, config, *about):
@@ -441,12 +407,9 @@ def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, round
             raise RuntimeError("too many registers")
         return lambda *tensors: config.block("x")
 
-    def event_times(calls, device, rounds):
-        asked.append((rounds, len(calls)))
-        return {
-            c: scale * (found[call()] + (rounds > 9 and call() == 256) * 0.002)
-            for c, call in calls.items()
-        }
+    def event_times(calls, device):
+        asked.append(len(calls))
+        return {c: found[call()] for c, call in calls.items()}
 
     _, record = run(lambda b: [softmax(b)], torch.randn(64, 512))
     launch = Launch(
@@ -472,58 +435,10 @@ def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, round
             )
             assert len(code.configs) == (1 if again else 5)  # the second finds the first's choice
             code.choose({})
-            assert code.best.block("x") == (128 if len(rounds) > 1 else 256)
+            assert code.best.block("x") == 256
         with pytest.raises(triton_build.CompilerError, match="does not fit"):
             code.choose({code.cubin(c, code.assumed(())): "does not fit" for c in code.configs})
-    assert asked == list(zip(rounds, (4, 3, 2)))
-
-
-@pytest.mark.parametrize("milliseconds", [0.005, 0.05])
-def test_a_guess_that_is_slow_is_compared(monkeypatch, tmp_path, milliseconds):
-    """Without a GPU: a kernel of few bytes is compiled with its first configuration; where that
-    takes long, with all.  What was found is remembered."""
-    compiled, timed = [], []
-
-    def event_times(calls, device, rounds):
-        timed.append(len(calls))
-        return {c: milliseconds * (1 if call() == 128 else 2) for c, call in calls.items()}
-
-    def load(self, config, *about):
-        return lambda *tensors: config.block("x")
-
-    _, record = run(lambda b: [softmax(b)], torch.randn(64, 512))
-    launch = Launch(
-        {"x": 1 << 20},
-        [Config((("XBLOCK", n),), 4) for n in (1024, 128, 256)],
-        dict.fromkeys(("in0", "out0"), torch.float32),
-        False,
-        [1 << 20] * 2,
-    )
-    kernel = Kernel(record.kernels[0].source, ["x", "y"], [], [], "some", launch=launch)
-    for name, stand_in in {"load": load, "callable": lambda self: self.best}.items():
-        monkeypatch.setattr(triton_build.CudaCode, name, stand_in)
-    monkeypatch.setattr(triton_build, "why_not", lambda device: None)
-    monkeypatch.setattr(
-        triton_build, "compile_and_keep", lambda jobs: compiled.append(len(jobs)) or {}
-    )
-    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
-    monkeypatch.setattr(timing, "examples", lambda layouts, device: [])
-    monkeypatch.setattr(timing, "event_times", event_times)
-    monkeypatch.setattr(
-        torch.cuda,
-        "get_device_properties",
-        lambda device: types.SimpleNamespace(major=9, minor=0, name="a GPU"),
-    )
-    slow = milliseconds > triton_build.SLOW
-    with config.patch(cache_dir=str(tmp_path)):
-        for again in (False, True):
-            device = torch.device("cuda", 0)
-            [best] = triton_build.build_triton_kernels([kernel], device, [1 << 23])
-            assert best.block("x") == (128 if slow else 1024)
-        [best] = triton_build.build_triton_kernels([kernel], device, [1 << 20])  # too few bytes
-        assert best.block("x") == (128 if slow else 1024)
-    assert timed == ([1, 3] if slow else [1])  # the second finds what the first knew
-    assert compiled[:2] == ([1, 3] if slow else [1, 0])  # how many each time
+    assert asked == [4]
 
 
 def test_examples_to_time_kernels_on():
@@ -583,55 +498,6 @@ def test_channels_last_and_padding_keep_values_and_strides(monkeypatch):
             assert got.stride() == want.stride() and compiled.record.notes_of(note)
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize("bias", [False, True])
-def test_patches_are_matrix_products(monkeypatch, channels_last, bias):
-    monkeypatch.setattr(
-        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
-    )
-    network = (
-        torch.nn.Sequential(
-            torch.nn.Conv2d(3, 8, (4, 2), stride=(4, 2), bias=bias),
-            torch.nn.ReLU(),
-            torch.nn.Conv2d(8, 6, 2, stride=2, bias=bias),
-        )
-        .eval()
-        .bfloat16()
-    )
-    x = torch.randn(2, 3, 16, 12).bfloat16()
-    x = x.to(memory_format=torch.channels_last) if channels_last else x
-    with torch.no_grad():
-        gm = torch.fx.GraphModule(network, torch.fx.symbolic_trace(network).graph)
-        gm.graph.output_node().args = ((gm.graph.output_node().args[0],),)
-        gm.recompile()
-        compiled = miniinductor.compile_fx(gm, [x])
-        (got,), want = compiled(x), network(x)
-        exact = network.double()(x.double())
-    assert (
-        compiled.record.notes_of("2 convolutions of separate patches")
-        and got.stride() == want.stride()
-    )
-    assert (got.double() - exact).norm() <= 2 * (want.double() - exact).norm()
-
-
-def test_float32_images_cut_in_patches_stay_with_eagers_kernel(monkeypatch):
-    """In channels-last memory a GPU's library lost a hundred times eager's precision."""
-    monkeypatch.setattr(
-        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
-    )
-    network, x = (
-        torch.nn.Sequential(
-            torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.ReLU(), torch.nn.Conv2d(8, 6, 2, stride=2)
-        ).eval(),
-        torch.randn(2, 3, 16, 16),
-    )
-    with torch.no_grad(), config.patch(cpu_backend="cpp"):
-        compiled = minidynamo.compile(network)
-        torch.testing.assert_close(compiled(x), network(x))
-    assert last_compiled().backend_record.notes_of("1 convolutions in channels-last")
-    minidynamo.reset()
-
-
 def test_products_are_padded_in_the_backward_graph_too(monkeypatch):
     monkeypatch.setattr(
         layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
@@ -654,38 +520,6 @@ def test_products_are_padded_in_the_backward_graph_too(monkeypatch):
         torch.testing.assert_close(got, want, rtol=2e-2, atol=1e-4)
         assert got.stride() == want.stride()
     assert sum(notes) == 3
-    minidynamo.reset()
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_convolutions_of_1x1_as_products(monkeypatch, bias):
-    monkeypatch.setattr(
-        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
-    )
-    model = (
-        torch.nn.Sequential(
-            torch.nn.Conv2d(16, 24, 1, bias=bias),
-            torch.nn.ReLU(),
-            torch.nn.Conv2d(24, 8, 1, stride=2, bias=bias),
-        )
-        .bfloat16()
-        .eval()
-    )
-    x = torch.randn(2, 16, 6, 5).bfloat16()
-    for channels_last in (False, True):
-        x = x.to(memory_format=torch.channels_last) if channels_last else x
-        with torch.no_grad():
-            got, want, exact = (
-                minidynamo.compile(model, mode="max-autotune")(x),
-                model(x),
-                copy.deepcopy(model).double()(x.double()),
-            )
-        record = last_compiled().backend_record
-        assert (
-            record.notes_of("1 convolutions of 1x1 as matrix products")
-            and got.stride() == want.stride()
-        )
-        assert (got.double() - exact).norm() <= 2 * (want.double() - exact).norm()
     minidynamo.reset()
 
 
@@ -933,9 +767,8 @@ def test_elements_of_a_whole_sum_are_made_where_their_rows_are_reduced(monkeypat
     with miniinductor.config.patch(cpu_backend="triton"):
         compiled = miniinductor.compile_fx(traced(lambda x, t: F.cross_entropy(x, t), 2), [x, t])
         torch.testing.assert_close(compiled(x, t)[0], F.cross_entropy(x, t))
-        assert len(compiled.record.kernels) == 2 and compiled.record.notes_of(
-            "where the rows are reduced"
-        )
+        assert len(compiled.record.kernels) == 2
+        assert compiled.record.notes_of("reduced where the rows are")
         assert (
             "tl.reduce" in compiled.record.kernels[0].source
             and "device_assert" in compiled.record.kernels[0].source
@@ -964,34 +797,6 @@ def test_the_bias_of_a_convolution_is_added_by_the_kernel_that_follows(monkeypat
         and len(record.kernels) == 1 + (dims == 2 and not training) * 2
     )
     assert "add" in record.kernels[-1].source.split("(in0")[0]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_bias_of_a_float32_product_is_added_by_the_kernel_that_follows(monkeypatch, dtype):
-    """Of the second product only: what reads the first one is no pointwise op."""
-    monkeypatch.setattr(
-        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
-    )
-    monkeypatch.setattr(config, "onednn_products", False)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(8, 12),
-        torch.nn.Unflatten(0, (2, 5)),
-        torch.nn.Linear(12, 6),
-        torch.nn.Tanh(),
-    ).to(dtype)
-    x = torch.randn(10, 8, dtype=dtype)
-    with torch.no_grad():
-        torch.testing.assert_close(
-            minidynamo.compile(model)(x),
-            model(x),
-            rtol=1e-2 if dtype is torch.bfloat16 else 1e-5,
-            atol=1e-2,
-        )
-    record = last_compiled().backend_record
-    assert len(record.notes_of("1 biases of products added apart")) == (
-        dtype is torch.float32
-    ) and record.wrapper_source.count("addmm(") == 2 - (dtype is torch.float32)
-    minidynamo.reset()
 
 
 def test_tiles_whose_values_fit_in_no_registers_are_not_tried():

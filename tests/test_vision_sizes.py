@@ -9,7 +9,7 @@ import torch
 
 import minidynamo
 from benchmarks.programs.vision import PROGRAMS, SIZES
-from miniinductor.more import exact_bounds, polynomials, sums
+from miniinductor.sizes import prover
 
 
 # compilations for the four sizes: those whose shapes are a matter of parity need more
@@ -67,11 +67,10 @@ def test_a_budget_that_is_spent_makes_numbers_of_sizes(caplog):
 
 def test_terms_beyond_all_measure_are_not_multiplied_out(monkeypatch):
     """The prover does not know, then; that is never wrong."""
-    monkeypatch.setattr(polynomials, "MOST_TERMS", 3)
-    monkeypatch.setattr(sums, "MOST_STEPS", 1)
-    monkeypatch.setattr(exact_bounds, "MOST_TERMS", 3)
-    polynomials.polynomial.cache_clear()
+    monkeypatch.setattr(prover, "MOST_TERMS", 3)
+    monkeypatch.setattr(prover, "MOST_STEPS", 1)
+    prover.polynomial.cache_clear()
     try:
         run("unet-size", SIZES[:2])
     finally:
-        polynomials.polynomial.cache_clear()
+        prover.polynomial.cache_clear()

@@ -1,5 +1,8 @@
 """What a user is told who asks for what there is not: their own line, and what to do."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -111,7 +114,7 @@ def test_a_decision_by_data_under_fullgraph_names_the_line_and_a_way_out():
         Unsupported,
         lambda: minidynamo.compile(decides, fullgraph=True)(torch.ones(3)),
         f"line {decides.__code__.co_firstlineno + 1}, in decides",
-        "keep the decision outside",
+        "hint: the value leaves the graph; keep it a tensor",
     )
 
 
@@ -165,3 +168,41 @@ def test_a_list_of_results_and_the_graph_itself_are_right():
     ):
         minidynamo.reset()
         torch.testing.assert_close(minidynamo.compile(double, backend=backend)(x), x * 2)
+
+
+def test_misspelt_words_get_a_suggestion():
+    def f(x):
+        return x + 1
+
+    with pytest.raises(TypeError, match="compile.. has no fulgraph= .did you mean fullgraph"):
+        minidynamo.compile(f, fulgraph=True)
+    with pytest.raises(TypeError, match="no bckend= .did you mean backend"):
+        minidynamo.explain(f, bckend="eager")(torch.ones(2))
+    with pytest.raises(ValueError, match="unknown backend 'indctor' .did you mean inductor"):
+        minidynamo.compile(f, backend="indctor")
+
+
+def test_a_backend_is_found_in_a_new_process():
+    code = "import minidynamo.backends as b; print(b.lookup_backend('aot_eager')[0])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout == "aot_eager\n", ran.stderr
+
+
+def test_errors_show_the_users_lines_alone():
+    def f(x):
+        return torch.ops.aten.bogus(x)
+
+    for verbose in (False, True):
+        with minidynamo.config.patch(verbose=verbose):
+            with pytest.raises(minidynamo.Unsupported, match="no attribute 'bogus'") as caught:
+                minidynamo.compile(f, fullgraph=True, backend="eager")(torch.ones(2))
+        ours = [entry for entry in caught.traceback if "minidynamo" in str(entry.path)]
+        assert (len(ours) > 3) == verbose
+
+
+def test_a_cache_that_cannot_be_written_is_told_once(tmp_path, caplog):
+    (tmp_path / "file").touch()
+    with miniinductor.config.patch(cache_dir=str(tmp_path / "file" / "folder")):
+        for number in (1.25, 2.25):
+            minidynamo.compile(lambda x: x * number + 77)(torch.ones(2))
+    assert len([m for m in caplog.messages if "are not kept in" in m]) == 1

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "minidynamo" / "bench" / "results"
+RESULTS = ROOT / "benchmarks" / "results"
 MARK = "<!-- written by `make docs`: figures -->"
 SPREAD = 1.5  # quartiles of a ratio further apart than this were taken on too busy a machine
 PRECISIONS = {"bf16": "bfloat16", "fp32": "float32"}
@@ -103,11 +103,8 @@ Torch's backends are looked up by you, and handed over: `from torch._dynamo.back
 import lookup_backend`. The packages import nothing of torch's compiler. A backend of your own that
 ends in torch's compiler says so: `@minidynamo.torch_backend`.
 
-**Sizes that change** cross the border, too. Each side has symbols, an algebra and guards of its
-own; what crosses is text, Python over the symbols, that the other side computes with its own
-`SymInt`s (`minidynamo/extras/torch_sizes.py`). A guard that torch's inductor adds (`y.shape[1] <=
-4096`, since it writes a softmax of so many columns as one kernel) is a guard of our entry, and the
-other way round. What cannot be said on the other side becomes a number, with a guard.
+**Sizes that change** become numbers at the border, with a guard of whoever captured: each new size
+is compiled again, up to the limit of recompilations.
 
 ## Which half makes which difference
 
@@ -129,10 +126,11 @@ Time is nearly all the compiler's, too, as long as both captures find the same g
 
 ## What does not cross
 
-Graphs with sizes that only the run knows (`x[x > 0]`, `.item()` under `capture_scalar_outputs`) and
-higher-order operators (`torch.cond`) run eagerly when torch.compile hands them to miniinductor; the
-logger `minidynamo` says so. A float of the program that changes from call to call is a tensor where
-it is only combined with tensors of floats, and a number with a guard elsewhere.
+Graphs with sizes that only the run knows, which torch.compile captures under
+`capture_dynamic_output_shape_ops`, and higher-order operators (`torch.cond`) run eagerly when
+torch.compile hands them to miniinductor; the logger `minidynamo` says so. A float of the
+program that changes from call to call is a tensor where it is only combined with tensors of floats,
+and a number with a guard elsewhere.
 """
 
 

@@ -300,7 +300,7 @@ def version_of_torch() -> Program:
 
 
 # ---- Python's random numbers
-@program
+@program(graphs=2, breaks=1)
 def random_numbers_of_python() -> Program:
     def f(x):
         first, unused = random.random(), random.random()  # noqa: F841

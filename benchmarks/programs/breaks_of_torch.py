@@ -363,27 +363,27 @@ def autograd_function_made_in_a_frame() -> Program:
 
 
 # ---- operations whose result only the run knows
-@program
+@program(graphs=2, breaks=1)
 def nonzero() -> Program:
     return lambda x: (x > 0).nonzero().float() * 2, (X(grad=False),)
 
 
-@program
+@program(graphs=2, breaks=1)
 def masked_select() -> Program:
     return lambda x: torch.masked_select(x, x > 0) * 2, (X(),)
 
 
-@program
+@program(graphs=2, breaks=1)
 def boolean_index() -> Program:
     return lambda x: (x[x > 0] + 1).sum(), (X(),)
 
 
-@program
+@program(graphs=2, breaks=1)
 def unique() -> Program:
     return lambda x: torch.unique(x.round()) + 1, (X(grad=False),)
 
 
-@program
+@program(graphs=2, breaks=1)
 def bincount() -> Program:
     return lambda x: torch.bincount(x.abs().long().flatten()) + 1, (X(grad=False) * 5,)
 
@@ -393,7 +393,7 @@ def item() -> Program:
     return lambda x: x * x.max().item(), (X(grad=False),)
 
 
-@program
+@program(graphs=2, breaks=1)
 def where_of_a_condition() -> Program:
     return lambda x: torch.where(x > 0)[0] + 1, (X(grad=False),)
 

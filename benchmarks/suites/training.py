@@ -1,5 +1,4 @@
-"""--suite training: one step on the public list; --suite training-curves, training-speed,
-optimizers: real sizes.
+"""--suite training: one step on the public list; --suite training-curves: real sizes.
 
 training          loss, every gradient and every buffer of one step (train mode, dropout on) against
                   eager, ours and torch.compile side by side.  The reference is the same step in
@@ -7,10 +6,6 @@ training          loss, every gradient and every buffer of one step (train mode,
                   twice eager's own error.
 training-curves   GPT-2, BERT, ResNet-50: 20 steps of AdamW, eager's loss curve and ours; bytes
                   saved for backward.
-training-speed    forward, loss, backward: eager, ours (with eager's random numbers, and with its
-                  own) and torch.compile, interleaved.
-optimizers        20 steps of SGD, Adam, AdamW on GPT-2 and ResNet-50, with a learning rate
-                  schedule: kernels, graphs, seconds, difference.
 
 Dropout: torch.compile runs with fallback_random, so that all of them draw eager's numbers.
 """
@@ -26,13 +21,12 @@ import numpy
 import torch
 
 import minidynamo
-import miniinductor.config
 from minidynamo import records
 
 from ..models import bert, gpt2, resnet
 from ..public_models import NAMES, build, loss_of
-from ..runner import interleave, peer_compile, ratio
-from .common import Options, Row, model_rows, show_ratio, suite, wanted
+from ..runner import peer_compile
+from .common import Options, Row, model_rows, suite, wanted
 
 TOLERANCE = 1e-4
 Tensors = dict[str, torch.Tensor | None]  # without a gradient: None
@@ -197,32 +191,6 @@ def training(options: Options, result: Row) -> Iterator[Row]:
 
 
 # --- real sizes -----------------------------------------------------------------------------------
-class Multilayer(torch.nn.Module):
-    def __init__(self, width: int = 512, depth: int = 4) -> None:
-        super().__init__()
-        self.layers = torch.nn.ModuleList(
-            [
-                torch.nn.Sequential(
-                    torch.nn.Linear(width, width),
-                    torch.nn.LayerNorm(width),
-                    torch.nn.GELU(),
-                    torch.nn.Dropout(0.1),
-                )
-                for _ in range(depth)
-            ]
-        )
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor]:
-        for layer in self.layers:
-            x = x + layer(x)
-        return (x,)
-
-
-def mlp() -> Built:
-    torch.manual_seed(0)
-    return Multilayer(), {"x": torch.randn(128, 512)}
-
-
 def with_labels(make: Callable[..., Built], **options: Any) -> Callable[[], Built]:
     """`make`, with labels among the inputs where the model computes a loss of them (BERT's base
     class does not)."""
@@ -245,7 +213,6 @@ def with_labels(make: Callable[..., Built], **options: Any) -> Callable[[], Buil
 
 
 SIZES = {
-    "mlp": mlp,
     "gpt2": with_labels(gpt2),
     "bert": with_labels(bert),
     "resnet50": with_labels(resnet, batch=4),
@@ -332,122 +299,3 @@ def curves(options: Options, result: Row) -> Iterator[Row]:
             "largest difference": worst,
             "eager, weights disturbed by 1e-7": rounding,
         }
-
-
-@suite("training-speed")
-def speed(options: Options, result: Row) -> Iterator[Row]:
-    """Seconds of forward, loss and backward."""
-    print(
-        f"{'':10} {'eager':>10} {'ours':>10} {'own draws':>10} {'peer':>10}  {'eager / ours':22} "
-        f"{'eager / peer':22} {'peer / ours':22} {'peer / own draws':22}"
-    )
-    for name, make in SIZES.items():
-        if not wanted(name, options):
-            continue
-        model, inputs = make()
-        model.train()
-
-        def variant(compiler):
-            own = copy.deepcopy(model)
-            run = compiler(own)
-
-            def once():
-                own.zero_grad()
-                loss_of(run(**inputs)).backward()
-
-            once()
-            return once
-
-        minidynamo.reset()
-        variants = {"eager": variant(lambda m: m), "ours": variant(minidynamo.compile)}
-        with miniinductor.config.patch(fallback_random=False):
-            variants["own draws"] = variant(minidynamo.compile)
-        if not options.no_peer:
-            variants["torch.compile"] = variant(peer_compile)
-        timings = interleave(variants, budget=20.0)
-        row: Row = {
-            "name": name,
-            "seconds": {k: t.median for k, t in timings.items()},
-            "rounds": len(timings["eager"].seconds),
-        }
-        pairs = {
-            "eager / ours": ("eager", "ours"),
-            "eager / torch.compile": ("eager", "torch.compile"),
-            "torch.compile / ours": ("torch.compile", "ours"),
-            "torch.compile / own draws": ("torch.compile", "own draws"),
-        }
-        row |= {k: ratio(timings, *pair) for k, pair in pairs.items() if set(pair) <= set(timings)}
-        print(
-            f"{name:10} "
-            + " ".join(
-                f"{row['seconds'].get(k, 0) * 1e3:8.1f}ms"
-                for k in ("eager", "ours", "own draws", "torch.compile")
-            )
-            + "  "
-            + " ".join(show_ratio(row.get(k)) for k in pairs),
-            flush=True,
-        )
-        yield row
-
-
-@suite("optimizers")
-def optimizers(options: Options, result: Row) -> Iterator[Row]:
-    """A compiled `optimizer.step` on the parameters of GPT-2 (12 layers) and ResNet-50."""
-    for name in ("gpt2", "resnet50"):
-        for kind, details in (
-            (torch.optim.SGD, {"momentum": 0.9}),
-            (torch.optim.Adam, {}),
-            (torch.optim.AdamW, {}),
-            (torch.optim.AdamW, {"amsgrad": True}),
-        ):
-            label = " ".join([name, kind.__name__, *details])
-            if not wanted(label, options):
-                continue
-            minidynamo.reset()
-            model = SIZES[name]()[0]
-            models = {"eager": model, "ours": copy.deepcopy(model)}
-            optimizer = {
-                k: kind(m.parameters(), 1e-3, foreach=True, **details) for k, m in models.items()
-            }
-            schedule = {
-                k: torch.optim.lr_scheduler.CosineAnnealingLR(o, 30) for k, o in optimizer.items()
-            }
-            step = {
-                "eager": optimizer["eager"].step,
-                "ours": minidynamo.compile(optimizer["ours"].step),
-            }
-            seconds: dict[str, list[float]] = {k: [] for k in models}
-            for number in range(20):
-                torch.manual_seed(number)
-                for own, reference in zip(
-                    models["ours"].parameters(), models["eager"].parameters()
-                ):
-                    own.grad = torch.randn_like(own)
-                    reference.grad = own.grad.clone()
-                for k in models:
-                    start = time.perf_counter()
-                    step[k]()
-                    seconds[k].append(time.perf_counter() - start)
-                    schedule[k].step()
-            made = [r.backend_record for r in records.frames if r.backend_record is not None]
-            row: Row = {
-                "name": label,
-                "parameters": len(list(model.parameters())),
-                "graphs": len(made),
-                "kernels": [len(r.kernels) for r in made],
-                "breaks": sum(minidynamo.counters["graph_breaks"].values()),
-                "seconds": {k: numpy.median(v[5:]).item() for k, v in seconds.items()},
-                "largest difference": max(
-                    ((a - b).abs().max() / b.abs().max().clamp(min=1e-6)).item()
-                    for a, b in zip(models["ours"].parameters(), models["eager"].parameters())
-                ),
-            }
-            print(
-                f"{label:24} {row['parameters']} parameters, graphs {row['graphs']}, kernels "
-                f"{row['kernels']}, breaks {row['breaks']}, "
-                f"eager {row['seconds']['eager'] * 1e3:.1f} ms, ours "
-                f"{row['seconds']['ours'] * 1e3:.1f} ms, "
-                f"largest relative difference {row['largest difference']:.1e}",
-                flush=True,
-            )
-            yield row

@@ -24,6 +24,7 @@ USAGE = """usage: python -m minidynamo explain [-o page.html] [options] script.p
        ... -o page.html may also stand at the end; without it, the page is explain.html
        --measure   each kernel is timed, once, on copies of its arguments
        --assembly  the page has the innermost loops of each kernel as machine code"""
+NOTHING = "nothing was compiled by minidynamo: decorate a function with @minidynamo.compile"
 LOOKS = {"--measure": "measure", "--assembly": "assembly"}
 OUTPUT = ("-o", "--output")
 
@@ -53,8 +54,16 @@ def main(arguments: list[str]) -> int:
     if not is_module and not Path(program).is_file():
         print(f"there is no file {program!r}", file=sys.stderr)
         return 2
-    trace.start(Path(output or "explain.html").absolute(), program, Looks(**looks))
-    return run(program, its_own, is_module)
+    page = Path(output or "explain.html").absolute()
+    if not page.parent.is_dir():
+        print(f"there is no folder {str(page.parent)!r}", file=sys.stderr)
+        return 2
+    trace.start(page, program, Looks(**looks))
+    status = run(program, its_own, is_module)
+    if trace.STARTED[0].told():
+        return status
+    print(NOTHING, file=sys.stderr)
+    return status or 1
 
 
 def run(program: str, arguments: list[str], is_module: bool) -> int:

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 import miniinductor
-from miniinductor.sizes.facts import LARGEST, Symbol
+from miniinductor.sizes.prover import LARGEST, Symbol
 
 from .. import config
 from ..extras.guard_values import shown
@@ -50,6 +50,8 @@ def document(explanation: Any) -> dict[str, Any]:
     records = [frame.record for frame in explanation.frames]
     looks = explanation.looks
     frames = frames_of(records, files, looks)
+    if explanation.script:  # the user's own file, also where all that is compiled is a library's
+        files.file(explanation.script)
     given = list(getattr(explanation, "arguments", []))
     if given and frames:  # the call also has what its graph does not read, and what is no tensor
         frames[0]["arguments"] = given

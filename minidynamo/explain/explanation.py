@@ -352,6 +352,7 @@ class Explanation:
     made_calls: Sequence[Any] = ()  # running.Call
     arguments: Sequence[Any] = ()  # of the last call, for `to_json`
     looks: Any = None  # running.Looks
+    script: str = ""  # the file of the program that ran, if one did
 
     def __init__(self, name, result, frame_records, counters, compiled=None):
         self.name, self.result, self.counters, self.compiled_function = (

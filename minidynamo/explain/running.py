@@ -108,7 +108,7 @@ class Apart:
 
     def __init__(self, target: Any, options: dict[str, Any], looks: Looks = Looks()) -> None:
         self.looks = looks
-        api.check_options(**{name: options[name] for name in api.CHOICES if name in options})
+        api.check_options(**options)
         compiler = convert_frame.FrameCompiler(**options)
         self.compiled = api.compiled_by(compiler, target)
         self.held: dict[int, list[CacheEntry]] = {}

@@ -29,6 +29,7 @@ class Trace:
     def __init__(self, path: Path, name: str, looks: Looks) -> None:
         self.path, self.name, self.looks = path, name, looks
         self.process = os.getpid()
+        self.script = os.path.abspath(name) if os.path.isfile(name) else ""
         self.records: list[FrameRecord] = []
         self.codes: list[types.CodeType | None] = []
 
@@ -46,17 +47,22 @@ class Trace:
         measure.ASKED[0], stepping.WATCHING[0] = self.looks.measure, True
         atexit.register(self.write)
 
+    def told(self) -> list[FrameRecord]:
+        """The records that there is something to show of."""
+        return [r for r in self.records if r.graph is not None or r.graph_breaks or r.error]
+
     def write(self) -> None:
         """The page.  A forked process that ends leaves it to its parent."""
         if os.getpid() != self.process:
             return
         from .explanation import Explanation
 
-        told = [r for r in self.records if r.graph is not None or r.graph_breaks or r.error]
+        told = self.told()
+        if not told:
+            return
         counters = {group: dict(found) for group, found in records.counters.items()}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         explanation = Explanation(self.name, None, told, counters)
-        explanation.looks = self.looks
+        explanation.looks, explanation.script = self.looks, self.script
         explanation.save(str(self.path))
         print(f"minidynamo: {len(told)} frames are explained in {self.path}", file=sys.stderr)
 
@@ -73,5 +79,6 @@ def start(path: Path, name: str, looks: Looks = Looks()) -> None:
 
 def start_in(folder: str) -> None:
     """What MINI_TRACE=folder asks for: a page named after the program and its process."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
     name = Path(sys.argv[0] if sys.argv else "").name or "python"
     start(Path(folder) / f"{Path(name).stem}-{os.getpid()}.html", name)

@@ -19,15 +19,11 @@ from ..conversion import Conversion
 from ..exceptions import BackendError
 from ..foreign import faults, ours
 from .told import internal_error, note_error, user_line
-from . import eager_backends
-from . import cut_graphs  # noqa: F401  (what is registered last is outermost)
-from .torch_backends import Handed
 
 
 def is_own(backend: object) -> bool:
     """Is it one of minidynamo's, and not one that the user wrote?"""
-    own = (backends.__name__, eager_backends.__name__)
-    return getattr(backend, "__module__", None) in own
+    return getattr(backend, "__module__", None) == backends.__name__
 
 
 @hooks.BACKENDS.append
@@ -45,8 +41,8 @@ def watched(conversion: Conversion, backend: Callable[..., Any]) -> Callable[...
         except backend_faults(conversion) as error:
             note_backend_error(conversion, error)
             return gm.forward
-        is_known = isinstance(compiled, Handed) or hasattr(compiled, "record")
-        if is_known or is_own(conversion.compiler.backend):
+        own = conversion.compiler.backend
+        if hasattr(compiled, "record") or is_own(own) or backends.is_torchs(own):
             return compiled
         if compiled is gm:
             return gm.forward  # which runs no hooks that the program has set for all modules

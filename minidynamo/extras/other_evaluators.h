@@ -2,11 +2,10 @@
  *
  * In:   the evaluator that was there when ours was installed (`previous`), or that was installed above it.
  * Out:  `run_frame`: it gets the frames that run as they are; `calls_alone`: a compiled function is called with
- *       torch.compile off, or as plain Python where torch.jit.trace listens (extras/torch_compile.py).
+ *       torch.compile off (api.py).
  *
  * A part of frame_hook.c.  Without this file CPython's own evaluator gets them.
  */
-#include <dlfcn.h>
 
 static PyObject *call_alone;                /* NULL, or what calls a function with torch.compile off, see set_alone */
 OF_THREAD PyObject *alone;       /* what `call_alone` has been given and has not called yet */
@@ -73,19 +72,6 @@ is_torch_installed(void)
         && strstr(info.dli_fname, "libtorch");
 }
 
-/* torch::jit::tracer::getTracingState(): the address of a pointer, NULL in a thread in which torch.jit.trace does not
- * listen.  NULL itself where this torch has no such function. */
-static void **(*tracing_state)(void);
-
-static PyObject *
-set_tracing_state(PyObject *m, PyObject *address)
-{
-    void *function = PyLong_AsVoidPtr(address);
-    if (!PyErr_Occurred())
-        tracing_state = (void **(*)(void))function;
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-}
-
 static PyObject *
 set_alone(PyObject *m, PyObject *function)
 {
@@ -95,16 +81,14 @@ set_alone(PyObject *m, PyObject *function)
 
 #define OTHERS_METHODS \
     {"set_alone", set_alone, METH_O, \
-     "set_alone(call or None): call(function, *args, **kwargs) calls it with torch.compile off in this thread"}, \
-    {"set_tracing_state", set_tracing_state, METH_O, \
-     "set_tracing_state(address): of torch's function that says whether torch.jit.trace listens"},
+     "set_alone(call or None): call(function, *args, **kwargs) calls it with torch.compile off in this thread"},
+
 
 /* Is `self`, a compiled function, to be called by `call_alone`?  Not when that calls it. */
 static int
 calls_alone(PyObject *self, int hooked)
 {
-    int asked = hooked && call_alone && alone != self
-        && ((tracing_state && *tracing_state()) || is_torch_installed());
+    int asked = hooked && call_alone && alone != self && is_torch_installed();
     if (!asked)
         alone = NULL;
     return asked;

@@ -22,7 +22,6 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..graph_capture import OutputGraph
 from ..variables.base import Variable
-from ..variables.symbolic import SYMBOLIC
 from ..variables.tensor import TensorVar
 from .thread_state import StateChanges
 
@@ -32,10 +31,6 @@ NAMES = "add sub mul truediv floordiv mod pow matmul lshift rshift and or xor".s
 PLAIN_OPERATORS = {  # operator.iadd -> operator.add
     vars(operator)[f"__i{name}__"]: vars(operator)[f"__{name}__"] for name in NAMES
 }
-
-
-class UnknownSize(Break):
-    """An op gives a tensor whose size only the run knows."""
 
 
 plain_fake = OutputGraph.fake_of
@@ -53,8 +48,7 @@ def describe(target: Any) -> str:
 class CarefulGraph(OutputGraph):
     def failure(self, target: Any, error: Exception) -> Break:
         if isinstance(error, NEEDS_DATA):
-            is_size = isinstance(error, fake_tensor.DynamicOutputShapeException)
-            return (UnknownSize if is_size else Break)(
+            return Break(
                 "data-dependent",
                 f"{describe(target)} needs the tensor's values ({error})",
                 "the shape or value depends on data; keep it outside the compiled function",
@@ -134,17 +128,11 @@ def answer(
     result: Any,
     written: Any,
 ) -> Variable:
-    """A call that gave no tensor: it read a flag of a tensor or the process's state, gave a number
-    that only the run knows, or wrote."""
+    """A call that gave no tensor: it read a flag of a tensor or the process's state, gave or
+    wrote."""
     name = target if op == "call_method" else target.__name__
     if args and name != "type" and (name in OF_ITSELF or tells_of_itself(result)):
         raise Break("string", f"{name}() of a tensor: a fake one would answer for it")
-    if (
-        output.policy.unbacked
-        and is_new_number(result)
-        and result.node._expr not in output.symbol_nodes
-    ):
-        output.add_node(tx, op, target, args, kwargs, result)
     if not args and not kwargs and name.startswith(("is_", "get_", "are_")):
         guard_state(output, functools.partial(target), result)
     elif len(args) == 1 and not kwargs:
@@ -160,11 +148,6 @@ def tells_of_itself(result: Any) -> bool:
     if isinstance(result, (list, tuple)):
         return any(map(tells_of_itself, result))
     return isinstance(result, (str, bytes, type)) or callable(result)
-
-
-def is_new_number(result: Any) -> bool:
-    """Is it a number that only the run knows?"""
-    return type(result) in SYMBOLIC and not result.node.has_hint()
 
 
 def guard_state(output: OutputGraph, call: functools.partial[Any], value: Any) -> None:

@@ -55,19 +55,18 @@ def tell_of_target(target: Any) -> Any:
 def give_up(
     record: FrameRecord, entries: Sequence[CacheEntry], function: Any, args: Sequence[Any]
 ) -> None:
-    """Where there are too many entries: say so.  Unsupported under fullgraph=True."""
-    if len(entries) < config.recompile_limit:
+    """Where there is to be no other entry: say so.  Unsupported under fullgraph=True."""
+    if not record.skipped:
         return
     code = record.code
     assert code is not None
     place = f"{code.co_filename}:{code.co_firstlineno}"
     message = (
-        f"{code.co_name} ({place}) was compiled {len(entries)} times "
-        f"(config.recompile_limit); it runs as plain Python from now on where no entry fits. "
-        f"Last guard that failed: {record.recompile_reason}"
+        f"{code.co_name} ({place}) {record.skipped}; it runs as plain Python from now on where no "
+        f"entry fits. Last guard that failed: {record.recompile_reason or 'which module it is'}"
     )
     tell(message, record)
-    if entries[-1].compiler.fullgraph:
+    if entries and entries[-1].compiler.fullgraph:
         raise Unsupported(message)
 
 

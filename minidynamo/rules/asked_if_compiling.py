@@ -2,7 +2,8 @@
 
 In:   a call of `torch.compiler.is_compiling()`; later, in the same graph, one of
       `scaled_dot_product_attention` on a GPU with a mask that is expanded along its rows.
-Out:  True; the same call with a copy of that mask, in memory that the library's fused kernels read.
+Out:  True, to all but torch's own code; the same call with a copy of that mask, in memory that
+      the library's fused kernels read.
 
     if torch.compiler.is_compiling():
         mask = torch.ones((), dtype=torch.bool, device="cuda").expand(2, 1, 500, 500)
@@ -12,10 +13,11 @@ transformers makes masks that hide nothing in this way.  For an expanded mask th
 its plain kernels: two products and a softmax over a tensor of all scores.  Where elements are
 dropped, too, the fused kernel drops other ones than the plain kernel would.  That is no difference
 to plain Python, which never comes to this call.  (Where nothing is dropped, and our backend
-compiles the graph, miniinductor/extras/attention_masks.py copies such a mask in any program.)
+compiles the graph, miniinductor/passes/attention_masks.py copies such a mask in any program.)
 # PyTorch: keeps the mask and the plain kernels
 """
 
+import os
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ from torch.nn import functional as F
 from .. import hooks
 from ..extras.directions import is_compiling
 from ..extras.extending import noted
+from ..skipping import TORCH
 from ..symbolic_eval.registry import rules
 from ..variables.base import Args, Frame, Variable
 from ..variables.constant import ConstantVar
@@ -31,6 +34,13 @@ from ..variables.tensor import TensorVar
 from .torch_state import at
 
 QUESTIONS = ("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils.is_compiling")
+OPTIMIZERS = os.path.join(TORCH, "optim", "")
+# Files and folders of torch's that ask, and go two ways to the same values.
+SAME_VALUES = (
+    *("optim/", "nn/modules/module.py", "nn/parallel/", "nn/attention/", "_higher_order_ops/"),
+    *("utils/checkpoint.py", "autograd/graph.py", "_utils.py", "fx/", "compiler/"),
+    *("distributed/_functional_collectives.py", "distributed/device_mesh.py"),
+)
 MASK = 3  # its position among the arguments of the attention
 
 
@@ -41,7 +51,15 @@ class Asked:
 
 
 def yes(tx: Frame) -> Variable:
-    """The answer to `is_compiling()`, which is noted."""
+    """The answer to `is_compiling()`, which is noted.  Torch's own code is told that it is not
+    compiled, as its two ways may give different values (padded rows of a TransformerEncoder) or
+    errors; but for files where they give the same, and the other one cannot be traced."""
+    asker = tx.code.co_filename
+    if asker.startswith(TORCH) and not asker[len(TORCH) :].startswith(SAME_VALUES):
+        return ConstantVar(False)
+    capturable = tx.locals.get("capturable")  # of an optimizer, which then looks at devices
+    if asker.startswith(OPTIMIZERS) and capturable is not None and capturable.truth(tx):
+        return ConstantVar(False)
     noted(tx.output, Asked).is_so = True
     return ConstantVar(True)
 

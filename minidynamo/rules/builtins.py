@@ -40,11 +40,9 @@ from ..variables.more.object_operations import through
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.slices import slice_of
-from ..variables.objects import ObjectVar
+from ..variables.objects import ObjectVar, is_inherited
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
-from .choices import are_numbers, extreme
-from .class_statements import made_class
 from .unary_operators import UNARY
 from .refusals import refused
 
@@ -66,6 +64,9 @@ CALLS.update(
         min: torch.sym_min,
         max: torch.sym_max,
         math.isqrt: None,
+        math.sqrt: torch.sym_sqrt,
+        math.sin: getattr(torch, "_sym_sin"),
+        math.cos: getattr(torch, "_sym_cos"),
     }
 )
 plain_computed = Operations.computed
@@ -136,8 +137,6 @@ def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
         values = list(values)
     if key is None and isinstance(values, list) and are_sizes(values):
         return functools.reduce(functools.partial(apply, tx, function), values)
-    if key is None and isinstance(values, list) and are_numbers(values):
-        return extreme(tx, symbol, values)
     best = best_measure = None
     for value in values:  # each is measured and compared before the next is asked for
         plain = key is None or key.identity() is None
@@ -238,20 +237,14 @@ def _reversed_tensor(tx, value):
 @reversed_of(ObjectVar)
 def _reversed_object(tx, value):
     method = value.special(tx, "__reversed__")
-    if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
-        return method.call(tx, [], {})
-    if method is not None and value.payload is not None:
-        return _reversed(tx, value.payload)
-    if method is None and not is_sequence(value.cls):
+    if method is not None:
+        inherited = is_inherited(value.cls, "__reversed__")
+        inside = value.payload if inherited else None
+        return method.call(tx, [], {}) if inside is None else _reversed(tx, inside)
+    if not hasattr(value.cls, "__getitem__") or not hasattr(value.cls, "__len__"):
         return None
     items = [value.getitem(tx, ConstantVar(n)) for n in range(value.length(tx))]
     return tx.iter_of(TupleVar(items[::-1]))
-
-
-def is_sequence(cls) -> bool:
-    """May its objects be walked from the end?  Not where `__reversed__` is None."""
-    asked = lookup(cls, "__reversed__")[1] is not None
-    return asked and hasattr(cls, "__getitem__") and hasattr(cls, "__len__")
 
 
 @reversed_of(ConstantVar)
@@ -396,7 +389,7 @@ def _defaultdict(tx, factory=None, /, *args, **kwargs):
 
 def _type(tx, value, *more, **kwargs):
     if more:
-        return made_class(tx, value, *more, **kwargs)
+        raise Break("class", "a class that is made in the frame", "define the class outside")
     return tx.output.wrap_pinned(value.python_type())
 
 

@@ -10,6 +10,8 @@
 A handler returns None for "I do not know how": then those of the next bases are asked.
 """
 
+import enum
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +20,8 @@ from ..extras.extending import extends
 from ..symbolic_eval.calls import is_pure
 from ..symbolic_eval.evaluator import Frame
 from ..variables.base import Args, Named, Variable
-from ..variables.objects import ObjectVar
+from ..variables.lookup import lookup
+from ..variables.objects import ObjectVar, is_inherited
 from ..variables.registry import ByClass
 
 callable_of_type, class_with_base = ByClass(), ByClass()
@@ -44,5 +47,19 @@ def may_be_read(value: Any) -> bool:
 
 @extends(Frame)
 def make_instance(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable:
+    """What the metaclass says of a call of its class: type.__call__, or a `__call__` of its own."""
+    owner, called = lookup(type(cls), "__call__")
+    if is_inherited(type(cls), "__call__") or issubclass(type(cls), enum.EnumMeta):
+        return instance_of(tx, cls, args, kwargs)
+    found = tx.output.wrap_class_attribute(owner, called, "__call__")
+    if isinstance(called, types.FunctionType):
+        return found.call(tx, [tx.output.wrap_pinned(cls), *args], kwargs)
+    if hasattr(type(called), "__get__"):
+        raise Break("class", f"__call__ of the metaclass {type(cls).__name__}")
+    return found.call(tx, args, kwargs)  # `__call__ = dict` of TypedDict's
+
+
+def instance_of(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable:
+    """type.__call__(cls)."""
     result = class_with_base.ask(cls, tx, cls, args, kwargs)
     return plain_making(tx, cls, args, kwargs) if result is None else result

@@ -8,6 +8,7 @@ Mirrors torch/_dynamo/variables/user_defined.py and builtin.py.
 """
 
 import collections
+import enum
 import functools
 import inspect
 import types
@@ -20,7 +21,7 @@ from ..foreign import ours
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import NONE, checked, rule
 from ..variables.registry import ByClass
-from .by_type import callable_of_type
+from .by_type import callable_of_type, instance_of
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
@@ -29,9 +30,10 @@ from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import IteratorVar
 from ..variables.lookup import lookup
 from ..variables.more.exceptions import initialise_exception
-from ..variables.more.instances import allocate, initialise_payload, instantiate
+from ..variables.more.instances import allocate, initialise_payload
 from ..variables.more.super import SuperVar
-from ..variables.objects import ObjectVar
+from ..variables.more.tuples import is_plain_named_tuple
+from ..variables.objects import ObjectVar, is_inherited
 from ..variables.tensor import TensorVar
 from .builtins import name_of
 from .text import text
@@ -99,8 +101,13 @@ def check_dict(descriptor, self: Variable) -> None:
         return
     owner, name = descriptor.__objclass__, descriptor.__name__
     overridden = owner is dict and lookup(inside.cls, name)[1] is not descriptor
-    copied = descriptor is collections.OrderedDict.copy and inside is not self
-    if overridden or copied:
+    asks = owner is collections.OrderedDict and inside is not self
+    if asks and name in ("update", "setdefault", "pop", "__init__"):  # which ask these of the class
+        items = ("__setitem__", "__getitem__", "__delitem__", "__contains__")
+        asks = not all(is_inherited(self.cls, each) for each in items)
+    else:
+        asks = asks and name == "copy"
+    if overridden or asks:
         raise Break("C function", f"{owner.__name__}.{name}() of {self}")
 
 
@@ -112,6 +119,8 @@ def is_its_own(self: Variable, descriptor) -> bool:
 @method_of(ObjectVar)
 def _of_object(tx, descriptor, self, rest, kwargs):
     owner, name = descriptor.__objclass__, descriptor.__name__
+    if owner not in self.cls.__mro__:  # plain Python says what is wrong
+        raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
     if owner is object and name in OBJECT_METHODS:
         return OBJECT_METHODS[name](tx, [self, *rest], {})
     if issubclass(owner, BaseException):
@@ -207,7 +216,7 @@ def _of_class(tx, descriptor, self, rest, kwargs):
     if descriptor.__objclass__ is not type:
         return None
     if name == "__call__":
-        return instantiate(tx, self.value, rest, kwargs)
+        return instance_of(tx, self.value, rest, kwargs)
     if name in ("__setattr__", "__delattr__", "__init__"):
         return None
     return tx.fold_pinned(on_host(descriptor, [self, *rest], {}))
@@ -220,10 +229,9 @@ def _of_function(tx, descriptor, self, rest, kwargs):
 
 @method_of(ConstantVar)
 def _of_constant(tx, descriptor, self, rest, kwargs):
-    if is_its_own(self, descriptor):
-        return None
+    if is_its_own(self, descriptor) and not isinstance(self.value, enum.Enum):
+        return None  # (a member of an enumeration would look for it in its class again)
     call = on_host(descriptor, [self, *rest], kwargs, "as_constant")
-    tx.check_size(descriptor.__name__, *call.args)
     return tx.fold(call)
 
 
@@ -289,7 +297,7 @@ def _new_object(new, tx, *args, **kwargs):
     cls = args[0].as_constant()
     if issubclass(cls, tuple):
         items = list(args[1].iterate(tx)) if len(args) > 1 else []
-        if hasattr(cls, "_fields") or cls is tuple:
+        if cls is tuple or is_plain_named_tuple(cls):
             return TupleVar(items, cls)
     return allocate(tx, cls, args[1:], new)
 

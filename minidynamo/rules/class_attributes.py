@@ -6,7 +6,6 @@
 In, out: as `Operations.method_of`, of which this is the end.
 """
 
-import collections
 from collections.abc import Callable
 from typing import Any
 
@@ -17,12 +16,9 @@ from ..variables.base import Args, Frame, Named, Variable
 from ..variables.containers import TupleVar
 from ..variables.functions import MethodVar
 from ..variables.lookup import METHODS, MISSING
+from ..variables.more.descriptors import FIELD
 from ..variables.more.type_names import type_text
 from ..variables.objects import method_of_class
-
-# The type of the descriptors `first` and `second`; each knows the index of its item.
-FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
-
 
 plain_method = Variable.call_method
 

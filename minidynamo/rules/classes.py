@@ -39,6 +39,7 @@ from ..variables.containers import DictVar, ListVar, TupleVar, named
 from ..variables.functions import CellVar
 from ..variables.lookup import MISSING, lookup, trusted
 from ..variables.more.super import SuperVar
+from ..variables.more.tuples import is_plain_named_tuple
 from ..variables.objects import ObjectVar
 from ..variables.tensor import TensorVar
 from .new_modules import know_init
@@ -247,7 +248,7 @@ def zero_argument_super(tx) -> list[Variable]:
 # ---- classes that are made in ways of their own
 @class_with_base(tuple)
 def _named_tuple(tx, cls, args, kwargs):
-    if hasattr(cls, "_fields") and isinstance(cls.__new__, types.FunctionType):
+    if isinstance(cls.__new__, types.FunctionType) and is_plain_named_tuple(cls):
         return tx.output.wrap_pinned(cls.__new__).call(tx, [ClassVar(cls), *args], kwargs)
     if cls.__module__ == "torch.return_types":
         raise Break("class", f"making a {cls.__name__}")

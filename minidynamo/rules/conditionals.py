@@ -4,7 +4,7 @@
 
 In, out: see `symbolic_eval.registry`.  Both branches are traced, each into a graph of its own, and
 one node calls the one or the other; what surrounds it is compiled (backends that trace again get
-the graph cut there, `miniinductor/extras/data_dependent.py`), the branches run eagerly.  Where the
+the graph cut there, `miniinductor/extras/pieces.py`), the branches run eagerly.  Where the
 condition is a number or a decision about sizes, the branch is traced in place.  A branch that
 writes, draws or gives what it was given breaks the graph.
 Mirrors CondHigherOrderVariable of torch/_dynamo/variables/higher_order_ops.py.
@@ -20,12 +20,10 @@ import torch.fx
 from torch._higher_order_ops.cond import cond_op
 from torch._subclasses.fake_tensor import FakeTensor
 
-from miniinductor.more.alike import alike
+from miniinductor.sizes.symbols import alike
 
-from ..extras.extending import noted
 from ..exceptions import Break
 from ..extras.undo import draws
-from ..extras.unbacked_sizes import Unbacked
 from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable, peek
 from ..variables.containers import SequenceVar
@@ -58,8 +56,8 @@ class Branches:
     __name__ = __qualname__ = "cond"
     runs_apart = True  # for backends: no operation of one kernel
 
-    def __init__(self, yes: torch.fx.GraphModule, no: torch.fx.GraphModule) -> None:
-        self.yes, self.no = yes, no
+    def __init__(self, tx: Frame, yes: torch.fx.GraphModule, no: torch.fx.GraphModule) -> None:
+        self.fake_mode, self.yes, self.no = tx.output.fake_mode, yes, no
 
     def __call__(self, condition: torch.Tensor, *operands: Any) -> Any:
         if not isinstance(condition, FakeTensor):
@@ -68,10 +66,17 @@ class Branches:
             if not learning or not torch.is_grad_enabled():
                 return results
             return Linked.apply(len(results), *results, *learning)
+        refuse_tracing(self, condition)
         results, others = self.yes(*operands), self.no(*operands)
         if len(results) != len(others) or not all(map(alike, results, others)):
             raise Break("cond", "torch.cond with branches whose results differ in kind", HINT)
         return results
+
+
+def refuse_tracing(node: Any, tensor: FakeTensor) -> None:
+    """A backend that traces the graph again would see one branch, or one turn of a loop."""
+    if tensor.fake_mode is not node.fake_mode:
+        raise RuntimeError(f"{node.__name__} is not traced again: a backend runs it as it is")
 
 
 class Apart:
@@ -83,7 +88,7 @@ class Apart:
     ) -> None:
         output = self.output = tx.output
         before, written = set(output.graph.nodes), len(output.written)
-        calls, unknown = output.calls, len(noted(output, Unbacked))
+        calls = output.calls
         objects, symbols = written_objects(tx), set(output.symbol_nodes)
         captured = contents(function)
         self.result: Any = function.call(tx, operands, {})
@@ -95,7 +100,7 @@ class Apart:
         self.results = [tensor.node for tensor in tensors_in(self.result)]
         writes = len(output.written) > written or len(written_objects(tx)) > len(objects)
         writes = writes or looked_at(contents(function)) != looked_at(captured)
-        if writes or len(noted(output, Unbacked)) > unknown or any(map(draws, self.nodes)):
+        if writes or any(map(draws, self.nodes)):
             raise Break("cond", f"{name} with a branch that writes or draws", HINT)
         if not self.results or not set(self.results) <= set(self.nodes):
             raise Break("cond", f"{name} with a branch that gives what it was given", HINT)
@@ -169,7 +174,7 @@ def _cond(tx: Frame, pred: Any, true_fn: Any, false_fn: Any, operands: Any = Non
     operands_read = [tensor.node for value in given for tensor in tensors_in(value)]
     inputs = list(dict.fromkeys([*operands_read, *yes.reads(), *no.reads()]))
     variables = [Node(node) for node in inputs]
-    branches = Branches(yes.cut_out(inputs), no.cut_out(inputs))
+    branches = Branches(tx, yes.cut_out(inputs), no.cut_out(inputs))
     made: Any = tx.node(branches, [pred, *variables])
     return in_place_of(yes.result, iter(made.items))
 

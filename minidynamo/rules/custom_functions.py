@@ -37,7 +37,7 @@ from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
 from ..variables.lookup import MISSING, is_programs, lookup, trusted
 from ..variables.modules import PyModuleVar
 from ..variables.tensor import TensorVar
-from ..variables.more.unpinned import pinned
+from ..variables.symbolic import pinned
 
 METHODS = ("forward", "setup_context", "backward", "vjp")
 LATE = METHODS[2:]  # they run after the call
@@ -140,6 +140,18 @@ class Reads:
         else:
             raise self.refuse(f"it reads {text}, which may change or be changed")
 
+    def given(self, function: Any) -> Any:
+        """A function among the arguments, which `backward` may call, too.  One that the frame has
+        made must not read the frame's variables."""
+        self.late = torch.is_grad_enabled()
+        made = isinstance(function, FunctionVar) and function.fn is None
+        if made and not (function.closure or function.defaults or function.kwdefaults):
+            real = types.FunctionType(function.code, function.globals, function.name)
+            self.function(real)
+            return real
+        self.value(function, str(function))
+        return function.real()
+
 
 def is_class(variable: Variable) -> bool:
     return isinstance(variable, (ClassVar, CallableVar, FunctionVar, PyModuleVar))
@@ -210,10 +222,16 @@ def _apply(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variable:
     cls = function.as_constant()
     if any(is_of_inference(tx, arg) for arg in args):
         raise Break("autograd function", f"{cls.__name__}.apply of what inference mode has made")
-    Reads(tx, cls).methods(cls)
+    reads = Reads(tx, cls)
+    reads.methods(cls)
+    functions = [(n, v) for n, v in enumerate(args) if isinstance(v, (FunctionVar, CallableVar))]
+    given = {n: reads.given(function) for n, function in functions}
 
     def apply(*values: Any, **named: Any) -> Any:
-        return cls.apply(*values, **named)
+        rest = iter(values)
+        return cls.apply(
+            *[given[n] if n in given else next(rest) for n in range(len(args))], **named
+        )
 
     apply.__name__, apply.__module__ = f"{cls.__name__}_apply", cls.__module__
-    return tx.node(apply, args, kwargs)
+    return tx.node(apply, [arg for n, arg in enumerate(args) if n not in given], kwargs)

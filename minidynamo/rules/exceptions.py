@@ -129,7 +129,8 @@ break_plainly = RootFrame.break_at
 class CatchingRoot(RootFrame):
     def caught(self, raised: ObservedException, entry: Any) -> bool:
         if entry is None:
-            reason = f"{raised.var.python_type().__name__} leaves the frame"
+            kind, text = raised.var.python_type().__name__, message_of(raised.var)
+            reason = f"{kind} leaves the frame{text and ': ' + text}"
             stack, step = raised_at(raised.var)
             self.break_at(Break("exception", reason, stack=stack), step)
         self.unwind(raised.var, entry)
@@ -142,6 +143,12 @@ class CatchingRoot(RootFrame):
         for exception in reversed(self.handled):  # the outermost decides
             step = raised_at(exception)[1] or step
         break_plainly(self, reason, step)
+
+
+def message_of(exception: Any) -> str:
+    """What it says, if it was raised with one text."""
+    args = getattr(exception, "init_args", None) or ()
+    return str(args[0].value) if len(args) == 1 and isinstance(args[0], ConstantVar) else ""
 
 
 def raised_at(exception: Any) -> tuple[Any, int | None]:

@@ -22,13 +22,12 @@ import warnings
 from collections.abc import Callable
 
 from ..exceptions import Break
-from ..guards import constant_check
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import rule, rules
 from .by_type import callable_of_type
 from ..variables.base import NULL, Variable
 from ..variables.classes import ClassVar
-from ..variables.constant import ConstantVar, is_constant_value
+from ..variables.constant import ConstantVar
 from ..variables.more.numpy_numbers import NUMPY
 from ..variables.containers import DictVar, ListVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
@@ -73,21 +72,21 @@ def _method(tx, function, instance, /):
     return BoundMethodVar(function, instance)
 
 
+# What these remember depends on the process alone, or on their arguments (and `warning_once` of
+# transformers prints once, wherever that is).
+PURE_CACHES = ("einops", "transformers.utils")
+
+
 @callable_of_type(functools._lru_cache_wrapper)
 def _cached(tx, function, args, kwargs):
-    """Its results are cached by its own contract, until it is cleared; logger.warning_once(text)
-    prints once."""
+    """Of torch, Python and `PURE_CACHES`: called now.  Others may read what the frame has written
+    before, draw numbers, print: a miss and what is evicted must come where the program has them."""
+    home = function.__module__ or ""
+    if not trusted(home) and not home.startswith(PURE_CACHES):
+        raise Break("cached function", f"{function.__qualname__} is cached by functools")
     if not all(may_be_a_key(value) for value in (*args, *kwargs.values())):
         return tx.output.wrap_pinned(function.__wrapped__).call(tx, args, kwargs)
-    call = on_host(function, args, kwargs)
-    result = tx.fold_pinned(call)
-    if not trusted(function.__module__):
-        check, pin = "{0} is {pin}", call()
-        if is_constant_value(pin):
-            check, pin = constant_check(pin)
-        source = tx.output.tree.pinned(call, function.__name__)
-        tx.output.guard(source, "CACHED", check.replace("{0}", "{0}()"), pin)
-    return result
+    return tx.fold_pinned(on_host(function, args, kwargs))
 
 
 def may_be_a_key(value: Variable) -> bool:

@@ -9,8 +9,9 @@ In, out: as in `symbolic_eval.operators`, whose registries these handlers join.
 
 import collections
 import operator as host
-import types
 from typing import Any, NoReturn
+
+import torch
 
 from .. import config
 from ..exceptions import Break
@@ -38,9 +39,8 @@ from ..variables.more.type_names import type_text
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.tuples import sequence_of
-from ..variables.more.unpinned import Unpinned, pinned
-from ..variables.objects import ObjectVar
-from ..variables.symbolic import SymVar, apply
+from ..variables.objects import ObjectVar, is_inherited
+from ..variables.symbolic import SymVar, Unpinned, apply, pinned
 from ..variables.tensor import TensorVar
 from .unary_operators import UNARY, unary_operand
 
@@ -93,7 +93,9 @@ def _last_comparison(tx, symbol, a, b):
 def _symbols(tx, operator: Operator, a: Variable, b: Variable) -> Variable | None:
     """Symbolic where torch can compute so.  Beside another operand that is neither tensor nor
     object, the symbol becomes the number of this run."""
-    result = apply(tx, operator.function, a, b)
+    is_rounded = operator.plain == "//" and float in (a.python_type(), b.python_type())
+    # (of floats torch computes math.floor(a / b), which rounds twice)
+    result = None if is_rounded else apply(tx, operator.function, a, b)
     if result is not None or isinstance(a, (TensorVar, ObjectVar)):
         return result
     if isinstance(b, (TensorVar, ObjectVar)):
@@ -159,7 +161,7 @@ def concatenated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variabl
     if operator.in_place and isinstance(a, ListVar):
         a.method_extend(tx, b)
         return a
-    if a.cls is tuple and type(b) is TupleVar and not b.items:
+    if a.cls is tuple and type(b) is TupleVar and b.cls is tuple and not b.items:
         return a  # CPython makes no copy
     check_deque(operator, a, b)
     if not isinstance(b, SequenceVar):
@@ -167,7 +169,11 @@ def concatenated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variabl
     if isinstance(a, ListVar) != isinstance(b, ListVar):
         first, second = a.cls.__name__, b.cls.__name__
         tx.raise_(TypeError, f'can only concatenate {first} (not "{second}") to {first}')
-    return sequence_of(a.cls, [*a.iterate(tx), *b.iterate(tx)])
+    items = [*a.iterate(tx), *b.iterate(tx)]
+    is_shape = torch.Size in (a.cls, b.cls)  # `(2,) + x.shape` is one, too
+    if is_shape and not all(issubclass(item.python_type(), int) for item in items):
+        raise Break("operator", f"{operator.plain} of a torch.Size and what holds other than ints")
+    return sequence_of(torch.Size if is_shape else a.cls, items)
 
 
 def repeated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variable | None:
@@ -449,7 +455,7 @@ def compared(tx, symbol: str, asked: Variable, other: Variable) -> Variable | No
     if symbol == "!=" and method is object.__ne__:
         equal = compared(tx, "==", asked, other)
         return None if equal is None else ConstantVar(not equal.truth(tx))
-    if not isinstance(method, types.WrapperDescriptorType) or method.__objclass__ is object:
+    if not is_inherited(asked.cls, name) or method.__objclass__ is object:
         return answer(tx, asked, name, other)
     if asked.payload is not None:
         return by_contents(tx, symbol, asked, other)

@@ -32,9 +32,8 @@ from ..variables.constant import ConstantVar
 from ..variables.functions import FunctionVar
 from ..variables.modules import PyModuleVar
 from ..variables.more.asked_identity import note_key
-from ..variables.more.unpinned import pinned
 from ..variables.objects import ObjectVar
-from ..variables.symbolic import SymVar
+from ..variables.symbolic import SymVar, pinned
 from ..variables.tensor import TensorVar
 
 
@@ -48,6 +47,8 @@ class Sameness(Operations):
         first, second = a.identity(), b.identity()
         self.guard_same(a, b, first, second)
         if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
+            if a is not b and first != first and second != second:
+                raise Break("identity", "are two NaNs one object?")
             if first is not second and type(first) is type(second) and first == second:
                 asked = f"are two equal constants ({first!r:.50}) one object?"
                 raise Break("identity", asked, "compare with ==")
@@ -81,7 +82,11 @@ class Sameness(Operations):
     def same_or_equal(self, a: Variable, b: Variable) -> bool:
         """As containers compare: `a is b or a == b`."""
         if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
+            if a.value != a.value and b.value != b.value:
+                return self.same(a, b)
             return a.value is b.value or self.equal(a, b)
+        if type(a) is SymVar or type(b) is SymVar:  # numbers: one object is equal to itself
+            return a is b or self.equal(a, b)
         return self.same(a, b) or self.equal(a, b)
 
 

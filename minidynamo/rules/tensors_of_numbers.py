@@ -29,7 +29,7 @@ from ..graph_capture import OutputGraph
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
-from ..variables.more.floats import is_float, is_pinned, tensor_of
+from ..variables.more.floats import is_float, tensor_of
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 
@@ -121,7 +121,7 @@ def collect(data: Any, numbers: list[Any]) -> None:
 
 
 def is_symbol(number: Variable) -> bool:
-    return type(number) is SymVar and not is_pinned(number)
+    return type(number) is SymVar
 
 
 def element(tx: Frame, number: Any, dtype: torch.dtype, device: Variable | None) -> Variable:

@@ -77,6 +77,8 @@ def _object(tx, value, how):
             if type(written) is not str:
                 raise Break("string", f"a method {name} that gives no str")
             return written
+        if name != "__format__" and getattr(method, "__objclass__", None) is not object:
+            break
     if value.pinned or value.source is not None and value.source.kind == "pinned":
         return CONVERT[how](value.real())
     raise Break("string", f"the text of {value}")

@@ -7,11 +7,10 @@ import contextlib
 import functools
 from typing import Any
 
-import sympy
 import torch
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
-from miniinductor.more.alike import is_contiguous
+from miniinductor.sizes.symbols import is_contiguous
 
 from ..extras.extending import extends
 from ..exceptions import Break
@@ -21,7 +20,6 @@ from ..symbolic_eval.registry import NONE, rule, rules
 from ..variables.constant import ConstantVar
 from ..variables.more.numpy_numbers import NUMPY
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
-from ..variables.more.floats import beside, is_float
 from ..variables.more.tensor_methods import constant_of
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
@@ -72,9 +70,6 @@ def _foreach(foreach, each):
 
     def handle(tx, *args, **kwargs):
         value = kwargs.get("value")
-        if is_float(value):
-            count = len(list(args[0].iterate(tx)))
-            args, kwargs = [*args, ListVar([beside(tx, value, args)] * count)], {}
         values = args[3] if len(args) > 3 else None
         if not isinstance(values, SequenceVar) or not contains(tx, values, TensorVar):
             return tx.call_leaf(foreach, args, kwargs)
@@ -89,47 +84,11 @@ rule(torch._foreach_addcdiv_)(_foreach(torch._foreach_addcdiv_, "addcdiv_"))
 rule(torch._foreach_addcmul_)(_foreach(torch._foreach_addcmul_, "addcmul_"))
 
 
-def check_size(condition) -> None:
-    """torch._check() of a size that only the run knows, in the graph."""
-    if isinstance(condition, bool):
-        torch._check(condition)
-
-
-def check_difference(difference: int, compare: str) -> None:
-    """The same, for a backend that generates code: as an operation on tensors."""
-    value = torch.full((), difference, dtype=torch.int64)
-    torch._assert_async(getattr(value, compare)(0))
-
-
-COMPARED = {sympy.Ge: "ge", sympy.Gt: "gt", sympy.Le: "le", sympy.Lt: "lt", sympy.Eq: "eq"}
-COMPARED[sympy.Ne] = "ne"
-
-
-def check_in_graph(tx: Any, promise: torch.SymBool) -> None:
-    """A node that raises where `promise`, a SymBool, does not hold: a traced graph keeps no node
-    without tensors."""
-    if not tx.output.generates_code:
-        tx.node(check_size, [SymVar(promise)])
-        return
-    expr = promise.node.expr
-    compare = COMPARED.get(type(expr))
-    if compare is None or not (expr.lhs - expr.rhs).is_integer:
-        raise Break("torch", f"torch._check() of {expr}", "check one comparison at a time")
-    difference = SymVar(tx.output.shape_env.wrap(expr.lhs - expr.rhs))
-    tx.node(check_difference, [difference, ConstantVar(compare)])
-
-
 @rule(torch._check, torch._check_is_size)
 def _check(tx, condition, *_, **__):
-    """What the program promises of a size that only the run knows is checked there, and a fact from
-    here on."""
+    """What is checked of a size is a guard."""
     if type(condition) is SymVar:
         value = condition.value if condition.python_type() is bool else condition.value >= 0
-        unknown = isinstance(value, torch.SymBool) and not value.node.has_hint()
-        if unknown and tx.output.shape_env.prove(value.node.expr) is None:
-            check_in_graph(tx, value)
-            tx.output.shape_env.learn(value.node.expr)
-            return
         condition = ConstantVar(bool(value))
     if type(condition) is not ConstantVar or condition.value is not True:
         raise Break("torch", "torch._check() of something false, or of a tensor")

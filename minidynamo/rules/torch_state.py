@@ -48,7 +48,7 @@ FIXED = """
     amp.is_autocast_available promote_types is_grad_enabled is_inference_mode_enabled
     _C._is_any_autocast_enabled get_default_dtype are_deterministic_algorithms_enabled
     get_default_device _C._is_torch_function_mode_enabled
-    utils._python_dispatch.is_in_torch_dispatch_mode
+    utils._python_dispatch.is_in_torch_dispatch_mode _C._are_functorch_transforms_active
     distributed.is_available distributed.is_gloo_available distributed.is_mpi_available
     distributed.is_nccl_available distributed.is_ucc_available distributed.is_xccl_available
     backends.mkldnn.is_available backends.mkl.is_available backends.openmp.is_available
@@ -60,7 +60,6 @@ SDP = "flash mem_efficient math cudnn overrideable".split()
 STATES.update(
     {
         torch._C._set_grad_enabled: torch.is_grad_enabled,
-        torch.set_default_dtype: torch.get_default_dtype,  # guarded on entry
         torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled,
     }
 )

@@ -16,14 +16,14 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from miniinductor.more.alike import alike
+from miniinductor.sizes.symbols import alike
 
 from ..exceptions import Break
 from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
 from ..variables.containers import SequenceVar, TupleVar
 from ..variables.tensor import TensorVar
-from .conditionals import Apart, Node
+from .conditionals import Apart, Node, refuse_tracing
 from .torch_state import at
 
 KIND, NAME = "while_loop", "torch.while_loop()"
@@ -43,12 +43,15 @@ class Loop:
     __name__ = __qualname__ = "while_loop"
     runs_apart = True  # for backends: no operation of one kernel
 
-    def __init__(self, carried: int, go_on: Any, body: Any) -> None:
-        self.carried, self.go_on, self.body = carried, go_on, body
+    def __init__(self, tx: Frame, carried: int, go_on: Any, body: Any) -> None:
+        self.fake_mode, self.carried = tx.output.fake_mode, carried
+        self.go_on, self.body = go_on, body
 
     def __call__(self, *operands: Any) -> Any:
         carried, read = operands[: self.carried], operands[self.carried :]
-        if any(isinstance(operand, FakeTensor) for operand in operands):
+        fakes = [operand for operand in operands if isinstance(operand, FakeTensor)]
+        if fakes:
+            refuse_tracing(self, fakes[0])
             return self.checked(carried, read)
         if not self.go_on(*operands)[0]:
             return tuple([tensor.clone() for tensor in carried])
@@ -91,7 +94,7 @@ def _while_loop(tx: Frame, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> V
     learning = [node.meta["example_value"] for node in read] + [v.fake for v in tensors]
     if torch.is_grad_enabled() and any(getattr(v, "requires_grad", False) for v in learning):
         raise Break(KIND, f"{NAME} with gradients", HINT)
-    loop = Loop(len(own), go_on.cut_out(inputs), body.cut_out(inputs))
+    loop = Loop(tx, len(own), go_on.cut_out(inputs), body.cut_out(inputs))
     output.calls = calls
     operands: list[Variable] = [*given, *map(Node, inputs[len(own) :])]
     for node in own:

@@ -10,13 +10,13 @@ code objects).  The rules for each kind of value lie beside its variable, in tab
 Mirrors torch/_dynamo/variables/builder.py.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 
+from ..dynamic import SizePolicy
 from ..exceptions import Break
-from ..guards import FUNCTION_FIELDS, MODULE_TABLES, Guard, constant_check, has_long_text, literal
+from ..guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, is_state, literal
 from ..sources import Source, SourceTree
 from . import classes, functions, modules, nn_modules, wrap_containers, wrap_tensors  # noqa: F401
 from .base import Added, Lazy, Variable, refusal
@@ -33,6 +33,8 @@ SELF_GUARDED = (torch.Tensor, torch.nn.Module)  # their rules guard the type, am
 class Builder:
     """The half of `OutputGraph` that knows values, and what is assumed of them."""
 
+    policy: SizePolicy
+
     def __init__(self) -> None:
         self.tree = SourceTree()
         # guards on no single source: two that are (not) one object, sizes, strides, an empty cell
@@ -41,6 +43,10 @@ class Builder:
         self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
         # variables of objects from outside: writes to them are repeated (see `replayed`)
         self.sourced: list[Variable] = []
+        self.absent: dict[Source, dict[str, str]] = {}  # names that are not there -> who asked
+        self.layouts: dict[bytes, bytes] = {}  # each once
+        self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
+        self.class_writes: dict[int, dict[str, Variable]] = {}  # attributes that the frame sets
         self.frame: Any = None  # the innermost one
 
     def line(self) -> str:
@@ -65,13 +71,20 @@ class Builder:
         source.guards[kind] = Guard(name, source, check, pins, self.line())
 
     def guard_absent(self, source: Source, name: str) -> None:
-        """The dictionary at `source` has no `name`, and must have none later.  (extras/absences.py
-        makes one guard of all names.)"""
-        self.guard(source, ("ABSENT", name), "{pin} not in {0}", name)
+        """The dictionary at `source` has no `name`, and must have none later."""
+        self.absent.setdefault(source, {}).setdefault(name, self.line())
 
     def guard_undefined(self, cls: type, name: str) -> None:
         """This class itself does not define `name`, and must not later."""
-        self.guard(self.tree.pinned(cls), ("ABSENT", name), "{pin} not in {0}.__dict__", name)
+        self.guard_absent(self.tree.pinned(cls).instance_dict(), name)
+
+    def guard_absences(self) -> None:
+        """One guard of all names that a dictionary must not have: modules are asked for many."""
+        for source, names in self.absent.items():
+            if "KEYS" not in source.guards:
+                check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
+                line = next(iter(names.values()))
+                source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
 
     def guard_pair(self, check: str, *sources: Source) -> None:
         """A guard on several sources, `{0}`, `{1}`... in the check."""
@@ -136,6 +149,9 @@ class Builder:
         A static or class method is the function in it.  What classes of torch and the standard
         library hold is taken as it is, but for constants in those that a program can write.
         """
+        written = self.class_writes.get(id(owner), {}).get(name)
+        if written is not None:
+            return written
         source = self.tree.pinned(owner).child("class_item", name)
         if isinstance(found, (staticmethod, classmethod)):
             self.guard_fixed(source, found)
@@ -162,22 +178,23 @@ class Builder:
         """The instance __dict__ as a DictVar whose entries are wrapped when read."""
         own = object.__getattribute__(value, "__dict__")
         known = self.memo.get(id(own))
+        if type(own) is not dict:  # `self.__dict__ = self`
+            raise Break("object", f"a {type(value).__name__} whose __dict__ is no plain dict")
         if known is None:
             items = named({name: Lazy(item, source.item(name)) for name, item in own.items()})
             fields = self.replayed(DictVar(items, source=source, real_keys=list(items)))
             known = self.memo[id(own)] = (fields, own)
+        else:
+            self.guard_alias(known[0], own, source)
         return known[0]
 
     def is_held(self, source: Source) -> bool:
-        """Does the graph hold the tensor at `source`, as it does parameters and buffers?  (But not
-        those that are replaced: extras/replaced_buffers.py.)"""
-        table = source.base
-        return table is not None and table.kind == "item" and table.key in MODULE_TABLES
-
-    def view_bits_check(self, value: torch.Tensor, bits: Iterable[str]) -> str:
-        """The check that a tensor answers each of these as `value` does; extras/view_bits.py leaves
-        out what cannot matter."""
-        return " and ".join(f"{{0}}.{bit}() is {getattr(value, bit)()}" for bit in bits)
+        """Does the graph hold the tensor at `source`, as it does parameters and buffers?  Not where
+        a call may bring another one.  PyTorch: all are placeholders
+        (`inline_inbuilt_nn_modules`)."""
+        if not is_state(source) or source.name() in self.policy.replaced:
+            return False
+        return not any(node in self.of_any for node in source.ancestors())
 
     def parameter_name(self, source: Source) -> str:
         """What the graph calls a parameter; extras/module_paths.py knows its path in the model."""
@@ -198,9 +215,7 @@ class Builder:
 
     def guard_function(self, function: Any) -> None:
         """A function that the entry holds has the code and the defaults that it has now: all of
-        them can be replaced.
-
-        Nothing is paid for these guards while nobody writes the three fields (extras/memo.py)."""
+        them can be replaced."""
         source = self.tree.pinned(function)
         self.guard(source, "CODE", "{0}.__code__ is {pin}", function.__code__)
         for name in FUNCTION_FIELDS:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ..exceptions import Break
 from ..guards import constant_check
 from .base import Frame, OutputGraph, RealVar, Source, Variable
 from .registry import BY_VALUE
@@ -47,6 +48,14 @@ class ConstantVar(RealVar):
     def argument(self, part: Any) -> Any:
         return self.value
 
+    def hash_key(self, tx: Frame) -> Any:
+        kind = type(self.value)
+        if kind.__hash__ is None:  # a slice has no hash before Python 3.12
+            tx.raise_(TypeError, f"unhashable type: {kind.__name__!r}")
+        if self.value != self.value:
+            raise Break("hash", "a NaN as a key, which only the same object finds")
+        return self.value
+
     def truth(self, tx: Frame) -> bool:
         return bool(self.value)
 
@@ -67,4 +76,5 @@ def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
     if isinstance(pin, BY_IDENTITY):
         check = "{0} is {pin}"
     builder.guard(source, "EQUALS", check, pin)
-    return ConstantVar(value)
+    # another NaN may lie there later: containers find it as the object that it is
+    return ConstantVar(value, source=source if value != value else None)

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..exceptions import Break
 from ..foreign import ours
+from ..guards import keys_check
 from .base import Codegen, Frame, Lazy, Variable, current
 from .constant import ConstantVar
 from .symbolic import SymVar
@@ -142,8 +143,8 @@ class DictVar(Container):
 
     def guard_keys(self, tx: Frame) -> None:
         if self.source is not None:
-            check = f"[*{self.keys_text}] == {{pin}}"
-            tx.output.guard(self.source, "KEYS", check, self.real_keys)
+            check = keys_check(self.real_keys, self.keys_text)
+            tx.output.guard(self.source, "KEYS", *check)
 
     def guard_key(self, tx: Frame, kind: str, host: Any) -> None:
         """Guard that `host` is among the keys (PRESENT) or is not (ABSENT): that the keys are all

@@ -81,6 +81,9 @@ class MethodVar(Variable):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.instance.call_method(tx, self.name, args, kwargs)
 
+    def truth(self, tx: Frame) -> bool:
+        return True
+
 
 class CallableVar(RealVar):
     """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the

@@ -79,12 +79,15 @@ class ModuleVar(ObjectVar):
 
 @SHARED.rule(test=lambda value: issubclass(type(value), torch.nn.Module), order=20)
 def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """A module.  One that another module holds is guarded by its type alone: whatever is read of it
-    is guarded, and one in its place of which all that holds is as good."""
+    """A module.  One that another module holds, or of which each call brings another, is guarded by
+    its type alone: whatever is read of it is guarded, and one in its place of which all that holds
+    is as good."""
     kind = type(value)
     inner = source.base is not None and source.base.key == "_modules"
-    if inner:
+    if inner or builder.policy.of_module(value, source):
         builder.guard(source, "TYPE", "type({0}) is {pin}", kind)
+        if not inner:
+            builder.of_any.add(source)
     else:
         # by its id: the entry is not to keep it alive
         builder.guard(source, "MODULE", f"id({{0}}) == {id(value)}")

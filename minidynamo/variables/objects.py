@@ -61,9 +61,9 @@ class ObjectVar(Variable):
 
     # ---- attributes
     def getattr(self, tx: Frame, name: str) -> Variable:
-        _, getter = lookup(self.cls, "__getattribute__")
-        if isinstance(getter, types.FunctionType):
-            return tx.output.wrap_pinned(getter).call(tx, [self, ConstantVar(name)], {})
+        getter = self.own_special(tx, "__getattribute__")
+        if getter is not None:
+            return getter.call(tx, [ConstantVar(name)], {})
         return self.generic_getattr(tx, name)
 
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
@@ -107,9 +107,9 @@ class ObjectVar(Variable):
     )
 
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        _, setter = lookup(self.cls, "__setattr__")
-        if isinstance(setter, types.FunctionType):
-            tx.output.wrap_pinned(setter).call(tx, [self, ConstantVar(name), value], {})
+        setter = self.own_special(tx, "__setattr__")
+        if setter is not None:
+            setter.call(tx, [ConstantVar(name), value], {})
         else:
             self.generic_setattr(tx, name, value)
 
@@ -127,11 +127,22 @@ class ObjectVar(Variable):
     def special(self, tx: Frame, name: str) -> Variable | None:
         """The bound special method, or None.  Looked up on the class, as Python does."""
         owner, found = lookup(self.cls, name)
-        if found is MISSING or found is None:
-            return None
-        if isinstance(found, types.WrapperDescriptorType) and found.__objclass__ is object:
+        if found is None:
+            raise Break("class", f"{self.cls.__name__}.{name}, which is None")
+        if found is MISSING or is_inherited(self.cls, name) and found.__objclass__ is object:
             return None  # what every object has
         return self.class_attribute(tx, owner, found, name)
+
+    def own_special(self, tx: Frame, name: str) -> Variable | None:
+        """The bound special method, unless a type of C answers in its own way."""
+        return None if is_inherited(self.cls, name) else self.special(tx, name)
+
+
+def is_inherited(cls: type, name: str) -> bool:
+    """Is its special method that of a base in C?  (`__setattr__ = dict.__setitem__` is not.)"""
+    found = lookup(cls, name)[1]
+    in_c = isinstance(found, (types.WrapperDescriptorType, types.MethodDescriptorType))
+    return in_c and found.__name__ == name and found.__objclass__ in cls.__mro__
 
 
 def fields_of(builder: OutputGraph, value: Any, source: Source) -> Any:

@@ -34,6 +34,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 from torch.autograd.function import once_differentiable
 
+from .. import dispatch_keys
 from ..foreign import ThreadState
 from ..hooks import extended
 from ..replaceable import replaceable
@@ -128,9 +129,11 @@ class Backward:
     def __call__(
         self, sizes: Sequence[int], saved: list[torch.Tensor], given: list[torch.Tensor | None]
     ) -> Any:
+        tensors = [*sizes, *saved, *given]
+        if dispatch_keys.is_unusual():  # a dispatch mode, vmap...: it sees each operation
+            return fx.Interpreter(self.graph()).run(*tensors)[0]
         if self.run is None:
             self.run = ThreadState().around(self.compile)
-        tensors = [*sizes, *saved, *given]
         # `tensors` alone holds them now, so that the half can free each after its last use
         # (extras/owned_inputs.py: it does)
         saved.clear()

@@ -20,7 +20,6 @@ import torch
 from ..ir import playing
 from ..nodes import Node
 from ..ops import OpsHandler
-from ..replaceable import replaceable
 from ..listings import About, Marked
 from .code import Code
 
@@ -112,11 +111,31 @@ def marked(text: str, origin: Any) -> Marked:
     return Marked.of(text, marks=[one.about[0] for one in instructions if one is not None])
 
 
-@replaceable
+# parts of a node's name that say nothing of what it computes
+OVERLOADS = ("default", "tensor_scalar", "tensor", "scalar", "int", "dim", "self", "correction")
+VIEWS = ("view", "unsqueeze", "permute", "expand")
+
+
 def summary(nodes: Sequence[Node], order: Mapping[str, int] | None) -> str:
-    """The name of a kernel of these nodes.  (extras/kernel_names.py names what it computes.)"""
+    """The name of a kernel, "add_gelu": the last few FX ops of its nodes, each once."""
+    words: list[str] = []
+    for name in reversed(in_graph_order({o for n in nodes for o in n.buffer.origins}, order)):
+        word = op_of(name.lower())
+        if word.isidentifier() and word not in (*words, *VIEWS):
+            words.insert(0, word)
+        if len(words) == 4:
+            break
     reduces = any(getattr(n, "is_reduction", False) for n in nodes)
-    return "reduction" if reduces else "pointwise"
+    plain = "reduction" if reduces else "pointwise"
+    return "_".join(words)[:40].strip("_") or plain
+
+
+def op_of(node: str) -> str:
+    """ "add" of "add_tensor_1", the name of an FX node."""
+    head, _, number = node.rpartition("_")
+    word = head if number.isdigit() else node
+    overload = next((o for o in OVERLOADS if word.endswith(f"_{o}")), "")
+    return word.removesuffix(f"_{overload}").strip("_")
 
 
 # --- comments -------------------------------------------------------------------------------------

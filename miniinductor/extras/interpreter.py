@@ -24,15 +24,14 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from ..handlers import run_body
-from .loop_symbols import loop_indices, loops
+from ..handlers import loop_indices, loops, run_body
 from ..ir import BufferView, ComputedBuffer, Graph, MultiOutput
 from ..more.scatter import Scatter
 from ..lowerings.random import philox
 from ..ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
 from ..runtime.program import in_layout
 from ..sizes.expressions import FloorDiv, Mod, Size
-from ..more.extents import extent
+from ..sizes.symbols import extent
 from ..more.scan import Scan
 
 

@@ -22,8 +22,7 @@ import sympy
 from torch import fx
 
 from ..dependencies import LoopBody
-from ..handlers import run_body
-from .loop_symbols import indirect_symbol, loop_indices, loops
+from ..handlers import indirect_symbol, loop_indices, loops, run_body
 from ..ir import BufferView, ComputedBuffer, ExternKernel, Graph, MultiOutput, origin, playing
 from ..listings import Marked, indent, lines_of, listing_of
 from ..nodes import ExternNode, Group, Schedule

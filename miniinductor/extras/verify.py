@@ -22,8 +22,7 @@ from collections.abc import Callable
 import sympy
 import torch
 
-from ..handlers import run_body
-from .loop_symbols import indirect_symbol, loop_indices, loops
+from ..handlers import indirect_symbol, loop_indices, loops, run_body
 from .. import config
 from ..compile import Compilation
 from ..hooks import extends
@@ -34,7 +33,7 @@ from ..runtime.program import Program
 from ..ops import BINARY, COMPARISON, LOGICAL, TESTS, UNARY, Dtype, OpsHandler, set_handler
 from ..sizes.expressions import Size
 from ..sizes.ranges import bounds
-from ..more.extents import extent
+from ..sizes.symbols import extent
 from ..more.scan import Scan
 
 

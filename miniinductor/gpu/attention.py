@@ -15,9 +15,8 @@ import torch
 
 from ..codegen.common import Kernel
 from ..passes.attention import HALF, LIBRARY, REFUSALS, library_attention
-from .block_sizes import Config, power_of_2
+from .block_sizes import Config, Launch, power_of_2
 from .build import build_triton_kernels, why_not
-from .launch import Launch
 
 
 def refusal(device: torch.device) -> str | None:
@@ -119,7 +118,7 @@ def mending_kernel(problem: Problem) -> Callable:
     parameters = ", ".join(f"{name}: tl.constexpr" for name in constants)
     source = SOURCE.replace("CONSTANTS", parameters)
     kernel = Kernel(source, [], [], [], "mend_attention", launch=launch)
-    [function] = build_triton_kernels([kernel], problem.device)
+    [function] = build_triton_kernels(problem.device, [kernel])
     return function
 
 

@@ -1,35 +1,41 @@
-"""Block sizes: which tiles a kernel is cut into, and which ones are worth trying.
+"""Block sizes: which tiles a kernel is cut into, and which are worth trying; what a launch needs.
 
 In:   the kind of loop nest and the sizes of its axes.  Out: a few `Config`s, the first one a good
-      guess.
+      guess; a `Launch`.
 
     >>> block_configs("pointwise", {"x": 1 << 20})[0]
     Config(blocks=(('XBLOCK', 1024),), num_warps=4, num_stages=1)
+    >>> launch.grid(launch.configs[0])          # softmax of 16384 rows, a row per program
+    (16384,)
 
 A program (a block of threads) computes one tile.  Enough bytes must be in flight: 4 to 16 elements
 for each of 32 * num_warps threads, and programs for every processor.  With one tile per row of a
 reduction ("persistent") each element is read once, however often it is used.  The lists are short,
-because each entry is compiled: for 160 kernels of seven training steps on an H100 their best took
-0.2 % longer than the best of two to three times as many.
+because each entry is compiled.
 
 Mirrors the `*_heuristics` of torch/_inductor/runtime/triton_heuristics.py.
 """
 
+import functools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..sizes.symbols import Size, fill
 
 PERSISTENT = 32768  # longest row that one program holds in registers
 PERSISTENT_COLUMNS = 64  # the same where memory runs along x
-SHORT_COLUMN = (
-    16  # elements that a thread may hold, of each of its columns: no warp waits for others
-)
+SHORT_COLUMN = 16  # elements that a thread may hold, of each of its columns: no warp waits
 # of a thread: more numbers read at once go to slow memory, and take seconds to compile
 REGISTERS = 256
 FEW_COLUMNS = 16  # for each processor: fewer are not enough for tiles of 32 and more
 PROCESSORS = 132  # of the GPU we tune for (H100); others only see other tile counts
 INTERPRETED_TILE = 65536  # the interpreter pays per program, not per element
+LARGEST_INT32 = 2**31 - 1
 
 # (YBLOCK, XBLOCK, warps)
 TILES = (
@@ -42,13 +48,6 @@ TILES = (
     (64, 32, 4),
     (32, 32, 4),
 )
-# elements of a tile of lines, and warps
-LINES = ((1024, 4), (2048, 4), (4096, 8), (512, 4), (256, 4))
-# the same where places to read are computed: few elements for each thread, for those that it writes
-# side by side are read from more cache lines at once than they fill
-LINES_OF_PLACES = ((1024, 4), (2048, 4), (512, 4), (512, 8), (256, 4), (256, 8))
-LONGEST_LINE = 128  # elements of x in such a tile
-SHORTEST_LINE = 32  # a warp
 # (XBLOCK, RBLOCK, warps, stages)
 COLUMNS = (
     (32, 32, 4, 1),
@@ -123,30 +122,20 @@ def persistent_limit(columns: bool) -> int:
 
 
 def block_configs(
-    kind: str,
-    sizes: Mapping[str, int],
-    columns: bool = False,
-    tiles: int = 1,
-    skips: bool = False,
-    places: bool = False,
+    kind: str, sizes: Mapping[str, int], columns: bool = False, tiles: int = 1, skips: bool = False
 ) -> list[Config]:
-    """Configs to try.  kind: "pointwise" (axis x), "tile" and "lines" (y, x), "persistent" and
-    "looped" (x, r).
+    """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" and "looped" (x, r).
 
     columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
-    tiles: how many tiles a step reads there; skips: neighbouring elements are not read together;
-    places: where to read is computed."""
+    tiles: how many tiles a step reads there; skips: neighbouring elements are not read together."""
     x = sizes["x"]
     if is_interpreting():
         found = [interpreted_config(kind, sizes)]
     elif kind == "pointwise":
-        found = pointwise_configs(x, skips, places)
+        found = pointwise_configs(x, skips)
     elif kind == "tile":
         y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
         found = [config_of(warps, y=min(y, y_most), x=min(x, x_most)) for y, x, warps in TILES]
-    elif kind == "lines":
-        y = sizes["y"]
-        found = line_configs_of_places(y, x) if places else line_configs(y, x, skips)
     elif kind == "persistent":
         found = persistent_columns(x, sizes["r"]) if columns else persistent_rows(x, sizes["r"])
     else:
@@ -154,68 +143,16 @@ def block_configs(
     return list(dict.fromkeys(found))
 
 
-def pointwise_configs(x: int, skips: bool, places: bool) -> list[Config]:
+def pointwise_configs(x: int, skips: bool) -> list[Config]:
     """Small ones: more programs than processors before more elements per thread.
 
     One for each thread where reads skip: threads that write four side by side would read four times
-    as many cache lines at once as they use.  That matters less where each place to read is
-    computed."""
+    as many cache lines at once as they use."""
     if skips and x >= 256 * PROCESSORS:
-        if places:
-            small = [config_of(8, x=512)] if x < 1024 * PROCESSORS * 8 else []
-            return small + [config_of(4, x=1024), config_of(4, x=2048), config_of(4, x=512)]
-        return [
-            config_of(8, x=256),
-            config_of(4, x=512),
-            config_of(4, x=1024),
-            config_of(8, x=1024),
-        ]
+        return [config_of(8, x=256), config_of(4, x=512), config_of(4, x=1024)]
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
     first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
     return [first] if top < 1024 else [first, config_of(4, x=2048), config_of(8, x=4096)]
-
-
-def line_configs(y: int, x: int, skips: bool) -> list[Config]:
-    """Short lines, so that a program has many of them; of whole lines where those are short.  Small
-    ones: more programs than processors before more elements per thread.
-
-    Where reads skip, also many lines for few warps: each of them reads the whole line, from as many
-    cache lines as it has elements."""
-    longest = min(power_of_2(x), LONGEST_LINE)
-    side = max(1, whole_side(x, longest, longest // 2))
-    found = lines_of(LINES, y, x, side)
-    if side == LONGEST_LINE and most_elements(y, x) >= 4096:
-        found.append(config_of(8, y=min(power_of_2(y), 64), x=64))  # shares more along lines of y
-        if skips:
-            found.append(config_of(4, y=min(power_of_2(y), 128), x=32))
-    return found
-
-
-def line_configs_of_places(y: int, x: int) -> list[Config]:
-    """The same where places to read are computed, as in a resampling."""
-    longest = min(power_of_2(x), LONGEST_LINE)
-    shorter = [side for side in (longest // 2, longest // 4) if side >= SHORTEST_LINE]
-    return lines_of(LINES_OF_PLACES, y, x, whole_side(x, longest, *shorter))
-
-
-def whole_side(x: int, longest: int, *shorter: int) -> int:
-    """The longest side that divides x, or else the longest."""
-    return next((side for side in (longest, *shorter) if side and x % side == 0), longest)
-
-
-def lines_of(choices: Sequence[tuple[int, int]], y: int, x: int, side: int) -> list[Config]:
-    """Tiles of so many elements and warps."""
-    most = most_elements(y, x)
-    return [
-        config_of(warps, y=min(power_of_2(y), max(1, elements // side)), x=side)
-        for elements, warps in choices
-        if elements <= most
-    ]
-
-
-def most_elements(y: int, x: int) -> int:
-    """Of a tile, so that there are more programs than processors."""
-    return max(256, power_of_2(x * y // (PROCESSORS * 8)))
 
 
 def persistent_columns(x: int, r: int) -> list[Config]:
@@ -283,7 +220,7 @@ def looped_rows(x: int, r: int) -> list[Config]:
 def interpreted_config(kind: str, sizes: Mapping[str, int]) -> Config:
     """A few large tiles."""
     x = power_of_2(sizes["x"])
-    if kind in ("tile", "lines"):
+    if kind == "tile":
         return config_of(1, y=min(64, power_of_2(sizes["y"])), x=min(256, x))
     if kind == "pointwise":
         return config_of(1, x=min(INTERPRETED_TILE, x))
@@ -314,3 +251,35 @@ def product_configs(sizes: Mapping[str, int]) -> list[Config]:
     many = [t for t in fitting if programs[t] >= PROCESSORS // 2] or fitting[-3:]
     found = [config_of(w, s, m=a, n=b, k=min(c, k)) for a, b, c, s, w in many[:8]]
     return list(dict.fromkeys(found))
+
+
+@dataclass
+class Launch:
+    """sizes: axis -> elements; configs: block sizes to try, the best guess first."""
+
+    sizes: dict[str, Size]
+    configs: list[Config]
+    pointers: dict[str, torch.dtype]  # the parameters before sizes and blocks, in order
+    asserts: bool  # the kernel checks indices
+    extents: list[Size]  # elements behind each pointer
+    symbols: tuple[str, ...] = ()  # names of the sizes that are arguments, after the pointers
+    hints: tuple[int, ...] = ()  # what they are in this run
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "at"}
+
+    @functools.cached_property
+    def at(self) -> Callable[..., tuple[dict[str, int], list[int]]]:
+        """A function of the symbols' values that gives sizes and extents as numbers."""
+        return fill((self.sizes, self.extents), self.symbols)
+
+    def grid(self, config: Config, values: Sequence[int] = ()) -> tuple[int, ...]:
+        """Programs; values: of the symbols."""
+        sizes, _ = self.at(*values)
+        tiles = [-(-n // config.block(axis)) for axis, n in sizes.items() if axis not in "rk"]
+        return (math.prod(tiles),)
+
+    def is_wide(self, values: Sequence[int]) -> bool:
+        """Must indices have 64 bits?  With room for the last tile."""
+        sizes, extents = self.at(*values)
+        return max(*sizes.values(), *extents) + (1 << 20) > LARGEST_INT32

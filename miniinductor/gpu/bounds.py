@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 import sympy
 import torch
 
-from ..ops import COMPARISON
 from ..sizes.expressions import Position
 from ..sizes.ranges import bounds
 from ..sizes.symbols import Size
@@ -61,20 +60,13 @@ RESULTS: dict[str, Callable[[Bounds, Bounds], Bounds]] = {
     "maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
     "minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
 }
-MONOTONE: dict[str, Callable[[float], int]] = {
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "trunc": math.trunc,
-}
 
 
-def bounds_of(value: object) -> Bounds | None:
-    """Of a tile or a number; None where nothing is known."""
+def bounds_of(value: Tile) -> Bounds | None:
+    """None where nothing is known."""
     if isinstance(value, Bounded):
         return value.low, value.high
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return (value, value) if math.isfinite(value) else None
-    if isinstance(value, Tile) and value.is_literal and value.dtype in (*WHOLE, *FLOATS):
+    if value.is_literal and value.dtype in (*WHOLE, *FLOATS):
         number = eval(value.text, {"float": float})
         return (number, number) if math.isfinite(number) else None
     return None
@@ -133,12 +125,9 @@ class BoundedExpressions(TritonExpressions):
     def to_dtype(self, x: Tile, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Tile:
         if not isinstance(x, Bounded) or dtype == x.dtype:
             return super().to_dtype(x, dtype, src_dtype)
-        found = x.low, x.high
-        if not x.dtype.is_floating_point:
-            if dtype in WHOLE:
-                return replace(x, dtype=dtype)
-            value = super().to_dtype(x.bare, dtype)
-            return self.bounded(value, found, dtype) if dtype in FLOATS else value
+        found, is_float = (x.low, x.high), x.dtype.is_floating_point
+        if dtype in WHOLE and not is_float:
+            return replace(x, dtype=dtype)
         if dtype in WHOLE and fits(found):
             reads = reads_of(x) | {"as_index"}
             value = self.named(f"as_index({x})", torch.int32, x.axes, reads)
@@ -146,39 +135,14 @@ class BoundedExpressions(TritonExpressions):
         value = super().to_dtype(x.bare, dtype)
         return self.bounded(value, found, dtype) if dtype in FLOATS else value
 
-    def unary(self, op: str, x: Tile) -> Tile:
-        if not isinstance(x, Bounded) or op not in MONOTONE or not x.dtype.is_floating_point:
-            return super().unary(op, x)
-        found = MONOTONE[op](x.low), MONOTONE[op](x.high)
-        return self.bounded(super().unary(op, x.bare), found, x.dtype)
-
     def binary(self, op: str, a: Tile, b: Tile) -> Tile:
         first, second = bounds_of(a), bounds_of(b)
-        if first is None or second is None:
+        if first is None or second is None or op not in RESULTS or a.dtype != b.dtype:
             return super().binary(op, a, b)
-        dtype = a.dtype if isinstance(a, Tile) else b.dtype
-        alike = all(isinstance(x, (int, float)) or x.dtype == dtype for x in (a, b))
-        if not alike or not (dtype.is_floating_point or fits(first) and fits(second)):
+        dtype, found = a.dtype, RESULTS[op](first, second)
+        if not dtype.is_floating_point and not all(map(fits, (first, second, found))):
             return super().binary(op, a, b)
-        bare = [self.bare_operand(x, dtype) for x in (a, b)]
-        if op in COMPARISON:
-            return super().binary(op, *bare)
-        if op not in RESULTS:
-            return super().binary(op, a, b)
-        found = RESULTS[op](first, second)
-        if not dtype.is_floating_point and not fits(found):
-            return super().binary(op, a, b)
+        bare = [x.bare if isinstance(x, Bounded) else x for x in (a, b)]
+        if not dtype.is_floating_point:
+            bare = [replace(x, dtype=torch.int32) for x in bare]
         return self.bounded(super().binary(op, *bare), found, dtype)
-
-    def bare_operand(self, x: Tile, dtype: torch.dtype) -> Tile:
-        if isinstance(x, Bounded):
-            return x.bare
-        if isinstance(x, Tile):
-            return x if dtype.is_floating_point else replace(x, dtype=torch.int32)
-        return self.constant(x, dtype if dtype.is_floating_point else torch.int32)
-
-    def where(self, condition: Tile, a: Tile, b: Tile) -> Tile:
-        if not (isinstance(a, Bounded) and isinstance(b, Bounded)) or a.dtype != b.dtype:
-            return super().where(condition, a, b)
-        found = min(a.low, b.low), max(a.high, b.high)
-        return self.bounded(super().where(condition, a.bare, b.bare), found, a.dtype)

@@ -3,13 +3,12 @@
 In:   `codegen.common.Kernel`s and the device.  Out: one callable per kernel: tensors and, on a GPU,
       the stream.
 
-    >>> [kernel] = build_triton_kernels([kernel], torch.device("cuda", 0))
+    >>> [kernel] = build_triton_kernels(torch.device("cuda", 0), [kernel])
     >>> kernel(x, out, torch._C._cuda_getCurrentRawStream(0))
 
 On a GPU: each (source, block sizes) is machine code in `config.cache_dir/<key>.cubin`; a warm start
-loads that and never imports triton.  A kernel that moves many bytes, or takes long for those that
-it moves, is timed with each of its block sizes, and the winner is remembered in `<key>.best`.  A
-launch is one C call (`launcher.c`).
+loads that and never imports triton.  A kernel that moves many bytes is timed with each of its block
+sizes, and the winner is remembered in `<key>.best`.  A launch is one C call (`launcher.c`).
 
 Sizes that are arguments: machine code is kept per what a call may assume of them (`Assumed`), a
 launcher per tuple of sizes.
@@ -45,11 +44,7 @@ from .timing import keep, triton_version
 from .workers import compile_all
 
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
-# A kernel that moves TUNED_BYTES (ten microseconds) is timed in all its configurations; one that
-# moves LEAST_TUNED_BYTES, if the first takes longer than SLOW: a bad guess, or it computes much.
-TUNED_BYTES = 1 << 25
-LEAST_TUNED_BYTES = 1 << 21
-SLOW = 0.012  # milliseconds
+TUNED_BYTES = 1 << 24  # a kernel that moves so many is timed in all its configurations
 SIGNATURE = {
     torch.bool: "i1",
     torch.float32: "fp32",
@@ -80,7 +75,7 @@ def why_not(device: torch.device) -> str | None:
 
 
 def build_triton_kernels(
-    kernels: Sequence[Kernel], device: torch.device, bytes_moved: Sequence[int] = ()
+    device: torch.device, kernels: Sequence[Kernel], bytes_moved: Sequence[int] = ()
 ) -> list[Callable]:
     """Kernels -> callables, in the same order.  Raises CompilerError with Triton's message."""
     reason = why_not(device)
@@ -100,10 +95,6 @@ def build_triton_kernels(
     with torch.cuda.device(device):  # loading and timing happen there, whichever the caller's is
         for code in unique.values():
             code.choose(errors)
-        slow = [code for code in unique.values() if code.is_slow()]
-        errors |= compile_and_keep([job for code in slow for job in code.jobs()])
-        for code in slow:
-            code.choose(errors)
         calls = {key: code.callable() for key, code in unique.items()}
     return [calls[source_key(kernel, source)] for kernel, source in named]
 
@@ -114,20 +105,15 @@ def named_source(kernel: Kernel) -> str:
 
 def source_key(kernel: Kernel, source: str) -> str:
     launch = kernel.launch
-    about = launch.pointers, launch.configs, launch.sizes, launch.batch
+    about = launch.pointers, launch.configs, launch.sizes
     return digest(strip_comments(source, "#"), *about)
 
 
 def source_file(source: str) -> str:
     """A kernel must stand in a file: Triton reads its text."""
     path = os.path.join(disk().folder(), f"triton_{digest(source)[:24]}.py")
-    try:
-        with open(path) as file:
-            if file.read() == source:
-                return path
-    except ours(OSError, ValueError):
-        pass
-    write_whole(path, source.encode())
+    if read_file(path) != source.encode():
+        write_whole(path, source.encode())
     return path
 
 
@@ -148,29 +134,15 @@ def compile_and_keep(jobs: Sequence[dict[str, Any]]) -> dict[str, str]:
     jobs = list({job["cubin"]: job for job in jobs}.values())  # kernels may share machine code
     failed = compile_all(jobs)
     for job in jobs:
-        if job["cubin"] in failed:
-            continue
         try:
-            content = read_file(job["cubin"])
-            if content is None:  # the folder was cleared in between
-                failed.update(compile_all([job]))
-                content = read_file(job["cubin"])
+            content = None if job["cubin"] in failed else read_file(job["cubin"])
             if content is not None:
                 keep(job["kept"], content)
             else:
-                failed.setdefault(job["cubin"], "its machine code vanished twice")
+                failed.setdefault(job["cubin"], "its machine code vanished")
         finally:
             remove_file(job["cubin"])
     return {job["kept"]: failed[job["cubin"]] for job in jobs if job["cubin"] in failed}
-
-
-def for_longer_rows(kernel: Kernel, device: torch.device) -> Callable:
-    """The kernel for longer rows, built now, to be called with the arguments of `kernel`: both name
-    theirs in the order they need them.  A stream may follow."""
-    longer = kernel.launch.longer
-    places = [kernel.arguments.index(argument) for argument in longer.arguments]
-    [function], count = build_triton_kernels([longer], device), len(kernel.arguments)
-    return lambda *given: function(*[given[place] for place in places], *given[count:])
 
 
 # --- on a GPU -------------------------------------------------------------------------------------
@@ -200,23 +172,14 @@ class CudaCode:
         # cubin -> (loaded function, what a launch needs to know)
         self.functions: dict[str, tuple[int, dict[str, Any]]] = {}
         self.configs: list[Config] = list(self.launch.configs)
-        self.is_guessed = False  # are there others, which a slow kernel should try?
         self.best_file = self.file("best", suffix=".best")
-        self.fast_file = self.file("fast", suffix=".best")  # it says that the guess was good
-        known = self.known_best()
-        if known is not None:
-            self.configs = [known]
-        elif moved < TUNED_BYTES and not config.max_autotune:
-            others = moved >= LEAST_TUNED_BYTES and len(self.configs) > 1
-            self.is_guessed = others and disk().read(self.fast_file) is None
-            self.configs = self.configs[:1]
+        name = disk().read(self.best_file)
+        known = [c for c in self.configs if str(c).encode() == name]
+        if known or moved < TUNED_BYTES and not config.max_autotune:
+            self.configs = (known or self.configs)[:1]
 
     def file(self, *parts: object, suffix: str) -> str:
         return digest(*self.identity, *parts) + suffix
-
-    def known_best(self) -> Config | None:
-        name = disk().read(self.best_file)
-        return next((c for c in self.configs if str(c).encode() == name), None)
 
     # -- machine code ------------------------------------------------------------------------------
     def cubin(self, cfg: Config, assumed: Assumed) -> str:
@@ -235,18 +198,18 @@ class CudaCode:
         here = self.assumed(self.launch.hints)
         wanted = [(cfg, here) for cfg in self.configs]
         wanted.append((self.configs[0], here._replace(sizes=False)))
-        missing = [one for one in dict.fromkeys(wanted) if not disk().find(self.cubin(*one))]
+        missing = [one for one in dict.fromkeys(wanted) if disk().read(self.cubin(*one)) is None]
         return [self.job(*one) for one in missing]
 
     def job(self, cfg: Config, assumed: Assumed) -> dict[str, Any]:
-        launch, blocks = self.launch, dict(cfg.blocks)
+        launch, blocks, folder = self.launch, dict(cfg.blocks), disk().folder()
         types = {p: "*" + SIGNATURE[dtype] for p, dtype in launch.pointers.items()}
         types |= {s: "i64" if assumed.wide else "i32" for s in launch.symbols}
         aligned = [*launch.pointers] if assumed.pointers else []
+        source = with_wide_indices(self.source, blocks) if assumed.wide else self.source
+        kept = self.cubin(cfg, assumed)
         return {
-            "path": source_file(
-                with_wide_indices(self.source, blocks) if assumed.wide else self.source
-            ),
+            "path": source_file(source),
             "name": self.kernel.summary + "_kernel",
             "aligned": [*aligned, *launch.symbols] if assumed.sizes else aligned,
             "signature": types | {b: "constexpr" for b in blocks},
@@ -255,11 +218,9 @@ class CudaCode:
             "num_stages": cfg.num_stages,
             "asserts": launch.asserts,
             "capability": self.capability,
-            "kept": self.cubin(cfg, assumed),
-            "cubin": os.path.join(
-                disk().folder(), f"{self.cubin(cfg, assumed)}.{os.getpid()}.{threading.get_ident()}"
-            ),
-            "triton_cache": os.path.join(disk().folder(), "triton"),
+            "kept": kept,
+            "cubin": os.path.join(folder, f"{kept}.{os.getpid()}.{threading.get_ident()}"),
+            "triton_cache": os.path.join(folder, "triton"),
         }
 
     def function(self, cfg: Config, assumed: Assumed) -> tuple[int, dict[str, Any]]:
@@ -299,14 +260,8 @@ class CudaCode:
         kernel = functools.cache(lambda: self.load(cfg, assumed._replace(pointers=False), values))
         return lambda *arguments: kernel()(*arguments)
 
-    @functools.cached_property
-    def longer(self) -> Callable:
-        return for_longer_rows(self.kernel, torch.device("cuda", self.device))
-
     def launcher(self, values: Sequence[int]) -> Callable:
         """What to call with tensors of these sizes."""
-        if self.launch.is_longer(self.best, values):
-            return self.longer
         if 0 in self.launch.grid(self.best, values):
             return nothing
         return self.load(self.best, self.assumed(values), values)
@@ -342,23 +297,8 @@ class CudaCode:
             self.best = min(times, key=times.__getitem__)
             keep(self.best_file, str(self.best).encode())
 
-    def is_slow(self) -> bool:
-        """Does the first configuration, taken without a comparison, take long?  Then all are to be
-        compiled, and one of them chosen."""
-        if not self.is_guessed:
-            return False
-        self.is_guessed = False
-        loaded = {
-            self.best: self.load(self.best, self.assumed(self.launch.hints), self.launch.hints)
-        }
-        if self.timed(loaded)[self.best] > SLOW:
-            self.configs = list(self.launch.configs)
-            return True
-        keep(self.fast_file, str(self.best).encode())
-        return False
-
     def timed(self, loaded: Mapping[Config, Callable]) -> Mapping[Config, float]:
-        """Milliseconds of each configuration that may be the best."""
+        """Milliseconds of each configuration."""
         device, hints = torch.device("cuda", self.device), self.launch.hints
         _, extents = self.launch.at(*hints)
         flat = [((n,), (1,), dtype) for n, dtype in zip(extents, self.launch.pointers.values())]
@@ -366,7 +306,7 @@ class CudaCode:
         if tensors is None:
             return {cfg: number for number, cfg in enumerate(loaded)}
         ready = {c: functools.partial(call, *tensors, *hints) for c, call in loaded.items()}
-        return timing.fastest(ready, device)
+        return timing.event_times(ready, device)
 
 
 # --- in the interpreter ---------------------------------------------------------------------------
@@ -383,15 +323,8 @@ class InterpretedKernel:
 
         return load_interpreted(source_file(self.source), self.kernel.summary + "_kernel")
 
-    @functools.cached_property
-    def longer(self) -> Callable:
-        return for_longer_rows(self.kernel, torch.device("cpu"))
-
     def __call__(self, *arguments: Any) -> None:
         values = arguments[len(arguments) - len(self.launch.symbols) :]
-        if self.launch.is_longer(self.config, values):
-            self.longer(*arguments)
-            return
         grid = self.launch.grid(self.config, values)
         if 0 in grid:
             return

@@ -31,7 +31,6 @@ output that feeds the next one without a copy), several size variants in one poo
 import threading
 import weakref
 from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -42,15 +41,6 @@ from ..records import CompileRecord
 from ..runtime.program import Program
 
 Stream: TypeAlias = tuple[int, int]  # the device's number, the stream's handle
-
-
-@dataclass(frozen=True)
-class Half:
-    """Which half of a training step a program is; what recordings of both halves share."""
-
-    pools: Any
-    results: int | None  # how many outputs the forward half gives its caller
-    is_backward: bool
 
 
 class Pool:
@@ -68,12 +58,18 @@ class Pool:
 Pools: TypeAlias = MutableMapping[Stream, Pool]
 
 
-def new_pools() -> Pools:
-    """Each pool is there as long as a recording uses it."""
-    return weakref.WeakValueDictionary()
+# of recordings that keep nothing; each pool is there as long as a recording uses it
+_pools: Pools = weakref.WeakValueDictionary()
 
 
-_pools = new_pools()  # of recordings that keep nothing
+class Step:
+    """A training step: what the recordings of its two halves share."""
+
+    def __init__(self, results: int) -> None:
+        """results: how many outputs the forward half gives its caller."""
+        self.results, self.pools = results, weakref.WeakValueDictionary[Stream, Pool]()
+
+
 # other threads may work meanwhile (`thread_local`), but torch empties every device's cache before
 # it records
 _recording = threading.Lock()
@@ -144,18 +140,23 @@ def forget_failed_capture(device: torch.device) -> None:
 class GraphedCall:
     """`run`, recorded per stream.
 
-    half: of a training step.  The first of a forward half's outputs are the caller's, the others
-    are kept for the backward half, in the recording's own memory; that half reads what a recording
-    in the same pools keeps.
+    step: in training.  The first of a forward half's outputs are the caller's, the others are kept
+    for the backward half, in the recording's own memory; that half reads what a recording in the
+    same pools keeps.
     """
 
     def __init__(
-        self, run: Callable, program: Program, record: CompileRecord, half: Half | None = None
+        self,
+        run: Callable,
+        program: Program,
+        record: CompileRecord,
+        step: Step | None = None,
+        is_backward: bool = False,
     ):
         self.run, self.device, self.record = run, program.device, record
-        self.pools: Pools = half.pools if half else _pools
-        self.results = half.results if half else None
-        self.is_backward = half is not None and half.is_backward
+        self.pools = step.pools if step else _pools
+        self.results = step.results if step and not is_backward else None
+        self.is_backward = is_backward
         inputs, constants = program.inputs, program.constants
         self.held = [t for t in constants.values() if isinstance(t, torch.Tensor)]
         self.written = [inputs.index(name) for name in program.mutations if name in inputs]

@@ -176,7 +176,7 @@ class TritonExpressions(OpsHandler):
                 reads.add(symbol.name)
             elif symbol in self.plan.axis_of:
                 axes |= {self.plan.axis_of[symbol]}
-            elif symbol not in self.plan.fixed:
+            else:
                 self.symbols.add(symbol)
         for axis in self.plan.axes:
             expr = axis.over_flat(expr)

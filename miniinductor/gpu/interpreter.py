@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..more.extents import extent
+from ..sizes.symbols import extent
 from ..runtime.build import CompilerError
 from .block_sizes import is_interpreting
 

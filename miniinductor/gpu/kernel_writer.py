@@ -27,11 +27,12 @@ which it varies:
 
 Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes. Symbolic
 sizes are arguments after the pointers: blocks are chosen by hints, masks stay where no divisibility
-is known, and a kernel for rows in one tile brings a looped one along for longer rows
-(`Launch.longer`). Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).  Left out:
-descending to CTA clusters.
+is known, and rows of symbolic length are looped over.  Mirrors torch/_inductor/codegen/triton.py
+(paper section 4.4).  Left out: descending to CTA clusters.
 """
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -46,10 +47,11 @@ from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
 from ..sizes.symbols import hint, sizes
 from ..sizes.symbols import size as as_size
+from ..foreach import Foreach, of_all_parts
+from .block_sizes import Launch, foreach_config
 from .bounds import BoundedExpressions
 from .expressions import NARROW, NotOnline, Pending, reads_of, triton_type
 from .helpers import with_imports, with_wide_indices
-from .launch import Launch
 from .reductions import Accumulator, OnlineSum, as_narrow, pending, scan_of
 from .tile_plan import TilePlan, plan_tiles, size_text, sums_of_exp
 from .tiles import (
@@ -61,6 +63,7 @@ from .tiles import (
     Tile,
     TileScope,
     all_lines,
+    plain,
     texts,
     without_dead_lines,
 )
@@ -135,13 +138,10 @@ class TritonKernelWriter(BoundedExpressions):
         keep: Sequence[str] | set[str],
         order: Mapping[str, int] | None = None,
         overwritten: Mapping[str, str] | None = None,
-        any_row: bool = False,
     ):
-        """order: places of FX nodes, for comments.  any_row: a loop over rows whose length is
-        symbolic, however short this run's are."""
+        """order: places of FX nodes, for comments."""
         super().__init__()
-        self.group, self.order, self.any_row = group, order, any_row
-        self.context = group, buffers, keep, order, overwritten
+        self.group, self.order = group, order
         self.memory = Memory(buffers, set(keep), overwritten or {})
         self.is_coarse = all(self.memory.dtype(name) in NARROW for name in self.memory.keep)
         self.before: list[Any] = []  # nodes of a template
@@ -154,7 +154,7 @@ class TritonKernelWriter(BoundedExpressions):
     # -- the kernel --------------------------------------------------------------------------------
     def make_plan(self) -> TilePlan:
         memory = self.memory
-        return plan_tiles(self.group.nodes, memory.buffers, memory.keep, self.any_row)
+        return plan_tiles(self.group.nodes, memory.buffers, memory.keep)
 
     def write(self) -> Kernel:
         self.plan = self.make_plan()
@@ -181,14 +181,7 @@ class TritonKernelWriter(BoundedExpressions):
         plan, memory, places = self.plan, self.memory, self.places()
         pointers = {parameter: memory.dtype(name) for parameter, name in places}
         extents = [as_size(memory.buffers[name].layout.reach) for _, name in places]
-        about = plan.sizes, plan.configs, pointers, self.asserts, extents, plan.batch
-        return Launch(*about, self.longer())
-
-    def longer(self) -> Kernel | None:
-        """The kernel for rows that are longer than a tile."""
-        if self.plan.kind != "persistent" or isinstance(self.plan.sizes["r"], int):
-            return None
-        return TritonKernelWriter(*self.context, any_row=True).write()
+        return Launch(plan.sizes, plan.configs, pointers, self.asserts, extents)
 
     def kernel(self, code: Sequence[Code]) -> Kernel:
         """The finished text: signature, comments, body."""
@@ -251,10 +244,7 @@ class TritonKernelWriter(BoundedExpressions):
     def grid_lines(self) -> list[Line]:
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
         first, *others = self.plan.axes
-        if self.plan.kind in (
-            "tile",
-            "lines",
-        ):  # x first: programs that run together write whole rows
+        if self.plan.kind == "tile":  # x first: programs that run together write whole rows
             tiles = f"tl.cdiv({size_text(others[0].numel)}, XBLOCK)"
             lines = first.lines(f"tl.program_id(0) // {tiles} * YBLOCK")
             return lines + others[0].lines(f"tl.program_id(0) % {tiles} * XBLOCK")
@@ -491,3 +481,73 @@ def symbols_of(launch: Launch) -> set[sympy.Symbol]:
     """The sizes that a launch depends on."""
     numbers = [n for n in (*launch.sizes.values(), *launch.extents) if not isinstance(n, int)]
     return {symbol for number in numbers for symbol in number.free_symbols}
+
+
+# --- horizontal fusion ----------------------------------------------------------------------------
+PARTS = "which of the alike parts a program computes"
+SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
+
+
+class TritonForeachWriter(TritonKernelWriter):
+    """Several groups of the same body as one function: that of the first part, in which each
+    program finds out which part its block belongs to.
+
+        def foreach_adam_kernel(in0_0, out0_0, in0_1, out0_1, XBLOCK: tl.constexpr):
+            block = tl.program_id(0)
+            first, size, in0, out0 = 0, 65536, in0_0, out0_0
+            here = block >= 65536 // XBLOCK
+            first = tl.where(here, 65536 // XBLOCK, first); size = tl.where(here, 256, size); ...
+
+    The pointers are chosen by scalar selects: a few hundred, beside 1024 elements and more for each
+    of them.  The idea is torch's multi_tensor_apply."""
+
+    def __init__(self, group: Foreach, *context: Any):
+        super().__init__(group.parts[0].group, *context)
+        self.parts = group.parts
+
+    def make_plan(self) -> TilePlan:
+        """The first part's, over the programs of all parts."""
+        plan = super().make_plan()
+        self.counts = [int(math.prod(part.group.outer)) for part in self.parts]
+        config = foreach_config(self.counts)
+        block = config.block("x")
+        ends = itertools.accumulate([-(-n // block) for n in self.counts], initial=0)
+        *self.firsts, blocks = ends
+        [axis] = plan.axes
+        axis.loops = [(axis.loops[0][0], SIZE)]
+        axis.numel, axis.mask = SIZE, "xmask"
+        return replace(plan, configs=[config], sizes={"x": blocks * block})
+
+    def places(self) -> list[tuple[str, str]]:
+        """(parameter, buffer) of every part, part by part."""
+        memory = self.memory
+        first = [memory.place(name) for name in self.parts[0].names]
+        return [
+            (f"{pointer}_{k}", memory.place(part.names[first.index(name)]))
+            for k, part in enumerate(self.parts)
+            for name, pointer in memory.pointers.items()
+        ]
+
+    def grid_lines(self) -> list[Line]:
+        [axis], own = self.plan.axes, list(self.memory.pointers.values())
+        names, firsts = ", ".join(own), ", ".join([f"{pointer}_0" for pointer in own])
+        lines = [
+            "block = tl.program_id(0)",
+            f"first, size, {names} = {self.firsts[0]}, {self.counts[0]}, {firsts}",
+        ]
+        for k in range(1, len(self.parts)):
+            chosen = {"first": f"{self.firsts[k]}", "size": f"{self.counts[k]}"}
+            chosen |= {pointer: f"{pointer}_{k}" for pointer in own}
+            lines += [
+                f"here = block >= {self.firsts[k]}",
+                "; ".join(f"{p} = tl.where(here, {v}, {p})" for p, v in chosen.items()),
+            ]
+        return plain(lines, PARTS) + axis.lines("(block - first) * XBLOCK")
+
+    def body(self) -> list[Code]:
+        about = f"# {len(self.parts)} times the same, with other buffers; the first:"
+        return [Line(about, is_comment=True, origin="a comment"), *super().body()]
+
+    def kernel(self, code: Sequence[Code]) -> Kernel:
+        kernel = of_all_parts(super().kernel(code), self.parts)
+        return replace(kernel, reruns=len(kernel.stored) > 1)

@@ -1,5 +1,4 @@
-"""What library kernels on a GPU want: channels-last convolutions, patches as matrices, matrices
-whose rows are aligned.
+"""What library kernels on a GPU want: channels-last convolutions, matrices whose rows are aligned.
 
 In:   a functional ATen graph.  Out: an equal one, with copies that change layouts where a
       library kernel gains more than they cost.
@@ -9,13 +8,6 @@ In:   a functional ATen graph.  Out: an equal one, with copies that change layou
                                       convolution; convolution_backward in the same way
     convolution(x, w, b)          ->  convolution(x, w) + b: the library would start a kernel for
                                       the sum alone
-    addmm(b, x, w), float32       ->  mm(x, w) + b where pointwise work follows: the library has
-                                      faster kernels for the bare product
-    convolution(x, w) whose windows do not overlap (a vision transformer's patches)
-                                  ->  addmm(bias, patches of x, w as a matrix)
-    convolution(x, w) of 1x1, mode="max-autotune"
-                                  ->  mm(x as a row per pixel, w): our template may continue with
-                                      what follows
     mm(a, w), w of 50257 columns  ->  mm(a, pad(w, 7))[:, :50257]: rows of 50257 half-precision
                                       numbers are aligned to 2 bytes, for which only slow library
                                       kernels exist (unless our template serves: `suits_template`)
@@ -32,7 +24,6 @@ import torch
 from torch import fx
 
 from .. import config
-from ..autograd.functionalize import is_view
 from ..dependencies import int_or_none
 from ..passes.layout import TRANSPOSITIONS, LayoutPass, aten
 from ..records import CompileRecord
@@ -53,7 +44,7 @@ def optimize_for_gpu(
     """The graph with GPU layouts for these; `gm` itself where nothing is gained."""
     targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and _on_gpu(n)}
     has_convolutions = convolutions and aten.convolution.default in targets
-    has_products = products and not targets.isdisjoint({aten.mm.default, aten.addmm.default})
+    has_products = products and aten.mm.default in targets
     if aten.as_strided.default in targets or not (has_convolutions or has_products):
         return gm
     if hints_of(gm.graph):
@@ -64,18 +55,6 @@ def optimize_for_gpu(
 
 def _on_gpu(node: Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].is_cuda
-
-
-def is_pointwise(node: Node) -> bool:
-    """Is it, or all that reads the view that it is?"""
-    if node.op == "call_function" and is_view(node.target):
-        return is_continued(node)
-    return node.op == "call_function" and torch.Tag.pointwise in getattr(node.target, "tags", ())
-
-
-def is_continued(node: Node) -> bool:
-    """Is all that reads its value, perhaps through views, pointwise?"""
-    return all(is_pointwise(user) for user in node.users)
 
 
 def suits_template(dtype: torch.dtype, a: Matrix, b: Matrix) -> bool:
@@ -114,7 +93,6 @@ class Relayout(LayoutPass):
             self.rules[aten.convolution_backward.default] = self.gradients
         if products:
             self.rules[aten.mm.default] = self.product
-            self.rules[aten.addmm.default] = self.biased_product
 
     def visit(self, node: Node) -> Node:
         # (the backward half of a convolution gives a tuple)
@@ -123,14 +101,6 @@ class Relayout(LayoutPass):
         return rule(node) if rule is not None and _on_gpu(about) else self.kept(node)
 
     # -- convolutions ------------------------------------------------------------------------------
-    def convolution(self, node: Node) -> Node:
-        half = node.args[0].meta["val"].dtype in HALF
-        if half and self.has_patches(node):
-            return self.patches(node)
-        if half and config.max_autotune and self.is_product(node):
-            return self.pixels(node)
-        return self.channels_last_convolution(node)
-
     def gradients(self, node: Node) -> Node:
         if not self.moves(node):
             return self.kept(node)
@@ -144,8 +114,10 @@ class Relayout(LayoutPass):
         value = node.args[0].meta["val"]
         if value.dim() != 4 or value.dtype in HALF:
             return value.dim() == 4
-        forward = node.target is aten.convolution.default
-        return self.products and not (value.shape[1] % 4 and forward and self.has_patches(node))
+        if not self.products:
+            return False
+        window, step = list(node.args[1].meta["val"].shape[2:]), list(node.args[3])
+        return not (value.shape[1] % 4 and window == step != [1, 1])
 
     def move(self, node: Node, count: int) -> None:
         """The first arguments in channels-last memory; each is copied once."""
@@ -155,7 +127,7 @@ class Relayout(LayoutPass):
                     self.moved[tensor] = self.channels_last(tensor)
                 node.update_arg(position, self.moved[tensor])
 
-    def channels_last_convolution(self, node: Node) -> Node:
+    def convolution(self, node: Node) -> Node:
         """Its bias is added by the kernel that follows (the library would start one for that
         alone)."""
         bias = node.args[2]
@@ -172,82 +144,7 @@ class Relayout(LayoutPass):
         column = self.call(node, aten.view.default, bias, [-1] + [1] * (node.meta["val"].dim() - 2))
         return self.call(node, aten.add.Tensor, node, column)
 
-    # -- convolutions that are products ------------------------------------------------------------
-    def has_patches(self, node: Node) -> bool:
-        """Do the windows lie side by side?"""
-        x, weight, _, stride, padding, dilation, transposed, _, groups = node.args
-        if weight.meta["val"].dim() != 4 or any(padding) or transposed or groups != 1:
-            return False
-        size, window = x.meta["val"].shape[2:], list(weight.meta["val"].shape[2:])
-        return (
-            window != [1, 1]
-            and list(stride) == window
-            and set(dilation) == {1}
-            and all(n % w == 0 for n, w in zip(size, window))
-        )
-
-    def patches(self, node: Node) -> Node:
-        """One row per window: its channels and pixels, in the order in which x lies in memory."""
-        self.changed("convolutions of separate patches as matrix products")
-        x, weight, bias = node.args[:3]
-        count, channels, height, width = x.meta["val"].shape
-        out, _, high, wide = weight.meta["val"].shape
-        down, across, size = height // high, width // wide, channels * high * wide
-        by_pixel = x.meta["val"].stride(1) == 1
-        self.graph.erase_node(node)
-
-        def matrix(tensor: Node, order: list[int], shape: list[int]) -> Node:
-            moved = self.call(node, aten.permute.default, tensor, order)
-            return self.call(node, aten.view.default, self.copied_plain(moved), shape)
-
-        cut = self.call(node, aten.view.default, x, [count, channels, down, high, across, wide])
-        order = [0, 2, 4, 3, 5, 1] if by_pixel else [0, 2, 4, 1, 3, 5]
-        rows = matrix(cut, order, [count * down * across, size])
-        columns = matrix(weight, [0, 2, 3, 1] if by_pixel else [0, 1, 2, 3], [out, size])
-        columns = self.call(node, aten.permute.default, columns, [1, 0])
-        return self.image(node, bias, rows, columns, [count, down, across, out])
-
-    def is_product(self, node: Node) -> bool:
-        _, weight, _, stride, padding, _, transposed, _, groups = node.args
-        of_pixels = list(weight.meta["val"].shape[2:]) == [1, 1] and set(stride) == {1}
-        return of_pixels and not any(padding) and not transposed and groups == 1
-
-    def pixels(self, node: Node) -> Node:
-        """A convolution of 1x1: each pixel is a row."""
-        self.changed("convolutions of 1x1 as matrix products")
-        _, weight, bias = node.args[:3]
-        count, channels, height, width = node.args[0].meta["val"].shape
-        self.move(node, 1)
-        rows = self.call(node, aten.permute.default, node.args[0], [0, 2, 3, 1])
-        self.graph.erase_node(node)
-        rows = self.call(rows, aten.view.default, rows, [count * height * width, channels])
-        columns = self.call(rows, aten.view.default, weight, [-1, channels])
-        columns = self.call(rows, aten.permute.default, columns, [1, 0])
-        return self.image(rows, bias, rows, columns, [count, height, width, -1])
-
-    def image(
-        self, like: Node, bias: Node | None, rows: Node, columns: Node, shape: list[int]
-    ) -> Node:
-        """The product of a row per pixel, seen as channels of images."""
-        if bias is None:
-            product = self.call(like, aten.mm.default, rows, columns)
-        else:
-            product = self.call(like, aten.addmm.default, bias, rows, columns)
-        seen = self.call(like, aten.view.default, product, shape)
-        return self.call(like, aten.permute.default, seen, [0, 3, 1, 2])
-
     # -- matrix products ---------------------------------------------------------------------------
-    def biased_product(self, node: Node) -> Node:
-        """ConvNeXt-T's second products on an H100: 185 us bare, 217 us with a bias."""
-        bias, a, b = node.args
-        values = bias.meta["val"], a.meta["val"]
-        is_float = values[0].dtype == values[1].dtype == torch.float32
-        if not is_float or values[0].dim() != 1 or node.kwargs or not is_continued(self.original):
-            return self.kept(node)
-        self.changed("biases of products added apart")
-        self.graph.erase_node(node)
-        return self.call(node, aten.add.Tensor, self.call(node, aten.mm.default, a, b), bias)
-
     def product(self, node: Node) -> Node:
         lacking = self.misaligned(node)
         return self.pad(node, lacking) if any(lacking) else self.kept(node)

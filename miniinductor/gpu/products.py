@@ -14,10 +14,8 @@ result is worth more.  Nobody knows before measuring: mode="max-autotune" times 
 tiles), and remembers the winner on disk.  Only where the library is known to be slow, the template
 is always used: results with unaligned rows.
 
-An operand that is only a conversion of another buffer (autocast) is converted in the kernel, tile
-by tile. Mirrors torch/_inductor/kernel/mm.py, select_algorithm.py and the scheduler's template
-fusion (paper sections 4.4, 4.7). Left out: products as operands of fused prologues other than
-conversions, split-K, TMA descriptors.
+Mirrors torch/_inductor/kernel/mm.py, select_algorithm.py and the scheduler's template fusion (paper
+sections 4.4, 4.7).  Left out: batches of products, fused prologues, split-K, TMA descriptors.
 """
 
 import functools
@@ -42,40 +40,28 @@ from ..nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ..records import CompileRecord, FusionDecision
 from ..codegen.plan import plan_of
 from ..sizes.expressions import flatten
-from .choices import Choice
 from .kernel_writer import TritonKernelWriter
 from .tile_plan import Axis, TilePlan, tile_plan
 from .tiles import Code, Tile, plain
 from .block_sizes import Config, product_configs
 from .timing import race
-from .expressions import NARROW, triton_type
+from .expressions import NARROW
 
 aten = torch.ops.aten
 # their operands: perhaps a bias, then a and b
-PRODUCTS = (aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default)
+PRODUCTS = (aten.mm.default, aten.addmm.default)
 BAND = 8  # rows of tiles that are walked over together
 
 
 class FusedProduct:
-    """A library product, the conversions of its operands and the pointwise group that reads it, as
-    one kernel."""
+    """A library product and the pointwise group that reads it, as one kernel."""
 
-    def __init__(
-        self,
-        product: ExternNode,
-        group: Group | None,
-        casts: Mapping[str, tuple[Group, str]],
-        certain: bool,
-    ):
-        """casts: operand's name -> (the group that converts it, its source's name); certain: it is
-        not asked whether the library would be faster."""
-        self.product, self.buffer = product, kernel_of(product)
-        self.casts, self.certain = casts, certain
+    def __init__(self, product: ExternNode, group: Group | None, certain: bool):
+        """certain: it is not asked whether the library would be faster."""
+        self.product, self.buffer, self.certain = product, kernel_of(product), certain
         self.group = group or Group([], sizes_of(self.buffer), ())
         # the same in several steps
-        self.apart: list[ExternNode | Group] = [cast for cast, _ in casts.values()] + [product]
-        if group:
-            self.apart.append(group)
+        self.apart: list[ExternNode | Group] = [product, group] if group else [product]
         self.nodes = [product, *self.group.nodes]
         self.names = [name for node in self.apart for name in node.names]
         self.read_names = set().union(*[node.read_names for node in self.apart]) - set(self.names)
@@ -84,13 +70,12 @@ class FusedProduct:
     def device(self) -> torch.device:
         return self.buffer.layout.device
 
-    def written(self, writing: KernelWriting) -> KernelStep | Choice:
+    def written(self, writing: KernelWriting) -> "KernelStep | Alternatives":
         """The fused kernel, and beside it, where that might be faster, its parts."""
         fused = writing.kernel(self)
         if config.matmul_templates == "always" or self.certain:
             return fused
-        read = [part.read_names for part in self.apart]
-        within = replace(writing, used=writing.used.union(*read))
+        within = replace(writing, used=writing.used | self.group.read_names)
         apart: list[Any] = [within.step(part) for part in self.apart]  # no choices again
         return Alternatives(fused, apart)
 
@@ -187,8 +172,7 @@ def with_product(
     if reason and not certain:
         return nodes
     follower = None if reason else group
-    casts = conversions(extern, nodes, schedule.escaping)
-    fused, place = FusedProduct(extern, follower, casts, certain), follower or extern
+    fused, place = FusedProduct(extern, follower, certain), follower or extern
     return [fused if n is place else n for n in nodes if n is place or n not in fused.apart]
 
 
@@ -243,35 +227,9 @@ def check_epilogue(
         raise Refused("the product is read at other elements than the loops'")
 
 
-def conversions(
-    extern: ExternNode, nodes: Sequence[ScheduledNode], escaping: Collection[str]
-) -> dict[str, tuple[Group, str]]:
-    """{operand: (group, source)} of operands that one group makes by converting `source`, for this
-    product alone."""
-    found: dict[str, tuple[Group, str]] = {}
-    product = kernel_of(extern)
-    for operand in dict.fromkeys(view.name for view in product.args[-2:]):
-        group = next((n for n in nodes if isinstance(n, Group) and n.names == [operand]), None)
-        if group is None or operand in escaping or sum(operand in n.read_names for n in nodes) > 1:
-            continue
-        body = group.nodes[0].body
-        if [i.op for i in body.walk()] == ["load", "to_dtype", "store"]:
-            [read], [write] = body.reads(), body.writes()
-            if read.index == write.index:
-                found[operand] = group, read.name
-    return found
-
-
 def sizes_of(product: ExternKernel) -> tuple[int, ...]:
-    """Loops over a product's result: (rows, columns) or (batch, rows, columns)."""
+    """Loops over a product's result: (rows, columns)."""
     return tuple(int(n) for n in product.layout.size)
-
-
-class BatchIndex(Axis):
-    """The product's number in the batch: the same for a whole program."""
-
-    def index_text(self, start: str) -> str:
-        return start
 
 
 class MatmulWriter(TritonKernelWriter):
@@ -279,26 +237,26 @@ class MatmulWriter(TritonKernelWriter):
 
     def __init__(self, fused: FusedProduct, *context: Any):
         super().__init__(fused.group, *context)
-        self.product, self.casts = fused.buffer, fused.casts
+        self.product = fused.buffer
         self.group, self.before = fused.group, [fused.product]
 
     def make_plan(self) -> TilePlan:
         """Tiles of the result: m rows and n columns; k runs in the template's loop."""
-        *batch, rows, columns = sizes_of(self.product)
+        rows, columns = sizes_of(self.product)
         outer = common_loops(self.group.outer, sizes_of(self.product))
         assert outer is not None  # see check_epilogue
         bodies = [node.body.split_to(outer, ()) for node in self.group.nodes]
-        parts = cut_loops(outer, (math.prod(batch), rows, columns))
-        self.batch = BatchIndex("batch", *parts[0], "")
+        variables, cut = loop_variables("x", len(outer)), cut_at(outer, rows)
         sizes = {"m": rows, "n": columns, "k": int(self.product.args[-1].size[-2])}
         return tile_plan(
             plan_of(self.group.nodes, bodies, outer, (), is_pointwise=True),
             kind="product",
-            axes=[Axis("m", *parts[1], "[:, None]"), Axis("n", *parts[2], "[None, :]")],
+            axes=[
+                Axis("m", variables[:cut], outer[:cut], "[:, None]"),
+                Axis("n", variables[cut:], outer[cut:], "[None, :]"),
+            ],
             sizes=sizes,
             configs=configs_of(sizes),
-            fixed=frozenset(variable for variable, _ in self.batch.loops),
-            batch=math.prod(batch),
         )
 
     def reads_again(self) -> bool:
@@ -312,8 +270,6 @@ class MatmulWriter(TritonKernelWriter):
         is_exact = self.product.layout.dtype in NARROW
         indices = [*rows.lines("(top + within % height) * MBLOCK")]
         indices += columns.lines("within // height * NBLOCK")
-        if len(self.product.layout.size) == 3:
-            indices = self.batch.lines("tl.program_id(1)") + indices
         text = template().render(
             rows=self.plan.sizes["m"],
             columns=self.plan.sizes["n"],
@@ -344,8 +300,7 @@ class MatmulWriter(TritonKernelWriter):
     def linear(self, place: Layout | BufferView) -> sympy.Expr:
         """Offset of the loops' element, in the product's layout or in a view that broadcasts to its
         shape."""
-        dims = len(place.size)
-        axes = [self.batch, *self.plan.axes][3 - dims :]
+        axes = self.plan.axes[2 - len(place.size) :]
         offset = sympy.sympify(place.offset)
         for axis, stride, size in zip(axes, place.stride, place.size):
             if size != 1:
@@ -353,10 +308,8 @@ class MatmulWriter(TritonKernelWriter):
         return sympy.expand(offset)
 
     def tile(self, view: BufferView, axes: str) -> dict[str, str]:
-        """How the tile of an operand is read: pointers, mask, and the conversion to the product's
-        dtype."""
+        """How the tile of an operand is read: pointers and mask."""
         depth, configs = self.plan.sizes["k"], self.plan.configs
-        _, source = self.casts.get(view.name, (None, view.name))
         # k runs down a tile of b and across one of a
         k = "k[:, None]" if axes[0] == "k" else "k[None, :]"
         names = {axis.name: axis.flat for axis in self.plan.axes} | {"k": k}
@@ -366,35 +319,21 @@ class MatmulWriter(TritonKernelWriter):
             names[axis] if stride == 1 else f"{names[axis]} * {int(stride)}"
             for axis, stride in zip(axes, view.stride[-2:])
         ]
-        if len(view.size) == 3 and view.size[0] != 1:
-            terms.append(f"{self.batch.flat} * {int(view.stride[0])}")
         if int(view.offset):
             terms.append(str(int(view.offset)))
         masks = [mask for mask in map(inside.get, axes) if mask]
-        self.memory.read.append(source)
-        cast = f".to({triton_type(self.product.layout.dtype)})" if source != view.name else ""
+        self.memory.read.append(view.name)
         return {
-            "about": f"{source}{[int(n) for n in view.size]}",
-            "pointer": f"{self.memory.pointer(source, False)} + {' + '.join(terms)}",
+            "about": f"{view.name}{[int(n) for n in view.size]}",
+            "pointer": f"{self.memory.pointer(view.name, False)} + {' + '.join(terms)}",
             "mask": f", {' & '.join(masks)}, other=0" if masks else "",
-            "cast": cast,
         }
 
 
-def cut_loops(
-    outer: Sequence[int], counts: Sequence[int]
-) -> list[tuple[list[sympy.Symbol], Sequence[int]]]:
-    """The loops cut in consecutive parts of so many elements: (variables, sizes) of each."""
-    variables, parts, at = loop_variables("x", len(outer)), [], 0
-    for count in counts:
-        start = at
-        while math.prod(outer[start:at]) != count:
-            at += 1
-        # a part of one element takes one of the loops that run once, if there are some
-        while at < len(outer) and outer[at] == 1 and count == 1 and start == at:
-            at += 1
-        parts.append((variables[start:at], outer[start:at]))
-    return parts
+def cut_at(outer: Sequence[int], rows: int) -> int:
+    """How many of the loops run over rows."""
+    cut = next(k for k in range(len(outer) + 1) if math.prod(outer[:k]) == rows)
+    return cut or int(len(outer) > 1 and outer[0] == 1)  # one row may have a loop of its own
 
 
 def configs_of(sizes: Mapping[str, int]) -> list[Config]:

@@ -19,8 +19,8 @@ import sympy
 import torch
 
 from ..ir import playing
+from .block_sizes import LARGEST_INT32
 from .expressions import Pending, TritonExpressions, compute_dtype, literal, reads_of, triton_type
-from .launch import LARGEST_INT32
 from .split_reductions import neutral
 from .tile_plan import NEIGHBOURS
 from .tiles import NO_AXES, Axes, Line, Tile, plain

@@ -1,41 +1,54 @@
-"""Reductions with few outputs become two: without this, few programs would read much.
+"""Reductions of the loop IR in other forms, before anything is scheduled: for GPUs.
 
-In:   an `ir.Graph` for a GPU.  Out: the same graph, in which such a Reduction is a partial one,
-      with an output per chunk, and a small one over the chunks.
+In:   an `ir.Graph` for a GPU.  Out: the same graph, rewritten in place, each change noted in the
+      record.
 
-    sum over 2^26 elements  ->  partial[2048] = sums of 32768 each;  sum of partial
-    sum over dim 0 of [16384, 4096]  ->  partial[32, 4096];  sum of partial over dim 0
-    sum over i of x[i, t[i]] - max[i] - log(sum[i])     (cross entropy: one program for all rows)
-        ->  elements[i] = x[i, t[i]] - ..., made by the kernel that finds max and sum of row i,
-            where its programs are many;  sum of elements
+    a few elements are combined one by one (speed/few_rows.py): a tile has no side of three
+        sum over 3 of x[i, j + k]    ->  0 + x[i, j] + x[i, j + 1] + x[i, j + 2]
+    few outputs of many elements are reduced in two steps: without this, few programs would read
+    much
+        sum over 2^26 elements       ->  partial[2048] = sums of 32768 each;  sum of partial
+        sum over dim 0 of [16384, 4096]   ->  partial[32, 4096];  sum of partial over dim 0
+        argmax of 2^24 elements      ->  place[1024] of the largest in each 16384 elements;
+                                         which of those 1024;  both as one place
+    a sum of everything that depends on what rows were reduced to has a part for each row
+        sum over i of x[i, t[i]] - max[i] - log(sum[i])     (cross entropy)
+            ->  rows[i], made by the kernel that finds max and sum of row i;  sum of rows
 
-Symbolic sizes: as many chunks as the sizes of the first call ask for, of a symbolic length. Runs
-before the scheduler, which fuses the partial one with what makes its elements, as any other
-reduction. Mirrors `Reduction.num_splits` and `create_multilayer` in torch/_inductor/ir.py.
-arg_chunks.py does the same for argmax and argmin.
+Symbolic sizes: as many chunks as the sizes of the first call ask for, of a symbolic length.
+Mirrors `Reduction.create`, `num_splits` and `create_multilayer` in torch/_inductor/ir.py.
+# PyTorch: leaves positions of extremes to one program for each row.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 import sympy
 import torch
 
 from ..dependencies import int_or_none, loop_variables, trace
-from ..ir import Buffer, ComputedBuffer, Graph, Layout, Pointwise, Reduction, contiguous_strides
-from ..ops import ops
+from ..ir import (
+    Buffer,
+    ComputedBuffer,
+    Graph,
+    Index,
+    Layout,
+    Pointwise,
+    Reduction,
+    contiguous_strides,
+)
+from ..lowerings.chunks import nearest_divisor
+from ..ops import Value, ops
 from ..records import CompileRecord
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.ranges import simplify
-from ..lowerings.chunks import nearest_divisor
 from ..sizes.symbols import Size, hint, size
+from ..speed.few_rows import SHORT, elements_of_each, write_out, written_out
 from .block_sizes import PERSISTENT, PROCESSORS
-from .softmax_chunks import with_own_maxima
 from .tile_plan import reads_along
 
-PROGRAMS = 132 * 8  # enough work for every processor
+PROGRAMS = PROCESSORS * 8  # enough work for every processor
 # with so many rows, one program each keeps reductions that need one another in one kernel
 ENOUGH_ROWS = 64
 STEP = 32  # rows of a tile of columns
@@ -45,56 +58,53 @@ LEAST_CHUNKS = 4  # fewer gain nothing, where there are enough tiles
 ENOUGH_TILES = 2 * PROCESSORS  # of 64 columns each: they keep the GPU busy
 LEAST_CHUNK = 4096  # elements, where rows are
 LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
-NEUTRAL = {"sum": 0, "prod": 1, "any": False}
-PLAIN = {"load", "reduction", "store"}  # what a sum of stored numbers does
 MOST_OF_ROW = 8192  # elements of a row that is reduced, and read again as a part
-Halves: TypeAlias = tuple[ComputedBuffer, ComputedBuffer]
+NEUTRAL = {"sum": 0, "prod": 1, "any": False}
 
 
-def split_reductions(graph: Graph, record: CompileRecord) -> None:
-    """Rewrite the graph's operations in place; each split is noted in the record."""
+def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
+    write_out(graph, record, lambda buffer: 0 < elements_of_each(buffer) < SHORT)
     operations: list[Buffer] = []
     for buffer in graph.operations:
-        parts = None
         if isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction):
-            parts = in_rows(buffer, graph, record) or in_chunks(buffer, graph, record)
-            parts = parts or elements_apart(buffer, graph, record)
-        if parts is not None:
-            graph.buffers.update({part.name: part for part in parts})
-        operations += parts or [buffer]
+            operations += by_rows(buffer, graph, record) or split(buffer, graph, record)
+        else:
+            operations.append(buffer)
     graph.operations[:] = operations
 
 
-def in_chunks(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> Halves | None:
-    """(partial, final), or None where one kernel is enough."""
+def split(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> list[ComputedBuffer]:
+    """The reduction in two steps where one kernel would have few programs, else as it is."""
     data = buffer.data
     count = math.prod(size(n) for n in data.reduction_ranges)
     outputs, elements = hint(math.prod(size(n) for n in data.ranges), 0), hint(count, 0)
-    if data.kind.startswith("arg") or outputs * elements < LEAST_ELEMENTS:
-        return None
+    is_place = data.kind.startswith("arg")
+    if outputs * elements < LEAST_ELEMENTS or is_place and not is_of_numbers(data):
+        return [buffer]
     columns = runs_along_outputs(buffer)
     alone = outputs < ENOUGH_ROWS or not is_of_softmax(buffer, graph)
     alone = alone or is_read_with_elements(buffer, graph, outputs * elements)
     chunks = wanted_chunks(outputs, elements, columns, alone)
     if chunks < 2:
-        return None
+        return [buffer]
     if isinstance(count, int):
         chunks = whole_chunks(count, chunks, columns)
     chunk = size(FloorDiv(count + chunks - 1, chunks))
     if isinstance(count, int):
         chunks = -(-count // chunk)
+    record.notes.append(
+        f"{buffer.name}: {math.prod(data.ranges)} outputs of {count} elements each are too few: "
+        f"reduced in {chunks} chunks"
+    )
     # columns: neighbouring programs write neighbouring outputs, so the chunk is the slower
     # dimension
     place = 0 if columns else len(data.ranges)
-    halves = chunked(buffer, place, chunks, chunk, count)
-    if not columns:
-        halves = with_own_maxima(halves, buffer, graph)
-    number = math.prod(data.ranges)
-    record.notes.append(
-        f"{buffer.name}: {number} outputs of {math.prod(data.reduction_ranges)} elements each are "
-        f"too few: reduced in {halves[0].layout.numel // number} chunks"
-    )
-    return halves
+    return Chunks(buffer, place, chunks, chunk, count).parts(graph)
+
+
+def is_of_numbers(data: Reduction) -> bool:
+    """Are all its sizes numbers?"""
+    return None not in [int_or_none(n) for n in (*data.ranges, *data.reduction_ranges)]
 
 
 def wanted_chunks(outputs: int, elements: int, columns: bool, alone: bool = True) -> int:
@@ -148,113 +158,6 @@ def is_read_with_elements(buffer: ComputedBuffer, graph: Graph, count: int) -> b
     )
 
 
-def in_rows(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> list[Buffer] | None:
-    """[partial, final] where a reduction of everything reads what rows were reduced to: a part for
-    each of those rows, which the same kernel makes; else None."""
-    data = buffer.data
-    sizes = [int_or_none(n) for n in (*data.ranges, *data.reduction_ranges)]
-    if None in sizes or data.kind.startswith("arg") or not data.reduction_ranges:
-        return None
-    outputs, width = math.prod(data.ranges), int(data.reduction_ranges[-1])
-    count = math.prod(int(n) for n in data.reduction_ranges)
-    rows = count // max(1, width)
-    if outputs != 1 or not 1 < width <= MOST_OF_ROW or rows < PROCESSORS:
-        return None
-    made = [graph.buffers.get(access.name) for access in trace(buffer).reads()]
-    if not any(reduces_rows(one, rows, width) for one in made):
-        return None
-    first, second = chunked(buffer, len(data.ranges), rows, width, count, "rows")
-    graph.buffers.update({first.name: first, second.name: second})
-    record.notes.append(f"{buffer.name}: reduced where the rows are that it depends on")
-    return [first, *(in_chunks(second, graph, record) or [second])]
-
-
-def reduces_rows(buffer: Buffer | None, rows: int, width: int) -> bool:
-    data = getattr(buffer, "data", None)
-    if not isinstance(data, Reduction) or buffer is None:
-        return False
-    elements = int_or_none(math.prod(size(n) for n in data.reduction_ranges))
-    return elements == width and int_or_none(buffer.layout.numel) == rows
-
-
-def chunked(
-    buffer: ComputedBuffer,
-    place: int,
-    chunks: int,
-    chunk: Size,
-    count: Size,
-    suffix: str = "chunks",
-) -> Halves:
-    """place: of the chunks, among the outputs' dimensions; chunk: elements of one."""
-    data = buffer.data
-    ranges, reduction_ranges = ([size(n) for n in r] for r in (data.ranges, data.reduction_ranges))
-    all_ranges = [*ranges[:place], chunks, *ranges[place:]]
-    name = f"{buffer.name}_{suffix}"
-    layout = Layout(data.device, data.dtype, tuple(all_ranges), contiguous_strides(all_ranges))
-
-    def partial(index: list, rindex: list) -> object:
-        outer = list(index)
-        flat = outer.pop(place) * chunk + rindex[0]
-        limits = {**dict(zip(index, all_ranges)), rindex[0]: chunk}
-        at = unflatten(flat, reduction_ranges, limits)
-        if chunks * chunk == count:
-            return data.inner_fn(outer, at)
-        inside = ops.lt(ops.index_expr(flat, torch.int64), ops.index_expr(count, torch.int64))
-        other = neutral(data.kind, data.src_dtype)
-        return ops.masked(inside, lambda: data.inner_fn(outer, at), other)
-
-    def whole(index: list, rindex: list) -> object:
-        return ops.load(name, layout.indexer([*index[:place], rindex[0], *index[place:]]))
-
-    first = replace(data, ranges=all_ranges, inner_fn=partial, reduction_ranges=[chunk])
-    second = replace(data, inner_fn=whole, reduction_ranges=[chunks], src_dtype=data.dtype)
-    return (
-        ComputedBuffer(name, layout, buffer.origins, data=first),
-        ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second),
-    )
-
-
-def elements_apart(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> Halves | None:
-    """(elements, their reduction) where few programs would compute many elements from one reduction
-    per element; else None."""
-    data = buffer.data
-    found = [int_or_none(n) for n in [*data.ranges, *data.reduction_ranges]]
-    sizes = [n for n in found if n is not None]
-    if data.kind.startswith("arg") or len(sizes) < len(found):
-        return None
-    outputs, count = len(data.ranges), math.prod(sizes)
-    if count < LEAST_ROWS * ENOUGH_ROWS or math.prod(sizes[:outputs]) >= ENOUGH_ROWS:
-        return None
-    rows = {
-        name
-        for name, made in graph.buffers.items()
-        if isinstance(getattr(made, "data", None), Reduction) and made.layout.numel == count
-    }
-    body = trace(buffer)
-    is_read_alone = {instruction.op for instruction in body.walk()} <= PLAIN
-    if is_read_alone or not rows & {access.name for access in body.reads()}:
-        return None
-    name = f"{buffer.name}_elements"
-    layout = Layout(data.device, data.src_dtype, tuple(sizes), contiguous_strides(sizes))
-
-    def element(index: list) -> object:
-        return data.inner_fn(index[:outputs], index[outputs:])
-
-    def stored(index: list, rindex: list) -> object:
-        return ops.load(name, layout.indexer([*index, *rindex]))
-
-    graph.apart.add(name)
-    record.notes.append(
-        f"{buffer.name}: its elements are made where the rows are reduced that they depend on"
-    )
-    first = Pointwise(data.device, data.src_dtype, sizes, element)
-    second = replace(data, inner_fn=stored, origins=frozenset())
-    return (
-        ComputedBuffer(name, layout, buffer.origins, data=first),
-        ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second),
-    )
-
-
 def runs_along_outputs(buffer: ComputedBuffer) -> bool:
     """Do the reads step by one along the last output dimension, rather than along the reduced
     ones?"""
@@ -266,6 +169,148 @@ def runs_along_outputs(buffer: ComputedBuffer) -> bool:
         for name, sizes in (("x", body.outer), ("r", body.inner))
     )
     return reads_along(body.reads(), x, r)
+
+
+# --- parts of rows that another reduction reduces -------------------------------------------------
+def by_rows(
+    buffer: ComputedBuffer, graph: Graph, record: CompileRecord
+) -> list[ComputedBuffer] | None:
+    """The reduction as a part for each row, and those parts reduced; None where it is not of
+    that kind."""
+    width = width_of_rows(buffer, graph)
+    if not width:
+        return None
+    data = buffer.data
+    count = math.prod(int(n) for n in data.reduction_ranges)
+    parts = Chunks(buffer, len(data.ranges), count // width, width, count, "rows")
+    first, second = parts.partial(), parts.whole()
+    if width == 1:  # its kernel should be that of the rows, and not of the final reduction
+        first.data = written_out(first.data)
+        graph.apart.add(first.name)
+    graph.buffers.update({first.name: first, second.name: second})
+    record.notes.append(f"{buffer.name}: reduced where the rows are that it depends on")
+    return [first, *split(second, graph, record)]
+
+
+def width_of_rows(buffer: ComputedBuffer, graph: Graph) -> int:
+    """Of a reduction of everything that reads what rows were reduced to: how many of its elements
+    belong to one of those rows; else 0."""
+    data = buffer.data
+    if data.kind not in ("sum", "prod", "max", "min") or not is_of_numbers(data):
+        return 0
+    sizes, body = [int(n) for n in data.reduction_ranges], trace(buffer)
+    computes = {instruction.op for instruction in body.walk()} - {"load", "reduction", "store"}
+    if math.prod(data.ranges) != 1 or not sizes or not computes:
+        return 0
+    count = math.prod(sizes)
+    for made in [graph.buffers.get(access.name) for access in body.reads()]:
+        reduced = made.data if isinstance(made, ComputedBuffer) else None
+        rows = int_or_none(made.layout.numel) if made is not None and made.layout else None
+        if not isinstance(reduced, Reduction) or not rows:
+            continue
+        if rows == count >= LEAST_ROWS * ENOUGH_ROWS:
+            return 1
+        width = int_or_none(math.prod(size(n) for n in reduced.reduction_ranges))
+        if PROCESSORS <= rows == count // sizes[-1] and width == sizes[-1] <= MOST_OF_ROW:
+            return width
+    return 0
+
+
+# --- a reduction in two steps ---------------------------------------------------------------------
+class Chunks:
+    """`chunks` parts of `chunk` elements of a reduction of `count`; the parts are dimension `place`
+    of the partial results."""
+
+    def __init__(
+        self,
+        buffer: ComputedBuffer,
+        place: int,
+        chunks: int,
+        chunk: Size,
+        count: Size,
+        suffix: str = "chunks",
+    ) -> None:
+        self.buffer, self.data, self.place = buffer, buffer.data, place
+        self.chunks, self.chunk, self.count = chunks, chunk, count
+        self.name = f"{buffer.name}_{suffix}"
+        self.ranges, self.reduced = (
+            [size(n) for n in sizes] for sizes in (self.data.ranges, self.data.reduction_ranges)
+        )
+        sizes = [*self.ranges[:place], chunks, *self.ranges[place:]]
+        self.layout = Layout(
+            self.data.device, self.data.dtype, tuple(sizes), contiguous_strides(sizes)
+        )
+
+    def parts(self, graph: Graph) -> list[ComputedBuffer]:
+        is_place = self.data.kind.startswith("arg")
+        found = [self.partial(), *(self.places() if is_place else [self.whole()])]
+        graph.buffers.update({part.name: part for part in found})
+        return found
+
+    def made(self, name: str, layout: Layout, data: Reduction | Pointwise) -> ComputedBuffer:
+        return ComputedBuffer(name, layout, self.buffer.origins, data=data)
+
+    def element(self, index: Index, number: sympy.Expr, at: sympy.Expr, limits: dict) -> Value:
+        """Element `at` of chunk `number`; beyond the last one what changes no result."""
+        flat = number * self.chunk + at
+        place = unflatten(flat, self.reduced, limits)
+        if self.chunks * self.chunk == self.count:
+            return self.data.inner_fn(index, place)
+        end = ops.index_expr(self.count, torch.int64)
+        inside = ops.lt(ops.index_expr(flat, torch.int64), end)
+        other = neutral(self.data.kind, self.data.src_dtype)
+        return ops.masked(inside, lambda: self.data.inner_fn(index, place), other)
+
+    def partial(self) -> ComputedBuffer:
+        """Each chunk's result; of argmax the place in the chunk."""
+
+        def inner_fn(index: Index, rindex: Index) -> Value:
+            outer = list(index)
+            number = outer.pop(self.place)
+            limits = {**dict(zip(index, self.layout.size)), rindex[0]: self.chunk}
+            return self.element(outer, number, rindex[0], limits)
+
+        sizes, reduced = list(self.layout.size), [self.chunk]
+        data = replace(self.data, ranges=sizes, inner_fn=inner_fn, reduction_ranges=reduced)
+        return self.made(self.name, self.layout, data)
+
+    def of_chunk(self, index: Index, number: sympy.Expr) -> Value:
+        """The partial result of a chunk."""
+        at = [*index[: self.place], number, *index[self.place :]]
+        return ops.load(self.name, self.layout.indexer(at))
+
+    def whole(self) -> ComputedBuffer:
+        data = replace(
+            self.data,
+            inner_fn=lambda index, rindex: self.of_chunk(index, rindex[0]),
+            reduction_ranges=[self.chunks],
+            src_dtype=self.data.dtype,
+        )
+        return self.made(self.buffer.name, self.buffer.layout, data)
+
+    def places(self) -> list[ComputedBuffer]:
+        """[the chunk that holds the extreme, its place in the whole].  The first of equals wins,
+        and a NaN, in each step as in the whole."""
+        name, data = f"{self.buffer.name}_chunk", self.data
+        chunk, dtype = int(self.chunk), torch.int64
+        layout = Layout(data.device, dtype, tuple(self.ranges), contiguous_strides(self.ranges))
+
+        def best(index: Index, rindex: Index) -> Value:
+            found = self.of_chunk(index, rindex[0])
+            at = ops.indirect_indexing(found, chunk, wrap_neg=False)
+            return self.element(index, rindex[0], at, {rindex[0]: self.chunks, at: chunk})
+
+        def whole(index: Index) -> Value:
+            number = ops.load(name, layout.indexer(index))
+            at = ops.indirect_indexing(number, self.chunks, wrap_neg=False)
+            return ops.add(ops.mul(number, ops.constant(chunk, dtype)), self.of_chunk(index, at))
+
+        of_chunks = replace(data, inner_fn=best, reduction_ranges=[self.chunks])
+        both = Pointwise(data.device, dtype, list(self.ranges), whole, origins=data.origins)
+        return [
+            self.made(name, layout, of_chunks),
+            self.made(self.buffer.name, self.buffer.layout, both),
+        ]
 
 
 def unflatten(

@@ -5,8 +5,6 @@ In:   the nodes of a group.  Out: a `TilePlan`, which decides everything before 
     pointwise     [XBLOCK]            every loop flattened into x
     tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache
                                       lines
-    lines         [YBLOCK, XBLOCK]    indices are computed, and shared values read, once for a line
-                                      of y or of x, not once for each element
     persistent    [XBLOCK, RBLOCK]    a row fits in one tile, so nothing is read twice
     looped        [XBLOCK, RBLOCK]    r in steps of RBLOCK; a loop per *stage*
 
@@ -39,13 +37,12 @@ LONG_ROW = 8192
 # elements that share one running maximum in such a loop: one more exp for all of them
 NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
-LEAST_LINE = 16  # elements of x in a tile that shares what is the same along lines
-SHARED_READS = 4  # that vary along one axis only: so many are worth a tile of two axes
 WIDEST = 16  # elements that a thread reads at once, at most
 LONGEST_STEP = 4  # elements: neighbours so far apart still share a cache line
 MANY = 1 << 62
 Loops: TypeAlias = Sequence[tuple[sympy.Symbol, Size]]  # (variable, how often it runs)
 LIKELY = 8192  # a symbol that the captured run did not know, where blocks are chosen
+SYMBOLIC_ROW = 1024  # steps are cut for rows of so many at least: other calls may have longer ones
 UNKNOWN = 512  # what a symbolic size is taken for where nothing is known of it
 
 
@@ -136,8 +133,6 @@ class TilePlan(KernelPlan):
     streams: bool = False  # what its one loop reads, it reads once
     # buffers of which a maximum is taken: their values are the lowest number beyond a row's end
     maxima: frozenset[str] = frozenset()
-    fixed: frozenset[sympy.Symbol] = frozenset()  # variables with one value in a whole program
-    batch: int = 1  # products side by side, each with programs of its own
 
     def __post_init__(self) -> None:
         self.axis_of = {variable: axis.name for axis in self.axes for variable, _ in axis.loops}
@@ -152,22 +147,20 @@ class TilePlan(KernelPlan):
         return frozenset(axis.name for axis in self.axes if inner or axis.name != "r")
 
 
-def plan_tiles(
-    nodes: Sequence[Node], buffers: Mapping[str, Buffer], keep: set[str], any_row: bool
-) -> TilePlan:
-    """keep: buffers that must be in memory afterwards.  any_row: a loop over rows whose length is
-    symbolic, however short this run's are."""
+def plan_tiles(nodes: Sequence[Node], buffers: Mapping[str, Buffer], keep: set[str]) -> TilePlan:
+    """keep: buffers that must be in memory afterwards."""
     loops = plan_kernel(nodes)
     bodies = list(loops.bodies.values())
     again = any(loops.nodes_of(stage, inner=True) for stage in range(1, loops.last_stage + 1))
     columns = online = False
     if loops.is_pointwise:
-        kind, axes = pointwise_axes(loops.outer, bodies, buffers)
+        kind, axes = pointwise_axes(loops.outer, bodies)
     else:
         axes = [Axis("x", loops.x, loops.outer, "[:, None]")]
         axes.append(Axis("r", loops.r, loops.inner, "[None, :]"))
         columns = runs_along_x(bodies, *axes)
-        row = MANY if any_row else hint(axes[1].numel, MANY)
+        # a row of symbolic length is looped over: in another call it may be longer than a tile
+        row = axes[1].numel if isinstance(axes[1].numel, int) else MANY
         online = row > LONG_ROW and not columns and may_be_online(loops, keep)
         scans = any(instruction.op == "scan" for body in bodies for instruction in body.walk())
         longest = persistent_limit(columns)
@@ -179,7 +172,7 @@ def plan_tiles(
         kind=kind,
         axes=axes,
         sizes={axis.name: axis.numel for axis in axes},
-        configs=blocks_to_try(kind, axes, bodies, columns, any_row, buffers),
+        configs=blocks_to_try(kind, axes, bodies, columns),
         columns=columns,
         streams=kind == "looped" and (online or not again),
         maxima=frozenset().union(*[floats_of_maximum(body, buffers) for body in bodies]),
@@ -198,18 +191,13 @@ def tile_plan(loops: KernelPlan, **decided: Any) -> TilePlan:
 
 
 # --- axes -----------------------------------------------------------------------------------------
-def pointwise_axes(
-    outer: Sequence[Size], bodies: Sequence[LoopBody], buffers: Mapping[str, Buffer]
-) -> tuple[str, list[Axis]]:
+def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> tuple[str, list[Axis]]:
     """The kind of tile, and its axes: one of them, or two where reads run along another loop than
-    writes, or where much is the same along lines of the tile."""
-    x = loop_variables("x", len(outer))
-    kind, cut = "tile", transposed_at(outer, bodies)
-    if cut is None:
-        kind, cut = "lines", shared_lines_at(outer, bodies, buffers)
+    writes."""
+    x, cut = loop_variables("x", len(outer)), transposed_at(outer, bodies)
     if cut is None:
         return "pointwise", [Axis("x", x, outer, "")]
-    return kind, [
+    return "tile", [
         Axis("y", x[:cut], outer[:cut], "[:, None]"),
         Axis("x", x[cut:], outer[cut:], "[None, :]"),
     ]
@@ -244,34 +232,6 @@ def usual_step(index: sympy.Expr, variable: sympy.Symbol, count: int) -> int | N
     return int_or_none(step)
 
 
-def shared_lines_at(
-    outer: Sequence[Size], bodies: Sequence[LoopBody], buffers: Mapping[str, Buffer]
-) -> int | None:
-    """Number of loops that belong to y, if it is worth while to compute what depends on y alone, or
-    on x alone, once for a line of a tile."""
-    if len(outer) < 2 or not all(isinstance(n, int) for n in outer):
-        return None
-    cut = len(outer) - 1
-    while cut > 1 and math.prod(outer[cut:]) < LEAST_LINE:
-        cut -= 1
-    if math.prod(outer[cut:]) < LEAST_LINE or math.prod(outer[:cut]) < LEAST_SIDE:
-        return None
-    variables = loop_variables("x", len(outer))
-    sides = set(variables[:cut]), set(variables[cut:])
-    reads = {(access.name, access.index) for body in bodies for access in body.reads()}
-    shared = [index for _, index in reads if any(index.free_symbols <= side for side in sides)]
-    is_costly = any(has_computed_index(body, buffers) for body in bodies)
-    if is_costly and any(is_scattered(index, variables[cut:]) for _, index in reads):
-        return None
-    return cut if is_costly or len(shared) >= SHARED_READS else None
-
-
-def is_scattered(index: sympy.Expr, x: Sequence[sympy.Symbol]) -> bool:
-    """Is each place along a line computed?  The elements of a line then lie neither side by side
-    nor in vectors, and what their indices cost is less than what a tile's shape costs."""
-    return is_indirect(index) and (len(x) > 1 or int_or_none(stride_of(index, x[0])) != 1)
-
-
 def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
     """Do the reduction's reads step through memory by the last outer loop rather than by the
     reduction's?"""
@@ -300,12 +260,7 @@ def touched(index: sympy.Expr, sizes: Mapping[sympy.Symbol, int]) -> int:
 
 # --- block sizes ----------------------------------------------------------------------------------
 def blocks_to_try(
-    kind: str,
-    axes: Sequence[Axis],
-    bodies: Sequence[LoopBody],
-    columns: bool,
-    any_row: bool,
-    buffers: Mapping[str, Buffer],
+    kind: str, axes: Sequence[Axis], bodies: Sequence[LoopBody], columns: bool
 ) -> list[Config]:
     """Block sizes; only those that divide the sizes, if there are some about as large as the first:
     they need no masks."""
@@ -313,15 +268,12 @@ def blocks_to_try(
     reads = {(a.name, a.index) for body in bodies for a in body.reads()}
     tiles = [index for _, index in reads if not along_row.isdisjoint(index.free_symbols)]
     hints = {axis.name: likely(axis.numel) for axis in axes}
-    if any_row:
-        hints["r"] = 2 * LONG_ROW
-    skips = kind in ("pointwise", "lines") and any(skips_elements(body, buffers) for body in bodies)
-    places = skips and any(has_computed_index(body, buffers) for body in bodies)
-    configs = block_configs(kind, hints, columns, len(tiles), skips, places)
+    if kind == "looped" and not isinstance(axes[-1].numel, int):
+        hints["r"] = max(hints["r"], SYMBOLIC_ROW)
+    skips = kind == "pointwise" and any(map(skips_elements, bodies))
+    configs = block_configs(kind, hints, columns, len(tiles), skips)
     if kind == "looped" and columns and is_few_columns(hints["x"]):
         return configs  # masks cost less than a few programs that take many steps
-    if places and kind == "lines":
-        return configs  # masks cost less than tiles of another shape
     least = configs[0].elements // 2
     large = [c for c in configs if c.elements >= least]
     return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
@@ -337,30 +289,18 @@ def likely(numel: Size) -> int:
     return int(numel.xreplace(numbers))
 
 
-def skips_elements(body: LoopBody, buffers: Mapping[str, Buffer]) -> bool:
+def skips_elements(body: LoopBody) -> bool:
     """Does a read go by other steps than one, or by steps that Triton does not see through?"""
     if not body.outer:
         return False
     last = loop_variables("x", len(body.outer))[-1]
-    if has_computed_index(body, buffers):
-        return True
     for access in body.reads():
         step = int_or_none(stride_of(access.index, last))
-        if not is_indirect(access.index) and step is not None and abs(step) > 1:
+        if is_indirect(access.index) or access.index.has(sympy.Max, sympy.Min, sympy.Abs):
+            return True
+        if step is not None and abs(step) > 1:
             return True
     return False
-
-
-def has_computed_index(body: LoopBody, buffers: Mapping[str, Buffer]) -> bool:
-    """Does a read go to a place that is computed, not read: the larger of two places, or one of a
-    resampling?"""
-    reads = body.reads()
-    is_computed = all(buffers[access.name].layout.dtype.is_floating_point for access in reads)
-    return any(
-        access.index.has(sympy.Max, sympy.Min, sympy.Abs)
-        or (is_computed and is_indirect(access.index))
-        for access in reads
-    )
 
 
 def divides(config: Config, axis: Axis, kind: str) -> bool:

@@ -2,7 +2,7 @@
 
 In:   functions of a stream.  Out: {name: milliseconds}.
 
-    >>> event_times({"mine": kernel_on_examples, "library's": library_on_examples}, device, 25)
+    >>> event_times({"mine": kernel_on_examples, "library's": library_on_examples}, device)
     {'mine': 0.013, "library's": 0.011}
 """
 
@@ -18,14 +18,12 @@ import torch
 from ..extras.disk import cannot_write, digest, disk
 from ..foreign import ours
 from ..ir import Layout
-from ..more.extents import extent
+from ..sizes.symbols import extent
 from ..runtime.build import strip_comments
 
 Name = TypeVar("Name")
 OfStream: TypeAlias = Callable[[int], object]  # queues work on the stream with this handle
-# timed so often; again those that are so close, if they take so many milliseconds
-ROUNDS = ((9, 1.03, 0.05), (25, 1.01, 0.1), (75, 0, 0))
-FEW = 9
+ROUNDS = 25
 
 
 @functools.cache
@@ -53,41 +51,22 @@ def examples(
     return found
 
 
-def fastest(calls: Mapping[Name, OfStream], device: torch.device) -> dict[Name, float]:
-    """Milliseconds of each call that may be the fastest."""
-    for rounds, close, long in ROUNDS:
-        times = event_times(calls, device, rounds)
-        best = min(times.values())
-        calls = {name: call for name, call in calls.items() if times[name] < close * best}
-        if best < long or len(calls) < 2:
-            break
-    return times
-
-
-def event_times(
-    calls: Mapping[Name, OfStream], device: torch.device, rounds: int
-) -> dict[Name, float]:
-    """Milliseconds of each call(stream), interleaved, the lower quartile: what disturbs can only
-    add.
-
-    What one leaves in the cache helps the next: with many rounds each follows all others; with few
-    the order stays, so that none follows itself."""
+def event_times(calls: Mapping[Name, OfStream], device: torch.device) -> dict[Name, float]:
+    """Milliseconds of each call(stream), in turns of a drawn order, the lower quartile: what
+    disturbs can only add, and what one leaves in the cache helps the next."""
     stream, order = torch.cuda.current_stream(device), random.Random(0)
     pairs: dict[Name, list] = {name: [] for name in calls}
-    names = list(calls)
-    for _ in range(rounds):
-        for name in order.sample(names, len(names)) if rounds > FEW else names:
+    for _ in range(ROUNDS):
+        for name in order.sample(list(calls), len(calls)):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            # launches must not be part of the time
-            torch.cuda._sleep(100_000 if rounds > FEW else 20_000)
+            torch.cuda._sleep(100_000)  # launches must not be part of the time
             start.record(stream)
             calls[name](stream.cuda_stream)
             end.record(stream)
             pairs[name].append((start, end))
     stream.synchronize()
-    lower = rounds // 4
     return {
-        name: sorted(start.elapsed_time(end) for start, end in found[2:])[lower]
+        name: sorted(start.elapsed_time(end) for start, end in found[2:])[ROUNDS // 4]
         for name, found in pairs.items()
     }
 
@@ -115,7 +94,7 @@ def race(
     named = dict(zip(layouts, tensors))
     ready = {name: functools.partial(call, named) for name, call in calls.items()}
     with torch.no_grad(), torch.cuda.device(device):
-        times = event_times(ready, device, rounds=25)
+        times = event_times(ready, device)
     keep(key + ".race", json.dumps(times).encode())
     return times
 

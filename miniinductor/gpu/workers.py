@@ -9,13 +9,13 @@ Mirrors torch/_inductor/async_compile.py.
 """
 
 import atexit
+import concurrent.futures
 import json
 import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .. import config
@@ -54,60 +54,47 @@ def stop_workers() -> None:
 
 
 def compile_all(jobs: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Compile in parallel: {cubin: error} of the jobs that failed."""
-    if not jobs:
-        return {}
+    """Compile in parallel: {cubin: error} of the jobs that failed.  A thread for each worker gives
+    it one job after the other."""
+    errors: dict[str, str] = {}
+    waiting, turn = iter(jobs), threading.Lock()
+
+    def serve(worker: subprocess.Popen) -> None:
+        while True:
+            with turn:
+                job = next(waiting, None)
+            if job is None:
+                return
+            if error := error_of(worker, job):
+                errors[job["cubin"]] = error
+
     with _lock:
         start_workers(len(jobs))
-        waiting = Jobs(jobs)
-        threads = [threading.Thread(target=waiting.serve, args=(worker,)) for worker in _workers]
-        try:
-            for thread in threads:
-                thread.start()
-            end = time.monotonic() + config.compiler_seconds
-            for thread in threads:
-                thread.join(max(0.0, end - time.monotonic()))
-            if any(thread.is_alive() for thread in threads):
-                waiting.late = f"Triton did not end within {config.compiler_seconds} seconds"
-                for worker in _workers:
-                    worker.kill()  # then their answers end, and the threads
-            for thread in threads:
-                thread.join()
-            if waiting.late:  # a process that dies still counts as alive for a moment
-                for worker in _workers:
-                    worker.wait()
-        except BaseException:  # the threads go on: no later job may get an answer that is theirs
-            for worker in _workers:
-                worker.kill()
-            _workers.clear()
-            raise
-        _workers[:] = [w for w in _workers if w.poll() is None]
-    return waiting.errors
-
-
-class Jobs:
-    """What several threads take from, each for a worker of its own."""
-
-    def __init__(self, jobs: Iterable[dict[str, Any]]):
-        self.waiting, self.turn = iter(jobs), threading.Lock()
-        self.errors: dict[str, str] = {}  # cubin -> why there is none
-        self.late = ""  # why the workers were killed
-
-    def serve(self, worker: subprocess.Popen) -> None:
-        """Give the worker one job after the other, until there are none."""
-        assert worker.stdin is not None and worker.stdout is not None
-        while (job := self.next()) is not None:
+        done = False
+        with concurrent.futures.ThreadPoolExecutor(max(1, len(_workers))) as pool:
             try:
-                worker.stdin.write(json.dumps(job) + "\n")
-                worker.stdin.flush()
-                answer = worker.stdout.readline()
-            except ours(OSError):  # it was killed
-                answer = ""
-            died = self.late or "the compiler process died"
-            error = json.loads(answer).get("error") if answer else died
-            if error:
-                self.errors[job["cubin"]] = error
+                running = [pool.submit(serve, worker) for worker in _workers]
+                late = concurrent.futures.wait(running, config.compiler_seconds).not_done
+                done = not late
+            finally:  # no later job may get an answer that is meant for these
+                if not done:
+                    for worker in _workers:
+                        worker.kill()  # then their answers end, and the threads
+                    _workers.clear()
+        if late:
+            text = f"Triton did not end within {config.compiler_seconds} seconds"
+            return dict.fromkeys([job["cubin"] for job in jobs], text)
+        _workers[:] = [w for w in _workers if w.poll() is None]
+    return errors
 
-    def next(self) -> dict[str, Any] | None:
-        with self.turn:
-            return next(self.waiting, None)
+
+def error_of(worker: subprocess.Popen, job: dict[str, Any]) -> str | None:
+    """Why the worker could not compile this, or None."""
+    assert worker.stdin is not None and worker.stdout is not None
+    try:
+        worker.stdin.write(json.dumps(job) + "\n")
+        worker.stdin.flush()
+        answer = worker.stdout.readline()
+    except ours(OSError):  # it was killed
+        answer = ""
+    return json.loads(answer).get("error") if answer else "the compiler process died"

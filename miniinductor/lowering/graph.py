@@ -23,7 +23,8 @@ from torch import fx
 
 from .. import config, coverage
 from ..autograd.functionalize import is_view
-from ..exceptions import CannotLower
+from ..devices import recomputes
+from ..exceptions import CannotLower, blaming
 from ..handlers import loop_variables
 from ..hooks import extended
 from ..ir import (
@@ -34,6 +35,7 @@ from ..ir import (
     Graph,
     InputBuffer,
     Layout,
+    Opaque,
     Pointwise,
     TensorBox,
     View,
@@ -49,6 +51,7 @@ from ..sizes.symbols import SYMBOLIC, same_sizes, size
 from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
 from .kept_checks import calls_to_store
+from .pointwise import is_slow_in_cpp
 from .refusals import check_arguments, check_result, unknown_numbers
 from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
 
@@ -61,6 +64,7 @@ class LoweringError(Exception):
 # An unrealized value is computed again in each of its users.  With several users it is stored
 # instead if one element of it takes more reads, or more operations, than these.
 MANY_READS = 4
+FEW_READS = 2  # on a GPU
 MANY_OPS = EXPENSIVE_PRICE
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
 
@@ -155,6 +159,8 @@ class GraphLowering(fx.Interpreter):
         tensor = self.fetch_attr(target)
         name = target.replace(".", "_")
         self.lowered.constants[name] = tensor
+        if tensor.layout is not torch.strided:
+            return Opaque(name)
         return self.given(ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name])))
 
     def given(self, buffer: Buffer) -> TensorBox:
@@ -168,7 +174,8 @@ class GraphLowering(fx.Interpreter):
     def run_node(self, node: fx.Node) -> Any:
         self.current = node
         before = len(self.lowered.operations)
-        result = super().run_node(node)
+        with blaming(lambda: node.meta):
+            result = super().run_node(node)
         if node.op == "call_function":
             boxes = boxes_in(result)
             self.made_for(node, before, [box.base.data for box in boxes])
@@ -211,8 +218,13 @@ class GraphLowering(fx.Interpreter):
             base.realize(dense_strides(base))
 
     def is_stored(self, box: TensorBox, uses: int, node: fx.Node) -> bool:
-        """Store this value of the node, rather than compute it in each use?  (gpu/stored.py)"""
-        return should_realize(box, uses)
+        """Store this value of the node, rather than compute it in each use?
+
+        In a backward half, kernels that share a value run over different loops."""
+        meta: Any = self.module.meta
+        is_backward = self.record.joint_graph is not None and "results" not in meta
+        is_few = recomputes(box.device) and not is_backward
+        return should_realize(box, uses, FEW_READS if is_few else MANY_READS)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:
@@ -230,6 +242,8 @@ class GraphLowering(fx.Interpreter):
     def by_rule(self, call: Call, args: Any, kwargs: Any) -> Any:
         """What the op's rule makes of the call.  Raises NotLowered."""
         target: Any = call.node.target
+        if is_slow_in_cpp(call):
+            raise NotLowered("eager's kernel is in vectors, ours would call libm for each element")
         check_arguments(call.node, args, kwargs)
         result = LOWERINGS[target](call, *args, **kwargs)
         check_result(result)

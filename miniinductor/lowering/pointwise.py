@@ -13,6 +13,7 @@ from typing import Any
 import sympy
 import torch
 
+from .. import config
 from ..ir import Index, TensorBox
 from ..ops import COMPARISON, Value, ops
 from ..sizes.symbols import sizes
@@ -49,6 +50,25 @@ OF_BOOLS = {  # what an op does to truth values
     "bitwise_xor": "logical_xor",
     "bitwise_not": "logical_not",
 }
+
+# of floats, and of float64: functions that eager computes in vectors, and our C++ does not
+SLOW = ("fmod", "remainder")
+SLOW_IN_DOUBLE = """
+    sin cos tan asin acos atan atan2 sinh cosh tanh log2 log10 log1p expm1 exp2 erf erfc
+    hypot lgamma""".split()
+
+
+def is_in_cpp(call: Call) -> bool:
+    """Would the call become C++?"""
+    return call.first.device.type == "cpu" and config.cpu_backend == "cpp"
+
+
+def is_slow_in_cpp(call: Call) -> bool:
+    """Is eager's kernel the better one?"""
+    dtype = getattr(call.first, "dtype", torch.bool)
+    is_double = dtype is torch.float64 and call.name in SLOW_IN_DOUBLE
+    is_slow = is_double or dtype.is_floating_point and call.name in SLOW
+    return is_slow and is_in_cpp(call)
 
 
 def elementwise(name: str, promotion: Promotion, op: str = "") -> None:
@@ -134,11 +154,18 @@ def full(call: Call, size: Any, value: Any, dtype: torch.dtype | None = None) ->
 lower(aten.ones.default, aten.ones_like.default, aten.new_ones.default)(
     lambda call, *args, **kwargs: full(call, call.value.size, 1)
 )
-# what is empty is zeros, too: reproducible
-EMPTY = "empty empty_like new_empty empty_strided new_empty_strided empty_permuted".split()
-lower(*[getattr(aten, name) for name in ("zeros", "zeros_like", "new_zeros", *EMPTY)])(
+lower(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)(
     lambda call, *args, **kwargs: full(call, call.value.size, 0)
 )
+
+
+@lower(aten.empty, aten.empty_like, aten.new_empty)
+@lower(aten.empty_strided, aten.new_empty_strided, aten.empty_permuted)
+def empty(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
+    """What is empty is zeros, too: reproducible.  Deterministic algorithms fill it with NaN."""
+    if torch.are_deterministic_algorithms_enabled():
+        raise NotLowered("what is empty is filled under deterministic algorithms")
+    return full(call, call.value.size, 0)
 
 
 @lower(aten.full.default, aten.full_like.default, aten.new_full.default)

@@ -31,8 +31,8 @@ from ..lowering.registry import (
 from ..lowering.views import along
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
-from ..more.exact_bounds import is_nonnegative
-from ..more.extents import maximum
+from ..sizes.prover import is_nonnegative
+from ..sizes.symbols import maximum
 from ..sizes.symbols import hint, size
 from .joined import between
 

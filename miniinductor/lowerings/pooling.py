@@ -38,7 +38,7 @@ from ..lowering.registry import (
 )
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Size
-from ..more.exact_bounds import is_nonnegative
+from ..sizes.prover import is_nonnegative
 from .joined import between
 
 UNROLLED = 27  # elements of a window that are written out; larger ones are a reduction's loops

@@ -20,7 +20,7 @@ from torch._decomp import decomposition_table
 from torch._prims_common import suggest_memory_format
 
 from ..decompositions import OURS, decomposition, upcast
-from ..more.symbolic_tensors import is_symbolic
+from ..sizes.symbols import is_symbolic
 from ..sizes.symbols import hint, same
 
 aten = torch.ops.aten

@@ -28,10 +28,10 @@ from ..ir import Index, TensorBox
 from ..lowering.pointwise import full
 from ..lowering.reductions import accumulate_dtype, divided, elements, reduce, with_ones
 from ..lowering.registry import Call, NotLowered, cast, lower, made, normalize_dims, number
-from ..more.extents import maximum
+from ..sizes.symbols import maximum
 from ..ops import Value, ops
 from ..sizes.expressions import Size
-from .targets import recomputes
+from ..devices import recomputes
 from .chunks import nearest_divisor
 
 aten = torch.ops.aten

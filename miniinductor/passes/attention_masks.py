@@ -2,9 +2,8 @@
 reading a mask.
 
 In:   a functional ATen graph.  Out: the number of calls changed: where the mask of an attention is
-      made of constants alone and
-is all zeros, or zero on and below the diagonal and -inf above it, the mask is gone (and `is_causal`
-set).
+      made of constants alone and is all zeros, or zero on and below the diagonal and -inf above it,
+      the mask is gone (and `is_causal` set).
 
     mask = where(arange(512) <= arange(512)[:, None], 0, -inf); attention(q, k, v, mask)
     ->  attention(q, k, v, is_causal=True)
@@ -15,14 +14,22 @@ and computes the hidden half too: 2 to 3 times the time on an H200. Forward and 
 the same mask, so both change or neither.
 # PyTorch: keeps the masks.  A NaN in a key that a causal mask hides is no longer seen by earlier
 # rows, as in plain `is_causal`.
+
+On a GPU, a mask that is expanded along its rows is copied when the call is traced: no fused kernel
+of the library reads such a mask, and eager's other kernel would be taken.  A call that drops
+elements stays as it is: the other kernel draws in another order.  (A front end may know that plain
+Python never makes the call, and copy its mask, as minidynamo does.)
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
+from torch.nn import functional as F
 
+from ..autograd.more.rules import call_rule
 from ..graph_passes import CLEANING, graph_pass
 from ..sizes.symbols import SYMBOLIC
 
@@ -116,3 +123,13 @@ def evaluate(node: Any, values: dict[fx.Node, Any]) -> Any:
 def size_of(node: fx.Node) -> int:
     value = node.meta.get("val")
     return value.numel() if isinstance(value, torch.Tensor) else 0
+
+
+# --- masks that are expanded along their rows -----------------------------------------------------
+@call_rule(F.scaled_dot_product_attention)
+def with_dense_mask(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    mask = kwargs.get("attn_mask")
+    if mask is not None and mask.is_cuda and mask.dim() and mask.stride(-1) != 1:
+        if not kwargs.get("dropout_p"):
+            kwargs = {**kwargs, "attn_mask": mask.contiguous()}
+    return interpreter.plain_call(target, args, kwargs)

@@ -24,8 +24,7 @@ import torch
 from torch import fx
 
 from .. import config
-from ..graph_passes import graph_pass
-from .stages import LAYOUTS, Context
+from ..graph_passes import LAYOUTS, Context, graph_pass
 from .layout import TRANSPOSITIONS, LayoutPass, aten, origin_of, value_of
 
 mkldnn = torch.ops.mkldnn

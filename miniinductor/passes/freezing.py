@@ -31,9 +31,8 @@ from torch import fx
 from ..autograd.functionalize import Graph, add_node, is_needed, is_view
 from ..autograd.tracer import no_autocast
 from ..foreign import ThreadState
-from ..graph_passes import graph_pass
+from ..graph_passes import LAYOUTS, Context, graph_pass
 from ..records import CompileRecord
-from .stages import LAYOUTS, Context
 from .common_subexpressions import reaches_output_by_views
 from .layout import aten, value_of
 

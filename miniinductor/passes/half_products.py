@@ -26,10 +26,9 @@ import torch
 from torch import fx
 
 from .. import config
-from ..graph_passes import graph_pass
+from ..graph_passes import LAYOUTS, Context, graph_pass
 from ..lowering.extern import EXTERN
 from ..records import CompileRecord
-from .stages import LAYOUTS, Context
 from .layout import LayoutPass, aten, value_of
 
 # multiplications from which, and multiplications for each number that is cast from which, float32

@@ -21,7 +21,7 @@ from torch import fx
 
 from ..autograd.functionalize import COUNTS_PLACES
 from ..graph_passes import CLEANING, graph_pass
-from ..more.alike import alike
+from ..sizes.symbols import alike
 from ..sizes.symbols import size
 from .common_subexpressions import stand_in
 

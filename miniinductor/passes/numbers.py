@@ -1,16 +1,25 @@
-"""Numbers: computed now where they depend on Python's alone, made on the GPU where its kernels
-read them.
+"""Numbers: values of the graph, and not memory to be read; computed now where they depend on
+Python's alone, made on the GPU where its kernels read them.
 
-In:   a functional ATen graph, changed in place.  Out: how many numbers were computed, or moved.
+In:   calls of `torch.tensor` with one number; a functional ATen graph, changed in place.  Out:
+      `torch.full((), 2.5)` on the same device; how many numbers were computed, or moved.
 
     x / torch.sqrt(torch.tensor(64.))   # x / 8, by eager's own square root
     x[0] = 5; x * torch.tensor(2.)      # the 5 and the 2. are made on x's device
+
+As eager makes it, a number on a GPU is a copy from the host, for which the host waits: in every
+call, and in every layer of a model that counts its tokens.  The number that is filled in is the one
+that the tensor would hold, rounded to its dtype.  Complex numbers, lists and what has a gradient
+are left to torch.  Mirrors constant folding in torch/_inductor/fx_passes/joint_graph.py.
 """
+
+from typing import Any
 
 import torch
 from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..autograd.more.rules import call_rule
 from ..foreign import ours
 from ..graph_passes import CLEANING, graph_pass
 from ..lowering.extern import EXTERN
@@ -25,6 +34,34 @@ EXACT = {  # dtypes whose numbers Python has
 STAY = {*EXTERN, aten._to_copy.default}  # these take tensors of several devices as eager does
 
 
+# --- torch.tensor(2.5) ----------------------------------------------------------------------------
+KNOWN = {"dtype", "device"}  # options that `torch.full` reads in the same way
+
+
+@call_rule(torch.tensor)
+def number(run: Any, target: Any, args: tuple, options: dict[str, Any]) -> Any:
+    given = [*args, *(options[key] for key in ("data",) if key in options)]
+    others = {key: value for key, value in options.items() if key != "data"}
+    if len(given) != 1 or type(given[0]) not in (bool, int, float) or not others.keys() <= KNOWN:
+        return run.plain_call(target, args, options)
+    held = as_held(given[0], others.get("dtype"))
+    if held is None:
+        return run.plain_call(target, args, options)
+    value, dtype = held
+    return run.plain_call(torch.full, ((), value), {**others, "dtype": dtype})
+
+
+def as_held(value: float, dtype: torch.dtype | None) -> tuple[float, torch.dtype] | None:
+    """The number that the tensor holds, and the dtype; None where torch has to say something."""
+    try:
+        with _disable_current_modes(), torch._C.DisableTorchFunction():
+            tensor = torch.tensor(value, dtype=dtype, device="cpu")
+            return (tensor.item(), tensor.dtype) if tensor.dtype in EXACT else None
+    except ours(RuntimeError, OverflowError, TypeError, ValueError):
+        return None
+
+
+# --- passes ---------------------------------------------------------------------------------------
 @graph_pass(CLEANING, "arithmetic with numbers", order=5)
 def compute_numbers(gm: fx.GraphModule) -> int:
     """What the graph computes on the CPU from Python's numbers alone, by eager's kernels, now."""

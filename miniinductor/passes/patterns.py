@@ -3,14 +3,13 @@
 In:   nothing.  Out: `REWRITES`, in the order in which they are tried.
 
     softmax(q @ k^T * scale + mask) @ v  ->  one attention kernel, which never stores the scores
-    x @ w + bias                         ->  a product that adds its bias itself (CPU)
 
 A rewrite must hold for every input, NaN and infinities too.  scores.masked_fill(mask, -inf) hides
 an inf or NaN among the scores, which an added mask does not, and float16 scores overflow where the
 kernel's float ones do not: both stay as they are.  Products that apply an activation themselves are
 left out for that reason (oneDNN's relu gives 0 for NaN, its erf-gelu NaN for inf), and for another:
 our fused kernel behind the product costs as little. Mirrors
-torch/_inductor/fx_passes/fuse_attention.py and mkldnn_fusion.py.
+torch/_inductor/fx_passes/fuse_attention.py.
 """
 
 import functools
@@ -22,10 +21,8 @@ import torch.nn.functional as F
 from torch import fx
 
 from .. import config
-from ..graph_passes import graph_pass
-from .stages import REWRITING, Context
+from ..graph_passes import REWRITING, Context, graph_pass
 from . import attention as kernels
-from .cpu_library import gains_by_onednn
 from .pattern_matcher import Rewrite, apply, aten, without_copies
 
 SCALE = 0.113377  # a number that stands for any
@@ -140,25 +137,7 @@ def attention(scaling: str, count: int, precision: str) -> Rewrite:
     return Rewrite("attention", search, replace, examples, needs, when, at)
 
 
-# ---- products ------------------------------------------------------------------------------------
-def may_be_addmm(x, w, bias) -> bool:
-    is_row = bias.shape == (w.shape[1],) and x.dtype == w.dtype == bias.dtype
-    return is_row and gains_by_onednn(x, w)
-
-
-PRODUCT_AND_BIAS = Rewrite(
-    "product + bias",
-    lambda x, w, bias: torch.mm(x, w) + bias,
-    lambda x, w, bias: torch.addmm(bias, x, w),
-    [[(4, 8), (8, 16), (16,)]],
-    [aten.mm.default, aten.add.Tensor],
-    may_be_addmm,
-    at=lambda node: without_copies(node).target is aten.add.Tensor,
-)
-REWRITES = [
-    *[attention(*spelling) for spelling in itertools.product(SCALINGS, range(3), SOFTMAX)],
-    PRODUCT_AND_BIAS,
-]
+REWRITES = [*[attention(*spelling) for spelling in itertools.product(SCALINGS, range(3), SOFTMAX)]]
 
 
 def rewrites() -> list[Rewrite]:

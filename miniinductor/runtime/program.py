@@ -22,7 +22,7 @@ import torch
 from ..devices import LANGUAGES
 from ..sizes.symbols import Size, fill
 from .build import CompilerError
-from .launch import maker_of_tensors
+from . import launch
 
 if TYPE_CHECKING:
     from ..codegen.common import Kernel
@@ -45,7 +45,7 @@ class Program:
     mutations: list[str]  # names of inputs and constants that are written
     functions: dict[str, Callable] | None = None  # name -> kernel, where they are built already
     frozen: "Frozen | None" = None  # what freezing made of parameters
-    refused: str = ""  # why it must not be recorded as a CUDA graph
+    refused: str | None = None  # why it must not be recorded as a CUDA graph
 
     def start(self) -> Callable:
         """The callable.  Raises CompilerError where a kernel is not on disk any more and cannot be
@@ -57,7 +57,7 @@ class Program:
                 self.functions.update(zip(names, build_functions(language, device, kernels, moved)))
         scope: dict[str, Any] = self.scope | self.functions
         if "empty_cpu(" in self.source:
-            scope["empty_cpu"] = maker_of_tensors()
+            scope["empty_cpu"] = launch.empty_cpu
         exec(compile(self.source, "<miniinductor wrapper>", "exec"), scope)
         call = scope["call"]
         call.owned, call.workspaces_of = scope.get("call_owned"), scope.get("workspaces_of", {})

@@ -2,7 +2,7 @@
 
 In:   sympy expressions over integer symbols (sizes, loop variables).
 Out:  expressions with `FloorDiv` and `Mod`, simplified at construction by what holds for all
-      integers.  (more/float_sizes.py has functions of floats.)
+      integers.  (floats.py has functions of floats.)
 
     >>> i, j = sympy.symbols("i j", integer=True, nonnegative=True)
     >>> FloorDiv(8 * i + j, 8), Mod(8 * i + j, 8)
@@ -11,16 +11,16 @@ Out:  expressions with `FloorDiv` and `Mod`, simplified at construction by what 
     (FloorDiv(i, 12), FloorDiv(i, 2))
 
 Both packages use this file: a size that minidynamo captured is the expression that kernels index
-with.  `ranges.py` adds what follows from the ranges of loop variables, `facts.py` what follows from
-guards.  Mirrors torch/utils/_sympy/functions.py (paper section 5).
+with.  `ranges.py` adds what follows from the ranges of loop variables, `prover.py` what follows
+from guards.  Mirrors torch/utils/_sympy/functions.py (paper section 5).
 """
 
+import functools
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import sympy
-
-from ..replaceable import replaceable
+from sympy.polys.polyerrors import BasePolynomialError
 
 Size: TypeAlias = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
@@ -74,10 +74,15 @@ def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.
     return sympy.Add(*quotient), sympy.Add(*rest)
 
 
-@replaceable
+@functools.lru_cache(10_000)
 def split_by_sum(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
-    """The same for a divisor that is a sum.  (more/sums.py finds a quotient.)"""
-    return ZERO, expression
+    """The same for a divisor that is a sum: x*(s + 1) + y by s + 1 gives (x, y)."""
+    if not expression.has(*divisor.free_symbols):
+        return ZERO, expression
+    try:
+        return sympy.div(expression, divisor, domain="ZZ", auto=False)
+    except BasePolynomialError:  # a quotient of symbols, or a fraction
+        return ZERO, expression
 
 
 def _divide_term(term: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr | None:
@@ -89,10 +94,22 @@ def _divide_term(term: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr | None:
     return quotient if whole else None
 
 
-@replaceable
 def shortened(function: Any, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
-    """A FloorDiv or Mod in smaller numbers, or None.  (more/common_factors.py finds some.)"""
-    return None
+    """FloorDiv(a, b) or Mod(a, b) without the factors that both sides share: s0*s1 // (8*s0) is
+    s1 // 8.  None if there are none."""
+    terms = [*sympy.Add.make_args(a), *sympy.Add.make_args(b)]
+    coefficients = [term.as_coeff_Mul()[0] for term in terms]
+    common = sympy.Integer(1)
+    if all(c.is_Integer for c in coefficients):
+        common = sympy.Integer(sympy.igcd(*coefficients) or 1)
+    for symbol in b.free_symbols & a.free_symbols:
+        power = min(term.as_powers_dict()[symbol] for term in terms)
+        if symbol.is_positive and power > 0:
+            common *= symbol**power
+    if common == 1:
+        return None
+    inner = function(sympy.expand(a / common), sympy.expand(b / common))
+    return sympy.expand(common * inner) if function is Mod else inner
 
 
 class FloorDiv(sympy.Function):

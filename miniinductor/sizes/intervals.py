@@ -9,9 +9,8 @@ Out:  (lowest, highest), infinite where unknown.
     ((0, 3), (3, 27))
 
 Sums and products are those of the parts' intervals, and there is one rule for each function
-(`RULES`).  `ranges.bounds` (what loop variables can be) and `Facts.bounds` (what guards say of
-sizes) use it.  It does not see that `s*t - s` is never negative, since it takes the two `s` for two
-values; more/exact_bounds.py does.
+(`RULES`).  `ranges.bounds` (what loop variables can be) uses it.  It does not see that `s*t - s` is
+never negative, since it takes the two `s` for two values; prover.py does.
 
 Mirrors torch/utils/_sympy/value_ranges.py (paper section 5).
 """
@@ -60,8 +59,21 @@ def _mod(dividend: Interval, divisor: Interval) -> Interval:
     return 0, largest
 
 
-# more/extremes.py has those of maxima, minima and absolute values
+def _maximum(*parts: Interval) -> Interval:
+    return max(low for low, _ in parts), max(high for _, high in parts)
+
+
+def _minimum(*parts: Interval) -> Interval:
+    return min(low for low, _ in parts), min(high for _, high in parts)
+
+
+def _absolute(part: Interval) -> Interval:
+    low, high = part
+    return max(low, -high, 0), max(-low, high)
+
+
 RULES: dict[type, Callable[..., Interval]] = {FloorDiv: _floor_div, Mod: _mod}
+RULES |= {sympy.Max: _maximum, sympy.Min: _minimum, sympy.Abs: _absolute}
 
 
 def of_function(expr: sympy.Expr, parts: Sequence[Interval]) -> Interval:

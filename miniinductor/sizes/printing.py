@@ -13,7 +13,7 @@ expression is written.  Mirrors torch/utils/_sympy/printers.py.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import sympy
 
@@ -96,6 +96,39 @@ class PythonPrinter(Printer):
 
     write_Mod = write_FloorDiv
 
+    def write_BooleanAtom(self, expr: sympy.Expr) -> tuple[str, int]:
+        return str(bool(expr)), ATOM
+
+    def write_Infinity(self, expr: sympy.Expr) -> tuple[str, int]:
+        return f"float('{float(expr)}')", ATOM
+
+    write_NegativeInfinity = write_Infinity
+
+    def write_Pow(self, expr: sympy.Expr) -> tuple[str, int]:
+        return f"{self.within(expr.base, UNARY)}**{self.within(expr.exp, UNARY)}", UNARY
+
+    def write_Not(self, expr: sympy.Expr) -> tuple[str, int]:
+        return f"(not {self.within(expr.args[0], UNARY)})", ATOM
+
+    def write_call(self, expr: sympy.Expr) -> tuple[str, int]:
+        text, joined_by = CALLS[type(expr)]
+        return text.format(joined_by.join(map(self.text, expr.args))), ATOM
+
+    write_Max = write_Min = write_Abs = write_And = write_Or = write_call
+
+    def write_Opaque(self, expr: sympy.Expr) -> tuple[str, int]:
+        """What is computed in floating point: floats.py."""
+        return expr.texts["python"].format(*[self.within(a, UNARY) for a in expr.args]), ATOM
+
+
+CALLS = {  # class -> what stands around the arguments in Python, and between them
+    sympy.Max: ("max({})", ", "),
+    sympy.Min: ("min({})", ", "),
+    sympy.Abs: ("abs({})", ", "),
+    sympy.And: ("({})", " and "),
+    sympy.Or: ("({})", " or "),
+}
+
 
 def python_code(expr: sympy.Expr, names: Mapping[sympy.Symbol, str] | None = None) -> str:
     """`expr` as Python, its symbols written as `names` says: "x.shape[0] * 2 + 1"."""
@@ -132,12 +165,43 @@ class IndexPrinter(Printer):
         return self._division(expr, "%", "remainder")
 
     def _division(self, expr: sympy.Expr, operator: str, function: str) -> tuple[str, int]:
-        """Raises NotImplementedError where a side may be negative.  (more/rare_indices.py calls the
-        `function` of the language there.)"""
+        """Where a side may be negative, a function of the language that rounds down."""
         a, b = expr.args
         if never_negative(a) and never_negative(b):
             return f"{self.within(a, PRODUCT)}{operator}{self.within(b, UNARY)}", PRODUCT
-        raise NotImplementedError(f"no text for {expr}, which may be negative")
+        return f"{self.functions.format(function)}({self.text(a)}, {self.text(b)})", ATOM
+
+    def write_Float(self, expr: sympy.Expr) -> tuple[str, int]:
+        return repr(float(expr)), ATOM
+
+    def write_Pow(self, expr: sympy.Expr) -> tuple[str, int]:
+        if not expr.exp.is_Integer or not 0 < expr.exp < 8:
+            raise NotImplementedError(f"no text for the power {expr}")
+        return "*".join([self.within(expr.base, UNARY)] * int(expr.exp)), PRODUCT
+
+    def write_Max(self, expr: sympy.Expr) -> tuple[str, int]:
+        return self._pairwise("maximum", expr.args)
+
+    def write_Min(self, expr: sympy.Expr) -> tuple[str, int]:
+        return self._pairwise("minimum", expr.args)
+
+    def write_Abs(self, expr: sympy.Expr) -> tuple[str, int]:
+        return self._pairwise("maximum", (expr.args[0], -expr.args[0]))
+
+    def _pairwise(self, function: str, args: Sequence[sympy.Expr]) -> tuple[str, int]:
+        """Raises NotImplementedError for a fraction: these functions compute with integers."""
+        for arg in args:
+            if arg.has(sympy.Float) or arg.is_integer is False:
+                raise NotImplementedError(f"no text for the {function} of the fraction {arg}")
+        name = self.functions.format(function)
+        return functools.reduce(lambda a, b: f"{name}({a}, {b})", map(self.text, args)), ATOM
+
+    def write_Opaque(self, expr: sympy.Expr) -> tuple[str, int]:
+        """A number made of sizes in floating point, computed as Python does."""
+        spelling = expr.texts[self.language]
+        if not spelling:
+            raise NotImplementedError(f"no text for {type(expr).__name__} in an index: {expr}")
+        return spelling.format(*map(self.text, expr.args)), ATOM
 
 
 class CPrinter(IndexPrinter):
@@ -153,9 +217,14 @@ class CPrinter(IndexPrinter):
 LANGUAGES: dict[str, IndexPrinter] = {"c": CPrinter()}
 
 
-# what divides -> how it is written where neither side is negative, and else
-# (more/rare_indices.py adds others)
-FUNCTIONS: dict[type, tuple[str, str]] = {FloorDiv: ("/", "floordiv"), Mod: ("%", "remainder")}
+# what divides or is called -> how it is written where no side is negative, and else
+FUNCTIONS: dict[type, tuple[str, str]] = {
+    FloorDiv: ("/", "floordiv"),
+    Mod: ("%", "remainder"),
+    sympy.Max: ("maximum", "maximum"),
+    sympy.Min: ("minimum", "minimum"),
+    sympy.Abs: ("maximum", "maximum"),
+}
 
 
 def names_of(expr: sympy.Expr) -> list[str]:
@@ -183,7 +252,7 @@ CLOSED = (sympy.Add, sympy.Mul, sympy.Pow, FloorDiv, Mod, sympy.Max, sympy.Min)
 
 def never_negative(expr: sympy.Expr) -> bool:
     """True only when sure: no negative coefficient, and only loop variables and sizes (not what is
-    read, see `Position`, nor a number that only the run knows, such as x.item())."""
+    read, see `Position`)."""
     if expr.is_Integer or expr.is_Symbol:
         return bool(expr.is_nonnegative)
     return isinstance(expr, CLOSED) and all(map(never_negative, expr.args))

@@ -12,11 +12,13 @@ ranges, and what is known to divide a size.
 Mirrors torch/_inductor/sizevars.py.
 """
 
+import functools
+import math
 from collections.abc import Mapping
 
 import sympy
 
-from ..replaceable import replaceable
+from ..current import Current
 from .expressions import FloorDiv, Mod, Size
 from .intervals import Interval, interval, settled
 
@@ -25,23 +27,57 @@ DIVISIONS = (FloorDiv, Mod)
 SIMPLIFIED = (*DIVISIONS, sympy.Abs, sympy.Max, sympy.Min)
 
 
-# What is known to divide sizes: nothing, unless extras/known_multiples.py finds it in guards.
-@replaceable
+# --- what is known to divide sizes ----------------------------------------------------------------
+_multiples = Current({})  # symbol -> a number that divides it for all sizes: guards say so
+multiples = _multiples.set
+
+
 def opened(expression: sympy.Expr) -> sympy.Expr:
     """The expression with 8 * s_by_8 in place of a size s that 8 divides, so that divisions by 8
     come out when sympy builds it."""
-    return expression
+    return expression.xreplace({s: k * _part(s, k) for s, k in _multiples.value.items()})
 
 
-@replaceable
 def closed(expression: sympy.Expr) -> sympy.Expr:
-    """What `opened` has changed, taken back."""
-    return expression
+    """8 * s_by_8 is s again, and a part s_by_8 that is left alone becomes s // 8."""
+    parts = {_part(s, k): (s, k) for s, k in _multiples.value.items()}
+    if not parts or not expression.has(*parts):
+        return expression
+
+    def close(e: sympy.Expr) -> sympy.Expr:
+        if e in parts:
+            return FloorDiv(*parts[e])
+        if e.is_Mul:
+            number, rest = e.as_coeff_Mul()
+            for part in parts.keys() & set(sympy.Mul.make_args(rest)):
+                symbol, k = parts[part]
+                if number % k == 0:
+                    return close(number / k * symbol * (rest / part))
+        return e.func(*map(close, e.args)) if e.args else e
+
+    return close(expression)
 
 
-@replaceable
+@functools.lru_cache(None)
+def _part(symbol: sympy.Symbol, k: int) -> sympy.Symbol:
+    return sympy.Symbol(f"{symbol}_by_{k}", integer=True, positive=True)
+
+
+# --- bounds and simpler indices -------------------------------------------------------------------
 def joined(expression: sympy.Expr) -> sympy.Expr:
-    """Quotients and remainders that belong together as one.  (more/joined_quotients.py)"""
+    """Writes c*b*(a // b) + c*(a % b) as c*a.  Two dimensions that lie side by side in memory leave
+    such a sum behind when they are merged."""
+    if not expression.is_Add or not expression.has(Mod):
+        return expression
+    for term in expression.args:
+        remainder = next((f for f in sympy.Mul.make_args(term) if isinstance(f, Mod)), None)
+        if remainder is None:
+            continue
+        a, b = remainder.args
+        c = term / remainder
+        quotient = c * b * FloorDiv(a, b)
+        if quotient in expression.args:
+            return joined(sympy.expand(expression - term - quotient + c * a))
     return expression
 
 
@@ -115,12 +151,31 @@ class Simplifier:
             if isinstance(e, FloorDiv):
                 return sympy.Integer(quotient)
             return numerator - quotient * divisor
-        return self.divided(e, numerator, divisor)
+        simpler = self._without_small_terms(e, numerator, divisor)
+        return e.func(numerator, e.args[1]) if simpler is None else self.visit(simpler)
 
-    def divided(self, e: sympy.Expr, numerator: sympy.Expr, divisor: int) -> sympy.Expr:
-        """The quotient or remainder of what has several quotients.  (more/small_terms.py finds a
-        simpler form of some.)"""
-        return e.func(numerator, sympy.Integer(divisor))
+    def _without_small_terms(
+        self, e: sympy.Expr, numerator: sympy.Expr, divisor: int
+    ) -> sympy.Expr | None:
+        """(8*i + j) // 24 is i // 3 for 0 <= j < 8; None where no such terms are found.
+
+        For each factor k that some terms share with the divisor (8 here): are the other terms
+        together at least 0 and below k?  Then they never change the quotient by k."""
+        terms = [
+            (math.gcd(int(term.as_coeff_Mul()[0]), divisor), term)
+            for term in sympy.Add.make_args(numerator)
+        ]
+        for k in sorted({factor for factor, _ in terms if 1 < factor < divisor}, reverse=True):
+            small = sympy.Add(*[term for factor, term in terms if factor % k])
+            limits = bounds(small, self.ranges)
+            if limits is None or limits[0] < 0 or limits[1] >= k:
+                continue
+            inner = sympy.expand((numerator - small) / k)
+            rest = sympy.Integer(divisor // k)
+            if isinstance(e, FloorDiv):
+                return FloorDiv(inner, rest)
+            return k * Mod(inner, rest) + small
+        return None
 
     def symbolic(self, e: sympy.Expr) -> sympy.Expr:
         """A division by a symbol, or one whose bounds depend on a symbol, stays as it is.

@@ -32,27 +32,12 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..current import Current
-from ..replaceable import replaceable
 from .expressions import FloorDiv, Mod, Size
+from .floats import hidden, shown
 from .printing import python_code
 from .ranges import opened
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-
-
-# Integers that are computed in floating point, such as int(n * 0.3): to the loops each is one
-# symbol.  (more/float_sizes.py makes them; here there are none.)
-@replaceable
-def hidden(expr: sympy.Expr) -> sympy.Expr:
-    """The expression with symbols in place of them."""
-    return expr
-
-
-@replaceable
-def shown(expr: sympy.Expr, known: Sequence[str]) -> sympy.Expr:
-    """What `hidden` has changed, taken back, but for the symbols of these names: whoever evaluates
-    it has their values."""
-    return expr
 
 
 def size(n: Any) -> Any:
@@ -112,6 +97,13 @@ def symbolic_placeholders(graph: fx.Graph) -> list[Any]:
     return [value.node for value in values if isinstance(value, torch.SymInt)]
 
 
+def multiples_of(graph: fx.Graph) -> dict[sympy.Symbol, int]:
+    """symbol -> a number that divides it, as far as the symbols' owner has learnt."""
+    for node in symbolic_placeholders(graph):
+        return dict(node.shape_env.multiples())  # they all have one owner
+    return {}
+
+
 # --- what holds for all sizes ---------------------------------------------------------------------
 def expand(n: Size) -> Size:
     """The same size in a form that equal sizes share."""
@@ -159,6 +151,50 @@ def is_dense(shape: Iterable[Any], strides: Iterable[Any]) -> bool:
             return False
         expected = expected * n
     return True
+
+
+def is_symbolic(value: object) -> bool:
+    """Has this (fake) tensor, or tuple of tensors, a size or stride that is not constant?"""
+    if isinstance(value, torch.Tensor):
+        return torch.SymInt in map(type, (*value.shape, *value.stride()))
+    return isinstance(value, (tuple, list)) and any(map(is_symbolic, value))
+
+
+def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Do two (fake) tensors have the same dtype, device, shape and strides, whatever the symbols
+    are?  False: not, or not known."""
+    return (
+        a.dtype == b.dtype
+        and a.device == b.device
+        and same_sizes(a.shape, b.shape)
+        and same_sizes(a.stride(), b.stride())
+    )
+
+
+def is_contiguous(tensor: torch.Tensor) -> bool:
+    """Are its strides those of a contiguous tensor of its sizes, for all sizes?  False: not, or not
+    known."""
+    expected: list[Any] = [1]
+    for n in tensor.shape[:0:-1]:
+        expected.append(expected[-1] * n)
+    return same_sizes(tensor.stride()[::-1], expected[: tensor.dim()])
+
+
+def extent(size: Sequence[Size], stride: Sequence[Size], offset: Size = 0) -> int | None:
+    """One past the highest element that a view reaches, or None where sizes are symbolic."""
+    if any(n == 0 for n in size):
+        return 0
+    parts = [offset, *size, *stride]
+    if not all(isinstance(p, int) or getattr(p, "is_Integer", False) for p in parts):
+        return None
+    return 1 + int(offset) + sum((int(n) - 1) * int(s) for n, s in zip(size, stride))
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The larger of two sizes."""
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return max(a, b)
+    return size(sympy.Max(a, b))
 
 
 # --- numbers again, when the graph runs -----------------------------------------------------------

@@ -9,27 +9,24 @@ In:   an `ir.Graph` for a CPU.  Out: the same graph, in which such a Reduction i
 Rows: memory runs along the outputs, as it does in windows, or in a sum of heads.  A reduction along
 memory, of three numbers for each point, stays: its lanes read memory in its order.  And one stays
 where its kernel would fall into two: where other kernels read its result once per element, or where
-it reads elements that are stored.  gpu/short_reductions.py decides for GPUs.  Mirrors
+it reads elements that are stored.  gpu/split_reductions.py decides for GPUs.  Mirrors
 `Reduction.create` in torch/_inductor/ir.py (`unroll_reductions_threshold`).
 """
 
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import sympy
 
 from .. import config
 from ..dependencies import Access, int_or_none, stride_of, trace
-from ..devices import language_of
-from ..hooks import extends
-from ..kernels import CPP, main_device
+from ..kernels import CPP
 from ..ir import Buffer, ComputedBuffer, Graph, Index, Pointwise, Reduction
 from ..ops import Value, ops
 from ..records import CompileRecord
-from ..scheduler import Scheduler
 from ..sizes.expressions import is_indirect
 
 SHORT = 8  # elements: GPUs write out fewer
@@ -44,34 +41,15 @@ COMBINE: Mapping[str, Callable[[Value, Value], Value]] = {
 }
 
 
-@extends(Scheduler)
-class OfFewRows(Scheduler):
-    """Sums of few rows are written out before anything is scheduled."""
-
-    def __init__(self, graph: Graph, record: CompileRecord) -> None:
-        if config.row_reductions and language_of(main_device(graph)) is CPP:
-            write_out(graph, record, is_of_few_rows)
-        super().__init__(graph, record)
+def few_rows(graph: Graph, record: CompileRecord) -> None:
+    if config.row_reductions:
+        write_out(graph, record, is_of_few_rows)
 
 
-# (a reduction, what reads it) -> (operations that come before it, the reduction as it is then)
-Prepare = Callable[
-    [ComputedBuffer, list[ComputedBuffer]], tuple[Sequence[ComputedBuffer], Reduction]
-]
+CPP.rewrites.append(few_rows)
 
 
-def as_it_is(
-    buffer: ComputedBuffer, readers: list[ComputedBuffer]
-) -> tuple[Sequence[ComputedBuffer], Reduction]:
-    return [], buffer.data
-
-
-def write_out(
-    graph: Graph,
-    record: CompileRecord,
-    is_wanted: Callable[[Buffer], bool],
-    prepare: Prepare = as_it_is,
-) -> None:
+def write_out(graph: Graph, record: CompileRecord, is_wanted: Callable[[Buffer], bool]) -> None:
     """Rewrite the graph's operations in place; each change is noted in the record."""
     short = [buffer for buffer in graph.operations if is_wanted(buffer)]
     if not short:
@@ -82,9 +60,7 @@ def write_out(
         readers = [loops[name] for name, found in reads.items() if buffer.name in found]
         made = [loops[name] for name in reads[buffer.name] if name in loops]
         if stays_one_kernel(buffer, readers, made):
-            place = graph.operations.index(buffer)
-            graph.operations[place:place], data = prepare(buffer, readers)
-            buffer.data = written_out(data)
+            buffer.data = written_out(buffer.data)
             count = math.prod(int(n) for n in buffer.data.ranges)
             record.notes.append(
                 f"{buffer.name}: {count} reductions of few elements are written out"

@@ -24,12 +24,11 @@ import sympy
 from .. import config
 from ..codegen.common import Kernel
 from ..codegen.cpp import CppKernelWriter
-from ..codegen.cpp_reductions import Sums
 from ..codegen.plan import PARALLEL_WORK, estimate
 from ..codegen.tree import Bound, Line, Pragma, Statement, nest
 from ..kernels import CPP
 from ..sizes.symbols import Size
-from .foreach import Foreach, of_all_parts
+from ..foreach import Foreach, of_all_parts
 
 PARTS = "which of the alike parts is computed"
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
@@ -40,7 +39,7 @@ class ForeachWriter(CppKernelWriter):
     elements."""
 
     def __init__(self, group: Foreach, *context: Any):
-        super().__init__(group.parts[0][0], *context)
+        super().__init__(group.parts[0].group, *context)
         self.parts = group.parts
 
     def decide(self) -> None:
@@ -50,19 +49,22 @@ class ForeachWriter(CppKernelWriter):
     def decide_threads(self) -> None:
         super().decide_threads()
         operations = sum(len(b.instructions) for b in self.plan.bodies.values())
-        work = sum(estimate(group.outer) for group, _ in self.parts) * max(1, operations // 4)
+        work = sum(estimate(part.group.outer) for part in self.parts) * max(1, operations // 4)
         self.parallel = config.openmp and work >= PARALLEL_WORK
 
     def size(self, number: Size) -> Bound:
         return "size" if number == SIZE else super().size(number)
 
-    def simd(self, accumulators: Sums) -> Pragma | None:
+    def simd(self) -> Pragma | None:
         if self.parallel:
             return Pragma("for", simd=config.vectorize)
-        return super().simd(accumulators)
+        return super().simd()
+
+    def half_place(self, name: str, index: sympy.Expr, written: bool) -> None:
+        """Nothing: lanes that are left would be each thread's."""
 
     def function(self, lines: list[Statement]) -> Kernel:
-        count, width, names = len(self.parts), len(self.pointers), self.parts[0][1]
+        count, width, names = len(self.parts), len(self.pointers), self.parts[0].names
         memory = lambda name: self.overwritten.get(name, name)  # noqa: E731
         first = list(map(memory, names))
 
@@ -71,15 +73,15 @@ class ForeachWriter(CppKernelWriter):
             *self.pointer_lines(f"args[part*{width} + {{}}]"),
             *lines,
         ]
-        sizes = ", ".join(str(self.size(math.prod(group.outer))) for group, _ in self.parts)
+        sizes = ", ".join(str(self.size(math.prod(part.group.outer))) for part in self.parts)
         every = [Line(f"const int64_t sizes[{count}] = {{{sizes}}};", origin=PARTS)]
         if self.parallel:
             every.append(Line("#pragma omp parallel", origin=PARTS))
         kernel = self.finish(
             every + nest(body, [("part", 0, count)]),
             [
-                memory(theirs[first.index(name)])
-                for _, theirs in self.parts
+                memory(part.names[first.index(name)])
+                for part in self.parts
                 for name in self.pointers
             ],
         )

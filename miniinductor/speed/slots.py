@@ -16,7 +16,7 @@ import sympy
 
 from ..hooks import extends
 from ..memory import MemoryPlan, Occupied, storage_bytes
-from ..more.exact_bounds import is_nonnegative
+from ..sizes.prover import is_nonnegative
 from ..sizes.symbols import Size
 from ..wrapper import WrapperWriter
 
@@ -64,6 +64,8 @@ class WithSlots(WrapperWriter):
         if not symbols:
             return super().workspace_list(symbols)
         self.scope["workspaces_for"] = WorkspacesBySize()
+        if self.device.type == "cuda":
+            symbols = f"stream, {symbols}"
         return [f"workspaces = workspaces_for({symbols})"]
 
 

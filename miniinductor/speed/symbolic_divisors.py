@@ -10,7 +10,7 @@ Out:  a simpler one that is equal for every index in range.
 import sympy
 
 from ..sizes.expressions import FloorDiv, Mod, Size
-from ..more.exact_bounds import is_nonnegative
+from ..sizes.prover import is_nonnegative
 from ..sizes.ranges import DIVISIONS, Ranges, Simplifier, bounds
 
 

@@ -30,7 +30,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 CHECKS = {}
@@ -51,8 +51,11 @@ class Row:
     passed: bool
     detail: str = ""
     after: bool = False  # counts only if the rows above passed
+    missing: list[str] = field(default_factory=list)  # the student's parts that are not written
 
     def __str__(self):
+        if self.missing:
+            return f"  NOT WRITTEN  {self.label}: {', '.join(self.missing)}"
         return f"  {'PASS' if self.passed else 'FAIL'}  {self.label}" + (
             f": {self.detail}" if self.detail else ""
         )

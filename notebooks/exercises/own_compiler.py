@@ -34,6 +34,7 @@ REFERENCE = NOTEBOOKS / "reference" / "my_compiler"
 PACKED = NOTEBOOKS / "reference" / "my_compiler.packed"
 STUDENT = Path(os.environ.get("MY_COMPILER") or NOTEBOOKS / "my_compiler")
 EMPTY = 'raise NotImplementedError("your turn")'
+RAN: set[tuple[str, str]] = set()  # (piece, part) of the reference that ran: a check empties it
 
 
 @dataclass(frozen=True)
@@ -258,6 +259,17 @@ def completed(piece: str, source: str) -> tuple[str, list[str]]:
     return with_bodies(source, bodies), names
 
 
+def noted(piece: str, source: str, parts: list[str]) -> str:
+    """The file, in which these parts, which are the reference's, write down that they ran."""
+    defined, lines = functions(source), source.splitlines()
+    bodies = {}
+    for part in parts:
+        indent = " " * (defined[part].col_offset + 4)
+        body = [lines[n] for n in body_lines(defined[part])]
+        bodies[part] = [f"{indent}_reference_ran(({piece!r}, {part!r}))", *body]
+    return with_bodies(source, bodies)
+
+
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports `my_compiler` from the student's folder, and what is not there from the reference."""
 
@@ -289,8 +301,13 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         names: list[str] = []
         if path.parent == self.folder and piece in PIECES:
             source, names = completed(piece, source)
+            source = noted(piece, source, names)
+        elif piece in PIECES:
+            source = noted(piece, source, [*PIECES[piece].parts])
+        module.__dict__["_reference_ran"] = RAN.add
         if piece in PIECES and (path.parent != self.folder or names == [*PIECES[piece].parts]):
             names = []  # told in one line with others that were not begun
+            module.__dict__["_is_begun"] = False
             self.whole.append(piece)
         if not self.is_first_import:
             self.tell()

@@ -121,8 +121,8 @@ e.guards
 e.guard_source
 
 # %% [markdown]
-# Every line that ends with `return False` is a group of guards. The lines with `as_before` and `memo`
-# save work: they skip checks whose answer cannot have changed since the last call (notebook 05).
+# Every line that ends with `return False` is a group of guards. `layout(x)` reads class, dtype, sizes,
+# strides and more of a tensor at once, as bytes (notebook 05).
 #
 # Another shape fails a guard, and the function is compiled once more. This time the sizes that
 # changed become symbols, so that a third shape needs no compilation (notebook 14):
@@ -475,8 +475,8 @@ also_here(
 # Triton kernels there: notebook 12), memory planning and CUDA graphs (13), sizes that vary (14),
 # and where exactly the speed comes from (15).
 #
-# **See it in the real `torch.compile`.** `TORCH_TRACE=folder python program.py` keeps every stage of a real run. `tlparse folder` (a tool of
-# its own) makes pages of them.
+# **See it in the real `torch.compile`.** `TORCH_TRACE=folder python program.py` keeps every stage of a real run. `tlparse folder/*.log` (a tool
+# of its own) makes pages of them.
 #
 # ## Recap
 #

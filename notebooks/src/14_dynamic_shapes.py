@@ -51,7 +51,8 @@ print("compilations after each call:", compilations(average, calls, dynamic=Fals
 print(list(minidynamo.counters["skipped"])[0])
 
 # %% [markdown]
-# After eight graphs the compiler stops, and all further lengths run as plain Python.
+# After four graphs, none of which answered a second call, the compiler stops: all further lengths
+# run as plain Python.
 #
 # **One graph, and hope.** Capture for one size and run for all. The Python number `x.shape[0]` is a
 # constant of the graph:
@@ -300,32 +301,16 @@ except Exception as error:
 # The message names the size, the line, and what to do.
 #
 # And a size that depends on *values* (`x[x > 0]`) has no hint at all: nobody knows it before the
-# program runs. It stays in the graph as an *unbacked* symbol `u0`, as long as nobody asks about it.
-# The backend cuts the graph at the op that makes it, and compiles what lies between. A decision
-# splits the graph where the size is made, and the break names both:
+# program runs. So the graph breaks at the op that makes it, and the break names the op and its line.
+# (PyTorch can keep it in the graph as an *unbacked* symbol `u0`, as long as nobody asks about it.)
 
 # %%
 def positive(x):
     return (x[x > 0] + 1).exp() * 2
 
-def decides(x):
-    y = x[x > 0]
-    return y * 2 if y.shape[0] > 3 else y
-
-whole = minidynamo.explain(positive, dynamic=True)(torch.randn(8))
-broken = minidynamo.explain(decides, dynamic=True)(torch.randn(8))
-whole.graph_text
+minidynamo.explain(positive, dynamic=True)(torch.randn(8)).breaks
 
 # %% [markdown]
-# One graph: `getitem` makes a tensor of `u0` elements, and nobody asks how many these are. The other
-# function does ask:
-
-# %%
-broken.breaks
-
-# %% [markdown]
-# The row names the question, the symbol, and the line that made it.
-#
 # ## Static, automatic, dynamic
 #
 # Symbols are not free: an expression in a loop bound hides its size from the C++ compiler, and
@@ -384,9 +369,8 @@ Table(["kind", "assumption"], [(guard.kind, guard.code) for guard in record.guar
 # (here, no division depends on `j` any more):
 
 # %%
-from miniinductor.extras.known_multiples import multiples
 from miniinductor.sizes.expressions import FloorDiv
-from miniinductor.sizes.ranges import simplify
+from miniinductor.sizes.ranges import multiples, simplify
 
 i, j = sympy.symbols("i j", integer=True, nonnegative=True)
 width = sympy.Symbol("s0", integer=True, positive=True)
@@ -480,16 +464,8 @@ Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in ti
 # %% [markdown]
 # A factor of one means that the symbol is free, as it should be for long rows. (Read it with its
 # quartiles.) Short rows pay: the C++ compiler unrolls a short row when it knows its length, and cannot
-# when the length is `s1`. `python -m benchmarks --suite dynamic-kernels` measures many kernels.
-# Where a symbol costs much, it prints why:
-
-# %%
-from benchmarks.suites.dynamic_kernels import REASONS
-
-Table(["kernels", "what the symbol costs"], list(REASONS.items()))
-
-# %% [markdown]
-# How many rows there are hardly matters. It is the inner loops that are faster when they know their
+# when the length is `s1`. The sizes are also two more numbers to pass through Python and the
+# launcher: half a microsecond a call. How many rows there are hardly matters. It is the inner loops that are faster when they know their
 # size.
 #
 # ## Exercises

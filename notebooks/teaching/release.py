@@ -21,9 +21,33 @@ sys.path.insert(0, str(ROOT / "notebooks"))
 
 KEPT = (
     *("README.md", "LICENSE", "CITATION.cff", "pyproject.toml", "setup.py", "environment.yml"),
-    *("docs", "minidynamo", "miniinductor", "tools"),
-    *("notebooks/exercises", "notebooks/steppers.py"),
+    *("docs", "minidynamo", "miniinductor", "benchmarks", "tools"),
+    *("notebooks/exercises", "notebooks/prior", "notebooks/steppers.py"),
 )
+START_HERE = """# Start here
+
+`make start` installs everything into `.venv` (you need Python 3.11 to 3.13 with headers, and a C++
+compiler; it takes a few minutes) and opens JupyterLab at chapter 00.  Without `make`:
+
+    python3 tools/setup_environment.py .venv torch==2.13.0
+    .venv/bin/jupyter lab notebooks/00_tour.ipynb
+
+An exercise is a cell to fill in; the cell behind it checks the answer.  Your own compiler lies in
+`notebooks/my_compiler/`: `begin("graph")` in chapter 02 makes its first file, which you open in an
+editor.  `make progress` prints what of it is written, chapter by chapter.
+"""
+MAKEFILE = """start: .venv/.ready
+\t.venv/bin/jupyter lab notebooks/00_tour.ipynb
+
+progress: .venv/.ready
+\t@cd notebooks && ../.venv/bin/python -m exercises.own_checks
+
+.venv/.ready:
+\tsh tools/find_python.sh "$(PYTHON)" tools/setup_environment.py .venv torch==2.13.0
+\ttouch $@
+
+.PHONY: start progress
+"""
 UNWANTED = shutil.ignore_patterns(
     "__pycache__",
     "*.so",
@@ -54,6 +78,8 @@ def release(folder: Path) -> Path:
     packed = folder / own_compiler.PACKED.relative_to(ROOT)
     packed.parent.mkdir()
     packed.write_bytes(own_compiler.pack())
+    (folder / "START_HERE.md").write_text(START_HERE)
+    (folder / "Makefile").write_text(MAKEFILE)
     return folder
 
 

@@ -39,7 +39,6 @@ import torch
 
 import minidynamo
 import miniinductor
-from miniinductor.more import thread_states
 from minidynamo import convert_frame, frame_hook
 from benchmarks.error_bound import too_far
 
@@ -320,7 +319,7 @@ def thread_state() -> dict:
         "grad mode": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
         "autocast": [torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")],
-        "autocast nesting": thread_states.autocast_nesting(),
+        "autocast nesting": miniinductor.foreign.autocast_nesting(),
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
         "dispatch keys": dispatch_keys(),
         "function modes": torch._C._len_torch_function_stack(),

@@ -1,7 +1,7 @@
 """Mutants of what is guarded, and compiled, of tensors' layouts and bits."""
 
 from minidynamo import hooks
-from minidynamo.extras import memo, rare_nodes
+from minidynamo.extras import rare_nodes
 from minidynamo.graph_capture import OutputGraph
 
 from miniinductor.autograd import functionalize, runtime
@@ -56,31 +56,6 @@ def no_gradients():
 @mutant("no guard of the storage offset", "tensors --count 20000 --only strided --modes aot_eager")
 def no_offsets():
     hooks.AFTER_FAKES.remove(rare_nodes.guard_offsets)
-
-
-@mutant("the memo watches no layout", "tensors --count 600 --modes aot_eager")
-def blind_memo():
-    plain = memo.Memo
-
-    class Blind:
-        """Remembers what was read on the way, and no tensors."""
-
-        def __init__(self, any_size=False):
-            self.memo = plain()
-
-        def watch(self, *tensors):
-            pass
-
-        def __call__(self, *tensors):
-            return self.memo()
-
-        def lie(self, *tensors):
-            return True
-
-        def remember(self, read, hooks, *tensors):
-            self.memo.remember(read, hooks)
-
-    memo.Memo = Blind
 
 
 @mutant("lazily negated inputs are compiled", "layouts --count 60 --modes inductor")

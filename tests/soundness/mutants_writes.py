@@ -26,7 +26,7 @@ from unittest import mock
 
 import sympy
 
-from miniinductor import coverage, memory
+from miniinductor import coverage, foreach, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp, cpp_expressions
 from miniinductor.extras import aliased_inputs
@@ -36,7 +36,7 @@ from miniinductor.speed.known_indices import FollowingRecorder
 from miniinductor.passes import common_subexpressions
 from miniinductor.passes import no_ops
 from miniinductor.nodes import Schedule
-from miniinductor.speed import foreach, in_place
+from miniinductor.speed import in_place
 from miniinductor.scheduler import Scheduler
 from miniinductor.speed import halves, lane_sums, rows, tiles
 
@@ -74,15 +74,13 @@ def places_of_reads() -> None:
 
 @mutant("foreach: groups that differ in their operations", CPU)
 def alike() -> None:
-    original = foreach.one_loop
+    original = foreach.over_one_loop
 
-    def one_loop(group: Any) -> Any:
+    def over_one_loop(group: Any) -> Any:
         found = original(group)
-        if found is not None:
-            found.operations = ("same", len(found.names))
-        return found
+        return found and found._replace(operations=("same", len(found.names)))
 
-    foreach.one_loop = one_loop
+    foreach.over_one_loop = over_one_loop
 
 
 @mutant("foreach: groups that need each other", CPU)

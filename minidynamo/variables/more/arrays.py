@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from ...extras.extending import extends, noted
-from ...extras.shared_compilers import COMPILERS
+from ...convert_frame import COMPILERS
 from ...exceptions import Break
 from ...extras.late_tensors import with_items
 from ...extras.rare_nodes import Untold

@@ -11,14 +11,17 @@ from typing import Any
 
 from ...extras.extending import extends
 from ...exceptions import Break
-from ..base import Frame, Variable
+from ..base import Codegen, Frame, Variable
 from ..classes import ClassVar
 from ..constant import ConstantVar
 from ..functions import BoundMethodVar
 from ..lookup import METHODS, MISSING, WALKED, can_change, is_programs, lookup
-from ..objects import method_of_class
+from ..objects import is_inherited, method_of_class
+from ..symbolic import SymVar
+from ..tensor import TensorVar
 from .functions import bound_descriptor
 from .object_operations import truth_by_methods
+from .writing_calls import commit_call
 
 OF_EVERY_CLASS = frozenset(
     """
@@ -99,7 +102,7 @@ class ClassAttributes(ClassVar):
         return truth_by_methods(tx, self)
 
     def hash_key(self, tx: Frame) -> Any:
-        self.refuse_own_operator("__hash__")
+        self.refuse_own_operator("__hash__", "__eq__")
         return self.value
 
     def own_attribute(self, tx: Frame, name: str) -> Variable:
@@ -107,6 +110,8 @@ class ClassAttributes(ClassVar):
         cls = self.value
         if name == "__flags__":
             raise Break("attribute", "__flags__ of a class, into which Python writes at any time")
+        if name == "__dict__" and id(cls) in tx.output.class_writes:
+            raise Break("attribute", "the __dict__ of a class that this frame has written")
         WALKED[cls] = None  # guards the MRO
         value = tx.run_now(getattr, cls, name)
         if can_change(cls) and (value is None or isinstance(value, (str, dict))):
@@ -114,10 +119,31 @@ class ClassAttributes(ClassVar):
         return tx.fold_pinned(getattr, cls, name)
 
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        raise Break("attribute", f"setting {self.value.__name__}.{name} on the class")
+        """Of a plain value that the class itself has: `wrap_class_attribute` finds the new one."""
+        cls, plain = self.value, (ConstantVar, TensorVar, SymVar)
+        is_new = name not in vars(cls) or hasattr(type(vars(cls)[name]), "__get__")
+        in_c = is_inherited(type(cls), "__setattr__")
+        if is_new or not in_c or not can_change(cls) or not isinstance(value.realize(tx), plain):
+            raise Break("attribute", f"setting {cls.__name__}.{name} on the class")
+        if id(cls) not in tx.output.class_writes:
+            tx.output.class_writes[id(cls)] = {}
+            self.mutated = True
+            tx.output.sourced.append(self)
+        tx.output.class_writes[id(cls)][name] = value.realize(tx)
+
+    def replay(self, cg: Codegen) -> None:
+        for name, value in cg.output.class_writes[id(self.value)].items():
+            commit_call(cg, type.__setattr__, self, ConstantVar(name), value)
+
+    def by_metaclass(self, tx: Frame, name: str, *args: Variable) -> Variable | None:
+        """What the metaclass's special method gives, if there is one."""
+        method = self.special(tx, name)
+        return None if method is None else method.call(tx, [*args], {})
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
-        self.refuse_own_operator("__getitem__")
+        found = self.by_metaclass(tx, "__getitem__", key)
+        if found is not None:
+            return found
         is_class = isinstance(self.value, type)
         if is_class and is_programs(lookup(self.value, "__class_getitem__")[1]):
             return self.getattr(tx, "__class_getitem__").call(tx, [key], {})
@@ -126,19 +152,15 @@ class ClassAttributes(ClassVar):
         return Variable.getitem(self, tx, key)
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
-        self.refuse_metaclass(tx, "__iter__")
-        tx.raise_(TypeError, f"'{type(self.value).__name__}' object is not iterable")
+        made = self.by_metaclass(tx, "__iter__")
+        if made is None:
+            tx.raise_(TypeError, f"'{type(self.value).__name__}' object is not iterable")
+        return made.iterate(tx)
 
     def contains(self, tx: Frame, item: Variable) -> bool:
-        self.refuse_metaclass(tx, "__contains__")
-        self.refuse_metaclass(tx, "__iter__")
-        return tx.fold(lambda: item.as_constant() in self.value).value
+        found = self.by_metaclass(tx, "__contains__", item)
+        return Variable.contains(self, tx, item) if found is None else found.truth(tx)
 
     def length(self, tx: Frame) -> int:
-        self.refuse_metaclass(tx, "__len__")
-        return tx.fold(len, self.value).value
-
-    def refuse_metaclass(self, tx: Frame, name: str) -> None:
-        """Without this special method in the metaclass, Python complains."""
-        if self.special(tx, name) is not None:
-            raise Break("class", f"{name} of the metaclass {type(self.value).__name__}")
+        found = self.by_metaclass(tx, "__len__")
+        return tx.fold(len, self.value).value if found is None else found.as_constant()

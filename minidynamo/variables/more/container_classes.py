@@ -87,11 +87,9 @@ def contents_of_list(builder: OutputGraph, value: Any, source: Source, base: typ
 
 
 def contents_of_tuple(builder: OutputGraph, value: Any, source: Source, base: type) -> TupleVar:
-    named = hasattr(type(value), "_fields")
     builder.guard(source, "LENGTH", f"tuple.__len__({{0}}) == {tuple.__len__(value)}")
-    child = "item" if named else "tuple_item"
-    items = [Lazy(item, source.child(child, n)) for n, item in enumerate(tuple.__iter__(value))]
-    return TupleVar(items, type(value) if named else tuple, source=source)
+    pairs = enumerate(tuple.__iter__(value))
+    return TupleVar([Lazy(item, source.child("tuple_item", n)) for n, item in pairs], source=source)
 
 
 def contents_of_dict(builder: OutputGraph, value: Any, source: Source, base: type) -> DictVar:

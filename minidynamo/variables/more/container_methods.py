@@ -19,6 +19,7 @@ from ..constant import ConstantVar
 from ..containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar, named
 from ..registry import SHARED
 from .dictionaries import Items
+from .tuples import is_plain_named_tuple
 
 
 def whole(index: Variable) -> int:
@@ -329,14 +330,7 @@ def _pair(tx: Frame, pair: Variable, n: int, live: bool) -> list[Variable]:
 
 
 def is_named_tuple(value: Any) -> bool:
-    """Without a `__dict__`: those of a subclass that has one are instances (container_classes)."""
-    kind = type(value)
-    return (
-        issubclass(type(value), tuple)
-        and hasattr(kind, "_fields")
-        and kind.__new__ is not tuple.__new__
-        and not kind.__dictoffset__
-    )
+    return issubclass(type(value), tuple) and is_plain_named_tuple(type(value))
 
 
 @SHARED.rule(test=is_named_tuple)

@@ -6,6 +6,7 @@ Out:  what reading it gives; what writing it does.
     >>> point.getattr(tx, "x")          # class Point: __slots__ = ("x",)
 """
 
+import collections
 import functools
 import types
 import weakref
@@ -24,6 +25,8 @@ from ..objects import ObjectVar
 from .functions import bound_descriptor
 
 
+# The type of the descriptors `first` and `second`; each knows the index of its item.
+FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
 # Types of C that look attributes up in a way of their own.
 OWN_LOOKUP = {types.MethodType, types.GenericAlias, types.UnionType, *weakref.ProxyTypes}
 plain_getattr = ObjectVar.generic_getattr
@@ -62,6 +65,8 @@ class Descriptors(ObjectVar):
             return self.fields if is_dict else self.slot(tx, name)
         if isinstance(found, types.GetSetDescriptorType):
             return self.field_of_c(tx, name)
+        if type(found) is FIELD and self.payload is not None:
+            return self.payload.item(tx, found.__reduce__()[1][0])
         if isinstance(found, property):
             text = f"property {name!r} of {self.cls.__name__!r} object has no getter"
             tx.raise_(AttributeError, text)

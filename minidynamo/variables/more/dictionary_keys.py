@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ...extras.extending import extends
+from ...guards import exact_key
 from ..base import Frame, OutputGraph, Variable
 from ..constant import LITERALS, is_constant_value
 from ..containers import DictVar
@@ -41,25 +42,13 @@ def wrap_key(builder: Any, key: Any) -> Variable:
 @extends(DictVar)
 class GuardedKeys(DictVar):
     def guard_keys(self, tx: Frame) -> None:
-        """Tensors are told apart by which they are, as `==` of two gives a tensor.
-
-        The guard KEYS reads an OrderedDict's order.  Its table has the same keys, and must have
+        """The guard KEYS reads an OrderedDict's order.  Its table has the same keys, and must have
         them later: dict.__setitem__() writes to the table alone, and len() asks the table."""
-        if self.source is None:
-            return
-        ids = [id(key) for key in self.real_keys]
-        has_tensors = any(isinstance(key, torch.Tensor) for key in self.real_keys)
-        if has_tensors:
-            tx.output.guard(self.source, "KEYS", f"[*map(id, {self.keys_text})] == {{pin}}", ids)
-        else:
-            plain_guard_keys(self, tx)
-        if not issubclass(self.cls, collections.OrderedDict):
-            return
-        table = f"{tx.output.tree.pinned(dict).key}.keys({{0}})"
-        check, pin = f"{table} == {{pin}}", {*self.real_keys}
-        if has_tensors:
-            check, pin = f"{{{{*map(id, {table})}}}} == {{pin}}", {*ids}
-        tx.output.guard(self.source, "TABLE", check, pin)
+        plain_guard_keys(self, tx)
+        if self.source is not None and issubclass(self.cls, collections.OrderedDict):
+            table = f"{tx.output.tree.pinned(dict).key}.keys({{0}})"
+            check = f"{{{{*map(exact_key, {table})}}}} == {{pin}}"
+            tx.output.guard(self.source, "TABLE", check, {*map(exact_key, self.real_keys)})
 
     def guard_key(self, tx: Frame, kind: str, host: Any) -> None:
         """A key that was read is guarded alone, where a guard can name it; walking the dictionary

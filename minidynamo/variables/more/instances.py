@@ -20,9 +20,8 @@ from ...extras.made_anew import Makers
 from ...rules.by_type import class_with_base
 from ..base import Args, Frame, Named, Variable
 from ..containers import DictVar, ListVar, TupleVar
-from ..functions import BoundMethodVar
 from ..lookup import FOUND, MISSING, can_change, lookup
-from ..objects import ObjectVar
+from ..objects import ObjectVar, is_inherited
 from .exceptions import ExceptionVar, initialise_exception
 
 CONTENTS: dict[type, Callable[[], Variable]] = {  # of an instance of a subclass, when it is made
@@ -64,9 +63,6 @@ def instantiate(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable:
 
 def refuse_uninstantiable(tx: Frame, cls: type) -> None:
     """Classes that a call makes no plain object of."""
-    meta_call = lookup(type(cls), "__call__")[1]
-    if type(cls) is not type and isinstance(meta_call, types.FunctionType):
-        raise Break("class", f"the metaclass {type(cls).__name__} overrides __call__")
     if getattr(cls, "__abstractmethods__", None):
         raise Break("class", f"{cls.__name__} is abstract")
     guard_concrete(tx, cls)
@@ -79,14 +75,12 @@ def initialise(
 ) -> None:
     """`__init__`: the program's, or that of the C type from which the class inherits."""
     owner, init = lookup(cls, "__init__")
-    if isinstance(init, types.FunctionType):
-        function = tx.output.wrap_class_attribute(owner, init, "__init__")
-        result = BoundMethodVar(function, made).call(tx, args, kwargs)
+    container = made.payload is not None and not isinstance(made.payload, TupleVar)
+    if container or not is_inherited(cls, "__init__"):
+        result = made.class_attribute(tx, owner, init, "__init__").call(tx, args, kwargs)
         if result.identity() is not None:
             kind = result.python_type().__name__
             tx.raise_(TypeError, f"__init__() should return None, not '{kind}'")
-    elif made.payload is not None and not isinstance(made.payload, TupleVar):
-        initialise_payload(tx, made.payload, args, kwargs)
     elif issubclass(cls, BaseException):
         initialise_exception(cls, made, args, kwargs)
     elif made.value is not None and init is object.__init__:  # of text or a number

@@ -15,14 +15,19 @@ from ... import hooks
 from ...exceptions import Break, ObservedException, SkipFrame
 from ...symbolic_eval.operations import Operations
 from ...symbolic_eval.registry import rules
-from ..base import Codegen, Frame, Variable
+from ...resume import is_resume_code
+from ...sources import KINDS
+from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar
-from ..containers import TupleVar
-from ..functions import BoundMethodVar, CallableVar, FunctionVar
+from ..containers import SequenceVar, TupleVar
+from ..functions import BoundMethodVar, CallableVar
 from ..iterators import iterator_of, IteratorVar, KeysIterator, SequenceIterator
+from ..objects import is_inherited
+from ..registry import SHARED
 from .tuples import sequence_of
 from .type_names import type_text
 
+KINDS["walked"] = "{p}.__reduce__()[1][0]"
 next_up = SequenceIterator.next
 
 
@@ -165,7 +170,7 @@ class SentinelVar(IteratorVar):
 
     def next(self, tx: Frame) -> Variable | None:
         try:
-            return self.object.call_method(tx, "__next__", [], {})
+            return self.method___next__(tx)
         except ObservedException as raised:
             if issubclass(raised.var.python_type(), StopIteration):
                 return None
@@ -296,11 +301,8 @@ class Walking(Operations):
     def iter_of_object(self: Any, variable: Any) -> Any:
         method = variable.special(self, "__iter__")
         if method is not None:
-            if (
-                isinstance(method, BoundMethodVar)
-                and not isinstance(method.function, FunctionVar)
-                and variable.payload is not None
-            ):
+            inherited = is_inherited(variable.cls, "__iter__")
+            if inherited and variable.payload is not None:
                 return self.iter_of(variable.payload)
             made = method.call(self, [], {})
             if not hasattr(made.python_type(), "__next__"):
@@ -349,15 +351,19 @@ class Late(list):
     """Iterators to be positioned once the lists that they walk are written."""
 
 
-def position(iterator: Any, index: int) -> None:
+def position(iterator: Any, index: int | None) -> None:
     """`index` comes next, now that the list has been written: it would be cut to the list's old
-    length before."""
-    iterator.__setstate__(index)
+    length before.  None: nothing comes any more."""
+    if index is None:
+        collections.deque(iterator, 0)
+    else:
+        iterator.__setstate__(index)
 
 
 def position_late(cg: Codegen) -> None:
     for iterator in noted(cg.output, Late):
-        cg.call_object(position, iterator, ConstantVar(iterator.index))
+        over = iterator.sequence.source is None and iterator.source is not None
+        cg.call_object(position, iterator, ConstantVar(None if over else iterator.index))
         cg.emit("POP_TOP")
 
 
@@ -456,6 +462,7 @@ class SequenceWalking(SequenceIterator):
     step = 1  # -1: from the last item down
 
     def next(self, tx: Frame) -> Variable | None:
+        self.mutated = True
         if self.step > 0:
             return next_up(self, tx)
         if not 0 <= self.index < len(self.sequence.items):
@@ -465,8 +472,13 @@ class SequenceWalking(SequenceIterator):
         return self.sequence.item(tx, self.index + 1)
 
     def python_type(self) -> type:
-        empty = self.sequence.cls.__new__(self.sequence.cls)
+        empty: Any = () if isinstance(self.sequence, TupleVar) else self.sequence.cls()
         return type(iter(empty) if self.step > 0 else reversed(empty))
+
+    def replay(self, cg: Codegen) -> None:
+        """Of one from outside: it goes on where this frame has left it."""
+        if self.mutated:
+            noted(cg.output, Late).append(self)
 
     def reconstruct(self, cg: Codegen) -> None:
         late = self.sequence.mutated and self.sequence.source is not None
@@ -478,6 +490,22 @@ class SequenceWalking(SequenceIterator):
             ConstantVar(None if late else self.index),
             ConstantVar(self.step),
         )
+
+
+@SHARED.rule(*map(type, (iter([]), iter(()), reversed([]))))
+def wrap_iterator(builder: OutputGraph, value: Any, source: Source) -> SequenceIterator:
+    """One that was made in front of a graph break, and is used behind it.  (Others are at another
+    place in each call, and a loop that breaks would be compiled for each turn.)"""
+    if source.kind != "local" or source.key[0] == "." or not is_resume_code(builder.root.code):
+        raise Break("iterator", f"a {type(value).__name__} that was made before this frame")
+    made_by, (over, *_), *place = value.__reduce__()
+    builder.guard(source, "PLACE", f"{{0}}.__reduce__()[2:] == {tuple(place)!r}")
+    sequence: Any = builder.wrap(over, source.child("walked")) if place else TupleVar([])
+    if not isinstance(sequence, SequenceVar):
+        raise Break("iterator", f"an iterator over a {type(over).__name__}")
+    made: Any = SequenceIterator(sequence, *place or [0], source=source)
+    made.step = 1 if made_by is iter else -1
+    return builder.replayed(made)
 
 
 @extends(HostIterator)

@@ -5,12 +5,12 @@ In:   `self.count = ...` in forward.   Out: the write, kept for replay; a break 
     >>> module.setattr(tx, "count", ConstantVar(1))
 """
 
+import types
 from typing import Any
 
 import torch
 import torch.fx
 
-from ...extras.replaced_buffers import inputs_of
 from ...extras.extending import extends
 from ...exceptions import Break, Restart
 from ...originals import NN_MODULE
@@ -142,7 +142,7 @@ class ModuleOperations(ModuleVar):
     def become_input(self, tx: Frame, source: Source) -> None:
         """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of
         the graph's state."""
-        inputs = inputs_of(tx.output.policy)
+        inputs = tx.output.policy.replaced
         if source.name() not in inputs:
             inputs.add(source.name())
             raise Restart()
@@ -168,6 +168,8 @@ class PythonModules(PyModuleVar):
         return tx.output.wrap_pinned(tx.run_now(getattr, self.value, name))
 
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        if type(self.value) is not types.ModuleType:  # torch.backends.cudnn: a switch, perhaps
+            raise Break("attribute", f"{self}.{name} = ... of a {type(self.value).__name__}")
         tx.output.globals_of(self.value.__dict__).written[name] = value
 
     def other(self, tx: Frame, name: str) -> Any:

@@ -7,6 +7,8 @@ In:   an ObjectVar and operands.   Out: what the special method gives, traced.
 """
 
 import collections
+import contextlib
+import dataclasses
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -19,10 +21,9 @@ from ...exceptions import Break
 from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, current
 from ..constant import ConstantVar
 from ..containers import TupleVar, named
-from ..functions import BoundMethodVar, CallableVar
 from ..lookup import MISSING, lookup
 from .type_names import type_text
-from ..objects import ObjectVar, wrap_object
+from ..objects import ObjectVar, is_inherited, wrap_object
 from ..registry import SHARED
 from .asked_identity import note_key
 from .dictionaries import mapping
@@ -53,6 +54,12 @@ def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
     return made
 
 
+def let_go(owner: Any, name: str) -> None:
+    """Delete an attribute, unless it was set and deleted in the same frame."""
+    with contextlib.suppress(AttributeError):
+        object.__delattr__(owner, name)
+
+
 def truth_by_methods(tx: Frame, variable: Any) -> bool:
     """bool(): what the class's `__bool__` or `__len__` says (PyObject_IsTrue)."""
     for name, kind in (("__bool__", bool), ("__len__", int)):
@@ -71,7 +78,8 @@ plain_argument = ObjectVar.argument
 @extends(ObjectVar)
 class ObjectOperations(Descriptors):
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-        return self.getattr(tx, name).call(tx, args, kwargs)
+        method = self.special(tx, name) if name.startswith("__") else None
+        return (method or self.getattr(tx, name)).call(tx, args, kwargs)
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)
@@ -80,7 +88,7 @@ class ObjectOperations(Descriptors):
         method = self.special(tx, "__call__")
         if method is None:
             tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not callable")
-        if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
+        if is_inherited(self.cls, "__call__"):
             return tx.call_c(self.real(), args, kwargs)
         return method.call(tx, args, kwargs)
 
@@ -88,9 +96,9 @@ class ObjectOperations(Descriptors):
         return truth_by_methods(tx, self)
 
     def delattr(self, tx: Frame, name: str) -> None:
-        _, deleter = lookup(self.cls, "__delattr__")
-        if isinstance(deleter, types.FunctionType):
-            tx.output.wrap_pinned(deleter).call(tx, [self, ConstantVar(name)], {})
+        deleter = self.own_special(tx, "__delattr__")
+        if deleter is not None:
+            deleter.call(tx, [ConstantVar(name)], {})
         else:
             self.generic_delattr(tx, name)
 
@@ -109,7 +117,10 @@ class ObjectOperations(Descriptors):
             self.fields.remove(tx, ConstantVar(name))
 
     def length(self, tx: Frame) -> int:
-        return through(self, tx, "__len__", []).as_constant()
+        found = through(self, tx, "__len__", []).as_constant()
+        if not isinstance(found, int) or found < 0:
+            raise Break("length", f"len() of a {self.cls.__name__} gave {found!r:.50}")
+        return found
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         if lookup(self.cls, "__getitem__")[1] is MISSING:
@@ -161,19 +172,23 @@ class ObjectOperations(Descriptors):
         return isinstance(method, types.WrapperDescriptorType) and method is not object.__hash__
 
     def hash_key(self, tx: Frame) -> Any:
-        _, method = lookup(self.cls, "__hash__")
-        if method is object.__hash__:
+        method, equal = lookup(self.cls, "__hash__")[1], lookup(self.cls, "__eq__")[1]
+        if method is object.__hash__ and equal is object.__eq__:
             note_key(tx, self)
             return self.identity()
         if self.value is not None and self.pinned:
             return self.value
-        if isinstance(method, types.FunctionType):
-            if "__dataclass_params__" not in dir(self.cls):
-                return Variable.hash_key(self, tx)
-            values = [value.hash_key(tx) for _, value in self.fields.items.values()]
-            return ("hashed", self.cls, tuple(values))
         if method is None:
             tx.raise_(TypeError, f"unhashable type: '{type_text(self.cls)}'")
+        if dataclasses.is_dataclass(self.cls) and made_by_dataclass(method, equal):
+            compared = [part for part in dataclasses.fields(self.cls) if part.compare]
+            if all(part.hash in (None, True) for part in compared):
+                values = [self.getattr(tx, part.name).hash_key(tx) for part in compared]
+                return ("hashed", self.cls, tuple(values))
+        if not isinstance(equal, types.WrapperDescriptorType) or equal is object.__eq__:
+            return Variable.hash_key(self, tx)
+        if not isinstance(method, types.WrapperDescriptorType) or method is object.__hash__:
+            return Variable.hash_key(self, tx)
         return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -200,9 +215,15 @@ class ObjectOperations(Descriptors):
             return
         for name, value in self.slots.items():
             if value is None:
-                commit_call(cg, object.__delattr__, self, ConstantVar(name))
+                commit_call(cg, let_go, self, ConstantVar(name))
             else:
                 commit_call(cg, object.__setattr__, self, ConstantVar(name), value)
+
+
+def made_by_dataclass(*methods: Any) -> bool:
+    """Has dataclasses.py written these methods?"""
+    functions = [method for method in methods if isinstance(method, types.FunctionType)]
+    return [f.__code__.co_filename for f in functions] == ["<string>"] * len(methods)
 
 
 def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Variable:

@@ -10,13 +10,13 @@ Mirrors torch/_dynamo/variables/dicts.py (SetVariable).
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any
 
 from ...extras.extending import extends
 from ...exceptions import Break
+from ...guards import exact_key
 from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
 from ..base import Codegen, Frame, OutputGraph, Source, Variable
@@ -27,8 +27,6 @@ from ..registry import RESULTS, SHARED
 from .dictionary_keys import HASHED_BY_IDENTITY
 from .instances import CONTENTS
 from .writing_calls import commit_call
-
-ELEMENTS = (*HASHED_BY_IDENTITY, weakref.ref)
 
 
 def write_set(target: Any, writes: Any) -> None:
@@ -120,7 +118,7 @@ class SetVar(Container):
         self.method_discard(tx, value)
 
     def method_update(self, tx: Frame, *others: Variable) -> None:
-        for other in others:
+        for other in map(whole, others):
             if hosts_of(tx, other) is not None:
                 self._change(tx, "update", [other])
                 continue
@@ -149,7 +147,7 @@ class SetVar(Container):
         equal keys stays."""
         table, keys, before = self.ordered(tx), [], list(self.items.items())
         pairs = list(before)
-        for other in others:
+        for other in map(whole, others):
             hosts = hosts_of(tx, other)
             if hosts is None:
                 values = [(value.hash_key(tx), value) for value in other.iterate(tx)]
@@ -184,17 +182,18 @@ class SetVar(Container):
 
     def method_difference_update(self, tx: Frame, *others: Variable) -> None:
         for other in others:
-            for value in other.iterate(tx):
+            for value in whole(other).iterate(tx):
                 self.method_discard(tx, value)
             self.table.difference_update(())  # which makes room, as it does after the walk
             self._write("difference_update", TupleVar([]))
 
     def method_issubset(self, tx: Frame, other: Variable, /) -> Any:
-        keys = {value.hash_key(tx) for value in other.iterate(tx)}
+        keys = {value.hash_key(tx) for value in whole(other).iterate(tx)}
         return ConstantVar(all(key in keys for key in self.items))
 
     def method_issuperset(self, tx: Frame, other: Variable, /) -> Any:
-        return ConstantVar(all(value.hash_key(tx) in self.items for value in other.iterate(tx)))
+        values = whole(other).iterate(tx)
+        return ConstantVar(all(value.hash_key(tx) in self.items for value in values))
 
     def method_isdisjoint(self, tx: Frame, other: Variable, /) -> Any:
         return ConstantVar(not any(value.hash_key(tx) in self.items for value in other.iterate(tx)))
@@ -242,6 +241,11 @@ def added(keys: Iterable) -> set:
     return made
 
 
+def whole(values: Variable) -> Any:
+    """C code does not ask the `__iter__` of a class of sets: it takes what lies in its object."""
+    return values.payload if isinstance(values.payload, SetVar) else values
+
+
 def hosts_of(tx: Frame, values: Variable) -> Any:
     """The host keys of what a set takes whole, in one step: a set or a dict; else None."""
     if isinstance(values, SetVar):
@@ -279,17 +283,13 @@ extends(SetVar, "method_symmetric_difference_update")(_of_one(_updated))
 
 @SHARED.rule(set, frozenset)
 def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
-    if not all(is_constant_value(item) or isinstance(item, ELEMENTS) for item in value):
+    if not all(is_constant_value(item) or isinstance(item, HASHED_BY_IDENTITY) for item in value):
         raise Break("set", "a set with elements that are not constants")
-    builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
-    items = [element(builder, item) for item in value]
+    check = "{{*map(exact_key, {0})}} == {pin}"
+    builder.guard(source, "EQUALS", check, {*map(exact_key, value)})
+    items = [builder.wrap_pinned(item) for item in value]
     hosts = {item.hash_key(builder.frame): item for item in items}
     return builder.replayed(SetVar(hosts, type(value), type(value)(hosts), source=source))
-
-
-def element(builder: OutputGraph, value: Any) -> Variable:
-    weak = isinstance(value, weakref.ref)
-    return builder.wrap_key(value) if weak else builder.wrap_pinned(value)
 
 
 @RESULTS.rule(set, frozenset)

@@ -61,14 +61,6 @@ def item_or_items(sequence: SequenceVar, tx: Frame, index: Any) -> Variable:
     return sequence_of(sequence.cls, found)
 
 
-@extends(ConstantVar)
-def hash_key(constant: ConstantVar, tx: Frame) -> Any:
-    kind = type(constant.value)
-    if kind.__hash__ is None:  # a slice has no hash before Python 3.12
-        tx.raise_(TypeError, f"unhashable type: {kind.__name__!r}")
-    return constant.value
-
-
 INDICES.add(SliceVar)
 ARGUMENTS[slice] = slice_argument
 pushes({"BUILD_SLICE": lambda frame, n: slice_of(frame.popn(n))})

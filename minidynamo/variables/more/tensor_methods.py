@@ -15,7 +15,6 @@ from ...exceptions import Break
 from ...foreign import ours
 from ..base import Frame, Variable
 from ..constant import ConstantVar
-from ..containers import ListVar
 from ..tensor import TensorVar
 from .asked_identity import note_key
 from .tensor_metadata import Metadata
@@ -97,11 +96,7 @@ class TensorMethods(Metadata):
         known = constant_of(self, tx)
         if known is not None:
             return tx.output.wrap_result(known.tolist())
-        if not keeps_numbers(tx) or not all(type(n) is int for n in self.fake.shape):
-            return self.python_value(tx, "tolist")
-        if not self.fake.dim():
-            return self.call_method(tx, "item", [], {})
-        return ListVar([part.call_method(tx, "tolist", [], {}) for part in self.iterate(tx)])
+        return self.python_value(tx, "tolist")
 
     def method_detach_(self, tx: Frame) -> Any:
         """Eager refuses a view, and no guard tells a view from another tensor of its sizes."""
@@ -161,28 +156,6 @@ def sets_what_is(self: TensorVar, tx: Frame, value: Variable) -> bool:
     )
 
 
-def keeps_numbers(tx: Frame) -> bool:
-    """Do numbers that only the run knows stay in the graph?"""
-    policy: Any = tx.output.policy
-    return policy.unbacked and not policy.sizes_alone
-
-
-def _as_scalar(name: str, kind: type | None) -> Callable:
-    """item(), int(), float(): with `config.capture_scalar_outputs` a number that only the run
-    knows."""
-
-    def method(self: TensorMethods, tx: Frame) -> Variable:
-        no_number = self.fake.is_complex() or self.fake.dtype is torch.bool
-        if no_number or not keeps_numbers(tx):
-            return self.python_value(tx, name)
-        value = tx.output.call_graph(tx, "call_method", "item", [self], {})
-        if kind is None or value.python_type() is kind:
-            return value
-        return tx.output.wrap_pinned(kind).call(tx, [value], {})
-
-    return method
-
-
 def _value_method(name: str) -> Callable:
     return lambda self, tx, *args, **kwargs: self.python_value(tx, name)
 
@@ -200,5 +173,3 @@ for _name in BREAKING_METHODS:
 for _name in VALUE_METHODS:
     if not hasattr(TensorVar, f"method_{_name}"):  # arrays.py knows better what numpy() gives
         extends(TensorVar, f"method_{_name}")(_value_method(_name))
-for _name, _kind in (("item", None), ("__int__", int), ("__index__", int), ("__float__", float)):
-    extends(TensorVar, f"method_{_name}")(_as_scalar(_name, _kind))

@@ -11,10 +11,30 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...extras.extending import extends, noted
+from ...symbolic_eval.operators import NAMES
 from ..base import Codegen, Frame, Lazy, OutputGraph, Variable, peek
 from ..constant import is_constant_value
 from ..containers import ListVar, SequenceVar, TupleVar
+from ..lookup import MISSING, lookup
 from ..registry import RESULTS
+
+
+# What a named tuple must have from tuple, or not at all: else it is an instance of its class.
+SPECIAL = [
+    *(f"__{kind}{name}__" for kind in ("", "r", "i") for name in NAMES),
+    *"__lt__ __le__ __eq__ __ne__ __gt__ __ge__ __hash__ __bool__ __len__ __iter__".split(),
+    *"__contains__ __getitem__ __setitem__ __delitem__ __reversed__ __call__ __init__".split(),
+    *"__neg__ __pos__ __invert__ __abs__ __int__ __float__ __index__ __enter__ __next__".split(),
+    *"__getattribute__ __getattr__ __setattr__ __delattr__ __length_hint__ __divmod__".split(),
+]
+
+
+def is_plain_named_tuple(cls: type) -> bool:
+    """A class with `_fields` whose objects have no `__dict__` and no operators of their own."""
+    if not hasattr(cls, "_fields") or cls.__new__ is tuple.__new__ or cls.__dictoffset__:
+        return False
+    known = vars(object) | vars(tuple)
+    return all(lookup(cls, name)[1] is known.get(name, MISSING) for name in SPECIAL)
 
 
 def sequence_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
@@ -39,7 +59,9 @@ class Literals(dict[Variable, object]):
     """The constants of the replacement code that stand for tuples."""
 
 
-@RESULTS.rule(test=lambda value: isinstance(value, tuple) and hasattr(value, "_fields"), order=5)
+@RESULTS.rule(
+    test=lambda value: isinstance(value, tuple) and is_plain_named_tuple(type(value)), order=5
+)
 def named_result(output: OutputGraph, value: Any) -> Variable:
     return TupleVar([output.wrap_result(item) for item in value], type(value))
 
@@ -58,7 +80,7 @@ class MadeAgain(TupleVar):
         """May it be a constant of the replacement code?"""
         return (
             self.cls is tuple
-            and not any(type(peek(item)) is Lazy for item in self.items)
+            and not any(type(peek(item)) is Lazy or item.source for item in self.items)
             and self.is_constant()
             and all(is_constant_value(peek(item).as_constant()) for item in self.items)
         )

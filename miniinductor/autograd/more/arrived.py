@@ -16,7 +16,7 @@ from torch import fx
 
 from ...checks import may_raise
 from ...hooks import extends
-from ...more.alike import alike
+from ...sizes.symbols import alike
 from ..functionalize import Graph, is_needed, with_graph
 from ..partition import is_tangent
 from ..runtime import Backward, Halves

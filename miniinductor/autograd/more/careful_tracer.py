@@ -29,6 +29,7 @@ from ..functionalize import functional_form, is_view
 from ..tracer import LIFT, Op, OriginInterpreter, Tracer, of_tensors
 
 aten = torch.ops.aten
+DTYPES = {complex: torch.complex128, float: torch.float64, int: torch.int64, bool: torch.bool}
 
 
 def recording_mode() -> str:
@@ -118,6 +119,9 @@ class CarefulTracer(Tracer):
         return out
 
     def record(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if is_view(func) and type(args[0]) in DTYPES:  # autograd's `other.conj()` of `x * 2j`
+            with self:
+                return func(aten.scalar_tensor(args[0], dtype=DTYPES[type(args[0])]), *args[1:])
         out = self.written_apart(func, args, kwargs)
         if out is not NotImplemented:
             return out

@@ -76,8 +76,7 @@ class RaisingBackward(ProgramTrace):
         try:
             return super().differentiate()
         except ours(Exception) as error:
-            needs_data = getattr(error, "needs_data", False)
-            if isinstance(error, CannotTrace) or needs_data or is_fault(error):
+            if isinstance(error, CannotTrace) or is_fault(error):
                 raise
             name = type(error).__name__
             raise CannotTrace(f"backward of the program's own raises {name}") from error

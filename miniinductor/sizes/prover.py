@@ -1,0 +1,485 @@
+"""What is known about sizes, and what follows from it for all of them: a small prover.
+
+In:   rows of the symbol table, and facts (sympy relations that hold).  Out: `simplify`, `bounds`,
+      `prove` and `multiples` of expressions over the symbols.
+
+    >>> prover = SizeProver({s0: Symbol(s0, hint=8, sources=["x.shape[0]"], low=2, high=LARGEST)})
+    >>> prover.prove(s0 * 2 > 3), prover.prove(s0 > 7)   # (True, None): some are, some are not
+    >>> prover.learn(s0 >= 6)
+    >>> prover.prove(s0 > 5), prover.bounds(s0 + 1)
+    (True, (7, oo))
+
+An integer relation is a question about the sign of one expression, the gap between its sides, which
+`PROOFS` are asked in order.  minidynamo/symbolic_shapes.py makes guards of what is not proved: a
+weaker prover means more guards, never wrong ones.  Mirrors `_maybe_evaluate_static`, `replacements`
+and `bound_sympy` of torch/fx/experimental/symbolic_shapes.py (paper section 5).  Left out: systems
+of inequalities (PyTorch hands those of torch.export to a solver).
+"""
+
+import functools
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import sympy
+
+from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number, exact
+from .intervals import BELOW_ALL, UNKNOWN, Interval, of_function, settled
+
+LARGEST = 2**63 - 1
+MOST_TERMS = 400  # of a polynomial: what has more is one atom, of which nothing is known
+MOST_STEPS = 500  # facts that are tried for one question: then its answer is not known
+
+
+@dataclass
+class Symbol:
+    """One row of the symbol table.  `sources` are what it can be read from; the first defines it,
+    the others are guarded equal."""
+
+    symbol: sympy.Symbol
+    hint: Any  # the value in this run; None: it is drawn when the graph runs
+    sources: list[Any]
+    low: int
+    high: int
+    line: str = ""
+    bounded_at: str = ""  # the line whose decision moved a bound
+    pinned_at: str = ""  # the line that needed the number
+    created_by: str = ""  # the function that draws it
+
+    @property
+    def name(self) -> str:
+        return self.symbol.name
+
+
+# --- polynomials ----------------------------------------------------------------------------------
+# {monomial: coefficient}, a form that equal polynomials share; a monomial is the set of its (atom,
+# power).  An atom is a symbol, or a quotient, maximum, ... as a whole.  (sympy's `expand` takes
+# about fifty times as long.)
+Monomial = frozenset[tuple[sympy.Expr, int]]
+Polynomial = Mapping[Monomial, int | Fraction]
+CONSTANT: Monomial = frozenset()  # the monomial of the term without atoms
+
+
+@functools.lru_cache(20_000)
+def polynomial(expr: sympy.Expr) -> Polynomial:
+    """The expression, multiplied out."""
+    if expr.is_Rational:
+        value = int(expr) if expr.is_Integer else Fraction(int(expr.p), int(expr.q))
+        return {CONSTANT: value} if value else {}
+    if expr.is_Add:
+        return functools.reduce(plus, map(polynomial, expr.args))
+    is_power = expr.is_Pow and expr.exp.is_Integer and expr.exp > 0
+    if not expr.is_Mul and not is_power:
+        return atom_alone(expr)
+    terms: Polynomial = {CONSTANT: 1}
+    for factor in [expr.base] * int(expr.exp) if is_power else expr.args:
+        terms = times(terms, polynomial(factor))
+        if len(terms) > MOST_TERMS:
+            return atom_alone(expr)
+    return terms
+
+
+def atom_alone(atom: sympy.Expr) -> Polynomial:
+    return {frozenset({(atom, 1)}): 1}
+
+
+def plus(a: Polynomial, b: Polynomial, factor: int = 1) -> Polynomial:
+    """a + factor * b"""
+    total = dict(a)
+    for monomial, number in b.items():
+        total[monomial] = total.get(monomial, 0) + factor * number
+    return {monomial: number for monomial, number in total.items() if number}
+
+
+def times(a: Polynomial, b: Polynomial) -> Polynomial:
+    product: dict[Monomial, int | Fraction] = {}
+    for first, number in a.items():
+        for second, factor in b.items():
+            powers = Counter(dict(first))
+            powers.update(dict(second))
+            monomial = frozenset(powers.items())
+            product[monomial] = product.get(monomial, 0) + number * factor
+    return {monomial: number for monomial, number in product.items() if number}
+
+
+def atoms_of(terms: Polynomial) -> set[sympy.Expr]:
+    return {atom for monomial in terms for atom, _ in monomial}
+
+
+# --- exact intervals ------------------------------------------------------------------------------
+def of_terms(terms: Polynomial, interval_of: Callable[[sympy.Expr], Interval]) -> Interval:
+    """The interval of a polynomial in atoms whose intervals `interval_of` gives.
+
+    Each atom is written as its lowest value plus a rest, which is >= 0.  For s, t >= 1 the
+    polynomial s*t - s becomes (1 + a)*(1 + b) - (1 + a) = a*b + b: no term is ever negative.
+    (The arithmetic of intervals.py does not see that; but it is thirty times as fast.)"""
+    if sum(math.prod(power + 1 for _, power in monomial) for monomial in terms) > MOST_TERMS:
+        return UNKNOWN
+    heights: dict[sympy.Expr, Any] = {}  # how far above its lowest value an atom can be
+    moved: dict[sympy.Expr, Polynomial] = {}
+    for atom in atoms_of(terms):
+        if not atom.is_Symbol and not isinstance(atom, ATOMS):
+            return UNKNOWN  # a negative power, or a product that is too long
+        least, most = interval_of(atom)
+        if least is BELOW_ALL:
+            return UNKNOWN
+        moved[atom] = plus(atom_alone(atom), {CONSTANT: least})
+        heights[atom] = INFINITY if most is INFINITY else most - least
+    low: Any = 0
+    high: Any = 0
+    for monomial, number in shifted(terms, moved).items():
+        change = number * _most(monomial, heights) if monomial else number
+        low += change if number < 0 or not monomial else 0
+        high += change if number > 0 or not monomial else 0
+    return low, high
+
+
+def shifted(terms: Polynomial, moved: Mapping[sympy.Expr, Polynomial]) -> Polynomial:
+    """The polynomial with `moved[atom]` in place of each atom."""
+    total: Polynomial = {}
+    for monomial, number in terms.items():
+        factors = [moved[atom] for atom, power in monomial for _ in range(power)]
+        total = plus(total, functools.reduce(times, factors, {CONSTANT: number}))
+    return total
+
+
+def _most(monomial: Monomial, heights: dict[sympy.Expr, Any]) -> Any:
+    """The highest value of a product of rests."""
+    factors = [(heights[atom], power) for atom, power in monomial]
+    if any(height == 0 for height, _ in factors):
+        return 0  # such an atom has one value alone; 0 times infinity is 0 here
+    if any(height is INFINITY for height, _ in factors):
+        return INFINITY
+    return math.prod(height**power for height, power in factors)
+
+
+def exact_interval(expr: sympy.Expr, of_part: Callable[[sympy.Expr], Interval]) -> Interval:
+    """The interval of what is no symbol, from those of its parts."""
+    if expr.is_number:
+        return (int(expr), int(expr)) if expr.is_Integer else (expr, expr)
+    if isinstance(expr, ATOMS):
+        return of_function(expr, [of_part(a) for a in expr.args])
+    return of_terms(polynomial(expr), of_part)
+
+
+@functools.lru_cache(10_000)
+def assumed(expr: sympy.Expr) -> Interval:
+    """For all values that the symbols' own assumptions allow: `positive` (sizes), `nonnegative`
+    (loop variables)."""
+    if not expr.is_Symbol:
+        return exact_interval(expr, assumed)
+    if expr.is_positive:
+        return 1, INFINITY
+    return (0, INFINITY) if expr.is_nonnegative else UNKNOWN
+
+
+def is_nonnegative(expr: sympy.Expr) -> bool:
+    """Is it >= 0, for sure, for all values of its symbols?"""
+    return bool(assumed(expr)[0] >= 0)
+
+
+# --- the prover -----------------------------------------------------------------------------------
+def remembered(method: Callable[..., Any]) -> Any:
+    """Decorator: what this method of an expression answers is kept until a fact is learnt."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def answer(self: "SizeProver", expr: Any) -> Any:
+        key = name, expr
+        if key not in self.answers:
+            self.answers[key] = method(self, expr)
+        return self.answers[key]
+
+    return answer
+
+
+class SizeProver:
+    """`table`: sympy symbol -> Symbol, whose bounds move as facts are learnt."""
+
+    def __init__(self, table: dict[sympy.Symbol, Symbol] | None = None) -> None:
+        self.table: dict[sympy.Symbol, Symbol] = {} if table is None else table
+        # a symbol, a quotient or a remainder -> what it was found equal to
+        self.replacements: dict[sympy.Expr, sympy.Expr] = {}
+        # (monomial, is it added?) -> polynomials with such a term that are known to be >= 0
+        self.facts: dict[tuple[Monomial, bool], list[Polynomial]] = {}
+        self.unequal: set[sympy.Expr] = set()  # expressions that are known not to be 0
+        self.divisible: set[tuple[sympy.Expr, sympy.Expr]] = set()  # (a, b): a % b == 0
+        self.known: dict[sympy.Expr, bool] = {}  # relations of floats
+        self.answers: dict[tuple[str, sympy.Expr], Any] = {}
+        self.steps = 0  # facts that were tried for all the questions so far
+
+    def size_hint(self, expr: sympy.Expr) -> Any:
+        """The value of `expr` in this run; None if it depends on a symbol without a hint."""
+        expr = sympy.sympify(expr)
+        if any(self.table[s].hint is None for s in expr.free_symbols):
+            return None
+        value = expr.xreplace({s: sympy.sympify(self.table[s].hint) for s in expr.free_symbols})
+        return bool(value) if value in (sympy.true, sympy.false) else as_number(value)
+
+    # ---- expressions
+    @remembered
+    def simplify(self, expr: sympy.Expr) -> sympy.Expr:
+        """`expr` in simpler form: symbols are replaced by what they were found equal to, maxima by
+        the part that they are for sure, 8 * (s0 // 8) by s0 where 8 divides s0."""
+        while self.replacements and any(
+            e in self.replacements for e in sympy.preorder_traversal(expr)
+        ):
+            expr = expr.xreplace(self.replacements)
+        if expr.has(sympy.Max, sympy.Min):
+            expr = expr.replace(
+                lambda e: isinstance(e, (sympy.Max, sympy.Min)),
+                lambda e: settled(e, self.is_nonnegative),
+            )
+        is_relation = isinstance(expr, sympy.logic.boolalg.Boolean)
+        if self.divisible and not is_relation and expr.has(FloorDiv):
+            divided = sympy.expand(self.divided(expr))
+            if sympy.denom(sympy.together(divided)) == 1:
+                return divided
+        return expr
+
+    @remembered
+    def divided(self, expr: sympy.Expr) -> sympy.Expr:
+        """The polynomial `expr` with a fraction s0 / 8 in place of each s0 // 8 that is exact."""
+        if not self.divisible:
+            return expr
+        if expr.is_Add or expr.is_Mul or expr.is_Pow:
+            return expr.func(*map(self.divided, expr.args))
+        if not isinstance(expr, FloorDiv):
+            return expr
+        a, b = map(self.divided, expr.args)
+        quotient = a / b if expr.args in self.divisible else exact(a, b)
+        return expr if quotient is None else quotient
+
+    def _remainder(self, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
+        """a % b: 0 where b is known to divide a, and a where 0 <= a < b."""
+        if self.divisible and exact(self.divided(a), self.divided(b)) is not None:
+            return sympy.Integer(0)
+        is_small = self.is_nonnegative(a) and self.is_nonnegative(b - a - 1)
+        return a if is_small else Mod(a, b)
+
+    def gap(self, relation: sympy.Expr) -> sympy.Expr:
+        """The left side minus the right side of an integer relation, in a form that relations of
+        the same meaning share: so a known fact is found again in a question."""
+        difference = (relation.lhs - relation.rhs).replace(Mod, self._remainder)
+        return reduced(self.divided(difference))
+
+    @remembered
+    def bounds(self, expr: sympy.Expr) -> Interval:
+        """(lowest, highest) value that `expr` can have as far as is known; -oo and oo where
+        unknown."""
+        expr = self.divided(sympy.sympify(expr))
+        if not expr.is_Symbol:
+            return exact_interval(expr, self.bounds)
+        row = self.table[expr]
+        low = sympy.Integer(row.low) if row.low > -LARGEST else -INFINITY
+        return low, sympy.Integer(row.high) if row.high < LARGEST else INFINITY
+
+    def multiples(self) -> dict[sympy.Symbol, int]:
+        """symbol -> the number that is known to divide it."""
+        found: dict[sympy.Symbol, int] = {}
+        for a, b in self.divisible:
+            if a.is_Symbol and b.is_Integer and self.simplify(a) == a:
+                found[a] = math.lcm(found.get(a, 1), int(b))
+        return found
+
+    # ---- questions
+    @remembered
+    def prove(self, expr: sympy.Expr) -> bool | None:
+        """True or False if `expr` (a sympy relation, or And, Or, Not of such) has that value for
+        all sizes let through, else None."""
+        expr = self.simplify(expr)
+        if expr in (sympy.true, sympy.false):
+            return bool(expr)
+        if isinstance(expr, sympy.Not):
+            part = self.prove(expr.args[0])
+            return None if part is None else not part
+        if isinstance(expr, (sympy.And, sympy.Or)):
+            decisive = isinstance(expr, sympy.Or)  # the value of a part that settles the whole
+            parts = [self.prove(a) for a in expr.args]
+            if decisive in parts:
+                return decisive
+            return None if None in parts else not decisive
+        if not is_of_integers(expr):
+            return self.known.get(expr)
+        gap = self.gap(expr)
+        if isinstance(expr, (sympy.Eq, sympy.Ne)):
+            is_zero = self.is_zero(gap)
+            return is_zero if is_zero is None else is_zero is isinstance(expr, sympy.Eq)
+        gap = at_least(expr, gap)
+        if self.is_nonnegative(gap):
+            return True
+        return False if self.is_nonnegative(-gap - 1) else None
+
+    def is_zero(self, gap: sympy.Expr) -> bool | None:
+        if gap == 0:
+            return True
+        if gap in self.unequal or -gap in self.unequal:
+            return False
+        if self.is_nonnegative(gap - 1) or self.is_nonnegative(-gap - 1):
+            return False
+        return True if self.is_nonnegative(gap) and self.is_nonnegative(-gap) else None
+
+    def is_nonnegative(self, gap: sympy.Expr) -> bool:
+        """Is the integer expression `gap` >= 0, for sure?"""
+        terms = polynomial(self.divided(gap))
+        return any(proof(self, terms) for proof in PROOFS)
+
+    # ---- learning
+    def learn(self, fact: sympy.Expr, line: str = "") -> None:
+        """`fact` holds from now on: later questions may be proved by it."""
+        self.answers.clear()  # and at the end once more, since learning asks questions itself
+        if isinstance(fact, sympy.And):
+            for part in fact.args:
+                self.learn(part, line)
+        elif not is_of_integers(fact):
+            self.known.update({fact: True, sympy.Not(fact): False})
+        elif isinstance(fact, sympy.Eq):
+            # not `gap`: what replaces a symbol must stay integer arithmetic
+            self._learn_zero(reduced(fact.lhs - fact.rhs), line)
+        elif isinstance(fact, sympy.Ne):
+            gap = self.gap(fact)
+            self.unequal.add(gap)
+            for side in (gap, -gap):  # >= 0 and not 0: at least 1
+                if self.is_nonnegative(side):
+                    self._learn_nonnegative(side - 1, line)
+        else:
+            self._learn_nonnegative(at_least(fact, self.gap(fact)), line)
+        self.answers.clear()
+
+    def _learn_nonnegative(self, gap: sympy.Expr, line: str) -> None:
+        constant, rest = gap.as_coeff_Add()
+        factor, atom = rest.as_coeff_Mul()
+        if atom.is_Symbol and constant.is_Integer and factor.is_Integer:
+            row = self.table[atom]
+            row.bounded_at = line
+            if factor > 0:  # 2*s0 - 5 >= 0: s0 is at least 3
+                row.low = max(row.low, -(int(constant) // int(factor)))
+            else:
+                row.high = min(row.high, int(constant) // -int(factor))
+            return
+        terms = polynomial(gap)
+        for monomial, number in terms.items():
+            if monomial:
+                self.facts.setdefault((monomial, number > 0), []).append(terms)
+
+    def _learn_zero(self, gap: sympy.Expr, line: str) -> None:
+        division = divisibility(gap)
+        if division is not None:
+            self.divisible.add(division)
+            self.replacements[Mod(*division)] = sympy.Integer(0)
+            return
+        constant, rest = gap.as_coeff_Add()
+        factor, atom = rest.as_coeff_Mul()
+        if atom.is_Symbol or isinstance(atom, ATOMS):  # 2*s0 == 10, s0 // 2 == 3
+            self.replacements[atom] = -constant / factor
+            if atom.is_Symbol:
+                self.table[atom].pinned_at = line
+                return
+        elif self._replace_a_symbol(gap, line):
+            return
+        self._learn_nonnegative(gap, line)
+        self._learn_nonnegative(-gap, line)
+
+    def _replace_a_symbol(self, gap: sympy.Expr, line: str) -> bool:
+        """Of s0 - 2*s1 == 0: s0 is 2*s1 from now on.  Where several symbols could be replaced, it
+        is the newest; False if none can be."""
+        order = list(self.table)
+        pairs = [term.as_coeff_Mul() for term in sympy.Add.make_args(gap)]
+        alone = [factor for number, factor in pairs if factor.is_Symbol and abs(number) == 1]
+        for symbol in sorted(alone, key=order.index, reverse=True):
+            rest = sympy.expand(symbol - gap * gap.coeff(symbol))
+            if symbol in rest.free_symbols:
+                continue
+            self.replacements[symbol] = rest
+            row = self.table[symbol]  # what was known of it holds of what replaces it
+            bounds = [rest - row.low]
+            if row.high < LARGEST:
+                bounds.append(row.high - rest)
+            for bound in bounds:
+                if bound.free_symbols:
+                    self._learn_nonnegative(sympy.expand(bound), line)
+            return True
+        return False
+
+
+# --- how a polynomial is shown to be >= 0 ---------------------------------------------------------
+def by_bounds(prover: SizeProver, terms: Polynomial) -> bool:
+    """By the lowest value that its atoms allow."""
+    return bool(of_terms(terms, prover.bounds)[0] >= 0)
+
+
+def by_facts(source: Callable[[SizeProver, Polynomial], Iterator[Polynomial]]) -> Callable:
+    """As something that is known to be >= 0, plus something that is by its bounds."""
+
+    def proof(prover: SizeProver, terms: Polynomial) -> bool:
+        for fact in itertools.islice(source(prover, terms), MOST_STEPS):
+            prover.steps += 1
+            if by_bounds(prover, plus(terms, fact, -1)):
+                return True
+        return False
+
+    return proof
+
+
+def definitions(prover: SizeProver, terms: Polynomial) -> Iterator[Polynomial]:
+    """0 <= a - b * (a // b) <= b - 1 for each quotient in `terms`."""
+    for atom in atoms_of(terms):
+        if isinstance(atom, FloorDiv) and atom.args[1].is_Integer:
+            a, b = atom.args
+            rest = plus(polynomial(prover.divided(a)), polynomial(atom), -int(b))
+            yield rest
+            yield plus({CONSTANT: int(b) - 1}, rest, -1)
+
+
+def learnt(prover: SizeProver, terms: Polynomial) -> Iterator[Polynomial]:
+    """What was learnt, where it has a term in common with `terms`; each once."""
+    found = [prover.facts.get((m, n > 0), ()) for m, n in terms.items() if m]
+    yield from {id(fact): fact for some in found for fact in some}.values()
+
+
+PROOFS: list[Callable[[SizeProver, Polynomial], bool]] = [
+    by_bounds,
+    by_facts(definitions),
+    by_facts(learnt),
+]
+
+
+# --- relations ------------------------------------------------------------------------------------
+def is_of_integers(expr: sympy.Expr) -> bool:
+    """Is it a relation of integers?"""
+    return expr.is_Relational and expr.lhs.is_integer and expr.rhs.is_integer
+
+
+def at_least(relation: sympy.Expr, gap: sympy.Expr) -> sympy.Expr:
+    """The integer relation `gap` (>, >=, <, <=) 0 as an expression that is >= 0."""
+    return {sympy.Gt: gap - 1, sympy.Ge: gap, sympy.Lt: -gap - 1, sympy.Le: -gap}[type(relation)]
+
+
+def divisibility(gap: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
+    """(a, b) if gap == 0 says that b divides a: Mod(a, b), or b * (a // b) - a."""
+    for sign in (gap, -gap):
+        if isinstance(sign, Mod):
+            return sign.args
+        for quotient in sign.atoms(FloorDiv):
+            a, b = quotient.args
+            if sympy.expand(sign - b * quotient + a) == 0:
+                return a, b
+    return None
+
+
+def reduced(gap: sympy.Expr) -> sympy.Expr:
+    """`gap`, expanded, without the positive factors that all its terms share: 4*s0*s1 - 2*s0 is
+    2*s1 - 1.  The result is zero, positive or negative where `gap` is."""
+    gap = sympy.expand(gap).primitive()[1]
+    for symbol in gap.free_symbols:
+        while (
+            symbol.is_positive
+            and gap != 0
+            and all(t.as_powers_dict()[symbol] >= 1 for t in sympy.Add.make_args(gap))
+        ):
+            gap = sympy.expand(gap / symbol)
+    return gap

@@ -1,0 +1,182 @@
+"""Programs settle: modules and objects that each call makes, counters, entries that answer nothing.
+`make storms` runs all of the programs, with both backends."""
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+import minidynamo
+from benchmarks.programs import settling
+
+GIVEN_UP = {"label_argument", "optimizer_argument", "history_argument"}  # as plain Python, in part
+BY_INDUCTOR = ["layer_argument", "triplet_loss", "solver_object", "batches_with_new_modules"]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    minidynamo.reset()
+
+
+def frames():
+    return minidynamo.counters["frames"].total()
+
+
+@pytest.mark.parametrize("name", list(settling.PROGRAMS)[::2])
+def test_nothing_is_compiled_after_the_fifth_call(name, backend="eager"):
+    counts, wrong = settling.run(name, lambda f: minidynamo.compile(f, backend=backend))
+    assert not wrong and not any(counts[settling.SETTLED :]), counts
+    told = [reason for reason in minidynamo.counters["skipped"] if "was compiled" in reason]
+    assert not told or name in GIVEN_UP, told
+
+
+@pytest.mark.parametrize("name", BY_INDUCTOR)
+def test_the_same_with_kernels(name):
+    test_nothing_is_compiled_after_the_fifth_call(name, "inductor")
+
+
+# ---- what may lie in a module's place
+class Net(nn.Module):
+    def __init__(self, width=3, act=nn.ReLU, tied=False):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, width), nn.Linear(width, 3)
+        self.norm, self.act, self.scale = nn.BatchNorm1d(3), act(), 2.0
+        if tied:
+            self.last = self.first
+
+    def forward(self, x):
+        return self.norm(self.last(self.act(self.first(x)))) * self.scale
+
+
+def changed(**attributes):
+    def make():
+        net = Net()
+        for name, value in attributes.items():
+            setattr(net, name, value)
+        return net
+
+    return make
+
+
+def with_hook():
+    net = Net()
+    net.first.register_forward_hook(lambda module, args, out: out * 3)
+    return net
+
+
+NETS = {
+    "the same": Net,
+    "wider": lambda: Net(5),
+    "another activation": lambda: Net(act=nn.Tanh),
+    "tied": lambda: Net(tied=True),
+    "evaluated": lambda: Net().eval(),
+    "frozen": lambda: Net().requires_grad_(False),
+    "without bias": changed(last=nn.Linear(3, 3, bias=False)),
+    "other number": changed(scale=0.5),
+    "own forward": changed(forward=lambda x: x * 7),
+    "hook": with_hook,
+    "no norm": changed(norm=nn.Identity()),
+}
+
+
+def trained(net, function, x):
+    y = function(net, x)
+    if y.requires_grad:
+        y.square().sum().backward()
+    parts = list(net.named_parameters()) + list(net.named_buffers())
+    return y, {name: (value.detach(), value.grad) for name, value in parts}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_another_module_in_the_place_of_those_before(backend):
+    """Results, gradients and statistics are those of the module of this call."""
+
+    def f(net, x):
+        return net(x + 1) * 2
+
+    compiled = minidynamo.compile(f, backend=backend)
+    x = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(4, 3)
+    for n, name in enumerate([*["the same"] * 4, *NETS, *NETS]):
+        found = []
+        for function in (f, compiled):
+            torch.manual_seed(n)
+            found.append(trained(NETS[name]().double(), function, x))
+        torch.testing.assert_close(found[1], found[0], msg=lambda text: f"{name}: {text}")
+        assert n != 3 or frames() == 3  # the third one takes any such module
+
+
+def test_a_module_that_stays_keeps_its_parameters_in_the_graph():
+    compiled = minidynamo.compile(lambda x, net: net(x), backend="eager")
+    nets = [Net(), Net()]
+    for n in range(6):
+        compiled(torch.ones(2, 3), nets[n % 2])
+    first, any_other = (record.graph for record in minidynamo.records.frames)
+    inputs = [len([n for n in g.graph.nodes if n.op == "placeholder"]) for g in (first, any_other)]
+    assert frames() == 2 and inputs[0] == 1 < inputs[1]
+
+
+def test_of_a_module_that_lived_long_the_next_is_none_of_many(monkeypatch):
+    monkeypatch.setattr(minidynamo.entries, "SOON", 0)
+    monkeypatch.setattr(minidynamo.entries, "WORTH", 0)
+    compiled = minidynamo.compile(lambda net, x: net(x), backend="eager")
+    for _ in range(12):
+        compiled(Net(), torch.ones(2, 3))
+    assert frames() == 12
+
+
+def test_modules_in_circles_that_only_the_garbage_collector_finds():
+    kept, compiled = [], minidynamo.compile(lambda net, x: net(x) * 2, backend="eager")
+    for _ in range(50):
+        kept.append(Net())
+        torch.testing.assert_close(
+            compiled(kept[-1], torch.ones(2, 3)), kept[-1](torch.ones(2, 3)) * 2
+        )
+    assert frames() <= 33
+
+
+# ---- entries that answer nothing
+def test_entries_that_answer_at_last_are_joined_by_others(caplog):
+    compiled = minidynamo.compile(lambda x, name: x * len(name), backend="eager")
+    with caplog.at_level(logging.WARNING, "minidynamo"):
+        for name in "abcdefgh":
+            compiled(torch.ones(2), name)
+    assert frames() == 4 and "4 times, each for a single call" in caplog.text
+    for name in ["a", *"efghijkl"]:
+        compiled(torch.ones(2), name)
+    assert frames() == minidynamo.config.recompile_limit
+
+
+def test_fullgraph_is_patient():
+    compiled = minidynamo.compile(lambda x, s: x * len(s), backend="eager", fullgraph=True)
+    for n in range(minidynamo.config.recompile_limit):
+        compiled(torch.ones(2), f"name {n}")
+    with pytest.raises(minidynamo.Unsupported, match="recompile_limit"):
+        compiled(torch.ones(2), "another")
+
+
+# ---- ints below zero are symbols, too
+INTS = {
+    "arithmetic": lambda x, n: (x * n + n // 2 - n % 3, abs(n), -n, n**2, divmod(n, 3), n / 2),
+    "bits": lambda x, n: (x + 1, ~n, n >> 1, n << 1, n & 3, str(n), float(n)),
+    "order": lambda x, n: (x * min(n, -3), max(n, 2), n < -4, n == -3, bool(n)),
+    "a slice": lambda x, n: (x[n:] * 2, x[:n] + 1),
+    "a dimension": lambda x, n: x.sum(n % 2),
+    "a tensor": lambda x, n: x + torch.tensor([n, n]) + torch.full((2,), n),
+    "an argument": lambda x, n: (x.roll(n, 0), x.tril(n), x.clamp(n, 3), (x.long() * 8) // (n - 9)),
+    "a range": lambda x, n: [x * i for i in range(n, 0)],
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("order", [(-3, -4, -5, -2, -1, 0, 1), (2, -1, -2, -3, 0), (0, -1, -7, 5)])
+@pytest.mark.parametrize("name", INTS)
+def test_an_int_that_changes_its_sign(name, order, backend):
+    x, compiled = torch.arange(8.0).reshape(4, 2), minidynamo.compile(INTS[name], backend=backend)
+    for n in order:
+        ours, plain = compiled(x, n), INTS[name](x, n)
+        torch.testing.assert_close(ours, plain) if name != "bits" else None
+        assert [v for v in ours if not torch.is_tensor(v)] == [
+            v for v in plain if not torch.is_tensor(v)
+        ]
+    assert frames() <= 5 or name == "a range"
