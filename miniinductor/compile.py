@@ -141,7 +141,8 @@ class Compilation:
             return CompiledGraph(self.compiled(), self.record)
         except NOT_COMPILED as error:
             reason, of_machine = str(error), isinstance(error, CompilerError)
-            if not of_machine and (run := self.around(error.origins, reason)):
+            origins = getattr(error, "origins", ())
+            if not of_machine and (run := self.around(origins, reason)):
                 return CompiledGraph(run, self.record)
         finally:
             self.inputs = ()  # the backward half is compiled later, and keeps this object alive

@@ -191,9 +191,7 @@ def explained():
 MORE = {  # file -> what else its example finds
     "explain/notebook": lambda: {"e": explained()},
     "explain/packing": lambda: {"document": explained().to_json()},
-    "extras/careful_disk": lambda: {
-        "disk": importlib.import_module("miniinductor.extras.disk").disk
-    },
+    "extras/disk": lambda: {"disk": importlib.import_module("miniinductor.extras.disk").disk},
     "more/joined_quotients": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "more/polynomials": quotients,
     "more/equal_sizes": quotients,
@@ -261,7 +259,6 @@ MORE = {  # file -> what else its example finds
     },
     "lowering/graph": lambda: {"gm": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())},
     "runtime/build": lambda: {"x": torch.ones(3)},
-    "extras/graph_cache": lambda: {"plan": {"kernels": 1}, "mode": None},
     "sizes/symbols": symbolic,
     "sizes/prover": symbolic,
     "explain/draw_code": lambda: {"add": (lambda n: lambda x: x + n)(1)},
