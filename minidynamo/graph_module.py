@@ -8,7 +8,9 @@ Out:  what a backend gets: the module, and example inputs.
 Mirrors `OutputGraph.compile_and_call_fx_graph` of torch/_dynamo/output_graph.py.
 """
 
+import functools
 import operator
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +26,34 @@ from .variables.tensor import TensorVar
 
 if TYPE_CHECKING:
     from .graph_capture import OutputGraph
+
+
+def check_names(output: "OutputGraph", gm: torch.fx.GraphModule) -> None:
+    """torch.fx writes torch's functions by their names, which must mean those of the nodes, now and
+    later: `F.relu = mine`."""
+    called = {node.target: None for node in gm.graph.nodes if node.op == "call_function"}
+    for target in filter(torch.fx.graph._is_from_torch, called):
+        *path, last = torch.fx.node._get_qualified_name(target).split(".")
+        module: Any = functools.reduce(getattr, path[1:], torch) if path[:1] == ["torch"] else None
+        if isinstance(module, types.ModuleType) and last in vars(module):
+            output.guard_fixed(
+                output.globals_of(vars(module)).source.item(last), vars(module)[last]
+            )
+            if vars(module)[last] is not target:
+                call_by_object(gm, target)
+
+
+def call_by_object(gm: torch.fx.GraphModule, target: Any) -> None:
+    """The name of `target` means something else now."""
+
+    def original(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
+
+    original.__name__ = f"original_{target.__name__}"
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and node.target is target:
+            node.target = original
+    gm.recompile()
 
 
 FUNCTIONS: dict[Any, Any] = {operator.pow: pow}  # an operator -> what is printed as a call of it
@@ -53,6 +83,7 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     drop_unused_inputs(output, {variable.node for variable in outputs})
     output.graph.output(tuple(variable.node for variable in outputs))
     made = torch.fx.GraphModule(output.attributes, output.graph, "CapturedGraph")
+    check_names(output, made)
     for look in hooks.GRAPH_MODULES:
         look(output, made)
     if not any(type(variable) is SymVar for variable in output.inputs):

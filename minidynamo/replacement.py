@@ -116,7 +116,7 @@ class Tail(Codegen):
     """What runs behind the graph; at a graph break it hands the frame's state on.
 
     Coverage takes the place of what refuses here, or looks at nothing: extras/handlers.py,
-    extras/noticed_ends.py, extras/unbound_cells.py."""
+    extras/unbound_cells.py."""
 
     frame: "evaluator.RootFrame"
 
@@ -131,7 +131,6 @@ class Tail(Codegen):
         self.mutations()
         for name in reversed(stores):
             self.store_fast(name)
-        self.unbind(live)
         finish_stack()
 
     def push_stack(self) -> Callable[[], None]:
@@ -154,9 +153,6 @@ class Tail(Codegen):
                 self.value(value)
                 stores.append(name)
         return stores
-
-    def unbind(self, live: Collection[str]) -> None:
-        """Delete the arguments that the traced part has let go, see extras/noticed_ends.py."""
 
 
 # ---- the code object

@@ -7,7 +7,6 @@ from minidynamo.graph_capture import OutputGraph
 from miniinductor.autograd import functionalize, runtime
 from miniinductor.autograd.more import views
 from miniinductor.extras import aliased_inputs, checked_calls
-from miniinductor.fakes.mode import EAGER
 
 from .mutants import mutant
 
@@ -77,11 +76,6 @@ def bits_of_results():
 @mutant("gradients keep their bits", "layouts --count 20 --modes inductor-training")
 def bits_of_gradients():
     runtime.in_memory = lambda tensor, strides: tensor
-
-
-@mutant("kernels of nothing are not asked", "layouts --count 200 --modes inductor")
-def nothing_is_asked():
-    EAGER.refusal_of_nothing = lambda op, args, kwargs: ""
 
 
 @mutant("no check of shared memory", "tensors --count 1500 --modes aot_eager,inductor")
