@@ -76,8 +76,8 @@ def replacement(tail: "Tail", graph: Callable | None) -> types.CodeType:
 
 
 class Head(Codegen):
-    """What runs up to the call of the graph.  An error of the graph leaves the frame; where
-    extras/undo.py is, it goes to the `handler`, which stands in front of the original body."""
+    """What runs up to the call of the graph.  An error of the graph goes to the `handler` of
+    extras/graph_errors.py, which stands in front of the original body."""
 
     def __init__(self, tail: "Tail") -> None:
         super().__init__(tail.frame)

@@ -20,7 +20,7 @@ import torch
 
 from .. import hooks
 from ..exceptions import Break
-from ..extras.undo import storage
+from ..extras.graph_errors import storage
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
 from ..symbolic_eval.operators import Operator, in_place
