@@ -91,10 +91,7 @@ raise_internal_errors = os.environ.get("MINI_RAISE", "0") == "1"
 # printed on stderr: 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 keep_steps = False  # the record has the graph after each pass (`explain` switches it on)
-# whole compiled graphs are kept on disk (extras/graph_cache.py), not only kernels
-graph_cache = os.environ.get("MINI_GRAPH_CACHE", "1") == "1"
 cache_dir = chosen_folder()
-cache_bytes = 4 << 30  # what has not been used for longest goes when there is more
 compiler_seconds = 300  # a C++ compiler that takes longer is killed; then the graph runs eagerly
 
 _WORDS = {  # option -> all that it may be; options.py looks here when one is set

@@ -113,7 +113,7 @@ def test_a_decision_by_data_under_fullgraph_names_the_line_and_a_way_out():
         Unsupported,
         lambda: minidynamo.compile(decides, fullgraph=True)(torch.ones(3)),
         f"line {decides.__code__.co_firstlineno + 1}, in decides",
-        "keep the decision outside",
+        "hint: the value leaves the graph; keep it a tensor",
     )
 
 

@@ -17,8 +17,7 @@ import torch.utils._pytree as pytree
 from ..exceptions import CannotTrace
 from ..autograd.more.rules import call_rule
 from ..lowerings.interpolation import linear
-from ..more.symbolic_tensors import is_symbolic
-from ..sizes.symbols import hint, same
+from ..sizes.symbols import hint, is_symbolic, same
 
 DROPOUT = {
     F.dropout,
