@@ -65,6 +65,7 @@ from .runtime.program import Program
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
 from .sizes.symbols import hints_of, multiples_of, size_hints
+from .verify import verify_graph
 from .wrapper import print_wrapper
 
 MOST_CUTS = 16  # behind so many ops that cannot be compiled the rest of the graph runs eagerly
@@ -140,7 +141,8 @@ class Compilation:
             return CompiledGraph(self.compiled(), self.record)
         except NOT_COMPILED as error:
             reason, of_machine = str(error), isinstance(error, CompilerError)
-            if not of_machine and (run := self.around(error.origins, reason)):
+            origins = getattr(error, "origins", ())
+            if not of_machine and (run := self.around(origins, reason)):
                 return CompiledGraph(run, self.record)
         finally:
             self.inputs = ()  # the backward half is compiled later, and keeps this object alive
@@ -314,17 +316,16 @@ class Compilation:
             graph = lower_graph(functional, record, written)
         record.loop_ir = Later(lambda: listing_of(graph))
         try:
-            program = self.build(graph, record)
+            if config.verify:
+                with record.timed("verify"):
+                    verify_graph(graph)
+            program = build_program(graph, record)
         # (`ours` is empty where the exception is not the compiler's, but a signal handler's, say)
         except ours(NotImplementedError) as reason:
             raise CannotLower(str(reason)) from reason
         program.frozen = context.frozen
         record.print_stages()
         return program
-
-    def build(self, graph: Graph, record: CompileRecord) -> Program:
-        """(extras/verify.py looks at the graph first.)"""
-        return build_program(graph, record)
 
     # --- the stages: a callable
     def start(self, program: Any, record: CompileRecord, is_backward: bool = False) -> Callable:

@@ -50,7 +50,7 @@ class FakeMode(FakeTensorMode):
             out = rule and rule(self, func, args, kwargs)
             if out is None:
                 out = FakeTensorMode.__torch_dispatch__(self, func, types, args, kwargs)
-            return laid_out(self, out, layouts(func, args, kwargs))
+            return laid_out(self, out, layouts(func, tuple(args), dict(kwargs)))
         except BaseException:
             torch._C._unset_dispatch_mode(FAKE)
             raise

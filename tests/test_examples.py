@@ -59,7 +59,6 @@ ELSEWHERE = (
     "explain/passes",
     "explain/stages",
     "benchmarks/census",
-    "gradient_buckets",
 )
 
 
@@ -192,18 +191,6 @@ def explained():
 MORE = {  # file -> what else its example finds
     "explain/notebook": lambda: {"e": explained()},
     "explain/packing": lambda: {"document": explained().to_json()},
-    "autograd/more/twice": lambda: {
-        "compiled": minidynamo.compile(f),
-        "x": torch.randn(4, 8, requires_grad=True),
-    },
-    "autograd/more/linked_gradients": lambda: {
-        "compiled": minidynamo.compile(lambda x: x.sin()),
-        "x": torch.randn(4, 8, requires_grad=True),
-    },
-    "autograd/more/refused_twice": lambda: {
-        "compiled": minidynamo.compile(lambda x: x.sin()),
-        "x": torch.randn(4, 8, requires_grad=True),
-    },
     "extras/disk": lambda: {"disk": importlib.import_module("miniinductor.extras.disk").disk},
     "more/joined_quotients": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "more/polynomials": quotients,

@@ -74,7 +74,6 @@ def test_several_sizes_are_marked_at_once():
         (miniinductor.config, "fusion", "off", TypeError, ["fusion is a number or a bool"]),
         (miniinductor.config, "partition", "mincut", ValueError, ["min-cut or", "'mincut'"]),
         (miniinductor.config, "cpu_backend", "c++", ValueError, ["cpp or triton"]),
-        (miniinductor.config, "double_backward", True, ValueError, ["refuse or eager"]),
         (miniinductor.config, "matmul_templates", "allways", ValueError, ["always or never"]),
         (miniinductor.config, "fuson", False, AttributeError, ["did you mean fusion?"]),
     ],

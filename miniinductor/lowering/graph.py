@@ -312,7 +312,8 @@ def dense_strides(box: TensorBox) -> tuple | None:
 
 def is_forward(lowering: GraphLowering) -> bool:
     """Without training, or the half of a joint graph whose meta says how many results it has?"""
-    return lowering.record.joint_graph is None or "results" in lowering.module.meta
+    meta: Any = lowering.module.meta
+    return lowering.record.joint_graph is None or "results" in meta
 
 
 def _as_size(leaf: Any) -> Any:

@@ -15,7 +15,6 @@ import weakref
 from typing import Any, NoReturn
 
 import torch
-from torch.nn.modules.lazy import LazyModuleMixin
 
 from ...extras.extending import extends
 from ...exceptions import Break
@@ -45,8 +44,8 @@ REFUSED = (
 extends(OpaqueVar, *REFUSED)(OpaqueVar._refuse)
 
 
-# What has state of its own in C, or in each thread; modules without parameters yet, or in C++.
-UNTRACED = (weakref.ref, *weakref.ProxyTypes, threading.local, LazyModuleMixin, random.Random)
+# What has state of its own in C, or in each thread, and modules in C++.
+UNTRACED: tuple[Any, ...] = (weakref.ref, *weakref.ProxyTypes, threading.local, random.Random)
 
 
 def is_untraced(value: Any) -> bool:

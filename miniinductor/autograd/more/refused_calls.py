@@ -24,7 +24,7 @@ class RefusingTracer(Tracer):
         """None where eager refuses the call, or takes a number that no tensor of its dtype
         holds: nan_to_num makes that an infinity."""
         found = super().decomposition_of(func, args, kwargs)
-        if found is None or refusal(func, args, kwargs):
+        if func is None or found is None or refusal(func, args, kwargs):
             return None
         values = (*args, *kwargs.values())
         is_double = any(isinstance(x, torch.Tensor) and x.dtype == torch.float64 for x in values)
