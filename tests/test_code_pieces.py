@@ -13,7 +13,7 @@ from miniinductor.codegen import common, strategy
 from miniinductor.codegen.code import Code, call, code, named
 from miniinductor.codegen.cpp import CppKernelWriter
 from miniinductor.codegen.tree import Branch, Comment, Line, walk
-from miniinductor.speed.contents import names_in, uses_of
+from miniinductor.codegen.tree import names_in, uses_of
 from record_helpers import last_compiled
 
 NAME = re.compile(r"\b(?!u?int\d)[a-z]+\d+(?:_\w+)?\b(?![(<])")  # x0, tmp3: no type, no function

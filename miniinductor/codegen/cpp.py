@@ -255,9 +255,7 @@ class CppKernelWriter(CppExpressions):
         number, size = array.removeprefix("scratch"), self.size(count)
         self.outside.add(f"{c_type} small_{array}[{SMALL}];", STACK)
         large = f"mini::scratch<{c_type}, {number}>({size})"
-        self.outside.add(
-            f"{c_type}* {array} = {size} <= {SMALL} ? small_{array} : {large};", STACK
-        )
+        self.outside.add(f"{c_type}* {array} = {size} <= {SMALL} ? small_{array} : {large};", STACK)
 
     def scratch_place(self, name: str) -> Code:
         place = self.index(flatten(self.plan.r, self.plan.inner))
@@ -423,12 +421,7 @@ class CppKernelWriter(CppExpressions):
         return [Block([*before, *loop, *after])]
 
     def vector_loop(
-        self,
-        variable: object,
-        start: Bound,
-        end: Bound,
-        lines: Statements,
-        pragma: Pragma | None,
+        self, variable: object, start: Bound, end: Bound, lines: Statements, pragma: Pragma | None
     ) -> list[Statement]:
         """A loop over lanes, and before it what keeps loops around it from being vectorised.
 

@@ -33,6 +33,7 @@ from ..records import CompileRecord
 from .common_subexpressions import reaches_output_by_views
 from .layout import value_of
 
+
 class Constants:
     """`node in constants`: does it depend on parameters and buffers alone?"""
 

@@ -32,7 +32,11 @@ class ReducedPieces(Strategy):
         size, bodies = plan.inner[0], {n: b for n, b in plan.bodies.items() if b.inner}
         if not isinstance(size, int) or size > LONGEST or Spread(writer).applies():
             return False
-        if writer.group.has_scan or writer.has_scatter or not any(map(has_conditions, bodies.values())):
+        if (
+            writer.group.has_scan
+            or writer.has_scatter
+            or not any(map(has_conditions, bodies.values()))
+        ):
             return False
         self.ends = ends_of_pieces(replace(plan, bodies=bodies))
         lengths = [end - start for start, end in zip(self.ends, self.ends[1:])]

@@ -275,7 +275,11 @@ class Rows(RowInvariants):
         return [(plan.r[0], start, end), *rest]
 
     def all_rows(
-        self, accumulators: Sums, columns: Callable[[Sums], list[Statement]], start: Bound, end: Bound
+        self,
+        accumulators: Sums,
+        columns: Callable[[Sums], list[Statement]],
+        start: Bound,
+        end: Bound,
     ) -> list[Statement]:
         """The reduction's loops, the first from `start` to `end`.  A long sum of floats is the sum
         of the sums of ROWS_CHUNK rows."""
