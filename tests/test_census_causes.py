@@ -1,7 +1,6 @@
 """Causes that a census of kernels found on CPUs (issue "kernels that nobody chose"): each form is
 written where it was meant, and gives what eager gives."""
 
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -948,8 +948,7 @@ def test_more_lanes_than_are_looked_at_stay_in_one_piece(monkeypatch):
     function, x = lambda x: torch.roll(x, 3) * 2, torch.randn(977)
     for longest, loops in ((1 << 22, 2), (976, 1)):
         monkeypatch.setattr(tables, "LONGEST", longest)
-        with miniinductor.config.patch(graph_cache=False):
-            compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), [x])
+        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), [x])
         torch.testing.assert_close(compiled(x), function(x))
         assert compiled.record.kernels[0].source.count("for (") == loops
 
@@ -1053,8 +1052,7 @@ def test_the_plain_writer_alone(name, monkeypatch):
     function, shapes = PLAIN[name]
     monkeypatch.setattr(cpp, "STRATEGIES", [])
     inputs = [torch.randn(s) for s in shapes]
-    with miniinductor.config.patch(graph_cache=False):
-        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), inputs)
+    compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), inputs)
     assert compiled.record.kernels and not compiled.record.notes
     torch.testing.assert_close(compiled(*inputs), function(*inputs), rtol=1e-5, atol=1e-4)
 

@@ -27,7 +27,7 @@ class Kernel:
         self.name, self.library = name, library
 
     def __call__(self, *arguments: torch.Tensor | int) -> None:
-        numbers = [a if type(a) is int else a.data_ptr() for a in arguments]
+        numbers = [a if isinstance(a, int) else a.data_ptr() for a in arguments]
         pointers = struct.pack(f"{len(numbers)}q", *numbers)
         if profiler._is_profiler_enabled:  # torch.profiler shows the kernel's name
             with profiler.record_function(self.name):

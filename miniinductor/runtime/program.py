@@ -3,12 +3,11 @@
 In:   what wrapper.py printed.  Out: a `Program`: it can be pickled, and `start()` gives the
       callable.  Kernels that are not built yet are built then, or found on disk.
 
-    >>> program = build_program(graph, record)                  # (graph_cache.py pickles it)
+    >>> program = build_program(graph, record)
     >>> call = program.start()
     >>> [out] = call(x)
 
-A graph that was just compiled and one that graph_cache.py has read from disk become functions in
-the same way.  The file also has what a wrapper calls beside kernels: workspaces, `in_layout`.
+The file also has what a wrapper calls beside kernels: workspaces, `in_layout`.
 Mirrors torch/_inductor/output_code.py (`CompiledFxGraph`).
 """
 

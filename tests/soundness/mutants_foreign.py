@@ -18,7 +18,6 @@ import minidynamo.guards
 import minidynamo.symbolic_numbers
 import minidynamo.extras.undo
 import miniinductor.foreign
-import miniinductor.more.whose_exception
 from minidynamo.symbolic_eval import operations
 
 from .mutants import mutant
@@ -57,12 +56,12 @@ def graphs_answer_everything() -> None:
 
 @mutant("handlers are not told", COMPILING)
 def handlers_are_not_told() -> None:
-    miniinductor.more.whose_exception.is_of_a_handler = lambda trace: False
+    miniinductor.foreign.is_of_a_handler = lambda trace: False
 
 
 @mutant("what another thread sets is not told", COMPILING)
 def threads_are_not_told() -> None:
-    miniinductor.more.whose_exception.was_set_from_outside = lambda error, trace: False
+    miniinductor.foreign.was_set_from_outside = lambda error, trace: False
 
 
 @mutant("the thread's state is not put back", COMPILING)

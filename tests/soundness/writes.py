@@ -535,8 +535,7 @@ def outcomes_differ(want: Outcome, got: Outcome, program: Program) -> str:
 def difference(program: Program, mode: Mode, switches: dict[str, bool]) -> str:
     function = compiled_form(program)
     # from a filled graph cache, a mutant would run what was compiled before it
-    cached = {} if mode.again else {"graph_cache": False}
-    with miniinductor.config.patch(**switches, **cached), poisoned():
+    with miniinductor.config.patch(**switches), poisoned():
         compiled = mode.compile(function)
         for seed in (program.seed, program.seed + 1):
             try:

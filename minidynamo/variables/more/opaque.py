@@ -9,7 +9,12 @@ Out:  a variable that the program may bind, hand to a function or return; using 
 Without this file the graph breaks where such a value is looked at first.
 """
 
-from typing import Any
+import random
+import threading
+import weakref
+from typing import Any, NoReturn
+
+import torch
 
 from ...extras.extending import extends
 from ...exceptions import Break
@@ -18,6 +23,7 @@ from ...symbolic_eval.operations import Operations
 from ..base import RealVar, Source, Variable
 from ..builder import Builder
 from ..lookup import lookup
+from ..registry import SHARED
 
 plain_wrap = Builder.wrap_shared
 
@@ -36,6 +42,21 @@ REFUSED = (
     *("truth", "iterate", "length", "getitem", "setitem", "delitem", "contains", "argument"),
 )
 extends(OpaqueVar, *REFUSED)(OpaqueVar._refuse)
+
+
+# What has state of its own in C, or in each thread, and modules in C++.
+UNTRACED: tuple[Any, ...] = (weakref.ref, *weakref.ProxyTypes, threading.local, random.Random)
+
+
+def is_untraced(value: Any) -> bool:
+    kind = type(value)
+    scripted = issubclass(kind, torch.nn.Module) and kind.__module__.startswith("torch.jit")
+    return scripted or issubclass(kind, UNTRACED)
+
+
+@SHARED.rule(test=is_untraced, order=5)
+def refuse(builder: Builder, value: Any, source: Source) -> NoReturn:
+    raise Break("object", f"a {type(value).__name__} is not traced", "use it outside")
 
 
 @extends(Builder)

@@ -1,4 +1,4 @@
-"""(coverage) Is a lowered graph well formed?  Run between lowering and scheduling
+"""Is a lowered graph well formed?  Run between lowering and scheduling
 (`config.verify`, on by default).
 
 In:   `ir.Graph`.  Out: nothing; `BadGraph` names the buffer and what is wrong with it.
@@ -22,19 +22,14 @@ from collections.abc import Callable
 import sympy
 import torch
 
-from ..handlers import indirect_symbol, loop_indices, loops, run_body
-from .. import config
-from ..compile import Compilation
-from ..hooks import extends
-from ..ir import BufferView, ComputedBuffer, ExternKernel, Graph, Layout, MultiOutput, buffer_views
-from ..more.scatter import Scatter
-from ..records import CompileRecord
-from ..runtime.program import Program
-from ..ops import BINARY, COMPARISON, LOGICAL, TESTS, UNARY, Dtype, OpsHandler, set_handler
-from ..sizes.expressions import Size
-from ..sizes.ranges import bounds
-from ..sizes.symbols import extent
-from ..more.scan import Scan
+from .handlers import indirect_symbol, loop_indices, loops, run_body
+from .ir import BufferView, ComputedBuffer, ExternKernel, Graph, Layout, MultiOutput, buffer_views
+from .more.scatter import Scatter
+from .ops import BINARY, COMPARISON, LOGICAL, TESTS, UNARY, Dtype, OpsHandler, set_handler
+from .sizes.expressions import Size
+from .sizes.ranges import bounds
+from .sizes.symbols import extent
+from .more.scan import Scan
 
 
 # --- dtypes ---------------------------------------------------------------------------------------
@@ -207,12 +202,3 @@ def _check_computed(buffer: ComputedBuffer, known: dict[str, Layout]) -> None:
             run_body(buffer, *loop_indices(data))
     except DtypeError as error:
         raise BadGraph(f"{buffer.name} ({', '.join(sorted(buffer.origins))}): {error}") from None
-
-
-@extends(Compilation)
-class Verified(Compilation):
-    def build(self, graph: Graph, record: CompileRecord) -> Program:
-        if config.verify:
-            with record.timed("verify"):
-                verify_graph(graph)
-        return super().build(graph, record)
