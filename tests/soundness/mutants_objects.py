@@ -64,5 +64,3 @@ def written_for_real() -> None:
 )
 def all_modules() -> None:
     OutputGraph.guard_no_global_hooks = lambda self: None
-
-
