@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import decimal
 import functools
-import gc
 import io
 import itertools
 import operator
@@ -966,5 +965,3 @@ def test_guards_and_the_compiler_have_room_near_the_recursion_limit():
     finally:
         sys.setrecursionlimit(limit)
     assert plain - 3 <= ours, (plain, ours)
-
-
