@@ -5,7 +5,7 @@ import torch
 
 import miniinductor
 from miniinductor import coverage, devices
-from miniinductor.lowerings.targets import recomputes
+from miniinductor.devices import recomputes
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 import minidynamo
 import miniinductor
 from miniinductor import config
-from miniinductor.passes import cpu_library
 from benchmarks.error_bound import assert_near
 
 
