@@ -54,7 +54,7 @@ from .graph_passes import JOINT, LAYOUTS, REWRITING, Context, changed, optimize
 from .foreach import join_groups
 from .hooks import extended
 from .ir import Graph
-from .kernels import build_kernels, functions_of, kernel_table, main_device, write_kernels
+from .kernels import build_kernels, main_device, write_kernels
 from .listings import listing_of
 from .lowering import lower_graph
 from .lowering.extern import is_cheap
@@ -386,12 +386,10 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
     return Program(
         source=wrapper.source,
         scope=wrapper.scope,
-        kernels=kernel_table(steps),
         device=device,
         inputs=list(graph.inputs),
         constants=graph.constants,
         mutations=[name for name, _ in graph.mutations],
-        functions=functions_of(steps),
         refused=replay.refusal(graph, device) if replay else "the graph does not run on a GPU",
     )
 

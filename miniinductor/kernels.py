@@ -22,12 +22,11 @@ from torch import fx
 
 from .codegen.common import Kernel
 from .codegen.cpp import CppKernelWriter
-from .devices import Language, language_of, register_language
+from .devices import LANGUAGES, Language, language_of, register_language
 from .ir import Graph
 from .nodes import ExternNode, Group, Schedule, ScheduledNode, buffer_bytes, bytes_touched
 from .records import CompileRecord, KernelRecord
 from .runtime.build import build_kernels as build_cpp_kernels
-from .runtime.program import build_functions
 
 Place: TypeAlias = tuple[str, torch.device]  # a language and a device
 
@@ -135,9 +134,10 @@ def build_kernels(
 def build_all(steps: Sequence[Step], schedule: Schedule) -> None:
     """Build the kernels of each place, all at once, and name them: equal ones are one function."""
     names: dict[Callable, str] = {}
-    for place, members in by_place(steps).items():
+    for (language, device), members in by_place(steps).items():
+        build = LANGUAGES[language].build
         kernels, moved = [step.kernel for step in members], [step.moved for step in members]
-        for step, function in zip(members, build_functions(*place, kernels, moved)):
+        for step, function in zip(members, build(device, kernels, moved)):
             name = f"{step.kernel.summary}_{len(names)}"
             if name in schedule.graph.inputs:  # both are named after operations
                 name += "_kernel"
@@ -176,16 +176,6 @@ CPP = Language(
     most_pointers=960,  # the launcher takes 1024 arguments
 )
 register_language(CPP)
-
-
-# --- what is kept ---------------------------------------------------------------------------------
-def kernel_table(steps: Iterable[Step]) -> list[tuple]:
-    """Program.kernels: what it takes to build the kernels again, equal ones once."""
-    table = []
-    for (language, device), members in by_place(steps).items():
-        by_name = {step.name: (step.name, step.kernel, step.moved) for step in members}
-        table.append((language, device, list(by_name.values())))
-    return table
 
 
 def functions_of(steps: Iterable[Step]) -> dict[str, Callable]:

@@ -47,7 +47,7 @@ from .sizes.symbols import Size, same, sizes
 @dataclass
 class Wrapper:
     source: Listing
-    scope: dict[str, object]  # the source's globals but for the kernels
+    scope: dict[str, object]  # the source's globals
 
 
 def print_wrapper(
@@ -63,8 +63,7 @@ def print_wrapper(
     writer = extended(WrapperWriter)(schedule, memory, device, functions_of(steps), inference)
     for step, freed in zip(steps, memory.freed):
         writer.emit(step, freed)
-    source = writer.source()
-    return Wrapper(source, {k: v for k, v in writer.scope.items() if k not in writer.kernels})
+    return Wrapper(writer.source(), writer.scope)
 
 
 class WrapperWriter:

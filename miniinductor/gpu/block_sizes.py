@@ -21,7 +21,6 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -264,9 +263,6 @@ class Launch:
     extents: list[Size]  # elements behind each pointer
     symbols: tuple[str, ...] = ()  # names of the sizes that are arguments, after the pointers
     hints: tuple[int, ...] = ()  # what they are in this run
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "at"}
 
     @functools.cached_property
     def at(self) -> Callable[..., tuple[dict[str, int], list[int]]]:

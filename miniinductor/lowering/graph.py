@@ -221,9 +221,7 @@ class GraphLowering(fx.Interpreter):
         """Store this value of the node, rather than compute it in each use?
 
         In a backward half, kernels that share a value run over different loops."""
-        meta: Any = self.module.meta
-        is_backward = self.record.joint_graph is not None and "results" not in meta
-        is_few = recomputes(box.device) and not is_backward
+        is_few = recomputes(box.device) and is_forward(self)
         return should_realize(box, uses, FEW_READS if is_few else MANY_READS)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:

@@ -1,7 +1,6 @@
-"""A compiled graph as plain data, and the function that is made of it.
+"""A compiled graph, and the function that is made of it.
 
-In:   what wrapper.py printed.  Out: a `Program`: it can be pickled, and `start()` gives the
-      callable.  Kernels that are not built yet are built then, or found on disk.
+In:   what wrapper.py printed.  Out: a `Program`; `start()` gives the callable.
 
     >>> program = build_program(graph, record)
     >>> call = program.start()
@@ -13,19 +12,16 @@ Mirrors torch/_inductor/output_code.py (`CompiledFxGraph`).
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..devices import LANGUAGES
 from ..sizes.symbols import Size, fill
-from .build import CompilerError
 from . import launch
 
 if TYPE_CHECKING:
-    from ..codegen.common import Kernel
     from ..passes.freezing import Frozen
 
 ALIGNMENT = 64
@@ -33,44 +29,26 @@ ALIGNMENT = 64
 
 @dataclass
 class Program:
-    """All that it takes to run a compiled graph, in this process or another."""
+    """All that it takes to run a compiled graph."""
 
     source: str  # of the wrapper
-    # the wrapper's globals but for its kernels: ops, dtypes, parameters, workspaces
-    scope: dict[str, object]
-    kernels: list[tuple]  # (language, device, [(name, codegen.common.Kernel, bytes that it moves)])
+    scope: dict[str, object]  # its globals: kernels, ops, dtypes, parameters, workspaces
     device: torch.device
     inputs: list[str]  # names, in order
     constants: dict[str, torch.Tensor]  # name -> parameter, buffer or constant
     mutations: list[str]  # names of inputs and constants that are written
-    functions: dict[str, Callable] | None = None  # name -> kernel, where they are built already
     frozen: "Frozen | None" = None  # what freezing made of parameters
     refused: str | None = None  # why it must not be recorded as a CUDA graph
 
     def start(self) -> Callable:
-        """The callable.  Raises CompilerError where a kernel is not on disk any more and cannot be
-        built."""
-        if self.functions is None:
-            self.functions = {}
-            for language, device, members in self.kernels:
-                names, kernels, moved = zip(*members)
-                self.functions.update(zip(names, build_functions(language, device, kernels, moved)))
-        scope: dict[str, Any] = self.scope | self.functions
+        """The callable."""
+        scope: dict[str, Any] = {**self.scope}
         if "empty_cpu(" in self.source:
             scope["empty_cpu"] = launch.empty_cpu
         exec(compile(self.source, "<miniinductor wrapper>", "exec"), scope)
         call = scope["call"]
         call.owned, call.workspaces_of = scope.get("call_owned"), scope.get("workspaces_of", {})
         return self.frozen.guarded(call) if self.frozen else call
-
-
-def build_functions(
-    language: str, device: torch.device, kernels: Sequence["Kernel"], moved: Sequence[int]
-) -> list[Callable]:
-    """The kernels' functions, in the same order.  Raises CompilerError."""
-    if language not in LANGUAGES:  # a program from disk, of a process that had it
-        raise CompilerError(f"there is no code generator for {language}")
-    return LANGUAGES[language].build(device, kernels, moved)
 
 
 @dataclass
