@@ -10,6 +10,7 @@ Other pages of docs/ are written by hand.  tests/test_documentation.py holds bot
 """
 
 import argparse
+import ast
 import importlib
 import inspect
 import json
@@ -300,12 +301,51 @@ def api_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+# --- docs/files.md --------------------------------------------------------------------------------
+MOST_WORDS = 25  # of a row
+FILES = """# The files
+
+Written by `make docs` from the first line of each file's header. The [README](../README.md) has the
+files that one reads first, in the order in which a program flows through them.
+"""
+
+
+def files_page() -> str:
+    """Every file of both packages, folder by folder, with the first sentence of its header."""
+    sizes = importlib.import_module("tools.sizes")
+    folders: dict[str, list[str]] = {}
+    for name in sizes.measure():
+        text = about_file(ROOT / name)
+        if text:
+            folder, _, file = name.rpartition("/")
+            folders.setdefault(folder, []).append(f"| `{file}` | {text} |")
+    lines = [FILES]
+    for folder, rows in folders.items():
+        lines += [f"## `{folder}/`", "", "| file | what it holds |", "|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def about_file(path: Path) -> str:
+    """The first sentence of a Python file's header, of another file its first comment."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        text = ast.get_docstring(ast.parse(text)) or ""
+    elif text.startswith(("/*", "//")):
+        text = text.split("*/")[0].lstrip("/* ")
+    else:
+        return ""
+    words = " ".join(text.split("\n\n")[0].split()).split(" ")
+    cut = " ".join(words[:MOST_WORDS]) + (" ..." if len(words) > MOST_WORDS else "")
+    return cut.replace("|", "\\|")
+
+
 # --- all of them ----------------------------------------------------------------------------------
 PAGES = {
     "README.md": readme,
     "docs/combinations.md": combinations_page,
     "docs/paper.md": paper_page,
     "docs/api.md": api_page,
+    "docs/files.md": files_page,
 }
 
 

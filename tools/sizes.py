@@ -37,8 +37,7 @@ LIMITS = (90, 25)  # lines and complexity of a function
 TYPED = 0.8  # so much of the public functions says what it takes and gives
 READ_IN_AN_HOUR = 300  # lines of code that one means to understand: what careful reviews manage
 README = ROOT / "README.md"
-TABLES = "<!-- written by `make sizes`: {} -->"  # stands before a table of a page, and after
-PAGES = {"reading": README, "sums": ROOT / "docs" / "files.md"}  # table -> where it stands
+TABLE = "<!-- written by `make sizes`: reading -->"  # stands before the table, and after
 
 # What one reads first, in the order in which a program flows through it: a folder, and its files.
 READING = """
@@ -278,11 +277,11 @@ def summary_row(title: str, size: Size) -> list[str]:
 
 
 def write_readme(sizes: dict[str, Size]) -> None:
-    """The tables, between their marks: the README's and that of docs/files.md."""
-    for name, table in (("reading", reading_table(sizes)), ("sums", summary_table(sizes))):
-        before, _, after = PAGES[name].read_text().split(TABLES.format(name))
-        parts = [before, "\n\n" + "\n".join(table) + "\n\n", after]
-        PAGES[name].write_text(TABLES.format(name).join(parts))
+    """The README's table, between its marks."""
+    before, _, after = README.read_text().split(TABLE)
+    README.write_text(
+        TABLE.join([before, "\n\n" + "\n".join(reading_table(sizes)) + "\n\n", after])
+    )
 
 
 # --- the rules ------------------------------------------------------------------------------------
