@@ -10,20 +10,10 @@ setup(
             extra_compile_args=["-O2"],
             depends=[
                 f"minidynamo/extras/{name}.h"
-                for name in (
-                    "other_evaluators",
-                    "full_stacks",
-                    "hand_over",
-                    "newer_pythons",
-                    "switched",
-                )
+                for name in ("other_evaluators", "hand_over", "newer_pythons", "switched")
             ],
         ),
-        Extension(
-            "minidynamo.extras._guard_memo",
-            ["minidynamo/extras/guard_memo.c"],
-            extra_compile_args=["-O2"],
-        ),
+        Extension("minidynamo._layouts", ["minidynamo/layouts.c"], extra_compile_args=["-O2"]),
         Extension(
             "miniinductor.speed._launcher",
             ["miniinductor/speed/launcher.c"],

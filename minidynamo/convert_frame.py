@@ -21,6 +21,10 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch.fx import _symbolic_trace
+from torch.utils._device import DeviceContext
+
 from miniinductor.dispatch_keys import is_unusual
 
 from . import backends, config, coverage, frame_hook, hooks, records
@@ -28,10 +32,11 @@ from .conversion import Conversion
 from .dynamic import MODULE, SizePolicy
 from .entries import CODES, DEAD, CacheEntry, entries_before, forget_entries, owner_of, watch
 from .exceptions import BackendError, SkipFrame, Unsupported
+from .extras import thread_state
 from .foreign import ThreadState, faults, ours
 from .records import FrameRecord, debug
 from .resume import is_resume_code
-from .skipping import UNHOOKED, skip_reason
+from .skipping import UNHOOKED, replaced_needed, skip_reason
 
 LOCK = threading.RLock()
 # A process is forked when no thread compiles: the child has only the thread that forked it, and
@@ -101,7 +106,8 @@ class FrameCompiler:
             return None
         if getattr(COMPILING, "active", False):  # a frame of the compiler's own work
             return None
-        if is_unusual():  # inside of a dispatch mode, of vmap, of a dual level
+        # it would see what the compiler does, and a graph's kernels
+        if is_unusual() or in_function_mode():
             return None
         if self.is_left_alone(code, owner_of(args)):
             return None
@@ -151,6 +157,8 @@ class FrameCompiler:
             return None
         records.counters["frames"][code.co_name] += 1
         try:
+            if replaced := replaced_needed():
+                raise SkipFrame(f"{replaced} is the program's own")
             entry = conversion.run()
         except (Unsupported, BackendError):
             raise
@@ -222,18 +230,26 @@ class FrameCompiler:
         CODES[id(code)] = code  # `reset` gives it another chance
 
 
+def in_function_mode() -> bool:
+    """Would somebody else see operations?  (A default device is a mode, too: torch's own, which is
+    guarded.)  The proxies of `torch.fx.symbolic_trace` are to see them as well."""
+    modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+    return _symbolic_trace._is_fx_tracing_flag or any(type(m) is not DeviceContext for m in modes)
+
+
 class CompilingState(ThreadState):
     """What compiling a frame changes for this thread, see miniinductor/foreign.py: `around` calls
     `begin`, the work, and `put_back`, whatever is raised."""
 
     def begin(self) -> None:
         COMPILING.active = True
+        self.entered = thread_state.depth()
         super().begin()
-        self.take_hooks()
 
-    def put_back(self, error: BaseException | None = None) -> None:
+    def put_back(self) -> None:
         COMPILING.active = False
-        super().put_back(error)
+        thread_state.unwind(self.entered)
+        super().put_back()
 
 
 def reset() -> None:

@@ -248,12 +248,6 @@ static PyObject *switch_back(PyObject *old, PyObject *result);
 #  define add_hand_over(module) 0
 #  define HAND_OVER_METHODS
 #endif
-#if __has_include("extras/full_stacks.h")
-#  include "extras/full_stacks.h"           /* call_instead: the frame cannot grow in place */
-#else
-#  define start_full_stacks()            0
-#  define call_instead(ts, frame, co, n) (Py_DECREF(co), run_frame(ts, frame, 0))
-#endif
 
 static PyObject *
 eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
@@ -304,8 +298,10 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     /* Frames lie one behind the other on the thread's data stack.  Ours is the topmost: if there is room behind it, it
      * grows by the locals that the replacement has and the original had not; they must be NULL. */
     PyObject **end = (PyObject **)frame + frame_slots(co);
-    if (frame_slots(co) > frame_slots(code) && end >= ts->datastack_limit)
-        return call_instead(ts, frame, co, n);
+    if (frame_slots(co) > frame_slots(code) && end >= ts->datastack_limit) {
+        Py_DECREF(co);                      /* seldom: a chunk of the data stack is full */
+        return run_frame(ts, frame, 0);
+    }
     ts->datastack_top = end;
     for (int i = n; i < co->co_nlocalsplus; i++)
         frame->localsplus[i] = NULL;
@@ -413,7 +409,7 @@ PyInit__frame_hook(void)
         PyErr_SetString(PyExc_RuntimeError, "no free slot in code objects: too many PEP 523 tools in this process");
         return NULL;
     }
-    if (start_others() < 0 || start_full_stacks() < 0)
+    if (start_others() < 0)
         return NULL;
     PyObject *m = PyModule_Create(&module);
     if (!m || add_hand_over(m) < 0 || add_switched(m) < 0)

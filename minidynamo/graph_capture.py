@@ -16,7 +16,7 @@ Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -32,11 +32,15 @@ from .dynamic import SizePolicy
 from .exceptions import Break
 from .foreign import ours
 from .graph_values import holds_tensor
+from .originals import replaced_in_tensor
 from .sources import Source, numbered
 from .symbolic_shapes import ShapeEnv
 from .variables.base import Args, Named, Variable, refusal
 from .variables.builder import Builder
+from .variables.containers import SequenceVar
+from .variables.lookup import lookup
 from .variables.modules import GlobalsVar
+from .variables.tensor import TensorVar
 
 GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
@@ -81,6 +85,27 @@ def states(args: Iterable[Any], kwargs: dict[str, Any]) -> list[tuple[torch.Tens
     ]
 
 
+def overloading(tx: Any, values: Iterable[Variable]) -> Iterator[Any]:
+    """Tensors of subclasses among the arguments, and in lists of them."""
+    for value in values:
+        value = value.realize(tx)
+        if isinstance(value, TensorVar) and value.overloads:
+            yield value
+        elif isinstance(value, SequenceVar):
+            yield from overloading(tx, value.items)
+
+
+def check_operator(target: Any, args: Iterable[Variable]) -> None:
+    """An operator on tensors is what torch has made it: `torch.Tensor.__add__` may be replaced,
+    too."""
+    if any(type(arg) is TensorVar for arg in args):
+        name = target.__name__.strip("_")
+        for special in (f"__{name}__", f"__r{name}__"):
+            owner, found = lookup(torch.Tensor, special)
+            if replaced_in_tensor(owner, special, found):
+                raise Break("tensor method", f"Tensor.{special}, which the program has replaced")
+
+
 class OutputGraph(Builder):
     """One attempt.  `inputs` are the variables of the placeholders, in their order: a symbol comes
     before the tensors that have it as a size."""
@@ -97,6 +122,8 @@ class OutputGraph(Builder):
         self.attributes: dict[str, torch.Tensor] = {}
         self.names: dict[str, int] = {}  # of placeholders and attributes
         self.calls = 0  # nodes that compute something
+        # functions of torch's that it calls whole -> do they call what the program replaced?
+        self.read_functions: dict[Any, bool] = {}
         self.written: list[tuple[torch.fx.Node, torch.Tensor]] = []  # (node, what it changed)
         # fake tensors and symbols
         self.shape_env = ShapeEnv(self.line)
@@ -187,13 +214,22 @@ class OutputGraph(Builder):
         return self.fake_mode.from_tensor(tensor, static_shapes=True)
 
     def own_stride(self, source: Source, d: int, stride: int) -> Any:
-        """A stride of the tensor at `source` that follows from no sizes: a number of this run, or
-        what extras/symbolic_strides.py makes of it."""
-        return stride
+        """A stride of the tensor at `source` that follows from no sizes: a symbol, or a number of
+        this run."""
+        if d not in self.policy.strides.get(source, ()):
+            return stride
+        return self.shape_env.create_symbol(stride, source.child("stride", d), duck=False)
 
     # ---- nodes
     def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
-        """Run once with fake tensors, record, wrap the result."""
+        """Run once with fake tensors, record, wrap the result, in the class of the arguments'."""
+        result = self.call_of_plain(tx, op, target, args, kwargs)
+        given = list(overloading(tx, (*args, *kwargs.values())))
+        return given[0].dispatch(tx, given, result) if given else result
+
+    def call_of_plain(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
+        if getattr(target, "__module__", None) == "_operator":
+            check_operator(target, (*args, *kwargs.values()))
         for prepare in hooks.BEFORE_NODES:
             target, args, kwargs = prepare(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]

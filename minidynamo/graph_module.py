@@ -8,7 +8,9 @@ Out:  what a backend gets: the module, and example inputs.
 Mirrors `OutputGraph.compile_and_call_fx_graph` of torch/_dynamo/output_graph.py.
 """
 
+import functools
 import operator
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,9 +22,38 @@ from miniinductor.eager_graphs import is_printed_exactly
 
 from . import hooks
 from .variables.symbolic import SymVar
+from .variables.tensor import TensorVar
 
 if TYPE_CHECKING:
     from .graph_capture import OutputGraph
+
+
+def check_names(output: "OutputGraph", gm: torch.fx.GraphModule) -> None:
+    """torch.fx writes torch's functions by their names, which must mean those of the nodes, now and
+    later: `F.relu = mine`."""
+    called = {node.target: None for node in gm.graph.nodes if node.op == "call_function"}
+    for target in filter(torch.fx.graph._is_from_torch, called):
+        *path, last = torch.fx.node._get_qualified_name(target).split(".")
+        module: Any = functools.reduce(getattr, path[1:], torch) if path[:1] == ["torch"] else None
+        if isinstance(module, types.ModuleType) and last in vars(module):
+            output.guard_fixed(
+                output.globals_of(vars(module)).source.item(last), vars(module)[last]
+            )
+            if vars(module)[last] is not target:
+                call_by_object(gm, target)
+
+
+def call_by_object(gm: torch.fx.GraphModule, target: Any) -> None:
+    """The name of `target` means something else now."""
+
+    def original(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
+
+    original.__name__ = f"original_{target.__name__}"
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and node.target is target:
+            node.target = original
+    gm.recompile()
 
 
 FUNCTIONS: dict[Any, Any] = {operator.pow: pow}  # an operator -> what is printed as a call of it
@@ -49,8 +80,10 @@ def as_printed(graph: torch.fx.Graph, arguments: Any) -> Any:
 def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
     """The captured GraphModule, which returns `outputs` as a tuple, and its example inputs: the
     program's tensors, or fake ones where sizes are symbols."""
+    drop_unused_inputs(output, {variable.node for variable in outputs})
     output.graph.output(tuple(variable.node for variable in outputs))
     made = torch.fx.GraphModule(output.attributes, output.graph, "CapturedGraph")
+    check_names(output, made)
     for look in hooks.GRAPH_MODULES:
         look(output, made)
     if not any(type(variable) is SymVar for variable in output.inputs):
@@ -59,3 +92,37 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
         variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
         for variable in output.inputs
     ]
+
+
+def drop_unused_inputs(output: "OutputGraph", results: set[torch.fx.Node]) -> None:
+    """Nothing is handed to the graph that it does not read: the inputs that stay are those that are
+    read or given back, and the symbols that are sizes of such."""
+
+    def is_used(node: torch.fx.Node) -> bool:
+        return bool(node.users) or node in results
+
+    sizes = {
+        symbol
+        for variable in output.inputs
+        if type(variable) is TensorVar and is_used(variable.node)
+        for symbol in symbols_of(variable.fake)
+    }
+    used: list[Any] = []
+    for variable in output.inputs:
+        is_size = type(variable) is SymVar and variable.value.node._expr in sizes
+        if is_used(variable.node) or is_size:
+            used.append(variable)
+        else:
+            output.graph.erase_node(variable.node)
+    for node in list(output.graph.nodes):
+        if node.op == "get_attr" and not is_used(node):
+            output.graph.erase_node(node)
+    output.inputs = used
+
+
+def symbols_of(fake: torch.Tensor) -> set[Any]:
+    """The symbols in a fake tensor's sizes and strides."""
+    sizes = (*fake.shape, *fake.stride()) if fake.layout is torch.strided else fake.shape
+    return {
+        symbol for n in sizes if type(n) is torch.SymInt for symbol in n.node._expr.free_symbols
+    }

@@ -56,10 +56,15 @@ def rebuild(frame: "evaluator.RootFrame") -> "Tail":
     return tail
 
 
-def replacement(tail: "Tail", graph: Callable | None) -> types.CodeType:
+def replacement(
+    tail: "Tail", graph: Callable | None, tick: Callable[[], Any] | None
+) -> types.CodeType:
     """The code object: the graph's inputs and its call (`Head`); what comes behind it (`Tail`).  No
-    graph: nothing to call."""
+    graph: nothing to call.  `tick` is called first, once a call."""
     head = Head(tail)
+    if tick is not None:
+        head.call_object(tick)
+        head.emit("POP_TOP")
     inputs = tail.output.inputs if graph is not None else []
     results = [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
     sizes = head.read_sizes(tail.symbols, inputs)
@@ -76,8 +81,8 @@ def replacement(tail: "Tail", graph: Callable | None) -> types.CodeType:
 
 
 class Head(Codegen):
-    """What runs up to the call of the graph.  An error of the graph leaves the frame; where
-    extras/undo.py is, it goes to the `handler`, which stands in front of the original body."""
+    """What runs up to the call of the graph.  An error of the graph goes to the `handler` of
+    extras/graph_errors.py, which stands in front of the original body."""
 
     def __init__(self, tail: "Tail") -> None:
         super().__init__(tail.frame)

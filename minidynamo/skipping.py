@@ -8,6 +8,7 @@ In:   a code object that the hook is about to run.   Out: a reason in words, or 
 Mirrors torch/_dynamo/trace_rules.py.
 """
 
+import builtins
 import inspect
 import os
 import sysconfig
@@ -15,7 +16,9 @@ import types
 
 import torch
 
+from .originals import BUILTINS, FIELDS, NN_MODULE, TENSOR
 from .resume import function_name
+from .symbolic_eval.registry import RULES
 
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -37,6 +40,21 @@ STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "plat
 SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
 NUMPY = os.path.join("site-packages", "numpy", "")
 GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def replaced_needed() -> str:
+    """What our own code needs and the program has replaced: a field of tensors (`shape`), a builtin
+    function that has a rule, how a graph's module finds its parameters; or ''."""
+    if vars(torch.nn.Module).get("__getattr__") is not NN_MODULE["__getattr__"]:
+        return "torch.nn.Module.__getattr__"
+    for name, found in vars(builtins).items():
+        if (was := BUILTINS.get(name, found)) is not found and was in RULES:
+            return f"builtins.{name}"
+    fields = vars(torch.Tensor)
+    for name in FIELDS.intersection(fields):
+        if fields[name] is not TENSOR.get(name):
+            return f"torch.Tensor.{name}"
+    return ""
 
 
 def skip_reason(code: types.CodeType) -> str | None:

@@ -24,6 +24,7 @@ from miniinductor import config
 from miniinductor.autograd import runtime
 from miniinductor.compile import compile_fx
 from miniinductor.eager_graphs import runnable
+from miniinductor.foreign import ours
 
 LOG = logging.getLogger("minidynamo")
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -42,7 +43,7 @@ def miniinductor(
     with config.patch(**(options or {})), backward_unwatched():
         try:
             graph = with_numbers(gm)
-        except RuntimeError as reason:  # a size that only the run knows
+        except ours(RuntimeError) as reason:  # a size that only the run knows
             LOG.warning("backend miniinductor: a graph of torch.compile runs eagerly: %s", reason)
             return runnable(gm)
         compiled = compile_fx(graph, [example_inputs[n] for n in tensors], mode=mode)

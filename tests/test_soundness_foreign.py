@@ -27,7 +27,6 @@ ALLOWED = {  # before anything is compiled, in a process of its own, the rule it
     "minidynamo/frame_hook.py",
     "minidynamo/variables/more/numpy_numbers.py",
     "miniinductor/foreign.py",
-    "miniinductor/more/whose_exception.py",
     "miniinductor/gpu/worker.py",
 }
 PACKAGES = Path(__file__).parent.parent

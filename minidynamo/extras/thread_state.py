@@ -11,7 +11,6 @@ Out:  the state as it was, once the frame is traced; code that sets it as the fr
 Changes are nodes of the graph, and made while tracing, for the ops that follow.
 """
 
-import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,8 +19,6 @@ from typing import Any
 
 import torch
 import torch.fx
-
-from miniinductor.foreign import STATES as REMEMBERED
 
 from .extending import noted
 from .. import hooks
@@ -205,8 +202,6 @@ def with_state(compiled: Callable, output: OutputGraph, results: list[Variable])
     return restoring(compiled, dict(before)) if before else compiled
 
 
-# what compiling has entered is left
-REMEMBERED.insert(0, lambda state: functools.partial(unwind, depth()))
 hooks.TRACING.append(put_back)
 hooks.BEFORE_VALUES.append(enter_again)
 hooks.AFTER_WRITES.append(leave_as_the_frame)

@@ -13,12 +13,10 @@ Mirrors torch/_dynamo/variables/builtin.py and torch.py (`_call_legacy_tensor...
 """
 
 import functools
-from typing import cast
 
 import torch
 
 from ..exceptions import Break
-from ..extras.function_modes import unseen_alias
 from ..extras.rare_nodes import guard_state
 from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
@@ -36,7 +34,7 @@ def _legacy(dtype: torch.dtype | None, tx: Frame, *args: Variable, **kwargs: Var
     if kwargs:
         raise Break("arguments", "a legacy constructor of tensors with named arguments")
     if len(args) == 1 and is_alike(args[0], dtype):
-        return unseen_alias(tx, cast(TensorVar, args[0]))
+        return tx.node(torch.ops.aten.alias.default, [args[0]])
     if dtype is None:
         guard_state(tx.output, functools.partial(torch._C._get_default_device), "cpu")
         dtype = torch.get_default_dtype()

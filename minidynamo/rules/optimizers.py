@@ -41,7 +41,7 @@ def may_begin(tx: Frame, optimizer: Any, function: Callable) -> bool:
     if not own or not kind.__module__.startswith("torch.optim."):
         return False
     output = tx.output
-    return not (output.calls or written_objects(tx) or vars(output).get("function_modes"))
+    return not (output.calls or written_objects(tx))
 
 
 def begin(optimizer: torch.optim.Optimizer, function: Callable) -> bool:

@@ -27,6 +27,7 @@ from ..variables.iterators import GeneratorVar
 from . import calls
 from .code_info import code_info
 from .operations import Operations
+from .torch_rules import check_traced
 
 if TYPE_CHECKING:
     from ..graph_capture import OutputGraph
@@ -138,7 +139,9 @@ class Frame(Operations):
             result = calls.call_known(self, fn, args, kwargs)
             if result is not None:
                 return result
-            self.check_code(fn)
+            check_traced(fn)
+            if getattr(fn, "_torchdynamo_disable", False):  # torch.compile has wrapped it
+                return self.output.wrap_pinned(fn.__wrapped__).call(self, args, kwargs)
         return self.inline(function, args, kwargs)
 
     def inline(self, function: Any, args: Args, kwargs: Named) -> Variable:
@@ -149,9 +152,6 @@ class Frame(Operations):
         if code.co_flags & GENERATOR:
             return GeneratorVar(frame)
         return frame.run()
-
-    def check_code(self, fn: Any) -> None:
-        """Raises `Break` for what must not be traced, see rules/untraced_code.py."""
 
     # functions of calls.py, where `self` is called `tx`
     call_c, call_unknown, call_class = calls.call_c, calls.call_unknown, calls.call_class

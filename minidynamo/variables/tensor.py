@@ -13,11 +13,15 @@ Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
 from __future__ import annotations
 
 import operator
+import types
 
 import torch
 
 from ..exceptions import Break
+from ..originals import calls_replaced, in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Args, Codegen, Frame, Named, Variable
+from .lookup import lookup
+from .objects import method_of_class
 
 
 class TensorVar(Variable):
@@ -28,6 +32,7 @@ class TensorVar(Variable):
     fake: torch.Tensor
     cls: type = torch.Tensor
     value: torch.Tensor | None = None
+    overloads = False  # does its class mean something by operations? (more/tensor_subclasses.py)
 
     def truth(self, tx: Frame) -> bool:
         reason = f"a branch on a tensor's value ({self.describe()})"
@@ -43,6 +48,9 @@ class TensorVar(Variable):
         tx.node(operator.setitem, [self, key, value])
 
     def getattr(self, tx: Frame, name: str) -> Variable:
+        found = self.replaced(tx, name)
+        if found is not None:
+            return found
         read = getattr(self, "get_" + name, None)
         if read is not None:
             return read(tx)
@@ -58,10 +66,27 @@ class TensorVar(Variable):
         return tx.method_of(self, name)
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
+        found = self.replaced(tx, name)
+        if found is not None:
+            return found.call(tx, args, kwargs)
         method = getattr(self, "method_" + name, None)  # a method that is no node of the graph
         if method is not None:
             return method(tx, *args, **kwargs)
+        if not callable(getattr(torch.Tensor, name, None)):  # a property, or on this tensor alone
+            return self.getattr(tx, name).call(tx, args, kwargs)
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
+
+    def replaced(self, tx: Frame, name: str) -> Variable | None:
+        """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
+        mine`); a Python method of torch's that calls what the program has replaced; or None: it
+        goes into the graph whole."""
+        owner, found = lookup(torch.Tensor, name)
+        if replaced_in_tensor(owner, name, found):
+            if not isinstance(found, types.FunctionType):
+                raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
+        elif not made_by_torch(found) or not calls_replaced(tx.output, found, in_leaf_module):
+            return None
+        return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_graph_output(self)

@@ -39,7 +39,6 @@ import torch
 
 import minidynamo
 import miniinductor
-from miniinductor.more import thread_states
 from minidynamo import convert_frame, frame_hook
 from benchmarks.error_bound import too_far
 
@@ -320,7 +319,7 @@ def thread_state() -> dict:
         "grad mode": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
         "autocast": [torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")],
-        "autocast nesting": thread_states.autocast_nesting(),
+        "autocast nesting": miniinductor.foreign.autocast_nesting(),
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
         "dispatch keys": dispatch_keys(),
         "function modes": torch._C._len_torch_function_stack(),
@@ -383,7 +382,7 @@ def check(case: tuple, mode: Mode) -> str:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         stack.enter_context(unittest.mock.patch.dict(os.environ))
-        stack.enter_context(miniinductor.config.patch(cache_dir=folder, graph_cache=True))
+        stack.enter_context(miniinductor.config.patch(cache_dir=folder))
         # Around everything: Python itself may be interrupted in the `__exit__` of a `with`.
         stack.enter_context(torch.set_grad_enabled(mode.training))
         stack.enter_context(minidynamo.config.patch(raise_internal_errors=False))

@@ -16,9 +16,8 @@ import minidynamo.convert_frame
 import minidynamo.graph_capture
 import minidynamo.guards
 import minidynamo.symbolic_numbers
-import minidynamo.extras.undo
+import minidynamo.extras.graph_errors
 import miniinductor.foreign
-import miniinductor.more.whose_exception
 from minidynamo.symbolic_eval import operations
 
 from .mutants import mutant
@@ -52,17 +51,17 @@ def guards_answer_everything() -> None:
 
 @mutant("a graph that raised is repeated whatever raised", STEADY)
 def graphs_answer_everything() -> None:
-    minidynamo.extras.undo.is_foreign = lambda error: False
+    minidynamo.extras.graph_errors.is_foreign = lambda error: False
 
 
 @mutant("handlers are not told", COMPILING)
 def handlers_are_not_told() -> None:
-    miniinductor.more.whose_exception.is_of_a_handler = lambda trace: False
+    miniinductor.foreign.is_of_a_handler = lambda trace: False
 
 
 @mutant("what another thread sets is not told", COMPILING)
 def threads_are_not_told() -> None:
-    miniinductor.more.whose_exception.was_set_from_outside = lambda error, trace: False
+    miniinductor.foreign.was_set_from_outside = lambda error, trace: False
 
 
 @mutant("the thread's state is not put back", COMPILING)

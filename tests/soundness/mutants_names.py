@@ -83,9 +83,10 @@ def nothing_fixed() -> None:
 
 @mutant("functions: what leaves call is not looked at", "functions --modes inductor")
 def no_reads() -> None:
-    from minidynamo.extras import replaced_functions
+    from minidynamo.symbolic_eval import operations
+    from minidynamo.variables import tensor
 
-    replaced_functions.calls_replaced = lambda output, function, goes_on: False
+    operations.calls_replaced = tensor.calls_replaced = lambda output, function, goes_on: False
 
 
 @mutant(
@@ -93,17 +94,18 @@ def no_reads() -> None:
     "functions --modes eager,inductor",
 )
 def replaced_methods() -> None:
-    from minidynamo.extras import replaced_functions
+    from minidynamo import graph_capture
+    from minidynamo.variables import tensor
 
-    replaced_functions.replaced_in_tensor = lambda owner, name, found: False
+    graph_capture.replaced_in_tensor = lambda owner, name, found: False
+    tensor.replaced_in_tensor = graph_capture.replaced_in_tensor
 
 
 @mutant("functions: graphs call by name", "functions --modes eager")
 def by_name() -> None:
-    from minidynamo import hooks
-    from minidynamo.extras import replaced_functions
+    from minidynamo import graph_module
 
-    hooks.GRAPH_MODULES.remove(replaced_functions.call_by_object)
+    graph_module.check_names = lambda output, gm: None
 
 
 @mutant("functions: attributes of functions are fixed", "functions --modes eager")
@@ -115,6 +117,6 @@ def fixed_attributes() -> None:
 
 @mutant("functions: the program's builtins are taken for Python's", "functions --modes eager")
 def any_builtins() -> None:
-    from minidynamo.extras import replaced_functions
+    from minidynamo import convert_frame
 
-    replaced_functions.unusable = lambda: ""
+    convert_frame.replaced_needed = lambda: ""

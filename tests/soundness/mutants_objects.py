@@ -6,7 +6,7 @@ from minidynamo.graph_capture import OutputGraph
 from minidynamo.rules import custom_functions
 from minidynamo.variables.more import asked_identity
 
-from miniinductor.fakes import mode
+from miniinductor import fake_mode as mode
 
 from .mutants import mutant
 

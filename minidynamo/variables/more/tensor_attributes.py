@@ -16,22 +16,14 @@ import torch
 
 from ...extras.extending import extends
 from ...exceptions import Break
-from ..base import Args, Codegen, Frame, Named, Variable
+from ..base import Codegen, Frame, Variable
 from ..tensor import TensorVar
 from .replaced_data import TOLD_APART, is_replaced, replace_data, set_from
 from .tensor_metadata import Metadata
 from .tensor_methods import BREAKING_METHODS, sets_what_is, written
 
 HINT = "set it outside the compiled function"
-plain_attribute, plain_method = TensorVar._other_attribute, TensorVar.call_method
-
-
-@extends(TensorVar)
-def call_method(tensor: TensorVar, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-    """A property that is called, or a function that the program has put on the tensor."""
-    if hasattr(tensor, "method_" + name) or callable(getattr(torch.Tensor, name, None)):
-        return plain_method(tensor, tx, name, args, kwargs)
-    return tensor.getattr(tx, name).call(tx, args, kwargs)
+plain_attribute = TensorVar._other_attribute
 
 
 plain_metadata = Metadata._metadata
