@@ -123,7 +123,7 @@ class Described:
     __slots__ = ("slot", "__dict__")
 
 def note(error):
-    return type(error).__name__, str(error)
+    return type(error).__name__  # texts of C code are near only
 """
 
 # Expressions that make an instance of each type; the first word of a comment names what is special.
