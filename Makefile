@@ -125,7 +125,7 @@ soak: $(READY)	# one process for half an hour: random programs, threads, forks, 
 
 setup: $(READY)
 
-$(READY): pyproject.toml setup.py minidynamo/frame_hook.c minidynamo/extras/*.h minidynamo/extras/guard_memo.c miniinductor/speed/launcher.c tools/setup_environment.py
+$(READY): pyproject.toml setup.py minidynamo/frame_hook.c minidynamo/extras/*.h minidynamo/layouts.c miniinductor/speed/launcher.c tools/setup_environment.py
 	@sh tools/find_python.sh "$(PYTHON)" tools/setup_environment.py "$(VENV)" "$(TORCH)"
 	@touch $(READY)
 

@@ -13,11 +13,7 @@ setup(
                 for name in ("other_evaluators", "hand_over", "newer_pythons", "switched")
             ],
         ),
-        Extension(
-            "minidynamo.extras._guard_memo",
-            ["minidynamo/extras/guard_memo.c"],
-            extra_compile_args=["-O2"],
-        ),
+        Extension("minidynamo._layouts", ["minidynamo/layouts.c"], extra_compile_args=["-O2"]),
         Extension(
             "miniinductor.speed._launcher",
             ["miniinductor/speed/launcher.c"],

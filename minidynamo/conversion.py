@@ -70,7 +70,8 @@ class Conversion:
         record.pinned = self.policy.pinned
         record.shape_env = output.shape_env if output.shape_env.table else None
         graph = self.compile_graph(output, tail.outputs)
-        record.replacement_code = replacement(tail, graph)
+        tick = record.calls.__next__ if config.count_hits else None
+        record.replacement_code = replacement(tail, graph, tick)
         with record.timed("guards"):
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
@@ -110,9 +111,15 @@ class Conversion:
         return tail
 
     def split_before(self, broken: Break, frame: RootFrame | None) -> None:
-        """A value cannot be rebuilt: may the next try end before it is made, for plain Python to
-        make it (extras/early_breaks.py)?"""
-        raise SkipFrame(str(broken)) from broken
+        """A value cannot be rebuilt (a generator that has started): the next try ends before the
+        step at which it is made, for plain Python to make it."""
+        if broken.step is None or broken.step in self.forced:
+            raise SkipFrame(str(broken)) from broken
+        if frame is not None and frame.split is not None:
+            found = frame.split[1]
+            broken.reason = f"{broken.reason}: {found.reason}"
+            broken.hint = found.hint or broken.hint
+        self.forced[broken.step] = broken.with_traceback(None)
 
     def trace(self) -> RootFrame:
         """Evaluate the frame on variables; the thread's state is as before afterwards."""

@@ -172,8 +172,8 @@ class FrameCompiler:
             self.skip(conversion, f"the compiler failed: {type(error).__name__}: {error}", error)
             return None
         finally:
-            for end in hooks.ENDED:
-                end(conversion)
+            for output in conversion.attempts:
+                output.let_go()
         if entry is None:
             self.skip(conversion, "no tensor operation to compile")
             return None

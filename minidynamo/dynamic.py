@@ -57,6 +57,7 @@ class SizePolicy:
         # names of parameters and buffers that are placeholders, for another frame replaces them
         self.replaced: set[str] = set()
         self.met: list[Any] = []
+        self.strides: dict[Source, set[int]] = {}  # symbols of their own: dimensions
         # (name, kind) -> [(number, is it a symbol?)] of earlier compilations
         self.earlier: dict[tuple[str, Any], list[tuple[float, bool]]] = {}
         for met in earlier:
@@ -66,7 +67,7 @@ class SizePolicy:
 
     def of_tensor(self, tensor: torch.Tensor, source: Source) -> set[int] | None:
         """The dimensions whose sizes are symbols; None if all that is known of its layout are
-        numbers.  (extras/symbolic_strides.py: a stride may be a symbol where no size is.)"""
+        numbers.  (A stride may be a symbol where no size is: it is noted in `strides`.)"""
         if self.dynamic is False or not can_be_symbolic(tensor):
             return None
         name, rank = source.name(), tensor.dim()
@@ -78,7 +79,14 @@ class SizePolicy:
             if d not in static
             and self.is_symbol(f"{name}.shape[{d}]", rank, size, everywhere or d in marked)
         }
-        return dims or None
+        # x = whole[:, :n]: x.stride(0) is the width of `whole`, which follows from no size of x
+        self.strides[source] = strides = {
+            d
+            for d, stride in enumerate(tensor.stride())
+            if stride > 1
+            and self.is_symbol(f"{name}.stride({d})", rank, stride, bool(self.dynamic))
+        }
+        return dims if dims or strides else None
 
     def is_symbol(self, name: str, kind: Any, number: int, is_wanted: bool) -> bool:
         """Is this number a symbol: because that is wanted, or because it has changed?"""

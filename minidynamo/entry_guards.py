@@ -41,16 +41,24 @@ STATE: tuple[Reader, ...] = (
 # frame hook looks, or this guard where it cannot.
 if not _frame_hook.watch_dispatch_keys(AUTOCAST, INFERENCE):
     STATE += (("DISPATCH_KEYS", keys),)
-# (reader, does it matter now?): read only where the state above differs from the usual, see
-# extras/state_details.py
-DETAILS: list[tuple[Reader, Callable[[], Any]]] = []
 OWN_DICT = ("dict", "raw_dict")  # sources of an object's `__dict__`, which belongs to it alone
 
 
+def autocast_dtypes() -> list[tuple[bool, torch.dtype]]:
+    """Is autocast on, on which device, in which dtype?"""
+    kinds = ("cpu", "cuda")
+    return [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds]
+
+
 def state_guards() -> list[Guard]:
-    """The thread's state is what it is now."""
+    """The thread's state is what it is now; details only where they matter now."""
+    readers = list(STATE)
+    if torch._C._is_any_autocast_enabled():
+        readers.append(("AUTOCAST_DTYPES", autocast_dtypes))
+    if torch._C._len_torch_function_stack():  # `with torch.device(...)` is a mode
+        readers.append(("DEFAULT_DEVICE", torch.get_default_device))
     guards = []
-    for name, read in (*STATE, *(detail for detail, applies in DETAILS if applies())):
+    for name, read in readers:
         called = name.lower()
         pins = {called: read, "state_" + called: read()}
         guards.append(Guard(name, None, f"{called}() == state_{called}", pins))
@@ -65,6 +73,7 @@ def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     guard_classes(output)
     for add in hooks.GUARDS:
         add(output)
+    output.guard_absences()
     output.pair_guards += output.shape_env.guards()
     parameters = list(code.co_varnames[: parameter_count(code)])
     return GuardFunction(output.tree, parameters, state, output.pair_guards)

@@ -25,6 +25,7 @@ from torch._dispatch.python import enable_python_dispatcher
 
 from miniinductor.eager_graphs import is_operator_of_number
 from miniinductor.fake_mode import FakeMode
+from miniinductor.more.swapped_tensors import let_go
 
 from . import graph_module, graph_values, hooks, symbolic_inputs
 from .dynamic import SizePolicy
@@ -136,6 +137,18 @@ class OutputGraph(Builder):
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
         self.root: Any = None  # the outermost frame
 
+    def let_go(self) -> None:
+        """Once the frame is compiled, the program's objects do not live on with the attempt: fake
+        tensors hold the shape environment through C++, where the collector sees no cycle."""
+        self.shape_env.where = str  # in place of `self.line`; str() is ""
+        frame, self.root, self.frame = self.root, None, None
+        tables: list[Any] = [self.memo, self.pinned_memo, self.by_fake, self.sourced, self.globals]
+        if frame is not None:
+            tables += [frame.locals, frame.bound, frame.cells, frame.stack]
+        for table in tables:
+            table.clear()
+        let_go(self.fake_mode)
+
     def count_step(self) -> None:
         """One instruction, or one step of something that walks; extras/limits.py counts them."""
 
@@ -201,9 +214,11 @@ class OutputGraph(Builder):
         return self.fake_mode.from_tensor(tensor, static_shapes=True)
 
     def own_stride(self, source: Source, d: int, stride: int) -> Any:
-        """A stride of the tensor at `source` that follows from no sizes: a number of this run, or
-        what extras/symbolic_strides.py makes of it."""
-        return stride
+        """A stride of the tensor at `source` that follows from no sizes: a symbol, or a number of
+        this run."""
+        if d not in self.policy.strides.get(source, ()):
+            return stride
+        return self.shape_env.create_symbol(stride, source.child("stride", d), duck=False)
 
     # ---- nodes
     def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:

@@ -22,6 +22,7 @@ from miniinductor.eager_graphs import is_printed_exactly
 
 from . import hooks
 from .variables.symbolic import SymVar
+from .variables.tensor import TensorVar
 
 if TYPE_CHECKING:
     from .graph_capture import OutputGraph
@@ -79,6 +80,7 @@ def as_printed(graph: torch.fx.Graph, arguments: Any) -> Any:
 def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
     """The captured GraphModule, which returns `outputs` as a tuple, and its example inputs: the
     program's tensors, or fake ones where sizes are symbols."""
+    drop_unused_inputs(output, {variable.node for variable in outputs})
     output.graph.output(tuple(variable.node for variable in outputs))
     made = torch.fx.GraphModule(output.attributes, output.graph, "CapturedGraph")
     check_names(output, made)
@@ -90,3 +92,37 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
         variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
         for variable in output.inputs
     ]
+
+
+def drop_unused_inputs(output: "OutputGraph", results: set[torch.fx.Node]) -> None:
+    """Nothing is handed to the graph that it does not read: the inputs that stay are those that are
+    read or given back, and the symbols that are sizes of such."""
+
+    def is_used(node: torch.fx.Node) -> bool:
+        return bool(node.users) or node in results
+
+    sizes = {
+        symbol
+        for variable in output.inputs
+        if type(variable) is TensorVar and is_used(variable.node)
+        for symbol in symbols_of(variable.fake)
+    }
+    used: list[Any] = []
+    for variable in output.inputs:
+        is_size = type(variable) is SymVar and variable.value.node._expr in sizes
+        if is_used(variable.node) or is_size:
+            used.append(variable)
+        else:
+            output.graph.erase_node(variable.node)
+    for node in list(output.graph.nodes):
+        if node.op == "get_attr" and not is_used(node):
+            output.graph.erase_node(node)
+    output.inputs = used
+
+
+def symbols_of(fake: torch.Tensor) -> set[Any]:
+    """The symbols in a fake tensor's sizes and strides."""
+    sizes = (*fake.shape, *fake.stride()) if fake.layout is torch.strided else fake.shape
+    return {
+        symbol for n in sizes if type(n) is torch.SymInt for symbol in n.node._expr.free_symbols
+    }

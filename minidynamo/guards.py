@@ -20,18 +20,17 @@ The function follows the tree.  The arguments' own checks come first (they fail 
 the thread's state, then everything below.  An exception while checking means False: a missing
 attribute is a failed guard.  One that comes from elsewhere (foreign.py) leaves the user's call.
 
-Coverage prints faster texts: `extras/guard_tree.py` evaluates each prefix once and keeps it in a
-local, `extras/memo.py` skips what cannot have changed since the last call.
-
 Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guards.cpp (paper
 section 3.3).
 # PyTorch: the tree is built from C++ nodes; a generated Python function can be read.
 """
 
+import builtins
 import math
 import numbers
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,9 +44,11 @@ from .sources import KINDS, Source, SourceTree, identifier
 # What the accesses and checks call by name; coverage adds some.
 NAMES: dict[str, Any] = {"math": math}
 
-# (asked by the rules of modules and functions, and by extras/memo.py)
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
+# The kinds of guards that one comparison of a tensor's layout stands for; GRAD while gradients are
+# recorded (layouts.py).
+BY_LAYOUT = ("TENSOR", "DTYPE", "SHAPE", "STRIDE", "DEVICE", "VIEW_BITS")
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 # The text is printed before it is known which names are free in it: parameter 2 is "\1" "2" "\1"
 # in it at first.
@@ -156,51 +157,95 @@ def access(node: Source, called: Mapping[str, str]) -> str:
 
 
 class GuardPrinter:
-    """The guards as lines of Python, one after the other.
+    """The tree of sources as lines of Python: what several guards read is read once.
 
-    `called`: what stands for each argument in the text.  Coverage registers others in `PRINTERS`:
-    that of extras/guard_tree.py reads every prefix once, and that of extras/memo.py skips in most
-    calls what cannot have changed."""
+        v1 = x.__dict__
+        v2 = v1['config']
+        if not (type(v2) is P_Config and v2.size == 3): return False
 
-    def __init__(self, tree: SourceTree, called: dict[str, str]) -> None:
+    `called`: what stands for each argument in the text."""
+
+    def __init__(
+        self, tree: SourceTree, called: dict[str, str], pair_guards: Sequence[Guard]
+    ) -> None:
         self.tree = tree
-        self.called = called
+        self.pair_guards = pair_guards
         self.namespace: dict[str, Any] = {pin.key: pin.value for pin in tree.pins.values()}
         self.guards: list[Guard] = []
         self.lines: list[str] = []
+        # source -> the local or global of the check function that holds its value
+        self.names = {pin: pin.key for pin in tree.pins.values()}
+        self.names.update({node: called[name] for name, node in tree.locals.items()})
+        self.paired = {node for guard in pair_guards for node in guard.source}
+        self.known_needs: dict[Source, bool] = {}
 
-    def print(self, state_guards: list[Guard], pair_guards: list[Guard]) -> None:
+    def print(self, state_guards: list[Guard]) -> None:
         tree = self.tree
-        for pin in tree.pins.values():
-            # the entry itself holds the object: it stays what it is, whoever has asked for its type
-            pin.guards.pop("TYPE", None)
         for node in tree.locals.values():
-            self.add(node.guards.values())
-        self.add(state_guards)
-        read = [child for node in tree.locals.values() for child in node.children.values()]
-        for node in (*read, *tree.frees.values(), *tree.pins.values()):
-            self.add_tree(node)
-        self.add(pair_guards)
+            self.check(node, self.names[node])
+        self.line([self.text(guard) for guard in state_guards])
+        for node in filter(self.is_needed, tree.frees.values()):
+            self.check(node, self.assign(node, None))
+        for pin in tree.pins.values():
+            pin.guards.pop("TYPE", None)  # the entry itself holds the object: it stays what it is
+            self.check(pin, pin.key)
+        for root in (*tree.locals.values(), *tree.frees.values(), *tree.pins.values()):
+            self.below(root)
+        for guard in self.pair_guards:
+            self.line([self.text(guard, *[self.names[node] for node in guard.source])])
 
-    def add_tree(self, node: Source) -> None:
-        """The guards of `node`, and of everything that is read from it."""
-        self.add(node.guards.values())
-        for child in node.children.values():
-            self.add_tree(child)
+    def is_needed(self, node: Source) -> bool:
+        """Is there anything to look at, at `node` or below?"""
+        found = self.known_needs.get(node)
+        if found is None:
+            found = bool(node.guards) or node in self.paired
+            found = found or any([self.is_needed(child) for child in node.children.values()])
+            self.known_needs[node] = found
+        return found
 
-    def add(self, guards: Iterable[Guard]) -> None:
-        for guard in guards:
-            text = guard.text(lambda node: access(node, self.called))
-            self.lines.append(f"        if not ({text}): return False")
-            self.note(guard)
+    def below(self, node: Source) -> None:
+        """The guards of everything that is read from `node`: leaves first."""
+        inner = []
+        for child in filter(self.is_needed, node.children.values()):
+            if child.children or child in self.paired:
+                inner.append(child)
+            else:
+                self.check(child, child.expr(self.names[node]))
+        for child in inner:
+            self.check(child, self.assign(child, self.names[node]))
+            self.below(child)
 
-    def note(self, guard: Guard) -> None:
-        """This guard stands in the text."""
+    def check(self, node: Source, value: str) -> None:
+        """The guards of one source, whose value is `value` in the text."""
+        kinds = {*BY_LAYOUT} if node.layout else set()
+        if node.layout.startswith("layout"):
+            kinds.add("GRAD")
+        if ".startswith(" in node.layout:  # sizes are symbols, and so are strides
+            kinds.discard("STRIDE")
+        if not kinds <= node.guards.keys():
+            kinds = set()
+        texts = {
+            node.layout.format(value) if guard.kind in kinds else self.text(guard, value): guard
+            for guard in node.guards.values()
+        }
+        self.line(list(texts))
+        self.guards += [guard for guard in node.guards.values() if guard.kind in kinds]
+
+    def line(self, conditions: list[str]) -> None:
+        if conditions:
+            self.lines.append(f"        if not ({' and '.join(conditions)}): return False")
+
+    def text(self, guard: Guard, *names: str) -> str:
+        """One guard, as it stands in the text."""
         self.guards.append(guard)
         self.namespace.update(guard.pins)
+        return guard.check.format(*names)
 
-
-PRINTERS: list[type[GuardPrinter]] = [GuardPrinter]  # the last one prints; coverage appends
+    def assign(self, node: Source, parent: str | None) -> str:
+        """Read the value of `node` into a local."""
+        name = self.names[node] = f"v{len(self.names)}"
+        self.lines.append(f"        {name} = {node.expr(parent)}")
+        return name
 
 
 class GuardFunction:
@@ -214,8 +259,8 @@ class GuardFunction:
         pair_guards: list[Guard],
     ) -> None:
         places = {name: f"\1{n}\1" for n, name in enumerate(parameters)}
-        printer = PRINTERS[-1](tree, places)
-        printer.print(state_guards, pair_guards)
+        printer = GuardPrinter(tree, places, pair_guards)
+        printer.print(state_guards)
         if len(printer.guards) > config.guard_limit:
             raise SkipFrame(f"it would take {len(printer.guards):,} guards")
         self.guards = [
@@ -243,10 +288,20 @@ class GuardFunction:
         }
         self.check: Any = self.compiled()
 
-    def compiled(self) -> Any:
-        """The function of the text.  (extras/lazy_guards.py compiles it when it is called.)"""
-        exec(compile(self.source, "<minidynamo guard>", "exec"), self.namespace)
-        return self.namespace["check"]
+    def compiled(self) -> types.FunctionType:
+        """The function of the text, which is compiled in its first call: many are never asked."""
+        self.namespace["compile_check"] = self.compile
+        # C code that imports a module asks the running function's globals (torch.jit.trace does).
+        self.namespace["__builtins__"] = builtins
+        check = types.FunctionType(compile_first.__code__, self.namespace, "check")
+        self.namespace["check"] = check
+        return check
+
+    def compile(self) -> None:
+        """Give `check` the code of its text."""
+        made: dict[str, Any] = {}
+        exec(compile(self.source, "<minidynamo guard>", "exec"), made)
+        self.check.__code__ = made["check"].__code__
 
     def first_failure(self, func: Any, *values: Any) -> tuple[Guard, str] | None:
         """(guard, reason) of the first guard that is false for these parameters, or None."""
@@ -270,6 +325,14 @@ class GuardFunction:
     def evaluable(self, node: Source) -> str:
         """The whole access, over the parameters of `check`."""
         return access(node, self.called)
+
+
+def compile_first(*parameters: Any) -> Any:
+    """What `check` does in its first call.  It has the code of this function at first, and globals
+    of its own: `globals()` is then `GuardFunction.namespace`, not this module's."""
+    names: Any = globals()
+    names["compile_check"]()
+    return names["check"](*parameters)
 
 
 def answer_failure(error: BaseException) -> bool:

@@ -35,7 +35,6 @@ RECOMPILING: "list[Callable[[FrameRecord, Sequence[CacheEntry], Any, Sequence[An
 WAYS_ON: "list[Callable[[Conversion], bool]]" = []
 
 COMPILED: "list[Callable[[Conversion, CacheEntry], None]]" = []  # told of each entry that is made
-ENDED: "list[Callable[[Conversion], None]]" = []  # told when the work on a frame is over
 RESETS: list[Callable[[], None]] = []  # what `minidynamo.reset()` forgets beside the entries
 
 # --- the replacement code -------------------------------------------------------------------------

@@ -80,7 +80,7 @@ class FrameRecord:
     failures: "list[GuardFailure]" = field(default_factory=list)
     advice: str = ""
     number: int = field(default_factory=itertools.count().__next__)  # in order of compilation
-    # replacement code steps it, see extras/counted_calls.py
+    # replacement code steps it, if config.count_hits
     calls: "itertools.count[int]" = field(default_factory=itertools.count)
 
     @property
@@ -106,6 +106,14 @@ class FrameRecord:
 class Counters(defaultdict[str, Counter[str]]):
     """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line,
     "recompiles", "cache_hits", "skipped", "errors"}; a group appears when it is asked for."""
+
+    def __getitem__(self, group: str) -> Counter[str]:
+        if group == "cache_hits":  # read off the records: the hot path only steps a counter
+            hits: Counter[str] = Counter()
+            for record in frames:
+                hits[record.function] += record.hits
+            self[group] = +hits  # without those that have none
+        return super().__getitem__(group)
 
 
 counters = Counters(Counter)

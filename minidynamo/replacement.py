@@ -56,10 +56,15 @@ def rebuild(frame: "evaluator.RootFrame") -> "Tail":
     return tail
 
 
-def replacement(tail: "Tail", graph: Callable | None) -> types.CodeType:
+def replacement(
+    tail: "Tail", graph: Callable | None, tick: Callable[[], Any] | None
+) -> types.CodeType:
     """The code object: the graph's inputs and its call (`Head`); what comes behind it (`Tail`).  No
-    graph: nothing to call."""
+    graph: nothing to call.  `tick` is called first, once a call."""
     head = Head(tail)
+    if tick is not None:
+        head.call_object(tick)
+        head.emit("POP_TOP")
     inputs = tail.output.inputs if graph is not None else []
     results = [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
     sizes = head.read_sizes(tail.symbols, inputs)
@@ -76,8 +81,8 @@ def replacement(tail: "Tail", graph: Callable | None) -> types.CodeType:
 
 
 class Head(Codegen):
-    """What runs up to the call of the graph.  An error of the graph leaves the frame; where
-    extras/undo.py is, it goes to the `handler`, which stands in front of the original body."""
+    """What runs up to the call of the graph.  An error of the graph goes to the `handler` of
+    extras/graph_errors.py, which stands in front of the original body."""
 
     def __init__(self, tail: "Tail") -> None:
         super().__init__(tail.frame)
@@ -111,7 +116,7 @@ class Tail(Codegen):
     """What runs behind the graph; at a graph break it hands the frame's state on.
 
     Coverage takes the place of what refuses here, or looks at nothing: extras/handlers.py,
-    extras/noticed_ends.py, extras/unbound_cells.py."""
+    extras/unbound_cells.py."""
 
     frame: "evaluator.RootFrame"
 
@@ -126,7 +131,6 @@ class Tail(Codegen):
         self.mutations()
         for name in reversed(stores):
             self.store_fast(name)
-        self.unbind(live)
         finish_stack()
 
     def push_stack(self) -> Callable[[], None]:
@@ -149,9 +153,6 @@ class Tail(Codegen):
                 self.value(value)
                 stores.append(name)
         return stores
-
-    def unbind(self, live: Collection[str]) -> None:
-        """Delete the arguments that the traced part has let go, see extras/noticed_ends.py."""
 
 
 # ---- the code object

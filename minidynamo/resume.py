@@ -22,12 +22,14 @@ comes back to the same two or three code objects. Mirrors torch/_dynamo/resume_e
 section 3.7).  Left out: generators.
 """
 
+import inspect
 import types
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from .bytecode import Instruction, assemble, disassemble, emit
+from .bytecode.assembler import VERSION
 from .exceptions import SkipFrame
 
 # The kinds of what lies on the stack: values, and CPython's mark NULL beside what is to be called.
@@ -38,8 +40,7 @@ Saved = Callable[[str], list[Instruction]]
 # kind -> code that takes it off the stack into a local of this name, code that pushes it again
 SAVES: dict[str, Saved] = {VALUE: emit.store_fast, NULL: emit.store_fast}
 RESTORES: dict[str, Saved] = {VALUE: emit.load_fast, NULL: lambda name: emit.push_null()}
-# (code, body, k): raises CannotSplit where no resume function may start (extras/split_checks.py)
-CHECKS: list[Callable[[types.CodeType, list[Instruction], int], None]] = []
+GENERATOR_LIKE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 # (code, body, free variables, parameters) -> a body in which `super()` finds its object, see
 # extras/super_calls.py; the last one is used
 SUPER_CALLS: list[Callable[..., list[Instruction]]] = []
@@ -116,8 +117,7 @@ def _make_resume_code(
     code: types.CodeType, k: int, stack: Sequence[str], live: Collection[str]
 ) -> types.CodeType:
     body = disassemble(code)
-    for check in CHECKS:
-        check(code, body, k)
+    check_splittable(code, body, k)
     index = {id(ins): n for n, ins in enumerate(body)}
     free = closure_names(code)
     params = parameters(code, stack, live)
@@ -142,6 +142,33 @@ def _make_resume_code(
     origins[id(made)] = weakref.ref(code), [index.get(id(ins)) for ins in prefix + rest]
     weakref.finalize(made, origins.pop, id(made), None)
     return made
+
+
+def check_splittable(code: types.CodeType, body: list[Instruction], k: int) -> None:
+    """Raise CannotSplit unless a resume function of `code` may start at instruction k."""
+    if code.co_flags & GENERATOR_LIKE:
+        raise CannotSplit(f"{code.co_name} is a generator or coroutine")
+    if not 0 <= k < len(body):
+        raise CannotSplit(f"{code.co_name} has no instruction {k}")
+    if id(code) in origins and origins[id(code)][1][k] is None:
+        raise CannotSplit("before the place where a resume function goes on")
+    if is_jumped_past(body, k):
+        raise CannotSplit("a specialised FOR_ITER jumps past this instruction")
+    if k and body[k - 1].op in ("PRECALL", "KW_NAMES"):
+        raise CannotSplit("between the parts of a call")
+    if k and body[k - 1].arg == "super" and body[k].op in ("PRECALL", "CALL"):
+        raise CannotSplit("between super and its call")
+    begun = any(ins.op == "RESUME" for ins in body[:k])
+    if not begun or body[k].op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR"):
+        raise CannotSplit("the function has not begun")
+
+
+def is_jumped_past(body: list[Instruction], k: int) -> bool:
+    """Does a loop that ends go on behind instruction k?  END_FOR, and 3.13's POP_TOP after it."""
+    if body[k].op in ("END_FOR", "END_SEND"):
+        return True
+    follows = k > 0 and body[k - 1].op == "END_FOR"
+    return follows and body[k].op == "POP_TOP" and VERSION >= (3, 13)
 
 
 def _prefix(stack: Sequence[str], target: Instruction, free_count: int) -> list[Instruction]:

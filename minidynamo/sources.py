@@ -12,6 +12,7 @@ Mirrors torch/_dynamo/source.py (paper section 3.3), where each access is a clas
 it is a row of `KINDS`.
 """
 
+import keyword
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +24,7 @@ KINDS = {
     "free": "this_function.__closure__[{k[0]}].cell_contents",  # the key is (index, name)
     "pinned": "{k}",
     "attr": "{p}.{k}",
+    "getattr": "getattr({p}, {k!r})",
     "item": "{p}[{k!r}]",
     "pinned_item": "{p}[{k}]",
     "dict": "{p}.__dict__",
@@ -31,6 +33,7 @@ KINDS = {
     "cell": "{p}.cell_contents",
     "class_item": "{p}.__dict__[{k!r}]",
     "negated": "(-{p})",  # of an int below 0
+    "stride": "{p}.stride({k})",
 }
 
 NEITHER_LETTER_NOR_DIGIT = re.compile("[^0-9A-Za-z]")
@@ -62,7 +65,7 @@ class Source:
     """A node: `base` is the value it is read from, `key` the name or index, `guards` what was
     assumed about it."""
 
-    __slots__ = ("kind", "base", "key", "children", "guards", "value", "alias_of")
+    __slots__ = ("kind", "base", "key", "children", "guards", "layout", "value", "alias_of")
 
     def __init__(self, kind: str, base: "Source | None", key: Any, value: Any = None) -> None:
         self.kind = kind
@@ -71,6 +74,7 @@ class Source:
         self.value = value
         self.children: dict[Any, "Source"] = {}
         self.guards: dict[Any, Any] = {}
+        self.layout = ""  # of a tensor: one check that stands for guards on its layout
         self.alias_of: "Source | None" = None
 
     def child(self, kind: str, key: Any = None) -> "Source":
@@ -81,8 +85,9 @@ class Source:
         return found
 
     def attr(self, name: str) -> "Source":
-        """(extras/odd_names.py: one that Python cannot spell as `x.name`.)"""
-        return self.child("attr", name)
+        """(Python spells keywords, and some letters, otherwise than `x.name`.)"""
+        plain = name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
+        return self.child("attr" if plain else "getattr", name)
 
     def item(self, key: Any) -> "Source":
         return self.child("item", key)

@@ -29,7 +29,7 @@ import sympy
 import torch
 
 from miniinductor.sizes.expressions import FloorDiv, Mod
-from miniinductor.sizes.floats import FUNCTIONS, Opaque, ToFloat
+from miniinductor.sizes.floats import FUNCTIONS, ToFloat
 from miniinductor.sizes.printing import python_code
 
 from .foreign import remembered
@@ -175,12 +175,19 @@ class SymNode:
         return self.new(expr, function.result, computed(compute, *nodes))
 
     def in_domain(self, name: Text, nodes: tuple["SymNode", ...]) -> bool:
-        """Does the operation raise nothing?  A decision, which may become a guard."""
-        domain = DOMAINS.get(name)
-        if domain is None or name in FINITE and not any(map(is_of_floats, nodes)):
-            return True
-        relations = domain(*[of_size(node.expr) for node in nodes])
-        return all(each is not None and self.shape_env.decide(each) for each in relations)
+        """Does Python raise nothing for such operands?  Decisions, which may become guards."""
+        first, *_, last = [of_size(node.expr) for node in (*nodes, *nodes)]
+        decide, of_floats = self.shape_env.decide, any(map(is_of_floats, nodes))
+        if name in QUOTIENTS:
+            return decide(sympy.Ne(last, 0))
+        if name in POWERS:
+            is_small = bool(last.is_number and abs(last) <= 16)
+            return is_small and not of_floats and decide(sympy.Gt(first, 0))
+        if name == "sym_sqrt":
+            return decide(sympy.Ge(first, 0))
+        if name in FINITE and of_floats:
+            return decide(sympy.Gt(first, -1e15)) and decide(sympy.Lt(first, 1e15))
+        return True
 
     def sym_float(self) -> "SymNode":
         return self if self.pytype is float else self.opaque("sym_float", float)
@@ -229,30 +236,9 @@ class SymNode:
 
 # ---- floats --------------------------------------------------------------------------------------
 # method of SymNode -> the opaque function that stands for it
-FLOATS: dict[str, type[Opaque]] = {
-    name: FUNCTIONS[function]
-    for function, names in {
-        "ToFloat": "sym_float",
-        "FloatAdd": "add",
-        "FloatSub": "sub",
-        "FloatMul": "mul",
-        "TrueDiv": "truediv int_truediv float_truediv",
-        "FloatPow": "pow float_pow",
-        "FloatNeg": "neg",
-        "FloatAbs": "abs",
-        "FloatMin": "sym_min",
-        "FloatMax": "sym_max",
-        "Sqrt": "sym_sqrt",
-        "Sin": "sym_sin",
-        "Cos": "sym_cos",
-        "Floor": "floor",
-        "Ceil": "ceil",
-        "Trunc": "trunc sym_int",
-        "Round": "round",
-    }.items()
-    for name in names.split()
-}
-QUOTIENTS = ("truediv", "int_truediv", "float_truediv")
+FLOATS = {name: function for function in FUNCTIONS.values() for name in function.methods}
+QUOTIENTS = FUNCTIONS["TrueDiv"].methods
+POWERS = FUNCTIONS["FloatPow"].methods
 WHOLE = {"floor", "ceil", "trunc", "sym_int", "round"}  # of an int, it is the result already
 FINITE = {*WHOLE, "sym_sin", "sym_cos"}  # they raise for infinity and NaN, which no size is
 
@@ -281,27 +267,6 @@ def is_of_floats(node: SymNode) -> bool:
 def of_size(expr: sympy.Expr) -> sympy.Expr:
     """`float(s0)` is positive where s0 is, of which more is known."""
     return expr.args[0] if isinstance(expr, ToFloat) else expr
-
-
-def _of_power(base: sympy.Expr, exponent: sympy.Expr) -> list[sympy.Expr | None]:
-    """A number as the exponent, and a positive base from which it cannot overflow."""
-    if not exponent.is_number or abs(exponent) > 16:
-        return [None]
-    sizes = all(symbol.is_integer for symbol in base.free_symbols)
-    return [sympy.Gt(base, 0)] if sizes else _between(1e-15, base)
-
-
-def _between(low: float, x: sympy.Expr) -> list[sympy.Expr | None]:
-    return [sympy.Gt(x, low), sympy.Lt(x, 1e15)]
-
-
-# method -> what must hold of its operands, so that Python raises nothing; None: nobody knows
-DOMAINS: dict[str, Callable[..., list[sympy.Expr | None]]] = {
-    **dict.fromkeys(QUOTIENTS, lambda a, b: [sympy.Ne(b, 0)]),
-    **dict.fromkeys(("pow", "float_pow"), _of_power),
-    **dict.fromkeys(FINITE, functools.partial(_between, -1e15)),
-    "sym_sqrt": lambda x: [sympy.Ge(x, 0)],
-}
 
 
 def computed(compute: Callable, *nodes: SymNode) -> Any:

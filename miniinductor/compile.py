@@ -23,7 +23,7 @@ torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrapper
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import config, coverage
+from . import config, coverage, pieces
 from .autograd.joint import Joint, needs_gradient, trace_forward, trace_joint
 from .autograd.partition import Parts, partition
 from .autograd.runtime import (
@@ -65,7 +65,10 @@ from .runtime.program import Program
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
 from .sizes.symbols import hints_of, multiples_of, size_hints
+from .verify import verify_graph
 from .wrapper import print_wrapper
+
+MOST_CUTS = 16  # behind so many ops that cannot be compiled the rest of the graph runs eagerly
 
 
 def compile_fx(
@@ -109,6 +112,7 @@ class Compilation:
 
     parts: in training, a function that gives both halves of the joint graph (`Parts`), since the
       backward half is compiled later.
+    cuts: how often a graph was cut of which this one is a piece.
     step: in training, what recordings of both halves share (gpu/cuda_graphs.py)."""
 
     gm: fx.GraphModule
@@ -119,6 +123,7 @@ class Compilation:
     parts: Any = field(default=None, init=False)
     # as the graph begins: what it sets is set while it is traced, too
     has_autocast: bool = field(default_factory=torch._C._is_any_autocast_enabled, init=False)
+    cuts: int = field(default=0, init=False)
     step: Any = field(default=None, init=False)
 
     def for_caller(self) -> CompiledGraph:
@@ -133,15 +138,70 @@ class Compilation:
         try:
             if refused := self.eager_reason():
                 raise CannotLower(refused)
+            if run := self.cut():
+                return CompiledGraph(run, self.record)
             return CompiledGraph(self.compiled(), self.record)
         except NOT_COMPILED as error:
             reason, of_machine = str(error), isinstance(error, CompilerError)
+            origins = getattr(error, "origins", ())
+            if not of_machine and (run := self.around(origins, reason)):
+                return CompiledGraph(run, self.record)
         finally:
             self.inputs = ()  # the backward half is compiled later, and keeps this object alive
         self.record.notes.append(f"runs eagerly: {reason}")
         text = f"the graph of {first_line(self.gm)} runs eagerly: {reason}"
         tell(text, reason if of_machine else text)
         return CompiledGraph(runnable(self.gm), self.record)
+
+    def cut(self) -> Callable | None:
+        """The graph in pieces where the program or the user wants that; else None."""
+        gm = self.gm
+        apart = list(filter(pieces.runs_apart, gm.graph.nodes))
+        if apart or turns_gradients_on(gm):
+            run = self.in_pieces(pieces.steps_of(gm, apart))
+            if run is None:
+                raise CannotLower("a program of its own, or gradients that are turned on")
+            self.record.notes.append(
+                f"cut at {', '.join(n.name for n in apart)}, which runs eagerly"
+            )
+            return run
+        limit = config.gradient_buckets
+        if not limit or self.mode == "reduce-overhead" or not needs_gradients(gm, self.inputs):
+            return None
+        steps = pieces.buckets(gm, limit)
+        if len(steps) == 1 or pieces.changes_state(gm):
+            return None
+        with config.patch(gradient_buckets=0):  # a piece is not cut again
+            run = self.in_pieces(steps)
+        self.record.notes.append(f"in {len(steps)} pieces: gradient_buckets")
+        return run
+
+    def around(self, origins: Collection[str], reason: str) -> Callable | None:
+        """The graph in pieces, without the ops that are to blame (nodes of these names); None where
+        it cannot be cut there."""
+        apart = [node for node in self.gm.graph.nodes if node.name in origins]
+        may_cut = apart and self.cuts < MOST_CUTS
+        run = self.in_pieces(pieces.steps_of(self.gm, apart)) if may_cut else None
+        if run is None and self.cuts and apart == list(filter(is_call, self.gm.graph.nodes)):
+            run = runnable(self.gm)  # the piece is this op
+        if run:
+            names = ", ".join(node.name for node in apart)
+            where = first_line(self.gm)
+            self.record.notes.append(f"{names} runs eagerly, between compiled pieces: {reason}")
+            tell(f"{names} in the graph of {where} is an eager kernel: {reason}")
+        return run
+
+    def in_pieces(self, steps: Sequence[pieces.Step] | None) -> Callable | None:
+        if not steps or all(step.is_eager or step.is_made_of_numbers() for step in steps):
+            return None
+        return ThreadState().around(
+            pieces.in_pieces, self.gm, steps, self.compile_piece, self.record
+        )
+
+    def compile_piece(self, gm: fx.GraphModule, inputs: list[Any]) -> CompiledGraph:
+        piece = type(self)(gm, inputs, self.mode, self.generates)
+        piece.cuts = self.cuts + 1
+        return piece.run()
 
     def compiled(self) -> Callable:
         """What runs the graph.  Raises one of `NOT_COMPILED`."""
@@ -258,17 +318,16 @@ class Compilation:
             graph = lower_graph(functional, record, written)
         record.loop_ir = Later(lambda: listing_of(graph))
         try:
-            program = self.build(graph, record)
+            if config.verify:
+                with record.timed("verify"):
+                    verify_graph(graph)
+            program = build_program(graph, record)
         # (`ours` is empty where the exception is not the compiler's, but a signal handler's, say)
         except ours(NotImplementedError) as reason:
             raise CannotLower(str(reason)) from reason
         program.frozen = context.frozen
         record.print_stages()
         return program
-
-    def build(self, graph: Graph, record: CompileRecord) -> Program:
-        """(extras/verify.py looks at the graph first.)"""
-        return build_program(graph, record)
 
     # --- the stages: a callable
     def start(self, program: Any, record: CompileRecord, is_backward: bool = False) -> Callable:
@@ -357,6 +416,16 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
             schedule.nodes = schedule.topological(join(schedule, record))
     record.fused_ir = Later(lambda: listing_of(schedule))
     return schedule
+
+
+def is_call(node: fx.Node) -> bool:
+    return node.op.startswith("call")
+
+
+def turns_gradients_on(gm: fx.GraphModule) -> bool:
+    """Does the graph turn gradients on where none are recorded?"""
+    setters = gm.graph.find_nodes(op="call_function", target=torch._C._set_grad_enabled)
+    return not torch.is_grad_enabled() and any(node.args[0] for node in setters)
 
 
 def needs_gradients(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:

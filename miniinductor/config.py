@@ -79,9 +79,6 @@ onednn_products = True  # CPU: large float32 matrix products by oneDNN instead o
 # CPU inference: what depends on parameters alone is computed once (passes/freezing.py says which
 # changes of parameters that does not see)
 freezing = False
-# a gradient of compiled code that is differentiated again: "refuse" raises; "eager": calls keep
-# their inputs, and gradients under create_graph=True are eager's (autograd/more/twice.py)
-double_backward = "refuse"
 partition = "min-cut"  # training: what is kept for backward; "save-everything", "recompute-all"
 # training: a graph is compiled in pieces of about so many bytes of parameters, so that DDP can send
 # the later layers' gradients while the earlier layers' are computed; 0: in one piece
@@ -94,16 +91,12 @@ raise_internal_errors = os.environ.get("MINI_RAISE", "0") == "1"
 # printed on stderr: 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 keep_steps = False  # the record has the graph after each pass (`explain` switches it on)
-# whole compiled graphs are kept on disk (extras/graph_cache.py), not only kernels
-graph_cache = os.environ.get("MINI_GRAPH_CACHE", "1") == "1"
 cache_dir = chosen_folder()
-cache_bytes = 4 << 30  # what has not been used for longest goes when there is more
 compiler_seconds = 300  # a C++ compiler that takes longer is killed; then the graph runs eagerly
 
 _WORDS = {  # option -> all that it may be; options.py looks here when one is set
     "cpu_backend": ("cpp", "triton"),
     "matmul_templates": ("always", "never", "timed"),
-    "double_backward": ("refuse", "eager"),
     "partition": ("min-cut", "save-everything", "recompute-all"),
 }
 

@@ -130,11 +130,11 @@ def buffer_bytes(buffer: Buffer) -> int:
     return (1 << 20) if numel is None else numel * buffer.layout.dtype.itemsize
 
 
-def bytes_touched(name: str, nodes: Iterable["Node"], buffer: Buffer) -> int:
+def bytes_touched(name: str, nodes: Iterable[Any], buffer: Buffer) -> int:
     """How many bytes of `buffer` these nodes read at most: each element once, and of an indirect
-    read one element for each iteration of its loops."""
+    read one element for each iteration of its loops.  A library's kernel reads all of it."""
     elements = 0
-    for node in nodes:
+    for node in (node for node in nodes if isinstance(node, Node)):
         ranges = node.body.ranges()
         for access in node.body.reads():
             if access.name == name:

@@ -30,10 +30,10 @@ from typing import TypeAlias
 import sympy
 
 from . import config
-from .dependencies import common_loops, loop_variables, stride_of
+from .dependencies import MAY_RAISE, common_loops, loop_variables, stride_of
 from .devices import language_of
 from .hooks import extended
-from .ir import Graph
+from .ir import ExternKernel, Graph
 from .nodes import (
     Group,
     Makers,
@@ -90,9 +90,12 @@ class Scheduler:
         return kept[::-1]
 
     def must_stay(self, node: ScheduledNode) -> bool:
-        """Does the node do more than compute?  (lowerings/kept_checks.py: it may also raise where
-        eager does.)"""
-        return not isinstance(node, Group) and has_effect(node.buffer)
+        """Does the node do more than compute, or may it raise where eager does?"""
+        raises = not self.graph.checks.isdisjoint(node.names)
+        if isinstance(node, Group):
+            # positions that are known to be in range leave no instruction
+            return raises and any(i.op in MAY_RAISE for n in node.nodes for i in n.body.walk())
+        return has_effect(node.buffer) or raises and isinstance(node.buffer, ExternKernel)
 
     def reaches(self, start: ScheduledNode, goal: ScheduledNode, makers: Makers) -> bool:
         """Does a path lead from `start` through other nodes to `goal`?  Walks back from `goal`."""

@@ -14,9 +14,6 @@ from other_evaluator import installed_evaluator
 # CPU.  `make test-gpu` sets 0.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 os.environ.setdefault("MINI_RAISE", "1")  # miniinductor.config.raise_internal_errors
-os.environ.setdefault(
-    "MINI_GRAPH_CACHE", "0"
-)  # tests look at every stage, and replace parts of the compiler; test_graph_cache.py turns it on
 
 
 def pytest_addoption(parser):

@@ -32,11 +32,10 @@ import torch
 
 import minidynamo
 import miniinductor.config
-from miniinductor.extras import careful_compiler, careful_disk
+from miniinductor.extras import careful_compiler
 from miniinductor.extras.disk import disk
 
 disk()  # loads coverage
-from miniinductor.speed import launcher  # noqa: E402
 
 NAMES = "open replace mkdir makedirs unlink rmdir stat fstat listdir scandir link chmod utime close"
 NAMES += " kill"
@@ -48,7 +47,7 @@ CALLS = [
     (tempfile, "mkdtemp"),
 ]
 ERRORS = [errno.ENOSPC, errno.EACCES, errno.EIO, errno.EMFILE, errno.EROFS]
-STAGES = ("cold", "warm", "eviction")
+STAGES = ("cold", "warm")
 TEMPORARY = re.compile(r"build-\d+|.*\.\d+\.\d+$")
 
 
@@ -119,9 +118,7 @@ def forget():
     """As a new process begins."""
     minidynamo.reset()
     torch.manual_seed(0)
-    disk().writable.clear()
-    disk().writes = 0
-    for module in (careful_compiler, careful_disk, launcher):
+    for module in (careful_compiler,):
         for value in vars(module).values():
             if getattr(value, "__module__", "") == module.__name__ and hasattr(
                 value, "cache_clear"
@@ -142,12 +139,6 @@ def prepare(stage):
 
 
 def act(stage):
-    if stage == "eviction":
-        with miniinductor.config.patch(cache_bytes=1):
-            for number in range(3):
-                with contextlib.suppress(OSError, miniinductor.exceptions.CompilerError):
-                    disk().write(f"other{number}", bytes(100))
-            disk().writes = 0
     return is_right()
 
 
@@ -158,7 +149,7 @@ def left_behind(folder):
 def run(stage, n=None, error=None):
     """The calls that were made.  Raises AssertionError where something is not as it has to be."""
     with tempfile.TemporaryDirectory() as folder:
-        with miniinductor.config.patch(cache_dir=folder, graph_cache=True):
+        with miniinductor.config.patch(cache_dir=folder):
             prepare(stage)
             with Faults(n, error) as faults:
                 try:
@@ -223,7 +214,7 @@ def shared_out(jobs):
 def in_one_folder(seed, folder, runs):
     """One of several processes that share a folder, with faults at random."""
     chooser, wrong = random.Random(seed), []
-    with miniinductor.config.patch(cache_dir=folder, graph_cache=True):
+    with miniinductor.config.patch(cache_dir=folder):
         for _ in range(runs):
             forget()
             code = chooser.choice(ERRORS)

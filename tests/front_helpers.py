@@ -22,7 +22,7 @@ from miniinductor.hooks import extended
 from miniinductor.extras.interpreter import run_graph
 from miniinductor.lowering import lower_graph
 from miniinductor.records import CompileRecord
-from miniinductor.extras.verify import verify_graph
+from miniinductor.verify import verify_graph
 
 torch.set_num_threads(2)
 

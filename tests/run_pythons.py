@@ -17,12 +17,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TESTS = [
-    "tests/test_bytecode.py",
-    "tests/test_resume.py",
-    "tests/test_hook.py",
-    "tests/test_guard_memo.py",
-]
+TESTS = ["tests/test_bytecode.py", "tests/test_resume.py", "tests/test_hook.py"]
 HELPERS = [
     "tests/conftest.py",
     "tests/canonical_interpreter.py",
@@ -33,7 +28,7 @@ BUILD = """
 from setuptools import Extension, setup
 flags = ["-O2", "-Wall", "-Werror"]
 places = {"minidynamo._frame_hook": "minidynamo/frame_hook.c",
-          "minidynamo.extras._guard_memo": "minidynamo/extras/guard_memo.c"}
+          "minidynamo._layouts": "minidynamo/layouts.c"}
 modules = [Extension(name, [file], extra_compile_args=flags) for name, file in places.items()]
 setup(name="hook", packages=[], ext_modules=modules)
 """

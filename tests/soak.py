@@ -277,7 +277,7 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)  # GNU OpenMP hangs in children of a process that has used threads
     with tempfile.TemporaryDirectory() as folder:
-        with miniinductor.config.patch(cache_dir=folder, cache_bytes=4 << 20):
+        with miniinductor.config.patch(cache_dir=folder):
             soak = Soak(options.seed, folder, options.alone, options.blame)
             rounds, grown = soak.run(options.seconds)
     print(f"[soak] {rounds} rounds {soak.counts}")

@@ -5,7 +5,7 @@ import torch
 
 import miniinductor
 from miniinductor import coverage, devices
-from miniinductor.lowerings.targets import recomputes
+from miniinductor.devices import recomputes
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def test_a_program_on_such_a_device_runs_eagerly(monkeypatch, gone):
 
 def test_a_language_that_is_not_there(monkeypatch):
     monkeypatch.delitem(devices.LANGUAGES, "triton")
-    with miniinductor.config.patch(cpu_backend="triton", graph_cache=False):
+    with miniinductor.config.patch(cpu_backend="triton"):
         compiled = miniinductor.compile_fx(
             torch.fx.symbolic_trace(lambda x: (x + 1,)), [torch.ones(3)]
         )

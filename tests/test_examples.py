@@ -59,7 +59,6 @@ ELSEWHERE = (
     "explain/passes",
     "explain/stages",
     "benchmarks/census",
-    "gradient_buckets",
 )
 
 
@@ -192,23 +191,7 @@ def explained():
 MORE = {  # file -> what else its example finds
     "explain/notebook": lambda: {"e": explained()},
     "explain/packing": lambda: {"document": explained().to_json()},
-    "autograd/more/twice": lambda: {
-        "compiled": minidynamo.compile(f),
-        "x": torch.randn(4, 8, requires_grad=True),
-    },
-    "autograd/more/linked_gradients": lambda: {
-        "compiled": minidynamo.compile(lambda x: x.sin()),
-        "x": torch.randn(4, 8, requires_grad=True),
-    },
-    "autograd/more/refused_twice": lambda: {
-        "compiled": minidynamo.compile(lambda x: x.sin()),
-        "x": torch.randn(4, 8, requires_grad=True),
-    },
-    "extras/careful_disk": lambda: {
-        "disk": importlib.import_module("miniinductor.extras.disk").disk
-    },
-    "more/quotient_facts": quotients,
-    "more/other_facts": quotients,
+    "extras/disk": lambda: {"disk": importlib.import_module("miniinductor.extras.disk").disk},
     "more/joined_quotients": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "more/polynomials": quotients,
     "more/equal_sizes": quotients,
@@ -216,12 +199,12 @@ MORE = {  # file -> what else its example finds
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
     },
-    "extras/value_checks": an_index,
+    "checks": an_index,
     "codegen/plan": softmax_plan,
     "gpu/block_sizes": softmax_launch,
     "codegen/tree": lambda: {"named": named},
     "speed/contents": lambda: {"code": code, "named": named},
-    "fakes/eager": lambda: {
+    "eager_answers": lambda: {
         "aten": torch.ops.aten,
         "rows": torch.ones(10, 1, 5),
         "columns": torch.ones(1, 5, 10).transpose(1, 2),
@@ -276,9 +259,8 @@ MORE = {  # file -> what else its example finds
     },
     "lowering/graph": lambda: {"gm": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())},
     "runtime/build": lambda: {"x": torch.ones(3)},
-    "extras/graph_cache": lambda: {"plan": {"kernels": 1}, "mode": None},
     "sizes/symbols": symbolic,
-    "sizes/facts": symbolic,
+    "sizes/prover": symbolic,
     "explain/draw_code": lambda: {"add": (lambda n: lambda x: x + n)(1)},
 }
 

@@ -46,7 +46,7 @@ def test_a_graph_from_disk_has_the_same_stages_and_origins(tmp_path):
         return without_what_differs(e.to_json())
 
     found = []
-    with miniinductor.config.patch(cache_dir=str(tmp_path), graph_cache=True):
+    with miniinductor.config.patch(cache_dir=str(tmp_path)):
         found += [explained()]
         found += [explained()]
     first, second = found

@@ -49,7 +49,7 @@ def test_a_gradient_for_which_no_memory_can_be_mapped(monkeypatch):
 
 
 def test_rounds_of_the_soak(tmp_path):
-    with miniinductor.config.patch(cache_dir=str(tmp_path / "cache"), cache_bytes=1 << 20):
+    with miniinductor.config.patch(cache_dir=str(tmp_path / "cache")):
         soaked = soak.Soak(3, tmp_path / "cache")
         (tmp_path / "cache").mkdir(mode=0o700)
         for name in ("sizes", "raising", "threads", "reset", "evicted"):

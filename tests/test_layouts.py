@@ -1,15 +1,13 @@
 """Where tensors lie in memory, and the bits that say they are negated or conjugated: guarded, and
 right in kernels."""
 
-import functools
-
 import pytest
 import torch
-from minidynamo.extras._guard_memo import Memo
 
 import minidynamo
-from minidynamo.extras.memo import layouts_are_watched
-from minidynamo.extras.view_bits import KNOWS_NAMES
+from minidynamo import _layouts, layouts
+from minidynamo.layouts import KNOWS_NAMES
+from record_helpers import last_compiled
 
 BACKENDS = ["eager", "aot_eager", "inductor"]
 
@@ -48,54 +46,39 @@ def swapped(b):
     torch.utils.swap_tensors(b, torch.arange(16.0).view(4, 4).t())
 
 
-def test_the_memo_watches_layouts():
-    assert layouts_are_watched()
-    for name, change in {**CHANGES, "swapped": swapped}.items():
-        if name == "behind an offset":  # kernels do not rely on it
-            continue
-        tensor, memo = torch.arange(16.0).view(4, 4), Memo()
-        memo.watch(tensor)
-        assert memo.lie(tensor) and not memo(tensor)
-        memo.remember([Scaled], [], tensor)
-        assert memo(tensor) and memo(tensor), name
-        change(tensor)
-        assert not memo(tensor) and memo.lie(tensor) == (name == "learning"), name
-    for call in (memo.watch, functools.partial(memo.remember, [], [])):
-        with pytest.raises(TypeError):
-            call(3)
-
-
-def test_the_memo_of_an_argument():
-    assert layouts_are_watched()
-    for name, change in {**CHANGES, "swapped": swapped}.items():
-        if name == "behind an offset":
-            continue
-        tensor, memo = torch.arange(16.0).view(4, 4), Memo()
-        assert not memo(tensor)
-        memo.remember([], [], tensor)
-        assert memo(tensor) and memo(torch.zeros(4, 4)), name
-        change(tensor)
-        assert not memo(tensor), name
-    for other in (3, None, torch.Tensor, [tensor]):
-        assert not memo(other)
-
-
-def test_the_memo_of_an_argument_whose_sizes_are_symbols():
+def test_layouts_are_read():
+    """The same bytes for what a kernel cannot tell apart, and others for all else."""
+    assert layouts.are_read()
+    for read in (_layouts.layout, _layouts.plain_layout):
+        for name, change in {**CHANGES, "swapped": swapped}.items():
+            tensor = torch.arange(16.0).view(4, 4)
+            before = read(tensor)
+            assert before == read(torch.zeros(4, 4)) != None  # noqa: E711
+            change(tensor)
+            alike = name == "behind an offset" or name == "learning" and read is not _layouts.layout
+            assert (read(tensor) == before) == alike, name
+        for other in (3, None, torch.Tensor, [torch.ones(1)], torch.ones(2).to_sparse()):
+            assert read(other) is None
     with torch.inference_mode():
         made = torch.zeros(4, 4)
-    for any_size in (False, True):
-        memo = Memo(any_size)
-        memo.remember([], [], torch.arange(16.0).view(4, 4))
-        assert memo(torch.ones(4, 4)) and not memo(made) and not memo(torch.ones(16))
-        for other in (torch.ones(4, 5), torch.ones(4, 4).t(), torch.ones(1, 4).expand(4, 4)):
-            assert memo(other) == any_size
-        for name in ("negated", "doubles", "own class", "learning"):
-            tensor = torch.arange(16.0).view(4, 4)
-            CHANGES[name](tensor)
-            assert not memo(tensor), name
+    assert _layouts.plain_layout(made) == _layouts.plain_layout(torch.zeros(4, 4))
+    assert _layouts.layout(made) != _layouts.layout(torch.zeros(4, 4))
 
 
-def test_what_a_guard_asks_beside_the_memo_where_sizes_are_symbols():
+def test_without_the_bytes_the_guards_are_printed_one_by_one(monkeypatch):
+    minidynamo.reset()
+    monkeypatch.setattr(layouts, "are_read", lambda: False)
+    module, x = Scaled(), torch.ones(4, 4)
+    compiled = minidynamo.compile(module, backend="eager")
+    for n, change in enumerate([lambda b: None, *CHANGES.values()]):
+        module.b = torch.arange(16.0).view(4, 4)
+        with torch.no_grad():
+            change(module.b)
+            assert torch.equal(module(x), compiled(x))
+    assert "layout(" not in last_compiled().guard_function.source
+
+
+def test_what_is_guarded_where_sizes_are_symbols():
     """Number of dimensions, dtype, gradients, bits: each a new entry; another size is none."""
     calls = []
 
@@ -125,7 +108,7 @@ def test_what_a_guard_asks_beside_the_memo_where_sizes_are_symbols():
 @pytest.mark.skipif(not KNOWS_NAMES, reason="torch 2.13 has no names of dimensions")
 @pytest.mark.filterwarnings("ignore:Named tensors")
 def test_dimensions_are_given_names():
-    """Of an argument, and of a buffer, after calls that the memos remember."""
+    """To an argument, and to a buffer."""
 
     class Model(torch.nn.Module):
         def __init__(self):

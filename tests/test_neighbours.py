@@ -475,7 +475,7 @@ def test_differentiating_compiled_code_twice_says_what_to_do():
 
     with pytest.raises(RuntimeError, match="cannot be differentiated twice.*backend=.eager") as e:
         step(minidynamo.compile(penalty))
-    assert "gradient.square().sum().backward()" in str(e.traceback[1].statement)
+    assert "create_graph=True" in str(e.traceback[1].statement)
     expected = step(penalty).clone()
     weight.grad = None
     torch.testing.assert_close(step(minidynamo.compile(penalty, backend="eager")), expected)

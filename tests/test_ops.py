@@ -8,7 +8,7 @@ from front_helpers import lower
 
 from miniinductor.extras.interpreter import InterpreterHandler
 from miniinductor.extras.printed_ir import PrintHandler, buffer_text
-from miniinductor.extras.verify import DtypeError, DtypeHandler
+from miniinductor.verify import DtypeError, DtypeHandler
 from miniinductor.ops import (
     BINARY,
     COMPARISON,

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 import minidynamo
 from minidynamo import config
 import miniinductor
-from miniinductor.lowerings.unread import read_in_part
+from miniinductor import eager_answers
+from miniinductor.lowering.kept_checks import calls_to_store
 from tests.soundness import errors, runner
 from tests.soundness.modes import MODES
 
@@ -155,19 +156,10 @@ def test_a_graph_that_writes_raises_in_eagers_words(name):
     assert x in (1, 2)  # what the kernels had written; the copies' values are not here
 
 
-def test_kernels_that_trust_pivots_are_asked_with_such_that_exist(monkeypatch):
+def test_kernels_that_trust_pivots_are_asked_with_such_that_exist():
     """With rows that count from 0 LAPACK writes in front of the matrix."""
-    from miniinductor.fakes import eager
-
-    op, seen = torch.ops.aten.linalg_ldl_solve.default, []
-    sample = eager.Sample(torch.int32, torch.device("cpu"), (2,), (1,))
-    monkeypatch.setattr(eager, "tensors_in", lambda *values: seen.extend(values) or [])
-    identity = torch.utils._pytree.tree_structure(((0,), {}))
-    asked = lambda pivots: pivots  # noqa: E731
-    asked._schema, asked.tags = op._schema, op.tags
-    eager._run(asked, [sample], identity)
-    assert seen[0].tolist() == [1, 1]
-    assert not eager.takes_pivots(torch.ops.aten.mm.default)
+    assert eager_answers.wants_ones(torch.ops.aten.linalg_ldl_solve.default)
+    assert not eager_answers.wants_ones(torch.ops.aten.mm.default)
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
@@ -310,7 +302,7 @@ def test_positions_that_are_read_cost_nothing():
     tensors = [grid, positions(1, 2)]
     with torch.no_grad():
         record = miniinductor.compile_fx(torch.fx.symbolic_trace(function), tensors).record
-    assert not read_in_part(record.functional_graph.graph, is_forward=True)
+    assert not calls_to_store(record.functional_graph.graph, is_forward=True)
 
 
 @pytest.mark.parametrize("name", SIGNS)

@@ -6,7 +6,7 @@ from front_helpers import lower
 
 from miniinductor.ir import BufferView
 from miniinductor.ops import ops
-from miniinductor.extras.verify import BadGraph, verify_graph
+from miniinductor.verify import BadGraph, verify_graph
 
 
 def graph():

@@ -47,7 +47,7 @@ def pause() -> None:
 @program
 def module_argument(compile: Compile) -> Step:
     step = compile(lambda layer, x: layer(x) * 2)
-    return lambda n: step(nn.Hardtanh(-n, n + 1.0), torch.ones(3))
+    return lambda n: step(nn.Hardtanh(-n - 1, 7.0), torch.ones(3))
 
 
 @program

@@ -13,11 +13,9 @@ Mirrors `meta_tensor` in torch/_subclasses/meta_utils.py, which makes symbolic v
 
 import torch
 
-from . import symbolic_strides  # noqa: F401  (it asks of strides: here of none, so it stands below)
 from .extending import extends
 from ..dynamic import SizePolicy
 from ..sources import Source
-
 
 META = torch._C._autograd.CreationMeta
 any_tensor = SizePolicy.of_tensor

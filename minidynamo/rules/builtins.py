@@ -43,8 +43,6 @@ from ..variables.more.slices import slice_of
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
-from .choices import are_numbers, extreme
-from .class_statements import made_class
 from .unary_operators import UNARY
 from .refusals import refused
 
@@ -139,8 +137,6 @@ def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
         values = list(values)
     if key is None and isinstance(values, list) and are_sizes(values):
         return functools.reduce(functools.partial(apply, tx, function), values)
-    if key is None and isinstance(values, list) and are_numbers(values):
-        return extreme(tx, symbol, values)
     best = best_measure = None
     for value in values:  # each is measured and compared before the next is asked for
         plain = key is None or key.identity() is None
@@ -393,7 +389,7 @@ def _defaultdict(tx, factory=None, /, *args, **kwargs):
 
 def _type(tx, value, *more, **kwargs):
     if more:
-        return made_class(tx, value, *more, **kwargs)
+        raise Break("class", "a class that is made in the frame", "define the class outside")
     return tx.output.wrap_pinned(value.python_type())
 
 

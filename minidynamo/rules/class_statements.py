@@ -23,8 +23,7 @@ from ..extras.extending import noted
 from ..exceptions import Break
 from ..extras.made_anew import Makers
 from ..symbolic_eval.registry import rule
-from ..variables.base import Codegen, Frame, Variable
-from ..variables.more.opaque import OpaqueVar
+from ..variables.base import Frame, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.functions import CallableVar, CellVar, FunctionVar
@@ -56,30 +55,12 @@ def _build_class(tx: Frame, body: Any, name: Any, /, *bases: Any, **options: Any
             )
     if not isinstance(body, FunctionVar) or not only_defines(tx, body):
         raise Break("class", "a class statement whose body does more than define", HINT)
-    try:
-        cells = tuple(types.CellType(content_of(tx, cell)) for cell in body.closure)
-    except Break as broken:
-        where = tx.user_stack(), tx.output.root.group_step
-        return UnmadeClassVar(None, Break(broken.kind, broken.reason, broken.hint, *where))
+    cells = tuple(types.CellType(content_of(tx, cell)) for cell in body.closure)
     run = types.FunctionType(body.code, body.globals, body.name, None, cells)
     make = functools.partial(builtins.__build_class__, run, name.as_constant(), *kinds)
     made = tx.run_now(make)
     noted(tx.output, Makers)[id(made)] = make
     return tx.output.wrap_pinned(made)
-
-
-class UnmadeClassVar(OpaqueVar):
-    """A class that cannot be made while tracing; many are for cases that do not occur."""
-
-    def python_type(self) -> type:
-        return self._refuse()
-
-    def reconstruct(self, cg: Codegen) -> None:
-        found = self.broken
-        raise Break(found.kind, "a class", found.hint, found.stack, found.step)
-
-    def _refuse(self, *args: Any) -> Any:
-        raise Break(self.broken.kind, self.broken.reason, self.broken.hint)
 
 
 def only_defines(tx: Frame, body: FunctionVar) -> bool:
@@ -113,19 +94,3 @@ def fixed(tx: Frame, value: Variable | None) -> Any:
     if isinstance(found, FIXED) or isinstance(found, FunctionVar) and found.fn is not None:
         return found.real()
     raise Break("class", "a class statement whose methods read the frame's variables", HINT)
-
-
-def made_class(tx: Frame, name: Any, bases: Any, contents: Any, /, **options: Any) -> Variable:
-    """type(name, bases, contents): its functions are the program's, the rest are constants."""
-    kinds = [base.identity() for base in bases.iterate(tx)]
-    if options or any(type(kind) is not type or told_of_subclasses(kind) for kind in kinds):
-        raise Break("class", "type() with a metaclass or unusual bases", HINT)
-    known = {key.as_constant(): fixed(tx, value) for key, value in contents.pairs(tx)}
-    known.setdefault("__module__", tx.globals.values.get("__name__"))
-
-    def make() -> type:
-        return type(name.as_constant(), tuple(kinds), dict(known))
-
-    made = tx.run_now(make)
-    noted(tx.output, Makers)[id(made)] = make
-    return tx.output.wrap_pinned(made)

@@ -37,7 +37,7 @@ from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
 from ..variables.lookup import MISSING, is_programs, lookup, trusted
 from ..variables.modules import PyModuleVar
 from ..variables.tensor import TensorVar
-from ..variables.more.unpinned import pinned
+from ..variables.symbolic import pinned
 
 METHODS = ("forward", "setup_context", "backward", "vjp")
 LATE = METHODS[2:]  # they run after the call

@@ -39,9 +39,8 @@ from ..variables.more.type_names import type_text
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.tuples import sequence_of
-from ..variables.more.unpinned import Unpinned, pinned
 from ..variables.objects import ObjectVar, is_inherited
-from ..variables.symbolic import SymVar, apply
+from ..variables.symbolic import SymVar, Unpinned, apply, pinned
 from ..variables.tensor import TensorVar
 from .unary_operators import UNARY, unary_operand
 
@@ -94,7 +93,9 @@ def _last_comparison(tx, symbol, a, b):
 def _symbols(tx, operator: Operator, a: Variable, b: Variable) -> Variable | None:
     """Symbolic where torch can compute so.  Beside another operand that is neither tensor nor
     object, the symbol becomes the number of this run."""
-    result = apply(tx, operator.function, a, b)
+    is_rounded = operator.plain == "//" and float in (a.python_type(), b.python_type())
+    # (of floats torch computes math.floor(a / b), which rounds twice)
+    result = None if is_rounded else apply(tx, operator.function, a, b)
     if result is not None or isinstance(a, (TensorVar, ObjectVar)):
         return result
     if isinstance(b, (TensorVar, ObjectVar)):

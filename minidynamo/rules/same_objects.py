@@ -32,9 +32,8 @@ from ..variables.constant import ConstantVar
 from ..variables.functions import FunctionVar
 from ..variables.modules import PyModuleVar
 from ..variables.more.asked_identity import note_key
-from ..variables.more.unpinned import pinned
 from ..variables.objects import ObjectVar
-from ..variables.symbolic import SymVar
+from ..variables.symbolic import SymVar, pinned
 from ..variables.tensor import TensorVar
 
 

@@ -3,11 +3,10 @@
     @torch.jit.script
     def gelu(x: torch.Tensor, scale: float): ...
 
-    gelu(x, 2)          # traced as gelu(x, 2.0): TorchScript converts what its schema asks for
+    gelu(x, 2)          # a graph break: TorchScript makes a float of the number
 
-In, out: see `symbolic_eval.registry`.  What TorchScript does to the arguments is done here, too: a
-whole number for a `float` becomes one, lists and dictionaries are copies of the caller's.  Modules
-of TorchScript have no Python source that could be read; they stay graph breaks.
+In, out: see `symbolic_eval.registry`.  Arguments that TorchScript converts or copies are graph
+breaks.
 Mirrors torch/_dynamo/variables/functions.py (`_torchdynamo_inline`).
 # PyTorch: arguments are not converted.
 """
@@ -17,10 +16,10 @@ from typing import Any
 import torch
 
 from ..exceptions import Break
-from ..variables.base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
+from ..variables.base import Args, Frame, Named, RealVar, Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, ListVar
-from ..variables.registry import BY_VALUE, PINNED, SHARED, by_identity
+from ..variables.registry import BY_VALUE, PINNED, by_identity
+from ..variables.tensor import TensorVar
 
 SCRIPTED = torch._C.ScriptFunction
 HINT = "compile the Python function instead"
@@ -34,43 +33,22 @@ class ScriptedVar(RealVar):
         if function is None:  # torch.jit.trace keeps none
             raise Break("TorchScript", f"{self} has no Python source", HINT)
         kinds = {argument.name: argument.type for argument in self.value.schema.arguments}
-        positional = [converted(tx, kind, value) for kind, value in zip(kinds.values(), args)]
-        positional += args[len(positional) :]
-        named = {name: value for name, value in kwargs.items()}
-        for name in kinds.keys() & kwargs.keys():
-            named[name] = converted(tx, kinds[name], kwargs[name])
-        return tx.output.wrap_pinned(function).call(tx, positional, named)
+        for name, value in {**dict(zip(kinds, args)), **kwargs}.items():
+            if not is_passed_on(kinds.get(name), value):
+                raise Break("TorchScript", f"{name}, which TorchScript converts or copies", HINT)
+        return tx.output.wrap_pinned(function).call(tx, args, kwargs)
 
     def __repr__(self) -> str:
         return f"the TorchScript function {self.value.name}"
 
 
-def converted(tx: Frame, kind: Any, value: Variable) -> Variable:
-    """An argument as TorchScript passes it on to a parameter of this type."""
-    name = kind.kind()
-    if name == "OptionalType" and value.identity() is not None:
-        return converted(tx, kind.getElementType(), value)
-    if name == "FloatType" and issubclass(value.python_type(), int):
-        return ConstantVar(float(value.as_constant()))
-    if name == "ListType":
-        element = kind.getElementType()
-        return ListVar([converted(tx, element, item) for item in value.iterate(tx)])
-    if name == "DictType" and isinstance(value, DictVar):
-        return value.call_method(tx, "copy", [], {})
-    if name in ("TupleType", "ComplexType", "InterfaceType", "ClassType"):
-        raise Break("TorchScript", f"an argument of the type {kind} of TorchScript", HINT)
-    return value
+def is_passed_on(kind: Any, value: Variable) -> bool:
+    """Does a parameter of this type of TorchScript get the argument as it is?"""
+    if isinstance(value, TensorVar):
+        return True
+    whole = kind is not None and kind.kind() == "FloatType" and value.python_type() is not float
+    return not whole and isinstance(value, ConstantVar)
 
 
 PINNED.rule(SCRIPTED)(lambda builder, value: ScriptedVar(value))
 BY_VALUE.rule(SCRIPTED)(by_identity)  # what is read of it does not change
-
-
-def is_scripted_module(value: Any) -> bool:
-    kind = type(value)
-    return issubclass(kind, torch.nn.Module) and kind.__module__.startswith("torch.jit")
-
-
-@SHARED.rule(test=is_scripted_module, order=14)
-def refuse_scripted_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    raise Break("module", "a TorchScript module is not traced")

@@ -11,10 +11,12 @@ Mirrors parts of torch/_dynamo/variables/builtin.py.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .. import config
 from ..exceptions import Break
 from ..foreign import ours
 from ..originals import calls_replaced
@@ -37,6 +39,9 @@ def on_host(function: Callable, args: Args, kwargs: Named, read: str = "real") -
     the call only reads what is guarded."""
     named = {name: getattr(value, read)() for name, value in kwargs.items()}
     return functools.partial(function, *[getattr(value, read)() for value in args], **named)
+
+
+BYTES_PER_STEP = 8  # a constant that is larger than a frame's steps allow is left to plain Python
 
 
 class Operations:
@@ -75,7 +80,12 @@ class Operations:
 
     def fold(self: Any, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
         """The constant, or container of constants, that a call gives when it is run now."""
-        return self.output.wrap_result(self.run_now(function, *args, **kwargs))
+        result = self.run_now(function, *args, **kwargs)
+        is_plain = isinstance(result, (str, bytes, int))
+        if is_plain and sys.getsizeof(result) > BYTES_PER_STEP * config.step_limit:
+            text = f"a constant of more than {BYTES_PER_STEP} * config.step_limit bytes"
+            raise Break("limit", text)
+        return self.output.wrap_result(result)
 
     def computed(self, function: Callable, args: Args, kwargs: Named, read: str) -> Any:
         """The result of a pure call.  `read`: how the arguments become real, see `on_host`."""
@@ -98,10 +108,6 @@ class Operations:
             if objects or calls_replaced(self.output, function, is_leaf):
                 return self.inline(self.output.wrap_pinned(function), args, kwargs)
         return self.node(function, args, kwargs)
-
-    def check_size(self, name: str, *values: Any) -> None:
-        """Refuse a call whose result would be a huge constant: plain Python makes it, see
-        variables/more/bounds.py."""
 
     # ---- operators
     binary, compare = operators.binary, operators.compare

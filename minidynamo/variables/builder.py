@@ -10,7 +10,6 @@ code objects).  The rules for each kind of value lie beside its variable, in tab
 Mirrors torch/_dynamo/variables/builder.py.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -44,6 +43,8 @@ class Builder:
         self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
         # variables of objects from outside: writes to them are repeated (see `replayed`)
         self.sourced: list[Variable] = []
+        self.absent: dict[Source, dict[str, str]] = {}  # names that are not there -> who asked
+        self.layouts: dict[bytes, bytes] = {}  # each once
         self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
         self.class_writes: dict[int, dict[str, Variable]] = {}  # attributes that the frame sets
         self.frame: Any = None  # the innermost one
@@ -70,13 +71,20 @@ class Builder:
         source.guards[kind] = Guard(name, source, check, pins, self.line())
 
     def guard_absent(self, source: Source, name: str) -> None:
-        """The dictionary at `source` has no `name`, and must have none later.  (extras/absences.py
-        makes one guard of all names.)"""
-        self.guard(source, ("ABSENT", name), "{pin} not in {0}", name)
+        """The dictionary at `source` has no `name`, and must have none later."""
+        self.absent.setdefault(source, {}).setdefault(name, self.line())
 
     def guard_undefined(self, cls: type, name: str) -> None:
         """This class itself does not define `name`, and must not later."""
-        self.guard(self.tree.pinned(cls), ("ABSENT", name), "{pin} not in {0}.__dict__", name)
+        self.guard_absent(self.tree.pinned(cls).instance_dict(), name)
+
+    def guard_absences(self) -> None:
+        """One guard of all names that a dictionary must not have: modules are asked for many."""
+        for source, names in self.absent.items():
+            if "KEYS" not in source.guards:
+                check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
+                line = next(iter(names.values()))
+                source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
 
     def guard_pair(self, check: str, *sources: Source) -> None:
         """A guard on several sources, `{0}`, `{1}`... in the check."""
@@ -188,11 +196,6 @@ class Builder:
             return False
         return not any(node in self.of_any for node in source.ancestors())
 
-    def view_bits_check(self, value: torch.Tensor, bits: Iterable[str]) -> str:
-        """The check that a tensor answers each of these as `value` does; extras/view_bits.py leaves
-        out what cannot matter."""
-        return " and ".join(f"{{0}}.{bit}() is {getattr(value, bit)()}" for bit in bits)
-
     def parameter_name(self, source: Source) -> str:
         """What the graph calls a parameter; extras/module_paths.py knows its path in the model."""
         return source.name()
@@ -212,9 +215,7 @@ class Builder:
 
     def guard_function(self, function: Any) -> None:
         """A function that the entry holds has the code and the defaults that it has now: all of
-        them can be replaced.
-
-        Nothing is paid for these guards while nobody writes the three fields (extras/memo.py)."""
+        them can be replaced."""
         source = self.tree.pinned(function)
         self.guard(source, "CODE", "{0}.__code__ is {pin}", function.__code__)
         for name in FUNCTION_FIELDS:

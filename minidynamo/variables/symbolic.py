@@ -33,9 +33,40 @@ NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)
 CALLS: dict[Any, Callable] = {}
 
 
-class SymVar(Variable):
+class Unpinned(Variable):
+    """A value made of symbolic numbers.  What it is asked beside arithmetic (`n.bit_length()`,
+    `table[n]`) is asked of the constant that it is in this run, and that is guarded."""
+
+    def constant(self) -> ConstantVar:
+        return ConstantVar(self.as_constant())
+
+    def hash_key(self, tx: Frame) -> Any:
+        return self.as_constant()
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if name == "__class__":
+            return tx.output.wrap_pinned(self.python_type())
+        return self.constant().getattr(tx, name)
+
+    def call_method(self, tx: Frame, name: str, args: Any, kwargs: Any) -> Any:
+        return self.constant().call_method(tx, name, args, kwargs)
+
+    def iterate(self, tx: Frame) -> Any:
+        return self.constant().iterate(tx)
+
+    def length(self, tx: Frame) -> Any:
+        return self.constant().length(tx)
+
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        return self.constant().getitem(tx, key)
+
+    def call(self, tx: Frame, args: Any, kwargs: Any) -> Any:
+        return self.constant().call(tx, args, kwargs)
+
+
+class SymVar(Unpinned):
     """`value`: a torch.SymInt, SymFloat or SymBool; `node`: its placeholder, of a symbol that is an
-    input of the graph.  (What it is asked beside arithmetic, more/unpinned.py asks its number.)"""
+    input of the graph."""
 
     value: Any
     node: Any = None
@@ -64,6 +95,11 @@ class SymVar(Variable):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.symbolic(self.value.node.expr)
+
+
+def pinned(variable: Variable) -> Variable:
+    """The number of this run, guarded, for a symbol; else the variable itself."""
+    return variable.constant() if type(variable) is SymVar else variable
 
 
 def wrap_symbolic(value: Any) -> Variable:

@@ -20,6 +20,7 @@ from miniinductor.sizes.printing import python_code
 
 from .. import config
 from ..exceptions import Break
+from ..layouts import KNOWS_NAMES, layout_of
 from ..guards import Guard
 from .base import OutputGraph, Source
 from .registry import SHARED
@@ -101,7 +102,23 @@ def guard_tensor(
         builder.guard(source, "DEVICE", "{0}.is_cpu")
     else:
         builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
-    builder.guard(source, "VIEW_BITS", builder.view_bits_check(value, VIEW_BITS))
+    builder.guard(source, "VIEW_BITS", view_bits_check(value))
+    read = layout_of(value, any_size=symbolic is not None)
+    if read is not None:
+        reader, found = read
+        hint = "_".join(map(str, (value.dtype, *value.shape)))
+        name = builder.tree.pinned(builder.layouts.setdefault(found, found), hint).key
+        compared = f".startswith({name})" if symbolic is not None else f" == {name}"
+        source.layout = f"{reader}({{0}}){compared}"
+
+
+def view_bits_check(value: torch.Tensor) -> str:
+    """The check that a tensor answers as `value` does.  In which mode it was made matters where
+    gradients are recorded: what was made in inference mode cannot be saved for backward."""
+    recorded = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    names = [bit for bit in VIEW_BITS if bit != "is_inference" or recorded or value.is_inference()]
+    names += ["has_names"] * KNOWS_NAMES
+    return " and ".join(f"{{0}}.{bit}() is {getattr(value, bit)()}" for bit in names)
 
 
 def guard_strides(builder: OutputGraph, fake: Any, source: Source) -> None:

@@ -24,6 +24,7 @@ Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_auto
 eagerly).
 """
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -36,7 +37,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 
 from ..checks import may_raise
-from ..exceptions import CannotFunctionalize
+from ..exceptions import CannotFunctionalize, blaming
 from ..hooks import extended
 from ..replaceable import replaceable
 from ..sizes.symbols import same_sizes
@@ -56,6 +57,11 @@ class Graph(fx.Graph):
         node = super().create_node(op, target, None, None, *names, **more)
         node.args, node.kwargs = args or (), kwargs or {}
         return node
+
+    def python_code(self, *arguments: Any, **options: Any) -> Any:
+        code = super().python_code(*arguments, **options)
+        code.globals["math"] = math  # sizes may be computed: `math.floor(1.5*s0)`
+        return code
 
 
 def with_graph(gm: fx.GraphModule, graph: fx.Graph) -> fx.GraphModule:
@@ -207,6 +213,8 @@ class Functionalizer:
         self.stamp[root] = self.version[root]
         self.value[node] = whole if node is root else value
         self.stamp[node] = self.version[root]
+        if root.op == "placeholder" and root.target.startswith("tangent"):
+            raise CannotFunctionalize("a backward writes into the gradient that it is given")
         if root.op in ("placeholder", "get_attr") and root not in self.written_inputs:
             self.written_inputs.append(root)
 
@@ -220,15 +228,19 @@ class Functionalizer:
 
     def run(self) -> fx.Graph:
         for node in list(self.old.nodes):
-            if node.op in ("placeholder", "get_attr"):
-                self.own(node, self.new.node_copy(node))
-            elif node.op == "output":
-                outputs = fx.map_arg(node.args[0], self.result)
-                self.new.output((outputs, [self.read(n) for n in self.written_inputs]))
-            else:
-                self.call(node)
+            with blaming(lambda: node.meta):
+                self.take(node)
         self.new.eliminate_dead_code(is_impure_node=self.must_stay)
         return self.new
+
+    def take(self, node: Node) -> None:
+        if node.op in ("placeholder", "get_attr"):
+            self.own(node, self.new.node_copy(node))
+        elif node.op == "output":
+            outputs = fx.map_arg(node.args[0], self.result)
+            self.new.output((outputs, [self.read(n) for n in self.written_inputs]))
+        else:
+            self.call(node)
 
     def must_stay(self, node: Node) -> bool:
         return is_needed(node)

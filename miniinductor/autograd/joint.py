@@ -39,7 +39,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 
-from ..exceptions import CannotTrace
+from ..exceptions import CannotTrace, blaming
 from ..foreign import ours
 from ..hooks import extended
 from .functionalize import functionalize
@@ -195,7 +195,7 @@ class ProgramTrace:
 
     def run_program(self) -> Any:
         """What the program returns for the fakes."""
-        with autograd_errors():
+        with blaming(lambda: self.tracer.meta), autograd_errors():
             return run_traced(self.tracer, self.interpreter.run, self.objects[: self.count])
 
     def plan_results(self, out: Any) -> None:
@@ -240,7 +240,8 @@ class ProgramTrace:
                 return [None] * len(are_wanted)
             outputs = [self.results[i] for i in self.joint.tangents]
             self.interpreter.begin_backward()
-            with tracer, no_autocast(), autograd_errors():
+            blame = blaming(lambda: tracer.meta)
+            with tracer, no_autocast(), blame, autograd_errors():
                 found = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
         gradients = iter(found)
         return [next(gradients) if is_wanted else None for is_wanted in are_wanted]

@@ -19,8 +19,7 @@ What the function does around the two compiled halves:
 - a written tensor with history is returned and copied back outside, with autograd on; buffers are
   written inside;
 - outputs that are inputs, views of inputs or of one another are made outside (more/outputs.py);
-- a gradient in other strides, or negated lazily, is copied; differentiating twice raises, unless
-  more/twice.py does it.
+- a gradient in other strides, or negated lazily, is copied; create_graph=True raises.
 Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
@@ -32,7 +31,6 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
-from torch.autograd.function import once_differentiable
 
 from .. import dispatch_keys
 from ..foreign import ThreadState
@@ -202,6 +200,18 @@ def connect(
     return with_outputs(joint, run, held)
 
 
+DIFFERENTIATED = (
+    "compiled code cannot be differentiated twice: its backward half has no derivative, so "
+    "create_graph=True is refused. Where second derivatives are needed, leave this function "
+    'uncompiled, or compile it with backend="eager".'
+)
+FREED = (
+    "Trying to backward through the graph a second time: one compiled graph frees what it has "
+    "saved for all of its results at their first backward pass. Specify retain_graph=True there, "
+    "add the losses up, or put minidynamo.graph_break() between the parts."
+)
+
+
 class Halves:
     """What the autograd function does in its two directions."""
 
@@ -216,15 +226,10 @@ class Halves:
         """The autograd function, to be called; its two methods are this object's."""
         compiled = {
             "forward": staticmethod(self.forward),
-            "backward": staticmethod(undisturbed(self.differentiable())),
+            "backward": staticmethod(undisturbed(self.backward)),
         }
         made: Any = type("Compiled", (torch.autograd.Function,), compiled)
         return made.apply
-
-    def differentiable(self) -> Callable:
-        """The backward direction, which raises when its gradients are differentiated again.
-        (more/refused_twice.py says what to do instead.)"""
-        return once_differentiable(self.backward)
 
     def without_history(self, *primals: Any) -> tuple:
         return tuple(self.run_forward(*primals)[: self.joint.count])
@@ -246,8 +251,10 @@ class Halves:
         return tuple(results)
 
     def backward(self, ctx: Any, *given: torch.Tensor | None) -> tuple:
+        if torch.is_grad_enabled():  # create_graph=True
+            raise RuntimeError(DIFFERENTIATED)
         saved_strides, tangents = self.strides(*ctx.sizes)
-        saved = [in_layout(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
+        saved = [in_layout(t, stride) for t, stride in zip(saved_by(ctx), saved_strides)]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         arrived = [in_memory(given[i], stride) for i, stride in tangents]
         values = self.gradients(ctx, saved, arrived)
@@ -256,6 +263,16 @@ class Halves:
     def gradients(self, ctx: Any, saved: list[Any], arrived: list[Any]) -> Sequence[Any]:
         """What the compiled backward half gives."""
         return without_autocast(self.run_backward, ctx.sizes, saved, arrived)
+
+
+def saved_by(ctx: Any) -> Sequence[torch.Tensor]:
+    """What the forward half has saved.  Raises RuntimeError if that was freed."""
+    try:
+        return ctx.saved_tensors
+    except RuntimeError as error:
+        if "second time" not in str(error):
+            raise
+        raise RuntimeError(FREED) from error
 
 
 def writable(values: Sequence[Any]) -> list[Any]:

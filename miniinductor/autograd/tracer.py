@@ -160,6 +160,11 @@ class Tracer(TorchDispatchMode):
             return args[0].fake_device  # autograd asks for this all the time
         if func in SAME_VALUE:
             return self.same_value(func, args[0])
+        # on also where a call of the program is taken apart by C++ alone: shapes are Python's
+        with torch._C._EnablePythonDispatcher():
+            return self.traced(func, args, kwargs)
+
+    def traced(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         decomposition = self.decomposition_of(func, args, kwargs)
         if decomposition is not None:
             out = self.taken_apart(decomposition, func, args, kwargs)

@@ -8,7 +8,7 @@ In:   a template and its parts.  Out: its text, and with it the names that it re
     >>> value, value.reads, sorted(value.uses)
     ('mini::exp(in0[3*x0])', ('in0', 'x0'), ['[]', 'exp'])
 
-A strategy that moves lines, or asks what they cost, asks these (speed/contents.py).
+A strategy that moves lines, or asks what they cost, asks these (tree.py).
 A plain text as a part adds nothing: the name of a type, a number.
 """
 

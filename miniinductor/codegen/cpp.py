@@ -3,69 +3,72 @@
 In:   a scheduler `Group` and the names whose values must be in memory afterwards.  Out: a `Kernel`:
       source, and which buffers and sizes it takes, in order.
 
-    // computes buf0: sum_dim_int_list
+    // computes buf0: exp
     extern "C" int NAME(void** args) {
         const float* in0 = (const float*)args[0];    // arg0
-        float* out0 = (float*)args[1];    // buf0: sum_dim_int_list
+        float* out0 = (float*)args[1];    // buf0: exp
         #pragma omp parallel for schedule(static)
         for (int64_t x0 = 0; x0 < 4096; x0++) {
-            float acc0 = 0;
-            #pragma omp simd reduction(+:acc0)
+            #pragma omp simd
             for (int64_t r0 = 0; r0 < 1024; r0++) {
                 const float tmp0 = in0[r0 + 1024*x0];
-                acc0 = acc0 + tmp0;
+                const float tmp1 = mini::exp(tmp0);
+                out0[r0 + 1024*x0] = tmp1;
             }
-            out0[x0] = acc0;
         }
         return 0;
     }
 
 Every kernel is: outer loops (threads), and in them a sequence of *stages*, each an inner loop
 (vector lanes) followed by statements per outer iteration (plan.py).  A value made in one stage's
-inner loop and read in a later one is stored (speed/scratch.py: in a small array on the stack, which
-stays in the cache).
-Pointers are named by position, never by buffer, so that equal layers of a model give equal sources,
-compiled once.
+inner loop and read in a later one *crosses*: it waits in a small array on the stack, which stays in
+the cache; where it is too large for that, in memory, that of a result (a *guest*) if that is only
+written later:
+
+    out0[r0] = exp(in0[r0] - max);
+    out0[r0] = out0[r0] / sum;
+
+float16 is converted in runs of lanes, by the processor's own instructions, which gcc does not make
+of a loop (`half_place`).  Pointers are named by position, never by buffer, so that equal layers of
+a model give equal sources, compiled once.
 
 Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: explicit vector types
 (the compiler vectorises; see the prelude), GEMM templates.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import sympy
 import torch
 
 from .. import config
-from ..dependencies import LoopBody
+from ..dependencies import LoopBody, stride_of
 from ..handlers import is_loop_variable
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
-from ..replaceable import replaceable
-from ..sizes.expressions import Position
-from ..sizes.symbols import Size
-from .code import Code, code, element, index_code, named
+from ..sizes.expressions import Position, flatten, is_indirect
+from ..sizes.symbols import Size, estimate
+from .code import Code, call, code, element, index_code, named
 from .common import Kernel, Value, origin_text, summary
-from .cpp_expressions import CppExpressions, CppScope, compute_type, memory_type
-from .cpp_reductions import (
-    ACCUMULATORS,
-    CHUNK,
-    Accumulator,
-    Sums,
-    bound,
-    declarations,
-    in_parts,
-    longest,
-)
-from .plan import PARALLEL_WORK, KernelPlan, plan_kernel, with_lanes
-from .strategy import applicable, strategies_for
-from .tree import Block, Bound, Comment, Line, Pragma, Statement, Statements
-from .tree import nest, printed, sets_error
+from .cpp_expressions import HALVES, CppExpressions, CppScope, compute_type, memory_type
+from .cpp_reductions import ACCUMULATORS, ARRAY_TYPES, LANES, Accumulator, Lanes, Sums
+from .cpp_reductions import declarations
+from .plan import PARALLEL_WORK, KernelPlan, in_order_of_loops, plan_kernel, with_lanes
+from .strategy import STRATEGIES, applicable
+from .tree import Block, Bound, Branch, Comment, Line, Loop, Pragma, Statement, Statements
+from .tree import has_branch, nest, printed, sets_error
 
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
+STACK_BYTES = 1 << 17  # for values between stages
+SMALL = 2048  # elements of each where their number is a symbol: more lie in memory of the thread
+STACK = "memory for values between two loops"  # what lines that declare them are for
+UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
+BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
 
 
 class CppKernelWriter(CppExpressions):
@@ -89,20 +92,33 @@ class CppKernelWriter(CppExpressions):
         self.values: dict[str, Value] = {}  # buffer -> its element that was computed or read last
         self.stored: list[str] = []
         self.read: list[str] = []
-        self.strategies = strategies_for(self)
+        self.strategies = [strategy(self) for strategy in STRATEGIES]
         self.is_tiled = False  # are outer loops cut into tiles, so that no loop may be taken alone?
         self.reruns = False  # may it read something after it has written a result?
         self.has_scatter = bool(group.targets)
         self.outside = CppScope()  # statements per outer iteration
-        self.inner_symbols = set()
+        self.inner_symbols, self.small = set(), set()
         self.accumulators: list[Accumulator] = []
         # stores of what they hold, which wait until their loop has ended
         self.deferred: list[Deferred] = []
         self.inner_variables = set()
+        self.lane: sympy.Symbol | None = None  # the variable of the innermost loop, inside of it
+        # (where a run of float16 begins, is it written?) -> (array of floats, instruction)
+        self.halves: dict[tuple[str, bool], tuple[str, Any]] = {}
+        self.conditions: dict[str, Value] = {}  # name of a value -> that without which it is 0
+        # of bfloat16 and float16 (cpp_expressions.py); copies: a value -> the element it came from
+        self.exact, self.raw = set(), {}
+        self.copies: dict[tuple[str, torch.dtype], Code] = {}
+        self.has_fast_forms = False
+        self.scratch: dict[str, Code] = {}  # buffer -> the array in which its elements wait
+        self.guests: dict[str, str] = {}  # buffer -> the result in whose memory they do
+        self.scatter_is_row_wise = False  # does each lane write another element?
+        self.scattered_at: list[set[sympy.Symbol]] = []  # names of rows in each store of a scatter
 
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
-        plan = plan_kernel(self.group.nodes)
+        memory = {*self.keep, *self.overwritten, *self.overwritten.values()}
+        plan = plan_kernel(in_order_of_loops(self.group, memory))
         if not plan.is_pointwise:
             return plan
         bodies = list(plan.bodies.values())
@@ -112,13 +128,50 @@ class CppKernelWriter(CppExpressions):
         """Which form the kernel takes: from its plan alone, before a line is written."""
         self.decide_threads()
         self.strategies = applicable(self.strategies)
-        self.keep |= {node.name for node in self.plan.crossing()}
+        self.plan_crossings()
+        bodies = self.plan.bodies.values()
+        names = [a.name for body in bodies for a in (*body.reads(), *body.writes())]
+        types = {self.buffers[name].layout.dtype for name in names}
+        self.only_copies = len(types) == 1 and all(map(copies, bodies))
 
     def decide_threads(self) -> None:
-        plan = self.plan
+        plan, self.threads_if = self.plan, ""  # what a call asks first, where sizes are symbols
         work = plan.outer_count * plan.inner_count * plan.work_per_element
         self.parallel = config.openmp and work >= PARALLEL_WORK and not self.has_scatter
-        self.threads_if = ""  # what a call asks first, where sizes are symbols (speed/threads.py)
+        sizes = (*plan.outer, *plan.inner)
+        if not all(isinstance(n, int) for n in sizes):
+            self.parallel = config.openmp and not self.has_scatter
+            enough = -(-PARALLEL_WORK // plan.work_per_element)
+            self.threads_if = f"{self.size(math.prod(sizes))} >= {enough}"
+
+    def plan_crossings(self) -> None:
+        """Where values wait that one inner loop makes and a later one reads."""
+        kept, nbytes = frozenset(self.keep), self.plan.inner_count * 8
+        room = STACK_BYTES if all(s.keeps_stack for s in self.strategies) else 0
+        for node in self.plan.crossing():
+            if node.name in kept:
+                continue
+            if nbytes <= room:
+                room -= nbytes
+                self.scratch[node.name] = named(f"scratch{len(self.scratch)}")
+                continue
+            self.keep.add(node.name)
+            [host, *others] = self.plan.later_loops(node)
+            taken = {*self.overwritten, *self.guests.values()}
+            if not others and host.name in kept - taken and self.may_be_guest(node, host):
+                self.guests[node.name] = host.name
+
+    def may_be_guest(self, node: Node, host: Node) -> bool:
+        """Is each element of `node` read just to store one of the same size, by `host`, in the same
+        place?"""
+        if host.is_reduction or self.has_scatter:
+            return False
+        if self.buffers[host.name].layout.dtype != self.buffers[node.name].layout.dtype:
+            return False
+        body = self.plan.bodies[host.name]
+        places = {access.index for access in body.writes()}
+        places |= {access.index for access in body.reads() if access.name == node.name}
+        return places == {self.plan.bodies[node.name].writes()[0].index}
 
     # -- writing -----------------------------------------------------------------------------------
     def write(self) -> Kernel:
@@ -161,7 +214,10 @@ class CppKernelWriter(CppExpressions):
 
     def whole_body(self, lines: list[str]) -> list[str]:
         """What stands between the function's braces."""
-        return lines
+        if not self.has_fast_forms:
+            return lines
+        first = ending("return mini::fast_then_exact([&](auto exact) {")
+        return [first, *indent(lines), ending("});")]
 
     def pointer_lines(self, place: str) -> list[Statement]:
         """What makes pointers of the arguments; place: an argument, with {} for its number."""
@@ -179,6 +235,8 @@ class CppKernelWriter(CppExpressions):
 
     def plain_kernel_body(self) -> list[Statement]:
         """Outer iteration = per stage: accumulators, inner loop, statements after it."""
+        for name, array in self.scratch.items():
+            self.declare_scratch(array, compute_type(self.buffers[name].layout.dtype))
         for stage in self.plan.stages():
             inner_nodes = self.plan.nodes_of(stage, inner=True)
             self.current_stage = stage
@@ -189,9 +247,31 @@ class CppKernelWriter(CppExpressions):
                 self.play(node)
         return self.outside.lines
 
-    def write_into(self, scope: CppScope, inner_variables: Iterable[sympy.Symbol]) -> None:
-        """From now on statements go to `scope`, which lies inside of the loops over these."""
-        self.scope, self.inner_variables = scope, set(inner_variables)
+    def declare_scratch(self, array: str, c_type: str) -> None:
+        count = math.prod(self.plan.inner)
+        if isinstance(count, int):
+            self.outside.add(f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{count}];", STACK)
+            return
+        number, size = array.removeprefix("scratch"), self.size(count)
+        self.outside.add(f"{c_type} small_{array}[{SMALL}];", STACK)
+        large = f"mini::scratch<{c_type}, {number}>({size})"
+        self.outside.add(f"{c_type}* {array} = {size} <= {SMALL} ? small_{array} : {large};", STACK)
+
+    def scratch_place(self, name: str) -> Code:
+        place = self.index(flatten(self.plan.r, self.plan.inner))
+        return code("{}[{}]", self.scratch[name], place)
+
+    def write_into(
+        self,
+        scope: CppScope,
+        inner_variables: Iterable[sympy.Symbol],
+        lane: sympy.Symbol | None = None,
+    ) -> None:
+        """From now on statements go to `scope`, which lies inside of the loops over these.  Names
+        may be used anew there."""
+        self.scope, self.inner_variables, self.lane = scope, set(inner_variables), lane
+        self.exact.clear()
+        self.conditions.clear()
 
     def play(self, node: Node, body: LoopBody | None = None) -> None:
         self.node, body = node, body or self.plan.bodies[node.name]
@@ -208,17 +288,30 @@ class CppKernelWriter(CppExpressions):
                 self.store(name, index, self.finished(value), mode)
 
     def write_lanes(self, nodes: Sequence[Node]) -> None:
-        """The inner loop.  (speed/pieces.py: perhaps several, for parts of the lanes.)"""
-        body = self.lane_body(nodes)
-        self.outside.lines += self.ask("inner_loop", body, self.accumulators)
+        """The inner loop; perhaps several, for parts of the lanes."""
+        for plan in self.ask("pieces") or [self.plan]:
+            self.plan = plan
+            body = self.lane_body(nodes)
+            first = self.ask("first_in_lanes", body) or []
+            lines = self.ask("inner_loop", [*first, *body], self.accumulators)
+            self.outside.lines += self.where_wanted(lines)
+
+    def where_wanted(self, lines: list[Statement]) -> list[Statement]:
+        """The loops in a branch, where they add up nothing unless a condition holds."""
+        wanted = self.wanted(self.accumulators)
+        if not wanted or sets_error(lines) or any(c.inner for c in wanted):
+            return lines
+        declared = declarations(self.accumulators)
+        loops = [line for line in lines if line not in declared]
+        return [*declared, Branch(code(" || ".join(["{}"] * len(wanted)), *wanted), loops)]
 
     def lane_body(self, nodes: Sequence[Node]) -> list[Statement]:
         """What one iteration of the inner loop does."""
         inside = CppScope(self.outside)
-        self.accumulators, self.deferred = [], []
+        self.accumulators, self.deferred, self.halves = [], [], {}
         for one in self.strategies:
             one.begin_lanes()
-        self.write_into(inside, self.plan.r)
+        self.write_into(inside, self.plan.r, self.plan.r[-1])
         for node in nodes:
             self.play(node)
         for node in nodes:  # next stages, and other parts, cannot see values of this loop
@@ -227,14 +320,11 @@ class CppKernelWriter(CppExpressions):
         return inside.lines
 
     def ask(self, question: str, *args: object) -> Any:
-        """What the first strategy answers that has an answer; else what the plain form is: the
-        method of this class that is named after the question, plain_inner_loop for "inner_loop".
-        Without such a method None: there is nothing to add.
-
-        speed/questions.py has every question, with what it is given and what an answer means."""
+        """What the first strategy answers that has an answer (strategy.py has all questions); else
+        what the plain form is: the method of this class that is named after the question,
+        plain_inner_loop for "inner_loop".  Without such a method None: there is nothing to add."""
         for one in self.strategies:
-            method = getattr(one, question, None)
-            answer = None if method is None else method(*args)
+            answer = getattr(one, question)(*args)
             if answer is not None:
                 return answer
         plain = getattr(self, f"plain_{question}", None)
@@ -242,70 +332,148 @@ class CppKernelWriter(CppExpressions):
 
     def plain_inner_loop(self, lines: Statements, accumulators: Sums) -> list[Statement]:
         """The loops over r0, r1, ... around `lines`."""
-        # the loops come first: if they cut the sum into chunks, the accumulators become doubles
+        # the loops come first: if they cut a sum into chunks, the accumulators become doubles
         loops = self.chunks(lines, accumulators, 0, self.size(self.plan.inner[0]))
         return [*declarations(accumulators), *loops]
+
+    def wanted(self, accumulators: Sums) -> list[Value]:
+        """Conditions, without all of which this loop adds up nothing; none: it may add up
+        something, or stores elements.  So a careful form of a sum, where(c, x, 0).sum(), costs
+        nothing where the plain one is right (lowerings/variances.py)."""
+        nodes = self.plan.nodes_of(self.current_stage, inner=True)
+        found = [self.conditions.get(a.term) for a in accumulators]
+        are_sums = all(a.kind == "sum" for a in accumulators)
+        if not are_sums or not all(node.is_reduction for node in nodes) or None in found:
+            return []
+        return list({one.text: one for one in found if one is not None}.values())
 
     def chunks(
         self, lines: Statements, accumulators: Sums, start: Bound, end: Bound
     ) -> list[Statement]:
-        """Loops over r0 (from start to end), r1, ...  (speed/several_loops.py writes several.)"""
-        if len(self.plan.r) == 1:
-            return self.lanes(lines, accumulators, start, end)
-        loops = self.ask("reduced_rows", lines, accumulators, start, end)
-        if loops is None:
-            raise NotImplementedError("a reduction over several loops")
-        return loops
+        """Loops over r0 (from start to end), r1, ..."""
+        rest = [(r, 0, self.size(n)) for r, n in zip(self.plan.r[1:], self.plan.inner[1:])]
+        loops = [(self.plan.r[0], start, end), *rest]
+        if accumulators:
+            return Lanes(self, lines, accumulators, loops).statements()
+        *around, (lane, first, stop) = loops
+        return nest(self.along(lane, first, stop, lines), around)
 
-    def lanes(
-        self, lines: Statements, accumulators: Sums, start: Bound, end: Bound
+    # -- lanes -------------------------------------------------------------------------------------
+    def along(
+        self, variable: sympy.Symbol, start: Bound, end: Bound, lines: Statements
     ) -> list[Statement]:
-        """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
-        lane = self.plan.r[-1]
-        # a vector adds to 8 or so lanes in turn, a plain loop always to the same
-        plain = CHUNK if config.vectorize else CHUNK // 8
-        chunk = self.ask("longest_run", lines, accumulators) or plain
-        is_long = longest(self.plan.inner[-1]) > 2 * chunk
-        if not is_long or not any(a.loses_bits for a in accumulators):
-            return self.ask("innermost", lines, accumulators, start, end)
+        """A loop over lanes that adds nothing up, or to arrays."""
+        pragma = self.simd()
+        if not self.halves:
+            return self.vector_loop(variable, start, end, lines, pragma)
+        threads = replace(pragma, simd=False) if pragma and pragma.threads else None
+        return self.lanes_of(variable, start, end, LANES, lines, threads)
 
-        def of_chunk(parts: Sums) -> list[Statement]:
-            return self.ask("innermost", lines, parts, f"{lane}_chunk", f"{lane}_stop")
-
-        body = [
-            bound(f"{lane}_stop", f"{lane}_chunk + {chunk}", end),
-            *in_parts(accumulators, "chunk", of_chunk),
-        ]
-        return nest(body, [(f"{lane}_chunk", start, end, chunk)])
-
-    def plain_innermost(
-        self, body: Statements, accumulators: Sums, start: Bound, end: Bound
+    def lanes_of(
+        self,
+        variable: sympy.Symbol,
+        start: Bound,
+        end: Bound,
+        width: int,
+        lines: Statements,
+        threads: Pragma | None = None,
     ) -> list[Statement]:
-        """A loop over the lanes from `start` to `end`."""
-        lines = [*body, *[line for a in accumulators for line in a.in_lanes()]]
+        """The same, `width` lanes at a time, which k counts; then those that are left."""
+        group, last = f"{variable}_group", f"{variable}_last"
+        whole = self.lanes_from(variable, group, width, lines)
+        if isinstance(start, int) and isinstance(end, int):
+            stop = start + (end - start) // width * width
+            found: list[Statement] = [Loop(group, start, stop, whole, width, threads)]
+            if stop - start <= width:
+                found = self.lanes_from(variable, start, stop - start, lines)
+            return found + self.lanes_from(variable, stop, end - stop, lines)
+        text = f"const int64_t {last} = {start} + ({end} - {start})/{width}*{width};"
+        left = self.lanes_from(variable, last, f"{end} - {last}", lines)
         return [
-            *[line for a in accumulators for line in a.before_lanes()],
-            *nest(lines, [(self.plan.r[-1], start, end)], self.simd(accumulators)),
-            *[line for a in accumulators for line in a.after_lanes()],
+            Block(
+                [
+                    Line(text, origin="where groups of lanes end"),
+                    Loop(group, start, last, whole, width, threads),
+                    Branch(code("{} < {}", named(last), named(end)), left),
+                ]
+            )
         ]
 
-    def simd(self, accumulators: Sums) -> Pragma | None:
+    def lanes_from(
+        self, variable: sympy.Symbol, first: Bound, count: Bound, lines: Statements
+    ) -> list[Statement]:
+        """`count` lanes from the iteration `first` on, LANES at most; before them floats of what
+        they read of float16, after them float16 of what they write."""
+        if count == 0:
+            return []
+        made = Line(f"const int64_t {variable} = {first} + k;", origin="which lane it is")
+        pragma = Pragma(simd=True) if config.vectorize else None
+        loop = self.vector_loop("k", 0, count, [made, *lines], pragma)
+        if not self.halves:
+            return loop
+        run = Line(f"const int64_t {variable}_run = {first};", origin="where a run begins")
+        before, after = [run], []
+        for (start, written), (array, instruction) in self.halves.items():
+            before.append(Line(f"float {array}[{LANES}];", origin=instruction))
+            given, taken = (array, start) if written else (start, array)
+            convert = Line(f"mini::convert({given}, {taken}, {count});", origin=instruction)
+            (after if written else before).append(convert)
+        return [Block([*before, *loop, *after])]
+
+    def vector_loop(
+        self, variable: object, start: Bound, end: Bound, lines: Statements, pragma: Pragma | None
+    ) -> list[Statement]:
+        """A loop over lanes, and before it what keeps loops around it from being vectorised.
+
+        gcc 12 vectorises this loop wrongly (wrong elements, taken from memory that nobody wrote):
+
+            for (x = 0; x < 20; x++) {                  two elements of one array in each iteration,
+                float a = 0, b = 0;                     both loaded under the same condition
+                if (2 <= x && x < 18) a = in[2*x];
+                out[2*x] = a;
+                if (2 <= x && x < 18) b = in[2*x + 1];
+                out[2*x + 1] = b;
+            }
+
+        What must hold of a loop that is vectorised: an iteration writes at most one element through
+        each pointer, or loads nothing under a condition.  It holds of the lanes that we mark, but
+        of no loop around short lanes: unrolled, they are the loop above.  A loop with an empty
+        `asm` in it is never vectorised, and costs nothing.  (-fno-tree-loop-vectorize would stop
+        the marked loops, too.)"""
+        count = end - start if isinstance(start, int) and isinstance(end, int) else 0
+        fence = [BARRIER] if count <= UNROLLED and has_branch(lines) else []
+        return [*fence, *nest(lines, [(variable, start, end)], pragma)]
+
+    def half_place(self, name: str, index: sympy.Expr, written: bool) -> Code | None:
+        """The float that stands for an element of float16, in an array for a run of lanes."""
+        plan, lane = self.plan, self.lane
+        if lane is None or not config.vectorize or self.in_mask() or self.only_copies:
+            return None
+        size = dict(zip([*plan.x, *plan.r], [*plan.outer, *plan.inner]))[lane]
+        if self.has_scatter or self.group.has_scan or estimate([size]) < LANES // 4:
+            return None
+        if is_indirect(index) or stride_of(index, lane) != 1:
+            return None
+        start = self.index(index.xreplace({lane: self.local(f"{lane}_run")}))
+        key = (f"{self.pointer(name, written)} + {start}", written)
+        if key not in self.halves:
+            self.halves[key] = (self.outside.fresh("half"), playing.value)
+        return code("{}[k]", named(self.halves[key][0]))
+
+    def simd(self) -> Pragma | None:
         """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
         if not config.vectorize or not self.lanes_are_free():
             return None
-        if any(a.clause is None for a in accumulators):
-            return None
-        clauses = "".join(a.clause or "" for a in accumulators)
         plan = self.plan
         is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
         if plan.is_pointwise and self.parallel and is_long and not self.is_tiled:
-            return Pragma("parallel for", True, condition=self.threads_if, clauses=clauses)
-        return Pragma(simd=True, clauses=clauses)
+            return Pragma("parallel for", True, condition=self.threads_if)
+        return Pragma(simd=True)
 
     def lanes_are_free(self) -> bool:
-        """False where two lanes might write the same element, as in a scatter.
-        (speed/scattered_rows.py knows scatters that do not.)"""
-        return not self.group.has_scan and not self.has_scatter
+        """False where two lanes might write the same element, as in a scatter."""
+        is_free = not self.has_scatter or self.scatter_is_row_wise
+        return is_free and not self.group.has_scan
 
     def plain_loop_nest(self, body: Statements) -> list[Statement]:
         """The kernel's outer loops around `body`."""
@@ -331,6 +499,7 @@ class CppKernelWriter(CppExpressions):
 
     # -- memory ------------------------------------------------------------------------------------
     def pointer(self, name: str, written: bool) -> Code:
+        name = self.guests.get(name, name)
         name = self.overwritten.get(name, name)
         if name not in self.pointers:
             kind = "out" if written else "in"
@@ -386,30 +555,33 @@ class CppKernelWriter(CppExpressions):
         if name in self.values:
             return self.values[name]
         dtype = self.buffers[name].layout.dtype
+        if name in self.scratch:
+            return self.temporary(self.scratch_place(name), dtype, True)
         inner = self.changes_inside(index)
         if 0 in self.buffers[name].layout.size:
             return self.constant(0, dtype)  # it has no element; the check of the index raises
-        self.note_read(name)
-        place = self.ask("place_of", name, index)
-        place = index if place is None else place
-        found = element(self.pointer(name, False), self.index(place))
-        return self.loaded(name, index, found, inner)
-
-    def loaded(self, name: str, index: sympy.Expr, found: Code, inner: bool) -> Value:
-        """The value of an element that is read from memory."""
-        dtype = self.buffers[name].layout.dtype
-        found = self.ask("element", name, index, dtype, found) or found
-        return self.temporary(found, dtype, inner)
-
-    def note_read(self, name: str) -> None:
-        """The kernel reads what others have made."""
-        if name not in (*self.stored, *self.read):
+        if name not in (*self.stored, *self.read, *self.guests):
             self.read.append(name)
+        found = self.ask("element", name, index, dtype)
+        if found is None and dtype is torch.float16:
+            found = self.half_place(name, index, False)
+            if found is not None:
+                return self.exactly(self.temporary(found, dtype, inner))
+        if found is None:
+            place = self.ask("place_of", name, index)
+            place = index if place is None else place
+            found = element(self.pointer(name, False), self.index(place))
+        if dtype not in HALVES:
+            return self.temporary(found, dtype, inner)
+        value = self.temporary(call("to_float", found), dtype, inner)
+        if not self.overwritten:
+            self.copies[value.text, dtype] = found
+        return self.exactly(value)
 
-    def note_stored(self, name: str) -> None:
-        """The kernel writes to memory."""
-        if name not in self.stored:
-            self.stored.append(name)
+    def exactly(self, value: Value) -> Value:
+        """An element that was read: 16 bits held it."""
+        self.exact.add((value.text, value.dtype))
+        return value
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():
@@ -417,21 +589,54 @@ class CppKernelWriter(CppExpressions):
             return
         dtype = self.buffers[name].layout.dtype
         self.values[name] = Value(value.text, dtype, value.inner, value.number)
+        if name in self.scratch:
+            self.scope.add(code("{} = {};", self.scratch_place(name), value))
         if name not in self.keep:
             return
-        self.note_stored(name)
+        if name not in (*self.stored, *self.guests):
+            self.stored.append(name)
         old = self.overwritten.get(name)
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
         target = code("{}[{}]", self.pointer(name, True), self.index(index))
         if mode:
-            self.scope.add(code("{} = {};", target, combined(self, mode, target, value, dtype)))
-            return
-        self.store_element(name, index, target, value)
+            self.note_scatter(index)
+            self.scope.add(code("{} = {};", target, self.combined(mode, target, value, dtype)))
+        elif dtype in HALVES:
+            self.store_half(name, index, target, value)
+        else:
+            self.scope.add(code("{} = {};", target, value))
 
-    def store_element(self, name: str, index: sympy.Expr, target: Code, value: Value) -> None:
-        """The line that writes an element to memory."""
-        self.scope.add(code("{} = {};", target, value))
+    def store_half(self, name: str, index: sympy.Expr, target: Code, value: Value) -> None:
+        dtype = self.buffers[name].layout.dtype
+        key = (value.text, dtype)
+        copied, wide = self.copies.get(key), self.raw.get(key, value.text)
+        place = None
+        if copied is None and dtype is torch.float16:
+            place = self.half_place(name, index, True)
+        if place is None:
+            self.scope.add(code("{} = {};", target, copied or self.to_16_bits(wide, dtype)))
+        else:
+            self.scope.add(code("{} = {};", place, wide))
+
+    def to_16_bits(self, wide: Code, dtype: torch.dtype) -> Code:
+        if dtype is torch.bfloat16 and (wide, dtype) in self.exact:
+            return call("upper_half", wide)
+        return self.narrowed("to", wide, dtype)
+
+    def note_scatter(self, index: sympy.Expr) -> None:
+        """Does a scatter write another element in each lane, and which rows?"""
+        lane, used = self.plan.r[-1] if self.plan.r else None, index.free_symbols
+        is_apart = lane is not None and stride_of(index, lane) not in (0, None)
+        self.scatter_is_row_wise = is_apart and not used & self.inner_symbols
+        self.scattered_at.append((used & self.names) - self.inner_symbols)
+
+    def combined(self, mode: str, target: Code, value: Value, dtype: torch.dtype) -> Code:
+        """What a store of this mode makes of what is there."""
+        if dtype in HALVES:
+            there = call("to_float", target)
+            return self.to_16_bits(combined(mode, there, value, torch.float32), dtype)
+        return combined(mode, target, value, dtype)
 
     # -- reductions
     def pending_names(self) -> set[str]:
@@ -460,13 +665,44 @@ class CppKernelWriter(CppExpressions):
         self.accumulators.append(accumulator)
         return Value(named(accumulator.name), dtype)
 
+    def scan(self, dtype: torch.dtype, kind: str, value: Value) -> Value:
+        """A running total: each iteration of the loop has a result of its own."""
+        if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element
+            # 0 + -0.0 is 0.0
+            return Value(code("({} + 0)", value), dtype) if kind == "sum" else value
+        total, c_type = named(self.outside.fresh("scan")), compute_type(dtype)
+        start, added = {
+            "sum": ("0", code("{} + {}", total, value)),
+            "prod": ("1", code("{} * {}", total, value)),
+            "logaddexp": ("-mini::inf", call("logaddexp", total, value)),
+        }[kind]
+        self.outside.add(f"{c_type} {total} = {start};")
+        self.scope.add(code("{} = {};", total, added))
+        return Value(total, dtype, True)
 
-@replaceable
-def combined(
-    writer: CppKernelWriter, mode: str, target: Code, value: Value, dtype: torch.dtype
-) -> Code:
-    """What a store of this mode makes of what is there.  (lowerings/scatters.py)"""
-    raise NotImplementedError(f"a store that combines values: {mode}")
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
+        found = super().where(condition, a, b)
+        if b.number == 0:
+            self.conditions[found.text] = condition
+        return found
+
+
+def combined(mode: str, there: Code, value: Value, dtype: torch.dtype) -> Code:
+    """What a scatter stores, made of what is there."""
+    operator = {"atomic_add": "|" if dtype is torch.bool else "+", "atomic_mul": "*"}
+    if mode in operator:
+        return code("{} {} {}", there, operator[mode], value)
+    function = {"atomic_max": "maximum", "atomic_min": "minimum"}[mode]
+    return call(function, there, value, of=compute_type(dtype))
+
+
+def copies(body: LoopBody) -> bool:
+    """Does it store what it reads as it is?  Then 16 bits need not become floats."""
+    loaded: set[Any] = set()
+    for i in body.walk():
+        if i.op == "load" or i.op == "to_dtype" and i.args[0] in loaded:
+            loaded.add(i.result)
+    return all(i.args[2] in loaded for i in body.walk() if i.op == "store")
 
 
 def ending(text: str) -> Marked:

@@ -1,39 +1,54 @@
-"""Reductions in C++: accumulators.
+"""Reductions in C++: accumulators, and loops in which each lane has some of its own.
 
-In:   the value that one iteration adds.  Out: declarations, updates, pragma clauses.
+In:   what one iteration computes, and what it adds.  Out: the reduction's loops.
 
-    >>> Accumulator("acc0", "sum", torch.float32, term=named("tmp3")).update("tmp3")
-    Line(text='acc0 = acc0 + tmp3;', sets_error=False)
+    float lane0[64];                        64 sums: several vectors, whose additions overlap
+    for (int64_t k = 0; k < 64; k++) lane0[k] = 0;
+    for (int64_t r0_group = 0; r0_group < 1024; r0_group += 64) {
+        #pragma omp simd
+        for (int64_t k = 0; k < 64; k++) {
+            const int64_t r0 = r0_group + k;
+            const float tmp0 = in0[r0];
+            lane0[k] = lane0[k] + tmp0;
+        }
+    }
+    acc0 = acc0 + mini::sum_of(lane0);      put together two halves at a time (cpp_lanes.h)
 
-The reduction's loop is the vector loop, each lane keeps a part.  Long float sums are sums of
-chunks, added up in double.  Where memory runs along the outer loop, the lanes do too:
-speed/rows.py.
+Long sums of floats are sums of chunks, added up in double.  Where memory runs along the outer loop,
+the lanes do too: speed/rows.py.
 
 Mirrors the reduction half of CppVecKernel in torch/_inductor/codegen/cpp.py.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from string import ascii_lowercase
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import sympy
 import torch
 
+from .. import config
 from ..ir import playing
-from ..sizes.symbols import Size
+from ..sizes.symbols import Size, estimate
 from .code import Code, code, named
 from .common import Value
 from .cpp_expressions import compute_type, limit_text
-from .tree import Bound, Line, Statement
+from .tree import Block, Bound, Line, Statement, Statements, nest
 
-CHUNK = 512  # longest run of float additions into one accumulator; chunks are then added in double
+if TYPE_CHECKING:
+    from .cpp import CppKernelWriter
+
+ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
+LANES = 64  # partial results of a loop: several vectors, so that no addition waits for another
+WIDTHS = (64, 32, 16, 8, 4, 2, 1)  # short loops have fewer
+MOST_ADDITIONS = 32  # of floats into one lane, then it is added up in double
 
 
 @dataclass
 class Accumulator:
-    """A sum or product."""
+    """A sum or product, a maximum or minimum."""
 
     name: str
     kind: str
@@ -68,36 +83,22 @@ class Accumulator:
         return "0" if self.kind == "sum" else "1"
 
     @property
-    def clause(self) -> str | None:
-        """How `omp simd` is told of it; None: its loop cannot be one."""
-        return f" reduction({'+' if self.kind == 'sum' else '*'}:{self.name})"
-
-    def line(self, text: str) -> Line:
-        """A line of the reduction."""
-        return Line(text, origin=self.origin)
-
-    def before_lanes(self) -> list[Line]:
-        return []
-
-    def in_lanes(self) -> list[Line]:
-        return [self.update(self.term)]
-
-    def after_lanes(self) -> list[Line]:
-        return []
-
-    @property
     def loses_bits(self) -> bool:
         """Does a long run of it lose accuracy?"""
         return self.kind in ("sum", "prod") and self.dtype.is_floating_point
-
-    def renamed(self, prefix: str) -> "Accumulator":
-        name = prefix + self.name.lstrip(ascii_lowercase)  # acc3 -> part3
-        return replace(self, name=name, over_chunks=False)
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Of what one iteration computes."""
         return self.term.reads
+
+    def line(self, text: str) -> Line:
+        """A line of the reduction."""
+        return Line(text, origin=self.origin)
+
+    def renamed(self, prefix: str) -> "Accumulator":
+        name = prefix + self.name.lstrip(ascii_lowercase)  # acc3 -> part3
+        return replace(self, name=name, over_chunks=False)
 
     def result(self, dtype: torch.dtype, place: str = "") -> Code:
         """The accumulator (its element at `place`) as a plain value, once its loop has ended."""
@@ -111,42 +112,32 @@ class Accumulator:
         target = self.name + place
         return self.line(f"{target} = {self.combine(target, term)};")
 
+    # -- one for each lane, or for each column -----------------------------------------------------
+    def arrays(self) -> list[tuple[str, str, str]]:
+        """(type, name, initial value) of what each lane has one of."""
+        return [(ARRAY_TYPES.get(self.c_type, self.c_type), self.name, self.initial)]
+
+    def taken(self, place: str = "") -> list[Line]:
+        """What one iteration adds, is added.  place: "[k]", of the lane; "": there are none."""
+        return [self.update(self.term, place)]
+
+    def gathered(self, lanes: "Accumulator", count: int) -> Line:
+        """All of these lanes are added."""
+        return self.update(f"mini::{self.kind}_of({lanes.name})")
+
+    def merged(self, part: str) -> list[Line]:
+        """To column k what another part of the rows has added up, in arrays of this number."""
+        return [self.update(f"{self.name}s[{part}][k]", "[k]")]
+
 
 class Extreme(Accumulator):
-    """The largest or smallest element, or a NaN.  Vector maximum instructions drop NaN, so lanes of
-    floats take the plain maximum and note whether they saw one."""
+    """The largest or smallest element, or a NaN."""
 
     of_elements = True
 
     @property
     def initial(self) -> str:
         return limit_text(self.dtype, self.kind == "max")
-
-    @property
-    def nan_flag(self) -> str:
-        return f"{self.name}_nan" if self.dtype.is_floating_point else ""
-
-    @property
-    def clause(self) -> str | None:
-        watch = f" reduction(|:{self.nan_flag})" if self.nan_flag else ""
-        return f" reduction({self.kind}:{self.name}){watch}"
-
-    def before_lanes(self) -> list[Line]:
-        return [self.line(f"int32_t {self.nan_flag} = 0;")] if self.nan_flag else []
-
-    def in_lanes(self) -> list[Line]:
-        if not self.nan_flag:
-            return super().in_lanes()
-        sign = ">" if self.kind == "max" else "<"
-        return [
-            self.line(f"{self.name} = {self.term} {sign} {self.name} ? {self.term} : {self.name};"),
-            self.line(f"{self.nan_flag} |= {self.term} != {self.term};"),
-        ]
-
-    def after_lanes(self) -> list[Line]:
-        if not self.nan_flag:
-            return []
-        return [self.line(f"{self.name} = {self.nan_flag} ? mini::nan : {self.name};")]
 
     def combine(self, a: str, b: str) -> str:
         name = "maximum" if self.kind == "max" else "minimum"
@@ -172,18 +163,21 @@ def parts_of(accumulators: Sums, prefix: str) -> Sums:
     return parts
 
 
-def in_parts(
-    accumulators: Sums, prefix: str, loop: Callable[[Sums], list[Statement]]
-) -> list[Statement]:
-    """loop(parts), which computes parts of the accumulators, and what adds them up."""
-    parts = parts_of(accumulators, prefix)
-    lines = loop(parts)  # it comes first: it may make doubles of the parts
-    added = [a.update(part.name) for a, part in zip(accumulators, parts)]
-    return [*declarations(parts), *lines, *added]
-
-
 def declarations(accumulators: Iterable[Accumulator]) -> list[Line]:
     return [a.line(f"{a.c_type} {a.name} = {a.initial};") for a in accumulators]
+
+
+def array_declarations(accumulators: Iterable[Accumulator], width: int | str) -> list[Line]:
+    lines = []
+    for a in accumulators:
+        for c_type, name, start in a.arrays():
+            lines.append(a.line(f"{c_type} {name}[{width}];"))
+            lines.append(a.line(filled(name, width, start)))
+    return lines
+
+
+def filled(name: str, count: Bound, value: str) -> str:
+    return f"for (int64_t k = 0; k < {count}; k++) {name}[k] = {value};"
 
 
 def bound(name: str, wanted: str, end: Bound) -> Line:
@@ -196,3 +190,76 @@ def longest(size: Size) -> int | float:
     """How many iterations a loop may have.  A symbolic size may be anything, whatever it was in the
     run that is compiled: accuracy must not depend on that."""
     return size if isinstance(size, int) else math.inf
+
+
+# --- the loops ------------------------------------------------------------------------------------
+@dataclass
+class Lanes:
+    """Loops that add to accumulators.  loops: (variable, start, end), the innermost last."""
+
+    writer: "CppKernelWriter"
+    body: Statements
+    accumulators: Sums
+    loops: list[tuple]
+
+    def statements(self) -> list[Statement]:
+        """The loops; a long sum of floats as sums of chunks, for which the accumulators become
+        doubles."""
+        sizes = [longest(n) for n in self.writer.plan.inner]
+        additions = math.prod([-(-sizes[-1] // self.width), *sizes[:-1]])
+        if additions <= 2 * MOST_ADDITIONS or not any(a.loses_bits for a in self.accumulators):
+            return self.gathering(self.loops)
+        for accumulator in self.accumulators:
+            accumulator.over_chunks = True
+        in_a_row = additions // math.prod(sizes[:-1]) if math.isfinite(additions) else math.inf
+        place, step = len(sizes) - 1, MOST_ADDITIONS * self.width
+        if len(sizes) > 1 and in_a_row <= MOST_ADDITIONS:
+            place, step = place - 1, int(MOST_ADDITIONS // in_a_row)
+        variable, start, end = self.loops[place]
+        first, stop = f"{variable}_chunk", f"{variable}_stop"
+        chunk = self.gathering([(variable, first, stop), *self.loops[place + 1 :]])
+        ending = bound(stop, f"{first} + {step}", end)
+        return nest([ending, *chunk], [*self.loops[:place], (first, start, end, step)])
+
+    @property
+    def width(self) -> int:
+        """How many lanes; 1: there are none."""
+        writer, size = self.writer, self.writer.plan.inner[-1]
+        most = estimate([size])
+        if not config.vectorize or not writer.lanes_are_free() or most < 8:
+            return 1
+        # (floats that stand for float16 are those of a group of lanes)
+        if any(a.is_arg for a in self.accumulators) and not writer.halves and most < 4 * LANES:
+            return 1
+        wanted = LANES if len(self.body) <= 16 else LANES // 2  # (the compiler's time counts)
+        return next(n for n in WIDTHS if n <= min(most, wanted))
+
+    def gathering(self, loops: list[tuple]) -> list[Statement]:
+        """The loops, and before them the lanes' arrays, which are put together after them."""
+        *around, (lane, start, end) = loops
+        if self.width == 1:
+            parts = [a.renamed("part") for a in self.accumulators]
+            body = [*self.body, *[line for p in parts for line in p.taken()]]
+            added = [a.update(p.name) for a, p in zip(self.accumulators, parts)]
+            return [Block([*declarations(parts), *nest(body, loops), *added])]
+        before: list[Statement] = []
+        inside: list[Statement] = []
+        after: list[Statement] = []
+        for prefix, (first, stop, width) in zip(("lane", "rest"), self.pieces(start, end)):
+            parts = [a.renamed(prefix) for a in self.accumulators]
+            before += array_declarations(parts, width)
+            lines = [*self.body, *[line for p in parts for line in p.taken("[k]")]]
+            inside += self.writer.lanes_of(lane, first, stop, width, lines)
+            after += [a.gathered(p, width) for a, p in zip(self.accumulators, parts)]
+        return [Block([*before, *nest(inside, around), *after])]
+
+    def pieces(self, start: Bound, end: Bound) -> Iterator[tuple[Bound, Bound, int]]:
+        """(start, end, lanes): parts of the innermost loop.  What is left over has lanes of its
+        own: what is written by parts of a vector, and read as a whole, has to reach the cache."""
+        if not isinstance(start, int) or not isinstance(end, int):
+            yield start, end, self.width
+            return
+        rest = (end - start) % self.width
+        yield start, end - rest, self.width
+        if rest:
+            yield end - rest, end, next(n for n in reversed(WIDTHS) if n >= rest)

@@ -1,35 +1,40 @@
 """Where faster forms of a C++ kernel come in: what the plain writer asks, and who may answer.
 
-In:   a strategy class, registered with its place in the order.  Out: what is written in place of
-      the plain form, or None, which leaves it to the next strategy, at the end to the plain writer.
+In:   what the writer knows where it asks.  Out: what is written in place of the plain form, or
+      None, which leaves it to the next strategy, at the end to the plain writer.
 
-    @strategy(order=50)
     class Spread(Strategy):
         def applies(self) -> bool: ...
         def inner_loop(self, body, accumulators): ...
 
-The strategies lie in miniinductor/speed/.  Without them every kernel is still written, and right:
-loops over threads, loops over vector lanes (`omp simd`), and sums of chunks.  PyTorch: decides this
-by subclasses of its C++ kernel (vector, tile2d) and by flags.
+The strategies lie in miniinductor/speed/; speed/strategies.py has the list, in the order in which
+they are asked.  Without them every kernel is still written, and right: loops over threads, and
+loops over *lanes* (the iterations of the innermost loop, which the compiler puts into vector
+registers).  PyTorch: decides this by subclasses of its C++ kernel (vector, tile2d) and by flags.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .tree import Statement
+import sympy
+import torch
+
+from .code import Code
+from .common import Value
+from .tree import Statement, Statements
 
 if TYPE_CHECKING:
+    from ..dependencies import LoopBody
     from .cpp import CppKernelWriter
+    from .cpp_reductions import Sums
+    from .plan import KernelPlan
 
 Found: TypeAlias = list[Statement] | None
 
 
 class Strategy:
-    """One way to make kernels faster; one object for each kernel.
-
-    The writer asks questions of the strategies that apply: `self.ask("inner_loop", body,
-    accumulators)`.  A strategy has a method for each question that it answers, and the first answer
-    that is not None is taken.  speed/questions.py lists all of them."""
+    """One way to make kernels faster; one object for each kernel.  Every method but the first three
+    is a question: `self.ask("inner_loop", body, accumulators)` of the writer."""
 
     writes_alone = False  # no other strategy is asked
     keeps_stack = True  # values that cross stages may wait on the stack of one thread
@@ -44,22 +49,56 @@ class Strategy:
     def begin_lanes(self) -> None:
         """Told, not asked: the body of a loop over lanes is written from here on."""
 
+    # -- before anything is written ----------------------------------------------------------------
+    def longer_lanes(self, bodies: "list[LoopBody]") -> "list[LoopBody] | None":
+        """The bodies of a pointwise kernel over other loops, whose last one is longer.  Asked
+        before `applies`."""
+        return None
 
-STRATEGIES: dict[int, type[Strategy]] = {}  # by their place in the order
+    # -- parts of the kernel -----------------------------------------------------------------------
+    def kernel_body(self) -> Found:
+        """All that the outer loops run."""
+        return None
+
+    def loop_nest(self, body: Statements) -> Found:
+        """The kernel's outer loops around `body`."""
+        return None
+
+    def pieces(self) -> "list[KernelPlan] | None":
+        """The lanes cut into parts: a plan for each, which becomes a loop of its own."""
+        return None
+
+    def first_in_lanes(self, body: Statements) -> Found:
+        """What stands before `body` in the loop over the lanes."""
+        return None
+
+    def inner_loop(self, body: Statements, accumulators: "Sums") -> Found:
+        """A stage's loops over r0, r1, ... around `body`, and the accumulators' declarations."""
+        return None
+
+    # -- parts of a statement ----------------------------------------------------------------------
+    def name_above(self, expression: Code, c_type: str, inner: bool) -> str | None:
+        """The name of `expression`, if this computes it in a loop further out."""
+        return None
+
+    def error_lines(self, condition: Value) -> Found:
+        """The statements to which a check of `condition` is added."""
+        return None
+
+    def masked(self, mask: Value, body: Callable[[], Value], other: Any) -> Value | None:
+        """The value of `body` where `mask` holds, else `other`."""
+        return None
+
+    def place_of(self, name: str, index: sympy.Expr) -> sympy.Expr | None:
+        """The index of an element that is read, in another form that is cheaper to compute."""
+        return None
+
+    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> Code | None:
+        """What is read in place of an element: a copy of it in an array."""
+        return None
 
 
-def strategy(order: int) -> Callable[[type[Strategy]], type[Strategy]]:
-    def register(cls: type[Strategy]) -> type[Strategy]:
-        assert order not in STRATEGIES, f"{STRATEGIES[order].__name__} has order {order}, too"
-        STRATEGIES[order] = cls
-        return cls
-
-    return register
-
-
-def strategies_for(writer: "CppKernelWriter") -> list[Strategy]:
-    """One of each kind, in their order."""
-    return [STRATEGIES[order](writer) for order in sorted(STRATEGIES)]
+STRATEGIES: list[type[Strategy]] = []  # in the order in which they are asked
 
 
 def applicable(candidates: list[Strategy]) -> list[Strategy]:

@@ -12,8 +12,8 @@ In:   statements.  Out: text.
         }
     }
 
-Whoever moves, wraps or repeats code asks the tree (`sets_error`; `names_in` and `uses_of`
-of speed/contents.py), never the text: lines are made of `Code`.
+Whoever moves, wraps or repeats code asks the tree (`sets_error`, `names_in`, `uses_of`), never the
+text: lines are made of `Code`.
 PyTorch: writes text through an IndentedBuffer, and decides before.
 """
 
@@ -150,6 +150,31 @@ def walk(statements: Statements) -> Iterator[Statement]:
 
 def sets_error(statements: Statements) -> bool:
     return any(isinstance(s, Line) and s.sets_error for s in walk(statements))
+
+
+def has_branch(statements: Statements) -> bool:
+    return any(isinstance(s, Branch) for s in walk(statements))
+
+
+def names_in(statements: Statements) -> list[str]:
+    """What lines and conditions read, and write to, as often as it stands there."""
+    return [name for text in codes(statements) for name in text.reads]
+
+
+def uses_of(statements: Statements) -> frozenset[str]:
+    """What they use of the prelude, and divisions."""
+    return frozenset().union(*[text.uses for text in codes(statements)])
+
+
+def codes(statements: Statements) -> Iterator[Code]:
+    """The code of lines and of conditions.  TypeError where one is a plain text."""
+    for one in walk(statements):
+        if isinstance(one, Comment | Loop | Block):
+            continue
+        text = one.text if isinstance(one, Line) else one.condition
+        if not isinstance(text, Code):
+            raise TypeError(f"nobody knows what this line reads: {text}")
+        yield text
 
 
 # --- printing -------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
 from ..runtime.build import compiler_command, compiler_flags
-from .careful_disk import remove_folder
 from .disk import cannot_write, digest, disk
 
 # characters.  With symbolic sizes an index can become very long: a kernel of 18 million characters
@@ -122,10 +121,10 @@ class Compiler:
                 raise cannot_write(place, error) from error
             finally:
                 self.kill()
-                remove_folder(place)
+                shutil.rmtree(place, ignore_errors=True)
         except BaseException:  # a signal may have interrupted that
             self.kill()
-            remove_folder(place)
+            shutil.rmtree(place, ignore_errors=True)
             raise
 
     def make_in(self, place: str, sources: dict[str, str]) -> None:

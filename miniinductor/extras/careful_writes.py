@@ -21,14 +21,15 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..autograd.functionalize import COUNTS_PLACES, functional_form
 from ..autograd.joint import Joint
 from ..autograd.more.careful_tracer import CarefulTracer as Tracer
-from ..autograd.more.careful_tracer import order_in_memory, written_and_read
+from ..autograd.more.careful_tracer import data_of, order_in_memory, written_and_read
 from ..autograd.runtime import Plan
 from ..autograd.tracer import is_composite
 from ..compile import Compilation
 from ..exceptions import CannotTrace
 from ..hooks import extends
-from ..autograd.more.rules import op_rule
-from ..sizes.symbols import hint
+from ..autograd.more.rules import call_rule, op_rule
+from ..ir import same_layout
+from ..sizes.symbols import hint, same, same_sizes, sizes
 
 aten = torch.ops.aten
 Op = torch._ops.OpOverload
@@ -58,7 +59,7 @@ def check_write(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     by_memory: dict[int, list[torch.Tensor]] = {}
     for t in written:
         by_memory.setdefault(t.untyped_storage()._cdata, []).append(t)
-        check_mode_of(tracer, tracer.to_fake(t))
+        check_derivation(tracer, tracer.to_fake(t))
     for other in read:
         for t in by_memory.get(other.untyped_storage()._cdata, ()):
             if overlap_in_part(t, other) or not (reads_in_place(op) or is_empty(t)):
@@ -68,12 +69,15 @@ def check_write(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     return NotImplemented
 
 
-def check_mode_of(tracer: Tracer, tensor: torch.Tensor) -> None:
-    """Raise CannotTrace if eager might refuse to write `tensor`: fake ones do not always know that
-    they were made in inference mode."""
+def check_derivation(tracer: Tracer, tensor: torch.Tensor) -> None:
+    """Raise CannotTrace if eager might refuse to write `tensor` (fake ones do not always know that
+    they were made in inference mode), and where a constant's version must not be raised."""
+    root, steps = tracer.derivation(tensor)
+    if any(op is data_of for op, *_ in steps) and tracer.node_of(root).op == "get_attr":
+        raise CannotTrace("a write through .data of a constant of the graph")
     if torch.is_inference_mode_enabled():
         return
-    modes = [mode for *_, mode in tracer.derivation(tensor)[1]]
+    modes = [mode for *_, mode in steps]
     if tensor.is_inference() or "inference" in modes:
         raise CannotTrace("a write to what was made in inference mode, outside of it")
 
@@ -87,6 +91,8 @@ def note_reach(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     lies around the part is lost.  Raises CannotTrace where it reaches beyond the memory: eager
     refuses that, and a fake tensor gives itself what it lacks."""
     source = tracer.to_fake(args[0])
+    if is_as_before(source, *args[1:], **kwargs):
+        return NotImplemented
     held = source.untyped_storage().nbytes()  # before the fake call
     out = tracer.record(op, args, kwargs)
     root = tracer.derivation(source)[0]
@@ -97,6 +103,17 @@ def note_reach(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     if root is not source and (start < first or end > last):
         tracer.reached_around.add(id(root))
     return out
+
+
+def is_as_before(source: torch.Tensor, size: Numbers, stride: Numbers, offset: Any = None) -> bool:
+    """Does as_strided() give the same elements at the same places?  (Pooling of channels-last
+    images changes the strides of sizes of 1.)"""
+    at_start = offset is None or same(offset, source.storage_offset())
+    return (
+        at_start
+        and same_sizes(source.shape, size)
+        and same_layout(sizes(size), sizes(stride), sizes(source.stride()))
+    )
 
 
 def check_reach(tracer: Tracer, met: list[torch.Tensor]) -> None:
@@ -193,6 +210,17 @@ def record_out(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     if any(tuple(t.shape) != shape for t, shape in written):
         raise CannotTrace(f"{op} resizes its out= tensor")
     return out
+
+
+@call_rule("fill_diagonal_", torch.Tensor.fill_diagonal_)
+def fill_diagonal(interpreter: Any, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Of a matrix, through a view: torch's C++ code asks for strides in numbers."""
+    matrix, *rest = args
+    if matrix.dim() == 2 and len([*rest, *kwargs]) == 1:
+        matrix.diagonal().fill_(*rest, *kwargs.values())
+        return matrix
+    plain = interpreter.plain_method if isinstance(target, str) else interpreter.plain_call
+    return plain(target, args, kwargs)
 
 
 @functools.cache

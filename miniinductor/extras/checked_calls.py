@@ -40,8 +40,6 @@ class CheckedCompilation(Compilation):
     def eager_reason(self) -> str | None:
         if reason := super().eager_reason():
             return reason
-        if not torch.is_grad_enabled() and any(map(turns_gradients_on, self.gm.graph.nodes)):
-            return "the graph turns gradients on"
         given = [t for t in self.inputs if isinstance(t, torch.Tensor)]
         tensors = [*given, *self.gm.parameters(), *self.gm.buffers()]
         if any(t.layout != torch.strided for t in tensors):
@@ -87,10 +85,6 @@ def check_arguments(gm: fx.GraphModule, inputs: Sequence[object], mode: str | No
             f"the graph takes {len(names)} inputs ({', '.join(names)}), but there are "
             f"{len(inputs)} example inputs"
         )
-
-
-def turns_gradients_on(node: fx.Node) -> bool:
-    return node.target is torch._C._set_grad_enabled and bool(node.args[0])
 
 
 def layout_of(value: object) -> tuple | None:

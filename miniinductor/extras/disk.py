@@ -10,22 +10,24 @@ whole file.
 
 A file is written under another name and renamed, so a reader sees a whole file or none, and two
 processes that write the same thing at once both end with the same one.  It ends with its SHA-256:
-one that was cut short or damaged is not there.
+one that was cut short or damaged is not there, and is made again.  A folder that others could have
+written, or that cannot be written, is not used: a temporary one takes its place.
 
-careful_disk.py adds what folders that cannot be written, other users, and years need.
-
-Mirrors torch/_inductor/codecache.py.  Left out: remote caches.
+Mirrors torch/_inductor/codecache.py.  Left out: remote caches; a limit of the folder's size.
 """
 
+import atexit
 import functools
 import hashlib
 import os
+import shutil
+import stat
+import tempfile
 import threading
 
-from .. import config, coverage
+from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
-from ..hooks import extended
 
 SEAL = 32  # bytes at the end of a file
 
@@ -34,49 +36,61 @@ class Disk:
     """The folder of kept files."""
 
     def folder(self) -> str:
-        """Where new files go: config.cache_dir, which is made if need be."""
-        os.makedirs(config.cache_dir, mode=0o700, exist_ok=True)
-        return config.cache_dir
-
-    def places(self) -> list[str]:
-        """Folders in which files are looked for."""
-        return [config.cache_dir]
-
-    def seal(self, content: bytes) -> bytes:
-        return hashlib.sha256(content).digest()
-
-    def content(self, path: str) -> bytes | None:
-        """What lies there, if it is whole."""
+        """config.cache_dir, which is made if need be; or a folder of this process alone."""
+        folder = config.cache_dir
         try:
+            if folder:
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+                if is_ours(os.stat(folder)) and os.access(folder, os.W_OK | os.X_OK):
+                    return folder
+        except ours(OSError):
+            pass
+        return temporary_folder(os.getpid())
+
+    def find(self, name: str) -> tuple[str, bytes] | None:
+        """The path of the whole file of this name, and what lies there."""
+        path = os.path.join(self.folder(), name)
+        try:
+            found = os.stat(path)
+            if not (stat.S_ISREG(found.st_mode) and is_ours(found)):
+                return None
             with open(path, "rb") as file:
                 content = file.read()
         except ours(OSError):
             return None
-        return content[:-SEAL] if self.seal(content[:-SEAL]) == content[-SEAL:] else None
-
-    def find(self, name: str) -> tuple[str, bytes] | None:
-        """The path of the whole file of this name, and what lies there."""
-        for folder in self.places():
-            path = os.path.join(folder, name)
-            content = self.content(path)
-            if content is not None:
-                return path, content
-        return None
+        is_whole = hashlib.sha256(content[:-SEAL]).digest() == content[-SEAL:]
+        return (path, content[:-SEAL]) if is_whole else None
 
     def read(self, name: str) -> bytes | None:
         found = self.find(name)
         return found and found[1]
 
     def write(self, name: str, content: bytes) -> None:
-        """Keep it.  Raises OSError, CompilerError."""
-        content += self.seal(content)
+        """Keep it.  Raises OSError."""
+        content += hashlib.sha256(content).digest()
         write_whole(os.path.join(self.folder(), name), content)
+
+
+def is_ours(found: os.stat_result) -> bool:
+    """This user's, and nobody else may write it?  What is kept here is run."""
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 @functools.cache
 def disk() -> Disk:
-    coverage.load()  # the seal must always be the same
-    return extended(Disk)()
+    return Disk()
+
+
+@functools.cache
+def temporary_folder(process: int) -> str:
+    """A folder of the process of this number, which removes it when it ends.  Raises
+    CompilerError."""
+    try:
+        folder = tempfile.mkdtemp(prefix="miniinductor-")
+    except ours(OSError) as error:
+        raise cannot_write(tempfile.gettempdir(), error) from error
+    atexit.register(lambda: os.getpid() == process and shutil.rmtree(folder, ignore_errors=True))
+    return folder
 
 
 def write_whole(path: str, content: bytes) -> None:

@@ -11,7 +11,7 @@ PyTorch: torch/_inductor/codecache.py.  Left out: remote caches.
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -22,7 +22,6 @@ from .careful_compiler import Compiler, compiler_version, cpu_name, look_at
 from .disk import digest, disk, remove_file
 
 KERNELS_PER_FILE = 6
-LOADED: list[Callable[[ctypes.CDLL], None]] = []  # told of each library that is loaded
 
 
 @libraries_of.replaced
@@ -56,13 +55,10 @@ def load(name: str) -> ctypes.CDLL | None:
     if found is None:
         return None
     try:
-        library = ctypes.CDLL(found[0])
+        return ctypes.CDLL(found[0])
     except ours(OSError):
         remove_file(found[0])
         return None
-    for told in LOADED:
-        told(library)
-    return library
 
 
 def cache_key(source: str, command: list[str]) -> str:

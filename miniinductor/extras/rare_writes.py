@@ -17,6 +17,7 @@ import torch
 from ..autograd.functionalize import Functionalizer, Node, in_its_memory
 from ..autograd.more.written_views import inverts
 from ..exceptions import CannotFunctionalize
+from .careful_writes import is_as_before
 from ..sizes.symbols import same_sizes
 
 aten = torch.ops.aten
@@ -109,6 +110,8 @@ def holds(
     tensor: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
 ) -> bool:
     """Do all places of such a view lie in the tensor's memory?  No, where that is not certain."""
+    if is_as_before(tensor, size, stride, offset):
+        return True
     start = tensor.storage_offset() if offset is None else offset
     if not all(type(n) is int for n in (*tensor.shape, *tensor.stride(), *size, *stride, start)):
         return False

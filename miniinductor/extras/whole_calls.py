@@ -16,7 +16,8 @@ import torch.utils._pytree as pytree
 
 from ..exceptions import CannotTrace
 from ..autograd.more.rules import call_rule
-from ..sizes.symbols import hint, same
+from ..lowerings.interpolation import linear
+from ..sizes.symbols import hint, is_symbolic, same
 
 DROPOUT = {
     F.dropout,
@@ -63,6 +64,10 @@ def pooled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any
 @call_rule(*RESAMPLING)
 def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
     images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
+    if target in (F.interpolate, F.upsample) and any(map(is_symbolic, images)):
+        out = by_sizes(*args, **kwargs)
+        if out is not None:
+            return out
     texts = [value for value in (*args, *kwargs.values()) if isinstance(value, str)]
     # lowerings/interpolation.py
     has_own_rule = is_linear(target, args, kwargs) or "nearest-exact" in texts
@@ -72,6 +77,41 @@ def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> 
     if isinstance(out, torch.Tensor) and same(out.numel(), 0):
         raise CannotTrace("eager may refuse to make an image without pixels")
     return out
+
+
+KERNELS = {mode: f"upsample_{mode}" for mode in ("nearest", *LINEAR, "bicubic")}
+KERNELS["nearest-exact"] = "_upsample_nearest_exact"
+
+
+def by_sizes(
+    image: torch.Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> torch.Tensor | None:
+    """The kernel that F.interpolate calls, given the new sizes: torch's C++ code in front of it
+    computes those of numbers alone.  None where F.interpolate does more than that."""
+    rank = image.dim() - 2
+    kernel = getattr(torch.ops.aten, f"{KERNELS.get(mode)}{rank}d", None)
+    if kernel is None or antialias or (size is None) == (scale_factor is None):
+        return None
+    each = size if size is not None else scale_factor
+    each = list(each) if isinstance(each, (list, tuple)) else [each] * rank
+    if len(each) != rank:
+        return None
+    scales = [None] * rank if size is not None or recompute_scale_factor else list(map(float, each))
+    if size is None:
+        each = [int(n * float(scale)) for n, scale in zip(image.shape[2:], each)]
+    corners = [] if mode.startswith("nearest") else [bool(align_corners)]
+    learns = torch.is_grad_enabled() and image.requires_grad
+    if learns and image.dtype in (torch.float32, torch.float64) and mode != "nearest-exact":
+        # (the kernels of most gradients take numbers alone)
+        return linear(image, each, bool(align_corners), *scales) if mode in LINEAR else None
+    with torch._C._DisablePythonDispatcher():
+        return kernel.default(image, each, *corners, *scales)
 
 
 # eager's gradients of these look at values: a loss may not depend on the phase of a complex vector

@@ -12,7 +12,6 @@ from ..devices import Device, Language, register_device, register_language
 from ..graph_passes import JOINT, LAYOUTS, Context, graph_pass
 from ..ir import Graph
 from ..kernels import main_device
-from ..lowerings import rounded_operands  # noqa: F401  (eager rounds before it computes)
 from ..nodes import Group, Schedule, ScheduledNode
 from ..records import CompileRecord
 from . import cuda_graphs

@@ -24,6 +24,7 @@ from torch import fx
 from .. import config, coverage
 from ..autograd.functionalize import is_view
 from ..devices import recomputes
+from ..exceptions import CannotLower, blaming
 from ..handlers import loop_variables
 from ..hooks import extended
 from ..ir import (
@@ -46,10 +47,19 @@ from ..ir import (
 from ..ops import EXPENSIVE_PRICE, OpsHandler, fill, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size
-from ..sizes.symbols import SYMBOLIC, size
+from ..sizes.symbols import SYMBOLIC, same_sizes, size
 from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
+from .kept_checks import calls_to_store
+from .pointwise import is_slow_in_cpp
+from .refusals import check_arguments, check_result, unknown_numbers
 from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
+
+
+class LoweringError(Exception):
+    """A rule produced something impossible: a bug of ours, named with the op and the user's
+    line."""
+
 
 # An unrealized value is computed again in each of its users.  With several users it is stored
 # instead if one element of it takes more reads, or more operations, than these.
@@ -127,6 +137,7 @@ class GraphLowering(fx.Interpreter):
         self.written = [target.replace(".", "_") for _, target in written]
         # buffer -> whose memory it is in eager: an input's, a constant's, or a node's (`_maker`)
         self.owners: dict[str, fx.Node | str] = {}
+        self.kept = calls_to_store(gm.graph, is_forward(self))
 
     def settle_base(self, box: TensorBox) -> None:
         """Store the value, or what it is a view of, in eager's strides, if it is not stored yet."""
@@ -163,13 +174,23 @@ class GraphLowering(fx.Interpreter):
     def run_node(self, node: fx.Node) -> Any:
         self.current = node
         before = len(self.lowered.operations)
-        result = super().run_node(node)
+        with blaming(lambda: node.meta):
+            result = super().run_node(node)
         if node.op == "call_function":
             boxes = boxes_in(result)
             self.made_for(node, before, [box.base.data for box in boxes])
             for box in boxes:
                 self.finish_value(box, node)
+        if node in self.kept:
+            self.keep(result, before)
         return result
+
+    def keep(self, result: Any, before: int) -> None:
+        """Store all results of a node that may raise, and mark its buffers: they must run."""
+        for base in [box.base for box in boxes_in(result)]:
+            if isinstance(base.data, Pointwise):
+                base.realize(dense_strides(base))
+        self.lowered.checks.update(made.name for made in self.lowered.operations[before:])
 
     def made_for(self, node: fx.Node, before: int, values: Iterable[Any] = ()) -> None:
         """Say of these values, and of what was stored since, that their ops are those of `node`."""
@@ -183,6 +204,11 @@ class GraphLowering(fx.Interpreter):
         value = layouts_of(node.meta["val"])
         if not isinstance(value, Layout):
             return
+        if not same_sizes(box.get_size(), value.size) or box.dtype != value.dtype:
+            raise LoweringError(
+                f"{node.target} gave {box.dtype} {box.get_size()}, torch says {value.dtype} "
+                f"{value.size} ({node.meta.get('source_line', '')})"
+            )
         box.eager = value
         uses = len(node.users)  # of a user that reads each element several times, two or three
         uses += sum(user.args.count(node) > 1 for user in node.users)
@@ -214,10 +240,14 @@ class GraphLowering(fx.Interpreter):
             return eager_kernel(call, args, kwargs, self.record, str(reason))
 
     def by_rule(self, call: Call, args: Any, kwargs: Any) -> Any:
-        """What the op's rule makes of the call.  Raises NotLowered.  (lowerings/refusals.py looks
-        at dtypes, devices and numbers that rules do not know.)"""
+        """What the op's rule makes of the call.  Raises NotLowered."""
         target: Any = call.node.target
-        return LOWERINGS[target](call, *args, **kwargs)
+        if is_slow_in_cpp(call):
+            raise NotLowered("eager's kernel is in vectors, ours would call libm for each element")
+        check_arguments(call.node, args, kwargs)
+        result = LOWERINGS[target](call, *args, **kwargs)
+        check_result(result)
+        return result
 
     # -- results -----------------------------------------------------------------------------------
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -267,6 +297,9 @@ class GraphLowering(fx.Interpreter):
 
     def copied(self, box: TensorBox, stride: Sequence[Size] | None) -> BufferView:
         """The value in memory of its own."""
+        if numbers := unknown_numbers(box.dtype):
+            reason = "that would share memory with another tensor"
+            raise CannotLower(f"an output of {numbers} {reason}")
         box = box.copy()
         box.realize(stride)
         return box.as_buffer_view()
@@ -275,6 +308,12 @@ class GraphLowering(fx.Interpreter):
 def dense_strides(box: TensorBox) -> tuple | None:
     """Eager's strides of a node's value; None if they leave holes, or if it is no node's."""
     return box.eager.stride if box.eager is not None and box.eager.is_dense else None
+
+
+def is_forward(lowering: GraphLowering) -> bool:
+    """Without training, or the half of a joint graph whose meta says how many results it has?"""
+    meta: Any = lowering.module.meta
+    return lowering.record.joint_graph is None or "results" in meta
 
 
 def _as_size(leaf: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import sympy
 import torch
 
+from .. import config
 from ..ir import Index, TensorBox
 from ..ops import COMPARISON, Value, ops
 from ..sizes.symbols import sizes
@@ -49,6 +50,25 @@ OF_BOOLS = {  # what an op does to truth values
     "bitwise_xor": "logical_xor",
     "bitwise_not": "logical_not",
 }
+
+# of floats, and of float64: functions that eager computes in vectors, and our C++ does not
+SLOW = ("fmod", "remainder")
+SLOW_IN_DOUBLE = """
+    sin cos tan asin acos atan atan2 sinh cosh tanh log2 log10 log1p expm1 exp2 erf
+    erfc hypot lgamma""".split()
+
+
+def is_in_cpp(call: Call) -> bool:
+    """Would the call become C++?"""
+    return call.first.device.type == "cpu" and config.cpu_backend == "cpp"
+
+
+def is_slow_in_cpp(call: Call) -> bool:
+    """Is eager's kernel the better one?"""
+    dtype = getattr(call.first, "dtype", torch.bool)
+    is_double = dtype is torch.float64 and call.name in SLOW_IN_DOUBLE
+    is_slow = is_double or dtype.is_floating_point and call.name in SLOW
+    return is_slow and is_in_cpp(call)
 
 
 def elementwise(name: str, promotion: Promotion, op: str = "") -> None:

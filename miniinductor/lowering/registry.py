@@ -25,7 +25,6 @@ from torch._prims_common import elementwise_dtypes
 
 from ..ir import Index, Loader, Pointwise, Reindex, TensorBox, View, layouts_of
 from ..ops import Value, ops
-from ..replaceable import replaceable
 from ..sizes.expressions import Size
 from ..sizes.symbols import sizes
 
@@ -136,6 +135,7 @@ def cast(value: Value, src: torch.dtype, dst: torch.dtype) -> Value:
 
 
 NARROW = (torch.float16, torch.bfloat16)
+WIDE_SECOND = {aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar}
 
 
 @functools.cache
@@ -173,11 +173,31 @@ def pointwise(
     return made(call, body, *args)
 
 
-@replaceable
 def operands(call: Call, args: Sequence[Any], compute: torch.dtype) -> list[Loader]:
-    """A loader of each argument as `compute`.  (lowerings/rounded_operands.py rounds them first
-    where eager does.)"""
-    return [operand(arg, call.value.size, compute) for arg in args]
+    """A loader of each argument as `compute`.  Where the common dtype is float16 or bfloat16, eager
+    rounds numbers, and tensors of other dtypes, to it before it computes in float32; but not a
+    scalar second argument of mul and div."""
+    size, wide_second = call.value.size, call.node.target in WIDE_SECOND
+    common = promoted(Promotion.NO_OPMATH, *args)
+    loaders = []
+    for k, arg in enumerate(args):
+        is_wide = wide_second and k == 1 and (is_number(arg) or not arg.get_size())
+        if common in NARROW and not is_wide:
+            loaders.append(rounded(arg, size, common, compute))
+        else:
+            loaders.append(operand(arg, size, compute))
+    return loaders
+
+
+def rounded(arg: Any, size: Sequence[Size], common: torch.dtype, compute: torch.dtype) -> Loader:
+    """A loader of `arg` as `compute`, after it was converted to `common`."""
+    if isinstance(arg, TensorBox):
+        load, dtype = broadcast_loader(arg, size), arg.dtype
+        return lambda index: cast(cast(load(index), dtype, common), common, compute)
+    if not is_number(arg) or isinstance(arg, sympy.Expr):
+        return operand(arg, size, compute)
+    value = torch.tensor(arg, dtype=torch.float64).to(common).item()
+    return lambda index: number(value, compute)
 
 
 def operand(arg: Any, size: Sequence[Size], compute: torch.dtype) -> Loader:

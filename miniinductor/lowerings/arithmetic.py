@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 
-from ..codegen.code import code
-from ..codegen.cpp_expressions import CppExpressions
 from ..ir import TensorBox
-from ..lowering.pointwise import BOOL, DEFAULT, INT_TO_FLOAT, OF_BOOLS, elementwise, full, truth
+from ..lowering.pointwise import BOOL, DEFAULT, INT_TO_FLOAT, OF_BOOLS, elementwise, full, is_in_cpp
+from ..lowering.pointwise import truth
 from ..lowering.pointwise import UNARY as OF_TRANSFORMERS
 from ..lowering.pointwise import add as plain_add
 from ..lowering.pointwise import div as plain_div
@@ -139,6 +138,8 @@ def rounded_div(call: Call, a: Any, b: Any, rounding_mode: str | None = None) ->
 
 @lower(aten.floor_divide)
 def floor_divide(call: Call, a: Any, b: Any) -> TensorBox:
+    if call.value.dtype.is_floating_point and is_in_cpp(call):
+        raise NotLowered("eager's kernel is in vectors")
     if call.value.dtype in (torch.float16, torch.bfloat16):
         raise NotLowered("eager floors float16 and bfloat16 quotients in a way of its own")
     return pointwise(call, ops.floordiv, a, b)
@@ -160,6 +161,8 @@ def power(call: Call, a: Any, b: Any) -> TensorBox:
         return pointwise(call, lambda v, _: powers[b](v), a, b)
     if dtype == torch.bool or not dtype.is_floating_point and is_number(b):
         raise NotLowered("power of a truth value, or an integer to a large or negative number")
+    if dtype is torch.float64 and is_in_cpp(call):
+        raise NotLowered("eager's kernel is in vectors")
     return pointwise(call, ops.pow, a, b)
 
 
@@ -186,19 +189,3 @@ for _name in (*UNARY, *BINARY, *COMPARISON, "div", "where", "fmax", "fmin"):
             getattr(_packet, o, None) for o in ("default", "Tensor", "Tensor_Tensor", "self")
         ]
         LOWERINGS[_prim.default] = next(LOWERINGS[o] for o in _overloads if o in LOWERINGS)
-
-
-# --- divisions of integers in C++ -----------------------------------------------------------------
-INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
-plain_binary = CppExpressions.binary
-
-
-def binary(self: CppExpressions, op: str, a: Value, b: Value) -> Value:
-    """A division of integers checks the divisor first, unless that is a number other than 0."""
-    if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not b.number:
-        is_zero = self.temporary(code("{} == 0", b), torch.bool, a.inner or b.inner)
-        self.error_if(is_zero, "ZERO_DIVISION")
-    return plain_binary(self, op, a, b)
-
-
-setattr(CppExpressions, "binary", binary)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..decompositions import OURS, LOW_PRECISION, upcast
-from .targets import recomputes
+from ..devices import recomputes
 from .statistics import COLUMNS, PROGRAMS, STEP, divisor_near, in_memory, is_packed
 
 aten = torch.ops.aten

@@ -9,7 +9,8 @@ In:   argmax, argmin, max and min along a dimension; any, all.  Out: a `Reductio
 Mirrors torch/_inductor/lowering.py (`make_reduction`).
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import torch
 from ..codegen.code import Code, code, named
 from ..codegen.common import Value
 from ..codegen.cpp_expressions import compute_type, limit_text
-from ..codegen.cpp_reductions import ACCUMULATORS, Accumulator
+from ..codegen.cpp_reductions import ACCUMULATORS, ARRAY_TYPES, Accumulator, longest
 from ..codegen.tree import Line
 from ..ir import TensorBox
 from ..lowering.pointwise import truth
@@ -65,14 +66,15 @@ def any_or_all(call: Call, x: TensorBox, dims: Any = None, keepdim: bool = False
 @dataclass
 class PlaceOfExtreme(Accumulator):
     at: Code = Code("")  # the place of `term`
-    few_places: bool = False  # 32 bits hold every place
+    place_type: str = "int64_t"
 
     is_arg = of_elements = True
-    clause = None
 
     def take(self, writer: Any, value: Value, place: sympy.Expr) -> None:
         super().take(writer, value, place)
         self.at = writer.index(place)
+        if longest(math.prod(writer.plan.inner)) < 1 << 31:
+            self.place_type = "int32_t"
 
     @staticmethod
     def of_one(writer: Any, value: Value, dtype: torch.dtype) -> Value:
@@ -86,9 +88,6 @@ class PlaceOfExtreme(Accumulator):
     def initial(self) -> str:
         return f"{{{limit_text(self.dtype, self.kind == 'argmax')}, 0x7fffffffffffffffLL}}"
 
-    def in_lanes(self) -> list[Line]:
-        return [self.update(f"{self.c_type}{{{self.term}, {self.at}}}")]
-
     @property
     def reads(self) -> tuple[str, ...]:
         return self.term.reads + self.at.reads
@@ -101,6 +100,37 @@ class PlaceOfExtreme(Accumulator):
     def combine(self, a: str, b: str) -> str:
         return f"mini::{'larger' if self.kind == 'argmax' else 'smaller'}({a}, {b})"
 
+    def arrays(self) -> list[tuple[str, str, str]]:
+        """The first place is 0: nothing replaces it if all elements are as low as `lowest`."""
+        lowest, c_type = limit_text(self.dtype, self.kind == "argmax"), compute_type(self.dtype)
+        best = (ARRAY_TYPES.get(c_type, c_type), f"{self.name}_best", lowest)
+        return [best, (self.place_type, f"{self.name}_at", "0")]
+
+    def taken(self, place: str = "") -> list[Line]:
+        """Places grow, so only a better element replaces the best: not (v <= best), which a NaN is,
+        unless best is one.  (Two choices: what follows from two bools gcc computes as bytes.)"""
+        if not place:
+            return [self.update(f"{self.c_type}{{{self.term}, {self.at}}}")]
+        (value_type, best, _), (at_type, at, _) = self.arrays()
+        was, new, there = (f"{self.name}_{word}" for word in ("was", "new", "there"))
+        worse = f"{self.term} {'<=' if self.kind == 'argmax' else '>='} {was}"
+        texts = [
+            f"const {value_type} {was} = {best}{place};",
+            f"const {value_type} {new} = !({worse}) ? {self.term} : {was};",
+            f"const {at_type} {there} = !({worse}) ? ({at_type})({self.at}) : {at}{place};",
+            f"{best}{place} = {was} == {was} ? {new} : {was};",
+            f"{at}{place} = {was} == {was} ? {there} : {at}{place};",
+        ]
+        return [self.line(text) for text in texts]
+
+    def gathered(self, lanes: Accumulator, count: int) -> Line:
+        best = self.update(f"{self.c_type}{{{lanes.name}_best[k], {lanes.name}_at[k]}}")
+        return self.line(f"for (int64_t k = 0; k < {count}; k++) {best.text}")
+
+    def merged(self, part: str) -> list[Line]:
+        term, at = (Code(f"{self.name}_{word}s[{part}][k]") for word in ("best", "at"))
+        return replace(self, term=term, at=at).taken("[k]")
+
 
 class IsAny(Accumulator):
     c_type, initial, of_elements = "int32_t", "0", True
@@ -111,10 +141,6 @@ class IsAny(Accumulator):
     @staticmethod
     def of_one(writer: Any, value: Value, dtype: torch.dtype) -> Value:
         return writer.to_dtype(value, torch.bool)
-
-    @property
-    def clause(self) -> str | None:
-        return f" reduction(|:{self.name})"
 
     def result(self, dtype: torch.dtype, place: str = "") -> Code:
         return code("({}{} != 0)", named(self.name), place)

@@ -21,7 +21,7 @@ from torch._prims_common import suggest_memory_format
 
 from ..decompositions import LOW_PRECISION, OURS, decomposition, upcast
 from ..sizes.symbols import same
-from .targets import recomputes
+from ..devices import recomputes
 
 aten = torch.ops.aten
 Numbers = Sequence[int]

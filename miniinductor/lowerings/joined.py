@@ -19,7 +19,6 @@ from ..lowering.registry import Call, NotLowered, aten, cast, lower, made, norma
 from ..lowering.views import along
 from ..ops import Value, ops
 from ..sizes.expressions import Size
-from . import cpp_masks  # noqa: F401  (masked bodies in C++)
 
 
 def between(i: sympy.Expr, low: Size | None, high: Size | None) -> Value:

@@ -2,8 +2,6 @@
 
 In:   a call whose result is empty, which the op's own rule leaves to eager's kernel.
 Out:  an empty value.
-
-That eager refuses such a call has been asked while tracing (`EAGER.refusal_of_nothing`).
 """
 
 from collections.abc import Callable

@@ -22,7 +22,7 @@ from ..lowering.views import along, reshape_index
 from ..ops import Value, ops
 from ..sizes.expressions import Mod, Size
 from ..sizes.prover import is_nonnegative
-from ..sizes.symbols import is_symbolic
+from ..sizes.symbols import is_symbolic, same, same_sizes, sizes
 from .joined import between
 
 
@@ -51,6 +51,10 @@ def as_strided(
     """Another view of x's memory; x must lie there as eager has it."""
     node: Any = call.node.args[0]
     fake = node.meta["val"]
+    if (storage_offset is None or same(storage_offset, fake.storage_offset())) and (
+        same_sizes(size, fake.shape) and same_layout(size, stride, sizes(fake.stride()))
+    ):
+        return view(call, x, size, lambda index: index)
     numbers = (*size, *stride, storage_offset)
     if x.eager is None or is_symbolic(fake) or any(isinstance(n, sympy.Expr) for n in numbers):
         raise CannotLower("as_strided of a value that eager does not have, or with symbolic sizes")

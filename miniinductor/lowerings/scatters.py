@@ -12,10 +12,6 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from ..codegen.code import Code, call, code
-from ..codegen.common import Value
-from ..codegen.cpp import CppKernelWriter, combined
-from ..codegen.cpp_expressions import compute_type
 from ..hooks import extends
 from ..ir import ComputedBuffer, Index, Loader, Reindex, TensorBox, current_graph
 from ..kernels import KernelStep, Step
@@ -143,16 +139,3 @@ def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
                 if target is not None and node.buffer.name in step.made():
                     targets[node.buffer.name] = target
     return targets
-
-
-# --- in C++ ---------------------------------------------------------------------------------------
-@combined.replaced
-def combined_in_place(
-    writer: CppKernelWriter, mode: str, target: Code, value: Value, dtype: torch.dtype
-) -> Code:
-    """What a scatter stores, made of what is there."""
-    operator = {"atomic_add": "|" if dtype is torch.bool else "+", "atomic_mul": "*"}
-    if mode in operator:
-        return code("{} {} {}", target, operator[mode], value)
-    function = {"atomic_max": "maximum", "atomic_min": "minimum"}[mode]
-    return call(function, target, value, of=compute_type(dtype))

@@ -31,7 +31,7 @@ from ..lowering.registry import Call, NotLowered, cast, lower, made, normalize_d
 from ..sizes.symbols import maximum
 from ..ops import Value, ops
 from ..sizes.expressions import Size
-from .targets import recomputes
+from ..devices import recomputes
 from .chunks import nearest_divisor
 
 aten = torch.ops.aten

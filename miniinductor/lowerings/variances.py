@@ -35,7 +35,7 @@ from ..decompositions import OURS, Decomposition, decomposition, upcast
 from ..sizes.symbols import same
 from . import normalization as _normalization  # noqa: F401  (its rules come first)
 from . import statistics
-from .targets import recomputes
+from ..devices import recomputes
 
 aten = torch.ops.aten
 Rule = Callable[[Tensor, Any, dict[str, Any]], Any]

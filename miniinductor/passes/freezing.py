@@ -4,12 +4,9 @@ In:   a functional inference graph; the names of tensors that it writes itself. 
       graph, its frozen values constants now, and
 `Frozen`, which computes them again when a parameter has changed.
 
-    y = convolution(x, w); z = (y - mean) * rsqrt(var + eps) * g + b
-        fold_affine: ->  convolution(x, w * s, t), where s = rsqrt(var + eps) * g
-                         and t = b - mean * s
+    s = rsqrt(var + eps) * g
     packed = mkldnn._reorder_linear_weight(w)       (written by cpu_library.py)
-    s, t, w * s, packed
-        freeze: ->  constants
+        freeze: s and packed are constants
 
 Off by default (`config.freezing`), as in PyTorch.  PyTorch's frozen model ignores later changes of
 its parameters.  Ours looks in every call at each parameter's version and address: in-place writes
@@ -17,26 +14,24 @@ its parameters.  Ours looks in every call at each parameter's version and addres
 made again.  What changes memory behind torch's back is not: `p.data.add_()`, a NumPy array that
 shares memory.
 
-Mirrors torch/_inductor/freezing.py, constant_folding.py and fx_passes/binary_folding.py.  Left out:
-dropping the original parameters.
+Mirrors torch/_inductor/freezing.py and constant_folding.py.  Left out: dropping the original
+parameters; folding the arithmetic behind a convolution into its weights.
 """
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
 
-from ..autograd.functionalize import Graph, add_node, is_needed, is_view
+from ..autograd.functionalize import Graph, is_needed, is_view
 from ..autograd.tracer import no_autocast
 from ..foreign import ThreadState
 from ..graph_passes import LAYOUTS, Context, graph_pass
 from ..records import CompileRecord
 from .common_subexpressions import reaches_output_by_views
-from .layout import aten, value_of
-
-AFFINE = {aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor}
+from .layout import value_of
 
 
 class Constants:
@@ -59,11 +54,10 @@ class Constants:
         return bool(node.all_input_nodes) and all(n in self for n in node.all_input_nodes)
 
 
-@graph_pass(LAYOUTS, "arithmetic into frozen weights", order=10, switch="freezing")
-def fold_frozen(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
+@graph_pass(LAYOUTS, "what depends on parameters alone", order=10, switch="freezing")
+def find_constants(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
     if context.inference and is_on_cpu(gm):
         context.constants = Constants(gm, context.written)
-        fold_affine(gm, context.constants, context.record)
     return gm
 
 
@@ -76,78 +70,6 @@ def freeze_constants(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
 
 def is_on_cpu(gm: fx.GraphModule) -> bool:
     return all(t.device.type == "cpu" for t in [*gm.parameters(), *gm.buffers()])
-
-
-# ---- folding arithmetic into a convolution's weights ---------------------------------------------
-def fold_affine(gm: fx.GraphModule, constants: Constants, record: CompileRecord) -> None:
-    """Sums and products with one constant per channel, behind a convolution with constant weights,
-    become part of the weights."""
-    count = 0
-    for node in list(gm.graph.nodes):
-        if node.target is not aten.convolution.default or node.args[6]:
-            continue
-        weights = [n for n in node.args[1:3] if n is not None]
-        chain = list(affine_chain(node, constants))
-        is_float = node.meta["val"].dtype in (torch.float32, torch.float64)
-        if is_float and chain and all(n in constants for n in weights):
-            fold(gm, node, chain)
-            count += 1
-    if count:
-        gm.graph.eliminate_dead_code(is_impure_node=is_needed)
-        record.notes.append(
-            f"freezing: the arithmetic behind {count} convolutions folded into their weights"
-        )
-
-
-def affine_chain(node: Any, constants: Constants) -> Iterator[tuple[Any, Any]]:
-    """(op node, its constant operand) behind `node`, as long as each value has one user."""
-    while len(node.users) == 1:
-        user = next(iter(node.users))
-        if user.target not in AFFINE or user.kwargs or len(user.args) != 2:
-            return
-        a, b = user.args
-        other = b if a is node else a
-        is_swapped = a is not node and user.target in (aten.sub.Tensor, aten.div.Tensor)
-        if is_swapped or not isinstance(other, fx.Node) or other not in constants:
-            return
-        if value_of(user).dtype != value_of(node).dtype or not is_per_channel(other, node):
-            return
-        yield user, other
-        node = user
-
-
-def is_per_channel(constant, node) -> bool:
-    """Has it one element for each channel of `node`?"""
-    shape, (_, channels, *image) = list(value_of(constant).shape), value_of(node).shape
-    wanted = [channels] + [1] * len(image)
-    return shape in (wanted, [1, *wanted])
-
-
-def fold(gm: fx.GraphModule, node: Any, chain: list[tuple[Any, Any]]) -> None:
-    last, (x, w, bias, *rest) = chain[-1][0], node.args
-
-    def call(target, *args):
-        return add_node(gm.graph, last, target, args)
-
-    # before the last, every constant of the chain is known
-    with gm.graph.inserting_before(last), gm.meta["fake_mode"]:
-        channels = value_of(w).shape[0]
-        scale, shift = None, bias
-        for op, other in chain:
-            other = call(aten.reshape.default, other, [channels])
-            if op.target in (aten.mul.Tensor, aten.div.Tensor):
-                scale = scale or call(aten.ones_like.default, other)
-                scale = call(op.target, scale, other)
-                shift = shift and call(op.target, shift, other)
-            else:
-                shift = shift or call(aten.zeros_like.default, other)
-                shift = call(op.target, shift, other)
-        if scale is not None:
-            column = [channels] + [1] * (value_of(w).dim() - 1)
-            w = call(aten.mul.Tensor, w, call(aten.reshape.default, scale, column))
-        new = call(aten.convolution.default, x, w, shift, *rest)
-        new.meta["val"] = last.meta["val"]
-    last.replace_all_uses_with(new)
 
 
 # ---- constants -----------------------------------------------------------------------------------

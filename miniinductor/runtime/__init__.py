@@ -1,2 +1,2 @@
 """What runs when a compiled graph is called: building and loading kernels (`build`), calling them
-(`launcher.c`)."""
+(`launch`)."""

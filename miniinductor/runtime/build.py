@@ -30,7 +30,7 @@ from pathlib import Path
 from .. import config, coverage
 from ..exceptions import CompilerError
 from ..replaceable import replaceable
-from .launch import kernel_at
+from .launch import Kernel
 
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.
 # -ffp-contract=off: `a*b + c` rounds twice, as eager does.
@@ -52,7 +52,8 @@ FLAGS = (
     "-w",
 )
 # what stands before generated kernels; coverage adds files of its own
-PRELUDES = [Path(__file__).parent.parent / "codegen" / "cpp_prelude.h"]
+CODEGEN = Path(__file__).parent.parent / "codegen"
+PRELUDES = [CODEGEN / f"cpp_{name}.h" for name in ("prelude", "maths", "halves", "transpose")]
 
 
 def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None]]:
@@ -70,7 +71,7 @@ def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None
     kernels = {}
     for name, library in libraries_of(texts).items():
         address = ctypes.cast(library[name], ctypes.c_void_p).value or 0
-        kernels[name] = kernel_at(address, name, library)
+        kernels[name] = Kernel(address, name, library)
     return [kernels[names[key]] for key in keys]
 
 

@@ -3,12 +3,11 @@
 In:   what wrapper.py printed.  Out: a `Program`: it can be pickled, and `start()` gives the
       callable.  Kernels that are not built yet are built then, or found on disk.
 
-    >>> program = build_program(graph, record)                  # (graph_cache.py pickles it)
+    >>> program = build_program(graph, record)
     >>> call = program.start()
     >>> [out] = call(x)
 
-A graph that was just compiled and one that graph_cache.py has read from disk become functions in
-the same way.  The file also has what a wrapper calls beside kernels: workspaces, `in_layout`.
+The file also has what a wrapper calls beside kernels: workspaces, `in_layout`.
 Mirrors torch/_inductor/output_code.py (`CompiledFxGraph`).
 """
 
@@ -23,7 +22,7 @@ import torch
 from ..devices import LANGUAGES
 from ..sizes.symbols import Size, fill
 from .build import CompilerError
-from .launch import maker_of_tensors
+from . import launch
 
 if TYPE_CHECKING:
     from ..codegen.common import Kernel
@@ -58,7 +57,7 @@ class Program:
                 self.functions.update(zip(names, build_functions(language, device, kernels, moved)))
         scope: dict[str, Any] = self.scope | self.functions
         if "empty_cpu(" in self.source:
-            scope["empty_cpu"] = maker_of_tensors()
+            scope["empty_cpu"] = launch.empty_cpu
         exec(compile(self.source, "<miniinductor wrapper>", "exec"), scope)
         call = scope["call"]
         call.owned, call.workspaces_of = scope.get("call_owned"), scope.get("workspaces_of", {})

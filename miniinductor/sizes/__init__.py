@@ -2,11 +2,12 @@
 
 The files, in the order in which one needs the other:
 
-* `expressions`: division, remainder and float arithmetic as sympy functions
+* `expressions`: division and remainder as sympy functions
 * `printing`: expressions as Python, C and Triton
 * `intervals`: the lowest and highest value of an expression
 * `ranges`: what follows from the ranges of loop variables
-* `facts`: what follows from guards, and a small prover
+* `prover`: what follows from guards
+* `floats`: what is computed from sizes in floating point
 * `symbols`: from `torch.SymInt` to expressions and back; hints; what holds for all sizes
 
 minidynamo makes the symbols (`minidynamo/symbolic_shapes.py`), miniinductor writes kernels with

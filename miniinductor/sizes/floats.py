@@ -7,8 +7,8 @@ Out:  functions that sympy keeps as they were written, for floats must round as 
     >>> i = sympy.Symbol("i", integer=True, nonnegative=True)
     >>> ToFloat(i), ToFloat(2)
     (ToFloat(i), 2.00000000000000)
-    >>> hidden(Trunc(FloatMul(ToFloat(i), 0.3)))        # the wrapper computes it, in Python
-    n_3f1c84a2b5d6
+    >>> hidden(FUNCTIONS["Trunc"](ToFloat(i)))          # the wrapper computes it, in Python
+    n_c1c91c021794
 
 minidynamo/symbolic_numbers.py makes them.  Mirrors torch/utils/_sympy/functions.py.
 """
@@ -33,10 +33,11 @@ class Opaque(sympy.Function):
     """A function that is computed on numbers and otherwise kept."""
 
     is_real = True
+    methods: list[str]  # of minidynamo's SymNode, whose results it stands for
     compute: Callable  # the function on numbers
     in_graph: Callable  # the function on torch's symbolic numbers, which a node of a graph calls
     result: type  # of what it gives: int or float
-    texts: dict[str, str]  # "python", "c" or "triton" -> how the call is written there; "": not
+    texts: dict[str, str]  # "python", "c" or "triton" -> how the call is written there
 
     @classmethod
     def eval(cls, *args: sympy.Expr) -> sympy.Expr | None:
@@ -46,16 +47,53 @@ class Opaque(sympy.Function):
         return sympy.Integer(value) if cls.result is int else sympy.Float(value)
 
 
-def opaque(
-    name: str, compute: Callable, result: type, texts: tuple[str, ...], in_graph: Callable
-) -> type[Opaque]:
-    """The class of a function.  texts: in Python; or in Python, C and Triton."""
-    operators = texts[0].replace("{}", "({})") if texts[0].startswith("(") else ""
-    written = [*texts, operators, operators]
+# name -> (methods of SymNode, what computes it, the type of its result, how Python writes it)
+TABLE: dict[str, tuple[str, Callable, type, str]] = {
+    "ToFloat": ("sym_float", float, float, "float({})"),
+    "FloatAdd": ("add", operator.add, float, "({} + {})"),
+    "FloatSub": ("sub", operator.sub, float, "({} - {})"),
+    "FloatMul": ("mul", operator.mul, float, "({} * {})"),
+    "TrueDiv": ("truediv int_truediv float_truediv", operator.truediv, float, "({} / {})"),
+    "FloatPow": ("pow float_pow", operator.pow, float, "({} ** {})"),
+    "FloatNeg": ("neg", operator.neg, float, "(-{})"),
+    "FloatAbs": ("abs", abs, float, "abs({})"),
+    "FloatMin": ("sym_min", min, float, "min({}, {})"),
+    "FloatMax": ("sym_max", max, float, "max({}, {})"),
+    "Sqrt": ("sym_sqrt", math.sqrt, float, "math.sqrt({})"),
+    "Sin": ("sym_sin", math.sin, float, "math.sin({})"),
+    "Cos": ("sym_cos", math.cos, float, "math.cos({})"),
+    "Floor": ("floor", math.floor, int, "math.floor({})"),
+    "Ceil": ("ceil", math.ceil, int, "math.ceil({})"),
+    "Trunc": ("trunc sym_int", math.trunc, int, "math.trunc({})"),
+    "Round": ("round", round, int, "round({})"),
+}
+C = {"ToFloat": "(double)({})", "TrueDiv": "((double)({})/(double)({}))"}
+C |= {"FloatPow": "__builtin_pow({}, {})", "Sqrt": "__builtin_sqrt({})"}
+TRITON = {"ToFloat": "tl.cast({}, tl.float64)", "Sqrt": "tl.sqrt({})"}
+TRITON |= {"TrueDiv": "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))"}
+TRITON |= {"FloatPow": "tl.exp2(tl.log2({})*{})"}
+for _name in ("FloatAdd", "FloatSub", "FloatMul", "FloatNeg"):
+    C[_name] = TRITON[_name] = TABLE[_name][-1].replace("{}", "({})")
+# Python's own (math.sqrt) would make a plain number of a symbolic one
+IN_GRAPH: dict[str, Callable] = {"ToFloat": torch.sym_float, "Sqrt": torch.sym_sqrt}
+IN_GRAPH |= {"FloatMin": torch.sym_min, "FloatMax": torch.sym_max}
+IN_GRAPH |= {"Sin": getattr(torch, "_sym_sin"), "Cos": getattr(torch, "_sym_cos")}
+# their results are not negative where no argument is
+KEEP_SIGN = (
+    "ToFloat FloatAdd FloatMul TrueDiv FloatMin FloatMax Floor Ceil Trunc Round Sqrt".split()
+)
+
+
+def keeping_sign(*parts: Interval) -> Interval:
+    return (0, INFINITY) if all(low >= 0 for low, _ in parts) else UNKNOWN
+
+
+def made(name: str, methods: str, compute: Callable, result: type, python: str) -> type[Opaque]:
     fields: dict[str, Any] = {
-        "texts": dict(zip(("python", "c", "triton"), written)),
+        "methods": methods.split(),
+        "texts": {"python": python, "c": C.get(name, ""), "triton": TRITON.get(name, "")},
         "compute": staticmethod(compute),
-        "in_graph": staticmethod(in_graph),
+        "in_graph": staticmethod(IN_GRAPH.get(name, compute)),
         "result": result,
         "is_integer": True if result is int else None,
         "__module__": __name__,  # pickle finds it here
@@ -63,51 +101,9 @@ def opaque(
     return type(name, (Opaque,), fields)
 
 
-DIVISIONS = "((double)({})/(double)({}))", "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))"
-# name -> (what computes it, the type of its result, its texts).  Kernels have Python's operators.
-TABLE: dict[str, tuple[Callable, type, tuple[str, ...]]] = {
-    "ToFloat": (float, float, ("float({})", "(double)({})", "tl.cast({}, tl.float64)")),
-    "FloatAdd": (operator.add, float, ("({} + {})",)),
-    "FloatSub": (operator.sub, float, ("({} - {})",)),
-    "FloatMul": (operator.mul, float, ("({} * {})",)),
-    "FloatNeg": (operator.neg, float, ("(-{})",)),
-    "TrueDiv": (operator.truediv, float, ("({} / {})", *DIVISIONS)),
-    "FloatPow": (
-        operator.pow,
-        float,
-        ("({} ** {})", "__builtin_pow({}, {})", "tl.exp2(tl.log2({})*{})"),
-    ),
-    "FloatAbs": (abs, float, ("abs({})",)),
-    "FloatMin": (min, float, ("min({}, {})",)),
-    "FloatMax": (max, float, ("max({}, {})",)),
-    "Sqrt": (math.sqrt, float, ("math.sqrt({})", "__builtin_sqrt({})", "tl.sqrt({})")),
-    "Sin": (math.sin, float, ("math.sin({})",)),
-    "Cos": (math.cos, float, ("math.cos({})",)),
-    "Floor": (math.floor, int, ("math.floor({})",)),
-    "Ceil": (math.ceil, int, ("math.ceil({})",)),
-    "Trunc": (math.trunc, int, ("math.trunc({})",)),
-    "Round": (round, int, ("round({})",)),
-}
-# Python's own (math.sqrt) would make a plain number of a symbolic one
-IN_GRAPH: dict[str, Callable] = {"ToFloat": torch.sym_float, "FloatMin": torch.sym_min}
-IN_GRAPH |= {"FloatMax": torch.sym_max, "Sqrt": torch.sym_sqrt}
-IN_GRAPH |= {"Sin": getattr(torch, "_sym_sin"), "Cos": getattr(torch, "_sym_cos")}
-# their results are not negative where no argument is
-KEEP_SIGN = (
-    "ToFloat FloatAdd FloatMul TrueDiv FloatMin FloatMax Floor Ceil Trunc Round Sqrt".split()
-)
-FUNCTIONS: dict[str, type[Opaque]] = {
-    name: opaque(name, compute, result, texts, IN_GRAPH.get(name, compute))
-    for name, (compute, result, texts) in TABLE.items()
-}
+FUNCTIONS = {name: made(name, *row) for name, row in TABLE.items()}
 globals().update(FUNCTIONS)
 ToFloat = FUNCTIONS["ToFloat"]
-
-
-def keeping_sign(*parts: Interval) -> Interval:
-    return (0, INFINITY) if all(low >= 0 for low, _ in parts) else UNKNOWN
-
-
 RULES |= {FUNCTIONS[name]: keeping_sign for name in KEEP_SIGN}
 
 

@@ -22,7 +22,7 @@ import torch
 from ..dependencies import Recorder, Ref
 from ..extras.interpreter import evaluate
 from ..hooks import extends
-from ..lowerings.targets import recomputes
+from ..devices import recomputes
 from ..sizes.expressions import FloorDiv
 from ..sizes.symbols import Size
 from .known_indices import FollowingRecorder

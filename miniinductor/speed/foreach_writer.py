@@ -24,7 +24,6 @@ import sympy
 from .. import config
 from ..codegen.common import Kernel
 from ..codegen.cpp import CppKernelWriter
-from ..codegen.cpp_reductions import Sums
 from ..codegen.plan import PARALLEL_WORK, estimate
 from ..codegen.tree import Bound, Line, Pragma, Statement, nest
 from ..kernels import CPP
@@ -56,10 +55,13 @@ class ForeachWriter(CppKernelWriter):
     def size(self, number: Size) -> Bound:
         return "size" if number == SIZE else super().size(number)
 
-    def simd(self, accumulators: Sums) -> Pragma | None:
+    def simd(self) -> Pragma | None:
         if self.parallel:
             return Pragma("for", simd=config.vectorize)
-        return super().simd(accumulators)
+        return super().simd()
+
+    def half_place(self, name: str, index: sympy.Expr, written: bool) -> None:
+        """Nothing: lanes that are left would be each thread's."""
 
     def function(self, lines: list[Statement]) -> Kernel:
         count, width, names = len(self.parts), len(self.pointers), self.parts[0].names

@@ -22,15 +22,12 @@ import torch
 from .. import config
 from ..codegen.code import Code, code, index_code, named
 from ..codegen.common import Value
-from ..codegen.cpp_expressions import CppExpressions, CppScope
+from ..codegen.cpp_expressions import CppScope
+from ..codegen.cpp_reductions import ARRAY_TYPES
 from ..codegen.strategy import Found, Strategy
-from ..codegen.tree import Definition, Line, Pragma, Statement, Statements, nest
+from ..codegen.tree import Definition, Line, Pragma, Statement, Statements, names_in, nest
 from ..dependencies import stride_of
 from ..ir import playing
-from ..sizes.symbols import Size
-from . import pieces  # noqa: F401  (it asks `first_in_lanes`)
-from .arrays import IN_ARRAYS
-from .contents import names_in
 
 TABLE_COST = 6  # operations that cost more than reading a table
 CHEAP = {"to_float", "abs", "maximum", "minimum", "[]"}
@@ -119,7 +116,7 @@ class RowInvariants(Strategy):
         number = writer.temporary(index_code(part), torch.int64, True).text
         numel = writer.buffers[name].layout.numel
         if getattr(numel, "is_Integer", True) and numel < 1 << 31:
-            small_of(writer).add(number)
+            writer.small.add(number)
         return index - part + writer.position(number)
 
     def first_in_lanes(self, lines: Statements, added: Iterable[str] = ()) -> list[Statement]:
@@ -133,8 +130,8 @@ class RowInvariants(Strategy):
             c_type, expression = self.lazy[name]
             if self.is_table(name):
                 array = self.above.fresh("table")
-                in_arrays = IN_ARRAYS.get(c_type, c_type)
-                element_type = "int32_t" if name in small_of(self.writer) else in_arrays
+                in_arrays = ARRAY_TYPES.get(c_type, c_type)
+                element_type = "int32_t" if name in self.writer.small else in_arrays
                 declared = code("{} {}[{}];", element_type, named(array), self.width)
                 self.above.add(declared, "a table for all rows")
                 expression = code("{}{}", named(array), self.place)
@@ -180,24 +177,3 @@ class RowInvariants(Strategy):
                 found.add(name)
                 stack += [] if is_end(name) else self.lazy[name][1].reads
         return [name for name in self.lazy if name in found]
-
-
-def small_of(writer: Any) -> set[str]:
-    """Names of indices that 32 bits hold."""
-    return writer.__dict__.setdefault("small", set())
-
-
-plain_indirect_indexing = CppExpressions.indirect_indexing
-
-
-def indirect_indexing(
-    self: CppExpressions, value: Value, size: Size, wrap_neg: bool = True
-) -> sympy.Expr:
-    """Notes which positions 32 bits hold."""
-    symbol = plain_indirect_indexing(self, value, size, wrap_neg)
-    if isinstance(size, int) and size < 1 << 31:
-        small_of(self).add(symbol.name)
-    return symbol
-
-
-setattr(CppExpressions, "indirect_indexing", indirect_indexing)

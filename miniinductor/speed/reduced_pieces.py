@@ -13,67 +13,55 @@ gcc makes no vectors of a loop that reads 16 bits under a condition.
 from dataclasses import replace
 
 from .. import config
-from ..codegen.cpp_reductions import Sums, declarations
+from ..codegen.cpp_reductions import Lanes, Sums, declarations
 from ..codegen.plan import KernelPlan
-from ..codegen.strategy import Found, Strategy, strategy
-from ..codegen.tree import Statement, Statements
+from ..codegen.strategy import Found, Strategy
+from ..codegen.tree import Statements
 from ..dependencies import LoopBody
-from .row_tiles import TiledRows
 from .spread import Spread
 from .tables import LONGEST, ends_of_pieces, moved
 
 SHORTEST = 16  # lanes of a part: fewer fill no vector
 
 
-@strategy(order=45)
 class ReducedPieces(Strategy):
-    is_writing = False  # are the loops of the parts being written?
-
     def applies(self) -> bool:
         writer, plan = self.writer, self.writer.plan
         if not config.lane_tables or plan.is_pointwise or len(plan.inner) != 1:
             return False
-        size = plan.inner[0]
+        size, bodies = plan.inner[0], {n: b for n, b in plan.bodies.items() if b.inner}
         if not isinstance(size, int) or size > LONGEST or Spread(writer).applies():
             return False
-        if writer.group.has_scan or writer.has_scatter or not any(map(has_conditions, inner(plan))):
+        if (
+            writer.group.has_scan
+            or writer.has_scatter
+            or not any(map(has_conditions, bodies.values()))
+        ):
             return False
-        self.ends = ends_of_pieces(replace(plan, bodies=inner_bodies(plan)))
+        self.ends = ends_of_pieces(replace(plan, bodies=bodies))
         lengths = [end - start for start, end in zip(self.ends, self.ends[1:])]
         return bool(lengths) and min(lengths) >= SHORTEST
 
     def inner_loop(self, body: Statements, accumulators: Sums) -> Found:
         writer, whole = self.writer, self.writer.plan
         nodes = whole.nodes_of(writer.current_stage, inner=True)
-        if self.is_writing or not any(has_conditions(whole.bodies[n.name]) for n in nodes):
+        if not any(has_conditions(whole.bodies[n.name]) for n in nodes):
             return None
         if any(a.is_arg for a in accumulators):
             return None  # which place is the first, another part cannot tell
-        if any(isinstance(one, TiledRows) for one in writer.strategies):
-            return None  # tiles copy all lanes, also those that a part has not
         deferred, loops = writer.deferred, []
-        self.is_writing = True
         for start, end in zip(self.ends, self.ends[1:]):
             writer.plan = part_of(whole, start, end)
-            lines = writer.lane_body(nodes)
+            lines, loop = writer.lane_body(nodes), (whole.r[0], start, end)
             parts = [replace(a, name=b.name) for a, b in zip(writer.accumulators, accumulators)]
-            loops += self.lanes(lines, parts, start, end)
+            if parts:
+                loops += Lanes(writer, lines, parts, [loop]).statements()
+            else:
+                loops += writer.along(*loop, lines)
             for accumulator, part in zip(accumulators, parts):
                 accumulator.over_chunks |= part.over_chunks
-        self.is_writing = False
         writer.plan, writer.accumulators, writer.deferred = whole, accumulators, deferred
         return [*declarations(accumulators), *loops]
-
-    def lanes(self, lines: Statements, parts: Sums, start: int, end: int) -> list[Statement]:
-        return self.writer.chunks(lines, parts, str(start), str(end))
-
-
-def inner_bodies(plan: KernelPlan) -> dict[str, LoopBody]:
-    return {name: body for name, body in plan.bodies.items() if body.inner}
-
-
-def inner(plan: KernelPlan) -> list[LoopBody]:
-    return list(inner_bodies(plan).values())
 
 
 def has_conditions(body: LoopBody) -> bool:
@@ -85,7 +73,8 @@ def part_of(plan: KernelPlan, start: int, end: int) -> KernelPlan:
     numbered as in the whole: arrays between two stages have one element for each lane."""
     lane = plan.r[-1]
     bodies = dict(plan.bodies)
-    for name, body in inner_bodies(plan).items():
-        simpler = moved(plan, body, start, end)
-        bodies[name] = simpler.substitute(plan.outer, plan.inner, {lane: lane - start})
+    for name, body in plan.bodies.items():
+        if body.inner:
+            simpler = moved(plan, body, start, end)
+            bodies[name] = simpler.substitute(plan.outer, plan.inner, {lane: lane - start})
     return replace(plan, bodies=bodies)

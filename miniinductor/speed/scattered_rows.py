@@ -16,17 +16,13 @@ Out:  its loops once for each thread, which reads all indices and skips other th
 PyTorch: atomic additions, whose order changes from run to run, or one thread.
 """
 
-from typing import Any
-
 import sympy
 import torch
 
 from .. import config
-from ..codegen.cpp import CppKernelWriter
 from ..codegen.plan import PARALLEL_WORK
-from ..codegen.strategy import Found, Strategy, strategy
+from ..codegen.strategy import Found, Strategy
 from ..codegen.tree import Line, Loop, Pragma, Statements, nest
-from ..dependencies import stride_of
 
 LEAST_ROW = 16  # elements of a row: below it, reading all indices costs what is gained
 OWN_BYTES = 512  # neighbouring rows of so many bytes go to one thread: whole cache lines
@@ -34,33 +30,6 @@ MOST_THREADS = 16  # that read all indices
 OWNERS = "which thread a row belongs to"
 
 
-def remembering_rows(plain: Any) -> Any:
-    """The writer's `store`, which notes at which indices a kernel stores: a set of names of rows
-    for each, empty where it is no scatter."""
-
-    def store(
-        self: CppKernelWriter, name: str, index: sympy.Expr, value: Any, mode: str | None = None
-    ) -> None:
-        self.scatter_is_row_wise = bool(mode) and writes_other_elements(self, index)
-        rows = (index.free_symbols & self.names) - self.inner_symbols if mode else set()
-        self.__dict__.setdefault("stored_rows", []).append(rows)
-        plain(self, name, index, value, mode)
-
-    return store
-
-
-def writes_other_elements(writer: CppKernelWriter, index: sympy.Expr) -> bool:
-    """Does a scatter write another element in each lane?"""
-    if not writer.plan.r or stride_of(index, writer.plan.r[-1]) in (0, None):
-        return False
-    return not any(s in writer.inner_symbols for s in index.free_symbols)
-
-
-def lanes_are_free(self: CppKernelWriter) -> bool:
-    return not self.group.has_scan and (not self.has_scatter or self.scatter_is_row_wise)
-
-
-@strategy(order=95)
 class ScatteredRows(Strategy):
     def applies(self) -> bool:
         writer, plan = self.writer, self.writer.plan
@@ -86,11 +55,6 @@ class ScatteredRows(Strategy):
 
     def common_row(self) -> sympy.Symbol | None:
         """A name of a row that every store has in its index."""
-        found = self.writer.__dict__.get("stored_rows")
+        found = self.writer.scattered_at
         common = set.intersection(*found) if found else set()
         return min(common, key=str, default=None)
-
-
-setattr(CppKernelWriter, "scatter_is_row_wise", False)
-setattr(CppKernelWriter, "lanes_are_free", lanes_are_free)
-setattr(CppKernelWriter, "store", remembering_rows(CppKernelWriter.store))

@@ -15,18 +15,16 @@ In:   a stage's inner loop.  Out: a loop over blocks of it, shared by the thread
 """
 
 from .. import config
-from ..codegen.cpp_reductions import CHUNK, Sums, bound, declarations, parts_of
+from ..codegen.cpp_reductions import Sums, bound, declarations, parts_of
 from ..codegen.plan import PARALLEL_WORK, estimate
-from ..codegen.strategy import Strategy, strategy
+from ..codegen.strategy import Strategy
 from ..codegen.tree import Line, Pragma, Statement, Statements, nest
 
 MOST_PARTS = 512  # partial results
-
-
+LEAST = 512  # elements of a part
 PARTS = "which part of the loop comes next"
 
 
-@strategy(order=50)
 class Spread(Strategy):
     keeps_stack = False
 
@@ -40,42 +38,33 @@ class Spread(Strategy):
     def loop_nest(self, body: Statements) -> list[Statement]:
         return nest(body, self.writer.outer_loops())
 
-    def inner_loop(self, lines: Statements, accumulators: Sums) -> list[Statement]:
-        first, size = self.writer.plan.r[0], self.writer.size(self.writer.plan.inner[0])
-        rest = max(1, estimate(self.writer.plan.inner[1:]))
-        rows, prologue = max(1, CHUNK // rest), []
-        if isinstance(self.writer.plan.inner[0], int):
-            rows = max(rows, -(-self.writer.plan.inner[0] // MOST_PARTS))
-            blocks = most_blocks = -(-self.writer.plan.inner[0] // rows)
-        else:  # (another stage has names of its own)
-            names = [self.writer.outside.fresh(name) for name in ("rows", "blocks")]
-            prologue = [
-                Line(
-                    f"const int64_t {names[0]} = mini::maximum<int64_t>({rows}, "
-                    f"({size} + {MOST_PARTS - 1})/{MOST_PARTS});",
-                    origin=PARTS,
-                ),
-                Line(
-                    f"const int64_t {names[1]} = ({size} + {names[0]} - 1)/{names[0]};",
-                    origin=PARTS,
-                ),
-            ]
-            (rows, blocks), most_blocks = names, MOST_PARTS
+    def inner_loop(self, body: Statements, accumulators: Sums) -> list[Statement]:
+        writer = self.writer
+        first, size = writer.plan.r[0], writer.size(writer.plan.inner[0])
+        least = max(1, LEAST // estimate(writer.plan.inner[1:]))
+        # (another stage has names of its own)
+        rows, blocks = (writer.outside.fresh(name) for name in ("rows", "blocks"))
+        wanted = f"({size} + {MOST_PARTS - 1})/{MOST_PARTS}"
+        texts = [
+            f"const int64_t {rows} = mini::maximum<int64_t>({least}, {wanted});",
+            f"const int64_t {blocks} = ({size} + {rows} - 1)/{rows};",
+        ]
         of_block = parts_of(accumulators, "block")
         # the loops come first: they may make doubles of the accumulators
-        loops = self.writer.chunks(lines, of_block, f"{first}_block", f"{first}_end")
-        body = [
-            Line(f"const int64_t {first}_block = block * {rows};", origin=PARTS),
+        loops = writer.chunks(body, of_block, f"{first}_block", f"{first}_end")
+        block = [
+            Line(f"const int64_t {first}_block = block*{rows};", origin=PARTS),
             bound(f"{first}_end", f"{first}_block + {rows}", size),
             *declarations(of_block),
             *loops,
             *[b.line(f"{b.name}s[block] = {b.name};") for b in of_block],
         ]
-        loop = [("block", 0, blocks)]
-        arrays = [b.line(f"{b.c_type} {b.name}s[{most_blocks}];") for b in of_block]
-        threads = Pragma("parallel for", condition=self.writer.threads_if)
-        result = [*prologue, *arrays, *nest(body, loop, threads), *declarations(accumulators)]
-        if accumulators:
-            added = [a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)]
-            result += nest(added, loop)
-        return result
+        threads = Pragma("parallel for", condition=writer.threads_if)
+        added = [a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)]
+        return [
+            *[Line(text, origin=PARTS) for text in texts],
+            *[b.line(f"{b.c_type} {b.name}s[{MOST_PARTS}];") for b in of_block],
+            *nest(block, [("block", 0, blocks)], threads),
+            *declarations(accumulators),
+            *nest(added, [("block", 0, blocks)] if added else []),
+        ]

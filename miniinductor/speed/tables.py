@@ -8,10 +8,8 @@ In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of t
   * Pieces: reflect padding reads at 63 - |63 - |r0 - 1||, which is 1 - r0, then r0 - 1, then 127 -
     r0: a loop for each.
   * Tables: bilinear upsampling makes a column of the result of the same columns in each row.
-  * Blocks: more lanes than a table holds are taken MOST_LANES at a time, all rows for each (grid
-    sampling: one grid, many channels).
 
-Left out: pieces of outer loops, tables of symbolic sizes.
+Left out: pieces of outer loops, tables of symbolic sizes, and of more lanes than one table holds.
 """
 
 import math
@@ -22,28 +20,23 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen.cpp_reductions import bound, Sums
-from ..codegen.plan import KernelPlan
-from ..codegen.strategy import Found, strategy
 from ..codegen.code import code, named
-from ..codegen.tree import Statement, Statements, nest
+from ..codegen.cpp_reductions import bound
+from ..codegen.plan import KernelPlan
+from ..codegen.tree import Statement, Statements, names_in, nest
 from ..dependencies import LoopBody, loop_variable, mergeable, stride_of
 from ..extras.interpreter import evaluate
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.symbols import hint
-from .contents import names_in
 from .invariants import RowInvariants
 from .known_indices import COMPARED, recorded
 
 SHORT_LANES = 16  # lanes that are joined with the loop around them
 LONGER_LANES = 512  # and how many they become at most
 LEAST_ROWS, MOST_LANES = 8, 1024  # rows that share a table; its elements
-# joined lanes, where places in a row are computed: they are taken in blocks
-MOST_COMPUTED = 1 << 14
 MOST_PIECES, LONGEST = 5, 1 << 22  # pieces are found by looking at every lane, of so many at most
 
 
-@strategy(order=70)
 class Tables(RowInvariants):
     def longer_lanes(self, bodies: list[LoopBody]) -> list[LoopBody]:
         return with_longer_lanes(bodies)
@@ -60,79 +53,37 @@ class Tables(RowInvariants):
         # all loops share the tables
         self.same = (*plan.x[:-1], plan.r[-1]) if has_rows else (plan.r[-1],)
         self.is_open = plan.inner[-1] >= 4 and plan.outer_count >= LEAST_ROWS
-        is_long = plan.inner[-1] > MOST_LANES
-        self.in_blocks = self.is_open and has_rows and is_long and self.found is None
         self.new_scope_above()
         writer.outside.parent = self.above
         return True
 
     def pieces(self) -> list[KernelPlan] | None:
-        is_known = isinstance(self.writer.plan.inner[-1], int)  # not the size of a part of many
-        return self.found if is_known else None
+        return self.found
 
     def begin_lanes(self) -> None:
-        """For one piece of the lanes; long ones are taken in blocks, so that a table stays in the
-        cache."""
+        """For one piece of the lanes."""
         lane, size = self.writer.plan.r[-1], self.writer.plan.inner[-1]
         self.is_on = False
-        if not self.is_open:
-            return
-        if self.in_blocks:
-            lanes = (lane, f"{lane}_part", f"{lane}_end")
-            place = code("[{} - {}]", named(lane), named(lanes[1]))
-            self.begin_rows(lanes, place, MOST_LANES, self.same)
-        elif size > MOST_LANES:
-            self.is_open = False
-        else:
+        if self.is_open and size <= MOST_LANES:
             place = code("[{}]", named(lane))
             self.begin_rows((lane, 0, self.writer.size(size)), place, size, self.same)
-
-    def begins_again(self, lines: Statements) -> bool:
-        """Blocks cost more than they save, unless these lines need a table."""
-        if not self.in_blocks or any(map(self.is_table, self.needed(names_in(lines)))):
-            return False
-        self.is_open = self.in_blocks = False
-        self.new_scope_above()
-        self.writer.outside.parent = None
-        return True
-
-    def inner_loop(self, body: Statements, accumulators: Sums) -> Found:
-        if not self.in_blocks:
-            return None
-        return self.writer.chunks(body, accumulators, *self.lanes[1:])
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         """What comes before the rows stands before all loops, if no outer loop changes it."""
         writer, above = self.writer, self.above.lines
-        if not above:
-            return writer.plain_loop_nest(body)
-        outer = set(map(str, writer.plan.x))
-        if not self.in_blocks and outer.isdisjoint(names_in(above)):
+        if not above or set(map(str, writer.plan.x)).isdisjoint(names_in(above)):
             return [*above, *writer.plain_loop_nest(body)]
-        return writer.in_threads(*self.rows_below(body, writer.outer_loops()))
-
-    def rows_below(
-        self, body: Statements, loops: list[tuple]
-    ) -> tuple[list[Statement], list[tuple], int]:
-        """(lines, loops around them, how many of those threads share): the rows, below what is
-        computed for all of a block of them."""
-        writer, plan, above = self.writer, self.writer.plan, self.above.lines
-        row, start, size = loops[-1]
-        if self.in_blocks:
-            lane, lanes = plan.r[-1], writer.size(plan.inner[-1])
-            ending = bound(f"{lane}_end", f"{lane}_part + {MOST_LANES}", lanes)
-            blocks = (f"{lane}_part", 0, lanes, MOST_LANES)
-            return [ending, *above, *nest(body, [loops[-1]])], [*loops[:-1], blocks], len(loops)
-        around = math.prod(hint(n, 512) for n in plan.outer[:-1])
-        count, wanted = hint(plan.outer[-1], 512), 4 * torch.get_num_threads()
+        *loops, (row, start, size) = writer.outer_loops()
+        around = math.prod(hint(n, 512) for n in writer.plan.outer[:-1])
+        count, wanted = hint(writer.plan.outer[-1], 512), 4 * torch.get_num_threads()
         block = max(LEAST_ROWS, -(-count * around // wanted))
-        is_one_block = block >= count and isinstance(plan.outer[-1], int)
-        if not writer.shares_outer_loops() or is_one_block:
-            return [*above, *nest(body, [loops[-1]])], loops[:-1], len(loops) - 1
+        if not writer.shares_outer_loops() or block >= count and isinstance(size, int):
+            rows = nest(body, [(row, start, size)])
+            return writer.in_threads([*above, *rows], loops, len(loops))
         ending = bound(f"{row}_end", f"{row}_block + {block}", size)
         rows = nest(body, [(row, f"{row}_block", f"{row}_end")])
-        blocks = (f"{row}_block", start, size, block)
-        return [ending, *above, *rows], [*loops[:-1], blocks], len(loops)
+        loops.append((f"{row}_block", start, size, block))
+        return writer.in_threads([ending, *above, *rows], loops, len(loops))
 
 
 # --- longer lanes ---------------------------------------------------------------------------------
@@ -193,40 +144,26 @@ def share_tables(bodies: Sequence[LoopBody], joined: int) -> bool:
 def rows_in_a_lane(bodies: Sequence[LoopBody]) -> int:
     """The most rows, of a number that divides theirs, whose lanes become one row's.  All of them,
     where a table can hold what then varies with the lane alone."""
-    sizes = bodies[0].outer
-    rows, lanes = sizes[-2:]
-    is_even, around = steps_evenly(bodies), loops_around(bodies)
-    most = MOST_LANES if is_even else MOST_COMPUTED
-    if rows * lanes <= most and around >= LEAST_ROWS:
-        return rows
-    best = 1
-    for count in range(1, LONGER_LANES // lanes + 1):
-        left = rows // count if count < rows else around
-        if is_even:
-            left = rows // count * around
-        if rows % count == 0 and left >= LEAST_ROWS:
-            best = count
-    return best
-
-
-def loops_around(bodies: Sequence[LoopBody]) -> int:
-    """How often the last two loops run with one table of what varies with them alone."""
-    sizes = bodies[0].outer[:-2]
+    *around, rows, lanes = bodies[0].outer
+    rows_left = hint(around[-1], 512) if around else 1
     if steps_evenly(bodies):
-        return math.prod(hint(n, 512) for n in sizes)
-    return hint(sizes[-1], 512) if sizes else 1
+        rows_left = math.prod(hint(n, 512) for n in around)
+    if rows * lanes <= MOST_LANES and rows_left >= LEAST_ROWS:
+        return rows
+    counts = [n for n in range(2, LONGER_LANES // lanes + 1) if rows % n == 0]
+    left = rows_left if steps_evenly(bodies) else 1
+    return max((n for n in counts if rows // n * left >= LEAST_ROWS), default=1)
 
 
 def steps_evenly(bodies: Sequence[LoopBody]) -> bool:
     """Does nothing but even steps of reads depend on the last loop but one?  Then the place of a
     lane in its row is the same in all rows, whatever loops are around."""
     row = loop_variable("x", len(bodies[0].outer) - 2)
-    for body in bodies:
-        if any(stride_of(access.index, row) is None for access in body.reads()):
-            return False
-        if any(i.op == "index_expr" and i.args[0].has(row) for i in body.walk()):
-            return False
-    return True
+    reads = [access.index for body in bodies for access in body.reads()]
+    is_asked = any(
+        i.op == "index_expr" and i.args[0].has(row) for body in bodies for i in body.walk()
+    )
+    return not is_asked and all(stride_of(index, row) is not None for index in reads)
 
 
 # --- pieces ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ symbolic sizes.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import sympy
 import torch
@@ -26,10 +27,9 @@ from ..codegen.code import code
 from ..codegen.common import Value
 from ..codegen.cpp import CppKernelWriter
 from ..codegen.cpp_expressions import compute_type
-from ..codegen.strategy import Strategy, strategy
+from ..codegen.strategy import Strategy
 from ..dependencies import Instruction, int_or_none, stride_of
 from ..ir import playing
-from ..lowerings import cpp_masks  # noqa: F401  (this goes before its branches)
 from ..runtime.build import PRELUDES
 from ..sizes.expressions import is_indirect
 
@@ -37,7 +37,6 @@ WORDS = ("float", "double", "int32_t", "int64_t")  # what `chosen` takes
 PRELUDES.append(Path(__file__).with_name("uniform_masks.h"))
 
 
-@strategy(order=4)
 class UniformMasks(Strategy):
     mask: Value | None = None  # of the block that is being played
 
@@ -57,7 +56,7 @@ class UniformMasks(Strategy):
         place = writer.temporary(code("{} ? {} : 0", self.mask, rest), torch.int64, False)
         return step + writer.local(place.text)
 
-    def chosen(self, mask: Value, body: Callable[[], Value], other: object) -> Value | None:
+    def masked(self, mask: Value, body: Callable[[], Value], other: Any) -> Value | None:
         """The value of the masked block that is being played, if this is a way to compute it."""
         writer = self.writer
         if mask.inner or mask.number is not None or self.mask is not None or writer.is_tiled:
@@ -99,20 +98,3 @@ def has_long_steps(writer: CppKernelWriter, one: Instruction) -> bool:
         return False
     last = layout.offset + sum((n - 1) * s for n, s in zip(layout.size, layout.stride))
     return step * (lanes - 1) <= last
-
-
-plain_masked = CppKernelWriter.masked
-
-
-def masked(
-    self: CppKernelWriter, mask: Value, body: Callable[[], Value], other: bool | int | float
-) -> Value:
-    for one in self.strategies:
-        if isinstance(one, UniformMasks):
-            found = one.chosen(mask, body, other)
-            if found is not None:
-                return found
-    return plain_masked(self, mask, body, other)
-
-
-setattr(CppKernelWriter, "masked", masked)

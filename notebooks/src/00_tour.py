@@ -121,8 +121,8 @@ e.guards
 e.guard_source
 
 # %% [markdown]
-# Every line that ends with `return False` is a group of guards. The lines with `as_before` and `memo`
-# save work: they skip checks whose answer cannot have changed since the last call (notebook 05).
+# Every line that ends with `return False` is a group of guards. `layout(x)` reads class, dtype, sizes,
+# strides and more of a tensor at once, as bytes (notebook 05).
 #
 # Another shape fails a guard, and the function is compiled once more. This time the sizes that
 # changed become symbols, so that a third shape needs no compilation (notebook 14):

@@ -220,10 +220,8 @@ e.guard_source
 # %% [markdown]
 # The new lines are about `s`: its class, and the list that is found in its `__dict__`.
 #
-# (`memo()` saves work. The checks behind it read dictionaries: those of modules, of globals. When
-# they hold, the versions of these dictionaries are noted. `memo()` is true while no version has
-# changed. Then the checks cannot have changed either, and all of them are skipped with one question. `as_before_0(x)` does the same for a tensor:
-# is it the very object of the last call, with nothing about it changed?)
+# (`layout(x)` saves work. Six guards on a tensor, one for its class, dtype, sizes, strides, device and
+# bits, are one question: a function in C gives all of it as bytes, which are compared.)
 #
 # Any exception while checking counts as false: if `s.names` is gone, the assumption that it has
 # length 2 does not hold.

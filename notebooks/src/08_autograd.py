@@ -288,7 +288,7 @@ print("gradients equal eager's:",
 print("the hook fired twice, once compiled and once eagerly:", fired)
 
 # %% [markdown]
-# It does, and the gradients are eager's. Differentiating twice is not possible by default: the backward
+# It does, and the gradients are eager's. Differentiating twice is not possible: the backward
 # half was compiled without a backward of its own. The error says what to do:
 
 # %%
@@ -297,9 +297,8 @@ def cubed(x):
 
 minidynamo.reset()
 v = torch.randn(3, requires_grad=True)
-(first,) = torch.autograd.grad(minidynamo.compile(cubed)(v), v, create_graph=True)
 try:
-    first.sum().backward()
+    torch.autograd.grad(minidynamo.compile(cubed)(v), v, create_graph=True)
 except RuntimeError as error:
     print(error)
 

@@ -131,7 +131,7 @@ print(show(body, i))
 # With a handler that works out dtypes, the same body gives a dtype:
 
 # %%
-from miniinductor.extras.verify import DtypeHandler
+from miniinductor.verify import DtypeHandler
 
 with set_handler(DtypeHandler(lambda name: torch.float32)):
     print(body(i))

@@ -229,18 +229,17 @@ Table(["allocated by", "lives to the end", "tensors of their own"],
 #
 # ## The launcher
 #
-# A kernel is a C function of an array of pointers. Somebody must turn a tensor into its pointer. `ctypes` can, at a price; `tensor.data_ptr()` is a Python method call per argument.
-# `miniinductor/speed/launcher.c` reads the pointer out of the tensor object:
+# A kernel is a C function of an array of pointers. Somebody must turn a tensor into its pointer: `tensor.data_ptr()` is a Python method call per argument, and `ctypes` calls the function.
 
 # %%
-from pathlib import Path
+import inspect
 
-launcher = (Path(miniinductor.__file__).parent / "speed" / "launcher.c").read_text()
-start = launcher.index("static PyObject *kernel_call(")
-Code(launcher[start:launcher.index("\n}", start) + 2], "c", "miniinductor/speed/launcher.c")
+from miniinductor.runtime.launch import Kernel
+
+Code(inspect.getsource(Kernel), "python", "miniinductor/runtime/launch.py")
 
 # %% [markdown]
-# The first loop turns tensors into pointers. Then the kernel is called, with Python's lock let go, so
+# The first lines turn tensors into an array of pointers. Then the kernel is called, with Python's lock let go, so
 # that other threads can run meanwhile. The part about the profiler is for those who look. What does it
 # cost?
 

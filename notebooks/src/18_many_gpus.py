@@ -21,8 +21,7 @@
 # **What you will learn:** what `torchrun`, DDP and FSDP2 do; why one graph for the backward delays
 # communication; how a graph is cut so that sending and computing overlap; when that is worth it.
 #
-# **Core files of this chapter:** `miniinductor/autograd/runtime.py`; beside the core
-# `miniinductor/extras/gradient_buckets.py`.
+# **Core files of this chapter:** `miniinductor/autograd/runtime.py`, `miniinductor/pieces.py`.
 
 # %%
 import statistics
@@ -176,17 +175,17 @@ excerpt(miniinductor.autograd.runtime.Backward.__call__)
 # its own. Autograd runs the last piece's backward first, and its hooks fire before the next begins.
 
 # %%
-from miniinductor.extras import gradient_buckets
+from miniinductor import pieces
 
-excerpt(gradient_buckets.buckets)
+excerpt(pieces.buckets)
 
 # %% [markdown]
 # The loop walks over the graph once. It starts a new piece at an operation that reads a new
 # parameter, if the piece has enough. A parameter that was seen before costs nothing: it is sent
-# once. A cut is only allowed where tensors alone cross:
+# once. The pieces become one function, which refuses where anything but tensors would cross:
 
 # %%
-excerpt(gradient_buckets.may_cut_before)
+excerpt(pieces.in_pieces)
 
 # %% [markdown]
 # A tuple must stay with its items, for instance. Now a real model: GPT-2 with two layers, captured
@@ -210,11 +209,12 @@ print(len(captured), "graph")
 
 # %%
 def megabytes(gm, run):
-    seen = {id(p): p for node in run for p in gradient_buckets.parameters_of(gm, node)}
-    return sum(p.numel() * p.element_size() for p in seen.values()) / 2**20
+    names = {n.target for node in run for n in node.all_input_nodes if n.op == "get_attr"}
+    parameters = {id(p): p for p in map(gm.get_parameter, names)}
+    return sum(p.numel() * p.element_size() for p in parameters.values()) / 2**20
 
 def cut_at(limit):
-    runs = gradient_buckets.buckets(captured[0], limit << 20)
+    runs = [step.members for step in pieces.buckets(captured[0], limit << 20)]
     return (f"{limit} MiB", len(runs), ", ".join(str(len(run)) for run in runs),
             ", ".join(f"{megabytes(captured[0], run):.0f}" for run in runs))
 

@@ -16,7 +16,6 @@ GENERATORS: dict[str, tuple[int, str]] = {
     "absence": (1, ""),
     "aliases": (1, "--count 100000"),
     "c_objects": (2, ""),
-    "cache_keys": (1, "--modes graph-cache,eager,aot_eager"),
     "change": (2, ""),
     "change_state": (1, ""),
     "class_code": (1, ""),

@@ -382,7 +382,7 @@ def check(case: tuple, mode: Mode) -> str:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         stack.enter_context(unittest.mock.patch.dict(os.environ))
-        stack.enter_context(miniinductor.config.patch(cache_dir=folder, graph_cache=True))
+        stack.enter_context(miniinductor.config.patch(cache_dir=folder))
         # Around everything: Python itself may be interrupted in the `__exit__` of a `with`.
         stack.enter_context(torch.set_grad_enabled(mode.training))
         stack.enter_context(minidynamo.config.patch(raise_internal_errors=False))

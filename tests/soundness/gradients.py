@@ -402,8 +402,6 @@ def check(case: int, mode: Mode) -> str:
         warnings.simplefilter("ignore")
         eager = run(module().f, case, mode.training)
         compiled = run(mode.compile(module().f), case, mode.training)
-        if mode.again:
-            compiled = run(mode.compile(module().f), case, mode.training)
     drop_incomparable(eager, compiled, text)
     if str(eager) == str(compiled):
         return ""
@@ -413,6 +411,5 @@ def check(case: int, mode: Mode) -> str:
 if __name__ == "__main__":
     runner.main(
         "tests.soundness.gradients",
-        "eager,aot_eager,aot_eager-training,inductor,inductor-dynamic,inductor-training,"
-        "graph-cache",
+        "eager,aot_eager,aot_eager-training,inductor,inductor-dynamic,inductor-training,",
     )

@@ -8,7 +8,6 @@ packages raise: a frame that falls back to plain Python in silence counts as a d
 """
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,14 +21,12 @@ class Mode:
     """How a program is compiled and run.
 
     training: the case should need gradients, where it can, and compare them.
-    again: the case is compiled once more in the same process, from the filled graph cache.
     """
 
     name: str
     options: dict[str, Any]
     inductor: dict[str, Any] = field(default_factory=dict)
     training: bool = False
-    again: bool = False
 
     def compile(self, function: Any) -> Callable:
         return minidynamo.compile(function, **self.options)
@@ -38,9 +35,6 @@ class Mode:
     def active(self) -> Iterator[None]:
         changes = {"raise_internal_errors": True, **self.inductor}
         with contextlib.ExitStack() as stack:
-            if self.again:
-                folder = stack.enter_context(tempfile.TemporaryDirectory())
-                changes |= {"graph_cache": True, "cache_dir": folder}
             stack.enter_context(minidynamo.config.patch(raise_internal_errors=True))
             stack.enter_context(miniinductor.config.patch(**changes))
             minidynamo.reset()
@@ -63,7 +57,6 @@ MODES = {
         Mode("reduce-overhead", {"backend": "inductor", "mode": "reduce-overhead"}),
         Mode("freezing", {"backend": "inductor"}, {"freezing": True}),
         Mode("triton", {"backend": "inductor"}, {"cpu_backend": "triton"}),
-        Mode("graph-cache", {"backend": "inductor"}, again=True),
     )
 }
 

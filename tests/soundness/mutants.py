@@ -64,7 +64,6 @@ def apply(name: str) -> None:
     load()
     minidynamo.coverage.load()  # what registers itself later would undo the change
     miniinductor.coverage.load()
-    miniinductor.config.graph_cache = False  # what a mutant makes must not be found by others
     MUTANTS[name].change()
 
 

@@ -23,8 +23,6 @@ FOCUS = {
     "errors: negative positions count from the end": "index_add,index_copy,gather,index_select",
     "errors: every dtype has a kernel": "add,mul,exp,bitwise_not,nn.functional.gelu,floor_divide,"
     "sin,maximum",
-    "errors: nothing has an extreme": "max.reduction_no_dim,max.reduction_with_dim,"
-    "min.reduction_no_dim,min.reduction_with_dim",
     "errors: a probability may be anything": "nn.functional.binary_cross_entropy",
     "errors: integers are divided by zero": "floor_divide,remainder,fmod,div.floor_rounding,"
     "div.trunc_rounding",
@@ -44,10 +42,10 @@ FOCUS = {
 
 @mutant("errors: checks without results are dead code", "errors --count 60 --modes aot_eager")
 def no_checks():
-    from miniinductor.extras import value_checks as checks
+    from miniinductor.autograd import functionalize
 
-    original = checks.raises_by
-    checks.raises_by = lambda target: original(target).replace(checks.CHECKING, checks.NEVER)
+    original = functionalize.may_raise
+    functionalize.may_raise = lambda node: bool(node.target._schema.returns) and original(node)
 
 
 @mutant(
@@ -63,16 +61,16 @@ def no_effects():
 
 @mutant("errors: what may raise is dead code", "errors --count 100 --modes inductor,aot_eager")
 def no_calls_that_may_raise():
-    from miniinductor.extras import value_checks as checks
+    from miniinductor import checks
 
     checks.RAISING = frozenset()
 
 
 @mutant("errors: values are checked where they are read", "errors --count 150 --modes inductor")
 def no_checks_of_the_rest():
-    from miniinductor.lowerings import kept_checks
+    from miniinductor.lowering import graph
 
-    kept_checks.CHECKS.append(lambda graph, is_forward: set())
+    graph.calls_to_store = lambda nodes, is_forward: set()
 
 
 @mutant("errors: kernels that only check are dropped", "errors --count 150 --modes inductor")
@@ -115,19 +113,9 @@ def wrapped_positions():
 
 @mutant("errors: every dtype has a kernel", "errors --count 100000 --only untouched")
 def no_dtype_question():
-    from miniinductor.fakes import eager
+    from miniinductor import eager_answers
 
-    eager.has_kernel = lambda *question: True
-
-
-@mutant("errors: nothing has an extreme", "errors --count 100000 --only empty --modes inductor")
-def extreme_of_nothing():
-    """Both who look: the tracer, which asks the kernel, and the lowering behind it."""
-    from miniinductor.fakes.mode import EAGER
-    from miniinductor.lowering import reductions
-
-    EAGER.refusal_of_nothing = lambda op, args, kwargs: ""
-    reductions.EXTREMES = ()
+    eager_answers.computes = lambda op: False
 
 
 @mutant("errors: a probability may be anything", "errors --count 150 --modes inductor")

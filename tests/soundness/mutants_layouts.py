@@ -1,13 +1,12 @@
 """Mutants of what is guarded, and compiled, of tensors' layouts and bits."""
 
 from minidynamo import hooks
-from minidynamo.extras import memo, rare_nodes
+from minidynamo.extras import rare_nodes
 from minidynamo.graph_capture import OutputGraph
 
 from miniinductor.autograd import functionalize, runtime
 from miniinductor.autograd.more import views
 from miniinductor.extras import aliased_inputs, checked_calls
-from miniinductor.fakes.mode import EAGER
 
 from .mutants import mutant
 
@@ -59,31 +58,6 @@ def no_offsets():
     hooks.AFTER_FAKES.remove(rare_nodes.guard_offsets)
 
 
-@mutant("the memo watches no layout", "tensors --count 600 --modes aot_eager")
-def blind_memo():
-    plain = memo.Memo
-
-    class Blind:
-        """Remembers what was read on the way, and no tensors."""
-
-        def __init__(self, any_size=False):
-            self.memo = plain()
-
-        def watch(self, *tensors):
-            pass
-
-        def __call__(self, *tensors):
-            return self.memo()
-
-        def lie(self, *tensors):
-            return True
-
-        def remember(self, read, hooks, *tensors):
-            self.memo.remember(read, hooks)
-
-    memo.Memo = Blind
-
-
 @mutant("lazily negated inputs are compiled", "layouts --count 60 --modes inductor")
 def bits_in_kernels():
     checked_calls.has_lazy_bits = lambda tensor: False
@@ -102,11 +76,6 @@ def bits_of_results():
 @mutant("gradients keep their bits", "layouts --count 20 --modes inductor-training")
 def bits_of_gradients():
     runtime.in_memory = lambda tensor, strides: tensor
-
-
-@mutant("kernels of nothing are not asked", "layouts --count 200 --modes inductor")
-def nothing_is_asked():
-    EAGER.refusal_of_nothing = lambda op, args, kwargs: ""
 
 
 @mutant("no check of shared memory", "tensors --count 1500 --modes aot_eager,inductor")

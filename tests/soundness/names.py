@@ -277,6 +277,5 @@ def check(seed: int, mode: Mode) -> str:
 
 if __name__ == "__main__":
     runner.main(
-        "tests.soundness.names",
-        default_modes="eager,eager-dynamic,inductor,inductor-dynamic,graph-cache",
+        "tests.soundness.names", default_modes="eager,eager-dynamic,inductor,inductor-dynamic"
     )

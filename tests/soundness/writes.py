@@ -31,7 +31,7 @@ import torch
 import miniinductor
 from miniinductor.ir import same_layout
 from miniinductor.runtime import program as runtime_program
-from miniinductor.runtime.launch import maker_of_tensors
+from miniinductor.runtime import launch
 from miniinductor.sizes.symbols import is_dense
 from tests.soundness import modes, runner
 from tests.soundness.modes import Mode
@@ -61,8 +61,8 @@ def filled(tensor: torch.Tensor) -> torch.Tensor:
 def poisoned() -> Iterator[None]:
     """What generated wrappers allocate is filled with PATTERN: outputs and workspaces."""
 
-    def empty_cpu() -> Callable:
-        return lambda size, stride, dtype: filled(torch.empty_strided(size, stride, dtype=dtype))
+    def empty_cpu(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+        return filled(torch.empty_strided(size, stride, dtype=dtype))
 
     def empty_strided(*args: Any, **kwargs: Any) -> torch.Tensor:
         return filled(torch.empty_strided(*args, **kwargs))
@@ -80,7 +80,7 @@ def poisoned() -> Iterator[None]:
         return start(self)
 
     with (
-        mock.patch.object(maker_of_tensors, "answer", empty_cpu),
+        mock.patch.object(launch, "empty_cpu", empty_cpu),
         mock.patch.object(runtime_program.NewWorkspace, "__call__", workspace),
         mock.patch.object(runtime_program.Program, "start", started),
     ):
@@ -535,8 +535,7 @@ def outcomes_differ(want: Outcome, got: Outcome, program: Program) -> str:
 def difference(program: Program, mode: Mode, switches: dict[str, bool]) -> str:
     function = compiled_form(program)
     # from a filled graph cache, a mutant would run what was compiled before it
-    cached = {} if mode.again else {"graph_cache": False}
-    with miniinductor.config.patch(**switches, **cached), poisoned():
+    with miniinductor.config.patch(**switches), poisoned():
         compiled = mode.compile(function)
         for seed in (program.seed, program.seed + 1):
             try:

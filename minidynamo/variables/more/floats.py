@@ -30,8 +30,7 @@ from ...symbolic_numbers import SymNode, is_of_floats
 from ..base import Frame, Source, Variable
 from ..constant import ConstantVar, wrap_constant
 from ..registry import BY_VALUE
-from .unpinned import pinned
-from ..symbolic import CALLS, SymVar
+from ..symbolic import SymVar, pinned
 from ..tensor import TensorVar
 
 FINITE = "type({0}) is float and -1e308 < {0} < 1e308"
@@ -115,28 +114,26 @@ ARITHMETIC = frozenset(
     floordiv floor_divide floor_divide_ mod remainder remainder_ fmod fmod_
     """.split()
 )
-# name -> which argument a number is written with; the tensor that is written has floats
-WRITTEN = {"masked_fill": 2, "masked_fill_": 2, "fill_": 1, "setitem": 2}
 SCALED_SUMS = ("add", "sub", "add_", "sub_")  # x + alpha * y
 
 
 @hooks.BEFORE_NODES.append
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     """(target, args, kwargs) of a call in the graph where each float is a tensor, if the operation
-    takes one there; else it is pinned once it is to stand in the graph."""
+    takes one there; else it is a number, and pinned."""
     if not any(map(is_float, (*args, *kwargs.values()))):
         return target, args, kwargs
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
-    last: Any = args[-1] if args else None
     if name in SCALED_SUMS and is_float(kwargs.get("alpha")) and not has_halves(args):
         args, kwargs = [args[0], tx.node(operator.mul, [args[1], kwargs["alpha"]])], {}
-    elif name in WRITTEN and len(args) == WRITTEN[name] + 1 and is_float(last):
-        tensor = args[0].fake
-        has_floats = tensor.is_floating_point() and tensor.dim()
-        args = [*args[:-1], tensor_of(tx.output, last) if has_floats else pinned(last)]
-    elif name in ARITHMETIC and any(isinstance(a, TensorVar) for a in args):
-        args = [beside(tx, a, args) if is_float(a) else a for a in args]
-    return target, args, kwargs
+    takes_tensors = name in ARITHMETIC and any(isinstance(a, TensorVar) for a in args)
+
+    def given(value: Any) -> Variable:
+        if not is_float(value):
+            return value
+        return beside(tx, value, args) if takes_tensors else pinned(value)
+
+    return target, list(map(given, args)), {key: given(value) for key, value in kwargs.items()}
 
 
 def has_halves(values: Iterable[Variable]) -> bool:
@@ -178,18 +175,3 @@ def floats_as_tensors(compiled: Callable, output: OutputGraph, results: object) 
         return compiled(*tensors)
 
     return run if places else compiled
-
-
-def _not_of_floats(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`a // b` of floats: torch computes it as math.floor(a / b), which rounds twice."""
-
-    def compute(a: Any, b: Any) -> Any:
-        if torch.SymFloat in (type(a), type(b)):
-            raise TypeError("computed with the numbers of this run")
-        return function(a, b)
-
-    return compute
-
-
-for _function in (operator.floordiv, operator.ifloordiv):
-    CALLS[_function] = _not_of_floats(_function)

@@ -14,11 +14,10 @@ Mirrors torch/_dynamo/variables/nn_module.py (`initialize_lazy_module`).
 from typing import Any
 
 import torch
-from torch.fx.node import map_arg
 from torch.nn.modules.lazy import LazyModuleMixin
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...exceptions import Break, Restart
+from ...extras.undo import draws
 from ...foreign import ours
 from ..base import Args, Frame, Named, OutputGraph, Source, Variable
 from ..registry import SHARED
@@ -39,7 +38,12 @@ class LazyModuleVar(OpaqueVar):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         module = self.value
         tx.output.guard_no_global_hooks()
-        if kwargs or len(args) != 1 or not can_begin(module) or draws_random_numbers(tx.output):
+        if (
+            kwargs
+            or len(args) != 1
+            or not can_begin(module)
+            or any(map(draws, tx.output.graph.nodes))
+        ):
             raise self.broken
         (given,) = args
         if not isinstance(given, TensorVar) or not all(type(n) is int for n in given.fake.shape):
@@ -63,41 +67,7 @@ def can_begin(module: Any) -> bool:
     return own and not replaced and only and not torch.is_inference_mode_enabled()
 
 
-class Watching(TorchDispatchMode):
-    """Notes whether an operation draws random numbers."""
-
-    random = False
-
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.random |= torch.Tag.nondeterministic_seeded in op.tags
-        return op(*args, **(kwargs or {}))
-
-
-def draws_random_numbers(output: OutputGraph) -> bool:
-    """Does the graph so far?  Its nodes are run with fake tensors once more; the frame is traced
-    anew whatever is found, so that what they write does not matter.  True where one cannot run."""
-    graph, watching = output.graph, Watching()
-    with output.fake_mode, watching:
-        for node in graph.nodes:
-            if not node.op.startswith("call"):
-                continue
-            try:
-                args, kwargs = map_arg((node.args, node.kwargs), example)
-                if node.op == "call_method":
-                    getattr(args[0], node.target)(*args[1:], **kwargs)
-                else:
-                    node.target(*args, **kwargs)
-            except ours(Exception):
-                return True
-    return watching.random
-
-
-def example(node: torch.fx.Node) -> Any:
-    """The fake value of a node."""
-    return node.meta["example_value"]
-
-
-@SHARED.rule(test=lambda value: issubclass(type(value), LazyModuleMixin), order=15)
+@SHARED.rule(test=lambda value: issubclass(type(value), LazyModuleMixin), order=4)
 def wrap_lazy_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A lazy module: a call of it is all that is traced."""
     if not issubclass(type(value), torch.nn.Module):

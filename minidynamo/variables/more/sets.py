@@ -10,7 +10,6 @@ Mirrors torch/_dynamo/variables/dicts.py (SetVariable).
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any
@@ -28,8 +27,6 @@ from ..registry import RESULTS, SHARED
 from .dictionary_keys import HASHED_BY_IDENTITY
 from .instances import CONTENTS
 from .writing_calls import commit_call
-
-ELEMENTS = (*HASHED_BY_IDENTITY, weakref.ref)
 
 
 def write_set(target: Any, writes: Any) -> None:
@@ -286,18 +283,13 @@ extends(SetVar, "method_symmetric_difference_update")(_of_one(_updated))
 
 @SHARED.rule(set, frozenset)
 def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
-    if not all(is_constant_value(item) or isinstance(item, ELEMENTS) for item in value):
+    if not all(is_constant_value(item) or isinstance(item, HASHED_BY_IDENTITY) for item in value):
         raise Break("set", "a set with elements that are not constants")
     check = "{{*map(exact_key, {0})}} == {pin}"
     builder.guard(source, "EQUALS", check, {*map(exact_key, value)})
-    items = [element(builder, item) for item in value]
+    items = [builder.wrap_pinned(item) for item in value]
     hosts = {item.hash_key(builder.frame): item for item in items}
     return builder.replayed(SetVar(hosts, type(value), type(value)(hosts), source=source))
-
-
-def element(builder: OutputGraph, value: Any) -> Variable:
-    weak = isinstance(value, weakref.ref)
-    return builder.wrap_key(value) if weak else builder.wrap_pinned(value)
 
 
 @RESULTS.rule(set, frozenset)

@@ -10,8 +10,7 @@ import re
 from typing import Any
 
 from ..base import Codegen, Frame, Variable
-from ..symbolic import SymVar
-from .unpinned import Unpinned
+from ..symbolic import SymVar, Unpinned
 
 PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")  # specifications that format every int
 

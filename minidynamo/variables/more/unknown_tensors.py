@@ -19,7 +19,7 @@ import torch
 from ...exceptions import Break
 from ...foreign import ours
 from ..registry import SHARED
-from ...extras.view_bits import KNOWS_NAMES
+from ...layouts import KNOWS_NAMES
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)

@@ -8,17 +8,14 @@ that case has nothing of the logits' gradient left.
 """
 
 import copy
-import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
-from ... import config
 from ...checks import may_raise
 from ...hooks import extends
-from ...records import CompileRecord, Later
 from ...sizes.symbols import alike
 from ..functionalize import Graph, is_needed, with_graph
 from ..partition import is_tangent
@@ -43,10 +40,9 @@ class ArrivedHalves(HistoryHalves):
 @extends(Backward)
 class Variants(Backward):
     """missing: names of the tangents that do not arrive at this half.  halves: the same half for
-    other sets of them.  entry: where halves are kept on disk (extras/graph_cache.py)."""
+    other sets of them."""
 
     missing: tuple[str, ...] = ()
-    entry: Any = None
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -68,37 +64,9 @@ class Variants(Backward):
     def names(self) -> list[str]:
         return [f"tangent{place}" for place, _ in self.cut.tangents]
 
-    def program(self, half: CompileRecord) -> Any:
-        """From disk, if it lies there: its graph and texts are then made when somebody asks."""
-        part = "".join("01"[name not in self.missing] for name in self.names())
-        found = self.entry and self.entry.restored(half, part)
-        if not found:
-            program = super().program(half)
-            if self.entry:
-                self.entry.keep(half, program, part)
-            return program
-        half.functional_graph = Later(self.graph)
-        again = functools.cache(self.again)
-        for name in ("lowered_graph", "loop_ir", "fused_ir", "steps"):
-            setattr(half, name, Later(functools.partial(of_record, again, name)))
-        half.print_stages()
-        return found
-
-    def again(self) -> CompileRecord:
-        """The record of a half that came from disk, with its graphs and texts."""
-        record = type(self.record)(joint_graph=self.record.joint_graph)
-        record.keeps_steps = True
-        with config.patch(debug=0):
-            self.compile_graph(self.graph(), record, [])
-        return record
-
     def graph(self) -> fx.GraphModule:
         graph = super().graph()
         return WithoutTangents(graph, self.missing).run() if self.missing else graph
-
-
-def of_record(again: Callable[[], CompileRecord], name: str) -> Any:
-    return getattr(again(), name)
 
 
 class WithoutTangents:

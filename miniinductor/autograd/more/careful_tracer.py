@@ -20,6 +20,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
+from ...eager_answers import is_row_by_row
 from ...exceptions import CannotFunctionalize
 from ...hooks import extends
 from ...more.swapped_tensors import let_go
@@ -28,6 +29,7 @@ from ..functionalize import functional_form, is_view
 from ..tracer import LIFT, Op, OriginInterpreter, Tracer, of_tensors
 
 aten = torch.ops.aten
+DTYPES = {complex: torch.complex128, float: torch.float64, int: torch.int64, bool: torch.bool}
 
 
 def recording_mode() -> str:
@@ -117,6 +119,9 @@ class CarefulTracer(Tracer):
         return out
 
     def record(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if is_view(func) and type(args[0]) in DTYPES:  # autograd's `other.conj()` of `x * 2j`
+            with self:
+                return func(aten.scalar_tensor(args[0], dtype=DTYPES[type(args[0])]), *args[1:])
         out = self.written_apart(func, args, kwargs)
         if out is not NotImplemented:
             return out
@@ -163,24 +168,31 @@ class CarefulTracer(Tracer):
         if out is NotImplemented:
             return out
         is_alias = any(result.alias_info for result in func._schema.returns)
-        if not is_alias and not all(t.is_contiguous() for t in tensors_in((args, kwargs))):
+        inner = {id(tensor) for tensor in self._alive[known:]}
+        if not is_alias and not all(map(is_row_by_row, tensors_in((args, kwargs)))):
             wanted = pytree.tree_leaves(self.fake_result(func, args, kwargs))
             leaves, structure = pytree.tree_flatten(out)
-            out = pytree.tree_unflatten(map(self.laid_out, leaves, wanted), structure)
+            fresh = [id(leaf) in inner for leaf in leaves]
+            out = pytree.tree_unflatten(map(self.laid_out, leaves, wanted, fresh), structure)
         if not is_view(func):
-            inner = {id(tensor) for tensor in self._alive[known:]}
             for leaf in pytree.tree_leaves(out):
                 if isinstance(leaf, torch.Tensor) and id(self.derivation(leaf)[0]) in inner:
                     self.made_by.pop(id(leaf), None)
         return out
 
-    def laid_out(self, have: Any, want: Any) -> Any:
-        """A result in the strides of `want`; those of a size of 1 say nothing."""
+    def laid_out(self, have: Any, want: Any, is_fresh: bool) -> Any:
+        """A result in the strides of `want`; those of a size of 1 say nothing, but can be asked."""
         if not isinstance(have, torch.Tensor) or not same_sizes(have.shape, want.shape):
             return have
         steps = zip(sizes(have.shape), have.stride(), want.stride())
         if not any(n not in (0, 1) and not same(a, b) for n, a, b in steps):
-            return have
+            node = self.node_of(have)
+            is_own = is_fresh and node.op == "call_function" and id(have) not in self.made_by
+            if not is_own or same_sizes(have.stride(), want.stride()):
+                return have
+            self.bind(want, node)
+            node.meta["val"] = want
+            return want
         order = order_in_memory(want)
         back = [order.index(d) for d in range(want.dim())]
         with self:

@@ -112,9 +112,7 @@ class CarefulTrace(ProgramTrace):
             if id(thing) in tracer.versions_raised:
                 if thing.is_inference() and outside:  # values are written when all is computed
                     raise CannotTrace("an inference tensor is written in a block of inference mode")
-            elif held:
-                raise CannotTrace("a constant of the graph is written through .data")
-            else:
+            elif not held:
                 self.joint.uncounted.append(places[target])
 
 

@@ -28,5 +28,7 @@ class SeveralWrites(Functionalizer):
             self.write(victim, self.as_victim(node, victim, new))
         if isinstance(node.meta["val"], tuple) and node.meta["val"]:
             self.own(node, result)  # its own results are read by getitem
+        elif isinstance(node.meta["val"], torch.Tensor) and len(value) > len(victims):
+            self.own(node, results[0])  # rrelu_with_noise
         elif len(victims) == 1:  # what the call returns is the tensor that it has written
             node.replace_all_uses_with(victims[0])

@@ -27,7 +27,6 @@ from ..joint import Joint, ProgramTrace, has_lazy_bits, is_tensor
 from ..runtime import Halves
 from .careful_tracer import CarefulTracer
 from .outputs import Output, Views, replay
-from .refused_twice import RefusedTwice
 
 
 @dataclass
@@ -47,7 +46,7 @@ class Alias:
 
 
 @extends(Halves)
-class AliasHalves(RefusedTwice):
+class AliasHalves(Halves):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         views = [alias.views for alias in self.joint.aliases]

@@ -25,6 +25,8 @@ RENAMED |= {
     aten.bernoulli_.float: aten.bernoulli.p,
     aten.normal_.default: aten.normal_functional.default,
     aten.zero_.default: aten.zeros_like.default,
+    aten.rrelu_with_noise.default: aten.rrelu_with_noise_functional.default,
+    aten.rrelu_with_noise_.default: aten.rrelu_with_noise_functional.default,
     aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
 }
 

@@ -1,0 +1,226 @@
+"""A graph in pieces: what cannot be compiled runs op by op, between compiled pieces.
+
+In:   a captured graph, the nodes that run by themselves, and a compiler for what lies between them.
+Out:  a callable like the graph.
+
+    y = conv(x)                 # a piece
+    z = odd_op(y)               # eager: one kernel, and autograd knows its gradient
+    return relu(z) + y          # a piece
+
+The driver (compile.py) cuts a graph at the operation for which a stage refused it, at programs of
+their own (`torch.cond`), where the program turns gradients on, and, if asked, after so many bytes
+of parameters.  Each piece has a forward and a backward half of its
+own; no kernel spans two pieces.  Sizes are no values that cross: each piece computes them from the
+symbols among the graph's inputs.
+Mirrors torch/fx/passes/split_module.py, and what torch/_inductor does with fallback kernels.
+"""
+
+import operator
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+
+from .autograd.functionalize import Graph
+from .eager_graphs import runnable
+from .records import CompileRecord
+from .sizes.symbols import SYMBOLIC
+
+PieceCompiler = Callable[[fx.GraphModule, list[Any]], Any]  # (graph, examples) -> CompiledGraph
+OUTSIDE = ("placeholder", "get_attr", "output")
+SETTERS = {torch._C._set_grad_enabled}  # they run between pieces, and while those are compiled
+
+
+@dataclass
+class Step:
+    """Nodes that follow each other, and whether they are compiled or run op by op."""
+
+    is_eager: bool
+    members: list[fx.Node]
+
+    def made(self) -> list[fx.Node]:
+        """What others read of it.  (Numbers are computed where they are read.)"""
+        here = set(self.members)
+        used = [node for node in self.members if any(user not in here for user in node.users)]
+        return [node for node in used if not isinstance(value_of(node), SYMBOLIC)]
+
+    def is_made_of_numbers(self) -> bool:
+        return all(isinstance(value_of(node), SYMBOLIC) for node in self.members)
+
+
+def value_of(node: fx.Node) -> Any:
+    return node.meta.get("example_value", node.meta.get("val"))
+
+
+def symbols_of(values: Any) -> set[sympy.Symbol]:
+    """The symbols in numbers, and in the sizes and strides of tensors."""
+    leaves = pytree.tree_leaves(values)
+    numbers = [n for t in leaves if isinstance(t, torch.Tensor) for n in (*t.shape, *t.stride())]
+    numbers += [leaf for leaf in leaves if isinstance(leaf, SYMBOLIC)]
+    return {s for n in numbers if isinstance(n, SYMBOLIC) for s in n.node.expr.free_symbols}
+
+
+def runs_apart(node: fx.Node) -> bool:
+    """Is it a program of its own (`torch.cond`), which chooses by what tensors hold?"""
+    return getattr(node.target, "runs_apart", False)
+
+
+def buckets(gm: fx.GraphModule, limit: int) -> list[Step]:
+    """The graph's ops in runs of about `limit` bytes of parameters (`config.gradient_buckets`).
+
+    One backward half gives all its gradients when it ends; of several, DDP sends those of the last
+    one while the one before computes.  (PyTorch: torch/_dynamo/backends/distributed.py.)"""
+    runs, seen, count = [Step(False, [])], set[str](), 0
+    for node in gm.graph.nodes:
+        if node.op in OUTSIDE:
+            continue
+        held = {str(n.target) for n in node.all_input_nodes if n.op == "get_attr"} - seen
+        new = [t for t in (operator.attrgetter(name)(gm) for name in held) if t.requires_grad]
+        reads_tuple = any(isinstance(value_of(n), (tuple, list)) for n in node.all_input_nodes)
+        if new and count >= limit and not reads_tuple:
+            runs.append(Step(False, []))
+            count = 0
+        seen |= held
+        count += sum(t.numel() * t.element_size() for t in new)
+        runs[-1].members.append(node)
+    return runs
+
+
+def changes_state(gm: fx.GraphModule) -> bool:
+    """Does an op change the thread's state for those behind it (`torch.set_grad_enabled`)?"""
+    names = [name_of(node).lstrip("_") for node in gm.graph.nodes]
+    return any(name.startswith(("set_", "enter_", "exit_")) for name in names)
+
+
+def steps_of(gm: fx.GraphModule, apart: Collection[fx.Node]) -> list[Step] | None:
+    """The graph's ops in steps, `apart` and setters in eager ones; None where it cannot be cut.
+
+    An item of a tuple goes with the tuple, and all that happens in a mode (between a function that
+    the front end has marked by `ended_by`, and that which ends it) is one step."""
+    steps: list[Step] = []
+    ends: list[Any] = []  # of the modes that are entered
+    for node in gm.graph.nodes:
+        if node.op in OUTSIDE:
+            continue
+        if changes_its_shape(node) or node.users and value_of(node) is None:
+            return None  # what its tensors are at a cut is not known
+        # (an example of what a piece takes does not say where in its memory it begins)
+        is_eager = node in apart or node.target in SETTERS or "as_strided" in name_of(node)
+        tuples = [n for n in node.all_input_nodes if isinstance(value_of(n), (tuple, list))]
+        if ends or tuples:
+            step = steps[-1] if ends else next(s for s in steps if tuples[0] in s.members)
+            step.is_eager |= is_eager
+            step.members.append(node)
+        elif steps and steps[-1].is_eager == is_eager:
+            steps[-1].members.append(node)
+        else:
+            steps.append(Step(is_eager, [node]))
+        if ends and node.target is ends[-1]:
+            ends.pop()
+        if hasattr(node.target, "ended_by"):
+            if not ends and len(steps[-1].members) > 1:
+                steps.append(Step(is_eager, [steps[-1].members.pop()]))
+            ends.append(node.target.ended_by)
+    return steps
+
+
+def name_of(node: fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def changes_its_shape(node: fx.Node) -> bool:
+    """`x.unsqueeze_(0)`: the example value of x is as it was when the graph ended."""
+    name = name_of(node)
+    packet = getattr(torch.ops.aten, name, None) if name.endswith("_") else None
+    overloads = packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else ()
+    return any(torch.Tag.inplace_view in getattr(packet, one).tags for one in overloads)
+
+
+def in_pieces(
+    gm: fx.GraphModule, steps: Sequence[Step], compile: PieceCompiler, record: CompileRecord
+) -> Callable[..., Any] | None:
+    """The callable; None where something else than tensors would cross, or a size that is made on
+    the way.  The caller puts the thread's state back, which setters of the graph change."""
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    given = [node for node in placeholders if isinstance(value_of(node), SYMBOLIC)]
+    numbers = {str(s): node for node in given for s in symbols_of(value_of(node))}
+    crossing = [node for step in steps for node in step.made()]
+    if not all(isinstance(value_of(node), torch.Tensor) for node in crossing):
+        return None
+    if not {str(s) for s in symbols_of([value_of(n) for n in gm.graph.nodes])} <= numbers.keys():
+        return None
+    graph = Graph()
+    copies: dict[fx.Node, Any] = {node: graph.placeholder(node.target) for node in placeholders}
+
+    def at(node: fx.Node) -> Any:
+        """What stands for a node; for a size its value, which prints as Python over the symbols."""
+        if node not in copies:
+            value = value_of(node)
+            copies[node] = value if isinstance(value, SYMBOLIC) else graph.node_copy(node)
+        return copies[node]
+
+    for step in steps:
+        if step.is_eager:
+            for node in step.members:
+                copies[node] = graph.node_copy(node, at)
+                if node.target in SETTERS:
+                    torch._C._set_grad_enabled(*node.args)
+            continue
+        if step.is_made_of_numbers():
+            continue
+        made = step.made()
+        taken, piece = piece_of(gm, step.members, made, numbers)
+        compiled = compile(piece, [value_of(node) for node in taken])
+        note_piece(record, compiled.record, f"{step.members[0].name} ... {step.members[-1].name}")
+        out = graph.call_function(named(compiled), tuple(map(at, taken)))
+        for place, node in enumerate(made):
+            copies[node] = graph.call_function(operator.getitem, (out, place))
+    graph.output(fx.map_arg(gm.graph.output_node().args[0], at))
+    return runnable(fx.GraphModule(gm, graph))
+
+
+def named(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled piece as the target of a node, which must be a function with a name."""
+
+    def piece(*inputs: Any) -> Any:
+        return compiled(*inputs)
+
+    return piece
+
+
+def piece_of(
+    gm: fx.GraphModule, members: list[fx.Node], made: list[fx.Node], numbers: dict[str, fx.Node]
+) -> tuple[list[fx.Node], fx.GraphModule]:
+    """(what it takes, the graph of `members`): symbols first, then the tensors from outside."""
+    here = set(members)
+    outside = dict.fromkeys(n for m in members for n in m.all_input_nodes if n not in here)
+    tensors = [n for n in outside if n.op != "get_attr" and not isinstance(value_of(n), SYMBOLIC)]
+    symbols = sorted(map(str, symbols_of([value_of(n) for n in [*outside, *members]])))
+    graph, copies = Graph(), dict[fx.Node, Any]()
+    for symbol in symbols:
+        graph.placeholder(symbol).meta.update(numbers[symbol].meta)
+    for node in tensors:
+        copies[node] = graph.placeholder(node.name)
+        copies[node].meta.update(node.meta)
+
+    def copied(node: fx.Node) -> Any:
+        if node not in copies:
+            value = value_of(node)
+            is_number = isinstance(value, SYMBOLIC)
+            copies[node] = value if is_number else graph.get_attr(str(node.target))
+        return copies[node]
+
+    for node in members:
+        copies[node] = graph.node_copy(node, copied)
+    graph.output(tuple(map(copied, made)))
+    return [*[numbers[s] for s in symbols], *tensors], fx.GraphModule(gm, graph)
+
+
+def note_piece(record: CompileRecord, piece: CompileRecord, name: str) -> None:
+    for field in ("kernels", "fallbacks", "fusions", "notes"):
+        getattr(record, field).extend(getattr(piece, field))
+    record.wrapper_source += f"# {name}\n{piece.wrapper_source}\n"
