@@ -79,7 +79,8 @@ def is_foreign(error: Any) -> bool:
     fails, for example, because its `__enter__` was cut short.)"""
     at = error.__context__ if LOST.compiling and error is not None else None
     while LOST.error is None and at is not None and at is not LOST.handled:
-        LOST.error = at if came_from_outside(at) else None
+        if not isinstance(at, GeneratorExit):  # a generator of ours was let go
+            LOST.error = at if came_from_outside(at) else None
         at = at.__context__
     return LOST.error is not None or came_from_outside(error)
 
