@@ -37,9 +37,6 @@ attempt_limit = 200  # restarts of one frame's analysis (one per graph break met
 size_steps = 200_000
 # dtype, device, shape of parameters are checked besides their identity
 guard_parameter_metadata = True
-# before a graph writes to tensors of the program, they are copied, so that the writes can be undone
-# if the graph raises; where they have more bytes than this, they are not
-undo_bytes = 1 << 20
 count_hits = True  # replacement code counts its calls (one C call, about 40 ns)
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 # a folder: what this process compiles is written there as a page when it ends, explain/trace.py

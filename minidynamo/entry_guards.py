@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from miniinductor.dispatch_keys import AUTOCAST, INFERENCE, keys
+from miniinductor.dispatch_keys import INFERENCE, PASSED_OVER, keys
 
 from . import _frame_hook, hooks
 from .bytecode.assembler import parameter_count
@@ -39,7 +39,7 @@ STATE: tuple[Reader, ...] = (
 )
 # Within a dispatch mode or a transform of functorch (vmap, grad) no compiled frame runs at all: the
 # frame hook looks, or this guard where it cannot.
-if not _frame_hook.watch_dispatch_keys(AUTOCAST, INFERENCE):
+if not _frame_hook.watch_dispatch_keys(PASSED_OVER, INFERENCE):
     STATE += (("DISPATCH_KEYS", keys),)
 OWN_DICT = ("dict", "raw_dict")  # sources of an object's `__dict__`, which belongs to it alone
 

@@ -81,8 +81,8 @@ def replacement(
 
 
 class Head(Codegen):
-    """What runs up to the call of the graph.  An error of the graph leaves the frame; where
-    extras/undo.py is, it goes to the `handler`, which stands in front of the original body."""
+    """What runs up to the call of the graph.  An error of the graph goes to the `handler` of
+    extras/graph_errors.py, which stands in front of the original body."""
 
     def __init__(self, tail: "Tail") -> None:
         super().__init__(tail.frame)

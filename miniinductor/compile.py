@@ -122,6 +122,8 @@ class Compilation:
     record: CompileRecord = field(default_factory=CompileRecord)
     parts: Any = field(default=None, init=False)
     cuts: int = field(default=0, init=False)
+    # as the graph begins: what it sets is set while it is traced, too
+    has_autocast: bool = field(default_factory=torch._C._is_any_autocast_enabled, init=False)
     step: Any = field(default=None, init=False)
 
     def for_caller(self) -> CompiledGraph:
@@ -350,7 +352,7 @@ class Compilation:
 
     def start_inference(self, plan: Plan) -> Callable:
         run = self.start_forward(plan)
-        if torch._C._is_any_autocast_enabled():
+        if self.has_autocast:
             run = functools.partial(without_autocast, run)
         return with_outputs(plan.joint, run)
 

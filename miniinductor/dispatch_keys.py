@@ -12,6 +12,7 @@ Which keys a thread includes and excludes, and who answers for them:
     key                                       in a thread           who looks
     BackendSelect                             always included       nobody: harmless
     Autocast*                                 excluded, or not      guarded: AUTOCAST
+    Named                                     excluded, or not      nobody: harmless
     ADInplaceOrView, Autograd*                of inference mode     guarded: INFERENCE
     all others, and Autograd* otherwise       seldom                refused
 """
@@ -33,12 +34,15 @@ def bits(*names: str) -> int:
 
 # (one bit beside the other, from the first to the last; some have no name in Python)
 AUTOCAST = 2 * bits("AutocastPrivateUse1") - bits("AutocastCPU")
+# In a backward pass torch 2.11 excludes the key of named tensors, which no graph of ours has.
+NAMES = bits("Named") if hasattr(torch._C.DispatchKey, "Named") else 0
+PASSED_OVER = AUTOCAST | NAMES  # among the excluded keys
 ALWAYS = bits("BackendSelect", "ADInplaceOrView")  # in the set of included keys
 
 
 def keys() -> tuple[int, int]:
     """What this thread includes and excludes, where it differs from the usual; without autocast."""
-    return included().raw_repr() ^ ALWAYS, excluded().raw_repr() & ~AUTOCAST
+    return included().raw_repr() ^ ALWAYS, excluded().raw_repr() & ~PASSED_OVER
 
 
 def keys_of_inference_mode() -> tuple[int, int]:

@@ -77,13 +77,11 @@ def faults() -> tuple:
 def is_foreign(error: Any) -> bool:
     """Did it come from outside, or does it stand in the place of one that did?  (An `__exit__`
     fails, for example, because its `__enter__` was cut short.)"""
-    if not LOST.compiling or isinstance(error, GeneratorExit):  # a generator of ours is let go
-        return came_from_outside(error)
-    while error is not None and error is not LOST.handled:
-        if LOST.error is None and came_from_outside(error):
-            LOST.error = error
-        error = error.__context__
-    return LOST.error is not None
+    at = error.__context__ if LOST.compiling and error is not None else None
+    while LOST.error is None and at is not None and at is not LOST.handled:
+        LOST.error = at if came_from_outside(at) else None
+        at = at.__context__
+    return LOST.error is not None or came_from_outside(error)
 
 
 def came_from_outside(error: BaseException) -> bool:
@@ -157,7 +155,7 @@ def remembered(function: Callable) -> Callable:
         try:
             return function(*arguments)
         except BaseException as error:
-            is_foreign(error)
+            LOST.error = error if is_foreign(error) else None
             raise
 
     return called

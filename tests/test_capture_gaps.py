@@ -7,7 +7,6 @@ import functools
 import inspect
 import sys
 import types
-import weakref
 
 import pytest
 import torch
@@ -48,105 +47,6 @@ class Temporary:
 
     def __del__(self):
         self.log.append("gone")
-
-
-def test_what_a_frame_holds_lives_as_long_behind_breaks():
-    def f(x, log):
-        kept = make(log)
-        other = make(log)  # noqa: F841
-        x = x + 1
-        minidynamo.graph_break()
-        log.append("first")
-        x = x * 2
-        minidynamo.graph_break()
-        log.append("second")
-        del kept
-        minidynamo.graph_break()
-        log.append("third")
-        return x * 3
-
-    make = minidynamo.disable(Temporary)
-    compiled = minidynamo.compile(f, backend="eager")
-    for _ in range(2):
-        plain, ours = [], []
-        same(compiled(X(), ours), f(X(), plain))
-        assert ours == plain == ["first", "second", "gone", "third", "gone"]
-
-
-def deleted(x, make, log):
-    held = make(log)
-    x = x + 1
-    log.append("made")
-    del held
-    log.append("after")
-    return x * 2
-
-
-def bound_anew(x, make, log):
-    held, other = make(log), make([])
-    x = x + 1
-    held = other
-    log.append("after")
-    return x * 2, held is other
-
-
-def thrown_away(x, make, log):
-    x = x + 1
-    make(log)
-    log.append("after")
-    return x * 2
-
-
-def popped(x, make, log):
-    held = [make(log)]
-    x = x + 1
-    held.pop()
-    log.append("after")
-    return x * 2
-
-
-def held_twice(x, make, log):
-    held = other = make(log)  # noqa: F841
-    x = x + 1
-    del held
-    log.append("still there")
-    other = None
-    log.append("after")
-    return x * 2
-
-
-def in_a_loop(x, make, log):
-    for number in range(3):
-        held = make(log)  # noqa: F841
-        x = x + number
-        log.append(number)
-    return x * 2
-
-
-def a_generator(x, make, log):
-    def numbers():
-        try:
-            yield 1
-        finally:
-            log.append("gone")
-
-    held = minidynamo.disable(numbers)()
-    x = x + next(held)
-    del held
-    log.append("after")
-    return x * 2
-
-
-@pytest.mark.parametrize(
-    "f", [deleted, bound_anew, thrown_away, popped, held_twice, in_a_loop, a_generator]
-)
-def test_a_finalizer_runs_where_the_last_name_goes(f):
-    compiled = minidynamo.compile(f, backend="eager")
-    for make in (minidynamo.disable(Temporary), Temporary):
-        for _ in range(2):
-            plain, ours = [], []
-            same(compiled(X(), make, ours), f(X(), make, plain))
-            assert ours == plain and "gone" in plain, (ours, plain)
 
 
 class Slotted:
@@ -222,20 +122,6 @@ hold, let_go = cell()
 """
 
 
-@pytest.mark.parametrize("statement, build", REMOVALS)
-def test_a_finalizer_runs_where_what_holds_its_object_lets_go(statement, build):
-    names = {}
-    exec(LETS_GO.format(statement), names)
-    build = names.get(build, build)
-    compiled = minidynamo.compile(names["f"], backend="eager")
-    logs = []
-    for f in (names["f"], compiled, compiled):
-        logs.append([])
-        same(f(X(), build(Temporary(logs[-1])), logs[-1]), (X() + 1) * 2)
-    assert logs[0] == logs[1] == logs[2] and "gone" in logs[0][:-2], logs
-    assert minidynamo.counters["graphs"].total() > 1  # the rest is compiled
-
-
 @pytest.mark.parametrize(
     "statement",
     ["held.reverse()", "held[0], held[1] = held[1], held[0]", "held.append(held.pop(0))"],
@@ -248,20 +134,6 @@ def test_what_is_only_moved_breaks_no_graph(statement):
         log, held = [], [Temporary([]), "last"]
         same(f(X(), held, log), (X() + 1) * 2)
         assert log == [0, "last"] and held[0] == "last"
-
-
-def test_a_deleted_tensor_is_freed_behind_a_break():
-    def f(x):
-        big = x + 1
-        alive = weakref.ref(big)
-        minidynamo.graph_break()
-        y = big.sum()
-        del big
-        return alive() is None, y
-
-    compiled = minidynamo.compile(f, backend="eager")
-    compiled(X())
-    assert compiled(X())[0]
 
 
 # ---- generators and exceptions
@@ -672,63 +544,6 @@ def test_attributes_set_on_tensors_by_the_base_class():
 
 class Holder:
     value = 3
-
-
-def test_weak_references_from_outside():
-    """Read where nothing may have let the object go; guarded like what they refer to."""
-
-    def f(x):
-        held = reference()
-        return x if held is None else x + held.value
-
-    holder = Holder()
-    reference, values = weakref.ref(holder), weakref.WeakValueDictionary(a=holder)
-    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
-    same(compiled(X()), f(X()))
-    same(
-        minidynamo.compile(lambda x: x * values["a"].value, backend="eager", fullgraph=True)(X()),
-        X() * 3,
-    )
-    holder.value = 5
-    same(compiled(X()), X() + 5)
-    del holder
-    assert reference() is None
-    same(compiled(X()), X())
-
-    def let_go(x, held):
-        held = None  # noqa: F841
-        return x + (0 if reference() is None else 1)
-
-    def deleted(x, held):
-        del held
-        return x + (0 if reference() is None else 1)
-
-    def cleared(x, held):
-        held.clear()
-        return x + (0 if reference() is None else 1)
-
-    def released(x, log):
-        kept = make(log)
-        minidynamo.graph_break()
-        kept = None  # noqa: F841
-        minidynamo.graph_break()
-        log.append("after")
-        return x + 1
-
-    holder = Holder()
-    reference, make, log = weakref.ref(holder), minidynamo.disable(Temporary), []
-    for function, held in (
-        (let_go, holder),
-        (deleted, holder),
-        (cleared, [holder]),
-    ):  # the caller holds it still; a frame cannot know
-        same(minidynamo.compile(function, backend="eager")(X(), held), X() + 1)
-        assert any(
-            "may have let it go" in reason for reason in minidynamo.counters["graph_breaks"]
-        ), function
-        minidynamo.reset()
-    minidynamo.compile(released, backend="eager")(X(), log)
-    assert log == ["gone", "after"]
 
 
 def test_the_first_call_of_lazy_modules():

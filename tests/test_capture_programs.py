@@ -186,40 +186,7 @@ def test_bincount_gives_so_many_numbers_at_least(name, backend):
         same(compiled(x), function(x))
 
 
-# ---- random numbers of a generator that the frame makes
-def drawn(x, seed):
-    generator = random.Random(seed)
-    rows = [x, x + 1, x + 2, x + 3]
-    generator.shuffle(rows)
-    numbers = list(range(5))
-    generator.shuffle(numbers)
-    found = generator.random(), generator.randint(1, 9), generator.gauss(0, 1), numbers
-    chosen = generator.choice(rows), generator.sample(rows, 2), generator.choice("abc")
-    return rows, found, chosen, generator.sample(range(9), k=3), x * generator.uniform(0, 1)
-
-
-def kept(x, seed):
-    generator = random.Random(seed)
-    y = x * generator.random()
-    generator.gauss(0, 1)  # which keeps one for the next call
-    return y, generator.getstate()[2], generator
-
-
-@pytest.mark.parametrize("seed", [3, 0.5, "seed", -1])
-def test_a_generator_of_the_frame(seed):
-    before = random.getstate()
-    whole(drawn, torch.arange(3.0), seed)
-    assert random.getstate() == before
-
-
-def test_a_generator_that_leaves_the_frame():
-    compiled = minidynamo.compile(kept, backend="eager", fullgraph=True)
-    for _ in range(2):
-        y, state, made = compiled(torch.ones(2), 7)
-        expected, told, generator = kept(torch.ones(2), 7)
-        same(y, expected)
-        assert state == told and made.getstate() == generator.getstate()
-        assert made.gauss(0, 1) == generator.gauss(0, 1)
+# ---- random numbers of Python
 
 
 def test_what_other_generators_draw_is_left_to_python():

@@ -1,8 +1,6 @@
 """Causes that a census of kernels found on CPUs (issue "kernels that nobody chose"): each form is
 written where it was meant, and gives what eager gives."""
 
-import itertools
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -40,42 +38,6 @@ def is_same(a, b):
     return a.dtype == b.dtype and bool(((a.view(words) == b.view(words)) | nan).all())
 
 
-# --- turned_lanes.py ------------------------------------------------------------------------------
-@pytest.mark.parametrize("dtype", [*DTYPES, torch.int8, torch.int16])
-@pytest.mark.parametrize("channels", [2, 3, 4, 5, 7, 8, 12])
-def test_few_channels_are_laid_out_in_turns(channels, dtype):
-    for height, width in ((16, 24), (31, 40), (9, 37)):
-        x = numbers(2, channels, height, width, special=dtype.is_floating_point)
-        x = x.to(dtype) if dtype.is_floating_point else (x * 9).to(dtype)
-        f = lambda x: (x * 2).contiguous(memory_format=torch.channels_last)  # noqa: E731
-        result, source = compiled(f, x)
-        assert result.stride() == f(x).stride() and is_same(result, f(x))
-        if dtype.itemsize in (2, 4) and (height, width) == (16, 24):
-            form = f"interleave<{channels}>" if channels < 8 else "mini::transpose(in0"
-            assert form in source
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_copies_are_turned_without_becoming_floats(dtype):
-    for channels in (3, 5, 12):
-        x = numbers(2, channels, 40, 48, dtype=dtype, special=True)
-        f = lambda x: x.contiguous(memory_format=torch.channels_last)  # noqa: E731
-        result, source = compiled(f, x)
-        assert (
-            is_same(result, f(x))
-            and "= turned0[r0];" in source
-            and "float turned" not in (source if dtype in HALVES else "")
-        )
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-def test_short_runs_of_16_bits_are_copied(dtype):
-    x = numbers(2, 3, 40, 48, dtype=dtype).contiguous(memory_format=torch.channels_last)
-    f = lambda x: (x.transpose(1, 3) * 10).to(torch.int8).contiguous()  # noqa: E731
-    result, source = compiled(f, x)
-    assert torch.equal(result, f(x)) and "taken_in_turns<3>" in source
-
-
 # --- uniform_masks.py -----------------------------------------------------------------------------
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_padded_windows_have_no_branch(dtype):
@@ -92,49 +54,6 @@ def test_padded_windows_have_no_branch(dtype):
         assert is_same(result, f(x)), (kernel, size)
         if size == (28, 30):
             assert "mini::chosen<" in source and "if (r0 <" not in source
-
-
-# --- outer_pieces.py ------------------------------------------------------------------------------
-def test_joined_rows_are_parts():
-    for dtype, width in itertools.product(DTYPES, (64, 130, 37)):
-        x, y = numbers(40, width, dtype=dtype), numbers(24, width, dtype=dtype)
-        f = lambda x, y: torch.cat([x + 1, torch.relu(y), x * y[:1]], 0)  # noqa: E731
-        result, source = compiled(f, x, y)
-        assert is_same(result, f(x, y))
-        assert "if (x0 < 40)" in source and "if (x0 >= 64)" in source and "if (r0 <" not in source
-
-
-def test_padded_rows_are_parts():
-    for dtype in DTYPES:
-        x = numbers(2, 32, 12, 10, dtype=dtype).contiguous(memory_format=torch.channels_last)
-        f = lambda x: F.pad(x, (1, 2, 3, 0), value=7) * 2  # noqa: E731
-        result, source = compiled(f, x)
-        assert is_same(result, f(x)) and "if (x2 >= 11)" in source
-
-
-# --- half_columns.py ------------------------------------------------------------------------------
-@pytest.mark.parametrize("shape", [(30, 1000), (9, 37), (5, 64), (300, 131), (3, 2100), (2, 200)])
-def test_columns_of_float16_are_taken_in_runs(shape):
-    x = numbers(*shape, dtype=torch.float16)
-    for name, f in {
-        "sum": lambda x: x.sum(0),
-        "mean of squares": lambda x: x.square().mean(0),
-        "amax": lambda x: (x * 3).amax(0),
-        "argmax": lambda x: x.argmax(0),
-        "centred": lambda x: x - (x * 0.3).mean(0),
-        "both": lambda x: (x.sum(0), (x * 2 + 1).amin(0)),
-    }.items():
-        result, source = compiled(f, x)
-        wanted, exact = f(x), f(x.double())
-        for a, b, c in zip(*[r if isinstance(r, tuple) else (r,) for r in (result, wanted, exact)]):
-            if name == "argmax":
-                assert torch.equal(a, b)
-            else:
-                error, theirs = ((t.double() - c).abs().max() for t in (a, b))
-                assert error <= 2 * theirs + 1e-3 * c.abs().max(), (name, shape)
-        assert "x0_run" in source, name
-        if name == "mean of squares":
-            assert "mini::round_to_float16(" in source
 
 
 # argmax down columns: several rows in turn, each by two choices (arrays.py: taken_in_turn)
@@ -159,17 +78,6 @@ def test_extremes_of_float16_columns_keep_nan():
     x = numbers(33, 77, dtype=torch.float16, special=True)
     for f in (lambda x: x.amax(0), lambda x: x.amin(0), lambda x: x.square().amax(0)):
         assert is_same(compiled(f, x)[0], f(x))
-
-
-# --- short_rows.py --------------------------------------------------------------------------------
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
-def test_lanes_of_short_rows_are_put_together_in_vectors(dtype):
-    x = (numbers(6, 7, 29, 37) * 4).to(dtype)
-    result, source = compiled(lambda x: x.sum((1, 3)), x)
-    assert "mini::sum_of<32>(lane0 + 0)" in source
-    assert torch.allclose(result.double(), x.double().sum((1, 3)), rtol=2**-8, atol=1e-3)
-    result, source = compiled(lambda x: x.amax((1, 3)), x)
-    assert "mini::max_of<4>(lane0 + 32)" in source and torch.equal(result, x.amax((1, 3)))
 
 
 @pytest.mark.parametrize("width", [5, 8, 9, 16, 31, 37, 48, 63, 64])

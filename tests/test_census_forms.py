@@ -163,33 +163,6 @@ def test_whole_numbers_and_bytes_are_not_rounded(dtype):
         assert torch.equal(one.nan_to_num(7), eager.nan_to_num(7))
 
 
-def test_runs_of_float16_end_with_their_tile():
-    x = torch.randn(2, 130, 48)
-    turned = lambda x: x.half().mT.contiguous() * 2  # noqa: E731
-    record = check(turned, [x])
-    assert "_run < r0_end" in sources(record) and "_tile + 64" in sources(record)
-
-
-def test_runs_of_float16_are_rounded_as_a_whole():
-    """Every float16 through chains of what IEEE arithmetic determines: eager's bits."""
-    x = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.float16).view(64, 1024)
-    y = x.flip(0).contiguous()
-
-    def chains(x, y):
-        both = (x * 0.3 + y) * x
-        total = (x * 20).to(torch.int8).to(x.dtype) / 3 - both
-        return both, total, both.relu() * total, torch.where(both > total, x * y, both)
-
-    record = check(chains, [x, y])
-    assert sources(record).count("mini::round_to_float16(") >= 4
-    assert "mini::round_float16(" not in sources(record)
-    for one, eager in zip(minidynamo.compile(chains)(x, y), chains(x, y), strict=True):
-        assert torch.equal(one.isnan(), eager.isnan())
-        bits, wanted = (t.nan_to_num(7).view(torch.int16) for t in (one, eager))
-        same = (bits == wanted) | (one.nan_to_num(7) == 0) & (eager.nan_to_num(7) == 0)
-        assert bool(same.all())
-
-
 def test_sums_of_what_was_rounded_and_what_was_not():
     x, y = torch.randn(2, 40, 333).half()
 
@@ -224,25 +197,6 @@ def test_rows_of_float16_of_any_length_stay_in_their_memory(width):
     assert torch.equal(inside.nan_to_num(), (x * 2 + 1).nan_to_num())
     inside.fill_(7)
     assert torch.equal(around, torch.full_like(around, 7))
-
-
-def test_a_row_that_is_one_run_has_no_loop_over_runs():
-    x = torch.randn(30, 196).half()
-    record = check(lambda x: (x.argmax(-1), x + 1), [x])
-    assert "_run +=" not in sources(record) and "196);" in sources(record)
-    assert "_run += 64" in sources(check(lambda x: (x.t() * 2,), [torch.randn(9, 1000).half()]))
-
-
-@pytest.mark.parametrize("dtype", (torch.float32, *HALVES))
-def test_the_last_lanes_of_a_row_are_put_together_alone(dtype):
-    """Else what a part of a vector has written would be read as a whole vector at once."""
-    x = torch.randn(50, 37).to(dtype)
-    x[3, 36], x[4, 33], x[5, 35] = torch.nan, torch.nan, torch.inf
-    record = check(lambda x: (x.amax(-1), x.amin(-1), x.sum(-1)), [x])
-    if dtype == torch.float16:  # in arrays that end with a whole vector (speed/half_blocks.py)
-        assert "k < 48" in sources(record) and "rest0" not in sources(record)
-    else:
-        assert "rest0[4]" in sources(record) and "rest0[1]" in sources(record)
 
 
 # --- joined rows ----------------------------------------------------------------------------------

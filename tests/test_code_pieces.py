@@ -9,11 +9,9 @@ import pytest
 import torch
 
 import minidynamo
-from miniinductor.codegen import common
 from miniinductor.codegen.code import Code, call, code, named
 from miniinductor.codegen.cpp import CppKernelWriter
-from miniinductor.codegen.tree import Branch, Comment, Line, walk
-from miniinductor.speed.contents import names_in, uses_of
+from miniinductor.codegen.tree import Branch, Comment, Line, names_in, uses_of, walk
 from record_helpers import last_compiled
 
 NAME = re.compile(r"\b(?!u?int\d)[a-z]+\d+(?:_\w+)?\b(?![(<])")  # x0, tmp3: no type, no function
@@ -89,9 +87,3 @@ def test_what_lines_say_agrees_with_their_text(program, monkeypatch):
         made = {getattr(one, "name", "")}
         assert set(NAME.findall(text)) - made == {n for n in text.reads if NAME.fullmatch(n)}, text
         assert set(PRELUDE.findall(text)) <= text.uses, text
-
-
-def test_without_its_file_a_kernel_has_a_plain_name(monkeypatch):
-    monkeypatch.setattr(common.summary, "answer", lambda nodes, order: "pointwise")
-    _, record = run(lambda x: x + 1, torch.randn(8))
-    assert [kernel.name for kernel in record.kernels] == ["pointwise_0"]

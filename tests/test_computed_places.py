@@ -101,15 +101,6 @@ def test_short_lanes_are_joined_twice(channels, width):
         assert "table0" in source and "r0 < 3;" not in source and "r0 < 6;" not in source
 
 
-def test_joined_lanes_beyond_one_table():
-    """448 pixels of 3 channels, whose places are computed, are lanes of a row in blocks."""
-    x = image((2, 3, 40, 112), torch.float32, True)
-    f = lambda x: F.interpolate(x, scale_factor=4, mode="bilinear")  # noqa: E731
-    result, source = compiled(f, x)
-    torch.testing.assert_close(result, f(x))
-    assert "r0_part" in source
-
-
 def test_padding_and_shuffling_of_few_channels():
     def f(x):
         shuffled = F.pixel_shuffle(F.pixel_unshuffle(x, 2) + 1, 2) * 2

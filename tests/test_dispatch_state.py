@@ -179,7 +179,7 @@ def test_every_key_is_guarded_or_refused_and_the_hook_agrees():
             unusual = dispatch_keys.is_unusual()
             called()
         assert bool(asked) != unusual, name
-        if name in usual or name.startswith("no Autocast"):
+        if name in usual or name.startswith(("no Autocast", "no Named")):
             assert not unusual, name
         if name in ("Python", "FuncTorchBatched", "Functionalize", "PreDispatch", "AutogradCPU"):
             assert unusual, name

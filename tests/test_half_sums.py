@@ -41,18 +41,3 @@ def test_torchs_rule_for_resampling_rounds_once():
         exact = F.interpolate(x.to(dtype).double(), size=(26, 40), mode="bilinear")
         assert found.dtype == dtype
         assert torch.allclose(found.double(), exact, rtol=2**-8, atol=1e-3)
-
-
-def test_sums_of_bfloat16_fill_whole_vectors():
-    """Vectors of 32 bytes help one thread that waits for floats; of 16 bits they took twice the
-    time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for x in (torch.randn(256, 1024), torch.randn(256, 1024).bfloat16()):
-            minidynamo.reset()
-            minidynamo.compile(lambda x: x.sum(-1))(x)
-            [kernel] = minidynamo.records.frames[-1].backend_record.kernels
-            assert ("simdlen(8)" in kernel.source) == (x.dtype == torch.float32)
-    finally:
-        torch.set_num_threads(before)

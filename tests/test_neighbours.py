@@ -9,7 +9,6 @@ import dis
 import gc
 import inspect
 import io
-import linecache
 import os
 import pickle
 import subprocess
@@ -416,49 +415,6 @@ def test_a_backend_is_not_kept_after_reset():
     minidynamo.reset()
     gc.collect()
     assert alive() is None
-
-
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_functions_that_are_made_anew_do_not_live_for_ever(backend):
-    alive = []
-    for number in range(60):
-        namespace = {}
-        exec("def f(x):\n    return (x.sin() + 1) * 2", namespace)
-        x = torch.randn(3)
-        got = minidynamo.compile(namespace["f"], backend=backend)(x)
-        assert torch.allclose(got, (x.sin() + 1) * 2)
-        alive.append(weakref.ref(namespace["f"].__code__))
-    del namespace
-    gc.collect()
-    assert sum(code() is not None for code in alive) <= 33
-    minidynamo.reset()
-    gc.collect()
-    assert not any(code() for code in alive)
-
-
-@pytest.mark.parametrize("learns", [False, True], ids=["inference", "training"])
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_texts_of_graphs_that_have_died_are_forgotten(backend, learns):
-    """torch.fx keeps the text of every graph that ever ran, and linecache, too."""
-
-    def kept():
-        gc.collect()
-        texts = torch.fx.graph_module._loader.eval_cache
-        return {*texts, *(file for file in linecache.cache if file.startswith("<eval_with_key>"))}
-
-    def once():
-        program = minidynamo.compile(lambda x: (x.sin() + 1) * 2, backend=backend)
-        for rows in (3, 4):
-            x = torch.randn(rows, requires_grad=learns)
-            result = program(x)
-            if learns:
-                result.sum().backward()
-        minidynamo.reset()
-
-    once()
-    before = kept()
-    once()
-    assert kept() == before
 
 
 # ---- differentiating twice -----------------------------------------------------------------------

@@ -174,34 +174,6 @@ def test_a_result_that_takes_the_memory_of_a_product_is_computed_once(rows):
         minidynamo.reset()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("rows, lanes", [(28, 28), (37, 41), (112, 112), (20, 130), (9, 200)])
-def test_what_rows_of_a_tile_share_is_computed_before_them(dtype, rows, lanes, threads):
-    """Two roundings for each element, and numbers of each channel, of which stores know nothing."""
-    x = torch.randn(3, 4, lanes, rows, generator=torch.Generator().manual_seed(2)).to(dtype)
-    x.view(-1)[:5] = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 0.0]).to(dtype)
-    scale = torch.tensor([-1.5, 0.75, 3.0, 0.0]).reshape(1, 4, 1, 1)
-
-    def function(x, scale):
-        x = x.transpose(-1, -2)
-        wide = torch.float64 if x.dtype is torch.float64 else torch.float32
-        y = ((x.to(wide) - scale * scale) / (scale.abs() + 1)).to(x.dtype)
-        return torch.relu(y.contiguous() + x)
-
-    minidynamo.reset()
-    found = minidynamo.compile(function, fullgraph=True, dynamic=False)(x, scale)
-    eager = function(x, scale)
-    assert found.stride() == eager.stride()
-    assert torch.equal(found.isnan(), eager.isnan())
-    assert torch.equal(torch.signbit(found) | eager.isnan(), torch.signbit(eager) | eager.isnan())
-    assert torch.equal(found.nan_to_num(), eager.nan_to_num())
-    source = "\n".join(k.source for k in last_compiled().backend_record.kernels)
-    fill, of_rows = source.index("mini::transpose("), source.index("for (int64_t x2 = x2_tile")
-    assert "in1[x1]" in source[fill:of_rows] and "in1[x1]" not in source[of_rows:]
-    if dtype is torch.float16:
-        assert "mini::round_to_float16(" in source
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_transposed_copies_of_16_bits_stay_16_bits(dtype):
     """Nothing is converted, and each element comes from the tile; every bit pattern there is."""
@@ -210,18 +182,6 @@ def test_transposed_copies_of_16_bits_stay_16_bits(dtype):
     found, source = kernel_of(lambda x: x.transpose(1, 2).contiguous(), x)
     assert torch.equal(found.view(torch.int16), x.transpose(1, 2).contiguous().view(torch.int16))
     assert "mini::convert(" not in source and "= tile0[" in source and "= in0[" not in source
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_rows_of_a_tile_end_with_zeros_that_fill_a_vector(dtype):
-    """Of 56 lanes 64 run: else the last vector, written by parts, would be read as a whole."""
-    x = torch.randn(3, 56, 40).to(dtype)
-    x[0, -1, 0], x[0, -1, 1], x[0, 0, 0] = torch.nan, torch.inf, -0.0
-    f = lambda x: x.transpose(1, 2).contiguous().half()  # noqa: E731
-    found, source = kernel_of(f, x)
-    assert torch.equal(found.isnan(), f(x).isnan())
-    assert torch.equal(found.nan_to_num(), f(x).nan_to_num())
-    assert "tile0[64][64];" in source and "k < 64; k++" in source
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import decimal
 import functools
-import gc
 import io
 import itertools
 import operator
@@ -966,31 +965,3 @@ def test_guards_and_the_compiler_have_room_near_the_recursion_limit():
     finally:
         sys.setrecursionlimit(limit)
     assert plain - 3 <= ours, (plain, ours)
-
-
-def test_tracing_leaves_no_cycles_that_hold_the_programs_objects():
-    def f(x):
-        def fail():
-            raise KeyError(thing)
-
-        thing = Thing()
-        watch = weakref.ref(thing)
-        try:
-            fail()
-        except KeyError:
-            try:
-                try:
-                    raise
-                finally:
-                    raise
-            except KeyError:
-                pass
-        thing = None
-        return x + 1, watch() is None
-
-    gc.collect()
-    gc.disable()
-    try:
-        assert f(torch.ones(2))[1] and minidynamo.compile(f, backend="eager")(torch.ones(2))[1]
-    finally:
-        gc.enable()

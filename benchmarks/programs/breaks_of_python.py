@@ -193,7 +193,7 @@ def positive(
     return x * 2
 
 
-@program
+@program(graphs=3, breaks=2)
 def max_of_tensors() -> Program:
     return lambda x: max(x.sum(), x.mean()) + min(x.max(), x[0, 0]), (X(grad=False),)
 
@@ -300,7 +300,7 @@ def version_of_torch() -> Program:
 
 
 # ---- Python's random numbers
-@program(graphs=2, breaks=1)
+@program(graphs=4, breaks=6)
 def random_numbers_of_python() -> Program:
     def f(x):
         first, unused = random.random(), random.random()  # noqa: F841

@@ -518,7 +518,7 @@ def checkpoint_that_writes_to_a_copy() -> Program:
 
 
 # ---- numbers in tensors
-@program
+@program(graphs=4, breaks=3)
 def largest_of_a_tensor_and_a_number() -> Program:
     def f(x):
         largest = x.detach().abs().max()

@@ -31,7 +31,6 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.lookup import MISSING, lookup
-from ..variables.more.type_names import type_text
 from ..variables.more.arrays import ArrayVar
 from ..variables.more.constants import EnumVar
 from ..variables.more.deques import DequeVar
@@ -122,7 +121,7 @@ def _hash(tx, value, /):
 
 def _next(tx, iterator, default=None, /):
     if not hasattr(iterator.python_type(), "__next__"):
-        tx.raise_(TypeError, f"'{type_text(iterator.python_type())}' object is not an iterator")
+        tx.raise_(TypeError, f"'{iterator.python_type().__name__}' object is not an iterator")
     try:
         return iterator.call_method(tx, "__next__", [], {})
     except ObservedException as raised:
@@ -201,7 +200,7 @@ class Builtins(Operations):
         if key is not None and key.identity() is not None:
             keys = [key.call(self, [value], {}) for value in values]
         if not issubclass(reverse.python_type(), int):
-            name = type_text(reverse.python_type())
+            name = reverse.python_type().__name__
             self.raise_(TypeError, f"'{name}' object cannot be interpreted as an integer")
         order = list(range(len(values)))
         before = list(values)
@@ -224,7 +223,7 @@ def _reversed(tx, value, /):
         kind = value.python_type()
         if kind in weakref.ProxyTypes:  # the object behind it says what is wrong
             raise Break("reversed", "reversed() of a weak reference's proxy")
-        tx.raise_(TypeError, f"'{type_text(kind)}' object is not reversible")
+        tx.raise_(TypeError, f"'{kind.__name__}' object is not reversible")
     return result
 
 
@@ -295,7 +294,7 @@ def _divmod(tx, a, b, /):
         raise Break("C function", "divmod() of objects")
     for operand in (a, b):
         if not hasattr(operand.python_type(), "__divmod__"):
-            first, second = type_text(a.python_type()), type_text(b.python_type())
+            first, second = a.python_type().__name__, b.python_type().__name__
             text = f"unsupported operand type(s) for divmod(): '{first}' and '{second}'"
             tx.raise_(TypeError, text)
     return TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)])
@@ -305,7 +304,7 @@ def _round(tx, number, ndigits=NONE):
     digits = [] if ndigits is NONE else [ndigits]
     if isinstance(number, TensorVar):
         if not hasattr(torch.Tensor, "__round__"):
-            text = f"type {type_text(number.cls)} doesn't define __round__ method"
+            text = f"type {number.cls.__name__} doesn't define __round__ method"
             tx.raise_(TypeError, text)
         return number.call_method(tx, "round", digits, {})
     symbolic = apply(tx, round, number, *digits) if type(number) is SymVar else None

@@ -17,7 +17,7 @@ import torch
 import torch.utils.checkpoint as torchs
 
 from ..exceptions import Break
-from ..extras.undo import draws
+from ..extras.graph_errors import draws
 from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
 from ..variables.containers import DictVar, SequenceVar

@@ -17,7 +17,6 @@ from ..variables.containers import TupleVar
 from ..variables.functions import MethodVar
 from ..variables.lookup import METHODS, MISSING
 from ..variables.more.descriptors import FIELD
-from ..variables.more.type_names import type_text
 from ..variables.objects import method_of_class
 
 plain_method = Variable.call_method
@@ -43,7 +42,7 @@ class ClassAttributes(Operations):
 
     def class_attribute(self: Any, variable: Any, owner: Any, found: Any, name: str) -> Variable:
         if found is MISSING:
-            text = f"'{type_text(variable.python_type())}' object has no attribute '{name}'"
+            text = f"'{variable.python_type().__name__}' object has no attribute '{name}'"
             self.raise_(AttributeError, text)
         if type(found) is FIELD and isinstance(variable, TupleVar):
             _, (index, _) = found.__reduce__()

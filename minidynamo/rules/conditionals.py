@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from miniinductor.sizes.symbols import alike
 
 from ..exceptions import Break
-from ..extras.undo import draws
+from ..extras.graph_errors import draws
 from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable, peek
 from ..variables.containers import SequenceVar

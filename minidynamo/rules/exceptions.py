@@ -4,9 +4,9 @@ In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
 
 `assert torch.isfinite(x).all(), "..."`: the condition is checked in the graph.
 
-Where it fails the graph raises, what it had written is undone, and plain Python runs the frame and
-raises the program's own AssertionError, with its message, where it stands (`extras/undo.py`).
-On a GPU such a check would end the process: there the assertion is a graph break.
+Where it fails the graph raises, and plain Python runs the frame and raises the program's own
+AssertionError, with its message, where it stands (`extras/graph_errors.py`).  In a graph that
+writes or draws, and on a GPU, where such a check would end the process, it is a graph break.
 Mirrors torch/_dynamo/symbolic_convert.py (`_detect_and_normalize_assert_statement`).
 """
 
@@ -267,6 +267,8 @@ def POP_JUMP_IF_TRUE(frame: Any, target: int) -> None:
     if not fake.is_cpu or fake.dim() or getattr(fake, "constant", None) is not None:
         return jump(frame, target)
     frame.stack.pop()
+    made = frame.user_stack(), frame.output.root.group_step
+    vars(frame.output).setdefault("asserted", []).append(made)
     frame.node(torch._assert_async, [condition])
     frame.pc = target
     return None

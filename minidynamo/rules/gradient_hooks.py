@@ -22,7 +22,7 @@ import torch.utils.hooks
 from ..extras.extending import extends, noted
 from .. import hooks
 from ..exceptions import Break
-from ..extras.undo import draws, storage
+from ..extras.graph_errors import draws, storage
 from ..reconstruct import Codegen
 from ..variables.base import Args, Frame, Variable
 from ..variables.tensor import TensorVar

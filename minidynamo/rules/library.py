@@ -6,13 +6,11 @@
 In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/misc.py and functions.py.
 """
 
-import array
 import collections
 import copy
 import dataclasses
 import functools
 import inspect
-import itertools
 import logging
 import operator
 import os
@@ -32,17 +30,12 @@ from ..variables.more.numpy_numbers import NUMPY
 from ..variables.containers import DictVar, ListVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
 from ..variables.lookup import lookup, trusted
-from ..variables.more.type_names import DOTTED
 from ..variables.more.partials import PartialVar
 from ..variables.more.sets import SetVar
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
 from . import polyfills
 from .refusals import refused
-
-DOTTED.update(value for value in vars(itertools).values() if isinstance(value, type))
-DOTTED.update((functools.partial, collections.deque, collections.defaultdict, array.array))
-DOTTED.update((operator.itemgetter, operator.attrgetter, operator.methodcaller))
 
 
 def traced(function: Callable) -> Callable:

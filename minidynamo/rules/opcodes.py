@@ -15,17 +15,12 @@ from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_eval.opcodes import HANDLERS, LOAD_DEREF, opcode, push_callable, pushes
 from ..variables.base import Args, Frame, Lazy, Named, RealVar, Variable
-from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, MethodVar
-from ..variables.lookup import MISSING, lookup
-from ..variables.modules import PyModuleVar
+from ..variables.functions import CallableVar, MethodVar
+from ..variables.lookup import MISSING
 from ..variables.more.container_methods import dict_pairs
-from ..variables.more.descriptors import OWN_LOOKUP
 from ..variables.more.functions import BOUND
-from ..variables.more.super import SuperVar
-from ..variables.tensor import TensorVar
 from .polyfills import NOTHING
 
 
@@ -82,10 +77,7 @@ def LOAD_METHOD(frame: Any, name: str) -> None:
             raise
         broken.stack = broken.stack or frame.user_stack()
         found = DeferredVar(owner, name, broken)
-    if (descriptor := descriptor_of(owner, name, found)) is not None:
-        frame.stack += [descriptor, owner]
-    else:
-        push_callable(frame, found)
+    push_callable(frame, found)
 
 
 PLAIN_METHODS = (
@@ -118,30 +110,6 @@ def is_read_in_silence(owner: Variable, name: str) -> bool:
 def static(cls: type, name: str) -> Any:
     """What a class or its bases have under a name, without guards."""
     return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), MISSING)
-
-
-def descriptor_of(owner: Variable, name: str, found: Any) -> CallableVar | None:
-    """The method as its class keeps it, where CPython calls that with the object: what a method of
-    C says of wrong arguments names the class that defines it, a bound one the object's."""
-    if isinstance(owner, (TensorVar, ClassVar, SuperVar, PyModuleVar)):
-        return None
-    if isinstance(found, BoundMethodVar):
-        inherited = found.instance.identity() is owner.identity() and found.cls in BOUND.values()
-    elif isinstance(owner, RealVar):
-        inherited = isinstance(found, CallableVar) and hasattr(found.value, "__self__")
-    else:
-        inherited = isinstance(found, MethodVar)
-    if not inherited:
-        return None
-    try:
-        kind = owner.python_type()
-    except Break:
-        return None
-    defining, method = lookup(kind, name)
-    if type(method) not in BOUND or defining is kind or kind in OWN_LOOKUP:
-        return None
-    in_c = isinstance(lookup(kind, "__getattribute__")[1], types.WrapperDescriptorType)
-    return CallableVar(method) if in_c and lookup(kind, "__getattr__")[1] is MISSING else None
 
 
 @opcode

@@ -35,7 +35,6 @@ from ..variables.containers import Container, DictVar, DictViewVar, ListVar, Seq
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup
 from ..variables.more.opaque import compared_by_identity
-from ..variables.more.type_names import type_text
 from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.tuples import sequence_of
@@ -66,7 +65,7 @@ def _last_operand(tx, operator, a, b):
     if any(hasattr(kind, "__getitem__") for kind in kinds):
         raise Break("operator", f"{operator.plain} of {a} and {b}")  # sequences have words, too
     leave_to_c(a, b, operator.plain)
-    first, second = map(type_text, kinds)
+    first, second = (kind.__name__ for kind in kinds)
     written = "** or pow()" if operator.symbol == "**" else operator.symbol
     tx.raise_(TypeError, f"unsupported operand type(s) for {written}: '{first}' and '{second}'")
 
@@ -227,7 +226,7 @@ def kind_of_sequence(sequence: SequenceVar) -> type:
 
 
 def not_supported(tx, symbol: str, a: Variable, b: Variable) -> NoReturn:
-    first, second = type_text(a.python_type()), type_text(b.python_type())
+    first, second = a.python_type().__name__, b.python_type().__name__
     tx.raise_(TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'")
 
 
@@ -426,7 +425,7 @@ def method_of(tx, asked: ObjectVar, name: str) -> Variable | None:
 def _unary_object(tx, symbol, a):
     method = method_of(tx, a, f"__{UNARY[symbol].__name__}__")
     if method is None:
-        tx.raise_(TypeError, f"bad operand type for unary {symbol}: '{type_text(a.cls)}'")
+        tx.raise_(TypeError, f"bad operand type for unary {symbol}: '{a.cls.__name__}'")
     return method.call(tx, [], {})
 
 

@@ -207,8 +207,8 @@ DIFFERENTIATED = (
 )
 FREED = (
     "Trying to backward through the graph a second time: one compiled graph frees what it has "
-    "saved for all of its results at their first backward pass. Specify retain_graph=True there, add the "
-    "losses up, or put minidynamo.graph_break() between the parts."
+    "saved for all of its results at their first backward pass. Specify retain_graph=True there, "
+    "add the losses up, or put minidynamo.graph_break() between the parts."
 )
 
 

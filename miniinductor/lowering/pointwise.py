@@ -54,8 +54,8 @@ OF_BOOLS = {  # what an op does to truth values
 # of floats, and of float64: functions that eager computes in vectors, and our C++ does not
 SLOW = ("fmod", "remainder")
 SLOW_IN_DOUBLE = """
-    sin cos tan asin acos atan atan2 sinh cosh tanh log2 log10 log1p expm1 exp2 erf erfc
-    hypot lgamma""".split()
+    sin cos tan asin acos atan atan2 sinh cosh tanh log2 log10 log1p expm1 exp2 erf
+    erfc hypot lgamma""".split()
 
 
 def is_in_cpp(call: Call) -> bool:

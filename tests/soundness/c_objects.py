@@ -694,13 +694,10 @@ def look(target):
     return repr(target) if type(target) is not set else repr(sorted(target))
 
 def generated(items, target, stop):
-    try:
-        for n, item in enumerate(items):
-            saw("step", n, look(target))
-            if n == stop: raise ValueError("stop")
-            yield item
-    finally:
-        saw("closed", look(target))
+    for n, item in enumerate(items):
+        saw("step", n, look(target))
+        if n == stop: raise ValueError("stop")
+        yield item
 
 def mapped(items, target, stop):
     def step(item):

@@ -24,9 +24,6 @@ GLOBAL = (
     "register_module_forward_hook",
     "register_module_full_backward_pre_hook",
     "register_module_full_backward_hook",
-    "register_module_module_registration_hook",
-    "register_module_buffer_registration_hook",
-    "register_module_parameter_registration_hook",
 )
 SINGLE = (
     "register_forward_pre_hook",

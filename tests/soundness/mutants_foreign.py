@@ -16,7 +16,7 @@ import minidynamo.convert_frame
 import minidynamo.graph_capture
 import minidynamo.guards
 import minidynamo.symbolic_numbers
-import minidynamo.extras.undo
+import minidynamo.extras.graph_errors
 import miniinductor.foreign
 from minidynamo.symbolic_eval import operations
 
@@ -51,7 +51,7 @@ def guards_answer_everything() -> None:
 
 @mutant("a graph that raised is repeated whatever raised", STEADY)
 def graphs_answer_everything() -> None:
-    minidynamo.extras.undo.is_foreign = lambda error: False
+    minidynamo.extras.graph_errors.is_foreign = lambda error: False
 
 
 @mutant("handlers are not told", COMPILING)

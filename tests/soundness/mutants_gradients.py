@@ -57,10 +57,3 @@ def _() -> None:
     from miniinductor import decompositions
 
     decompositions.OURS.update(random.RULES)
-
-
-@mutant("the generator's state is not put back", RANDOMNESS)
-def _() -> None:
-    from minidynamo.extras import undo
-
-    undo.states_of_generators = list

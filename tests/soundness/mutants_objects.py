@@ -2,7 +2,6 @@
 functions read and write, who has hooks."""
 
 from minidynamo import entry_guards, hooks
-from minidynamo.extras import unnoticed
 from minidynamo.graph_capture import OutputGraph
 from minidynamo.rules import custom_functions
 from minidynamo.variables.more import asked_identity
@@ -65,11 +64,3 @@ def written_for_real() -> None:
 )
 def all_modules() -> None:
     OutputGraph.guard_no_global_hooks = lambda self: None
-
-
-@mutant(
-    "hooks of registrations see graphs",
-    f"hooks --only 'register_module_parameter_.*looks --modes aot_eager {SECONDS}",
-)
-def registrations() -> None:
-    unnoticed.TABLES.clear()

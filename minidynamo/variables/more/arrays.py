@@ -28,7 +28,7 @@ from ...convert_frame import COMPILERS
 from ...exceptions import Break
 from ...extras.late_tensors import with_items
 from ...extras.rare_nodes import Untold
-from ...extras.undo import storage
+from ...extras.graph_errors import storage
 from ...foreign import ours
 from ...guards import NAMES
 from ...sources import KINDS

@@ -20,7 +20,6 @@ from ..base import Frame, Variable
 from ..constant import ConstantVar
 from ..functions import BoundMethodVar
 from ..lookup import HEAP_TYPE, MISSING, lookup
-from .type_names import type_text
 from ..objects import ObjectVar
 from .functions import bound_descriptor
 
@@ -127,7 +126,7 @@ class Descriptors(ObjectVar):
         in_c = not self.cls.__flags__ & HEAP_TYPE
         if in_c and self.value is not None and hasattr(self.value, name):
             raise Break("attribute", f".{name} of {self}, which C code looks up elsewhere")
-        tx.raise_(AttributeError, f"'{type_text(self.cls)}' object has no attribute '{name}'")
+        tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def field_of_c(self, tx: Frame, name: str) -> Variable:
         """What C code computes when it is read."""

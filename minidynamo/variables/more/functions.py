@@ -34,7 +34,6 @@ from ..tensor import TensorVar
 from ..registry import BY_VALUE, PINNED, SHARED, by_identity
 from .asked_identity import note_key
 from .dictionaries import mapping
-from .type_names import type_text
 from .writing_calls import commit_call
 
 BOUND = {  # descriptors of C types -> what binding them makes
@@ -167,7 +166,7 @@ def in_dictionary(tx: Frame, fields: Any, owner: Any, name: str) -> Variable:
     """What the program has put on a function; that there is nothing is guarded, too."""
     found = fields.get(tx, ConstantVar(name))
     if found is None:
-        tx.raise_(AttributeError, f"'{type_text(type(owner))}' object has no attribute '{name}'")
+        tx.raise_(AttributeError, f"'{type(owner).__name__}' object has no attribute '{name}'")
     return found
 
 

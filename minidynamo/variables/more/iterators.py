@@ -25,7 +25,6 @@ from ..iterators import iterator_of, IteratorVar, KeysIterator, SequenceIterator
 from ..objects import is_inherited
 from ..registry import SHARED
 from .tuples import sequence_of
-from .type_names import type_text
 
 KINDS["walked"] = "{p}.__reduce__()[1][0]"
 next_up = SequenceIterator.next
@@ -255,7 +254,7 @@ class FilterVar(IteratorVar):
 @extends(FilterVar, "length")
 def no_length(self: Any, tx: Frame) -> None:
     """len(self): heapq's functions ask for it in a `try`."""
-    tx.raise_(TypeError, f"object of type '{type_text(self.cls)}' has no len()")
+    tx.raise_(TypeError, f"object of type '{self.cls.__name__}' has no len()")
 
 
 class CallIterator(IteratorVar):
@@ -306,7 +305,7 @@ class Walking(Operations):
                 return self.iter_of(variable.payload)
             made = method.call(self, [], {})
             if not hasattr(made.python_type(), "__next__"):
-                kind = type_text(made.python_type())
+                kind = made.python_type().__name__
                 self.raise_(TypeError, f"iter() returned non-iterator of type '{kind}'")
             return made if isinstance(made, IteratorVar) else SentinelVar(made)
         method = variable.special(self, "__getitem__")
@@ -314,7 +313,7 @@ class Walking(Operations):
             raise Break("iteration", f"iterating over {variable}, which C code indexes")
         if method is not None:
             return ItemIterator(variable, 0)
-        self.raise_(TypeError, f"'{type_text(variable.cls)}' object is not iterable")
+        self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
 
 
 def advanced(values: Any, taken: int) -> Iterator[Any]:

@@ -9,6 +9,7 @@ In:   a variable.   Out: its `repr`, which stands in the reasons of graph breaks
 Without this file a message names the kind of value, and where it comes from.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from ...extras.extending import extends
@@ -36,12 +37,6 @@ def unknown(function: Any) -> Break:
 extends(Operations, "unknown")(lambda tx, function: unknown(function))
 
 
-@extends(Null, "__repr__")
-def name_of_null(variable: Null) -> str:
-    return "NULL"
-
-
-@extends(ConstantVar, "__repr__")
 def name_of_constant(variable: ConstantVar) -> str:
     value = variable.value
     if type(value) is int and value.bit_length() > 10_000:  # which has no text
@@ -49,32 +44,6 @@ def name_of_constant(variable: ConstantVar) -> str:
     return f"constant {value!r:.200}"
 
 
-@extends(SymVar, "__repr__")
-def name_of_symbol(variable: SymVar) -> str:
-    return f"symbolic {variable.value}"
-
-
-@extends(ClassVar, "__repr__")
-def name_of_class(variable: ClassVar) -> str:
-    return f"the class {variable.value.__qualname__}"
-
-
-@extends(FunctionVar, "__repr__")
-def name_of_function(variable: FunctionVar) -> str:
-    return f"the function {variable.name}"
-
-
-@extends(BoundMethodVar, "__repr__")
-def name_of_bound_method(variable: BoundMethodVar) -> str:
-    return f"the method {getattr(variable.function, 'name', variable.function)}"
-
-
-@extends(MethodVar, "__repr__")
-def name_of_method(variable: MethodVar) -> str:
-    return f"the method .{variable.name} of {variable.instance}"
-
-
-@extends(CallableVar, "__repr__")
 def name_of_callable(variable: CallableVar) -> str:
     name = getattr(variable.value, "__qualname__", None)
     if name is None:  # no repr(): that may be Python, and the object half made
@@ -82,13 +51,17 @@ def name_of_callable(variable: CallableVar) -> str:
     return f"{getattr(variable.value, '__module__', None) or ''}.{name}".lstrip(".")
 
 
-@extends(ObjectVar, "__repr__")
-def name_of_object(variable: ObjectVar) -> str:
-    is_found = variable.source is not None and not variable.pinned
-    where = f" {variable.source.name()}" if is_found else ""
-    return f"{variable.cls.__name__} object{where}"
-
-
-@extends(PyModuleVar, "__repr__")
-def name_of_module(variable: PyModuleVar) -> str:
-    return f"module {variable.value.__dict__.get('__name__')}"
+NAMES: dict[type, Callable[[Any], str]] = {
+    Null: lambda variable: "NULL",
+    ConstantVar: name_of_constant,
+    SymVar: lambda variable: f"symbolic {variable.value}",
+    ClassVar: lambda variable: f"the class {variable.value.__qualname__}",
+    FunctionVar: lambda variable: f"the function {variable.name}",
+    BoundMethodVar: lambda v: f"the method {getattr(v.function, 'name', v.function)}",
+    MethodVar: lambda variable: f"the method .{variable.name} of {variable.instance}",
+    CallableVar: name_of_callable,
+    ObjectVar: lambda v: f"{v.cls.__name__} object {v.source.name() if v.source else ''}".rstrip(),
+    PyModuleVar: lambda variable: f"module {variable.value.__dict__.get('__name__')}",
+}
+for _class, _name in NAMES.items():
+    extends(_class, "__repr__")(_name)

@@ -22,7 +22,6 @@ from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, c
 from ..constant import ConstantVar
 from ..containers import TupleVar, named
 from ..lookup import MISSING, lookup
-from .type_names import type_text
 from ..objects import ObjectVar, is_inherited, wrap_object
 from ..registry import SHARED
 from .asked_identity import note_key
@@ -87,7 +86,7 @@ class ObjectOperations(Descriptors):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         method = self.special(tx, "__call__")
         if method is None:
-            tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not callable")
+            tx.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
         if is_inherited(self.cls, "__call__"):
             return tx.call_c(self.real(), args, kwargs)
         return method.call(tx, args, kwargs)
@@ -124,12 +123,12 @@ class ObjectOperations(Descriptors):
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         if lookup(self.cls, "__getitem__")[1] is MISSING:
-            tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not subscriptable")
+            tx.raise_(TypeError, f"'{self.cls.__name__}' object is not subscriptable")
         return through(self, tx, "__getitem__", [key])
 
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         if lookup(self.cls, "__setitem__")[1] is MISSING:
-            tx.raise_(TypeError, f"'{type_text(self.cls)}' object does not support item assignment")
+            tx.raise_(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
         through(self, tx, "__setitem__", [key, value])
 
     def delitem(self, tx: Frame, key: Variable) -> None:
@@ -179,7 +178,7 @@ class ObjectOperations(Descriptors):
         if self.value is not None and self.pinned:
             return self.value
         if method is None:
-            tx.raise_(TypeError, f"unhashable type: '{type_text(self.cls)}'")
+            tx.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
         if dataclasses.is_dataclass(self.cls) and made_by_dataclass(method, equal):
             compared = [part for part in dataclasses.fields(self.cls) if part.compare]
             if all(part.hash in (None, True) for part in compared):
@@ -230,7 +229,7 @@ def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Vari
     method = self.special(tx, name)
     if method is None:
         if name == "__len__":
-            tx.raise_(TypeError, f"object of type '{type_text(self.cls)}' has no len()")
+            tx.raise_(TypeError, f"object of type '{self.cls.__name__}' has no len()")
         raise Break("C function", f"{name} of a {self.cls.__name__}")
     return method.call(tx, args, {})
 

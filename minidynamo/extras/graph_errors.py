@@ -1,0 +1,205 @@
+"""A graph that raised: plain Python runs the frame, unless the graph writes or draws.
+
+In:   the `OutputGraph` and its GraphModule, before a backend sees it.
+Out:  the `handler` in the replacement code, which calls `raised` where the graph raises: it returns
+      if plain Python may run the frame from the start, up to the error with its own message and
+      line, or to the program's own handler.
+
+        try:
+            y = x[index]        # out of range: plain Python runs, and the handler gets the error
+        except IndexError: ...
+
+Once a graph that writes to the program's tensors or draws random numbers has started, its error
+goes to the user, whatever `try` stands around the operation; what was written stays.
+PyTorch: every error of a graph leaves the frame.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+
+from .extending import extends, noted, notes_of
+from .. import config, frame_hook, hooks, records
+from ..bytecode import Instruction
+from ..exceptions import BackendError, Break
+from ..foreign import is_foreign, ours
+from ..graph_capture import OutputGraph
+from ..reconstruct import Codegen
+from ..replacement import Head
+from ..resume import is_resume_code
+from ..symbolic_eval.evaluator import RootFrame
+from ..variables.base import Variable
+from .once import tell
+from .thread_state import StateChanges, push_state, restoring
+
+# Names of those that may draw random numbers.
+DRAWS = re.compile(
+    r"rand|dropout|bernoulli|multinomial|poisson|rrelu|gumbel|attention"
+    r"|(normal|uniform|exponential|cauchy|geometric)_?$|^(lstm|gru|rnn)"
+)
+# What torch.utils.checkpoint's hooks raise once they have recomputed all that backward needs: no
+# error of the graph's, and what was written stays, as in eager.
+STOPPED = getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
+
+
+class GraphErrors:
+    """What is known of one graph.
+
+    places: its inputs (by number) that it writes.  changes: does it write or draw?  in_order: does
+    the backend run the nodes in the program's order?  eager: the graph in PyTorch's own kernels,
+    with `raise_internal_errors` on: it is asked whether an error is the program's."""
+
+    def __init__(self, output: OutputGraph, gm: torch.fx.GraphModule) -> None:
+        root = output.root
+        self.function = root.code.co_name if is_resume_code(root.code) else root.function.name
+        self.errors = 0  # that plain Python ran the frame for
+        self.in_order = not output.generates_code
+        changed = changed_inputs(output)
+        inputs = [variable.node for variable in output.inputs]
+        self.places = [inputs.index(node) for node in changed if node in inputs]
+        self.changes = bool(changed) or any(map(draws, output.graph.nodes))
+        asks = config.raise_internal_errors and not self.in_order and not self.changes
+        before = dict(noted(output, StateChanges).before)
+        self.eager = restoring(gm.forward, before) if asks else None
+
+    def around(self, compiled: Callable) -> Callable:
+        if self.eager is None and (self.in_order or not self.places):
+            return compiled
+
+        def run(*args: Any) -> Any:
+            if not self.in_order and self.is_refused(args):
+                raise refusal()
+            try:
+                return compiled(*args)
+            except ours(Exception) as error:
+                if self.eager is not None:
+                    vars(error)["of_program"] = raises(self.eager, args)
+                raise
+
+        return run
+
+    def is_refused(self, args: tuple) -> bool:
+        """Is a tensor of inference mode written outside of it?  No guard looks at that, and a
+        generated kernel would not raise."""
+        made_there = any(args[n].is_inference() for n in self.places)
+        return made_there and not torch.is_inference_mode_enabled()
+
+    def handler(self, frame: RootFrame, call: list[Instruction]) -> list[Instruction]:
+        """Nothing has happened yet but what the graph did, so plain Python repeats it."""
+        handler = Codegen(frame)
+        handler.emit("PUSH_EXC_INFO")
+        handler.call_object(frame_hook.disabled(self.raised))
+        # `raised` raises: no longer handled
+        cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]
+        for instruction in handler.instructions:
+            instruction.exc = cleanup[0], 1, True
+        for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
+            handler.emit(op)
+        push_state(handler, noted(frame.output, StateChanges).before)
+        for instruction in call:
+            instruction.exc = handler.instructions[0], 0, False
+        return cleanup + handler.instructions
+
+    def raised(self) -> None:
+        """The graph raised: return if the frame may run as plain Python, else raise again."""
+        error: Any = sys.exc_info()[1]
+        if type(error) is STOPPED or isinstance(error, BackendError) or is_foreign(error):
+            raise
+        of_program = vars(error).pop("of_program", False)
+        if config.raise_internal_errors and not self.in_order and not of_program:
+            raise
+        repeatable = not self.changes or vars(error).pop("has_not_started", False)
+        records.counters["raised" if repeatable else "raised_after_write"][
+            f"{self.function}: {type(error).__name__}: {error}"
+        ] += 1
+        if not repeatable:
+            raise
+        self.errors += 1
+        if self.errors > 1:  # the first is the program's own as a rule, which says it itself
+            tell(
+                ("raised", self.function, type(error)),
+                f"the compiled graph of {self.function} raises {type(error).__name__}: {error}; "
+                f"plain Python runs such calls, after the graph has tried",
+            )
+
+
+def changed_inputs(output: OutputGraph) -> list[torch.fx.Node]:
+    """The inputs and parameters that the graph writes, perhaps through a view."""
+    written = {storage(fake) for _, fake in output.written}
+    given = [node for node in output.graph.nodes if node.op in ("placeholder", "get_attr")]
+    fakes = [(node, node.meta["example_value"]) for node in given]
+    return [n for n, fake in fakes if isinstance(fake, torch.Tensor) and storage(fake) in written]
+
+
+def look(output: OutputGraph, gm: torch.fx.GraphModule) -> None:
+    notes_of(output)[GraphErrors] = GraphErrors(output, gm)
+
+
+def refuse_assertions(cg: Codegen) -> None:
+    """The program's own AssertionError comes of plain Python, which must not run again."""
+    output: Any = cg.output
+    if changed_inputs(output) or any(map(draws, output.graph.nodes)):
+        for stack, step in vars(output).get("asserted", ()):
+            raise Break("assert", "an assertion in a graph that writes or draws", "", stack, step)
+
+
+def recovering(compiled: Callable, output: OutputGraph, results: list[Variable]) -> Callable:
+    """`compiled`, prepared for an error."""
+    return notes_of(output)[GraphErrors].around(compiled)
+
+
+hooks.GRAPH_MODULES.append(look)
+hooks.ADAPTERS.append(recovering)
+hooks.AFTER_WRITES.append(refuse_assertions)
+call_plainly = Head.call_graph
+
+
+@extends(Head)
+class Recovering(Head):
+    def call_graph(self, graph: Callable[..., Any], inputs: Sequence[Any]) -> None:
+        start = len(self.instructions)
+        call_plainly(self, graph, inputs)
+        errors: GraphErrors = notes_of(self.output)[GraphErrors]
+        self.handler = errors.handler(self.output.root, self.instructions[start:])
+
+
+def refusal() -> RuntimeError:
+    """Nothing was done: plain Python runs, and says it in its own words."""
+    error = RuntimeError("a write to what was made in inference mode, outside of it")
+    vars(error).update(has_not_started=True, of_program=True)
+    return error
+
+
+def raises(graph: Callable, args: tuple) -> bool:
+    try:
+        graph(*args)
+    except ours(Exception):
+        return True
+    return False
+
+
+def storage(fake: torch.Tensor) -> int:
+    return fake.untyped_storage()._cdata if fake.layout is torch.strided else id(fake)
+
+
+def name_of(node: torch.fx.Node) -> str:
+    target = node.target
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def argument(node: torch.fx.Node, place: int, name: str, default: Any = None) -> Any:
+    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
+
+
+def draws(node: torch.fx.Node) -> bool:
+    """May it draw random numbers?"""
+    name = name_of(node)
+    if not node.op.startswith("call") or not DRAWS.search(name):
+        return False
+    if "attention" in name:
+        return bool(argument(node, 4, "dropout_p"))
+    return "dropout" not in name or bool(argument(node, 2, "training", True))
