@@ -4,7 +4,7 @@ from minidynamo.graph_capture import OutputGraph
 from minidynamo.rules import c_methods, classes, opcodes
 from minidynamo.symbolic_eval import operations
 from minidynamo.variables import containers, iterators
-from minidynamo.variables.more import bounds, container_methods, deques, functions, partials, sets
+from minidynamo.variables.more import container_methods, deques, functions, partials, sets
 
 from .mutants import mutant
 
@@ -94,8 +94,3 @@ def protocols_by_type() -> None:
 @mutant("walks-count-no-steps", "endless --limit 20")
 def no_counting() -> None:
     OutputGraph.count_step = lambda output: None
-
-
-@mutant("constants-of-any-size", "endless --limit 20")
-def no_bounds() -> None:
-    bounds.ESTIMATES.clear()
