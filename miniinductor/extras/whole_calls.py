@@ -7,6 +7,7 @@ Out:  the same call, of which the tracer sees the ATen op itself.
     F.dropout(x, 0.5)       # aten.native_dropout: Python's rule draws other numbers than eager
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -104,7 +105,7 @@ def by_sizes(
         return None
     scales = [None] * rank if size is not None or recompute_scale_factor else list(map(float, each))
     if size is None:
-        each = [int(n * float(scale)) for n, scale in zip(image.shape[2:], each)]
+        each = [math.trunc(n * float(scale)) for n, scale in zip(image.shape[2:], each)]
     corners = [] if mode.startswith("nearest") else [bool(align_corners)]
     learns = torch.is_grad_enabled() and image.requires_grad
     if learns and image.dtype in (torch.float32, torch.float64) and mode != "nearest-exact":
