@@ -17,7 +17,7 @@ import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from ...exceptions import Break, Restart
-from ...extras.undo import draws
+from ...extras.graph_errors import draws
 from ...foreign import ours
 from ..base import Args, Frame, Named, OutputGraph, Source, Variable
 from ..registry import SHARED
