@@ -30,7 +30,6 @@ from miniinductor import coverage, foreach, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp, cpp_expressions
 from miniinductor.extras import aliased_inputs
-from miniinductor.lowerings import cpp_masks
 from miniinductor.gpu import kernel_writer as triton
 from miniinductor.speed.known_indices import FollowingRecorder
 from miniinductor.passes import common_subexpressions
@@ -38,7 +37,7 @@ from miniinductor.passes import no_ops
 from miniinductor.nodes import Schedule
 from miniinductor.speed import in_place
 from miniinductor.scheduler import Scheduler
-from miniinductor.speed import halves, lane_sums, rows, tiles
+from miniinductor.speed import rows, tiles
 
 from .mutants import mutant
 
@@ -215,14 +214,6 @@ def tail_of_vectors() -> None:
     )
 
 
-@mutant("tail: of a reduction along memory", CPU)
-def tail_of_lanes() -> None:
-    original = lane_sums.LaneSums.innermost
-    lane_sums.LaneSums.innermost = lambda self, lines, accumulators, start, end: original(
-        self, lines, accumulators, start, whole(end, lane_sums.LANES)
-    )
-
-
 @mutant("tail: of a reduction by rows", CPU)
 def tail_of_rows() -> None:
     original = rows.Rows.rows
@@ -251,14 +242,6 @@ def tail_of_tiles() -> None:
     tiles.Tiles.loop_nest = loop_nest
 
 
-@mutant("tail: of a float16 block", CPU)
-def tail_of_blocks() -> None:
-    original = halves.Halves.innermost
-    halves.Halves.innermost = lambda self, lines, accumulators, start, end: original(
-        self, lines, accumulators, start, whole(end, 16)
-    )
-
-
 @mutant("mask: Triton's blocks", TRITON)
 def triton_masks() -> None:
     triton.TritonKernelWriter.mask_text = lambda self, axes: (
@@ -271,9 +254,3 @@ def triton_masked() -> None:
     triton.TritonKernelWriter.mask_text = lambda self, axes: " & ".join(
         axis.mask for axis in self.plan.axes if axis.mask and axis.name in axes
     )
-
-
-# --- the compiler ---------------------------------------------------------------------------------
-@mutant("gcc: loops around marked ones are not vectorised", "writes --count 0 --modes inductor")
-def loops_around_lanes() -> None:
-    cpp_masks.fence = lambda lines, count=None: []
