@@ -81,11 +81,6 @@ def unasked_signatures() -> None:
     c_methods.takes = lambda descriptor, args, kwargs: True
 
 
-@mutant("methods-are-bound", METHODS)
-def always_bound() -> None:
-    opcodes.descriptor_of = lambda owner, name, found: None
-
-
 @mutant("protocols-are-classes", "c_objects --only operations.*builtins.float")
 def protocols_by_type() -> None:
     classes.fulfils = lambda tx, value, protocol: protocol in value.python_type().__mro__

@@ -206,22 +206,6 @@ def outside_of_mask() -> None:
     )
 
 
-@mutant("tail: elements that fill no vector", CPU)
-def tail_of_vectors() -> None:
-    original = cpp.CppKernelWriter.plain_innermost
-    cpp.CppKernelWriter.plain_innermost = lambda self, body, accumulators, start, end: original(
-        self, body, accumulators, start, whole(end, 8)
-    )
-
-
-@mutant("tail: of a reduction by rows", CPU)
-def tail_of_rows() -> None:
-    original = rows.Rows.rows
-    rows.Rows.rows = lambda self, accumulators, start, end: original(
-        self, accumulators, start, whole(end, len(self.steps))
-    )
-
-
 def whole(end: str, step: int) -> str:
     """The end of a loop without what fills no step; unchanged where only a run knows it."""
     return str(int(end) // step * step) if end.isdigit() else end
