@@ -1,7 +1,7 @@
 """Mutants that `c_objects` and `endless` must notice."""
 
 from minidynamo.graph_capture import OutputGraph
-from minidynamo.rules import c_methods, classes, opcodes
+from minidynamo.rules import c_methods, classes
 from minidynamo.symbolic_eval import operations
 from minidynamo.variables import containers, iterators
 from minidynamo.variables.more import container_methods, deques, functions, partials, sets

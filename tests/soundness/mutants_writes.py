@@ -28,7 +28,7 @@ import sympy
 
 from miniinductor import coverage, foreach, memory
 from miniinductor.autograd import functionalize
-from miniinductor.codegen import cpp, cpp_expressions
+from miniinductor.codegen import cpp_expressions
 from miniinductor.extras import aliased_inputs
 from miniinductor.gpu import kernel_writer as triton
 from miniinductor.speed.known_indices import FollowingRecorder
@@ -37,7 +37,7 @@ from miniinductor.passes import no_ops
 from miniinductor.nodes import Schedule
 from miniinductor.speed import in_place
 from miniinductor.scheduler import Scheduler
-from miniinductor.speed import rows, tiles
+from miniinductor.speed import tiles
 
 from .mutants import mutant
 
