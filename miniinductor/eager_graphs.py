@@ -17,13 +17,36 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import inplace_methods
 from torch.fx.node import map_aggregate
 
+from .sizes.symbols import SYMBOLIC
+
 
 def runnable(gm: fx.GraphModule) -> Callable:
     """What runs `gm`.  Not the module itself: hooks for all modules would see it."""
     if any(map(is_misprinted, gm.graph.nodes)):
-        return fx.Interpreter(gm).run
+        return EagerGraph(gm).run
     _LazyGraphModule.force_recompile(gm)
     return gm.forward
+
+
+class EagerGraph(fx.Interpreter):
+    """Runs a graph node by node.  Sizes in its arguments are those of this run."""
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        self.sizes: dict[str, Any] = {"math": math}
+        return super().run(*args, **kwargs)
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if n.op == "placeholder" and isinstance(n.meta.get("val"), SYMBOLIC):
+            self.sizes[str(n.meta["val"])] = value
+        return value
+
+    def fetch_args_kwargs_from_env(self, n: fx.Node) -> Any:
+        return map_aggregate(super().fetch_args_kwargs_from_env(n), self.in_this_run)
+
+    def in_this_run(self, value: Any) -> Any:
+        """The number that a symbolic one is now: its text, computed from the sizes."""
+        return eval(str(value), self.sizes) if isinstance(value, SYMBOLIC) else value
 
 
 def is_misprinted(node: fx.Node) -> bool:

@@ -183,3 +183,35 @@ def test_every_key_is_guarded_or_refused_and_the_hook_agrees():
             assert not unusual, name
         if name in ("Python", "FuncTorchBatched", "Functionalize", "PreDispatch", "AutogradCPU"):
             assert unusual, name
+
+
+@pytest.mark.parametrize("size", [5, 7])
+def test_sizes_are_those_of_the_call_where_a_graph_runs_op_by_op(size):
+    """A backward half in a mode, and a graph whose text would mean something else."""
+
+    def of_sizes(x):
+        return ((-2.0) ** x.reshape(x.shape[0] * 2, -1) * x.shape[0] / 3).sum()
+
+    compiled = minidynamo.compile(of_sizes, dynamic=True)
+    found = []
+    for function in (of_sizes, compiled):
+        x = torch.arange(size * 4.0).view(size, 4).requires_grad_()
+        loss = (function(x) * x.sin().sum()).sum()
+        with Logging():
+            loss.backward()
+        found.append((loss, x.grad))
+    torch.testing.assert_close(*found, equal_nan=True)
+
+
+class Logging(torch.utils._python_dispatch.TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_graph_that_is_interpreted_has_the_sizes_of_its_call():
+    compiled = minidynamo.compile(
+        lambda x: (-2.0) ** x.reshape(x.shape[0] * 2, -1), backend="eager", dynamic=True
+    )
+    for size in (4, 6):
+        x = torch.arange(size * 2.0).view(size, 2)
+        torch.testing.assert_close(compiled(x), (-2.0) ** x.reshape(size * 2, -1))

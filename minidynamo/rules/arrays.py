@@ -33,11 +33,9 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import SequenceVar
 from ..variables.more.arrays import HINT, ArrayVar, check_worth, compute, constant_tensor, numpy
 from ..variables.tensor import TensorVar
-from .unary_operators import UNARY, unary_operand
+from .refusals import refused
 
 LARGEST = 1 << 20  # bytes of an array that is a constant of a graph
-# They tell something of the types and sizes of arrays.
-METADATA = "ndim shape size iscomplexobj isrealobj result_type can_cast isscalar issubdtype".split()
 
 
 def called(real: Any, place: str, name: str, tx: Frame, *args: Any, **kwargs: Any) -> Variable:
@@ -47,18 +45,12 @@ def called(real: Any, place: str, name: str, tx: Frame, *args: Any, **kwargs: An
         raise Break("NumPy", f"numpy's {name} of a tensor", HINT)
     if not any(holds(value, ArrayVar) for value in given):
         return of_constants(tx, real, args, kwargs)
-    if name in METADATA:
-        return described(tx, real, args, kwargs)
     import torch._numpy as torchs
 
     function = getattr(getattr(torchs, place) if place else torchs, name, None)
     if function is None:
         raise unknown(real)
     return compute(tx, function, f"{place}_{name}".strip("_"), list(args), kwargs, real)
-
-
-if numpy is not None:
-    rule(numpy.finfo)(lambda tx, kind: tx.fold_pinned(on_host(numpy.finfo, [kind], {})))
 
 
 def holds(value: Any, kind: type) -> bool:
@@ -77,19 +69,6 @@ def of_constants(tx: Frame, real: Any, args: Any, kwargs: Named) -> Variable:
         raise Break("NumPy", f"a constant array of type {result.dtype}", HINT)
     check_worth(tx.output)
     return ArrayVar(constant_tensor(tx, result))
-
-
-def described(tx: Frame, real: Any, args: Any, kwargs: Named) -> Variable:
-    """What NumPy says of arrays without looking at their numbers."""
-    given = [value.like() if isinstance(value, ArrayVar) else value.real() for value in args]
-    if kwargs or any(symbolic(value) for value in args):
-        raise Break("NumPy", f"numpy's {real.__name__} of symbolic sizes", HINT)
-    return tx.fold_pinned(real, *given)
-
-
-def symbolic(value: Variable) -> bool:
-    sizes = value.tensor.fake.shape if isinstance(value, ArrayVar) else ()
-    return any(type(size) is torch.SymInt for size in sizes)
 
 
 def register(module: Any, place: str) -> None:
@@ -126,20 +105,12 @@ def as_floats(tx: Frame, value: Any) -> Variable:
     return value.call_method(tx, "astype", [ConstantVar("float64")], {}) if whole else value
 
 
-@in_place(ArrayVar)
-def _in_place(tx: Frame, operator: Operator, a: Any, b: Variable) -> Variable | None:
-    """An array is written; a number of NumPy's is not."""
-    return None if a.scalar else operated(tx, operator.function, f"i{operator.name}", a, b)
+in_place(ArrayVar)(refused("NumPy", "an array that is written", HINT))
 
 
 @comparison(ArrayVar)
 def _compare(tx: Frame, symbol: str, a: Variable, b: Variable) -> Variable:
     return operated(tx, COMPARISONS[symbol], COMPARISONS[symbol].__name__, a, b)
-
-
-@unary_operand(ArrayVar)
-def _unary(tx: Frame, symbol: str, a: Variable) -> Variable:
-    return operated(tx, UNARY[symbol], UNARY[symbol].__name__, a)
 
 
 of_tensors = comparison.handlers[TensorVar]
@@ -163,11 +134,8 @@ def _from_numpy(tx: Frame, array: Variable, /) -> Variable:
 
 def tensor_of(tx: Frame, function: Any, array: ArrayVar, args: Args, kwargs: Named) -> Variable:
     """torch.tensor(array), as_tensor, asarray."""
-    named = {name: value for name, value in kwargs.items() if name not in ("data", "obj")}
-    copied = function is torch.tensor
-    if args or set(named) - {"dtype", "device"} or array.scalar and not copied:
+    if args or kwargs.keys() - {"data", "obj"} or array.scalar:
         raise Break("NumPy", "a tensor of an array, with unusual arguments", HINT)
-    made = array.tensor.call_method(tx, "clone" if copied else "detach", [], {})
-    if copied:
-        made = made.call_method(tx, "contiguous", [], {})
-    return made.call_method(tx, "to", [], named) if named else made
+    if function is not torch.tensor:
+        return array.tensor.call_method(tx, "detach", [], {})
+    return array.tensor.call_method(tx, "clone", [], {}).call_method(tx, "contiguous", [], {})

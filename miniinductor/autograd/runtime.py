@@ -33,6 +33,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from .. import dispatch_keys
+from ..eager_graphs import runnable
 from ..foreign import ThreadState
 from ..hooks import extended
 from ..replaceable import replaceable
@@ -129,7 +130,7 @@ class Backward:
     ) -> Any:
         tensors = [*sizes, *saved, *given]
         if dispatch_keys.is_unusual():  # a dispatch mode, vmap...: it sees each operation
-            return fx.Interpreter(self.graph()).run(*tensors)[0]
+            return runnable(self.graph())(*tensors)[0]
         if self.run is None:
             self.run = ThreadState().around(self.compile)
         # `tensors` alone holds them now, so that the half can free each after its last use

@@ -1,7 +1,7 @@
 """Mutants that `c_objects` and `endless` must notice."""
 
 from minidynamo.graph_capture import OutputGraph
-from minidynamo.rules import c_methods, classes, opcodes
+from minidynamo.rules import c_methods, classes
 from minidynamo.symbolic_eval import operations
 from minidynamo.variables import containers, iterators
 from minidynamo.variables.more import container_methods, deques, functions, partials, sets
@@ -79,11 +79,6 @@ def forgetful_sets() -> None:
 @mutant("any-number-of-arguments", METHODS)
 def unasked_signatures() -> None:
     c_methods.takes = lambda descriptor, args, kwargs: True
-
-
-@mutant("methods-are-bound", METHODS)
-def always_bound() -> None:
-    opcodes.descriptor_of = lambda owner, name, found: None
 
 
 @mutant("protocols-are-classes", "c_objects --only operations.*builtins.float")

@@ -28,7 +28,7 @@ import sympy
 
 from miniinductor import coverage, foreach, memory
 from miniinductor.autograd import functionalize
-from miniinductor.codegen import cpp, cpp_expressions
+from miniinductor.codegen import cpp_expressions
 from miniinductor.extras import aliased_inputs
 from miniinductor.gpu import kernel_writer as triton
 from miniinductor.speed.known_indices import FollowingRecorder
@@ -37,7 +37,7 @@ from miniinductor.passes import no_ops
 from miniinductor.nodes import Schedule
 from miniinductor.speed import in_place
 from miniinductor.scheduler import Scheduler
-from miniinductor.speed import rows, tiles
+from miniinductor.speed import tiles
 
 from .mutants import mutant
 
@@ -203,22 +203,6 @@ def outside_of_mask() -> None:
     original = cpp_expressions.CppExpressions.masked
     cpp_expressions.CppExpressions.masked = lambda self, mask, body, other: original(
         self, mask, body, 77
-    )
-
-
-@mutant("tail: elements that fill no vector", CPU)
-def tail_of_vectors() -> None:
-    original = cpp.CppKernelWriter.plain_innermost
-    cpp.CppKernelWriter.plain_innermost = lambda self, body, accumulators, start, end: original(
-        self, body, accumulators, start, whole(end, 8)
-    )
-
-
-@mutant("tail: of a reduction by rows", CPU)
-def tail_of_rows() -> None:
-    original = rows.Rows.rows
-    rows.Rows.rows = lambda self, accumulators, start, end: original(
-        self, accumulators, start, whole(end, len(self.steps))
     )
 
 

@@ -7,8 +7,8 @@ Out:  nodes of the graph, arrays again behind it.
 
 What `torch._numpy` gives is not taken on trust.  The call is made with NumPy itself, too, on small
 numbers in the same strides: type, shape and strides of the result must be the same, and it must
-share memory with the same arguments (a view) or with none (a copy).  A copy that `torch._numpy`
-leaves out is made; any other difference is a graph break.
+share memory with the same arguments (a view) or with none (a copy).  Any difference is a graph
+break, as are results that are several arrays, and writes.
 Numbers of NumPy's types (`a.sum()`) are arrays without dimensions in the graph, and numbers again
 behind it.  Mirrors torch/_dynamo/variables/tensor.py (NumpyNdarrayVariable).
 # PyTorch: differences between torch._numpy and NumPy are the program's.
@@ -117,9 +117,6 @@ class ArrayVar(Variable):
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         return compute(tx, operator.getitem, "getitem", [self, key], {})
 
-    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        compute(tx, operator.setitem, "setitem", [self, key, value], {})
-
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(number_of if self.scalar else torch.Tensor.numpy, self.tensor)
 
@@ -218,7 +215,9 @@ def tried(function: Callable, name: str, args: Args, kwargs: Named) -> tuple[Any
         if isinstance(value, SliceVar):
             raise Break("NumPy", "an array's slice whose ends are no constants", HINT)
         found = value.as_constant() if type(value) is ConstantVar else value.real()
-        refuse_backwards(found)
+        for part in found if type(found) is tuple else (found,):
+            if type(part) is slice and type(part.step) is int and part.step < 0:
+                raise Break("NumPy", "an array that is walked backwards", HINT)
         return found
 
     try:
@@ -227,13 +226,6 @@ def tried(function: Callable, name: str, args: Args, kwargs: Named) -> tuple[Any
             return function(*map(host, args), **named), arrays
     except ours(Exception) as error:
         raise Break("NumPy", f"numpy's {name}, which was tried: {error}", HINT) from None
-
-
-def refuse_backwards(index: Any) -> None:
-    """`a[::-1]` is a view of NumPy's, and no tensor has such strides."""
-    for part in index if type(index) is tuple else (index,):
-        if type(part) is slice and type(part.step) is int and part.step < 0:
-            raise Break("NumPy", "an array that is walked backwards", HINT)
 
 
 def in_graph(tx: Frame, value: Any) -> Variable:
@@ -268,37 +260,21 @@ def adopted(
     tx: Frame, name: str, found: Any, expected: Any, arrays: list[Any], memories: set[int]
 ) -> Variable:
     """The variable of a result, which must be like NumPy's."""
-    if isinstance(expected, (tuple, list)) and isinstance(found, SequenceVar):
-        if len(expected) == len(found.items):
-            pairs = zip(found.items, expected)
-            items = [adopted(tx, name, item, one, arrays, memories) for item, one in pairs]
-            kind = type(expected)
-            return ListVar(items) if kind is list else TupleVar(items, kind)
     is_array = isinstance(expected, (numpy.ndarray, numpy.generic))
     if type(found) is not TensorVar or not is_array or not alike(found.fake, expected):
         raise Break("NumPy", f"numpy's {name}: torch._numpy gives something else", HINT)
     shares = any(numpy.may_share_memory(expected, array) for array in arrays)
-    if storage(found.fake) in memories and not shares:
-        found = found.call_method(tx, "clone", [], {})
-    elif shares and storage(found.fake) not in memories:
-        raise Break("NumPy", f"numpy's {name}, which gives a view", HINT)
-    if not same_strides(found.fake, expected):
-        if shares or not expected.flags.c_contiguous:
-            raise Break("NumPy", f"numpy's {name}: torch._numpy gives other strides", HINT)
-        found = found.call_method(tx, "contiguous", [], {})
+    if shares is not (storage(found.fake) in memories):
+        raise Break("NumPy", f"numpy's {name}: one gives a view, the other a copy", HINT)
     return ArrayVar(found, isinstance(expected, numpy.generic))
 
 
 def alike(fake: torch.Tensor, expected: Any) -> bool:
-    """The same type and sizes?"""
-    kind = like(fake.new_empty(0)).dtype
-    return kind == expected.dtype and tuple(map(int, fake.shape)) == expected.shape
-
-
-def same_strides(fake: torch.Tensor, expected: Any) -> bool:
-    size = expected.dtype.itemsize
+    """The same type, sizes and strides?"""
+    kind, size = like(fake.new_empty(0)).dtype, expected.dtype.itemsize
     steps = zip(fake.shape, fake.stride(), expected.strides)
-    return not expected.size or all(n == 1 or s * size == t for n, s, t in steps)
+    same_steps = not expected.size or all(n == 1 or s * size == t for n, s, t in steps)
+    return kind == expected.dtype and tuple(map(int, fake.shape)) == expected.shape and same_steps
 
 
 # ---- arrays from outside, and those of captured tensors
