@@ -230,31 +230,14 @@ static void switch_to(PyObject *cb);
 static PyObject *switch_back(PyObject *old, PyObject *result);
 
 /* ---- what lies beside the core ---------------------------------------------------------------------------------- */
-#if __has_include("extras/other_evaluators.h")
-#  include "extras/other_evaluators.h"      /* torch.compile, `python -X perf`, tracers */
-#else
-#  define run_frame                 _PyEval_EvalFrameDefault
-#  define start_others()            0
-#  define note_reached()
-#  define is_reached()              0
-#  define calls_alone(self, hooked) 0
-#  define called_alone(self, args, nargsf, kwnames) NULL
-#  define OTHERS_METHODS
-#endif
-#if __has_include("extras/hand_over.h")
-#  include "extras/hand_over.h"             /* hand_over: a caller's arguments live in the callee alone */
-#else
-#  define take_over()
-#  define add_hand_over(module) 0
-#  define HAND_OVER_METHODS
-#endif
+#include "extras/other_evaluators.h"        /* torch.compile, `python -X perf`, tracers */
+#include "extras/hand_over.h"               /* hand_over: a caller's arguments live in the callee alone */
 
 static PyObject *
 eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
 {
     PyObject *cb = callback;
     PyCodeObject *code = frame_code(frame);
-    note_reached();
     take_over();
     /* left alone: a frame that an exception is thrown into, what a debugger runs (`tracing`), bodies of modules and
      * classes (not CO_OPTIMIZED), generators */
@@ -322,7 +305,7 @@ static void
 switch_to(PyObject *cb)
 {
     _PyFrameEvalFunction installed = _PyInterpreterState_GetEvalFrameFunc(interpreter);
-    if (cb && installed != eval_frame && (installed == _PyEval_EvalFrameDefault || !is_reached())) {
+    if (cb && installed != eval_frame) {
         previous = installed;
         _PyInterpreterState_SetEvalFrameFunc(interpreter, eval_frame);
     }
@@ -381,11 +364,7 @@ set_cache(PyObject *m, PyObject *args)
 }
 
 /* ---- calling a function with the hook on or off: frame_hook.py says what it does -------------------------------- */
-#if __has_include("extras/switched.h")
-#  include "extras/switched.h"              /* add_switched: the class `Switched` in C */
-#else
-#  define add_switched(module) 0
-#endif
+#include "extras/switched.h"                 /* add_switched: the class `Switched` */
 
 static PyMethodDef methods[] = {
     {"set_callback", set_callback, METH_O, "set_callback(callback or None) -> the previous one; this thread's"},
@@ -409,8 +388,6 @@ PyInit__frame_hook(void)
         PyErr_SetString(PyExc_RuntimeError, "no free slot in code objects: too many PEP 523 tools in this process");
         return NULL;
     }
-    if (start_others() < 0)
-        return NULL;
     PyObject *m = PyModule_Create(&module);
     if (!m || add_hand_over(m) < 0 || add_switched(m) < 0)
         return NULL;

@@ -23,12 +23,10 @@ Mirrors torch/csrc/dynamo/eval_frame.c and torch/_dynamo/eval_frame.py (paper se
 """
 
 import sys
-import types
-from collections.abc import Callable
 from typing import Any
 
 try:
-    from ._frame_hook import get_cache, get_callback, set_cache, set_callback
+    from ._frame_hook import Switched, get_cache, get_callback, set_cache, set_callback
 except ModuleNotFoundError as error:
     raise ImportError(
         f"minidynamo's C extension was not built for Python {sys.version_info[0]}."
@@ -36,33 +34,7 @@ except ModuleNotFoundError as error:
         "`pip install -e .` in a CPython 3.11, 3.12 or 3.13"
     ) from error
 
-from . import _frame_hook
-
 __all__ = ["enabled", "disabled", "get_cache", "get_callback", "set_cache", "set_callback"]
-
-
-class PlainSwitched:
-    """A function that is called with `callback` as this thread's hook (None: without a hook)."""
-
-    def __init__(self, fn: Callable, callback: Any) -> None:
-        self.__wrapped__, self.__callback__ = fn, callback
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        before = set_callback(self.__callback__)
-        try:
-            return self.__wrapped__(*args, **kwargs)
-        finally:
-            set_callback(before)
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
-
-    def __getattr__(self, name: str) -> Any:  # __code__, __defaults__...
-        return getattr(self.__wrapped__, name)
-
-
-# The same in C (extras/switched.h): every call of a compiled function goes through it.
-Switched: Any = getattr(_frame_hook, "Switched", PlainSwitched)
 
 
 def enabled(fn: Any, callback: Any) -> Any:

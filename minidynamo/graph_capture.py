@@ -16,6 +16,7 @@ Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 
 import contextlib
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -211,7 +212,9 @@ class OutputGraph(Builder):
         return node
 
     def fake_of(self, tensor: torch.Tensor) -> torch.Tensor:
-        return self.fake_mode.from_tensor(tensor, static_shapes=True)
+        with warnings.catch_warnings():  # torch reads `.grad` of what is no leaf
+            warnings.simplefilter("ignore")
+            return self.fake_mode.from_tensor(tensor, static_shapes=True)
 
     def own_stride(self, source: Source, d: int, stride: int) -> Any:
         """A stride of the tensor at `source` that follows from no sizes: a symbol, or a number of

@@ -24,7 +24,8 @@ from .bytecode.assembler import VERSION, parameter_count, stack_effect
 from .bytecode.canonical import END_FOR_OPS
 from .exceptions import SkipFrame
 from .reconstruct import Codegen
-from .resume import CARRIED, SAVES, VALUE, closure_names, resume_code, unwind
+from ._frame_hook import hand_over, tail_call
+from .resume import CARRIED, SAVES, VALUE, closure_names, is_resume_code, resume_code, unwind
 from .symbolic_eval import evaluator
 from .variables import base
 
@@ -233,7 +234,20 @@ class Continuations:
         behind += self.caught()
         if VERSION >= (3, 13) and last.op in TAKE_A_BOOL:  # the value on our stack may be a tensor
             self.untraced.insert(0, Instruction("TO_BOOL", exc=last.exc, pos=last.pos))
-        return self.untraced + behind
+        return self.untraced + behind + self.passed
+
+    @functools.cached_property
+    def passed(self) -> list[Instruction]:
+        """An exception of a resume function leaves this frame, too.  The resume function's line of
+        the traceback is where the program is; this frame's is taken out (`tb_next`)."""
+        return [
+            Instruction("COPY", 1),
+            Instruction("LOAD_ATTR", "__traceback__"),
+            Instruction("LOAD_ATTR", "tb_next"),
+            Instruction("COPY", 2),
+            Instruction("STORE_ATTR", "__traceback__"),
+            Instruction("RERAISE", 0),
+        ]
 
     def jumped(self, target: int) -> list[Instruction]:
         """What goes on where the instruction jumps."""
@@ -298,6 +312,17 @@ class Continuations:
         return out
 
     def go_on(self, function: list[Instruction], names: list[str]) -> list[Instruction]:
-        """The call of a resume function with these variables; extras/hand_over.py makes one that a
-        program does not see."""
-        return emit.call(function, *map(emit.load_fast, names))
+        """The call of a resume function with these variables, which the program does not see:
+        `hand_over(function, list)` of the frame hook leaves the arguments to the callee alone, and
+        a loop that breaks in each turn does not nest deeper, as a resume function that is split
+        again returns what is to be called next."""
+        arguments: list[Instruction] = []
+        for name in names:
+            # and deleted here: the caller must not keep alive what the rest lets go
+            arguments += emit.load_fast(name) + emit.delete_fast(name)
+        arguments.append(Instruction("BUILD_LIST", len(names)))
+        if is_resume_code(self.code):  # `hand_over` has called it, and calls what it returns
+            return emit.load_const(tail_call) + function + arguments + emit.build_tuple(3)
+        call = emit.call(emit.load_const(hand_over), function, arguments)
+        call[-1].exc = self.passed[0], 0, False
+        return call

@@ -55,10 +55,10 @@ def test_doctor_says_what_the_backend_has_raised(tmp_path):
     assert "numpy" in advice, advice
 
 
-@pytest.mark.parametrize("gone", ["torch", "sympy", "minidynamo.frame_hook", "triton"])
+@pytest.mark.parametrize("gone", ["torch", "sympy", "minidynamo.frame_hook"])
 def test_doctor_runs_where_a_module_is_missing(monkeypatch, capsys, gone):
     monkeypatch.setitem(sys.modules, gone, None)
-    assert doctor.main([]) == int(gone != "triton")
+    assert doctor.main([]) == 1
     lines = capsys.readouterr().out.splitlines()
     name = {"minidynamo.frame_hook": "frame hook"}.get(gone, gone)
     at = next(n for n, line in enumerate(lines) if name in line and not line.startswith("ok"))
@@ -73,7 +73,6 @@ def test_doctor_knows_other_systems(monkeypatch, system, name):
     monkeypatch.setattr(doctor.platform, "system", lambda: system)
     monkeypatch.setattr(doctor.shutil, "which", lambda path: None)
     assert doctor.compiler().state == "missing" and name in doctor.compiler().advice
-    assert doctor.system().state == ("ok" if system == "Linux" else "without")
 
 
 def test_doctor_takes_the_compiler_that_kernels_take(monkeypatch):

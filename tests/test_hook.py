@@ -1,13 +1,8 @@
 """The frame hook: signatures, caches, errors, threads, tracing, full stack chunks, reference
 counts.  No torch."""
 
-import _thread
-import functools
 import gc
-import importlib
 import inspect
-import operator
-import signal
 import sys
 import threading
 import traceback
@@ -15,6 +10,7 @@ import weakref
 
 import pytest
 from other_evaluator import Evaluator
+from minidynamo import _frame_hook
 from minidynamo._frame_hook import Switched
 
 from minidynamo import frame_hook
@@ -346,42 +342,13 @@ def test_an_edited_cache_cannot_corrupt_the_frame(junk):
     assert enabled(f, lambda func, code, args: None)(1) == "as is"
 
 
-def test_the_class_of_python_switches_as_that_of_c_does():
-    seen = []
-
-    def callback(func, code, args):
-        seen.append(code.co_name)
-
-    def inner():
-        return get_callback()
-
-    def raising():
-        raise KeyError
-
-    class Holder:
-        method = frame_hook.PlainSwitched(lambda self: self, callback)
-
-    on = frame_hook.PlainSwitched(inner, callback)
-    assert on() is callback and "inner" in seen and get_callback() is None
-    assert frame_hook.PlainSwitched(frame_hook.PlainSwitched(inner, None), callback)() is None
-    with pytest.raises(KeyError):
-        frame_hook.PlainSwitched(raising, callback)()
-    assert get_callback() is None
-    holder = Holder()
-    assert holder.method() is holder
-    assert on.__wrapped__ is inner and on.__callback__ is callback
-    assert on.__code__ is inner.__code__
-
-
 def test_a_callee_that_wants_another_to_be_called_next_does_not_nest():
     pytest.importorskip("torch")
-    hand_over = importlib.import_module("minidynamo.extras.hand_over")
-    for called in (hand_over.hand_over, hand_over.plain_hand_over):
 
-        def step(n):
-            return (hand_over.tail_call, step, [n - 1]) if n else "done"
+    def step(n):
+        return (_frame_hook.tail_call, step, [n - 1]) if n else "done"
 
-        assert called(step, [5000]) == "done"
+    assert _frame_hook.hand_over(step, [5000]) == "done"
 
 
 def test_bad_arguments():
@@ -597,77 +564,6 @@ def test_another_tool_gets_the_frames_too_and_is_there_again():
     finally:
         tool.install(tool.default)
     assert run(3) == (3, "new") and tool.installed() == tool.default
-
-
-def test_another_tool_that_is_installed_above_ours_and_holds_it_for_the_one_before():
-    def f(x):
-        return x, "old"
-
-    new = patched(f.__code__, "old", "new")
-    set_cache(f.__code__, [(yes, new)])
-    below = Evaluator()
-    below.install(below.address)  # ours keeps it for the one before
-    try:
-        set_callback(only(f, None))
-        above = Evaluator(below.installed())
-        above.install(above.address)  # above -> ours -> below
-        assert f(1) == (1, "new")
-        set_callback(None)
-        assert above.installed() == above.address  # ours cannot be taken from under it
-        assert f(1) == (1, "old")
-        assert enabled(f, only(f, None))(1) == (1, "new")  # reached through it
-        assert above.installed() == above.address
-        above.install(below.address)  # its end: without the one before, ours is dropped
-        assert enabled(f, only(f, None))(1) == (1, "new")
-        assert above.installed() == below.address
-    finally:
-        below.install(below.default)
-    assert enabled(f, only(f, None))(1) == (1, "new")
-
-
-@pytest.mark.parametrize("kind", ["signal", "thread", "debugger"])
-def test_what_arrives_while_another_tool_is_asked_leaves_the_call(kind):
-    """Where another tool's evaluator is installed, a call asks whether frames come to ours through
-    it.  What a handler of a signal raises just then is not swallowed, nor what another thread has
-    set, and a debugger does not see it."""
-    import ctypes
-
-    class Own(BaseException):
-        pass
-
-    def handler(*arguments):
-        raise Own
-
-    def arrive():
-        if kind == "signal":
-            return _thread.interrupt_main  # the handler runs when Python looks for signals next
-        target, cls = ctypes.c_ulong(threading.get_ident()), ctypes.py_object(Own)
-        return functools.partial(ctypes.pythonapi.PyThreadState_SetAsyncExc, target, cls)
-
-    seen = []
-
-    def trace(frame, event, argument):
-        seen.append(frame.f_code.co_filename)
-
-    def f():
-        return sum(range(3))
-
-    call = enabled(f, only(f, None))  # in C, as `map` is: Python looks for signals nowhere between
-    before, tool = signal.signal(signal.SIGINT, handler), Evaluator()
-    tool.install(tool.address)
-    try:
-        if kind == "debugger":
-            sys.settrace(trace)
-            call()
-            sys.settrace(None)
-            assert set(seen) == {__file__}
-        else:
-            with pytest.raises(Own):
-                list(map(operator.call, [arrive(), call]))
-    finally:
-        sys.settrace(None)
-        signal.signal(signal.SIGINT, before)
-        tool.install(tool.default)
 
 
 def test_two_tools_that_hold_each_other_for_the_one_before():

@@ -2,10 +2,9 @@
  * installed, CALL keeps its arguments on the caller's stack until the callee returns, and what the callee deletes would
  * live on.
  *
- * In:   a function and its arguments.   Out: what hand_over.py writes in Python (`plain_hand_over`), which cannot let go
- *       of the arguments.
+ * In:   a function and its arguments.   Out: what it gives.
  *
- * A part of frame_hook.c.  Without this file the function of hand_over.py is used.
+ * A part of frame_hook.c.
  */
 static PyObject *tail_call;      /* marks what a callee wants to be called next */
 OF_THREAD PyObject *moved;       /* list of arguments that the next frame takes over */

@@ -1,34 +1,15 @@
 /* Other tools that have a frame evaluator: torch.compile, the trampolines of `python -X perf`, tracers.
  *
- * In:   the evaluator that was there when ours was installed (`previous`), or that was installed above it.
+ * In:   the evaluator that was there when ours was installed (`previous`).
  * Out:  `run_frame`: it gets the frames that run as they are; `calls_alone`: a compiled function is called with
  *       torch.compile off (api.py).
  *
- * A part of frame_hook.c.  Without this file CPython's own evaluator gets them.
+ * A part of frame_hook.c.
  */
 
 static PyObject *call_alone;                /* NULL, or what calls a function with torch.compile off, see set_alone */
 OF_THREAD PyObject *alone;       /* what `call_alone` has been given and has not called yet */
 OF_THREAD Frame *passed_on;      /* the frame that `previous` has been given last */
-OF_THREAD int reached;           /* see is_reached */
-static PyObject *empty_function;            /* a Python function that does nothing, see is_reached */
-
-/* Its RESUME has the argument of one behind a `yield from`, at which Python does not look for signals: what a handler
- * raises must not arrive in a function of ours. */
-static const char *empty_function_source =
-    "(lambda f: type(f)(f.__code__.replace(co_code=bytes((f.__code__.co_code[0], 2, *f.__code__.co_code[2:]))), {}))"
-    "(lambda: None)";
-
-static int
-start_others(void)
-{
-    PyObject *names = PyDict_New();
-    empty_function = names ? PyRun_String(empty_function_source, Py_eval_input, names, names) : NULL;
-    Py_XDECREF(names);
-    return empty_function ? 0 : -1;
-}
-
-static inline void note_reached(void) { reached = 1; }
 
 /* Run a frame as it would run without us: the evaluator that was there when ours was installed gets it.
  * Two tools that were installed in turns may each hold the other for its predecessor: what comes back to us goes to
@@ -43,21 +24,6 @@ run_frame(PyThreadState *ts, Frame *frame, int throwflag)
     PyObject *result = previous(ts, frame, throwflag);
     passed_on = before;
     return result;
-}
-
-/* Another tool's evaluator is installed.  Does it pass its frames on to ours? */
-static int
-is_reached(void)
-{
-    PyThreadState *ts = PyThreadState_Get();
-    reached = 0;
-    PyThreadState_EnterTracing(ts);         /* a debugger does not see it */
-    PyObject *result = PyObject_CallNoArgs(empty_function);
-    PyThreadState_LeaveTracing(ts);
-    if (!result)
-        PyErr_Clear();                      /* the other tool's answer to a function of ours */
-    Py_XDECREF(result);
-    return reached;
 }
 
 /* May torch.compile be at work in this thread?  It would compile what compiled calls run, and our compiler. */

@@ -1,9 +1,9 @@
 /* Switched(fn, callback): call fn with the hook on (callback) or off (None) in this thread.
  *
- * In:   a function and a callback, or None.   Out: what frame_hook.py writes in Python (`PlainSwitched`), as a class of
- *       C: a call of it costs tens of nanoseconds beside the call of fn.
+ * In:   a function and a callback, or None.   Out: an object that is called like the function; that costs tens of
+ *       nanoseconds beside the call of fn.
  *
- * A part of frame_hook.c.  Without this file the class of frame_hook.py is used.
+ * A part of frame_hook.c.
  */
 #include <structmember.h>
 
@@ -80,32 +80,6 @@ switched_get(PyObject *self, PyObject *obj, PyObject *type)     /* bind as a met
     return obj && obj != Py_None ? PyMethod_New(self, obj) : Py_NewRef(self);
 }
 
-/* Is torch.fx.symbolic_trace at work?  It reads the code of a function, and then asks whether it is one. */
-static int
-is_traced_by_fx(void)
-{
-    PyObject *name = PyUnicode_InternFromString("torch.fx._symbolic_trace");
-    PyObject *module = name ? PyImport_GetModule(name) : NULL;
-    PyObject *flag = module ? PyObject_GetAttrString(module, "_is_fx_tracing_flag") : NULL;
-    int traced = flag == Py_True;
-    Py_XDECREF(name);
-    Py_XDECREF(module);
-    Py_XDECREF(flag);
-    if (!flag)
-        PyErr_Clear();
-    return traced;
-}
-
-static PyObject *
-get_code(PyObject *self, void *name)
-{
-    if (!((Switched *)self)->cb || !is_traced_by_fx())
-        return PyObject_GetAttrString(((Switched *)self)->fn, name);
-    PyErr_SetString(PyExc_RuntimeError, "torch.fx.symbolic_trace() of a compiled function: "
-                                        "trace the original, which is its __wrapped__");
-    return NULL;
-}
-
 static PyObject *
 get_of_function(PyObject *self, void *name)
 {
@@ -138,7 +112,7 @@ static PyMemberDef switched_members[] = {
 
 #define of_function(name) {name, get_of_function, set_of_function, "the function's", name}
 static PyGetSetDef switched_getset[] = {
-    {"__code__", get_code, set_of_function, "the function's", "__code__"},
+    of_function("__code__"),
     of_function("__defaults__"), of_function("__kwdefaults__"),
     of_function("__globals__"), of_function("__closure__"), of_function("__builtins__"),
     {"__class__", class_of_function},
