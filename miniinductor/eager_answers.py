@@ -189,9 +189,12 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
 
 @functools.cache
 def computes(op: Op) -> bool:
-    """Is it an op of ATen's that makes tensors, other than views and random numbers?"""
+    """Is it an op of ATen's that makes tensors, other than views and random numbers?  Nor a formula
+    of autograd's, which eager gives what its own forward kernels have saved."""
     schema = getattr(op, "_schema", None)
     if schema is None or op.namespace != "aten" or not schema.returns:
+        return False
+    if schema.name.endswith("_backward"):
         return False
     is_view = any(a.alias_info and not a.alias_info.is_write for a in schema.arguments)
     return not is_view and torch.Tag.nondeterministic_seeded not in op.tags
