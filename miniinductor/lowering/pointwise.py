@@ -8,6 +8,7 @@ In:   arithmetic, comparison, bit and maths ops.  Out: `Pointwise` values.
 Mirrors the `register_pointwise` calls of torch/_inductor/lowering.py.
 """
 
+import math
 from typing import Any
 
 import sympy
@@ -16,7 +17,7 @@ import torch
 from .. import config
 from ..ir import Index, TensorBox
 from ..ops import COMPARISON, Value, ops
-from ..sizes.symbols import sizes
+from ..sizes.symbols import hint, sizes
 from .registry import (
     Call,
     NotLowered,
@@ -58,9 +59,13 @@ SLOW_IN_DOUBLE = """
     erfc hypot lgamma""".split()
 
 
-def is_in_cpp(call: Call) -> bool:
-    """Would the call become C++?"""
-    return call.first.device.type == "cpu" and config.cpu_backend == "cpp"
+FEW = 64  # of so few elements the call of an eager kernel costs more than its arithmetic
+
+
+def is_long_in_cpp(call: Call) -> bool:
+    """Would the call become a long loop in C++?"""
+    is_long = hint(math.prod(call.first.size), FEW + 1) > FEW
+    return is_long and call.first.device.type == "cpu" and config.cpu_backend == "cpp"
 
 
 def is_slow_in_cpp(call: Call) -> bool:
@@ -68,7 +73,7 @@ def is_slow_in_cpp(call: Call) -> bool:
     dtype = getattr(call.first, "dtype", torch.bool)
     is_double = dtype is torch.float64 and call.name in SLOW_IN_DOUBLE
     is_slow = is_double or dtype.is_floating_point and call.name in SLOW
-    return is_slow and is_in_cpp(call)
+    return is_slow and is_long_in_cpp(call)
 
 
 def elementwise(name: str, promotion: Promotion, op: str = "") -> None:

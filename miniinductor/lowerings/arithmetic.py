@@ -13,7 +13,15 @@ from typing import Any
 import torch
 
 from ..ir import TensorBox
-from ..lowering.pointwise import BOOL, DEFAULT, INT_TO_FLOAT, OF_BOOLS, elementwise, full, is_in_cpp
+from ..lowering.pointwise import (
+    BOOL,
+    DEFAULT,
+    INT_TO_FLOAT,
+    OF_BOOLS,
+    elementwise,
+    full,
+    is_long_in_cpp,
+)
 from ..lowering.pointwise import truth
 from ..lowering.pointwise import UNARY as OF_TRANSFORMERS
 from ..lowering.pointwise import add as plain_add
@@ -138,7 +146,7 @@ def rounded_div(call: Call, a: Any, b: Any, rounding_mode: str | None = None) ->
 
 @lower(aten.floor_divide)
 def floor_divide(call: Call, a: Any, b: Any) -> TensorBox:
-    if call.value.dtype.is_floating_point and is_in_cpp(call):
+    if call.value.dtype.is_floating_point and is_long_in_cpp(call):
         raise NotLowered("eager's kernel is in vectors")
     if call.value.dtype in (torch.float16, torch.bfloat16):
         raise NotLowered("eager floors float16 and bfloat16 quotients in a way of its own")
@@ -161,7 +169,7 @@ def power(call: Call, a: Any, b: Any) -> TensorBox:
         return pointwise(call, lambda v, _: powers[b](v), a, b)
     if dtype == torch.bool or not dtype.is_floating_point and is_number(b):
         raise NotLowered("power of a truth value, or an integer to a large or negative number")
-    if dtype is torch.float64 and is_in_cpp(call):
+    if dtype is torch.float64 and is_long_in_cpp(call):
         raise NotLowered("eager's kernel is in vectors")
     return pointwise(call, ops.pow, a, b)
 
