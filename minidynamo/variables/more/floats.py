@@ -29,6 +29,7 @@ from ...graph_capture import OutputGraph
 from ...symbolic_numbers import SymNode, is_of_floats
 from ..base import Frame, Source, Variable
 from ..constant import ConstantVar, wrap_constant
+from ..containers import SequenceVar
 from ..registry import BY_VALUE
 from ..symbolic import SymVar, pinned
 from ..tensor import TensorVar
@@ -112,9 +113,10 @@ ARITHMETIC = frozenset(
     add sub mul div true_divide truediv iadd isub imul itruediv add_ sub_ mul_ div_ true_divide_
     gt ge lt le eq ne greater greater_equal less less_equal not_equal where
     floordiv floor_divide floor_divide_ mod remainder remainder_ fmod fmod_
+    _foreach_add _foreach_mul _foreach_div _foreach_add_ _foreach_mul_ _foreach_div_
     """.split()
 )
-SCALED_SUMS = ("add", "sub", "add_", "sub_")  # x + alpha * y
+SCALED_SUMS = ("add", "sub", "foreach_add", "foreach_sub")  # x + alpha * y
 
 
 @hooks.BEFORE_NODES.append
@@ -124,14 +126,17 @@ def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     if not any(map(is_float, (*args, *kwargs.values()))):
         return target, args, kwargs
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
-    if name in SCALED_SUMS and is_float(kwargs.get("alpha")) and not has_halves(args):
-        args, kwargs = [args[0], tx.node(operator.mul, [args[1], kwargs["alpha"]])], {}
-    takes_tensors = name in ARITHMETIC and any(isinstance(a, TensorVar) for a in args)
+    members = [*args, *(t for a in args if isinstance(a, SequenceVar) for t in a.iterate(tx))]
+    is_scaled = name.strip("_") in SCALED_SUMS and is_float(kwargs.get("alpha"))
+    if is_scaled and len(args) == 2 and not has_halves(members):
+        multiply = torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul
+        args, kwargs = [args[0], tx.node(multiply, [args[1], kwargs["alpha"]])], {}
+    takes_tensors = name in ARITHMETIC and any(isinstance(a, TensorVar) for a in members)
 
     def given(value: Any) -> Variable:
         if not is_float(value):
             return value
-        return beside(tx, value, args) if takes_tensors else pinned(value)
+        return beside(tx, value, members) if takes_tensors else pinned(value)
 
     return target, list(map(given, args)), {key: given(value) for key, value in kwargs.items()}
 
