@@ -308,7 +308,7 @@ class Doubling(TorchFunctionMode):
         return result * 2 if function is torch.sin else result
 
 
-@program
+@program(breaks=1)
 def torch_function_mode() -> Program:
     def f(x):
         with Doubling():
@@ -488,7 +488,7 @@ def tensor_subclass() -> Program:
     return f, (X(),)
 
 
-@program
+@program(graphs=4, breaks=2)
 def object_with_torch_function() -> Program:
     def f(x):
         masked = torch.exp(torch.add(Masked(x, x > 0), x))
