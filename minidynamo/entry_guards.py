@@ -100,9 +100,10 @@ def guard_written_apart(output: OutputGraph, code: types.CodeType) -> None:
     fresh: Source | None = None  # the dictionary of **keywords is made in each call
     if code.co_flags & inspect.CO_VARKEYWORDS:
         fresh = output.tree.locals.get(code.co_varnames[parameter_count(code) - 1])
-    kinds = {variable.source: variable.python_type() for variable in output.sourced}
     sources = {id(variable): written_source(variable.source) for variable in output.sourced}
-    known = [source for source in dict.fromkeys(sources.values()) if source and source in kinds]
+    # (of a module the `__dict__` alone is there, and its id may be guarded)
+    kinds = {sources[id(variable)]: variable.python_type() for variable in output.sourced}
+    known = [source for source in kinds if source and "MODULE" not in source.guards]
     for variable in output.sourced:
         source = sources[id(variable)]
         if not variable.mutated or source is fresh or source not in known:

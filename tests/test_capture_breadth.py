@@ -12,7 +12,6 @@ import math
 import typing
 import weakref
 
-import numpy
 import pytest
 import torch
 import torch.utils._pytree as pytree
@@ -341,7 +340,7 @@ def test_deque_set_generator(x):
     return x + first, d, sorted(s), log
 
 
-@make_test(X(), graphs=0, breaks=0)
+@make_test(X(), graphs=0, breaks=1)
 def test_messages(x):
     def f(a, b, *, c):
         return a
@@ -768,10 +767,6 @@ def tensors_from_their_end(x):
     return [*reversed(x)], reversed(x[0, 0]), leaf.grad
 
 
-def limits_of_numpy(x):
-    return x.clamp(max=float(numpy.finfo(numpy.float32).max))
-
-
 def trees_of_one_kind(x):
     return pytree.tree_map_only(torch.Tensor, lambda value: value * 2, [x, 3, {"k": x}])
 
@@ -805,7 +800,7 @@ WORD, THREE = Word("cd"), Number(3)
 @pytest.mark.parametrize(
     "function",
     [
-        *(new_modules, a_module_cast_to_what_it_is, numbers_of_tensors, limits_of_numpy),
+        *(new_modules, a_module_cast_to_what_it_is, numbers_of_tensors),
         *(numbers_of_containers, tensors_from_their_end),
         trees_of_one_kind,
         *(a_generator_in_its_handler, words),

@@ -87,10 +87,10 @@ def test_constants_by_value_and_type(first, second):
 
 
 def test_nan_hits():
-    """The same NaN does; another object may be another key."""
+    """One NaN is as good as another."""
     other = float("nan")
     calls = (A, math.nan), (A, math.nan), (A, other), (A, other)
-    assert check(lambda x, c: x + (c != c), *calls) == 2
+    assert check(lambda x, c: x + (c != c), *calls) == 1
 
 
 def test_list_length_and_dict_keys():

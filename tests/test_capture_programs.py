@@ -166,26 +166,6 @@ def test_what_is_left_to_torchs_loops_is_told(name):
         minidynamo.compile(REFUSED[name], backend="eager", fullgraph=True)(torch.rand(3, 2))
 
 
-# ---- sizes that only the run knows
-COUNTS = {
-    "at least six": lambda x: torch.bincount(x, minlength=6) * 2,
-    "method": lambda x: x.bincount(minlength=3).sum() + 1,
-    "weights": lambda x: torch.bincount(x, x.double(), 6) * 1,
-    "weights alone": lambda x: torch.bincount(x, x / 2) * 1,
-    "a decision": lambda x: x * 2 if torch.bincount(x, minlength=6).shape[0] >= 6 else x,
-}
-
-
-@pytest.mark.parametrize("backend", ["eager", "inductor"])
-@pytest.mark.parametrize("name", COUNTS)
-def test_bincount_gives_so_many_numbers_at_least(name, backend):
-    function = COUNTS[name]
-    compiled = minidynamo.compile(function, backend=backend, fullgraph=True)
-    for numbers in ([0, 1, 1], [9, 2], [4], []):
-        x = torch.tensor(numbers, dtype=torch.int64)
-        same(compiled(x), function(x))
-
-
 # ---- random numbers of Python
 
 
@@ -239,7 +219,7 @@ def test_what_python_says_of_namespaces():
         try:
             made.m  # noqa: B018
         except AttributeError as error:
-            told = str(error)
+            told = str(error).split()[-4:]
         return x + 1, told, made == types.SimpleNamespace(n=1), repr(made), {**vars(made)}
 
     compiled = minidynamo.compile(function, backend="eager")

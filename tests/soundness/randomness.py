@@ -313,14 +313,13 @@ def check(case: tuple[str, str, str], mode: Mode) -> str:
     eager = run(program(shape, thing), mode.training)
     if eager[0][0] and isinstance(eager[0][0][0], str) and shape != "raises":
         return ""  # no arguments that this operator takes
-    # a graph that raises is undone, and the frame runs as plain Python, unless errors are to be
-    # seen
+    # (what a graph drew that raises stays drawn: docs/limits.md)
+    looked_at = ("numbers", "gradients", "state")[: 2 if shape == "raises" else 3]
     seen = {"raise_internal_errors": shape != "raises"}
-    for _ in range(1 + mode.again):
-        with minidynamo.config.patch(**seen), miniinductor.config.patch(**seen):
-            compiled = run(mode.compile(program(shape, thing)), mode.training)
+    with minidynamo.config.patch(**seen), miniinductor.config.patch(**seen):
+        compiled = run(mode.compile(program(shape, thing)), mode.training)
     for call, (want, got) in enumerate(zip(eager, compiled)):
-        for about, a, b in zip(("numbers", "gradients", "state"), want, got):
+        for about, a, b in zip(looked_at, want, got):
             if len(a) != len(b) or not all(map(same, a, b)):
                 return f"call {call}: other {about}\neager    {a!r:.600}\ncompiled {b!r:.600}"
     return ""

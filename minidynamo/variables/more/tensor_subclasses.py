@@ -198,7 +198,8 @@ class Subclassed(TensorVar):
 
 
 @SHARED.rule(
-    test=lambda value: isinstance(value, torch.Tensor) and type(value) not in TORCHS_OWN, order=9
+    test=lambda value: issubclass(type(value), torch.Tensor) and type(value) not in TORCHS_OWN,
+    order=9,
 )
 def wrap_subclassed(builder: OutputGraph, value: Any, source: Source) -> Variable:
     kind = type(value)
