@@ -55,12 +55,6 @@ def test_rounds_of_the_soak(tmp_path):
     assert not soaked.wrong
 
 
-def mapped(folder):
-    """How many libraries of this folder lie in memory."""
-    with open("/proc/self/maps") as file:
-        return len({line.split()[-1] for line in file if str(folder) in line})
-
-
 def test_growth_is_judged_by_many_rounds():
     assert soak.is_too_much(grown=5 * 1024, rounds=10_000)
     assert not soak.is_too_much(grown=6.5 * 1024, rounds=183)  # a MiB, of a busy machine
