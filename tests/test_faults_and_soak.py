@@ -1,7 +1,6 @@
 """A few runs of `make faults` and `make soak`."""
 
 import errno
-import gc
 import mmap
 
 import faults
@@ -11,7 +10,6 @@ import torch
 
 import minidynamo
 import miniinductor.config
-from miniinductor.runtime import build
 
 
 @pytest.fixture(autouse=True)
@@ -55,27 +53,6 @@ def test_rounds_of_the_soak(tmp_path):
         for name in ("sizes", "raising", "threads", "reset", "evicted"):
             getattr(soaked, name)()
     assert not soaked.wrong
-
-
-def test_libraries_that_nobody_can_call_are_unloaded(tmp_path):
-    """One stays, on which the runtime of OpenMP depends; a kernel that is kept can be called."""
-    source = 'extern "C" int NAME(void** args) { ((float*)args[0])[0] += %d; return 0; }'
-    folder = tmp_path / "libraries"
-    with miniinductor.config.patch(cache_dir=str(folder)):
-        kernels = [build.build_kernels([(source % n, "add")])[0] for n in range(4)]
-        assert mapped(folder) >= 4
-        del kernels[:3]
-        gc.collect()
-        assert mapped(folder) <= 2
-        x = torch.zeros(1)
-        kernels[0](x)
-        assert x == 3
-
-
-def mapped(folder):
-    """How many libraries of this folder lie in memory."""
-    with open("/proc/self/maps") as file:
-        return len({line.split()[-1] for line in file if str(folder) in line})
 
 
 def test_growth_is_judged_by_many_rounds():

@@ -2,6 +2,7 @@
 
 import ast
 import ctypes
+import os
 import threading
 from pathlib import Path
 
@@ -26,6 +27,7 @@ ALLOWED = {  # before anything is compiled, in a process of its own, the rule it
     "minidynamo/doctor.py",
     "minidynamo/frame_hook.py",
     "minidynamo/variables/more/numpy_numbers.py",
+    "miniinductor/autograd/runtime.py",  # saved_by: it raises again what is not autograd's
     "miniinductor/foreign.py",
     "miniinductor/gpu/worker.py",
 }
@@ -158,7 +160,6 @@ def test_what_the_program_handles_is_not_on_its_way():
 
 def test_no_temporary_file_stays_when_a_build_is_interrupted(tmp_path, monkeypatch):
     import miniinductor
-    from miniinductor.extras.disk import disk
     from miniinductor.runtime import build
 
     def interrupt(*arguments):
@@ -167,7 +168,7 @@ def test_no_temporary_file_stays_when_a_build_is_interrupted(tmp_path, monkeypat
     source = 'extern "C" int NAME(void** args) { return 0; }'
     with miniinductor.config.patch(cache_dir=str(tmp_path)):
         with monkeypatch.context() as broken:
-            broken.setattr(type(disk()), "seal", interrupt)
+            broken.setattr(os, "replace", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 build.build_kernels([(source, "k")])
         assert list(tmp_path.iterdir()) == []
