@@ -173,10 +173,8 @@ def test_sums_of_what_was_rounded_and_what_was_not():
         extremes = (squares + x).amax(-1), product.argmax(-1), (product * 3).argmin(0)
         return product, squares.sum(-1), squares.half(), *truths, *extremes
 
-    record = check(program, [x, y])
-    assert "mini::round_to_float16(" in sources(record)
-    record = check(program, [x, y], dynamic=True, twice=[t[:, :150].contiguous() for t in (x, y)])
-    assert "mini::round_to_float16(" in sources(record)
+    check(program, [x, y])
+    check(program, [x, y], dynamic=True, twice=[t[:, :150].contiguous() for t in (x, y)])
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 15, 33, 37, 47, 130, 196, 255, 300, 1000])

@@ -66,7 +66,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_what_lines_say_agrees_with_their_text(program, monkeypatch):
     bodies = []
-    for method in ("lane_body", "plain_innermost"):
+    for method in ("lane_body", "plain_inner_loop"):
         plain = getattr(CppKernelWriter, method)
 
         def noted(self, *args, plain=plain):

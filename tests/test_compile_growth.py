@@ -54,13 +54,3 @@ def test_large_angles_among_many_functions(function):
         return [function(x * i) for i in range(1, 20)]
 
     assert kernels_of(many, x)
-
-
-@pytest.mark.parametrize("function", [torch.fmod, torch.remainder, torch.floor_divide])
-def test_large_quotients_among_many_functions(function):
-    x = torch.tensor([0.5, -3.0, 1e20, -7e30, 3e38, 4.0])
-
-    def many(x):
-        return [function(x, 0.3 * i) for i in range(1, 20)]
-
-    assert kernels_of(many, x)

@@ -349,8 +349,7 @@ def test_what_is_not_compiled_runs_eagerly(make, reason):
 @pytest.mark.parametrize("lanes", [16, 17, 24, 32, 40])
 def test_a_transposed_read_beside_a_sum_in_place(lanes):
     """Few lanes are taken in pieces (whole vectors), and tiles have their own bounds: an element
-    that both computed was added twice, in place.  So is one that two vectors of a tile compute
-    where they overlap: then the result lies elsewhere."""
+    that both computed was added twice, in place."""
 
     def function(a, w, y, v):
         return (a @ w + torch.nn.functional.gelu(y.t())) @ v
@@ -364,8 +363,7 @@ def test_a_transposed_read_beside_a_sum_in_place(lanes):
     torch.testing.assert_close(minidynamo.compile(function)(*inputs), function(*inputs))
     record = last_compiled().backend_record
     assert "tile" in record.kernels[0].source
-    is_in_place = any(place.startswith("in place") for _, place, _ in record.memory_plan)
-    assert is_in_place == (lanes in (16, 32))
+    assert any(place.startswith("in place") for _, place, _ in record.memory_plan)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from miniinductor.runtime.build import compiler_command, prelude
-from miniinductor.runtime.program import CompilerError
+from miniinductor.exceptions import CompilerError
 
 MOST_LINES = 400  # of one kernel
 

@@ -89,16 +89,17 @@ class MeasuredCompilation(Compilation):
         self.is_asked = self.is_asked or ASKED[0]
         if not self.is_asked or not isinstance(program, Program):
             return super().start(program, record, is_backward)
-        program.start()  # so that its kernels are built
-        sheet = SHEETS[id(record)] = Sheet(kernels=program.kernels, device=program.device)
+        sheet = SHEETS[id(record)] = Sheet(device=program.device)
         weakref.finalize(record, SHEETS.pop, id(record), None).atexit = False
         clock = Clock(program.device, sheet)
-        functions = {name: clock.around(name, f) for name, f in (program.functions or {}).items()}
+        kernels = {kernel.name for kernel in record.kernels}
         scope = {
-            name: clock.around(name, value) if is_eager_kernel(name, value) else value
+            name: clock.around(name, value)
+            if name in kernels or is_eager_kernel(name, value)
+            else value
             for name, value in program.scope.items()
         }
-        timed = dataclasses.replace(program, scope=scope, functions=functions)
+        timed = dataclasses.replace(program, scope=scope)
         return super().start(timed, record, is_backward)
 
 

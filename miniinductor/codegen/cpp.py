@@ -669,7 +669,8 @@ class CppKernelWriter(CppExpressions):
         """A running total: each iteration of the loop has a result of its own."""
         if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element
             # 0 + -0.0 is 0.0
-            return Value(code("({} + 0)", value), dtype) if kind == "sum" else value
+            plus_zero = Value(code("({} + 0)", value), dtype, value.inner)
+            return plus_zero if kind == "sum" else value
         total, c_type = named(self.outside.fresh("scan")), compute_type(dtype)
         start, added = {
             "sum": ("0", code("{} + {}", total, value)),

@@ -48,7 +48,8 @@ def weights_type(x: Tensor, output_size: Numbers) -> torch.dtype | None:
         return None
     is_last = x.is_contiguous(memory_format=CHANNELS_LAST[len(output_size)])
     is_small = len(output_size) == 2 and sum(output_size) <= SMALL_RESULT
-    is_whole = is_small or is_last and x.shape[1] > 3
+    is_single = len(output_size) == 2 and x.shape[1] == 3 and torch.get_num_threads() == 1
+    is_whole = is_small or is_single or is_last and x.shape[1] > 3
     return torch.float32 if is_whole else x.dtype
 
 
