@@ -93,7 +93,8 @@ def _run(op: Op, question: list, spec: Any) -> Answer:
     with _disable_current_modes(), torch.no_grad(), torch._C._DisablePythonDispatcher():
         try:
             args, kwargs = pytree.tree_unflatten([zeros(leaf) for leaf in question], spec)
-            made = tensors_in(op(*args, **kwargs))
+            with torch.random.fork_rng(devices=()):  # a kernel may draw, tagged or not
+                made = tensors_in(op(*args, **kwargs))
         except ours(Exception) as error:
             return Answer(error.with_traceback(None))
     return Answer(None, tuple([(tuple(t.shape), t.stride()) for t in made]))
