@@ -100,6 +100,7 @@ ELSEWHERE = {
     "FLAG": "tensors and their metadata are the subject of another generator",
     "SAME": "a parameter that is a key of an optimizer's state and an attribute, too",
     "DUAL_LEVEL": "tests/test_dispatch_state.py",
+    "DISPATCH_KEYS": "tests/test_dispatch_state.py",
     "TENSOR": "tensors and their metadata are the subject of another generator",
     "DEFAULTS": "defaults of functions: mutants_names.py",
     "INSTANCE": "what isinstance was told of a tensor's class: mutants_c_objects.py",

@@ -70,6 +70,10 @@ KINDS["as_plain"], NAMES["as_plain"] = "as_plain({p})", as_plain
 
 
 # ---- which classes
+def is_subclass(kind: type) -> bool:
+    return issubclass(kind, torch.Tensor) and kind not in TORCHS_OWN
+
+
 def check_class(kind: type) -> None:
     """Raises Break for a class that means more than torch's own `__torch_function__` does."""
     own = [cls for cls in kind.__mro__ if cls not in torch.nn.Parameter.__mro__]
@@ -197,9 +201,7 @@ class Subclassed(TensorVar):
         cg.call_object(retyped, self.plain, lambda: cg.pinned(self.cls))
 
 
-@SHARED.rule(
-    test=lambda value: isinstance(value, torch.Tensor) and type(value) not in TORCHS_OWN, order=9
-)
+@SHARED.rule(test=lambda value: is_subclass(type(value)), order=9)
 def wrap_subclassed(builder: OutputGraph, value: Any, source: Source) -> Variable:
     kind = type(value)
     check_class(kind)
