@@ -167,7 +167,7 @@ def test_no_temporary_file_stays_when_a_build_is_interrupted(tmp_path, monkeypat
     source = 'extern "C" int NAME(void** args) { return 0; }'
     with miniinductor.config.patch(cache_dir=str(tmp_path)):
         with monkeypatch.context() as broken:
-            broken.setattr(type(disk()), "seal", interrupt)
+            broken.setattr(type(disk()), "write", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 build.build_kernels([(source, "k")])
         assert list(tmp_path.iterdir()) == []
