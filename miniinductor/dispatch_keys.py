@@ -34,8 +34,9 @@ def bits(*names: str) -> int:
 
 # (one bit beside the other, from the first to the last; some have no name in Python)
 AUTOCAST = 2 * bits("AutocastPrivateUse1") - bits("AutocastCPU")
-# In a backward pass torch 2.11 excludes the key of named tensors, which no graph of ours has.
-NAMES = bits("Named") if hasattr(torch._C.DispatchKey, "Named") else 0
+# In a backward pass torch 2.11 excludes the key of named tensors, which no graph of ours has.  It
+# has no name in Python, and lies in front of Conjugate; later torchs have none.
+NAMES = bits("Conjugate") >> 1 & ~bits("Functionalize")
 PASSED_OVER = AUTOCAST | NAMES  # among the excluded keys
 ALWAYS = bits("BackendSelect", "ADInplaceOrView")  # in the set of included keys
 

@@ -208,7 +208,6 @@ def execute(notebook):
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
     os.environ["MY_COMPILER"] = str(OWN_COMPILER)
-    os.environ["MINI_GRAPH_CACHE"] = "0"  # every stage is shown: nothing comes from an earlier run
     client = NotebookClient(
         notebook,
         timeout=900,

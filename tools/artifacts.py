@@ -33,7 +33,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 os.environ.setdefault("TRITON_INTERPRET", "1")
-os.environ["MINI_GRAPH_CACHE"] = "0"
 os.environ["PYTHONHASHSEED"] = "0"  # of the worker processes
 
 MASKS = (
