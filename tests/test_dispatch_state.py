@@ -1,6 +1,8 @@
 """The thread's dispatch state: what a program asks of torch's dispatcher, compiled kernels must not
 pass by.  Each situation is run with plain Python and compiled, with calls before and after."""
 
+import contextlib
+
 import pytest
 import torch
 import torch.autograd.forward_ad as fw
@@ -153,6 +155,12 @@ def test_a_graph_without_a_front_end_is_seen_by_a_mode():
         assert torch.equal(compiled(X), f(X))
 
 
+@contextlib.contextmanager
+def both():
+    with torch.autocast("cpu"), torch.inference_mode():
+        yield
+
+
 def states():
     keys = [key for name, key in vars(torch._C.DispatchKey).items() if name[0].isupper()]
     for key in keys:
@@ -162,7 +170,7 @@ def states():
     yield "usual", lambda: torch.enable_grad()
     yield "inference", lambda: torch.inference_mode()
     yield "autocast", lambda: torch.autocast("cpu")
-    yield "both", lambda: (torch.autocast("cpu").__enter__(), torch.inference_mode())[1]
+    yield "both", both
 
 
 def test_every_key_is_guarded_or_refused_and_the_hook_agrees():
@@ -171,7 +179,7 @@ def test_every_key_is_guarded_or_refused_and_the_hook_agrees():
     def callback(function, code, args):
         asked.append(code.co_name)
 
-    usual = {"usual", "inference", "autocast"}
+    usual = {"usual", "inference", "autocast", "both"}
     for name, state in states():
         called = frame_hook.enabled(lambda: 1, callback)
         asked.clear()

@@ -197,3 +197,14 @@ def test_errors_show_the_users_lines_alone():
                 minidynamo.compile(f, fullgraph=True, backend="eager")(torch.ones(2))
         ours = [entry for entry in caught.traceback if "minidynamo" in str(entry.path)]
         assert (len(ours) > 3) == verbose
+
+
+def test_a_cache_that_cannot_be_written_is_told_once(tmp_path, caplog):
+    from miniinductor.extras import disk
+
+    disk.temporary_folder.cache_clear()
+    (tmp_path / "file").touch()
+    with miniinductor.config.patch(cache_dir=str(tmp_path / "file" / "folder")):
+        for number in (1.25, 2.25):
+            minidynamo.compile(lambda x: x * number + 77)(torch.ones(2))
+    assert len([m for m in caplog.messages if "are not kept in" in m]) == 1

@@ -34,7 +34,7 @@ from torch import fx
 
 from .. import dispatch_keys
 from ..eager_graphs import runnable
-from ..foreign import ThreadState
+from ..foreign import ThreadState, ours
 from ..hooks import extended
 from ..replaceable import replaceable
 from ..records import CompileRecord, Later
@@ -270,7 +270,7 @@ def saved_by(ctx: Any) -> Sequence[torch.Tensor]:
     """What the forward half has saved.  Raises RuntimeError if that was freed."""
     try:
         return ctx.saved_tensors
-    except RuntimeError as error:
+    except ours(RuntimeError) as error:
         if "second time" not in str(error):
             raise
         raise RuntimeError(FREED) from error

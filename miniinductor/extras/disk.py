@@ -28,6 +28,7 @@ import threading
 from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
+from ..records import LOG
 
 SEAL = 32  # bytes at the end of a file
 
@@ -83,12 +84,18 @@ def disk() -> Disk:
 
 @functools.cache
 def temporary_folder(process: int) -> str:
-    """A folder of the process of this number, which removes it when it ends.  Raises
+    """A folder of the process of this number, which removes it when it ends; said once.  Raises
     CompilerError."""
     try:
         folder = tempfile.mkdtemp(prefix="miniinductor-")
     except ours(OSError) as error:
         raise cannot_write(tempfile.gettempdir(), error) from error
+    if config.cache_dir:
+        LOG.warning(
+            "compiled kernels are not kept in %s, which this user alone must be able to write; "
+            "set MINIINDUCTOR_CACHE to another folder",
+            config.cache_dir,
+        )
     atexit.register(lambda: os.getpid() == process and shutil.rmtree(folder, ignore_errors=True))
     return folder
 

@@ -70,6 +70,10 @@ KINDS["as_plain"], NAMES["as_plain"] = "as_plain({p})", as_plain
 
 
 # ---- which classes
+def is_subclass(kind: type) -> bool:
+    return issubclass(kind, torch.Tensor) and kind not in TORCHS_OWN
+
+
 def check_class(kind: type) -> None:
     """Raises Break for a class that means more than torch's own `__torch_function__` does."""
     own = [cls for cls in kind.__mro__ if cls not in torch.nn.Parameter.__mro__]
