@@ -3,7 +3,7 @@
 In:   the records of a compiled half's kernels.   Out: for each the text of its machine code, ""
       where nobody can tell it.  A line of it begins with the number of the kernel's line.
 
-    >>> e = minidynamo.explain(f, assembly=True)(x)
+    >>> e = minidynamo.explain(f, assembly=True)(torch.randn(64, 1000))
     >>> print(e.to_json()["frames"][0]["entries"][0]["kernels"][0]["assembly"])
     a loop of ... instructions
         ...
