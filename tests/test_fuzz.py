@@ -59,6 +59,8 @@ def test_threads_compile_and_call_at_once():
 
 def test_nothing_leaks():
     found = threads.leaks(1000, 20)
+    # torch.fx keeps the text of each graph for tracebacks (docs/limits.md)
+    assert found.pop("objects per compile and reset") < 8
     assert not {
         name: value
         for name, value in found.items()
