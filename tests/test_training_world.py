@@ -459,7 +459,7 @@ CHANGING = {  # what is computed with the float: (function, graphs for four valu
     "a division of numbers": (lambda x, s: x * (1 / s), 2),
     "arguments": (
         lambda x, s: (F.leaky_relu(x, s), x.clamp(max=s), torch.full((3,), s) + x.sum()),
-        2,
+        4,  # a guarded number there
     ),
     "results": (lambda x, s: (x * s, s, s * 2, [s, -s], {s: 1}), 4),
     "an item": (lambda x, s: (lambda y: (y.__setitem__(0, s), y)[1])(x.clone()), 4),
