@@ -114,8 +114,9 @@ from miniinductor.autograd.tracer import Tracer
 excerpt(Tracer.__torch_dispatch__)
 
 # %% [markdown]
-# Read it as a list of questions. Is there a rule of ours for this operation? Does it give what it was
-# given (`detach`)? Can it be taken apart into simpler ones? What is left becomes a node (`record`).
+# Read it as a list of questions. Does autograd ask for a device? Does the operation give what it was
+# given (`same_value`)? Everything else goes to `traced`: what cannot be taken apart into simpler
+# operations becomes a node of the graph.
 #
 # ## Functionalization
 #

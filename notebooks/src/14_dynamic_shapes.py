@@ -311,6 +311,8 @@ def positive(x):
 minidynamo.explain(positive, dynamic=True)(torch.randn(8)).breaks
 
 # %% [markdown]
+# The one break is at the line of `x[x > 0]`, and it names the operation.
+#
 # ## Static, automatic, dynamic
 #
 # Symbols are not free: an expression in a loop bound hides its size from the C++ compiler, and
