@@ -54,7 +54,8 @@ def test_links_change_no_code_and_no_heading(name):
     text = "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
     assert "aria-current=page" in text and "glossary.html#term-" in text
     assert all((pages.ROOT / file).is_file() for file in used)
-    assert 'href="source/' in text or 'href="api/' in text
+    names_files = name not in ("01_eager_and_graph", "17_paper")  # theirs lie in no package
+    assert not names_files or 'href="source/' in text or 'href="api/' in text
     assert name == "15_speed" or f'href="{name}.html">{name[:2]}</a>' not in text.split("</nav>")[1]
 
 
