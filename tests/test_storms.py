@@ -173,7 +173,6 @@ NUMBERS = {
     "written": written,
     "clamp": lambda x, t: (x.clamp(-t, t), x.clamp(t, 1.0), x.clamp(min=t), torch.clip(x, None, t)),
     "full": lambda x, t: (torch.full((2, 3), t), torch.full((2,), t, dtype=torch.float64)),
-    "lists": lambda x, t: tuple(torch._foreach_add([x, x + 1], [x - 3, x], alpha=t)),
     "lerp": lambda x, t: (torch.lerp(x, x + 1, t), torch.nn.functional.leaky_relu(x, t)),
 }
 CHANGING = (0.1, 0.7, -0.3, 0.0, -0.0, 1.0, 2.5)
@@ -264,6 +263,7 @@ def test_buffers_that_another_frame_replaces(backend):
 
 
 SCALED = {
+    "lists": lambda x, t: tuple(torch._foreach_add([x, x + 1], [x - 3, x], alpha=t)),
     "add": lambda x, t: (torch.add(x, x + 1, alpha=t), x.sub(x.abs(), alpha=t)),
     "in place": lambda x, t: (x.clone().add_(x - 3, alpha=t), x.clone().sub_(x, alpha=-t)),
 }
