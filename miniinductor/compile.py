@@ -255,7 +255,6 @@ class Compilation:
                 parts = self.parts_of(joint, len(self.inputs) + len(held))
             record.functional_graph = parts.forward
             # how many of the forward half's outputs are results; others are for the backward half
-            # (lowerings/targets.py asks)
             parts.forward.meta["results"] = joint.count
             inner = inner_writes(parts.forward, joint)
             program = self.compile_functional(parts.forward, record, inner)

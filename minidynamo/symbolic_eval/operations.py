@@ -62,8 +62,7 @@ class Operations:
     unbound = refusal("exception", "{0}, which is unbound")
     # (expected, found): `a, b = values` of another number of values
     wrong_number = refusal("exception", "{1} values for {0} variables")
-    # (function, args, kwargs): they do not fit its parameters.  (minidynamo/rules/exceptions.py and
-    # wrong_arguments.py raise what CPython raises.)
+    # (function, args, kwargs): they do not fit its parameters.
     wrong_arguments = refusal("arguments", "the arguments of {0.name}()")
 
     def run_now(self, function: Callable, /, *args: Any, **kwargs: Any) -> Any:

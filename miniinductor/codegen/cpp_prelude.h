@@ -1,7 +1,7 @@
 // The maths of generated kernels.  Self-contained: no standard header, so that a kernel compiles in 0.1 s.
 //
 // Everything is scalar, but how lanes are put together.  `exp` is written without branches and calls, so that GCC turns it into vector code
-// inside `#pragma omp simd`; the other functions call libm.  lowerings/arithmetic.h has more functions, speed/maths.h vectorizable forms of
+// inside `#pragma omp simd`; the other functions call libm.  lowerings/arithmetic.h has more functions, cpp_maths.h vectorizable forms of
 // them; other .h files lie beside the .py that needs them.  Semantics are torch's: NaN goes through maximum/minimum.
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
@@ -93,7 +93,7 @@ template <class T> OP T reciprocal(T x) { return T(1) / x; }
 template <class T> OP T maximum(T a, T b) { T m = a > b ? a : b; return a != a ? a : m; }
 template <class T> OP T minimum(T a, T b) { T m = a < b ? a : b; return a != a ? a : m; }
 
-// --- bfloat16: memory holds 16 bits, arithmetic is float (float16: halves.h) -------------------------------------------------
+// --- bfloat16: memory holds 16 bits, arithmetic is float (float16: cpp_halves.h) -------------------------------------------------
 enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
 OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
 // Nearest, ties to even.  A NaN with bits in its low half could overflow when it is rounded up: 0x7fffffff would become -0.0.  A kernel

@@ -15,7 +15,7 @@ before the first.
 
 C++ (cpp.py) writes loops: `x` are loops over threads, `r` the loop over vector lanes; in pointwise
 groups the last loop becomes the lanes (`with_lanes`).  Elements that one inner loop makes and a
-later one reads *cross* stages: they lie in memory meanwhile (speed/scratch.py: on the stack).
+later one reads *cross* stages: they lie in memory meanwhile (the writer may put them on the stack).
 
 Triton (gpu/tile_plan.py) can make its axes of the same loops: `outer` is flattened into axis x,
 `inner` into axis r; pointwise groups have no r.  A looped kernel writes one loop over r for each of

@@ -1,5 +1,5 @@
 // Arithmetic that no transformer needs: what libm has beside exp, log, sqrt, tanh and erf; signs, division of integers, powers, shifts.
-// Semantics are torch's: integer division by zero raises, shifts by too much are defined.  speed/maths.h has faster forms of some of it.
+// Semantics are torch's: integer division by zero raises, shifts by too much are defined.  codegen/cpp_maths.h has faster forms of some.
 namespace mini {
 LIBM(exp2) LIBM(log2) LIBM(log10) LIBM(log1p) LIBM(expm1) LIBM(sin) LIBM(cos) LIBM(tan) LIBM(asin) LIBM(acos) LIBM(atan)
 LIBM(sinh) LIBM(cosh) LIBM(asinh) LIBM(acosh) LIBM(atanh) LIBM(erfc) LIBM(lgamma) LIBM(floor) LIBM(ceil) LIBM(trunc)

@@ -146,7 +146,7 @@ def scaled_squares(
 
 def mean_where(wanted: Tensor, x: Tensor, dims: list[int]) -> Tensor:
     """The mean of the rows of which it is wanted, 0 of others: of those, the loop over the row is
-    left out (speed/wanted_sums.py)."""
+    left out by the C++ writer."""
     return torch.mean(torch.where(wanted, x, 0.0), dims, True)
 
 
