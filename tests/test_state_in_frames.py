@@ -76,6 +76,18 @@ def programs(setter, value, usual, read):
     return around, left, over_a_break
 
 
+@pytest.fixture
+def settable():
+    """Other tests import what freezes the flags of torch's backends, and may leave a dtype."""
+    before = torch.get_autocast_dtype("cpu")
+    allowed = torch.backends.__allow_nonbracketed_mutation
+    torch.set_autocast_dtype("cpu", torch.bfloat16)
+    with allowed():
+        yield
+    torch.set_autocast_dtype("cpu", before)
+
+
+@pytest.mark.usefixtures("settable")
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("name", SET)
 def test_what_follows_sees_what_the_frame_has_set(name, backend):
