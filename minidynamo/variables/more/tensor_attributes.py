@@ -5,8 +5,8 @@ Out:  nothing in the graph: reading gives the value back, and it is set behind t
 
     >>> tensor.setattr(tx, "grad", ConstantVar(None))
 
-What torch itself keeps in a tensor (`requires_grad`, `names`) is none of these; `data` has a file
-of its own, replaced_data.py.
+What torch itself keeps in a tensor (`requires_grad`, `names`, `data`) is none of these: setting
+that breaks the graph.
 Mirrors torch/_dynamo/side_effects.py and variables/tensor.py (`method_attr_grad`, `SET_ATTR`).
 """
 
@@ -18,7 +18,6 @@ from ...extras.extending import extends
 from ...exceptions import Break
 from ..base import Codegen, Frame, Variable
 from ..tensor import TensorVar
-from .replaced_data import TOLD_APART, is_replaced, replace_data, set_from
 from .tensor_metadata import Metadata
 from .tensor_methods import BREAKING_METHODS, sets_what_is, written
 
@@ -26,24 +25,15 @@ HINT = "set it outside the compiled function"
 plain_attribute = TensorVar._other_attribute
 
 
-plain_metadata = Metadata._metadata
-
-
 @extends(TensorVar)
 class TensorAttributes(Metadata):
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         if name == "data" and value is self:  # module.to(...) that changes nothing
             return
-        replaced = is_replaced(self, tx)
-        if name == "requires_grad" and not replaced and sets_what_is(self, tx, value):
-            return
-        if name == "data" and "grad" not in written(self):
-            replace_data(self, tx, value, "setting Tensor.data")
-            if self.source is not None:
-                self.note_written(tx, name, value)
+        if name == "requires_grad" and sets_what_is(self, tx, value):
             return
         is_plain = not hasattr(torch.Tensor, name) and not name.startswith("_")
-        is_gradient = name == "grad" and not replaced and fits_as_gradient(self, tx, value)
+        is_gradient = name == "grad" and fits_as_gradient(self, tx, value)
         if not is_plain and not is_gradient:
             raise Break("tensor attribute", f"setting Tensor.{name}", HINT)
         self.note_written(tx, name, value)
@@ -54,9 +44,6 @@ class TensorAttributes(Metadata):
             self.mutated = True
             tx.output.sourced.append(self)
         written(self)[name] = value
-
-    def method_set_(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
-        return set_from(self, tx, args, kwargs)
 
     def _other_attribute(self, tx: Frame, name: str) -> Variable:
         """What the frame has set, what the program has put on the tensor, or a method."""
@@ -92,10 +79,3 @@ def fits_as_gradient(tensor: TensorVar, tx: Frame, value: Any) -> bool:
     own, given = tensor.fake, value.fake
     alike = (own.dtype, own.device, own.layout) == (given.dtype, given.device, given.layout)
     return alike and list(own.shape) == list(given.shape)
-
-
-@extends(TensorVar, "_metadata")
-def told_apart(tensor: Metadata, tx: Frame, name: str) -> Variable:
-    if name in TOLD_APART and is_replaced(tensor, tx):
-        raise Break("tensor attribute", f"Tensor.{name} of a tensor whose data was set")
-    return plain_metadata(tensor, tx, name)
