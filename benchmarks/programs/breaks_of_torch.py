@@ -479,7 +479,7 @@ class Masked:
         return cls(func(*plain, **(kwargs or {})), mask)
 
 
-@program
+@program(graphs=0, breaks=5)
 def tensor_subclass() -> Program:
     def f(x):
         image = x.as_subclass(Image)

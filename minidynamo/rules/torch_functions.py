@@ -34,8 +34,6 @@ ELSEWHERE = """
     compiler.is_exporting fx._symbolic_trace.is_fx_tracing jit.is_scripting jit.is_tracing
     onnx.is_in_onnx_export
     _jit_internal.is_scripting cuda.is_current_stream_capturing xpu.is_current_stream_capturing
-    overrides.has_torch_function overrides.has_torch_function_unary
-    overrides.has_torch_function_variadic
 """
 CHANGES_STATE = """
     manual_seed seed get_rng_state set_rng_state initial_seed use_deterministic_algorithms
@@ -203,6 +201,19 @@ def contains(tx, variable, kinds) -> bool:
 
 def _refuse_loop(tx, reason):
     raise Break("torch", f"torch's scan() or map(): {reason.as_constant()}")
+
+
+@rule(at("overrides.has_torch_function_variadic"), at("overrides.has_torch_function_unary"))
+def _any_overloads(tx, *values):
+    """Torch's Python code asks whether an object decides what it means."""
+    for value in values:
+        value = value.realize(tx)
+        if type(value) is not TensorVar and not value.is_constant():
+            raise Break("tensor subclass", f"{value} as an argument of a torch function")
+    return False
+
+
+rule(at("overrides.has_torch_function"))(lambda tx, values: _any_overloads(tx, *values.iterate(tx)))
 
 
 def dtype_of(x: Any) -> torch.dtype:

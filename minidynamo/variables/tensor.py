@@ -32,7 +32,6 @@ class TensorVar(Variable):
     fake: torch.Tensor
     cls: type = torch.Tensor
     value: torch.Tensor | None = None
-    overloads = False  # does its class mean something by operations? (more/tensor_subclasses.py)
 
     def truth(self, tx: Frame) -> bool:
         reason = f"a branch on a tensor's value ({self.describe()})"

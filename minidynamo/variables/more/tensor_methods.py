@@ -36,7 +36,7 @@ BREAKING_METHODS = frozenset(
     """
     backward register_hook _is_view register_post_accumulate_grad_hook retain_grad share_memory_
     data_ptr storage untyped_storage storage_offset __dlpack__ pin_memory set_ apply_ map_
-    __reduce_ex__ __deepcopy__ record_stream __setattr__ __delattr__
+    __reduce_ex__ __deepcopy__ record_stream __setattr__ __delattr__ as_subclass
     """.split()
 )
 
