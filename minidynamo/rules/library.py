@@ -26,7 +26,7 @@ from .by_type import callable_of_type
 from ..variables.base import NULL, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.more.numpy_numbers import NUMPY
+from ..variables.more.arrays import NUMPY
 from ..variables.containers import DictVar, ListVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
 from ..variables.lookup import lookup, trusted

@@ -18,7 +18,7 @@ from ..extras.thread_state import call_state
 from ..symbolic_eval.registry import NONE, rule, rules
 
 from ..variables.constant import ConstantVar
-from ..variables.more.numpy_numbers import NUMPY
+from ..variables.more.arrays import NUMPY
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.more.tensor_methods import constant_of
 from ..variables.symbolic import SymVar
