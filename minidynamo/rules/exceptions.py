@@ -22,7 +22,7 @@ from ..resume import VALUE
 from ..symbolic_eval.opcodes import HANDLERS, opcode, pushes
 from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.registry import NONE, rules
-from ..extras.handled_slots import HANDLED, LASTI
+from ..resume import HANDLED, LASTI
 from ..variables.base import Codegen, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar

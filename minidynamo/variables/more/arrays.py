@@ -21,8 +21,7 @@ from typing import Any
 import torch
 
 from ...exceptions import Break
-from ...extras.extending import extends, noted
-from ...extras.rare_nodes import Untold
+from ...extras.extending import extends
 from ...foreign import ours
 from ...guards import NAMES
 from ...sources import KINDS
@@ -177,6 +176,6 @@ class ToNumpy(TensorMethods):
         fake = self.fake
         known = not args and not kwargs and fake.is_cpu and fake.layout is torch.strided
         lazy = fake.is_conj() or fake.is_neg() or fake.dtype is torch.bfloat16
-        if not known or lazy or fake.requires_grad or id(fake) in noted(tx.output, Untold):
+        if not known or lazy or fake.requires_grad or id(fake) in tx.output.untold:
             return self.python_value(tx, "numpy")
         return ArrayVar(None, self)
