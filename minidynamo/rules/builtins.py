@@ -32,11 +32,8 @@ from ..variables.containers import Container, DictVar, DictViewVar, ListVar, Seq
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.arrays import ArrayVar
-from ..variables.more.constants import EnumVar
-from ..variables.more.deques import DequeVar
 from ..variables.more.iterators import EnumerateVar, HostIterator, ZipVar
 from ..variables.more.object_operations import through
-from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.slices import slice_of
 from ..variables.objects import ObjectVar, is_inherited
@@ -256,12 +253,6 @@ def _reversed_constant(tx, value):
     return None
 
 
-@reversed_of(EnumVar)
-def _reversed_members(tx, value):
-    value.guard_members(tx, "__reversed__")
-    return HostIterator(iter(value.members(tx, reversed)), types.GeneratorType)
-
-
 @reversed_of(SequenceVar)
 def _reversed_sequence(tx, value):
     walk = tx.iter_of(value)
@@ -269,7 +260,7 @@ def _reversed_sequence(tx, value):
     return walk
 
 
-@reversed_of(DictVar, DictViewVar, ProxyVar)
+@reversed_of(DictVar, DictViewVar)
 def _reversed_dict(tx, value):
     like = getattr(value, "dict", value).cls()
     kind = getattr(value, "kind", None)  # of a dict's view
@@ -368,16 +359,6 @@ def _frozenset(tx, values=EMPTY, /):
     return SetVar.made(tx, values, frozenset)
 
 
-def _deque(tx, values=EMPTY, maxlen=NONE):
-    limit = maxlen.as_constant()
-    if limit is not None and (type(limit) is not int or limit < 0):
-        raise Break("arguments", "the maxlen of a deque")
-    made = DequeVar(list(values.iterate(tx)), maxlen=limit)
-    made._changed()
-    made.mutated = False
-    return made
-
-
 def _defaultdict(tx, factory=None, /, *args, **kwargs):
     if factory is not None and factory.identity() is not None and not is_callable(factory):
         tx.raise_(TypeError, "first argument must be callable or None")
@@ -428,6 +409,7 @@ rules(
         operator.is_: lambda tx, a, b, /: tx.same(a, b),
         operator.is_not: lambda tx, a, b, /: not tx.same(a, b),
         (property, staticmethod, classmethod): refused("class", "making a descriptor"),
+        (collections.deque, types.MappingProxyType): refused("class", "making a deque or a proxy"),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
         ),
@@ -437,13 +419,9 @@ rules(
         operator.index: _index,
         pow: _pow,
         frozenset: _frozenset,
-        collections.deque: _deque,
         collections.defaultdict: _defaultdict,
         collections.OrderedDict: lambda tx, *args, **kwargs: updated(
             DictVar({}, collections.OrderedDict), tx, args, kwargs
-        ),
-        types.MappingProxyType: lambda tx, of, /: (
-            ProxyVar(of) if type(of) is DictVar else refused("class", f"a mappingproxy of {of}")(tx)
         ),
         torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
         slice: lambda tx, first, second=None, step=NONE, /: slice_of(

@@ -81,9 +81,7 @@ class Raising(Operations):
         its context (CPython's _PyErr_SetObject)."""
         if not isinstance(var, ObjectVar) or var.value is not None:
             raise Break("exception", "raising an exception that was made before this frame")
-        var.slots["__traceback__"] = TracebackVar(
-            var.cls, (self.user_stack(), self.output.root.group_step)
-        )
+        var.slots["__traceback__"] = TracebackVar((self.user_stack(), self.output.root.group_step))
         context = link = self.handling()
         if context is not None and context is not var:
             seen = []

@@ -20,7 +20,7 @@ from ..variables.base import Variable, current
 from ..variables.constant import ConstantVar
 from ..variables.containers import SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar
-from ..variables.more.iterators import ItemIterator, LibraryIterator, SentinelVar
+from ..variables.more.iterators import LibraryIterator, SentinelVar
 from ..variables.objects import ObjectVar
 
 
@@ -50,14 +50,11 @@ class Walking(Operations):
 
     def length_hint(self: Any, values: Any) -> None:
         """What operator.length_hint() calls; the answer only saves CPython allocations."""
-        names: tuple[str, ...] = ("__len__", "__length_hint__")
-        if isinstance(values, ItemIterator):  # its hint is the length of what it walks
-            values, names = values.object, ("__len__",)
         if isinstance(values, SentinelVar):
             values = values.object
         if not isinstance(values, ObjectVar):
             return
-        for name in names:
+        for name in ("__len__", "__length_hint__"):
             method = values.special(self, name)
             if not isinstance(method, BoundMethodVar) or method.cls is not types.MethodType:
                 continue

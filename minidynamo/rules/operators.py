@@ -35,7 +35,6 @@ from ..variables.containers import Container, DictVar, DictViewVar, ListVar, Seq
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup
 from ..variables.more.opaque import compared_by_identity
-from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.tuples import sequence_of
 from ..variables.objects import ObjectVar, is_inherited
@@ -139,7 +138,7 @@ def same_method(tx, a: Any, b: Any) -> bool:
     if a.python_type() is not b.python_type() or not tx.same(a.instance, b.instance):
         return False
     if isinstance(a, MethodVar) or isinstance(b, MethodVar):
-        return a.method_name() == b.method_name()
+        raise Break("compare", "methods of C")
     return tx.equal(a.function, b.function)
 
 
@@ -300,26 +299,6 @@ def _dicts(tx, operator, a, b):
         result.cls, result.factory = b.cls, b.factory
     result.method_update(tx, b)
     return result
-
-
-@left_operand(ProxyVar)
-@right_operand(ProxyVar)
-def _proxies(tx, operator, a, b):
-    if operator.symbol != "|" or isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
-        return None
-    return binary(tx, "|", proxied(a), proxied(b))
-
-
-def proxied(variable: Any) -> Variable:
-    return variable.dict if type(variable) is ProxyVar else variable
-
-
-@comparison(ProxyVar)
-def _compare_proxies(tx, symbol, a, b):
-    if type(b) is ProxyVar:
-        # The left one does not know how: the proxy on the right is asked, for the reverse.
-        return tx.compare(SWAPPED[symbol], b.dict, proxied(a))
-    return tx.compare(symbol, proxied(a), proxied(b))
 
 
 @comparison(DictVar)
