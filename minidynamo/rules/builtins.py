@@ -17,12 +17,11 @@ from typing import Any
 
 import torch
 
-from ..extras.extending import extends
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
-from ..variables.more.names_in_messages import unknown
-from ..symbolic_eval.operations import Operations, on_host
-from ..symbolic_eval.operators import COMPARISONS, OPERATORS
+from ..symbolic_eval.calls import unknown
+from ..symbolic_eval.operations import on_host
+from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY
 from ..symbolic_eval.registry import NONE, rule, rules
 from ..variables.registry import ByClass
 from ..variables.base import Variable
@@ -39,7 +38,6 @@ from ..variables.more.slices import slice_of
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
-from .unary_operators import UNARY
 from .refusals import refused
 
 EMPTY = TupleVar([])
@@ -65,19 +63,6 @@ CALLS.update(
         math.cos: getattr(torch, "_sym_cos"),
     }
 )
-plain_computed = Operations.computed
-
-
-@extends(Operations)
-def computed(tx: Any, function: Any, args: Any, kwargs: Any, read: str) -> Any:
-    """An expression, where the only argument is a symbol."""
-    value = args[0] if len(args) == 1 else None
-    if function in CALLS and type(value) is SymVar and value.python_type() is not bool:
-        result = apply(tx, function, value)
-        if result is not None:
-            return result
-    return plain_computed(tx, function, args, kwargs, read)
-
 
 reversed_of = ByClass()  # class of a variable -> handler(tx, value)
 
@@ -175,41 +160,6 @@ def _vars(tx, owner=None, /):
 
 def is_callable(value: Variable) -> bool:
     return lookup(value.python_type(), "__call__")[1] is not MISSING
-
-
-@extends(Operations)
-class Builtins(Operations):
-    def has_attr(self: Any, variable: Variable, name: str) -> bool:
-        try:
-            variable.getattr(self, name)
-            return True
-        except ObservedException as raised:
-            if issubclass(raised.var.python_type(), AttributeError):
-                return False
-            raise
-
-    def sorted(
-        self: Any, values: list[Variable], key: Variable | None, reverse: Variable
-    ) -> list[Variable]:
-        """The values in order.  The list that is given is left as list.sort() leaves its own, also
-        when a comparison raises."""
-        keys = values
-        if key is not None and key.identity() is not None:
-            keys = [key.call(self, [value], {}) for value in values]
-        if not issubclass(reverse.python_type(), int):
-            name = reverse.python_type().__name__
-            self.raise_(TypeError, f"'{name}' object cannot be interpreted as an integer")
-        order = list(range(len(values)))
-        before = list(values)
-
-        def compare(i: int, j: int) -> int:  # list.sort() asks only for <
-            return -1 if self.compare("<", keys[i], keys[j]).truth(self) else 0
-
-        try:
-            order.sort(reverse=reverse.truth(self), key=functools.cmp_to_key(compare))
-        finally:
-            values[:] = [before[i] for i in order]
-        return values
 
 
 # ---- reversed()
@@ -379,6 +329,8 @@ def _on_operands(method: str, symbol: str, tx: Any, *operands: Variable) -> Vari
 
 rules(
     {
+        len: lambda tx, value, /: tx.output.wrap_result(value.length(tx)),
+        list: lambda tx, values=EMPTY, /: ListVar(tx.listed(values)),
         getattr: _getattr,
         hasattr: lambda tx, owner, name, /: tx.has_attr(owner, name_of(name)),
         setattr: lambda tx, owner, name, value, /: owner.setattr(tx, name_of(name), value),

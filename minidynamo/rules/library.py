@@ -22,7 +22,7 @@ from collections.abc import Callable
 from ..exceptions import Break
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import rule, rules
-from .by_type import callable_of_type
+from ..symbolic_eval.calls import callable_of_type
 from ..variables.base import NULL, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar

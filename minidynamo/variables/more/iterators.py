@@ -13,7 +13,6 @@ from typing import Any
 from ...extras.extending import extends, noted
 from ... import hooks
 from ...exceptions import Break, ObservedException, SkipFrame
-from ...symbolic_eval.operations import Operations
 from ...symbolic_eval.registry import rules
 from ...resume import is_resume_code
 from ...sources import KINDS
@@ -21,7 +20,6 @@ from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from ..containers import SequenceVar, TupleVar
 from ..iterators import iterator_of, IteratorVar, KeysIterator, SequenceIterator
-from ..objects import is_inherited
 from ..registry import SHARED
 from .tuples import sequence_of
 
@@ -223,24 +221,6 @@ rules(
 )
 # As often as Python asks it.
 iterator_of(SentinelVar)(lambda tx, made: tx.iter_of_object(made.object))
-
-
-@extends(Operations)
-class Walking(Operations):
-    def iter_of_object(self: Any, variable: Any) -> Any:
-        method = variable.special(self, "__iter__")
-        if method is not None:
-            inherited = is_inherited(variable.cls, "__iter__")
-            if inherited and variable.payload is not None:
-                return self.iter_of(variable.payload)
-            made = method.call(self, [], {})
-            if not hasattr(made.python_type(), "__next__"):
-                kind = made.python_type().__name__
-                self.raise_(TypeError, f"iter() returned non-iterator of type '{kind}'")
-            return made if isinstance(made, IteratorVar) else SentinelVar(made)
-        if variable.special(self, "__getitem__") is not None:
-            raise Break("iteration", f"iterating over {variable}, which has __getitem__ alone")
-        self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
 
 
 def advanced(values: Any, taken: int) -> Iterator[Any]:

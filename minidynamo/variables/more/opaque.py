@@ -20,8 +20,6 @@ import torch
 
 from ...extras.extending import extends
 from ...exceptions import Break
-from ...symbolic_eval import operators
-from ...symbolic_eval.operations import Operations
 from ..base import RealVar, Source, Variable
 from ..builder import Builder
 from ..lookup import lookup
@@ -70,17 +68,6 @@ def wrap_shared(builder: Builder, value: Any, source: Source) -> Variable:
     except Break as broken:
         builder.guard(source, "TYPE", "type({0}) is {pin}", type(value))
         return OpaqueVar(value, broken, source=source)
-
-
-@extends(Operations)
-def compare(tx: Any, symbol: str, a: Variable, b: Variable) -> Variable:
-    """Such a value can be compared where its class leaves that to its identity."""
-    for operand in (a, b):
-        if isinstance(operand, OpaqueVar) and not (
-            symbol in ("==", "!=") and compared_by_identity(operand)
-        ):
-            raise operand.broken
-    return operators.compare(tx, symbol, a, b)
 
 
 def compared_by_identity(variable: Variable) -> bool:
