@@ -27,6 +27,7 @@ from ..symbolic_eval.operators import (
 from ..symbolic_eval.registry import rule
 from ..variables.base import Args, Frame, Named, Variable
 from ..variables.more.arrays import HINT, ArrayVar, computed, numpy
+from ..variables.tensor import TensorVar
 from .refusals import refused
 
 # beginnings of the names of those that read or write a file, or a state
@@ -66,7 +67,17 @@ def _compare(tx: Frame, symbol: str, a: Variable, b: Variable) -> Variable:
     return computed(tx, COMPARISONS[symbol], [a, b], {})
 
 
-# ---- tensors of arrays
+# ---- tensors of arrays, arrays of tensors
+@rule(torch.Tensor.numpy)
+def _to_numpy(tx: Frame, tensor: TensorVar, *args: Variable, **kwargs: Variable) -> Variable:
+    fake = tensor.fake
+    known = not args and not kwargs and fake.is_cpu and fake.layout is torch.strided
+    lazy = fake.is_conj() or fake.is_neg() or fake.dtype is torch.bfloat16
+    if not known or lazy or fake.requires_grad or id(fake) in tx.output.untold:
+        return tensor.python_value(tx, "numpy")
+    return ArrayVar(None, tensor)
+
+
 @rule(torch.from_numpy)
 def _from_numpy(tx: Frame, array: Variable, /) -> Variable:
     """A tensor over the same memory."""

@@ -12,7 +12,6 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from miniinductor.sizes.symbols import is_contiguous
 
-from ..extras.extending import extends
 from ..exceptions import Break
 from ..extras.thread_state import call_state
 from ..symbolic_eval.registry import NONE, rule, rules
@@ -20,7 +19,6 @@ from ..symbolic_eval.registry import NONE, rule, rules
 from ..variables.constant import ConstantVar
 from ..variables.more.arrays import NUMPY
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
-from ..variables.more.tensor_methods import constant_of
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 from . import polyfills
@@ -145,7 +143,7 @@ for _name in ("tensor", "as_tensor", "asarray"):
 def _tensor_split(tx, *args, **kwargs):
     """Places in a tensor that the frame has made of numbers are those numbers."""
     places = args[1] if len(args) > 1 else kwargs.get("tensor_indices_or_sections")
-    known = constant_of(places, tx) if type(places) is TensorVar else None
+    known = places.made_of_numbers(tx) if type(places) is TensorVar else None
     if known is None or known.dtype is not torch.int64 or known.dim() > 1:
         return tx.node(torch.tensor_split, args, kwargs)
     numbers = known.tolist()
@@ -155,11 +153,6 @@ def _tensor_split(tx, *args, **kwargs):
         return tx.node(torch.tensor_split, [args[0], plain, *args[2:]], kwargs)
     others = {key: v for key, v in kwargs.items() if key != "tensor_indices_or_sections"}
     return tx.node(torch.tensor_split, args, {**others, name: plain})
-
-
-extends(TensorVar, "method_tensor_split")(
-    lambda self, tx, *a, **k: _tensor_split(tx, self, *a, **k)
-)
 
 
 def _tensor_of_symbols(tx, data, args, kwargs, make=of_symbols):

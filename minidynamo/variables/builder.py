@@ -47,7 +47,9 @@ class Builder:
         self.absent: dict[Source, dict[str, str]] = {}  # names that are not there -> who asked
         self.layouts: dict[bytes, bytes] = {}  # each once
         self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
-        self.asked: dict[int, Source] = {}  # objects that are keys by their identity: where they lie
+        self.asked: dict[
+            int, Source
+        ] = {}  # objects that are keys by their identity: where they lie
         self.frame: Any = None  # the innermost one
 
     def line(self) -> str:

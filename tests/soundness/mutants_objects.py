@@ -1,7 +1,7 @@
 """Mutants of what is known of objects: which are one, what their classes answer, what custom
 functions read and write, who has hooks."""
 
-from minidynamo import entry_guards, hooks
+from minidynamo import entry_guards
 from minidynamo.graph_capture import OutputGraph
 from minidynamo.rules import custom_functions
 

@@ -21,7 +21,6 @@ from typing import Any
 import torch
 
 from ...exceptions import Break
-from ...extras.extending import extends
 from ...foreign import ours
 from ...guards import NAMES
 from ...sources import KINDS
@@ -34,7 +33,6 @@ from ..registry import BY_VALUE, RESULTS, SHARED
 from ..tensor import TensorVar
 from ..wrap_tensors import wrap_input
 from .constants import ARGUMENTS
-from .tensor_methods import TensorMethods
 
 try:
     import numpy
@@ -168,14 +166,3 @@ def refuse_result(output: OutputGraph, value: Any) -> Variable:
 if numpy is not None:
     SHARED.rule(numpy.ndarray)(lambda builder, value, source: ArrayVar(value, source=source))
     RESULTS.rule(numpy.ndarray)(refuse_result)
-
-
-@extends(TensorVar)
-class ToNumpy(TensorMethods):
-    def method_numpy(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
-        fake = self.fake
-        known = not args and not kwargs and fake.is_cpu and fake.layout is torch.strided
-        lazy = fake.is_conj() or fake.is_neg() or fake.dtype is torch.bfloat16
-        if not known or lazy or fake.requires_grad or id(fake) in tx.output.untold:
-            return self.python_value(tx, "numpy")
-        return ArrayVar(None, self)
