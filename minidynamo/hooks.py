@@ -44,9 +44,6 @@ AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the 
 # SkipFrame where the frame's state cannot be handed on
 KEPT: "list[Callable[[Tail], Collection[str]]]" = []
 
-# --- the guards ---------------------------------------------------------------------------------
-GUARDS: "list[Callable[[OutputGraph], None]]" = []  # adds some, once the frame is traced
-
 # --- the graph ------------------------------------------------------------------------------------
 # (frame, target, args, kwargs) of an operation -> (target, args, kwargs) to record instead
 BEFORE_NODES: list[Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]] = []

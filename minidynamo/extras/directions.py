@@ -11,19 +11,14 @@ Mirrors torch/_dynamo/decorators.py and eval_frame.py (`innermost_fn`, `external
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn import Module
 
-from .extending import extends
 from .. import frame_hook, hooks
 from ..api import named_like
-from ..dynamic import SizePolicy
-from ..exceptions import SpecializationError
-from ..graph_capture import OutputGraph
-from ..sources import Source
 from ..symbolic_eval import registry, torch_rules
 from ..rules.refusals import refused
 
@@ -83,42 +78,6 @@ def dims_of(name: str, tensor: torch.Tensor, dim: Dims | None, wanted: str) -> l
                 f"{name}: a tensor of {tensor.dim()} dimensions has no dimension {one}"
             )
     return [one % tensor.dim() for one in found]
-
-
-plain_pin = SizePolicy.pin
-
-
-@extends(SizePolicy)
-class Marks(SizePolicy):
-    def marks(self, tensor: torch.Tensor, name: str) -> tuple[set[int], set[int]]:
-        """The dimensions that `mark_dynamic` and `mark_static` have named."""
-        marked = set(tensor.__dict__.get("_minidynamo_dynamic", ()))
-        known = vars(self).setdefault("marked_sizes", set())  # as their sources are written
-        known.update(f"{name}.shape[{dim}]" for dim in marked)
-        return marked, set(tensor.__dict__.get("_minidynamo_static", ())) - marked
-
-    def pin(self, found: Iterable[tuple[Source, float, str]]) -> bool:
-        rows = list(found)
-        check_marks(self, rows)
-        return plain_pin(self, rows)
-
-
-def check_marks(policy: SizePolicy, found: Iterable[tuple[Source, float, str]]) -> None:
-    """SpecializationError if a size that is marked dynamic was needed as a number."""
-    for source, value, line in found:
-        name = source.name()
-        if name in vars(policy).get("marked_sizes", ()):
-            raise SpecializationError(
-                f"{name} was marked dynamic, but {line or 'the backend'} needs it as the "
-                f"number {value}\n  hint: change that line, or leave the size unmarked: it is "
-                "a symbol, too, when calls come with another number"
-            )
-
-
-@hooks.GUARDS.append
-def check_for_backend(output: OutputGraph) -> None:
-    """The backend may have needed a number, too."""
-    check_marks(output.policy, output.shape_env.pinned())
 
 
 registry.rules(

@@ -12,15 +12,13 @@ whole (miniinductor/extras/recurrent.py); with them and fullgraph=True it stays,
 torch.compile breaks its graph at every recurrent module.
 """
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 
-from ..extras.extending import extends
 from .. import hooks
 from ..conversion import Conversion
 from ..exceptions import Break
-from ..dynamic import SizePolicy
 from ..variables.base import Variable
 from ..variables.containers import SequenceVar
 from ..variables.tensor import TensorVar
@@ -28,11 +26,6 @@ from ..variables.tensor import TensorVar
 FUNCTIONS = (torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu)
 KIND = "recurrent"
 HINT = "nothing is lost but one graph; fullgraph=True keeps the call, step by step"
-
-
-@extends(SizePolicy)
-class StepsPolicy(SizePolicy):
-    takes_steps: bool = False  # does such a call stay in the graph, step by step?
 
 
 def leave_to_cudnn(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
@@ -46,7 +39,7 @@ def leave_to_cudnn(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, A
 @hooks.WAYS_ON.append
 def keep_it(conversion: Conversion) -> bool:
     """Under fullgraph=True the alternative is an error."""
-    policy, found = cast(StepsPolicy, conversion.policy), next(iter(conversion.forced.values()))
+    policy, found = conversion.policy, next(iter(conversion.forced.values()))
     if not conversion.compiler.fullgraph or found.kind != KIND:
         return False
     policy.takes_steps = True

@@ -20,10 +20,9 @@ from typing import Any
 
 import torch
 
-from ..extras.extending import extends, noted
+from ..extras.extending import noted
 from .. import hooks
 from ..conversion import Conversion
-from ..dynamic import SizePolicy
 from ..graph_values import guard_state
 from ..graph_capture import OutputGraph
 from ..symbolic_eval.registry import rule
@@ -39,11 +38,6 @@ MOST = 32  # numbers in one tensor; each is a node
 DTYPES = (torch.int64, torch.float32, torch.float64)
 
 
-@extends(SizePolicy)
-class TensorPolicy(SizePolicy):
-    plain_tensors = False  # are the numbers in torch.tensor([...]) those of this run?
-
-
 class Made(list[TensorVar]):
     """The tensors of symbols in this attempt."""
 
@@ -54,7 +48,7 @@ def of_symbols(
     """torch.tensor(data, dtype=dtype, device=device)"""
     output: OutputGraph = tx.output
     numbers, shape = [], sizes_of(data)
-    if getattr(output.policy, "plain_tensors", False) or shape is None:
+    if output.policy.plain_tensors or shape is None:
         return None
     collect(data, numbers)
     if len(numbers) > MOST or not any(is_symbol(number) for number in numbers):
@@ -161,7 +155,7 @@ def _new_tensor(tx: Frame, tensor: TensorVar, *args: Variable, **kwargs: Variabl
 def with_plain_numbers(conversion: Conversion) -> bool:
     """A number was read out of a tensor, perhaps of one that holds symbols: torch knows plain
     ones."""
-    policy: Any = conversion.policy
+    policy = conversion.policy
     step, found = next(reversed(conversion.forced.items()))
     output = conversion.attempts[-1]
     if found.kind != "data-dependent" or policy.plain_tensors or not noted(output, Made):
