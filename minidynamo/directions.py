@@ -10,17 +10,24 @@ Mirrors torch/_dynamo/decorators.py and eval_frame.py (`innermost_fn`, `external
 """
 
 import functools
-import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn import Module
 
-from .. import frame_hook, hooks
-from ..api import named_like
-from ..symbolic_eval import registry, torch_rules
-from ..rules.refusals import refused
+from . import frame_hook
+
+
+def named_like(fn: Any, made: Any) -> Any:
+    """`made`, which gets the name, documentation and attributes of `fn`."""
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        if hasattr(fn, name):
+            setattr(made, name, getattr(fn, name))
+    if isinstance(fn, types.FunctionType):
+        made.__dict__.update(fn.__dict__)
+    return made
 
 
 def disable(fn: Any) -> Any:
@@ -80,24 +87,6 @@ def dims_of(name: str, tensor: torch.Tensor, dim: Dims | None, wanted: str) -> l
     return [one % tensor.dim() for one in found]
 
 
-registry.rules(
-    {
-        graph_break: refused(
-            "graph_break()", "minidynamo.graph_break() was called", "remove the call"
-        )
-    }
-)
-
-# A compiled function may be the first to read one of these: then there is no import to trace.
-vars(sys.modules["minidynamo"]).update(
-    {
-        function.__name__: function
-        for function in (disable, graph_break, is_compiling, mark_dynamic, mark_static)
-    }
-)
-
-
-# ---- functions of torch's own
 @functools.lru_cache(None)
 def framed(function: Any) -> Callable[..., Any]:
     """A Python function that only calls `function`, for functions of torch's own (F.gelu,
@@ -111,8 +100,3 @@ def framed(function: Any) -> Callable[..., Any]:
         co_name=function.__name__, co_filename=f"<{function.__module__}>"
     )
     return call
-
-
-@hooks.TARGETS.append
-def in_a_frame(target: Any) -> Any:
-    return framed(target) if torch_rules.is_leaf(target) else target
