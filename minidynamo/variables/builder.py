@@ -192,10 +192,6 @@ class Builder:
             return False
         return not any(node in self.of_any for node in source.ancestors())
 
-    def parameter_name(self, source: Source) -> str:
-        """What the graph calls a parameter; extras/module_paths.py knows its path in the model."""
-        return source.name()
-
     def replayed(self, variable: Added) -> Added:
         """The variable of an object from outside: what is written to it is repeated behind the
         graph."""
