@@ -29,7 +29,6 @@ from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.functions import FunctionVar
 from ..variables.modules import PyModuleVar
-from ..variables.more.asked_identity import note_key
 from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
@@ -79,7 +78,7 @@ class IdVar(Variable):
 
     def hash_key(self, tx: Frame) -> Any:
         note(tx, self.of, "key")
-        note_key(tx, self.of)
+        tx.output.note_key(self.of)
         noted(tx.output, IdKeys).append(self)
         of = self.of
         real = of.value if isinstance(of, TensorVar) and of.value is not None else of.identity()

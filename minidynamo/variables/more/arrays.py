@@ -38,7 +38,7 @@ from ..containers import ListVar, SequenceVar, TupleVar
 from ..functions import MethodVar
 from ..registry import SHARED
 from ..tensor import TensorVar
-from .slices import SliceVar
+from ..sequences import SliceVar
 from .tensor_methods import TensorMethods
 from ..wrap_tensors import wrap_input
 

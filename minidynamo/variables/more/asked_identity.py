@@ -3,33 +3,18 @@
 In:   each of them, when it is looked up.
 Out:  guards: the same ones are one object in later calls, too, and the others are not.
 
-    >>> note_key(tx, x), note_key(tx, y)        # guard: len({id(x), id(y)}) == 2
+    >>> builder.note_key(x), builder.note_key(y)        # guard: len({id(x), id(y)}) == 2
 
 Inputs of a graph are guarded to be apart anyway; a tensor that is only looked up is no input.
 """
 
-from ...extras.extending import noted
 from ... import hooks
 from ...reconstruct import Codegen
-from ..base import Frame, Source, Variable
-from ..tensor import TensorVar
-
-
-class Asked(dict[int, Source]):
-    """Id of an object -> where it lies."""
-
-
-def note_key(tx: Frame, value: Variable) -> None:
-    if value.source is None:
-        return
-    real = value.value if isinstance(value, TensorVar) else value.identity()
-    first = noted(tx.output, Asked).setdefault(id(real), value.source)
-    if first is not value.source:
-        tx.output.guard_pair("{0} is {1}", first, value.source)
+from ..base import Source
 
 
 def guard_asked_apart(cg: Codegen) -> None:
-    sources = [*noted(cg.output, Asked).values()]
+    sources = [*cg.output.asked.values()]
     if len(sources) < 2 or all(map(is_fixed, sources)):
         return
     ids = ", ".join(f"id({{{n}}})" for n in range(len(sources)))

@@ -13,8 +13,7 @@ from typing import Any
 
 from ...exceptions import Break
 from ...symbolic_eval.calls import CONSTANT_CLASSES
-from ..constant import CONSTANT_TYPES, wrap_constant
-from .constants import ARGUMENTS
+from ..constant import ARGUMENTS, CONSTANT_TYPES, wrap_constant
 from ..registry import BY_VALUE
 
 try:

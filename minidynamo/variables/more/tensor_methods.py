@@ -16,7 +16,6 @@ from ...foreign import ours
 from ..base import Frame, Variable
 from ..constant import ConstantVar
 from ..tensor import TensorVar
-from .asked_identity import note_key
 from .tensor_metadata import Metadata
 
 
@@ -47,7 +46,7 @@ class TensorMethods(Metadata):
         raise Break("constant", "a tensor where a constant is needed")
 
     def hash_key(self, tx: Frame) -> Any:
-        note_key(tx, self)
+        tx.output.note_key(self)
         return self
 
     def truth(self, tx: Frame) -> bool:
