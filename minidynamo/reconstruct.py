@@ -41,6 +41,7 @@ from .originals import BUILTINS
 from .resume import closure_names
 from .variables.base import Lazy, Variable, peek
 from .variables.functions import CellVar
+from .variables.more.writing_calls import commit_call
 
 if TYPE_CHECKING:
     import sympy
@@ -198,7 +199,11 @@ class Codegen:
         self.commits.append((op, arg))
 
     def commit_item(self, container: Any, key: Part, value: Part) -> None:
-        """container[key] = value."""
+        """container[key] = value.  For the contents of an object it is the `__setitem__` of list or
+        dict: that of the object's class was traced, and must not run again."""
+        if any(variable.payload is container for variable in self.output.sourced):
+            commit_call(self, container.cls.__setitem__, container, key, value)
+            return
         for part in (value, container, key):
             self.push(part)
         self.commit("STORE_SUBSCR")

@@ -28,9 +28,8 @@ from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.more.arrays import NUMPY
 from ..variables.containers import DictVar, ListVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
+from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.lookup import lookup, trusted
-from ..variables.more.partials import PartialVar
 from ..variables.more.sets import SetVar
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar

@@ -33,6 +33,9 @@ class PyModuleVar(RealVar):
 
     other = refusal("attribute", "{self}.{1}, which is not among its globals")  # (tx, name)
 
+    def __repr__(self) -> str:
+        return f"module {self.value.__dict__.get('__name__')}"
+
 
 class GlobalsVar:
     """One module's globals: reads are guarded by name, writes are kept and replayed."""

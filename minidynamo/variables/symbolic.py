@@ -96,6 +96,9 @@ class SymVar(Unpinned):
     def reconstruct(self, cg: Codegen) -> None:
         cg.symbolic(self.value.node.expr)
 
+    def __repr__(self) -> str:
+        return f"symbolic {self.value}"
+
 
 def pinned(variable: Variable) -> Variable:
     """The number of this run, guarded, for a symbol; else the variable itself."""

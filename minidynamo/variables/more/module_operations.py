@@ -22,7 +22,6 @@ from ..modules import PyModuleVar
 from ..nn_modules import HOOKS, ModuleVar
 from ..objects import ObjectVar
 from . import object_operations  # noqa: F401  (modules are objects)
-from .descriptors import Descriptors
 
 
 class ModuleListVar(TupleVar):
@@ -47,7 +46,7 @@ class ModuleListVar(TupleVar):
 
 plain_calls_forward = ModuleVar.calls_forward
 plain_module_getattr = PyModuleVar.getattr
-plain_fallback: Any = Descriptors.fallback_getattr
+plain_fallback: Any = ObjectVar.fallback_getattr
 plain_has_hooks = ModuleVar.has_hooks
 plain_table: Any = ModuleVar.table
 
