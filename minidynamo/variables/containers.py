@@ -21,7 +21,6 @@ from ..exceptions import Break
 from ..guards import exact_key, keys_check
 from .base import Codegen, Frame, Lazy, Variable, current
 from .constant import ConstantVar
-from .more.writing_calls import commit_call
 from .sequences import Container, SequenceVar as SequenceVar, TupleVar
 from .sequences import ListVar as ListVar
 
@@ -118,7 +117,7 @@ class DictVar(Container):
 
     def replay(self, cg: Codegen) -> None:
         if self.rewritten:
-            commit_call(cg, replace_dict, self, functools.partial(self.contents, cg))
+            cg.commit_call(replace_dict, self, functools.partial(self.contents, cg))
             return
         # What is pushed last is stored first: so new keys come in their order.
         for host, key in reversed(self.written.items()):
