@@ -46,7 +46,6 @@ from ..autograd.functionalize import is_needed
 from ..autograd.tracer import Tracer, no_autocast
 from ..foreign import ours
 from ..graph_passes import optimize
-from ..hooks import extended
 from ..records import CompileRecord
 from .common_subexpressions import serves_too
 from .layout import TRANSPOSITIONS, origin_of, value_of
@@ -111,7 +110,7 @@ class Pattern:
 def traced(function: Callable, values: Sequence[Any], decompositions: Any, mode: Any) -> Pattern:
     """The pattern of function(*values): fake tensors become placeholders, in order; numbers
     stay."""
-    tracer, arguments = extended(Tracer)(mode, decompositions), []
+    tracer, arguments = Tracer(mode, decompositions), []
     with torch.no_grad(), no_autocast(), enable_python_dispatcher(), mode:
         for i, v in enumerate(values):
             if isinstance(v, torch.Tensor):
