@@ -38,24 +38,6 @@ def is_same(a, b):
     return a.dtype == b.dtype and bool(((a.view(words) == b.view(words)) | nan).all())
 
 
-# --- uniform_masks.py -----------------------------------------------------------------------------
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_padded_windows_have_no_branch(dtype):
-    for kernel, stride, padding, size in (
-        (3, 2, 1, (28, 30)),
-        (2, 2, 1, (17, 33)),
-        (5, 3, 2, (23, 41)),
-        (3, 2, 1, (1, 9)),
-        (3, 2, 1, (2, 2)),
-    ):
-        x = numbers(3, 5, *size, dtype=dtype, special=True)
-        f = lambda x: F.max_pool2d(x, kernel, stride, padding)  # noqa: B023, E731
-        result, source = compiled(f, x)
-        assert is_same(result, f(x)), (kernel, size)
-        if size == (28, 30):
-            assert "mini::chosen<" in source and "if (r0 <" not in source
-
-
 # argmax down columns: several rows in turn, each by two choices (arrays.py: taken_in_turn)
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.int64, torch.int32, torch.uint8])
 @pytest.mark.parametrize("shape", [(37, 77), (4, 64), (3, 130), (258, 33)])
