@@ -199,8 +199,7 @@ def test_rows_of_float16_of_any_length_stay_in_their_memory(width):
 
 # --- joined rows ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("dtype", (torch.float32, *HALVES, torch.float64))
-def test_joined_rows_are_reduced_part_by_part(dtype):
-    """gcc makes no vectors of a loop that reads 16 bits under a condition."""
+def test_joined_rows_are_reduced(dtype):
     x, y, z = torch.randn(9, 70).to(dtype), torch.randn(9, 130).to(dtype), torch.randn(9, 33)
     y[2, 100], x[3, 5] = torch.nan, torch.inf
 
@@ -218,9 +217,6 @@ def test_joined_rows_are_reduced_part_by_part(dtype):
         )
 
     check(program, [x, y, z])
-    record = check(lambda x, y: (torch.cat([x, y], -1).sum(-1),), [x, y])
-    # but for errors, and for what fills no block of float16
-    assert "if (" not in re.sub(r"if \((__builtin_expect\(|r0_run <)", "", sources(record))
     check(program, [x, y, z], dynamic=True, twice=[t.clone() for t in (x, y, z)])
 
 

@@ -113,7 +113,6 @@ class CppKernelWriter(CppExpressions):
         self.scratch: dict[str, Code] = {}  # buffer -> the array in which its elements wait
         self.guests: dict[str, str] = {}  # buffer -> the result in whose memory they do
         self.scatter_is_row_wise = False  # does each lane write another element?
-        self.scattered_at: list[set[sympy.Symbol]] = []  # names of rows in each store of a scatter
 
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
@@ -625,11 +624,10 @@ class CppKernelWriter(CppExpressions):
         return self.narrowed("to", wide, dtype)
 
     def note_scatter(self, index: sympy.Expr) -> None:
-        """Does a scatter write another element in each lane, and which rows?"""
+        """Does a scatter write another element in each lane?"""
         lane, used = self.plan.r[-1] if self.plan.r else None, index.free_symbols
         is_apart = lane is not None and stride_of(index, lane) not in (0, None)
         self.scatter_is_row_wise = is_apart and not used & self.inner_symbols
-        self.scattered_at.append((used & self.names) - self.inner_symbols)
 
     def combined(self, mode: str, target: Code, value: Value, dtype: torch.dtype) -> Code:
         """What a store of this mode makes of what is there."""
