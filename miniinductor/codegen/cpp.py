@@ -57,7 +57,7 @@ from .common import Kernel, Value, origin_text, summary
 from .cpp_expressions import HALVES, CppExpressions, CppScope, compute_type, memory_type
 from .cpp_reductions import ACCUMULATORS, ARRAY_TYPES, LANES, Accumulator, Lanes, Sums
 from .cpp_reductions import declarations
-from .plan import PARALLEL_WORK, KernelPlan, in_order_of_loops, plan_kernel, with_lanes
+from .plan import PARALLEL_WORK, KernelPlan, plan_kernel, with_lanes
 from .strategy import STRATEGIES, applicable
 from .tree import Block, Bound, Branch, Comment, Line, Loop, Pragma, Statement, Statements
 from .tree import has_branch, nest, printed, sets_error
@@ -116,8 +116,7 @@ class CppKernelWriter(CppExpressions):
 
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
-        memory = {*self.keep, *self.overwritten, *self.overwritten.values()}
-        plan = plan_kernel(in_order_of_loops(self.group, memory))
+        plan = plan_kernel(self.group.nodes)
         if not plan.is_pointwise:
             return plan
         bodies = list(plan.bodies.values())
