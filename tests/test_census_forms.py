@@ -122,9 +122,7 @@ def test_halves_under_reductions(dtype, dynamic):
     x, row = torch.randn(53, 701), torch.randn(701)
     x[3, 5], x[4, 6], x[5, 7] = torch.nan, torch.inf, -0.0
     other = [torch.randn(41, 1031).to(dtype), torch.randn(1031).to(dtype)]
-    record = check(of_halves, [x.to(dtype), row.to(dtype)], dynamic, other if dynamic else ())
-    if dtype is torch.float16:
-        assert "mini::convert" in sources(record)
+    check(of_halves, [x.to(dtype), row.to(dtype)], dynamic, other if dynamic else ())
 
 
 def test_every_float16_is_read_and_rounded_to():

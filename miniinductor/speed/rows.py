@@ -160,8 +160,8 @@ class Rows(RowInvariants):
             )
             for name, array in self.arrays.items()
         }
-        writer.outside, writer.halves = above or scope, {}
-        writer.write_into(scope, inner_variables, writer.plan.x[-1])
+        writer.outside = above or scope
+        writer.write_into(scope, inner_variables)
         return scope
 
     def after_rows(self, nodes: Sequence[Node], stage: int) -> list[Statement]:
