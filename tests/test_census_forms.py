@@ -122,9 +122,7 @@ def test_halves_under_reductions(dtype, dynamic):
     x, row = torch.randn(53, 701), torch.randn(701)
     x[3, 5], x[4, 6], x[5, 7] = torch.nan, torch.inf, -0.0
     other = [torch.randn(41, 1031).to(dtype), torch.randn(1031).to(dtype)]
-    record = check(of_halves, [x.to(dtype), row.to(dtype)], dynamic, other if dynamic else ())
-    if dtype is torch.float16:
-        assert "mini::convert" in sources(record)
+    check(of_halves, [x.to(dtype), row.to(dtype)], dynamic, other if dynamic else ())
 
 
 def test_every_float16_is_read_and_rounded_to():
@@ -199,8 +197,7 @@ def test_rows_of_float16_of_any_length_stay_in_their_memory(width):
 
 # --- joined rows ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("dtype", (torch.float32, *HALVES, torch.float64))
-def test_joined_rows_are_reduced_part_by_part(dtype):
-    """gcc makes no vectors of a loop that reads 16 bits under a condition."""
+def test_joined_rows_are_reduced(dtype):
     x, y, z = torch.randn(9, 70).to(dtype), torch.randn(9, 130).to(dtype), torch.randn(9, 33)
     y[2, 100], x[3, 5] = torch.nan, torch.inf
 
@@ -218,9 +215,6 @@ def test_joined_rows_are_reduced_part_by_part(dtype):
         )
 
     check(program, [x, y, z])
-    record = check(lambda x, y: (torch.cat([x, y], -1).sum(-1),), [x, y])
-    # but for errors, and for what fills no block of float16
-    assert "if (" not in re.sub(r"if \((__builtin_expect\(|r0_run <)", "", sources(record))
     check(program, [x, y, z], dynamic=True, twice=[t.clone() for t in (x, y, z)])
 
 
