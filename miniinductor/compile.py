@@ -50,7 +50,7 @@ from .devices import about, language_of, why_not
 from .eager_graphs import runnable
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
-from .graph_passes import JOINT, LAYOUTS, REWRITING, Context, changed, optimize
+from .graph_passes import JOINT, LAYOUTS, Context, changed, optimize
 from .foreach import join_groups
 from .hooks import extended
 from .ir import Graph
@@ -236,8 +236,6 @@ class Compilation:
         record.functional_graph = joint.graph
         with no_autocast():  # the traced graph holds autocast's casts: no later stage casts again
             self.clean(joint)
-            with record.timed("patterns"):
-                joint.graph = self.rewritten(joint.graph)
             program = self.compile_functional(joint.graph, record, joint.written)
             return self.plan_of(joint, program, joint.graph)
 
@@ -272,11 +270,6 @@ class Compilation:
 
     def decompositions(self) -> Any:
         return table()
-
-    def rewritten(self, functional: fx.GraphModule) -> fx.GraphModule:
-        """The graph with library kernels for what it computes."""
-        tables = self.decompositions()
-        return changed(REWRITING, functional, Context(self.record, True, decompositions=tables))
 
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
         """The joint graph with its tensors in other layouts, before it is cut in two.  (`generate`

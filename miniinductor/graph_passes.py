@@ -39,7 +39,6 @@ class Pass:
 
 Stage = dict[str, Pass]
 CLEANING: Stage = {}  # (graph) -> count; for every graph
-REWRITING: Stage = {}  # (graph, context) -> graph; for inference: kernels that do what it computes
 JOINT: Stage = {}  # (graph, context) -> graph; layouts of a joint graph, before it is cut in two
 LAYOUTS: Stage = {}  # (graph, context) -> graph; for each graph that is lowered
 
@@ -57,7 +56,6 @@ class Context:
     record: CompileRecord
     inference: bool
     written: Sequence[tuple[str, str]] = ()
-    decompositions: dict[Any, Callable[..., Any]] | None = None
     constants: Container[fx.Node] = ()
     frozen: Any = None
 
