@@ -303,7 +303,7 @@ class Compilation:
         """Choose layouts, lower, fuse and build one functional graph."""
         record.keep_step("partition", functional)
         with record.timed("layouts"):
-            context = Context(record, inference=record.joint_graph is None, written=written)
+            context = Context(record, inference=record.joint_graph is None)
             functional = changed(LAYOUTS, functional, context)
         record.lowered_graph = functional
         with record.timed("lower"):
@@ -317,7 +317,6 @@ class Compilation:
         # (`ours` is empty where the exception is not the compiler's, but a signal handler's, say)
         except ours(NotImplementedError) as reason:
             raise CannotLower(str(reason)) from reason
-        program.frozen = context.frozen
         record.print_stages()
         return program
 

@@ -1,4 +1,4 @@
-"""Graph passes for inference: library kernels, layouts, freezing; each against eager in
+"""Graph passes for inference: library kernels, layouts; each against eager in
 float64."""
 
 import copy
@@ -7,7 +7,6 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import minidynamo
@@ -163,109 +162,6 @@ def test_a_window_that_overlaps_reads_stored_values():
         torch.nn.BatchNorm2d(4), torch.nn.GELU(), torch.nn.MaxPool2d(3, stride=1)
     ).eval()
     assert len(check(network, torch.randn(2, 4, 9, 9)).kernels) == 2
-
-
-# ---- freezing ------------------------------------------------------------------------------------
-class Frozen(torch.nn.Module):
-    """A convolution with batch norm, a large product, and arithmetic on parameters alone."""
-
-    def __init__(self, bias=True):
-        super().__init__()
-        self.convolution, self.norm = (
-            torch.nn.Conv2d(4, 8, 3, padding=1, bias=bias),
-            torch.nn.BatchNorm2d(8),
-        )
-        self.pixelwise, self.linear = (
-            torch.nn.Conv2d(8, 8, 1, bias=bias),
-            torch.nn.Linear(512, 512, bias=bias),
-        )
-        self.scale = torch.nn.Parameter(torch.rand(8, 1, 1) + 0.5)
-        self.norm.running_mean.uniform_(-1, 1), self.norm.running_var.uniform_(0.5, 2)
-        self.eval()
-
-    def forward(self, x):
-        y = F.relu(self.norm(self.convolution(x)) * self.scale)
-        return (
-            self.linear((self.pixelwise(y) / self.scale).reshape(x.shape[0], 512))
-            * self.scale.exp().sum()
-        )
-
-
-def agrees(compiled, module, x):
-    with torch.no_grad():
-        assert_near(compiled(x)[0], module(x))
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_freezing_keeps_constants_and_packs(bias):
-    with config.patch(freezing=True):
-        record = check(Frozen(bias), torch.randn(64, 4, 8, 8))
-    assert record.notes_of("freezing: ")
-    assert not [k for k in record.kernels if "rsqrt" in k.source or "exp" in k.name]
-    assert not check(Frozen(bias), torch.randn(64, 4, 8, 8)).notes_of("freezing")
-
-
-def new_storage(model):
-    model.linear.weight.data = torch.randn(512, 512)
-
-
-def optimizer_step(model):
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    with torch.enable_grad():
-        model(torch.randn(2, 4, 8, 8)).sum().backward()
-    optimizer.step()
-
-
-CHANGES = {
-    "in place": lambda model: model.convolution.weight.mul_(2),
-    "statistics": lambda model: model.norm.running_mean.add_(1),
-    "state dict": lambda model: model.load_state_dict(Frozen().state_dict()),
-    "new storage": new_storage,
-    "optimizer": optimizer_step,
-    "a bias": lambda model: model.pixelwise.bias.zero_(),
-    "a view": lambda model: model.scale.detach()[3].fill_(2.0),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_frozen_values_follow_their_parameters(change):
-    model, x = Frozen(), torch.randn(64, 4, 8, 8)
-    with config.patch(freezing=True), torch.no_grad():
-        compiled = compiled_of(model, x)
-        assert compiled.record.notes_of("freezing")
-        agrees(compiled, model, x)
-        for _ in range(2):
-            CHANGES[change](model)
-            agrees(compiled, model, x)
-
-
-def test_what_is_not_frozen():
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("seen", torch.zeros(3))
-            self.weight = torch.nn.Parameter(torch.randn(3))
-
-        def forward(self, x):
-            self.seen.add_(1)
-            return x * (self.seen * 2), self.weight.exp()[:2]
-
-    model, x = Model(), torch.randn(4, 3)
-    with config.patch(freezing=True), torch.no_grad():
-        compiled = minidynamo.compile(model, fullgraph=True)
-        for step in range(1, 4):
-            scaled, weight = compiled(x)
-            torch.testing.assert_close(scaled, x * 2 * step)
-            torch.testing.assert_close(weight, model.weight.exp()[:2])
-            weight.zero_()  # the caller's own
-    with torch.inference_mode():
-        model = torch.nn.Linear(512, 512)
-        with config.patch(freezing=True):
-            compiled = compiled_of(model, torch.randn(64, 512))
-        model.weight.mul_(2)  # no version counts that
-        x = torch.randn(64, 512)
-        torch.testing.assert_close(compiled(x)[0], model(x))
-        assert not compiled.record.notes_of("freezing")
 
 
 # ---- numbers -------------------------------------------------------------------------------------

@@ -31,4 +31,3 @@ for _kind in ATTENTION:
         EXTERN[getattr(aten, f"_scaled_dot_product_{_kind}{_half}").default] = None
 if torch._C._has_mkldnn:
     EXTERN[torch.ops.mkldnn._linear_pointwise.default] = None
-    EXTERN[torch.ops.mkldnn._convolution_pointwise.default] = None
