@@ -72,8 +72,6 @@ mutants: $(READY)	# one check of the compilers removed at a time: some generator
 
 fuzz: $(READY)		# random programs, plain against compiled (10 minutes on 2 cores)
 	@$(BIN)/python -m tests.fuzz.run_programs --count 10000 --jobs 2
-	@$(BIN)/python -m tests.fuzz.environment --count 500
-	@$(BIN)/python -m tests.fuzz.threads
 
 transparency: $(READY)	# CPython's own tests, with and without the hook
 	@$(BIN)/python tests/transparency.py
