@@ -286,3 +286,43 @@ def test_the_limit_message_says_what_failed():
             r"Last guard that failed: .*n == ",
         ):
             compiled(A, 3)
+
+
+HELD = torch.full((3,), 3.0)
+
+
+class Named:
+    """An object whose number a program keeps."""
+
+
+KEPT = Named()
+SCALES = {id(KEPT): 5.0, id(HELD): 3.0}
+NUMBERS = [id(KEPT), id(HELD)]
+
+
+def scale_or_raise(x, value):
+    try:
+        return x * SCALES[id(value)]
+    except KeyError:
+        return x + 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        scale_or_raise,
+        lambda x, value: x * SCALES.get(id(value), 1),
+        lambda x, value: x * 2 if id(value) in NUMBERS else x + 1,
+        lambda x, value: x * 2 if id(value) in set(NUMBERS) else x + 1,
+        lambda x, value: x * 2 if id(value) == NUMBERS[0] else x + 1,
+        lambda x, value: x * 2 if id(value) != NUMBERS[1] else x + 1,
+        lambda x, value: x * 2 if {id(value)} & SCALES.keys() else x + 1,
+        lambda x, value: x * 2 if {NUMBERS[0]: 1, NUMBERS[1]: 2}.get(id(value)) else x + 1,
+    ],
+)
+@pytest.mark.parametrize("turn", [0, 1])
+def test_ids_that_were_kept_outside(function, turn):
+    x, other = torch.ones(3), torch.ones(3)
+    for values in ([KEPT, Named(), KEPT], [HELD, other, HELD], [[KEPT], [1], [KEPT]]):
+        minidynamo.reset()
+        check(function, *[(x, value) for value in values[turn:]])

@@ -667,7 +667,6 @@ def test_other_instruction_sets(flags, vectorize, monkeypatch):
         torch.testing.assert_close(*compiled_sample(), equal_nan=True, rtol=2e-6, atol=2e-5)
 
 
-F = torch.nn.functional
 # what is the same in each row, indices in pieces, short lanes: function, shapes of its arguments,
 # what its kernels have or (not) lack
 LANES = {

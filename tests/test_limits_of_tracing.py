@@ -1,5 +1,5 @@
-"""How much is traced and guarded: long loops and lists, the order of sets, what is behind proxies, and
-room near the recursion limit."""
+"""How much is traced and guarded: long loops and lists, the order of sets, what is behind proxies,
+and room near the recursion limit."""
 
 import sys
 import types
