@@ -23,14 +23,13 @@ from minidynamo.bytecode.assembler import (
 )
 
 STDLIB = sysconfig.get_paths()["stdlib"]
-MODULES = sorted(name for name in os.listdir(STDLIB) if name.endswith(".py")) + [
-    "asyncio/base_events.py",
-    "email/message.py",
-    "json/decoder.py",
-    "json/encoder.py",
-    "collections/__init__.py",
-    "unittest/mock.py",
-]
+MODULES = (
+    sorted(name for name in os.listdir(STDLIB) if name.endswith(".py"))
+    + (
+        "asyncio/base_events.py email/message.py json/decoder.py json/encoder.py "
+        "collections/__init__.py unittest/mock.py"
+    ).split()
+)
 
 
 def code_objects(code):

@@ -626,20 +626,10 @@ def compiled_sample():
 
 @pytest.mark.parametrize(
     "switch",
-    [
-        "vectorize",
-        "openmp",
-        "tiling",
-        "lane_tables",
-        "loop_reordering",
-        "row_reductions",
-        "split_reductions",
-        "fusion",
-        "inlining",
-        "buffer_reuse",
-        "in_place",
-        "foreach",
-    ],
+    (
+        "vectorize openmp tiling lane_tables loop_reordering row_reductions "
+        "split_reductions fusion inlining buffer_reuse in_place foreach"
+    ).split(),
 )
 def test_a_switch_changes_no_result(switch):
     with miniinductor.config.patch(**{switch: False}):

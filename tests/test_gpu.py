@@ -431,21 +431,10 @@ def test_an_index_out_of_range_stops_the_kernel():
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "pointwise",
-        "softmax",
-        "sums",
-        "layer norm",
-        "reshape",
-        "cat",
-        "slices",
-        "transpose",
-        "gather",
-        "scales",
-        "half",
-        "rounded",
-        "interpolated",
-    ],
+    (
+        "pointwise; softmax; sums; layer norm; reshape; cat; slices; transpose; gather; "
+        "scales; half; rounded; interpolated"
+    ).split("; "),
 )
 def test_symbolic_sizes(name):
     """One compilation; aligned sizes and others, rows within a tile and longer ones."""

@@ -227,17 +227,7 @@ def test_memory_is_planned_by_sizes():
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
 @pytest.mark.parametrize(
     "name",
-    [
-        "pointwise",
-        "softmax",
-        "sums",
-        "layer norm",
-        "reshape",
-        "cat",
-        "slices",
-        "transpose",
-        "gather",
-    ],
+    ("pointwise; softmax; sums; layer norm; reshape; cat; slices; transpose; gather").split("; "),
 )
 def test_triton_kernels_take_sizes_as_arguments(name):
     pytest.importorskip("triton")
