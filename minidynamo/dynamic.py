@@ -74,10 +74,6 @@ class SizePolicy:
         self.replaced: set[str] = set()
         self.met: list[Any] = []
         self.marked: set[str] = set()  # sizes that `mark_dynamic` has named, as sources are written
-        # for the next attempt: are the numbers in torch.tensor([...]) those of this run?
-        self.plain_tensors = False
-        # does a recurrent network on a GPU that learns stay in the graph, step by step?
-        self.takes_steps = False
         self.strides: dict[Source, set[int]] = {}  # symbols of their own: dimensions
         # (name, kind) -> [(number, is it a symbol?)] of earlier compilations
         self.earlier: dict[tuple[str, Any], list[tuple[float, bool]]] = {}

@@ -8,7 +8,7 @@ Out:  the same, or a `Break`.
 
 torch's rule for gradients takes a step of time after another: hundreds of kernels where cuDNN has
 one, twice eager's time and minutes to compile.  Without gradients the call stays in the graph
-whole (miniinductor/extras/recurrent.py); with them and fullgraph=True it stays, step by step.
+whole (miniinductor/extras/recurrent.py); with them fullgraph=True is an error.
 torch.compile breaks its graph at every recurrent module.
 """
 
@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from .. import hooks
-from ..conversion import Conversion
 from ..exceptions import Break
 from ..variables.base import Variable
 from ..variables.containers import SequenceVar
@@ -25,26 +24,15 @@ from ..variables.tensor import TensorVar
 
 FUNCTIONS = (torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu)
 KIND = "recurrent"
-HINT = "nothing is lost but one graph; fullgraph=True keeps the call, step by step"
+HINT = "nothing is lost but one graph"
 
 
 def leave_to_cudnn(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     """The call as it is.  Raises `Break` where cuDNN learns."""
-    if target in FUNCTIONS and not tx.output.policy.takes_steps and torch.is_grad_enabled():
+    if target in FUNCTIONS and torch.is_grad_enabled():
         if on_gpu_and_learning(tx, [*args, *kwargs.values()]):
             raise Break(KIND, f"{target.__name__} of cuDNN, with gradients", HINT)
     return target, args, kwargs
-
-
-@hooks.WAYS_ON.append
-def keep_it(conversion: Conversion) -> bool:
-    """Under fullgraph=True the alternative is an error."""
-    policy, found = conversion.policy, next(iter(conversion.forced.values()))
-    if not conversion.compiler.fullgraph or found.kind != KIND:
-        return False
-    policy.takes_steps = True
-    conversion.forced.clear()
-    return True
 
 
 def on_gpu_and_learning(tx: Any, values: list[Variable]) -> bool:
