@@ -22,12 +22,14 @@ from . import hooks
 from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION, parameter_count, stack_effect
 from .bytecode.canonical import END_FOR_OPS
+from .exceptions import SkipFrame
 from .extras import thread_state
 from .reconstruct import Codegen
 from ._frame_hook import hand_over, tail_call
 from .resume import CARRIED, HANDLED, LASTI, VALUE
 from .resume import closure_names, is_resume_code, resume_code, unwind
 from .symbolic_eval import evaluator
+from .symbolic_eval.code_info import liveness
 from .variables import base
 
 ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")  # nothing follows these
@@ -130,6 +132,7 @@ class Tail(Codegen):
         frame = self.frame
         finish_stack = self.push_stack()
         frame.kept = {name for names in hooks.KEPT for name in names(self)}
+        self.check_cells(position)
         if READERS_OF_ALL & set(self.code.co_names):
             frame.kept.update(self.code.co_varnames)
         live = frame.info.live_before(position).union(frame.kept)
@@ -138,6 +141,16 @@ class Tail(Codegen):
         for name in reversed(stores):
             self.store_fast(name)
         finish_stack()
+
+    def check_cells(self, position: int) -> None:
+        """A variable of a closure that may be unbound is a free one of the continuation, where
+        reading it raises another error."""
+        operations, cells = self.frame.info.operations, self.frame.cells
+        read = liveness(operations, {"LOAD_DEREF", "DELETE_DEREF"}, {"STORE_DEREF"})[position]
+        deleted = {operation.arg for operation in operations if operation.op == "DELETE_DEREF"}
+        for name in self.code.co_cellvars:
+            if name in deleted or name in read and cells[name].content is None:
+                raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
 
     def push_stack(self) -> Callable[[], None]:
         """Push what lies on the stack.  Gives what is done when all is written.
