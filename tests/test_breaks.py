@@ -22,7 +22,7 @@ def fail(x, kind=ValueError):
 
 
 # ---- handlers
-@make_test(X(), graphs=3, breaks=3)
+@make_test(X(), breaks=2)
 def test_in_a_handler(x):
     x = x.sin()
     try:
@@ -35,7 +35,7 @@ def test_in_a_handler(x):
     return x + 1
 
 
-@make_test(X(), graphs=3, breaks=1)
+@make_test(X(), breaks=1)
 def test_what_the_traced_part_raised(x):
     x = x.sin()
     try:
@@ -47,7 +47,7 @@ def test_what_the_traced_part_raised(x):
     return x + 1
 
 
-@make_test(X(), graphs=4, breaks=4)
+@make_test(X(), breaks=2)
 def test_what_is_handled_is_handled_again(x):
     try:
         x = x.sin()
@@ -64,7 +64,7 @@ def test_what_is_handled_is_handled_again(x):
     return x + 1, seen, sys.exc_info()
 
 
-@make_test(X(), graphs=4, breaks=4)
+@make_test(X(), breaks=2)
 def test_a_bare_raise(x):
     x = x.sin()
     try:
@@ -82,7 +82,7 @@ def test_a_bare_raise(x):
     return x + 1
 
 
-@make_test(X(), graphs=3, breaks=4)
+@make_test(X(), graphs=0, breaks=2)
 def test_contexts_and_causes(x):
     try:
         try:
@@ -98,7 +98,7 @@ def test_contexts_and_causes(x):
     return x + 1, found
 
 
-@make_test(X(), graphs=4, breaks=5)
+@make_test(X(), graphs=0, breaks=3)
 def test_handlers_in_handlers(x):
     try:
         fail(x)
@@ -136,7 +136,7 @@ def test_in_finally_and_else(x):
     return x, log
 
 
-@make_test(X(), graphs=3, breaks=5)
+@make_test(X(), graphs=0, breaks=2)
 def test_a_finally_that_an_exception_goes_through(x):
     def inner(x):
         try:
@@ -179,7 +179,7 @@ def test_the_handler_catches_another_kind(x):
         return x.sin(), error.args
 
 
-@make_test(X(), graphs=3, breaks=5)
+@make_test(X(), breaks=5)
 def test_the_callers_exception_is_context(x):
     def helper(x):
         print(type(sys.exception()))
@@ -356,7 +356,7 @@ def test_both_branches(value):
         )
 
 
-@make_test(X(), graphs=2, breaks=4)
+@make_test(X(), graphs=0, breaks=2)
 def test_a_bare_raise_of_what_the_caller_handles(x):
     def again():
         raise
@@ -376,7 +376,7 @@ def test_a_bare_raise_of_what_the_caller_handles(x):
         return x, str(error)
 
 
-@make_test(X(), graphs=4, breaks=1)
+@make_test(X(), graphs=0, breaks=1)
 def test_in_a_loop_in_a_handler(x):
     try:
         {}["k"]

@@ -202,7 +202,7 @@ def test_another_parameter_in_the_group():
 
 
 # ---- breaks in awkward places
-@make_test(X(), graphs=2, breaks=1)
+@make_test(X(), breaks=1)
 def test_break_in_an_except_block(x):
     y = x * 2
     try:

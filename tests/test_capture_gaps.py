@@ -181,7 +181,7 @@ class Steps:
         return self.n
 
 
-@make_test(X(), graphs=1, breaks=2)
+@make_test(X(), graphs=0)
 def test_contexts_of_exceptions_that_leave(x):
     try:
         try:
