@@ -28,7 +28,7 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import rule, rules
-from .by_type import class_with_base
+from ..symbolic_eval.calls import class_with_base
 from ..variables.base import Variable
 from ..variables.more.opaque import OpaqueVar
 from ..variables.classes import ClassVar

@@ -46,7 +46,6 @@ class Builder:
         self.absent: dict[Source, dict[str, str]] = {}  # names that are not there -> who asked
         self.layouts: dict[bytes, bytes] = {}  # each once
         self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
-        self.class_writes: dict[int, dict[str, Variable]] = {}  # attributes that the frame sets
         self.frame: Any = None  # the innermost one
 
     def line(self) -> str:
@@ -149,9 +148,6 @@ class Builder:
         A static or class method is the function in it.  What classes of torch and the standard
         library hold is taken as it is, but for constants in those that a program can write.
         """
-        written = self.class_writes.get(id(owner), {}).get(name)
-        if written is not None:
-            return written
         source = self.tree.pinned(owner).child("class_item", name)
         if isinstance(found, (staticmethod, classmethod)):
             self.guard_fixed(source, found)

@@ -15,7 +15,7 @@ from typing import Any
 
 
 from ...exceptions import Break
-from ...rules.by_type import class_with_base
+from ...symbolic_eval.calls import class_with_base
 from ..base import Args, Frame, Named, Variable
 from ..containers import DictVar, ListVar, TupleVar
 from ..lookup import FOUND, MISSING, can_change, lookup
