@@ -133,10 +133,9 @@ class Tail(Codegen):
             if item.stack_kind == HANDLED:
                 raise SkipFrame("a graph break where an exception is handled")
             self.value(item)
-        frame.kept = {name for names in hooks.KEPT for name in names(self)}
         self.check_cells(position)
         if READERS_OF_ALL & set(self.code.co_names):
-            frame.kept.update(self.code.co_varnames)
+            frame.kept = set(self.code.co_varnames)
         live = frame.info.live_before(position).union(frame.kept)
         stores = self.push_locals(live)
         self.mutations()
