@@ -498,7 +498,7 @@ def object_with_torch_function() -> Program:
 
 
 # ---- loops that the run counts
-@program
+@program(graphs=1, breaks=1)
 def while_loop() -> Program:
     def f(x):
         with torch.no_grad():

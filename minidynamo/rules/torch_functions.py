@@ -41,6 +41,7 @@ CHANGES_STATE = """
     manual_seed seed get_rng_state set_rng_state initial_seed use_deterministic_algorithms
     set_num_threads save load compile set_default_device
 """
+LOOPS = "cond while_loop _higher_order_ops.while_loop _higher_order_ops.scan _higher_order_ops.map"
 
 
 def _double(tx, value):
@@ -201,10 +202,6 @@ def contains(tx, variable, kinds) -> bool:
     return known or type(variable) in kinds
 
 
-def _refuse_loop(tx, reason):
-    raise Break("torch", f"torch's scan() or map(): {reason.as_constant()}")
-
-
 def dtype_of(x: Any) -> torch.dtype:
     if not isinstance(x, TensorVar):
         raise Break("argument", f"{x} where a tensor is expected")  # plain Python says so
@@ -230,9 +227,9 @@ rules(
             contextlib.nullcontext, [], {}
         ),
         at("_higher_order_ops.associative_scan"): traced(polyfills.associative_scan),
-        at("_higher_order_ops.scan"): traced(polyfills.scan),
-        at("_higher_order_ops.map"): traced(polyfills.map_over),
-        polyfills.refuse_loop: _refuse_loop,
+        tuple(map(at, LOOPS.split())): refused(
+            "torch", "a branch or loop of torch's", "torch compiles it by itself, outside"
+        ),
         _get_value: _double,
         _stack_if_compiling: lambda tx, values: values,
         tuple(map(at, CHANGES_STATE.split())): refused(
