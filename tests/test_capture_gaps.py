@@ -692,41 +692,6 @@ class Scaled(torch.autograd.Function):
         return grad * GAIN
 
 
-class Mapped(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, function, scale):
-        ctx.function, ctx.scale = function, scale
-        return function(x) * scale
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return ctx.function(gradient) * ctx.scale, None, None
-
-
-def half_of(t):
-    return t / 2
-
-
-@pytest.mark.parametrize("backend", ["eager", "inductor"])
-def test_functions_as_arguments_of_an_autograd_function(backend):
-    def made(x):
-        return Mapped.apply(x, lambda t: t * 3, 2.0)
-
-    def named(x):
-        return Mapped.apply(x, half_of, 2.0)
-
-    def given(x, function=half_of):
-        return Mapped.apply(x, function, 2.0)
-
-    for f, factor in ((made, 6.0), (named, 1.0), (given, 1.0)):
-        compiled = minidynamo.compile(f, backend=backend, fullgraph=True)
-        x = X().requires_grad_()
-        y = compiled(x)
-        y.sum().backward()
-        torch.testing.assert_close((y, x.grad), (X() * factor, torch.full((2, 3), factor)))
-    assert torch.equal(minidynamo.compile(given, backend=backend)(X(), torch.neg), X() * -2)
-
-
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_globals_of_an_autograd_function(backend):
     global GAIN

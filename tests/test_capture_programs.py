@@ -1,11 +1,9 @@
 """Small programs as people write them, which once broke, or went wrong: descriptors that delete,
 notes of exceptions, calls of methods by name."""
 
-import operator
 import random
 import types
 
-import pytest
 import torch
 
 from test_capture_language import fresh, same  # noqa: F401
@@ -77,19 +75,6 @@ def test_del_of_a_property_that_is_there_raises_nothing():
 
 
 # ---- notes, methods by name
-def test_notes_of_an_exception():
-    def function(x):
-        try:
-            try:
-                raise ValueError("wrong")
-            except ValueError as error:
-                error.add_note("first")
-                error.add_note("second")
-                raise
-        except ValueError as error:
-            return x + len(error.__notes__), error.__notes__
-
-    whole(function, torch.ones(2))
 
 
 def test_a_note_that_leaves_the_frame():
@@ -100,19 +85,6 @@ def test_a_note_that_leaves_the_frame():
 
     found = minidynamo.compile(function, backend="eager")(torch.ones(2))[1]
     assert type(found) is KeyError and found.__notes__ == ["told"] and found.args == ("k",)
-
-
-CALLERS = {
-    "named": operator.methodcaller("sum", dim=0),
-    "mixed": operator.methodcaller("sum", 1, keepdim=True),
-    "plain": operator.methodcaller("sum", 1),
-}
-
-
-@pytest.mark.parametrize("name", CALLERS)
-def test_methodcaller(name):
-    caller = CALLERS[name]
-    whole(lambda x: caller(x * 2), torch.ones(2, 3))
 
 
 # ---- random numbers of Python

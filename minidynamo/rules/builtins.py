@@ -6,20 +6,18 @@
 In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/builtin.py.
 """
 
+import builtins
 import collections
 import functools
 import math
 import operator
 import sys
 import types
-import weakref
 from typing import Any
 
 import torch
 
 from ..exceptions import Break, ObservedException
-from ..foreign import ours
-from ..symbolic_eval.calls import unknown
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY
 from ..symbolic_eval.registry import NONE, rule, rules
@@ -31,11 +29,9 @@ from ..variables.containers import Container, DictVar, DictViewVar, ListVar, Seq
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.arrays import ArrayVar
-from ..variables.more.constants import EnumVar
 from ..variables.more.deques import DequeVar
 from ..variables.more.iterators import EnumerateVar, HostIterator, ZipVar
 from ..variables.more.object_operations import through
-from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.slices import slice_of
 from ..variables.objects import ObjectVar, is_inherited
@@ -169,18 +165,9 @@ def is_callable(value: Variable) -> bool:
 @rule(reversed)
 def _reversed(tx, value, /):
     result = reversed_of.ask(type(value), tx, value)
-    if result is None:
-        kind = value.python_type()
-        if kind in weakref.ProxyTypes:  # the object behind it says what is wrong
-            raise Break("reversed", "reversed() of a weak reference's proxy")
-        tx.raise_(TypeError, f"'{kind.__name__}' object is not reversible")
+    if result is None:  # plain Python says what is wrong with it
+        raise Break("reversed", f"reversed() of {value}")
     return result
-
-
-@reversed_of(TensorVar)
-def _reversed_tensor(tx, value):
-    """Tensor.__reversed__."""
-    return value.call_method(tx, "flip", [ConstantVar(0)], {}) if value.fake.dim() else value
 
 
 @reversed_of(ObjectVar)
@@ -206,12 +193,6 @@ def _reversed_constant(tx, value):
     return None
 
 
-@reversed_of(EnumVar)
-def _reversed_members(tx, value):
-    value.guard_members(tx, "__reversed__")
-    return HostIterator(iter(value.members(tx, reversed)), types.GeneratorType)
-
-
 @reversed_of(SequenceVar)
 def _reversed_sequence(tx, value):
     walk = tx.iter_of(value)
@@ -219,7 +200,7 @@ def _reversed_sequence(tx, value):
     return walk
 
 
-@reversed_of(DictVar, DictViewVar, ProxyVar)
+@reversed_of(DictVar, DictViewVar)
 def _reversed_dict(tx, value):
     like = getattr(value, "dict", value).cls()
     kind = getattr(value, "kind", None)  # of a dict's view
@@ -284,20 +265,6 @@ def _converted(cls, tx, *args, **kwargs):
 
 for _class in (int, float, complex, bool):
     rule(_class)(functools.partial(_converted, _class))
-
-
-@rule(eval)
-def _eval(tx, text, /, *namespaces):
-    """Of an expression without names: `eval("2 * 3")` gives the same whoever asks."""
-    source = text.value if type(text) is ConstantVar else None
-    try:
-        code = compile(source, "<string>", "eval") if type(source) is str else None
-    except ours(SyntaxError, ValueError):
-        code = None  # plain Python says what is wrong
-    inner = [value for value in code.co_consts if isinstance(value, types.CodeType)] if code else []
-    if code is None or code.co_names or inner or namespaces:
-        raise unknown(eval)
-    return tx.fold(eval, code, {"__builtins__": {}})
 
 
 def _pow(tx, base, exponent, *modulo):
@@ -394,9 +361,8 @@ rules(
         collections.OrderedDict: lambda tx, *args, **kwargs: updated(
             DictVar({}, collections.OrderedDict), tx, args, kwargs
         ),
-        types.MappingProxyType: lambda tx, of, /: (
-            ProxyVar(of) if type(of) is DictVar else refused("class", f"a mappingproxy of {of}")(tx)
-        ),
+        types.MappingProxyType: refused("class", "making a mappingproxy"),
+        builtins.__build_class__: refused("class", "a class statement", "define the class outside"),
         torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
         slice: lambda tx, first, second=None, step=NONE, /: slice_of(
             [NONE, first, step] if second is None else [first, second, step]

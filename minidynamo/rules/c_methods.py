@@ -25,7 +25,7 @@ from ..symbolic_eval.calls import callable_of_type, instance_of
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, ListVar, TupleVar
+from ..variables.containers import DictVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import IteratorVar
 from ..variables.lookup import lookup
@@ -150,29 +150,12 @@ def of_exception(tx, name: str, self: ObjectVar, rest: list, kwargs: dict) -> Va
     if name == "__init__":
         initialise_exception(self.cls, self, rest, kwargs)
         return NONE
-    if name == "add_note" and len(rest) == 1 and type(rest[0]) is ConstantVar:
-        return _add_note(tx, self, rest[0])
     if name == "with_traceback" and len(rest) == 1:
         self.generic_setattr(tx, "__traceback__", rest[0])
         return self
     if name in ("__str__", "__repr__"):
         return ConstantVar(text(tx, self, "str" if name == "__str__" else "repr"))
     return None
-
-
-def _add_note(tx, error: ObjectVar, note: ConstantVar) -> Variable | None:
-    """error.add_note("text"): the list `__notes__`, which the first note makes."""
-    if type(note.value) is not str or error.fields is None:
-        return None
-    key = ConstantVar("__notes__")
-    notes = error.fields.get(tx, key)
-    if notes is None:
-        error.fields.store(tx, key, ListVar([note]))
-    elif type(notes.realize(tx)) is ListVar:
-        notes.realize(tx).call_method(tx, "append", [note], {})
-    else:
-        return None
-    return NONE
 
 
 def of_payload(tx, descriptor, self: ObjectVar, rest: list, kwargs: dict) -> Variable:

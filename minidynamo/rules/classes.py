@@ -1,6 +1,6 @@
 """isinstance() and issubclass(); super(); calls of classes that are made in ways of their own.
 
-    isinstance(x, torch.FloatTensor)        super().forward(x)        Pair(1, 2)        Color(3)
+    isinstance(x, torch.Tensor)        super().forward(x)        Pair(1, 2)        Color(3)
 
 Every class is asked in its own way, as its metaclass says:
 
@@ -8,15 +8,13 @@ Every class is asked in its own way, as its metaclass says:
 |---|---|
 | type's | the MRO of the value's type, then its `__class__` |
 | abc's | `issubclass` of the type, guarded: a class may be registered later |
-| a protocol's | the attributes that it names |
-| torch.FloatTensor's and the like (C) | dtype, layout and device |
+| a protocol's, torch.FloatTensor's and the like (C) | nobody: a graph break |
 | any other in Python | is traced |
 """
 
 import abc
 import collections
 import enum
-import sys
 import types
 import typing
 import weakref
@@ -37,14 +35,12 @@ from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, TupleVar, named
 from ..variables.functions import CellVar
-from ..variables.lookup import MISSING, lookup, trusted
+from ..variables.lookup import lookup, trusted
 from ..variables.more.super import SuperVar
 from ..variables.more.tuples import is_plain_named_tuple
 from ..variables.objects import ObjectVar
-from ..variables.tensor import TensorVar
 from .new_modules import know_init
 
-LEGACY = type(torch.FloatTensor)
 ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)
 TYPING = ("typing", "typing_extensions")
 
@@ -82,11 +78,9 @@ def ask_class(tx, value, cls) -> bool:
     check = lookup(type(cls), "__instancecheck__")[1]
     if check is type.__instancecheck__:
         return by_type(tx, value, cls)
-    if isinstance(cls, LEGACY):
-        return is_legacy_tensor(tx, value, cls)
     of_typing = isinstance(cls, abc.ABCMeta) and check.__module__ in TYPING
     if of_typing and getattr(cls, "_is_protocol", False):
-        return fulfils(tx, value, cls)
+        raise Break("class", f"isinstance() of {value} and the protocol {cls.__name__}")
     if of_typing or check is abc.ABCMeta.__instancecheck__:
         return any(is_registered(tx, kind, cls) for kind in classes_of(tx, value))
     if isinstance(check, types.FunctionType):
@@ -136,54 +130,6 @@ def folded_check(tx, kind, cls) -> bool:
         return issubclass(kind, cls)
     except ours(Exception):
         raise Break("class", f"isinstance() with {cls}") from None
-
-
-def is_legacy_tensor(tx, value, cls) -> bool:
-    """torch.FloatTensor, torch.cuda.HalfTensor...: names for a dtype on a kind of device."""
-    if isinstance(value, OpaqueVar) and isinstance(value.value, torch.Tensor):
-        raise value.broken
-    if not isinstance(value, TensorVar):
-        return False
-    fake = value.fake
-    device = "cuda" if cls.is_cuda else "cpu"
-    if getattr(cls, "is_xpu", False):
-        device = "xpu"
-    found = (fake.dtype, fake.layout, fake.device.type) == (cls.dtype, cls.layout, device)
-    if value.value is not None and value.source is not None:
-        word = "" if found else "not "
-        tx.output.guard(value.source, ("INSTANCE", cls), f"{word}isinstance({{0}}, {{pin}})", cls)
-    return found
-
-
-def fulfils(tx, value, protocol) -> bool:
-    """A runtime-checkable protocol's `__instancecheck__`: are all its attributes there?"""
-    kind = value.python_type()
-    if protocol in kind.__mro__:
-        return True
-    if not getattr(protocol, "_is_runtime_protocol", False) or isinstance(value, OpaqueVar):
-        raise Break("class", f"isinstance() of {value} and the protocol {protocol.__name__}")
-    names = getattr(protocol, "__protocol_attrs__", None) or typing._get_protocol_attrs(protocol)
-    return all(has_member(tx, value, name) for name in sorted(names))
-
-
-def has_member(tx, value, name) -> bool:
-    """Has the value what a protocol names?  Python 3.12 looks without running anything, 3.11
-    asks."""
-    _, found = lookup(value.python_type(), name)  # which guards what it finds
-    if found is None:
-        raise Break("class", f"a protocol's {name}, which is None")
-    if found is not MISSING and not isinstance(found, property):
-        return True
-    if sys.version_info < (3, 12):
-        return tx.has_attr(value, name)
-    if found is not MISSING:
-        return True
-    fields = getattr(value, "fields", None)
-    if fields is not None:
-        return fields.get(tx, ConstantVar(name)) is not None
-    if hasattr(value.python_type(), "__dict__") and isinstance(value, ObjectVar):
-        return False
-    return tx.has_attr(value, name)
 
 
 @rule(issubclass)

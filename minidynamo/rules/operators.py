@@ -20,7 +20,6 @@ from ..symbolic_eval.operators import (
     OPERATORS,
     UNARY,
     Operator,
-    binary,
     comparison,
     in_place,
     last_comparison,
@@ -42,6 +41,7 @@ from ..variables.more.sets import SetVar
 from ..variables.more.tuples import sequence_of
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.symbolic import SymVar, pinned
+from .refusals import refused
 
 SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 VALUES = (int, float, complex, str, bytes)  # of C: a program's subclass has its operators, too
@@ -213,27 +213,7 @@ def _sets(tx, operator, a, b):
         return None
     if isinstance(a, SetVar) and isinstance(b, SetVar):
         return a.call_method(tx, METHODS[operator.plain], [b], {})
-    if operator.plain == "&":
-        return common_of_views(tx, a, b)
-    if operator.plain == "^" and any(getattr(v, "kind", "") == "items" for v in (a, b)):
-        raise Break("C function", "^ of the items of a dictionary")
-    whole = a.dict if isinstance(a, DictViewVar) and a.kind == "keys" else a
-    made = SetVar.made(tx, whole)
-    made.call_method(tx, UPDATING[operator.plain], [b], {})
-    return made
-
-
-def common_of_views(tx, a: Any, b: Any) -> Variable:
-    """`&` where one is a view of a dictionary: what is in both, in the order of the smaller, or of
-    the one that is no view."""
-    view, other = (a, b) if isinstance(a, DictViewVar) else (b, a)
-    smaller = view.length(tx) < other.length(tx)
-    if isinstance(other, SetVar) and other.cls is set:
-        if view.length(tx) <= other.length(tx):
-            return other.method_intersection(tx, view)
-    elif isinstance(other, DictViewVar) and smaller:
-        view, other = other, view
-    return SetVar.of(tx, (v for v in other.iterate(tx) if view.contains(tx, v)))
+    raise Break("operator", f"{operator.plain} of a view of a dictionary")
 
 
 @comparison(SetVar, DictViewVar)
@@ -270,24 +250,7 @@ def _dicts(tx, operator, a, b):
     return result
 
 
-@left_operand(ProxyVar)
-@right_operand(ProxyVar)
-def _proxies(tx, operator, a, b):
-    if operator.symbol != "|" or isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
-        return None
-    return binary(tx, "|", proxied(a), proxied(b))
-
-
-def proxied(variable: Any) -> Variable:
-    return variable.dict if type(variable) is ProxyVar else variable
-
-
-@comparison(ProxyVar)
-def _compare_proxies(tx, symbol, a, b):
-    if type(b) is ProxyVar:
-        # The left one does not know how: the proxy on the right is asked, for the reverse.
-        return tx.compare(SWAPPED[symbol], b.dict, proxied(a))
-    return tx.compare(symbol, proxied(a), proxied(b))
+comparison(ProxyVar)(refused("compare", "the comparison of a mappingproxy"))
 
 
 @comparison(DictVar)
