@@ -1,4 +1,4 @@
-"""Those of bench/programs/breaks.py: as plain Python, in as few graphs as torch.compile needs.
+"""Those of benchmarks/programs/breaks.py: as plain Python, in as few graphs as torch.compile needs.
 
 Values, types, gradients, what is written to the arguments, and random numbers are compared.
 """

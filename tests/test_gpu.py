@@ -22,7 +22,6 @@ if os.environ.get("TRITON_INTERPRET") == "1":
 
 import backend_helpers
 import test_cpp
-import test_graph_passes as attention_tests
 
 from record_helpers import last_compiled
 
@@ -33,7 +32,6 @@ from benchmarks.error_bound import assert_no_worse
 from benchmarks.models import MODELS
 from benchmarks.runner import largest_difference
 from benchmarks.workloads import WORKLOADS
-from miniinductor.passes import patterns
 from miniinductor.gpu import build as triton_build
 from miniinductor.gpu import cuda_graphs
 
@@ -63,7 +61,6 @@ def on_the_gpu(request, monkeypatch):
         outputs, record = backend_helpers.run(function, *[t.to(GPU) for t in tensors])
         return [o.cpu() for o in outputs], record
 
-    monkeypatch.setattr(patterns, "LEAST_ON_GPU", 1)
     monkeypatch.setattr(test_cpp, "run", run)
     monkeypatch.setattr(test_cpp, "CPU", GPU)
     monkeypatch.setattr(test_cpp, "FLUSHED", SMALLEST)
@@ -608,155 +605,6 @@ def test_attention_without_its_mask(size, causal):
         results.append([out, *torch.autograd.grad(out.float().square().sum(), inputs)])
     for want, got in zip(*results):
         torch.testing.assert_close(got, want, rtol=3e-2, atol=3e-2)
-
-
-def attention_of(dtype, spelling, q, k, v, mask, mode=None, rewritten=True):
-    """(ours, eager's, float64's), after the graph was found rewritten."""
-    inputs = [t.to(GPU, dtype) for t in (q, k, v, mask)]
-    function = attention_tests.SPELLINGS[spelling]
-    with torch.no_grad(), config.patch(without_patterns=() if rewritten else ("attention",)):
-        compiled = minidynamo.compile(lambda *tensors: function(*tensors), mode=mode)
-        for _ in range(4 if mode else 1):
-            got = compiled(*inputs)
-        want, exact = function(*inputs), function(*[t.double() for t in inputs])
-    [record] = [r.backend_record for r in minidynamo.records.frames]
-    assert bool(record.notes_of("pattern attention: rewritten 1 times")) is rewritten
-    assert not mode or record.notes_of("recorded as a CUDA graph")
-    assert (got.shape, got.dtype, got.stride()) == (want.shape, want.dtype, want.stride())
-    return got, want, exact
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
-@pytest.mark.parametrize("spelling", attention_tests.SPELLINGS)
-def test_attention_written_by_hand(spelling, mode, dtype):
-    assert_no_worse(
-        *attention_of(
-            dtype, spelling, *attention_tests.heads(2, 3, 130, 16), attention_tests.causal, mode
-        )
-    )
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("tf32", [False, True])
-@pytest.mark.parametrize(
-    "queries, keys, size",
-    [(512, 512, 64), (37, 37, 64), (200, 1000, 128), (300, 77, 256), (64, 64, 8)],
-)
-def test_attention_of_many_shapes(queries, keys, size, tf32, dtype, monkeypatch):
-    monkeypatch.setattr(patterns, "LEAST_LENGTH", 1)
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", tf32)
-    q, k, v = (torch.randn(2, length, 3, size).transpose(1, 2) for length in (queries, keys, keys))
-    slices = torch.randn(queries, 2048, device=GPU, dtype=dtype)[:, 3 : keys + 3]
-    for spelling, mask in (
-        ("plain", torch.zeros(1)),
-        ("hugging face", torch.randn(1, 3, queries, keys)),
-        ("softmax in float32", torch.randn(2, 1, 1, keys)),
-        ("hugging face", torch.randn(1, queries, keys, 3).permute(0, 3, 1, 2)),
-        ("hugging face", slices),
-    ):
-        minidynamo.reset()
-        assert_no_worse(*attention_of(dtype, spelling, q, k, v, mask))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("mask", [None, *attention_tests.MASKS])
-@pytest.mark.parametrize(
-    "special", ["", "q nan", "q inf", "q -inf", "k nan", "k inf", "k -inf", "v nan", "v inf"]
-)
-def test_attention_with_masks_and_special_values(special, mask, dtype):
-    tensors = dict(zip("qkv", attention_tests.heads(2, 3, 130, 16)))
-    if special:
-        name, value = special.split()
-        tensors[name][0, 1, 7, 2] = float(value)
-    tensors["k"][1, 2, 0], tensors["q"][1, 2, 5] = (
-        -1e30,
-        1e30,
-    )  # row 5 of that head does not see key 0
-    values = torch.zeros(1) if mask is None else attention_tests.MASKS[mask]
-    lowest = torch.finfo(torch.float32).min
-    values = torch.where(values == lowest, torch.finfo(dtype).min, values)
-    got, want, _ = attention_of(
-        dtype, "plain" if mask is None else "hugging face", *tensors.values(), values
-    )
-    torch.testing.assert_close(
-        got,
-        want,
-        equal_nan=True,
-        **(
-            {"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}
-        ),
-    )
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("spelling", ["plain", "three dimensions", "hugging face"])
-def test_attention_whose_scores_overflow(spelling, dtype):
-    q, k, v = attention_tests.heads(2, 3, 130, 16)
-    q[:, 1], k[:, 1], k[1, 1, 50] = 0, -1e30, 0
-    q[0, 1, 7] = q[1, 1, 3] = 1e30
-    q[1, 2, 9], q[1, 2, 10, 0] = 0, math.inf
-    v[1, 1, 50] = 0
-    q[0, 2, 4], k[0, 2] = 2e19, -1e18  # scores of -3e38 (plain): finite, but not in powers of 2
-    q[0, 2, 5:], q[0, 2, :4] = 0, 0
-    k[0, 2, 1:] = -0.9e18
-    got, want, _ = attention_of(dtype, spelling, q, k, v, torch.zeros(130, 130))
-    assert want.isnan().any() and not want.isnan().all()
-    torch.testing.assert_close(
-        got,
-        want,
-        equal_nan=True,
-        **({} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}),
-    )
-
-
-@pytest.mark.parametrize("start", [0, 1])
-def test_attention_of_slices_that_are_not_aligned(start):
-    """q, k and v in one tensor, the memory of which begins anywhere; inputs of other alignment than
-    those it was compiled for."""
-
-    def function(q, k, v):
-        return ((q @ k.mT / 8).softmax(-1) @ v).transpose(1, 2).flatten(2)
-
-    compiled = minidynamo.compile(function)
-    with torch.no_grad():
-        for first in (start, 1 - start, 8):
-            whole = torch.randn(2 * 130 * 3 * 192 + 8, device=GPU, dtype=torch.bfloat16)[
-                first : first + 2 * 130 * 3 * 192
-            ].view(2, 130, 3, 192)
-            q, k, v = whole.transpose(1, 2).chunk(3, -1)
-            torch.testing.assert_close(compiled(q, k, v), function(q, k, v), rtol=3e-2, atol=3e-2)
-    assert minidynamo.records.frames[0].backend_record.notes_of("pattern attention")
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", ["Bert", "GPT2", "T5Encoder"])
-def test_models_whose_attention_is_written_by_hand(name, dtype):
-    import transformers
-
-    settings = {
-        "Bert": {"num_hidden_layers": 2},
-        "GPT2": {"n_layer": 2, "use_cache": False},
-        "T5Encoder": {"num_layers": 2},
-    }[name]
-    configuration = getattr(transformers, name.replace("Encoder", "") + "Config")(
-        **settings, attn_implementation="eager"
-    )
-    model = getattr(transformers, name + "Model")(configuration).eval().to(GPU, dtype)
-    mask = torch.ones(2, 144, dtype=torch.long, device=GPU)
-    mask[0, :20] = 0  # on the left: rows whose mask is the lowest number throughout
-    inputs = {"input_ids": torch.randint(0, 1000, (2, 144), device=GPU), "attention_mask": mask}
-    with torch.no_grad():
-        got, want, exact = (
-            minidynamo.compile(model)(**inputs)[0],
-            model(**inputs)[0],
-            model.double()(**inputs)[0],
-        )
-    assert any(
-        r.backend_record and r.backend_record.notes_of("pattern attention: rewritten 2 times")
-        for r in minidynamo.records.frames
-    )
-    assert_no_worse(got, want, exact)
 
 
 def test_images_in_patches_and_unaligned_rows():

@@ -240,31 +240,6 @@ def test_a_variance_of_a_prime_number_of_elements_reads_them_once():
 
 
 # --- running values (lowerings/scans.py) ----------------------------------------------------------
-def test_running_sums_of_few_long_columns_are_cut():
-    x = torch.randn(4096, 7)
-    text = check(lambda v: v.cumsum(0), x, rtol=1e-4, atol=1e-3)
-    assert "4096, RBLOCK" not in text
-    check(lambda v: v.cumsum(0), x.bfloat16(), rtol=2**-7, atol=0.5)
-    check(lambda v: (v * 0.01 + 1).cumprod(0), x, rtol=1e-4, atol=1e-4)
-    check(lambda v: v.cumsum(1), torch.randint(9, (3, 2048, 5)))
-    check(lambda v: v.cumsum(0), torch.randn(4099, 3), rtol=1e-4, atol=1e-3)  # a prime
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
-def test_running_extremes_and_their_places(dtype):
-    x = (torch.randn(5, 300) * 4).round().to(dtype)
-    if dtype.is_floating_point:
-        x[1, 40], x[1, 60], x[2, 0], x[3] = torch.nan, torch.nan, torch.nan, -torch.inf
-    for function in (torch.cummax, torch.cummin):
-        for dim in (0, 1):
-            got, record = compiled(lambda v: tuple(function(v, dim)), x)  # noqa: B023
-            for a, b in zip(got, function(x, dim)):
-                torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
-            assert not record.fallbacks
-    if dtype is torch.bfloat16:  # a long row comes in chunks
-        check(lambda v: v.cummax(1)[0] * 2, torch.randn(3, 8320).to(dtype), kernels=2)
-
-
 def test_a_reduction_of_everything_is_made_with_the_rows_it_depends_on():
     a, b = torch.randn(2, 700, 60)
 

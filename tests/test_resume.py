@@ -24,7 +24,6 @@ from test_bytecode import FUNCTIONS, Derived
 
 from minidynamo.bytecode import disassemble
 from minidynamo.bytecode.assembler import VERSION
-import minidynamo.extras.super_calls  # noqa: F401  (registers itself)
 from minidynamo.resume import check_splittable
 from minidynamo.resume import CannotSplit, closure_names, parameters, resume_code
 

@@ -198,7 +198,7 @@ def test_results_without_elements_have_eagers_strides():
 
 
 def test_what_a_kernel_alone_refuses_is_not_hidden():
-    from miniinductor.extras.eager_kernels import with_eager_errors
+    from miniinductor.eager_graphs import with_eager_errors
 
     def refuse(x):
         raise IndexError("index out of range in self (in compiled kernel made_up)")

@@ -823,10 +823,10 @@ def test_a_random_op_of_the_backward_half_stays_there():
 
 
 def test_a_fault_of_ours_in_a_backward_half_leaves_the_right_gradients(monkeypatch):
-    from miniinductor.autograd.more import fallen_back
+    from miniinductor.autograd import runtime
 
     # a function of C: the innermost frame is ours, as it is in a fault of ours
-    monkeypatch.setattr(fallen_back, "guards_of", operator.methodcaller("no_such_method"))
+    monkeypatch.setattr(runtime, "guards_of", operator.methodcaller("no_such_method"))
     x = torch.randn(5, requires_grad=True)
     with miniinductor.config.patch(raise_internal_errors=False):
         y = minidynamo.compile(lambda x: torch.sin(x) * x)(x)

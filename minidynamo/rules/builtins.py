@@ -29,7 +29,6 @@ from ..variables.containers import Container, DictVar, DictViewVar, ListVar, Seq
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.arrays import ArrayVar
-from ..variables.more.deques import DequeVar
 from ..variables.more.iterators import EnumerateVar, HostIterator, ZipVar
 from ..variables.more.object_operations import through
 from ..variables.more.sets import SetVar
@@ -285,16 +284,6 @@ def _frozenset(tx, values=EMPTY, /):
     return SetVar.made(tx, values, frozenset)
 
 
-def _deque(tx, values=EMPTY, maxlen=NONE):
-    limit = maxlen.as_constant()
-    if limit is not None and (type(limit) is not int or limit < 0):
-        raise Break("arguments", "the maxlen of a deque")
-    made = DequeVar(list(values.iterate(tx)), maxlen=limit)
-    made._changed()
-    made.mutated = False
-    return made
-
-
 def _defaultdict(tx, factory=None, /, *args, **kwargs):
     if factory is not None and factory.identity() is not None and not is_callable(factory):
         tx.raise_(TypeError, "first argument must be callable or None")
@@ -347,6 +336,7 @@ rules(
         operator.is_: lambda tx, a, b, /: tx.same(a, b),
         operator.is_not: lambda tx, a, b, /: not tx.same(a, b),
         (property, staticmethod, classmethod): refused("class", "making a descriptor"),
+        (collections.deque, types.MappingProxyType): refused("class", "making a deque or a proxy"),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
         ),
@@ -356,12 +346,10 @@ rules(
         operator.index: _index,
         pow: _pow,
         frozenset: _frozenset,
-        collections.deque: _deque,
         collections.defaultdict: _defaultdict,
         collections.OrderedDict: lambda tx, *args, **kwargs: updated(
             DictVar({}, collections.OrderedDict), tx, args, kwargs
         ),
-        types.MappingProxyType: refused("class", "making a mappingproxy"),
         builtins.__build_class__: refused("class", "a class statement", "define the class outside"),
         torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
         slice: lambda tx, first, second=None, step=NONE, /: slice_of(

@@ -48,7 +48,7 @@ def _partial(tx, function, /, *args, **kwargs):
     if isinstance(function, PartialVar):
         args, kwargs = [*function.args, *args], {**function.kwargs, **kwargs}
         function = function.function
-    return PartialVar(function, list(args), kwargs, None)
+    return PartialVar(function, list(args), kwargs)
 
 
 @rule(types.MethodType)

@@ -36,12 +36,10 @@ from ..variables.containers import Container, DictVar, DictViewVar, ListVar, Seq
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup
 from ..variables.more.opaque import compared_by_identity
-from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.tuples import sequence_of
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.symbolic import SymVar, pinned
-from .refusals import refused
 
 SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 VALUES = (int, float, complex, str, bytes)  # of C: a program's subclass has its operators, too
@@ -107,7 +105,7 @@ def same_method(tx, a: Any, b: Any) -> bool:
     if a.python_type() is not b.python_type() or not tx.same(a.instance, b.instance):
         return False
     if isinstance(a, MethodVar) or isinstance(b, MethodVar):
-        return a.method_name() == b.method_name()
+        raise Break("compare", "methods of C")
     return tx.equal(a.function, b.function)
 
 
@@ -130,7 +128,6 @@ def concatenated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variabl
         return a
     if a.cls is tuple and type(b) is TupleVar and b.cls is tuple and not b.items:
         return a  # CPython makes no copy
-    check_deque(operator, a, b)
     if not isinstance(b, SequenceVar):
         return None
     if isinstance(a, ListVar) != isinstance(b, ListVar):
@@ -149,7 +146,6 @@ def repeated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variable | 
         return None
     if a.cls is tuple and b.value == 1:
         return a  # CPython makes no copy
-    check_deque(operator, a, b)
     if len(a.items) * b.value > config.step_limit:
         raise Break("limit", f"{len(a.items) * b.value} items in one {a.cls.__name__}")
     items = list(a.iterate(tx)) * b.value
@@ -158,11 +154,6 @@ def repeated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variable | 
         a._changed()
         return a
     return sequence_of(a.cls, items)
-
-
-def check_deque(operator: Operator, a: Variable, b: Variable) -> None:
-    if not operator.in_place and collections.deque in (a.cls, b.cls):
-        raise Break("C function", f"the operator {operator.plain} of a deque")
 
 
 @comparison(SequenceVar)
@@ -189,7 +180,7 @@ def _compare_sequences(tx, symbol, a, b):
 
 
 def kind_of_sequence(sequence: SequenceVar) -> type:
-    """A list or deque is compared with its like, a tuple with any other."""
+    """A list is compared with its like, a tuple with any other."""
     return sequence.cls if isinstance(sequence, ListVar) else tuple
 
 
@@ -248,9 +239,6 @@ def _dicts(tx, operator, a, b):
         result.cls, result.factory = b.cls, b.factory
     result.method_update(tx, b)
     return result
-
-
-comparison(ProxyVar)(refused("compare", "the comparison of a mappingproxy"))
 
 
 @comparison(DictVar)

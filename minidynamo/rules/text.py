@@ -22,7 +22,7 @@ from ..variables.lookup import lookup
 from ..variables.more.exceptions import new_exception
 from ..variables.modules import PyModuleVar
 from ..variables.more.sets import SetVar
-from ..variables.more.texts import TextVar, parts_of
+
 from ..variables.objects import ObjectVar
 from ..variables.tensor import TensorVar
 
@@ -116,16 +116,10 @@ def _tensor(tx, value, how):
 
 # ---- f-strings
 def joined(parts: list[Any]) -> Any:
-    if all(type(part) is not TextVar for part in parts):
-        return ConstantVar("".join([part.as_constant() for part in parts]))
-    return TextVar([piece for part in parts for piece in parts_of(part) or [part.as_constant()]])
+    return ConstantVar("".join([part.as_constant() for part in parts]))
 
 
 def formatted(frame: Any, value: Any, *specification: Any) -> Any:
-    if all(type(part) is ConstantVar for part in specification):
-        parts = parts_of(value, *[part.value for part in specification])
-        if parts is not None:
-            return TextVar(parts)
     if specification:
         return frame.fold(format, value.as_constant(), specification[0].as_constant())
     if type(value) is ConstantVar and type(value.value) is str:

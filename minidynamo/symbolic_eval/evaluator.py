@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import config
 from ..exceptions import Break, ObservedException, Restart, SkipFrame
-from ..resume import function_name
-from ..extras.handled_slots import LASTI
+from ..resume import LASTI, function_name
 from ..variables.base import RUNNING
 from ..variables.binding import bind
 from ..variables.constant import ConstantVar

@@ -23,12 +23,12 @@ from ..originals import calls_replaced
 from ..variables.base import Args, Named, Variable, refusal
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container, DictVar, SequenceVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, MethodVar
+from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup
 from ..variables.more.descriptors import FIELD
 from ..variables.more.exceptions import ExceptionVar, TracebackVar
-from ..variables.more.iterators import ItemIterator, SentinelVar
+from ..variables.more.iterators import SentinelVar
 from ..variables.objects import ObjectVar, is_inherited, method_of_class
 from ..variables.symbolic import CALLS, SymVar, apply, pinned
 from ..variables.tensor import TensorVar
@@ -86,9 +86,7 @@ class Operations:
         its context (CPython's _PyErr_SetObject)."""
         if not isinstance(var, ObjectVar) or var.value is not None:
             raise Break("exception", "raising an exception that was made before this frame")
-        var.slots["__traceback__"] = TracebackVar(
-            var.cls, (self.user_stack(), self.output.root.group_step)
-        )
+        var.slots["__traceback__"] = TracebackVar((self.user_stack(), self.output.root.group_step))
         context = link = self.handling()
         if context is not None and context is not var:
             seen = []
@@ -246,11 +244,8 @@ class Operations:
                 kind = made.python_type().__name__
                 self.raise_(TypeError, f"iter() returned non-iterator of type '{kind}'")
             return made if isinstance(made, IteratorVar) else SentinelVar(made)
-        method = variable.special(self, "__getitem__")
-        if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
-            raise Break("iteration", f"iterating over {variable}, which C code indexes")
-        if method is not None:
-            return ItemIterator(variable, 0)
+        if variable.special(self, "__getitem__") is not None:
+            raise Break("iteration", f"iterating over {variable}, which has __getitem__ alone")
         self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
 
     def listed_fast(self, values: Variable) -> list[Variable]:
@@ -267,14 +262,11 @@ class Operations:
 
     def length_hint(self: Any, values: Any) -> None:
         """What operator.length_hint() calls; the answer only saves CPython allocations."""
-        names: tuple[str, ...] = ("__len__", "__length_hint__")
-        if isinstance(values, ItemIterator):  # its hint is the length of what it walks
-            values, names = values.object, ("__len__",)
         if isinstance(values, SentinelVar):
             values = values.object
         if not isinstance(values, ObjectVar):
             return
-        for name in names:
+        for name in ("__len__", "__length_hint__"):
             method = values.special(self, name)
             if not isinstance(method, BoundMethodVar) or method.cls is not types.MethodType:
                 continue

@@ -1,4 +1,4 @@
-"""Places that a loop computes in floats are plain indices; short lanes are joined, maybe twice."""
+"""Images in other sizes, padded and shuffled; short lanes are joined, maybe twice."""
 
 import random
 
@@ -7,9 +7,6 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
-from miniinductor.speed.computed_places import place_of
-from miniinductor.dependencies import loop_variable
-from miniinductor.sizes.expressions import FloorDiv
 
 
 def compiled(function, *inputs):
@@ -25,18 +22,6 @@ def image(shape, dtype, last):
     generator = torch.Generator().manual_seed(sum(shape))
     x = torch.randn(shape, generator=generator).to(dtype)
     return x.to(memory_format=torch.channels_last) if last else x
-
-
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("factor", [0.5, 2.0, 4.0])
-def test_whole_factors_compute_no_float(factor, dtype, last):
-    for channels in (1, 3, 5, 16):
-        x = image((2, channels, 12, 28), dtype, last)
-        f = lambda x: F.interpolate(torch.relu(x), scale_factor=factor) * 2  # noqa: B023, E731
-        result, source = compiled(f, x)
-        assert torch.equal(result, f(x)) and result.stride() == f(x).stride()
-        assert "to_integer" not in source and "INDEX_ERROR" not in source
 
 
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
@@ -64,29 +49,6 @@ def test_sizes_of_any_ratio(mode, seed):
         is_eager = dtype == torch.float64 and mode == "nearest-exact"
         record = minidynamo.records.frames[-1].backend_record
         assert bool(record.fallbacks) == is_eager
-
-
-def test_places_of_all_iterations():
-    x = loop_variable("x", 0)
-    numbers = torch.arange(12)
-    assert place_of(x, numbers / 3) == FloorDiv(x, 3)
-    assert place_of(x, numbers * 2.5) is None
-    assert place_of(x, numbers * 2 + 1.5) == 2 * x + 1
-    assert place_of(x, numbers.double().where(numbers != 5, torch.inf)) is None
-    assert place_of(x, (numbers / 3).where(numbers != 11, 4.0)) is None  # the last one differs
-    assert place_of(x, torch.zeros(12)) is None
-
-
-def test_large_numbers_lose_their_last_bits():
-    """2**24 + 1 is no float: the place is eager's, not the one of exact numbers."""
-
-    def f(x):
-        far = torch.arange(64) + 2**24
-        return x[(far.float() - 2**24).long()]
-
-    x = torch.randn(80, generator=torch.Generator().manual_seed(0))
-    result, _ = compiled(f, x)
-    assert torch.equal(result, f(x))
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 5, 7])
