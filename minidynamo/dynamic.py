@@ -102,7 +102,7 @@ class SizePolicy:
 
     def marks(self, tensor: torch.Tensor, name: str) -> tuple[set[int], set[int]]:
         """The dimensions that the program wants as symbols, and those as numbers; see
-        extras/directions.py."""
+        directions.py."""
         return set(), set()
 
     def of_int(self, value: int, source: Source) -> bool:

@@ -155,6 +155,7 @@ class OutputGraph(Builder):
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
         self.module_paths: list[str] = []  # of the modules that are being called
         self.state = StateChanges()
+        self.errors: Any = None  # of the finished graph: graph_errors.GraphErrors
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
         self.steps = 0  # instructions that were traced
         self.untold: set[int] = set()  # fakes that do not tell whether they need gradients

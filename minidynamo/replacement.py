@@ -114,7 +114,9 @@ class Head(Codegen):
             else functools.partial(self.load_source, variable.source)
             for variable in inputs
         ]
+        start = len(self.instructions)
         self.call_object(graph, *arguments)
+        self.handler = self.output.errors.handler(self.output.root, self.instructions[start:])
 
 
 class Tail(Codegen):

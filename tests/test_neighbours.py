@@ -256,7 +256,7 @@ def test_what_returns_the_module_returns_the_compiled_one(name):
 
 def test_every_method_of_torch_that_returns_the_module_is_known():
     """By its source: another torch may have more of them."""
-    from minidynamo.extras.copies import RETURN_THEMSELVES
+    from minidynamo.api import RETURN_THEMSELVES
 
     for name, method in vars(torch.nn.Module).items():
         if callable(method) and not name.startswith("_"):

@@ -16,24 +16,21 @@ PyTorch: every error of a graph leaves the frame.
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.utils.checkpoint
 
-from .extending import extends, notes_of
-from .. import config, frame_hook, hooks, records
+from .. import config, frame_hook, records
 from ..bytecode import Instruction
 from ..exceptions import BackendError, Break
 from ..foreign import is_foreign, ours
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
-from ..replacement import Head
 from ..resume import is_resume_code
 from ..symbolic_eval.evaluator import RootFrame
-from ..variables.base import Variable
-from .once import tell
+from ..messages import tell
 from .thread_state import push_state, restoring
 
 # Names of those that may draw random numbers.
@@ -135,36 +132,11 @@ def changed_inputs(output: OutputGraph) -> list[torch.fx.Node]:
     return [n for n, fake in fakes if isinstance(fake, torch.Tensor) and storage(fake) in written]
 
 
-def look(output: OutputGraph, gm: torch.fx.GraphModule) -> None:
-    notes_of(output)[GraphErrors] = GraphErrors(output, gm)
-
-
-def refuse_assertions(cg: Codegen) -> None:
+def refuse_assertions(output: OutputGraph) -> None:
     """The program's own AssertionError comes of plain Python, which must not run again."""
-    output: Any = cg.output
     if changed_inputs(output) or any(map(draws, output.graph.nodes)):
         for stack, step in vars(output).get("asserted", ()):
             raise Break("assert", "an assertion in a graph that writes or draws", "", stack, step)
-
-
-def recovering(compiled: Callable, output: OutputGraph, results: list[Variable]) -> Callable:
-    """`compiled`, prepared for an error."""
-    return notes_of(output)[GraphErrors].around(compiled)
-
-
-hooks.GRAPH_MODULES.append(look)
-hooks.ADAPTERS.append(recovering)
-hooks.AFTER_WRITES.append(refuse_assertions)
-call_plainly = Head.call_graph
-
-
-@extends(Head)
-class Recovering(Head):
-    def call_graph(self, graph: Callable[..., Any], inputs: Sequence[Any]) -> None:
-        start = len(self.instructions)
-        call_plainly(self, graph, inputs)
-        errors: GraphErrors = notes_of(self.output)[GraphErrors]
-        self.handler = errors.handler(self.output.root, self.instructions[start:])
 
 
 def refusal() -> RuntimeError:

@@ -24,13 +24,14 @@ import torch
 from torch.nn import functional as F
 
 from .. import hooks
-from ..extras.directions import is_compiling
+from ..directions import graph_break, is_compiling
 from ..extras.extending import noted
 from ..skipping import TORCH
 from ..symbolic_eval.registry import rules
 from ..variables.base import Args, Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.tensor import TensorVar
+from .refusals import refused
 from .torch_state import at
 
 QUESTIONS = ("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils.is_compiling")
@@ -87,4 +88,11 @@ def on_gpu(tensor: torch.Tensor) -> bool:
 
 
 rules({(is_compiling, *map(at, QUESTIONS)): yes})
+rules(
+    {
+        graph_break: refused(
+            "graph_break()", "minidynamo.graph_break() was called", "remove the call"
+        )
+    }
+)
 hooks.BEFORE_NODES.append(with_dense_mask)

@@ -26,7 +26,7 @@ import torch
 from ...extras.extending import extends
 from ...convert_frame import COMPILERS
 from ...exceptions import Break
-from ...extras.late_tensors import with_items
+from ...conversion import with_items
 from ...extras.graph_errors import storage
 from ...foreign import ours
 from ...guards import NAMES

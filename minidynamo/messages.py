@@ -1,32 +1,141 @@
-"""What a guard expects, and what a call has instead: two texts for tables and messages.
+"""What the user is told: frames that run as plain Python, guards that failed, and what MINI_DEBUG
+asks for.
 
-In:   the text of a guard, and the values of a call.  Out: a `Reading` of the part that is false.
+In:   functions given to `compile`, frames that are given up, entries that are made.
+Out:  warnings of the logger `minidynamo`, once for each place; texts on stderr, and of records.
 
-    >>> scope = {"x": torch.ones(3), "P_float32": torch.float32}
-    >>> first_reading("x.dtype is P_float32 and x.shape == (2,)", scope, {"x"})
-    Reading(what='x.shape', expected='(2,)', actual='(3,)', holds=False)
+    helper (model.py:12) was compiled 8 times (config.recompile_limit); it runs as plain Python ...
 
 A guard is Python, so it is taken apart as Python: by its `and`s, and each comparison into the side
 that the call brings and the side that was written down.  No code of the program's runs: only values
 of Python's own types are printed, of another object its class.
 
-PyTorch: TORCH_LOGS=recompiles prints what each kind of guard in C++ says of itself.
+    >>> scope = {"x": torch.ones(3), "P_float32": torch.float32}
+    >>> first_reading("x.dtype is P_float32 and x.shape == (2,)", scope, {"x"})
+    Reading(what='x.shape', expected='(2,)', actual='(3,)', holds=False)
+
+Mirrors what torch/_dynamo/convert_frame.py logs.
+# PyTorch: TORCH_LOGS=recompiles prints what each kind of guard in C++ says of itself.
 """
 
 import ast
+import logging
+import traceback
 import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from .. import hooks
-from ..entries import CacheEntry
-from ..foreign import ours
-from ..guards import Guard, GuardFunction
-from ..records import FrameRecord
+from . import config, records
+from .exceptions import Break, NoTensors, SkipFrame, Unsupported
+from .foreign import ours
+from .records import FrameRecord, debug
 
+if TYPE_CHECKING:
+    from .conversion import Conversion
+    from .entries import CacheEntry
+    from .guards import Guard, GuardFunction
+
+LOG = logging.getLogger("minidynamo")
+OURS = "minidynamo"
+TOLD: set[Any] = set()  # what `tell` was told about; `minidynamo.reset()` forgets it
+
+
+def tell(about: Any, text: str) -> None:
+    """Warn, once for each `about`, of what costs the user speed or graphs."""
+    if about not in TOLD:
+        TOLD.add(about)
+        LOG.warning(text)
+
+
+# ---- frames that run as plain Python
+def tell_given_up(message: str, record: FrameRecord) -> None:
+    """Say, once, why frames of some code run as plain Python."""
+    tell(message, message + record.advice)
+    records.counters["skipped"][message] += 1
+    record.skipped = message
+    records.remember(record)
+
+
+def give_up(record: FrameRecord, entries: "Sequence[CacheEntry]") -> None:
+    """Where there is to be no other entry: say so.  Unsupported under fullgraph=True."""
+    code = record.code
+    assert code is not None
+    place = f"{code.co_filename}:{code.co_firstlineno}"
+    message = (
+        f"{code.co_name} ({place}) {record.skipped}; it runs as plain Python from now on where no "
+        f"entry fits. Last guard that failed: {record.recompile_reason or 'which module it is'}"
+    )
+    tell_given_up(message, record)
+    if entries and entries[-1].compiler.fullgraph:
+        raise Unsupported(message)
+
+
+def tell_skipped(conversion: "Conversion", error: Exception) -> None:
+    """A frame is given up, or the compiler has failed."""
+    if isinstance(error, (SkipFrame, RecursionError)):
+        tell_plain(conversion, error)
+    else:
+        note_error(error, conversion.record, OURS, user_line(conversion))
+
+
+def user_line(conversion: "Conversion") -> str:
+    """The line of the frame at which tracing has arrived."""
+    root = conversion.attempts[-1].root if conversion.attempts else None
+    line = root.line if root is not None else conversion.code.co_firstlineno
+    return f"{conversion.code.co_filename}:{line}"
+
+
+def internal_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
+    """Write a fault of the compiler's own down, or raise it where the tests want that.
+
+    where: the part of the compiler; line: of the user's."""
+    if config.raise_internal_errors:
+        raise error
+    note_error(error, record, where, line)
+
+
+def note_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
+    """Write down, and tell, that a compiler failed and the frame runs eagerly."""
+    record.error = "".join(traceback.format_exception(error))
+    text = f"{type(error).__name__}: {error}"
+    records.counters["errors"][f"{where}: {text}" if where != OURS else text] += 1
+    tell(
+        (where, line),
+        f"{where} failed at {line}; {record.function} runs eagerly. {text}\n"
+        "  hint: the frame's record in minidynamo.records.frames has the traceback (`error`)",
+    )
+
+
+def tell_plain(conversion: "Conversion", skipped: Exception) -> None:
+    """A frame is given up: say where and why.  What made it unsplittable may be a graph break."""
+    record, line = conversion.record, user_line(conversion)
+    named = id(conversion.code) in conversion.compiler.compiled_by_name
+    if isinstance(skipped, NoTensors) and not named:
+        return
+    cause, hint = skipped.__cause__, ""
+    if isinstance(cause, Break):
+        hint = f"\n  hint: {cause.hint}" if cause.hint else ""
+        if cause.stack:
+            line = f"{cause.stack[-1][0]}:{cause.stack[-1][1]}"
+    text = f"{record.function} runs as plain Python: {skipped} (at {line}){hint}"
+    tell(("skipped", record.function, line), text)
+
+
+def show(entry: "CacheEntry") -> None:
+    """Print what `config.debug` asks for."""
+    record = entry.record
+    for found in record.graph_breaks:
+        debug(1, f"graph break: {found}")
+    if config.debug >= 2:  # what is printed takes a while to make
+        if record.graph is not None:
+            debug(2, record.graph.print_readable(print_output=False))
+        debug(2, record.guard_function.source)
+
+
+# ---- guards that failed
 LONGEST = 120  # characters of a value
 NUMBERS = (int, float, complex, str, bytes, bool, type(None), type(...), type(NotImplemented))
 OF_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -71,7 +180,7 @@ class GuardFailure:
     value that was written down, the call's, and what the user can do."""
 
     entry: int
-    guard: Guard
+    guard: "Guard"
     reason: str
     expected: str
     actual: str
@@ -186,7 +295,9 @@ def first_reading(text: str, scope: Mapping[str, Any], parameters: Collection[st
     return GuardReader(scope, parameters).readings(text)[-1]
 
 
-def readings_of(function: GuardFunction, guard: Guard, scope: Mapping[str, Any]) -> list[Reading]:
+def readings_of(
+    function: "GuardFunction", guard: "Guard", scope: Mapping[str, Any]
+) -> list[Reading]:
     """What a guard of an entry expects of each value, and what those of this call are.
 
     scope: `function.scope(...)` of a call."""
@@ -195,11 +306,11 @@ def readings_of(function: GuardFunction, guard: Guard, scope: Mapping[str, Any])
 
 
 def judge_entries(
-    record: FrameRecord, entries: Sequence[CacheEntry], function: Any, args: Sequence[Any]
+    record: FrameRecord, entries: "Sequence[CacheEntry]", function: Any, args: Sequence[Any]
 ) -> None:
-    """For `hooks.RECOMPILING`: the first guard of each entry that is false in this call."""
+    """The first guard of each entry that is false in this call."""
     for number, entry in enumerate(entries):
-        guards: GuardFunction = entry.record.guard_function
+        guards: Any = entry.record.guard_function
         failure = guards.first_failure(function, *args)
         if failure is not None:
             guard, reason = failure
@@ -210,6 +321,3 @@ def judge_entries(
     lines = [f"\n  version {each.entry}: {each}" for each in record.failures]
     hints = dict.fromkeys(f"\n  hint: {each.hint}" for each in record.failures)
     record.advice = "".join([*lines, *hints])
-
-
-hooks.RECOMPILING.append(judge_entries)
