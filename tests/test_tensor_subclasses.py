@@ -1,6 +1,4 @@
-"""Tensors of subclasses that inherit `__torch_function__` are traced, what is assumed of their
-classes is guarded; others, and objects with a `__torch_function__`, are right over a graph break.
-"""
+"""Tensors of subclasses, and objects with a `__torch_function__`, are right over a graph break."""
 
 import operator
 
@@ -156,9 +154,9 @@ def same(found, wanted):
             assert a == b
 
 
-def check(function, make, backend, whole=True):
+def check(function, make, backend):
     minidynamo.reset()
-    compiled = minidynamo.compile(function, backend=backend, fullgraph=whole)
+    compiled = minidynamo.compile(function, backend=backend)
     for _ in range(2):
         same(seen(compiled, make()), seen(function, make()))
 
@@ -173,8 +171,7 @@ def is_chosen(backend, name):
 def test_tensors_of_a_subclass(name, cls, backend):
     if not is_chosen(backend, name):
         pytest.skip("kernels are built for two of them")
-    decides = name == "items" or cls is not Image
-    check(TENSORS[name], lambda: X().as_subclass(cls), backend, not decides and "break" not in name)
+    check(TENSORS[name], lambda: X().as_subclass(cls), backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -188,7 +185,7 @@ def test_what_the_class_defines(name, backend):
 def test_objects(name, backend):
     if not is_chosen(backend, name):
         pytest.skip("kernels are built for one of them")
-    check(OBJECTS[name], X, backend, False)
+    check(OBJECTS[name], X, backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -200,8 +197,7 @@ def test_gradients_reach_the_programs_tensor(cls, backend):
         return (y * torch.sin(x)).sum()
 
     found = []
-    whole = cls in (Image, Weight)
-    for called in (f, minidynamo.compile(f, backend=backend, fullgraph=whole)):
+    for called in (f, minidynamo.compile(f, backend=backend)):
         x = Weight(X()) if cls is Weight else X().as_subclass(cls)
         x.requires_grad_()
         result = called(x)
@@ -251,9 +247,7 @@ def test_classes_and_sizes_change_between_calls():
 
 def test_a_parameter_of_a_subclass_in_a_module():
     layer = nn.Linear(4, 4)
-    compiled = minidynamo.compile(
-        lambda x: layer(x) * layer.weight.scale, backend="eager", fullgraph=True
-    )
+    compiled = minidynamo.compile(lambda x: layer(x) * layer.weight.scale, backend="eager")
     for weight, scale in ((Weight(X(4)), 3.0), (Weight(X(4) * 2), 4.0), (nn.Parameter(X(4)), 5.0)):
         layer.weight, weight.scale = weight, scale
         torch.testing.assert_close(compiled(X()), layer(X()) * scale)

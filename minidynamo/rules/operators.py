@@ -31,7 +31,7 @@ from ..symbolic_eval.operators import (
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.more.numpy_numbers import NUMPY
+from ..variables.more.arrays import NUMPY
 from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup

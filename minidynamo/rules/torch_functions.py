@@ -12,15 +12,13 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from miniinductor.sizes.symbols import is_contiguous
 
-from ..extras.extending import extends
 from ..exceptions import Break
 from ..extras.thread_state import call_state
 from ..symbolic_eval.registry import NONE, rule, rules
 
 from ..variables.constant import ConstantVar
-from ..variables.more.numpy_numbers import NUMPY
+from ..variables.more.arrays import NUMPY
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
-from ..variables.more.tensor_methods import constant_of
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 from . import polyfills
@@ -34,8 +32,6 @@ ELSEWHERE = """
     compiler.is_exporting fx._symbolic_trace.is_fx_tracing jit.is_scripting jit.is_tracing
     onnx.is_in_onnx_export
     _jit_internal.is_scripting cuda.is_current_stream_capturing xpu.is_current_stream_capturing
-    overrides.has_torch_function overrides.has_torch_function_unary
-    overrides.has_torch_function_variadic
 """
 CHANGES_STATE = """
     manual_seed seed get_rng_state set_rng_state initial_seed use_deterministic_algorithms
@@ -148,7 +144,7 @@ for _name in ("tensor", "as_tensor", "asarray"):
 def _tensor_split(tx, *args, **kwargs):
     """Places in a tensor that the frame has made of numbers are those numbers."""
     places = args[1] if len(args) > 1 else kwargs.get("tensor_indices_or_sections")
-    known = constant_of(places, tx) if type(places) is TensorVar else None
+    known = places.made_of_numbers(tx) if type(places) is TensorVar else None
     if known is None or known.dtype is not torch.int64 or known.dim() > 1:
         return tx.node(torch.tensor_split, args, kwargs)
     numbers = known.tolist()
@@ -158,11 +154,6 @@ def _tensor_split(tx, *args, **kwargs):
         return tx.node(torch.tensor_split, [args[0], plain, *args[2:]], kwargs)
     others = {key: v for key, v in kwargs.items() if key != "tensor_indices_or_sections"}
     return tx.node(torch.tensor_split, args, {**others, name: plain})
-
-
-extends(TensorVar, "method_tensor_split")(
-    lambda self, tx, *a, **k: _tensor_split(tx, self, *a, **k)
-)
 
 
 def _tensor_of_symbols(tx, data, args, kwargs, make=of_symbols):
@@ -200,6 +191,19 @@ def contains(tx, variable, kinds) -> bool:
         return type(variable) is TensorVar
     known = type(variable) is ConstantVar and type(variable.value) in kinds
     return known or type(variable) in kinds
+
+
+@rule(at("overrides.has_torch_function_variadic"), at("overrides.has_torch_function_unary"))
+def _any_overloads(tx, *values):
+    """Torch's Python code asks whether an object decides what it means."""
+    for value in values:
+        value = value.realize(tx)
+        if type(value) is not TensorVar and not value.is_constant():
+            raise Break("tensor subclass", f"{value} as an argument of a torch function")
+    return False
+
+
+rule(at("overrides.has_torch_function"))(lambda tx, values: _any_overloads(tx, *values.iterate(tx)))
 
 
 def dtype_of(x: Any) -> torch.dtype:
