@@ -15,7 +15,6 @@ import sys
 import types
 
 from minidynamo.bytecode import assemble, canonical, disassemble, emit
-from minidynamo.rules import native_opcodes  # noqa: F401  (rows of the canonical table)
 
 NULL = type("Null", (), {"__repr__": lambda self: "NULL"})()
 SYMBOLS = {

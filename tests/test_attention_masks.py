@@ -78,9 +78,9 @@ def test_a_mask_for_compilers_alone_is_copied(asks, by_name, monkeypatch):
     one in plain Python, too, keeps the kernels that plain Python takes."""
     coverage.load()
     minidynamo.compile(lambda x: x)
-    from minidynamo.rules import asked_if_compiling
+    from minidynamo.rules import torch_functions
 
-    monkeypatch.setattr(asked_if_compiling, "on_gpu", lambda tensor: True)
+    monkeypatch.setattr(torch_functions, "on_gpu", lambda tensor: True)
 
     asked = {"torch": torch.compiler.is_compiling, "minidynamo": minidynamo.is_compiling}
 

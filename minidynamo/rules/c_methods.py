@@ -19,7 +19,7 @@ from torch.torch_version import TorchVersion
 from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import NONE, checked, rule
+from ..symbolic_eval.registry import NONE, checked, refused, rule
 from ..variables.registry import ByClass
 from ..symbolic_eval.calls import callable_of_type, instance_of
 from ..variables.base import Variable
@@ -37,7 +37,6 @@ from ..variables.objects import ObjectVar, is_inherited
 from ..variables.tensor import TensorVar
 from .builtins import name_of
 from .text import text
-from .refusals import refused
 
 # class of the variable that is `self` -> handler(tx, descriptor, self, rest, kwargs)
 method_of = ByClass()

@@ -19,13 +19,15 @@ import types
 import typing
 import weakref
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 
 from ..exceptions import Break
 from ..foreign import ours
+from ..originals import NN_MODULE
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import rule, rules
+from ..symbolic_eval.registry import RULES, rule, rules
 from ..symbolic_eval.calls import class_with_base
 from ..variables.base import Variable
 from ..variables.more.opaque import OpaqueVar
@@ -36,8 +38,8 @@ from ..variables.functions import CellVar
 from ..variables.lookup import lookup, trusted
 from ..variables.more.super import SuperVar
 from ..variables.more.tuples import is_plain_named_tuple
+from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
-from .new_modules import know_init
 
 ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)
 TYPING = ("typing", "typing_extensions")
@@ -187,6 +189,38 @@ def zero_argument_super(tx) -> list[Variable]:
     if first is None or cls is None:
         raise Break("class", "super() without a class or a first argument")
     return [cls, first.realize(tx)]
+
+
+# ---- modules that a frame makes, and writes to modules: torch's own Python code, traced
+# A module from outside has its own ways, which read its tables without a guard on torch's
+# functions; for one that is made here `nn.Module.__init__`, `__setattr__` and `__getattr__` are
+# functions like others.  Mirrors torch/_dynamo/variables/user_defined.py and nn_module.py.
+def traced(tx, name: str, *args: Variable, **kwargs: Variable) -> Variable:
+    """torch.nn.Module's own method, as Python."""
+    return tx.inline(tx.output.wrap_pinned(NN_MODULE[name]), list(args), kwargs)
+
+
+def know_init() -> None:
+    """torch.compile, once used, has put its own function in the place of Module.__init__, which
+    calls that and counts modules."""
+    init = torch.nn.Module.__init__
+    if getattr(init, "__module__", "").startswith("torch._dynamo.") and init not in RULES:
+        rule(init)(lambda tx, *args, **kwargs: traced(tx, "__init__", *args, **kwargs))
+
+
+@rule(torch.nn.Module.__setattr__)
+def _setattr(tx, self: Any, name: Variable, value: Variable, /) -> Variable:
+    if not isinstance(self, ModuleVar):
+        return traced(tx, "__setattr__", self, name, value)
+    self.module_setattr(tx, name.as_constant(), value)
+    return ConstantVar(None)
+
+
+@rule(torch.nn.Module.__getattr__)
+def _getattr(tx, self: Any, name: Variable, /) -> Variable:
+    if not isinstance(self, ModuleVar):
+        return traced(tx, "__getattr__", self, name)
+    return self.module_getattr(tx, name.as_constant())
 
 
 # ---- classes that are made in ways of their own

@@ -1,12 +1,11 @@
 """The standard library: functools, operator, inspect, logging.
 
-    functools.reduce(f, xs)        operator.itemgetter(1)(row)
+    operator.itemgetter(1)(row)
     cached(3)        logger.debug("...")
 
 In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/misc.py and functions.py.
 """
 
-import collections
 import dataclasses
 import functools
 import inspect
@@ -16,11 +15,10 @@ import os
 import sys
 import types
 import warnings
-from collections.abc import Callable
 
 from ..exceptions import Break
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import rule, rules
+from ..symbolic_eval.registry import refused, rule, rules
 from ..symbolic_eval.calls import callable_of_type
 from ..variables.base import NULL, Variable
 from ..variables.classes import ClassVar
@@ -30,17 +28,6 @@ from ..variables.functions import BoundMethodVar
 from ..variables.lookup import trusted
 from ..variables.more.partials import PartialVar
 from ..variables.objects import ObjectVar
-from . import polyfills
-from .refusals import refused
-
-
-def traced(function: Callable) -> Callable:
-    """The handler of what C code does as `function` does, which is traced in its place."""
-
-    def trace(tx, *args, **kwargs):
-        return tx.output.wrap_pinned(function).call(tx, list(args), kwargs)
-
-    return trace
 
 
 @rule(functools.partial)
@@ -149,8 +136,6 @@ rules(
         dataclasses.fields: _fields,
         locals: _locals,
         warnings.warn: refused("warning", "warnings.warn()", "warn outside the compiled function"),
-        functools.reduce: traced(polyfills.reduce),
-        getattr(collections, "_count_elements"): traced(polyfills.count_elements),
     }
 )
 for _name in ("_path_normpath", "_path_splitroot", "_path_splitroot_ex"):  # pathlib, os.path
