@@ -264,7 +264,7 @@ def test_the_first_call_of_lazy_modules():
     model = Model()
     compiled = minidynamo.compile(model, backend="eager")
     compiled(X())
-    assert not minidynamo.counters["graph_breaks"]
+    assert minidynamo.counters["graph_breaks"].total() == 1  # it gives them their parameters
     same(minidynamo.compile(model, backend="eager", fullgraph=True)(X()), model(X()))
     with torch.no_grad():
         before = minidynamo.counters["graphs"].total()

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from ..exceptions import Break, ObservedException
+from ..resume import HANDLED, VALUE
 from ..symbolic_eval.opcodes import opcode, pushes
 from ..symbolic_eval.registry import NONE, rules
-from ..resume import HANDLED, VALUE
 from ..variables.base import Codegen, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar

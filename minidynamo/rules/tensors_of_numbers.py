@@ -26,6 +26,7 @@ from ..conversion import Conversion
 from ..dynamic import SizePolicy
 from ..graph_values import guard_state
 from ..graph_capture import OutputGraph
+from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
@@ -145,17 +146,15 @@ def element(tx: Frame, number: Any, dtype: torch.dtype, device: Variable | None)
     return made
 
 
-@extends(TensorVar)
-class NewTensors(TensorVar):
-    def method_new_tensor(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
-        """A tensor of this one's dtype and device."""
-        if len(args) == 1 and not kwargs:
-            fake = self.fake
-            device = ConstantVar(fake.device)
-            made = of_symbols(tx, args[0].realize(tx), fake.dtype, device)
-            if made is not None:
-                return made
-        return tx.output.call_graph(tx, "call_method", "new_tensor", [self, *args], kwargs)
+@rule(torch.Tensor.new_tensor)
+def _new_tensor(tx: Frame, tensor: TensorVar, *args: Variable, **kwargs: Variable) -> Variable:
+    """A tensor of this one's dtype and device."""
+    if len(args) == 1 and not kwargs:
+        fake = tensor.fake
+        made = of_symbols(tx, args[0].realize(tx), fake.dtype, ConstantVar(fake.device))
+        if made is not None:
+            return made
+    return tensor.method_node(tx, "new_tensor", args, kwargs)
 
 
 @hooks.WAYS_ON.append

@@ -25,6 +25,7 @@ from .containers import DictVar, named
 from .lookup import can_change, trusted
 from .objects import wrap_object
 from .registry import BY_VALUE, PINNED, SHARED, Rule
+from .tensor import TensorVar
 
 WRITTEN = (str, int, bool, type(None))  # classes of what is written into a guard
 SELF_GUARDED = (torch.Tensor, torch.nn.Module)  # their rules guard the type, among other things
@@ -46,6 +47,9 @@ class Builder:
         self.absent: dict[Source, dict[str, str]] = {}  # names that are not there -> who asked
         self.layouts: dict[bytes, bytes] = {}  # each once
         self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
+        self.asked: dict[
+            int, Source
+        ] = {}  # objects that are keys by their identity: where they lie
         self.frame: Any = None  # the innermost one
 
     def line(self) -> str:
@@ -90,6 +94,17 @@ class Builder:
         alike = check == "{0} is {1}"
         guard = Guard("ALIAS" if alike else "DISTINCT", sources, check, {}, self.line())
         self.pair_guards.append(guard)
+
+    def note_key(self, value: Variable) -> None:
+        """An object from outside is a key by its identity: `x in {y}`, `names[id(x)]`.  It is the
+        same one in later calls; that others are not is guarded by `guard_keys_apart`.  (Inputs of
+        the graph are apart anyway; a tensor that is only looked up is none.)"""
+        if value.source is None:
+            return
+        real = value.value if isinstance(value, TensorVar) else value.identity()
+        first = self.asked.setdefault(id(real), value.source)
+        if first is not value.source:
+            self.guard_pair("{0} is {1}", first, value.source)
 
     # ---- variables
     def wrap(self, value: Any, source: Source) -> Variable:

@@ -12,7 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn.modules.lazy import LazyModuleMixin
 
+from ..exceptions import Break
 from ..guards import MODULE_TABLES
 from ..originals import NN_MODULE
 from .base import Args, Frame, Named, OutputGraph, Source, Variable
@@ -83,6 +85,9 @@ def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
     its type alone: whatever is read of it is guarded, and one in its place of which all that holds
     is as good."""
     kind = type(value)
+    if issubclass(kind, LazyModuleMixin):
+        reason = f"the first call of a {kind.__name__} gives it its parameters"
+        raise Break("module", reason, "call the model once before it is compiled")
     inner = source.base is not None and source.base.key == "_modules"
     if inner or builder.policy.of_module(value, source):
         builder.guard(source, "TYPE", "type({0}) is {pin}", kind)

@@ -32,7 +32,6 @@ from ..functions import (
 from ..lookup import MISSING, lookup, trusted
 from ..tensor import TensorVar
 from ..registry import BY_VALUE, PINNED, SHARED, by_identity
-from .asked_identity import note_key
 from .dictionaries import mapping
 
 BOUND = {  # descriptors of C types -> what binding them makes
@@ -107,7 +106,7 @@ class FunctionAttributes(FunctionVar):
         dict_of(self, tx).store(tx, ConstantVar(name), value)
 
     def hash_key(self, tx: Frame) -> Any:
-        note_key(tx, self)
+        tx.output.note_key(self)
         return self.identity()
 
     def argument(self, part: Any) -> Any:
@@ -231,7 +230,7 @@ class MethodAttributes(BoundMethodVar):
         return self.function.getattr(tx, name)
 
     def hash_key(self, tx: Frame) -> Any:
-        note_key(tx, self.instance)
+        tx.output.note_key(self.instance)
         return ("bound method", self.function.identity(), self.instance.identity())
 
     def reconstruct(self, cg: Codegen) -> None:

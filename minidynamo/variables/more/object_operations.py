@@ -22,7 +22,6 @@ from ..containers import named
 from ..lookup import MISSING, lookup
 from ..objects import ObjectVar, is_inherited, wrap_object
 from ..registry import SHARED
-from .asked_identity import note_key
 from .dictionaries import mapping
 from .descriptors import Descriptors
 from .writing_calls import commit_call
@@ -155,7 +154,7 @@ class ObjectOperations(Descriptors):
     def hash_key(self, tx: Frame) -> Any:
         method, equal = lookup(self.cls, "__hash__")[1], lookup(self.cls, "__eq__")[1]
         if method is object.__hash__ and equal is object.__eq__:
-            note_key(tx, self)
+            tx.output.note_key(self)
             return self.identity()
         if self.value is not None and self.pinned:
             return self.value
