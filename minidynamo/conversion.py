@@ -110,7 +110,7 @@ class Conversion:
             with self.record.timed("trace"):
                 frame = self.trace()
                 tail = rebuild(frame)
-                graph_errors.refuse_assertions(frame.output)
+                graph_errors.refuse(frame.output)
             if self.policy.pin(frame.output.shape_env.pinned()):
                 return None  # with those sizes as numbers
         except Restart:

@@ -146,6 +146,7 @@ class OutputGraph(Builder):
         self.state = StateChanges()
         self.errors: Any = None  # of the finished graph: graph_errors.GraphErrors
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
+        self.asks_if_compiling = False  # has the program asked?
         self.steps = 0  # instructions that were traced
         self.untold: set[int] = set()  # fakes that do not tell whether they need gradients
         self.root: Any = None  # the outermost frame

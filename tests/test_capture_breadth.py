@@ -318,28 +318,6 @@ def a_module_cast_to_what_it_is(x):
     return LINEAR.to(torch.float32)(x) + LINEAR.cpu()(x)
 
 
-def numbers_of_tensors(x):
-    seen, total = {id(LINEAR): 3}, x
-    for value in (x, total, x + 1):
-        if id(value) not in seen:
-            seen[id(value)] = len(seen)
-            total = total + value
-    return total * seen[id(x)]
-
-
-def numbers_of_containers(x):
-    seen = {id(LIMITS): 1, id([]): 2}
-    return x * seen[id(LIMITS)] + (id(x) in seen)
-
-
-LIMITS = {"low": 1}
-
-
-def tensors_from_their_end(x):
-    leaf = x.clone().requires_grad_()
-    return [*reversed(x)], reversed(x[0, 0]), leaf.grad
-
-
 def trees_of_one_kind(x):
     return pytree.tree_map_only(torch.Tensor, lambda value: value * 2, [x, 3, {"k": x}])
 
@@ -373,8 +351,7 @@ WORD, THREE = Word("cd"), Number(3)
 @pytest.mark.parametrize(
     "function",
     [
-        *(new_modules, a_module_cast_to_what_it_is, numbers_of_tensors),
-        *(numbers_of_containers, tensors_from_their_end),
+        *(new_modules, a_module_cast_to_what_it_is),
         trees_of_one_kind,
         *(a_generator_in_its_handler, words),
     ],

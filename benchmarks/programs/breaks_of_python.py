@@ -148,7 +148,7 @@ def context_managers_of_contextlib() -> Program:
     return f, (X(), [])
 
 
-@program
+@program(graphs=1, breaks=1)
 def class_statement() -> Program:
     def f(x):
         class Pair:

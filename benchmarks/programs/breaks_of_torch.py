@@ -345,7 +345,7 @@ def autograd_function() -> Program:
     return lambda x: Cube.apply(x.sin()) + 1, (X(),)
 
 
-@program
+@program(graphs=1, breaks=1)
 def autograd_function_made_in_a_frame() -> Program:
     def f(x):
         class Twice(torch.autograd.Function):
@@ -498,7 +498,7 @@ def object_with_torch_function() -> Program:
 
 
 # ---- loops that the run counts
-@program
+@program(graphs=1, breaks=1)
 def while_loop() -> Program:
     def f(x):
         with torch.no_grad():

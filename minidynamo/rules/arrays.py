@@ -24,11 +24,10 @@ from ..symbolic_eval.operators import (
     left_operand,
     right_operand,
 )
-from ..symbolic_eval.registry import rule
+from ..symbolic_eval.registry import refused, rule
 from ..variables.base import Args, Frame, Named, Variable
 from ..variables.more.arrays import HINT, ArrayVar, computed, numpy
 from ..variables.tensor import TensorVar
-from .refusals import refused
 
 # beginnings of the names of those that read or write a file, or a state
 NOT_PURE = ("_", "save", "load", "set", "get", "from", "genfrom", "print")
