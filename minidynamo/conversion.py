@@ -37,6 +37,7 @@ from .replacement import Tail, rebuild, replacement
 from .resume import is_resume_code
 from .symbolic_eval.evaluator import RootFrame
 from .variables.base import Lazy, Variable
+from .variables.floats import floats_as_tensors
 from .variables.functions import CellVar, FunctionVar
 from .variables.lookup import forget_lookups
 
@@ -199,9 +200,7 @@ class Conversion:
             compiled = getattr(compiled, "function", compiled)
         compiled = thread_state.with_state(compiled, output, results)
         compiled = output.errors.around(compiled)
-        for adapt in hooks.ADAPTERS:
-            compiled = adapt(compiled, output, results)
-        return frame_hook.disabled(compiled)
+        return frame_hook.disabled(floats_as_tensors(compiled, output))
 
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any], writes: bool

@@ -34,7 +34,7 @@ from torch._subclasses import fake_tensor
 from miniinductor.fake_mode import FakeMode
 from miniinductor.more.swapped_tensors import let_go
 
-from . import config, graph_module, graph_values, hooks, symbolic_inputs
+from . import config, graph_module, graph_values, symbolic_inputs
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .extras.thread_state import StateChanges
@@ -45,8 +45,10 @@ from .sources import Source, numbered
 from .symbolic_shapes import ShapeEnv
 from .variables.base import Args, Named, Variable
 from .variables.builder import Builder
+from .variables.floats import with_tensors
 from .variables.lookup import lookup
 from .variables.modules import GlobalsVar
+from .variables.symbolic_indices import select_symbols
 from .variables.tensor import TensorVar
 
 GLOBAL_HOOKS = [
@@ -253,8 +255,8 @@ class OutputGraph(Builder):
             check_operator(target, (*args, *kwargs.values()))
             if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):
                 target = graph_module.FUNCTIONS[target]
-        for prepare in hooks.BEFORE_NODES:
-            target, args, kwargs = prepare(tx, target, args, kwargs)
+        target, args, kwargs = select_symbols(tx, target, args, kwargs)
+        target, args, kwargs = with_tensors(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         given = states(fake_args, fake_kwargs)
@@ -264,8 +266,6 @@ class OutputGraph(Builder):
         self.note_untold(tensors, result)
         if "as_strided" in getattr(target, "__name__", target):
             self.guard_offsets(tensors)
-        for note in hooks.AFTER_FAKES:
-            note(self, target, tensors, result)
         if not holds_tensor(result):
             return self.answer(tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))
