@@ -198,7 +198,8 @@ class Conversion:
         if record.backend_record is not None:
             # miniinductor's `CompiledGraph` looks at its inputs first; the guards did that already
             compiled = getattr(compiled, "function", compiled)
-        compiled = thread_state.with_state(compiled, output, results)
+        if output.state.before:
+            compiled = thread_state.restoring(compiled, dict(output.state.before))
         compiled = output.errors.around(compiled)
         for adapt in hooks.ADAPTERS:
             compiled = adapt(compiled, output, results)
