@@ -37,7 +37,7 @@ from ..variables.containers import DictVar, ListVar, TupleVar, named
 from ..variables.functions import CellVar
 from ..variables.lookup import lookup, trusted
 from ..variables.more.super import SuperVar
-from ..variables.more.tuples import is_plain_named_tuple
+from ..variables.wrap_containers import is_plain_named_tuple
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
 
