@@ -99,8 +99,7 @@ class Conversion:
             found = self.attempt()
             if found is not None:
                 return found
-            is_stuck = bool(self.forced) and not any(way(self) for way in hooks.WAYS_ON)
-            if is_stuck and self.compiler.fullgraph:
+            if self.forced and self.compiler.fullgraph:
                 raise Unsupported(explain_break(next(iter(self.forced.values()))))
         raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
 

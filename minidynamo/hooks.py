@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from .conversion import Conversion
     from .graph_capture import OutputGraph
     from .reconstruct import Codegen
     from .replacement import Tail
@@ -20,18 +19,12 @@ if TYPE_CHECKING:
 # --- before and while a frame is traced -----------------------------------------------------------
 # the frame is evaluated within these
 TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
-# (conversion): after an attempt that met a break; will the next one go another way?  If none will,
-# fullgraph=True forbids the break
-WAYS_ON: "list[Callable[[Conversion], bool]]" = []
 # --- the replacement code -------------------------------------------------------------------------
 BEFORE_VALUES: "list[Callable[[Codegen], None]]" = []  # in front of what rebuilds values
 AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the frame's writes
 # (tail) at a graph break: names of locals that live on though no instruction reads them; raises
 # SkipFrame where the frame's state cannot be handed on
 KEPT: "list[Callable[[Tail], Collection[str]]]" = []
-
-# --- the guards ---------------------------------------------------------------------------------
-GUARDS: "list[Callable[[OutputGraph], None]]" = []  # adds some, once the frame is traced
 
 # --- the graph ------------------------------------------------------------------------------------
 # (frame, target, args, kwargs) of an operation -> (target, args, kwargs) to record instead

@@ -25,8 +25,16 @@ from .bytecode.canonical import END_FOR_OPS
 from .extras import thread_state
 from .reconstruct import Codegen
 from ._frame_hook import hand_over, tail_call
-from .resume import CARRIED, HANDLED, LASTI, VALUE
-from .resume import closure_names, is_resume_code, resume_code, unwind
+from .resume import (
+    CARRIED,
+    HANDLED,
+    LASTI,
+    VALUE,
+    closure_names,
+    is_resume_code,
+    resume_code,
+    unwind,
+)
 from .symbolic_eval import evaluator
 from .variables import base
 

@@ -30,11 +30,10 @@ from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.arrays import ArrayVar
 from ..variables.more.iterators import EnumerateVar, HostIterator, ZipVar
-from ..variables.more.object_operations import through
+from ..variables.objects import ObjectVar, is_inherited, through
 from ..variables.more.sets import SetVar
-from ..variables.more.slices import slice_of
 from ..variables.modules import PyModuleVar
-from ..variables.objects import ObjectVar, is_inherited
+from ..variables.sequences import slice_of
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 

@@ -10,8 +10,7 @@ In:   nested lists or tuples that hold a symbolic number.  Out: a tensor of the 
 they have one dtype and no gradients.
 
 What torch.tensor makes of plain numbers is known while tracing: `.tolist()` and `bool(...)` give
-Python's numbers back.  Where a program asks that of a tensor of symbols, it is traced again with
-plain numbers.
+Python's numbers back.  To ask that of a tensor of symbols is a graph break.
 # PyTorch: symbols stay in torch.tensor, and are unbacked where they are read out.
 """
 
@@ -20,13 +19,8 @@ from typing import Any
 
 import torch
 
-from ..extras.extending import extends, noted
-from .. import hooks
-from ..conversion import Conversion
-from ..dynamic import SizePolicy
 from ..exceptions import Break
 from ..graph_values import guard_state
-from ..graph_capture import OutputGraph
 from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
@@ -41,22 +35,12 @@ MOST = 32  # numbers in one tensor; each is a node
 DTYPES = (torch.int64, torch.float32, torch.float64)
 
 
-@extends(SizePolicy)
-class TensorPolicy(SizePolicy):
-    plain_tensors = False  # are the numbers in torch.tensor([...]) those of this run?
-
-
-class Made(list[TensorVar]):
-    """The tensors of symbols in this attempt."""
-
-
 def of_symbols(
     tx: Frame, data: Variable, dtype: torch.dtype | None, device: Variable | None
 ) -> Variable | None:
     """torch.tensor(data, dtype=dtype, device=device)"""
-    output: OutputGraph = tx.output
     numbers, shape = [], sizes_of(data)
-    if getattr(output.policy, "plain_tensors", False) or shape is None:
+    if shape is None:
         return None
     collect(data, numbers)
     if len(numbers) > MOST or not any(is_symbol(number) for number in numbers):
@@ -74,7 +58,6 @@ def of_symbols(
         made = tx.node(torch.stack, [ListVar(parts)])
     if len(shape) > 1:
         made = tx.node(torch.reshape, [made, TupleVar([ConstantVar(size) for size in shape])])
-    noted(output, Made).append(made)
     return made
 
 
@@ -157,20 +140,6 @@ def _new_tensor(tx: Frame, tensor: TensorVar, *args: Variable, **kwargs: Variabl
         if made is not None:
             return made
     return tensor.method_node(tx, "new_tensor", args, kwargs)
-
-
-@hooks.WAYS_ON.append
-def with_plain_numbers(conversion: Conversion) -> bool:
-    """A number was read out of a tensor, perhaps of one that holds symbols: torch knows plain
-    ones."""
-    policy: Any = conversion.policy
-    step, found = next(reversed(conversion.forced.items()))
-    output = conversion.attempts[-1]
-    if found.kind != "data-dependent" or policy.plain_tensors or not noted(output, Made):
-        return False
-    policy.plain_tensors = True
-    del conversion.forced[step]
-    return True
 
 
 # ---- the ways of old: torch.Tensor([1.5]), torch.LongTensor(2, 3)

@@ -26,10 +26,9 @@ from ..variables.containers import Container, DictVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup
-from ..variables.more.descriptors import FIELD
+from ..variables.objects import FIELD, ObjectVar, is_inherited, method_of_class
 from ..variables.more.exceptions import ExceptionVar, TracebackVar
 from ..variables.more.iterators import SentinelVar
-from ..variables.objects import ObjectVar, is_inherited, method_of_class
 from ..variables.symbolic import CALLS, SymVar, apply, pinned
 from ..variables.tensor import TensorVar
 from . import operators

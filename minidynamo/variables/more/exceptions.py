@@ -23,7 +23,6 @@ from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..objects import ObjectVar, wrap_object
 from ..registry import SHARED
-from .object_operations import ObjectOperations
 
 # Exceptions with fields of their own in C that take any arguments all the same.
 ANY_ARGUMENTS: tuple[type, ...] = (StopIteration, StopAsyncIteration, SystemExit)
@@ -77,7 +76,7 @@ class TracebackVar(Variable):
         raise Break("exception", "the traceback of an exception that was caught", "", *self.where)
 
 
-class ExceptionVar(ObjectOperations):
+class ExceptionVar(ObjectVar):
     """An exception.  `init_args` are its arguments; `slots` hold the links to other exceptions and
     the traceback, which BaseException keeps in C."""
 

@@ -5,8 +5,6 @@ Out:  a variable that the program may bind, hand to a function or return; using 
 
     def f(x, lock):
         return g(x, lock)       # nothing asks for the lock: one graph
-
-Without this file the graph breaks where such a value is looked at first.
 """
 
 import collections
@@ -18,14 +16,10 @@ from typing import Any, NoReturn
 
 import torch
 
-from ...extras.extending import extends
 from ...exceptions import Break
-from ..base import RealVar, Source, Variable
-from ..builder import Builder
+from ..base import OutputGraph, RealVar, Source, Variable
 from ..lookup import lookup
 from ..registry import SHARED
-
-plain_wrap = Builder.wrap_shared
 
 
 class OpaqueVar(RealVar):
@@ -36,12 +30,8 @@ class OpaqueVar(RealVar):
     def _refuse(self, *args: Variable) -> Any:
         raise self.broken
 
-
-REFUSED = (
-    *("as_constant", "real", "hash_key", "getattr", "setattr", "delattr", "call", "call_method"),
-    *("truth", "iterate", "length", "getitem", "setitem", "delitem", "contains", "argument"),
-)
-extends(OpaqueVar, *REFUSED)(OpaqueVar._refuse)
+    as_constant = real = hash_key = getattr = setattr = delattr = call = call_method = _refuse
+    truth = iterate = length = getitem = setitem = delitem = contains = argument = _refuse
 
 
 # What has state of its own in C, or in each thread, and modules in C++.
@@ -57,17 +47,8 @@ def is_untraced(value: Any) -> bool:
 
 
 @SHARED.rule(test=is_untraced, order=5)
-def refuse(builder: Builder, value: Any, source: Source) -> NoReturn:
+def refuse(builder: OutputGraph, value: Any, source: Source) -> NoReturn:
     raise Break("object", f"a {type(value).__name__} is not traced", "use it outside")
-
-
-@extends(Builder)
-def wrap_shared(builder: Builder, value: Any, source: Source) -> Variable:
-    try:
-        return plain_wrap(builder, value, source)
-    except Break as broken:
-        builder.guard(source, "TYPE", "type({0}) is {pin}", type(value))
-        return OpaqueVar(value, broken, source=source)
 
 
 def compared_by_identity(variable: Variable) -> bool:

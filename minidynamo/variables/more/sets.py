@@ -19,11 +19,10 @@ from ...guards import exact_key
 from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
 from ..base import Codegen, Frame, OutputGraph, Source, Variable
-from ..constant import ConstantVar, is_constant_value
+from ..constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..containers import Container, TupleVar
 from ..iterators import iterator_of, KeysIterator
 from ..registry import RESULTS, SHARED
-from .dictionary_keys import HASHED_BY_IDENTITY
 from .instances import CONTENTS
 
 

@@ -17,7 +17,7 @@ from ..base import Codegen, Frame, Variable
 from ..classes import ClassVar
 from ..lookup import METHODS, MISSING, lookup
 from ..objects import ObjectVar, method_of_class
-from .functions import BOUND, bound_descriptor
+from ..functions import BOUND, bound_descriptor
 
 
 class SuperVar(Variable):
