@@ -21,7 +21,6 @@ from ..lookup import MISSING, lookup, trusted
 from ..modules import PyModuleVar
 from ..nn_modules import HOOKS, ModuleVar
 from ..objects import ObjectVar
-from . import object_operations  # noqa: F401  (modules are objects)
 
 
 class ModuleListVar(TupleVar):

@@ -12,7 +12,7 @@ import random
 import threading
 import types
 import weakref
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 
@@ -27,11 +27,12 @@ class OpaqueVar(RealVar):
 
     broken: Break
 
-    def _refuse(self, *args: Variable) -> Any:
+    def _refuse(self: Any, *args: Any) -> Any:
         raise self.broken
 
-    as_constant = real = hash_key = getattr = setattr = delattr = call = call_method = _refuse
-    truth = iterate = length = getitem = setitem = delitem = contains = argument = _refuse
+    refused = cast(Any, _refuse)
+    as_constant = real = hash_key = getattr = setattr = delattr = call = call_method = refused
+    truth = iterate = length = getitem = setitem = delitem = contains = argument = refused
 
 
 # What has state of its own in C, or in each thread, and modules in C++.
