@@ -891,17 +891,6 @@ def test_decorated_by_no_grad_in_the_frame(x):
     return quiet(x), loud(x), torch.is_grad_enabled(), quiet.__name__
 
 
-@make_test(X(), graphs=2, breaks=1)
-def test_iter_with_a_sentinel(x):
-    values = [1, 2, 0, 3, 4, 0]
-    take = lambda: values.pop(0)
-    first, kind = list(iter(take, 0)), type(iter(take, 0)).__name__
-    for n in iter(take, 0):
-        x = x + n
-        minidynamo.graph_break()
-    return x, first, kind, values
-
-
 def test_the_class_of_an_iterator_over_text_or_a_reversed_dictionary():
     def f(x):
         y, left = x + 1, iter("abc")

@@ -48,20 +48,6 @@ class Descriptive:
         return 2
 
 
-def test_del_asks_the_class_for_a_descriptor():
-    def function(x):
-        made = Descriptive()
-        del made.value
-        del made.end
-        try:
-            del made.lasting
-        except AttributeError as error:
-            made.log.append(str(error))
-        return x + len(made.log), made.log
-
-    whole(function, torch.ones(2))
-
-
 def test_del_of_a_property_that_is_there_raises_nothing():
     """It once raised an AttributeError in the traced program, which may catch it."""
 
