@@ -29,14 +29,14 @@ from .torch_state import at
 ELSEWHERE = """
     compiler.is_exporting fx._symbolic_trace.is_fx_tracing jit.is_scripting jit.is_tracing
     onnx.is_in_onnx_export
-    _jit_internal.is_scripting cuda.is_current_stream_capturing xpu.is_current_stream_capturing
+    cuda.is_current_stream_capturing xpu.is_current_stream_capturing
 """
 MASK = 3  # its position among the arguments of the attention
 CHANGES_STATE = """
     manual_seed seed get_rng_state set_rng_state initial_seed use_deterministic_algorithms
     set_num_threads save load compile set_default_device
 """
-LOOPS = "cond while_loop _higher_order_ops.while_loop _higher_order_ops.scan _higher_order_ops.map"
+LOOPS = "cond while_loop _higher_order_ops.scan _higher_order_ops.map"
 
 
 def _double(tx, value):

@@ -47,6 +47,10 @@ class IteratorVar(Variable):
 
     iterate = rest
 
+    def length(self, tx: Frame) -> int:
+        """heapq's functions ask for it in a `try`."""
+        tx.raise_(TypeError, f"object of type '{self.python_type().__name__}' has no len()")
+
     def method___next__(self, tx: Frame) -> Variable:
         value = self.next(tx)
         if value is None:
