@@ -43,34 +43,6 @@ def test_gradients(rank: int) -> None:
     torch.testing.assert_close(gradient(minidynamo.compile(f, fullgraph=True)), gradient(f))
 
 
-LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("rank", MODES)
-@pytest.mark.parametrize("last", [False, True])
-def test_16_bits_round_weights_as_eager_does(rank: int, dtype: torch.dtype, last: bool) -> None:
-    """Eager has two kernels: one keeps its weights in 16 bits.  Which one runs depends on layout,
-    channels and the result's size; the difference would be seen in half of all elements."""
-    for channels, size, out in ((3, 9, 90), (3, 9, 31), (5, 11, 75), (1, 8, 77), (16, 13, 71)):
-        out = out if rank < 5 else out // 3
-        x = torch.randn((2, channels) + (size,) * (rank - 2)).to(dtype)
-        if last and rank > 3:
-            x = x.to(memory_format=LAYOUTS[rank])
-
-        def f(x):
-            return F.interpolate(x, size=(out,) * (rank - 2), mode=MODES[rank])  # noqa: B023
-
-        minidynamo.reset()
-        result = minidynamo.compile(f, fullgraph=True)(x)
-        record = minidynamo.records.frames[-1].backend_record
-        assert not record.fallbacks
-        assert result.stride() == f(x).stride()
-        # (another order of additions may round the last bit otherwise)
-        assert (result != f(x)).float().mean() < 0.01
-        torch.testing.assert_close(result, f(x))
-
-
 def test_16_bits_of_symbolic_sizes_run_eagerly() -> None:
     """Which of eager's kernels runs would depend on the size."""
 
