@@ -31,6 +31,7 @@ from .sizes.symbols import same
 aten = torch.ops.aten
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
 OURS: dict[Any, Decomposition] = {}
+FUSED_RANDOM: dict[Any, Decomposition] = {}  # config.fallback_random=False: kernels of ours draw
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = ["gelu", "_log_softmax"]  # lowerings/ adds names
 # Rare ops that are eager kernels: torch's forms of these look at no position, where the kernels
