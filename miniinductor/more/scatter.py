@@ -2,7 +2,7 @@
 
     [0, 0, 0] at [2, 0] of [5, 7]  ->  [7, 0, 5]
 
-lowerings/scatters.py makes such loops.
+lowering/indexing.py makes such loops.
 """
 
 from collections.abc import Sequence
