@@ -40,6 +40,18 @@ def _multiply_and_add(function: Decomposition) -> Decomposition:
     return rule
 
 
+@decomposition(aten.eye.default, aten.eye.m)
+def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, **how: Any) -> Any:
+    """torch's rule counts in uint16 from 256 on, for which eager's `arange` has no kernel."""
+    if how.get("layout") not in (None, torch.strided) or how.get("pin_memory"):
+        return NotImplemented
+    rows, columns = (
+        torch.arange(n, device=device),
+        torch.arange(n if m is None else m, device=device),
+    )
+    return (rows.unsqueeze(-1) == columns).to(dtype or torch.get_default_dtype())
+
+
 decomposition(aten.addcmul.default)(_multiply_and_add(torch.mul))
 decomposition(aten.addcdiv.default)(_multiply_and_add(torch.div))
 
