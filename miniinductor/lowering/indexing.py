@@ -19,7 +19,7 @@ import torch
 
 from ..autograd.functionalize import is_view
 from ..ir import ComputedBuffer, ExternKernel, Index, Loader, Reindex, TensorBox, current_graph
-from ..more.scatter import Scatter
+from ..ir import Scatter
 from ..ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import same_sizes
