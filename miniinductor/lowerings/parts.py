@@ -1,7 +1,7 @@
 """Lowerings of parts of a tensor whose place is known: reads, and writes, which functionalization
 makes of `x[1:3] = y`.
 
-In:   slice, select, diagonal; slice_scatter, select_scatter, diagonal_scatter.  Out: `View`s; of
+In:   slice, select, diagonal; slice_scatter, select_scatter.  Out: `View`s; of
       writes one `Pointwise`: where(written, y, x).
 
     slice_scatter(x, y, 0, 1, 3)[i]     is y[i - 1] where 1 <= i < 3, else x[i]
@@ -185,25 +185,6 @@ def slice_scatter(
 
     def place(index: Index) -> Index:
         return along(index, dim, lambda i: FloorDiv(i - start, step))
-
-    return partly(call, x, source, written, place)
-
-
-@lower(aten.diagonal_scatter.default)
-def diagonal_scatter(
-    call: Call, x: TensorBox, source: TensorBox, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> TensorBox:
-    rank = len(x.get_size())
-    dim1, dim2 = normalize_dim(dim1, rank), normalize_dim(dim2, rank)
-    row = lambda index: index[dim1] - max(-offset, 0)  # noqa: E731
-
-    def written(index: Index) -> Value:
-        test = equal(row(index), index[dim2] - max(offset, 0))
-        # not above or left of where the diagonal starts
-        return ops.logical_and(test, between(row(index), 0, None)) if offset else test
-
-    def place(index: Index) -> Index:
-        return [*[i for k, i in enumerate(index) if k not in (dim1, dim2)], row(index)]
 
     return partly(call, x, source, written, place)
 
