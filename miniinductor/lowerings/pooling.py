@@ -32,7 +32,7 @@ from ..lowering.registry import (
 )
 from ..ops import Value, ops
 from ..sizes.prover import is_nonnegative
-from .joined import between
+from ..lowering.parts import between
 
 UNROLLED = 27  # elements of a window, which are written out
 READ_SEVERAL_TIMES |= {aten.max_pool2d_with_indices.default, aten.avg_pool2d.default}
