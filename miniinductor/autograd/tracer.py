@@ -137,8 +137,6 @@ class Tracer(TorchDispatchMode):
         self.made_by: dict[int, tuple[Any, tuple]] = {}
         # ids of tensors whose version a write has raised: of a base, not of what it is `.data` of
         self.versions_raised: set[int] = set()
-        # ids of tensors of which an as_strided() of a part has reached other parts
-        self.reached_around: set[int] = set()
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
@@ -322,11 +320,6 @@ class Tracer(TorchDispatchMode):
         """`tensor` is op(source, ...) and shares its memory."""
         step = (op, tuple(args), dict(kwargs or {}), recording_mode())
         self.made_by[id(tensor)] = (source, step)
-
-    def share_as(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
-        """`tensor` has been derived as `like` was."""
-        if id(like) in self.made_by:
-            self.made_by[id(tensor)] = self.made_by[id(like)]
 
     def derivation(self, tensor: torch.Tensor, ends: Collection[int] = ()) -> tuple[Any, tuple]:
         """(root, steps): the tensor that `tensor` is a view of, and how it was made from that.
