@@ -10,12 +10,7 @@ from torch import fx
 from benchmarks.error_bound import assert_near
 from miniinductor.autograd.functionalize import functionalize
 from miniinductor.autograd.origins import OriginInterpreter
-from miniinductor.autograd.tracer import (
-    fake_inputs,
-    input_name,
-    new_tracer,
-    run_traced,
-)
+from miniinductor.autograd.tracer import fake_inputs, input_name, new_tracer, run_traced
 from miniinductor.decompositions import table
 from miniinductor.graph_passes import optimize
 from miniinductor.extras.interpreter import run_graph

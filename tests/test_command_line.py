@@ -77,15 +77,15 @@ def test_doctor_knows_other_systems(monkeypatch, system, name):
 
 def test_doctor_takes_the_compiler_that_kernels_take(monkeypatch):
     from miniinductor.exceptions import CompilerError
-    from miniinductor.extras import careful_compiler
+    from miniinductor.runtime import compiler
 
     for chosen in ("", "g++ -O1"):
         monkeypatch.setenv("CXX", chosen)
-        assert doctor.found_compiler() == careful_compiler.find_compiler(chosen)
+        assert doctor.found_compiler() == compiler.find_compiler(chosen)
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert doctor.found_compiler() == ()
     with pytest.raises(CompilerError):
-        careful_compiler.find_compiler("no-such-compiler")
+        compiler.find_compiler("no-such-compiler")
 
 
 def test_a_folder_that_cannot_be_written_is_told(monkeypatch, tmp_path):

@@ -321,6 +321,11 @@ class Tracer(TorchDispatchMode):
         step = (op, tuple(args), dict(kwargs or {}), recording_mode())
         self.made_by[id(tensor)] = (source, step)
 
+    def share_as(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
+        """`tensor` has been derived as `like` was."""
+        if id(like) in self.made_by:
+            self.made_by[id(tensor)] = self.made_by[id(like)]
+
     def derivation(self, tensor: torch.Tensor, ends: Collection[int] = ()) -> tuple[Any, tuple]:
         """(root, steps): the tensor that `tensor` is a view of, and how it was made from that.
 

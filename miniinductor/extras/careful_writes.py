@@ -2,11 +2,12 @@
 overlaps, draws in the order of memory, tensors whose shape changes, results that do not fit.
 
 In:   an op with its arguments, on its way into the tracer's graph.
-Out:  NotImplemented, and the tracer goes on; or CannotTrace: the op runs eagerly.
+Out:  what the op gives, recorded in another way; or NotImplemented, and the tracer goes on; or
+      CannotTrace: the op runs eagerly.
 
     x.add_(x.t())           # eager raises, or reads what it has just written
     x.t().uniform_()        # eager draws in the order of memory
-    y.unsqueeze_(0)         # the tensor has another shape from here on
+    y.unsqueeze_(0)         # from here on y stands for a view of what it was
 """
 
 import functools
@@ -18,12 +19,21 @@ import torch
 from ..autograd.tracer import Tracer, data_of, is_composite, order_in_memory, written_and_read
 from ..autograd.written_views import is_as_before
 from ..exceptions import CannotTrace
+from ..autograd.functionalize import functional_form
 from ..autograd.rules import Op, op_rule
 from ..sizes.symbols import hint
 
 aten = torch.ops.aten
 Numbers = Sequence[int]
 Geometry = tuple[Numbers, Numbers, int]  # sizes, strides, offset
+RESIZING = {
+    aten.resize_.default,
+    aten.resize_as_.default,
+    aten.set_.source_Tensor,
+    aten.set_.default,
+    aten.set_.source_Storage,
+    aten.set_.source_Storage_storage_offset,
+}
 
 
 # --- what is not traced ---------------------------------------------------------------------------
@@ -96,8 +106,23 @@ def check_order(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
 
 
 @op_rule(lambda op: torch.Tag.inplace_view in op.tags and not is_composite(op), order=40)
-def refuse_inplace_view(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
-    raise CannotTrace(f"{op} changes the shape of a tensor, or of memory itself")
+def record_inplace_view(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+    """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of what
+    it was."""
+    tensor, node = args[0], tracer.node_of(args[0])
+    if node.op != "call_function" or op in RESIZING:
+        raise CannotTrace(f"{op} changes the shape of an input, or of memory itself")
+    functional = functional_form(op)[0]
+    with tracer.fake_mode:
+        node.meta["val"] = old = aten.alias(tensor)  # the old node keeps the old shape
+        op(*args, **kwargs)
+    view = tracer.graph.call_function(functional, (node, *args[1:]), kwargs)
+    view.meta.update(tracer.meta)
+    tracer.bind(old, node)
+    tracer.share_as(old, tensor)
+    tracer.share(tensor, old, functional, args[1:], kwargs)
+    tracer.bind(tensor, view)
+    return tensor
 
 
 @op_rule(lambda op: any(a.is_out for a in op._schema.arguments) and not is_composite(op), order=40)
