@@ -235,7 +235,6 @@ MORE = {  # file -> what else its example finds
     "graph_passes": lambda: {
         "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])
     },
-    "extras/more_records": softmax_steps,
     "more/sums": quotients,
     "more/divisors": quotients,
     "more/common_factors": quotients,
