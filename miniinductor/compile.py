@@ -52,7 +52,7 @@ from .devices import about, language_of, why_not
 from .eager_graphs import Interpreted, may_refuse, runnable, with_eager_errors
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
-from .graph_passes import JOINT, LAYOUTS, REWRITING, Context, changed, optimize
+from .graph_passes import JOINT, LAYOUTS, Context, changed, optimize
 from .foreach import join_groups
 from .hooks import extended
 from .ir import Graph
@@ -303,8 +303,6 @@ class Compilation:
         record.functional_graph = joint.graph
         with no_autocast():  # the traced graph holds autocast's casts: no later stage casts again
             self.clean(joint)
-            with record.timed("patterns"):
-                joint.graph = self.rewritten(joint.graph)
             program = self.compile_functional(joint.graph, record, joint.written)
             return self.plan_of(joint, program, joint.graph)
 
@@ -343,13 +341,6 @@ class Compilation:
             return None
         return table() if config.fallback_random else table() | FUSED_RANDOM
 
-    def rewritten(self, functional: fx.GraphModule) -> fx.GraphModule:
-        """The graph with library kernels for what it computes."""
-        if not self.generates:
-            return functional
-        tables = self.decompositions()
-        return changed(REWRITING, functional, Context(self.record, True, decompositions=tables))
-
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
         """The joint graph with its tensors in other layouts, before it is cut in two.  (`generate`
         chooses again for each graph that is lowered.)"""
@@ -382,7 +373,7 @@ class Compilation:
         """Choose layouts, lower, fuse and build one functional graph."""
         record.keep_step("partition", functional)
         with record.timed("layouts"):
-            context = Context(record, inference=record.joint_graph is None, written=written)
+            context = Context(record, inference=record.joint_graph is None)
             functional = changed(LAYOUTS, functional, context)
         record.lowered_graph = functional
         with record.timed("lower"):
@@ -396,7 +387,6 @@ class Compilation:
         # (`ours` is empty where the exception is not the compiler's, but a signal handler's, say)
         except ours(NotImplementedError) as reason:
             raise CannotLower(str(reason)) from reason
-        program.frozen = context.frozen
         record.print_stages()
         return program
 

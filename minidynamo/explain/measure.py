@@ -52,10 +52,9 @@ class Step:
 
 @dataclass
 class Sheet:
-    """What was measured of one compiled half, by line of the wrapper, and what it is made of."""
+    """What was measured of one compiled half, by line of the wrapper."""
 
     steps: dict[int, Step] = field(default_factory=dict)
-    kernels: list[tuple] = field(default_factory=list)  # Program.kernels
     device: torch.device = torch.device("cpu")
 
 
