@@ -22,7 +22,7 @@ from torch import fx
 from ..exceptions import CannotTrace
 from .outputs import is_custom, is_tensor, needs_gradient
 from .rules import call_rule
-from .tracer import data_of
+from .writes import data_of
 
 
 @call_rule(getattr)

@@ -12,16 +12,19 @@ Out:  what the op gives, recorded in another way; or NotImplemented, and the tra
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..autograd.tracer import Tracer, data_of, is_composite, order_in_memory, written_and_read
-from ..autograd.written_views import is_as_before
+from ..eager_answers import tensors_in
 from ..exceptions import CannotTrace
-from ..autograd.functionalize import functional_form
-from ..autograd.rules import Op, op_rule
 from ..sizes.symbols import hint
+from .functionalize import functional_form
+from .rules import Op, is_composite
+from .written_views import is_as_before
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
 
 aten = torch.ops.aten
 Numbers = Sequence[int]
@@ -36,9 +39,47 @@ RESIZING = {
 }
 
 
-# --- what is not traced ---------------------------------------------------------------------------
-@op_rule(lambda op: op._schema.is_mutable, order=20)
-def check_write(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+def data_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The step of a view that `.data` is: no part of autograd's history, writes are not counted."""
+    return tensor.data
+
+
+def written_and_read(op: Op, args: tuple, kwargs: dict) -> tuple[list, list]:
+    """The tensors that the call writes; those that it only reads."""
+    written: list[torch.Tensor] = []
+    read: list[torch.Tensor] = []
+    for place, argument in enumerate(op._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        (written if is_written else read).extend(tensors_in(value))
+    return written, read
+
+
+def order_in_memory(tensor: torch.Tensor) -> list[int]:
+    """The dimensions, the one with the largest stride first."""
+    return sorted(range(tensor.dim()), key=lambda d: hint(tensor.stride(d), 0), reverse=True)
+
+
+def written_with_care(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
+    """What an op that writes, or as_strided, gives; NotImplemented: it is recorded as any other."""
+    if not op._schema.is_mutable:
+        return reached(tracer, op, args, kwargs)
+    check_write(tracer, op, args, kwargs)
+    if torch.Tag.nondeterministic_seeded in op.tags:
+        # eager draws in the order of memory; the functional form in that of the indices
+        order = order_in_memory(written_and_read(op, args, kwargs)[0][0])
+        if order != sorted(order):
+            raise CannotTrace(f"{op} draws into memory of another order")
+    if is_composite(op):
+        return NotImplemented
+    if torch.Tag.inplace_view in op.tags:
+        return record_inplace_view(tracer, op, args, kwargs)
+    if any(argument.is_out for argument in op._schema.arguments):
+        return record_out(tracer, op, args, kwargs)
+    return NotImplemented
+
+
+def check_write(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> None:
     """Raise CannotTrace for writes to memory that eager would refuse, or whose history autograd
     would make otherwise.
 
@@ -55,10 +96,9 @@ def check_write(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
         for t in by_memory.get(other.untyped_storage()._cdata, ()):
             if may_overlap_in_part(t, other) or not (reads_in_place(op) or is_empty(t)):
                 raise CannotTrace(f"{op} writes to what it also reads")
-    return NotImplemented
 
 
-def check_derivation(tracer: Tracer, tensor: torch.Tensor) -> None:
+def check_derivation(tracer: "Tracer", tensor: torch.Tensor) -> None:
     """Raise CannotTrace if eager might refuse to write `tensor` (fake ones do not always know that
     they were made in inference mode), and where a constant's version must not be raised."""
     root, steps = tracer.derivation(tensor)
@@ -71,8 +111,7 @@ def check_derivation(tracer: Tracer, tensor: torch.Tensor) -> None:
         raise CannotTrace("a write to what was made in inference mode, outside of it")
 
 
-@op_rule(lambda op: op is aten.as_strided.default, order=40)
-def check_reach(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+def reached(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
     """Raise CannotTrace if source.as_strided(...) reads what `source`, a part, does not have.
 
     When the whole is written later, autograd makes the history of the result anew: of an eager
@@ -94,19 +133,7 @@ def check_reach(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     return out
 
 
-@op_rule(
-    lambda op: op._schema.is_mutable and torch.Tag.nondeterministic_seeded in op.tags, order=30
-)
-def check_order(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
-    """Eager draws in the order of memory; the functional form in that of the indices."""
-    order = order_in_memory(written_and_read(op, args, kwargs)[0][0])
-    if order != sorted(order):
-        raise CannotTrace(f"{op} draws into memory of another order")
-    return NotImplemented
-
-
-@op_rule(lambda op: torch.Tag.inplace_view in op.tags and not is_composite(op), order=40)
-def record_inplace_view(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+def record_inplace_view(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
     """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of what
     it was."""
     tensor, node = args[0], tracer.node_of(args[0])
@@ -125,8 +152,7 @@ def record_inplace_view(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> An
     return tensor
 
 
-@op_rule(lambda op: any(a.is_out for a in op._schema.arguments) and not is_composite(op), order=40)
-def record_out(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+def record_out(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
     """An op that is given the tensors for its results must not resize them."""
     written = [(t, tuple(t.shape)) for t in written_and_read(op, args, kwargs)[0]]
     out = tracer.record(op, args, kwargs)
