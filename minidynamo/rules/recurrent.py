@@ -8,7 +8,7 @@ Out:  the same, or a `Break`.
 
 torch's rule for gradients takes a step of time after another: hundreds of kernels where cuDNN has
 one, twice eager's time and minutes to compile.  Without gradients the call stays in the graph
-whole (miniinductor/extras/recurrent.py); with them and fullgraph=True it stays, step by step.
+whole (miniinductor/extras/whole_calls.py); with them and fullgraph=True it stays, step by step.
 torch.compile breaks its graph at every recurrent module.
 """
 

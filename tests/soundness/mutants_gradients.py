@@ -4,7 +4,7 @@ of draws."""
 import torch
 
 from miniinductor.autograd import joint, outputs
-from miniinductor.extras import recurrent
+from miniinductor.extras import whole_calls
 from miniinductor.lowerings import random
 
 from .mutants import mutant
@@ -49,7 +49,7 @@ def _() -> None:
 
 @mutant("recurrent layers drop nothing", RANDOMNESS)
 def _() -> None:
-    recurrent.drops = lambda given: False
+    whole_calls.drops = lambda given: False
 
 
 @mutant("numbers are drawn by other rules", RANDOMNESS)
