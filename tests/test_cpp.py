@@ -272,32 +272,6 @@ def test_lowest_integer_by_minus_one_does_not_trap():
     assert torch.equal(got, a)
 
 
-ALL = [
-    torch.float32,
-    torch.float64,
-    torch.bfloat16,
-    torch.float16,
-    torch.int64,
-    torch.int32,
-    torch.int16,
-    torch.int8,
-    torch.uint8,
-    torch.bool,
-]
-
-
-@pytest.mark.parametrize("source", ALL)
-@pytest.mark.parametrize("target", ALL)
-def test_conversions(source, target):
-    x = (torch.randn(533) * 40).abs() if torch.uint8 in (source, target) else torch.randn(533) * 40
-    x[:8] = torch.tensor([0.0, 1.0, 2.5, 3.5, 100.0, 0.49, 0.51, 7.0])
-    x = x.to(source)
-    (got,), _ = run(
-        lambda b: [pointwise(lambda v: ops.to_dtype(v, target, source), b, dtype=target)], x
-    )
-    assert torch.equal(got, x.to(target))
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_arithmetic_is_float_and_rounds_to_even(dtype):
     x = torch.cat([torch.randn(4099), SPECIAL]).to(dtype)
@@ -346,18 +320,6 @@ def test_every_float_is_rounded_to_16_bits_as_torch_does(dtype):
 
 
 SHAPES = [(1,), (7,), (1823, 781), (3, 1, 5), (0, 4), (2, 3, 4, 5), (64, 64), (5, 100_003), ()]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_shapes(shape):
-    x = torch.randn(shape)
-    (got,), _ = run(
-        lambda b: [
-            pointwise(lambda v: ops.add(ops.mul(v, v), ops.constant(1.5, torch.float32)), b)
-        ],
-        x,
-    )
-    same(got, x * x + 1.5)
 
 
 @pytest.mark.parametrize("permute", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2, 1)])
@@ -454,23 +416,6 @@ def test_arg_reductions_take_the_first_of_equals_and_nan(kind, shape, dim):
             )
             hits = (x == values) | (x.isnan() & values.isnan())
             assert torch.equal(got, hits.int().argmax(dim, keepdim=True)), "not the first"
-
-
-@pytest.mark.parametrize(
-    "dtype", [torch.int64, torch.int32, torch.uint8, torch.bfloat16, torch.float64]
-)
-@pytest.mark.parametrize("dim", [0, 1])
-def test_reduction_dtypes(dtype, dim):
-    x = torch.randint(0, 50, (37, 91)).to(dtype)
-    result = dtype if dtype.is_floating_point else torch.int64
-
-    def convert(v):
-        return ops.to_dtype(v, result, dtype)
-
-    (got,), _ = run(lambda b: [reduce(b, "sum", [dim], dtype=result, function=convert)], x)
-    torch.testing.assert_close(got, x.sum(dim, keepdim=True))
-    (got,), _ = run(lambda b: [reduce(b, "max", [dim])], x)
-    assert torch.equal(got, x.amax(dim, keepdim=True))
 
 
 @pytest.mark.parametrize("shape", [(50, 33), (5000, 40), (3, 700)])

@@ -158,34 +158,6 @@ def test_programs_of_inference_mode_and_of_writes_that_read_themselves(seed):
     assert gradients.check(seed, mode) == ""
 
 
-@BACKENDS
-def test_hooks_of_results_that_no_loss_reaches(backend):
-    """Eager calls none but where the same operation has a result that is reached."""
-
-    def f(x):
-        return x * 2, x.sin(), torch.var_mean(x)
-
-    def happened(function):
-        said, x = [], torch.arange(4.0).requires_grad_()
-        first, second, (variance, mean) = function(x)
-        for name, tensor in {"first": first, "second": second, "mean": mean}.items():
-            tensor.register_hook(lambda g, name=name: said.append((name, g is None)))
-            removed = tensor.register_hook(lambda g: said.append("removed"))
-            tensor.register_hook(lambda g: None if g is None else g * 3)
-            removed.remove()
-        several = said.append
-        torch.autograd.graph.register_multi_grad_hook((first, second), lambda gs: several(len(gs)))
-        (first.sum() + variance).backward()
-        return sorted(map(str, said)), x.grad
-
-    (want, want_grad), (got, got_grad) = (
-        happened(f),
-        happened(minidynamo.compile(f, backend=backend)),
-    )
-    assert want == got
-    torch.testing.assert_close(want_grad, got_grad)
-
-
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("kind", [ValueError, KeyError, AssertionError, TypeError, RuntimeError])
 def test_a_backward_that_raises_does_so_when_it_is_asked(kind, backend):
