@@ -10,7 +10,7 @@ import dis
 
 from minidynamo.bytecode import Instruction, assemble, disassemble, emit
 from minidynamo.bytecode.assembler import VERSION
-from minidynamo.extras.handled_slots import HANDLED, LASTI
+from minidynamo.resume import HANDLED, LASTI
 from minidynamo.resume import GENERATOR_LIKE, check_splittable
 from minidynamo.resume import NULL, VALUE, CannotSplit, closure_names, resume_code, unwind
 

@@ -698,3 +698,19 @@ def test_every_function_under_every_reduction_becomes_vectors(reduction, tmp_pat
         body = "\n".join(lines[start:end])
         if re.search(r" = mini::\w+\(", body):
             assert vectorised & set(range(start, end + 1)), body
+
+
+@pytest.mark.parametrize("width", [16, 32, 48, 72, 112, 120])
+def test_short_rows_of_float16(width):
+    minidynamo.reset()  # else sizes become symbolic
+    x = torch.randn(40, width).to(torch.float16)
+    functions = [
+        lambda x: x * 2 + 1,
+        lambda x: x.amax(-1),
+        lambda x: x.argmax(-1),
+        lambda x: torch.softmax(x, -1),
+        lambda x: x.float().cumsum(-1).sum(-1),
+    ]
+    for function in functions:
+        found = minidynamo.compile(function, fullgraph=True)(x)
+        torch.testing.assert_close(found, function(x), rtol=2e-3, atol=2e-3)

@@ -21,7 +21,6 @@ if os.environ.get("TRITON_INTERPRET") == "1":
 
 import backend_helpers
 import test_cpp
-import test_graph_passes as attention_tests
 
 
 import minidynamo
@@ -31,7 +30,6 @@ from benchmarks.error_bound import assert_no_worse
 from benchmarks.models import MODELS
 from benchmarks.runner import largest_difference
 from benchmarks.workloads import WORKLOADS
-from miniinductor.passes import patterns
 from miniinductor.gpu import build as triton_build
 from miniinductor.gpu import cuda_graphs
 
@@ -61,7 +59,6 @@ def on_the_gpu(request, monkeypatch):
         outputs, record = backend_helpers.run(function, *[t.to(GPU) for t in tensors])
         return [o.cpu() for o in outputs], record
 
-    monkeypatch.setattr(patterns, "LEAST_ON_GPU", 1)
     monkeypatch.setattr(test_cpp, "run", run)
     monkeypatch.setattr(test_cpp, "CPU", GPU)
     monkeypatch.setattr(test_cpp, "FLUSHED", SMALLEST)
@@ -283,74 +280,6 @@ def test_products_from_the_template_and_the_race_against_the_library(dtype, tmp_
         assert (got - exact).norm() <= 2 * (eager - exact).norm() + torch.finfo(
             dtype
         ).eps * exact.norm()
-
-
-def attention_of(dtype, spelling, q, k, v, mask, mode=None, rewritten=True):
-    """(ours, eager's, float64's), after the graph was found rewritten."""
-    inputs = [t.to(GPU, dtype) for t in (q, k, v, mask)]
-    function = attention_tests.SPELLINGS[spelling]
-    with torch.no_grad(), config.patch(without_patterns=() if rewritten else ("attention",)):
-        compiled = minidynamo.compile(lambda *tensors: function(*tensors), mode=mode)
-        for _ in range(4 if mode else 1):
-            got = compiled(*inputs)
-        want, exact = function(*inputs), function(*[t.double() for t in inputs])
-    [record] = [r.backend_record for r in minidynamo.records.frames]
-    assert bool(record.notes_of("pattern attention: rewritten 1 times")) is rewritten
-    assert not mode or record.notes_of("recorded as a CUDA graph")
-    assert (got.shape, got.dtype, got.stride()) == (want.shape, want.dtype, want.stride())
-    return got, want, exact
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("tf32", [False, True])
-@pytest.mark.parametrize(
-    "queries, keys, size",
-    [(512, 512, 64), (37, 37, 64), (200, 1000, 128), (300, 77, 256), (64, 64, 8)],
-)
-def test_attention_of_many_shapes(queries, keys, size, tf32, dtype, monkeypatch):
-    monkeypatch.setattr(patterns, "LEAST_LENGTH", 1)
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", tf32)
-    q, k, v = (torch.randn(2, length, 3, size).transpose(1, 2) for length in (queries, keys, keys))
-    slices = torch.randn(queries, 2048, device=GPU, dtype=dtype)[:, 3 : keys + 3]
-    for spelling, mask in (
-        ("plain", torch.zeros(1)),
-        ("hugging face", torch.randn(1, 3, queries, keys)),
-        ("softmax in float32", torch.randn(2, 1, 1, keys)),
-        ("hugging face", torch.randn(1, queries, keys, 3).permute(0, 3, 1, 2)),
-        ("hugging face", slices),
-    ):
-        minidynamo.reset()
-        assert_no_worse(*attention_of(dtype, spelling, q, k, v, mask))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("mask", [None, *attention_tests.MASKS])
-@pytest.mark.parametrize(
-    "special", ["", "q nan", "q inf", "q -inf", "k nan", "k inf", "k -inf", "v nan", "v inf"]
-)
-def test_attention_with_masks_and_special_values(special, mask, dtype):
-    tensors = dict(zip("qkv", attention_tests.heads(2, 3, 130, 16)))
-    if special:
-        name, value = special.split()
-        tensors[name][0, 1, 7, 2] = float(value)
-    tensors["k"][1, 2, 0], tensors["q"][1, 2, 5] = (
-        -1e30,
-        1e30,
-    )  # row 5 of that head does not see key 0
-    values = torch.zeros(1) if mask is None else attention_tests.MASKS[mask]
-    lowest = torch.finfo(torch.float32).min
-    values = torch.where(values == lowest, torch.finfo(dtype).min, values)
-    got, want, _ = attention_of(
-        dtype, "plain" if mask is None else "hugging face", *tensors.values(), values
-    )
-    torch.testing.assert_close(
-        got,
-        want,
-        equal_nan=True,
-        **(
-            {"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}
-        ),
-    )
 
 
 def test_no_worker_outlives_its_jobs_with_an_error():

@@ -119,21 +119,6 @@ def test_softmax_of_few_long_rows(shape):
 # --- running values (lowerings/scans.py) ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
-def test_running_extremes_and_their_places(dtype):
-    x = (torch.randn(5, 300) * 4).round().to(dtype)
-    if dtype.is_floating_point:
-        x[1, 40], x[1, 60], x[2, 0], x[3] = torch.nan, torch.nan, torch.nan, -torch.inf
-    for function in (torch.cummax, torch.cummin):
-        for dim in (0, 1):
-            got, record = compiled(lambda v: tuple(function(v, dim)), x)  # noqa: B023
-            for a, b in zip(got, function(x, dim)):
-                torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
-            assert not record.fallbacks
-    if dtype is torch.bfloat16:  # a long row comes in chunks
-        check(lambda v: v.cummax(1)[0] * 2, torch.randn(3, 8320).to(dtype), kernels=2)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("last", [False, True])
 def test_bilinear_resampling_is_one_kernel(last, dtype):

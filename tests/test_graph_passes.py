@@ -1,4 +1,4 @@
-"""Graph passes for inference: library kernels, layouts, patterns, freezing; each against eager in
+"""Graph passes for inference: library kernels, layouts; each against eager in
 float64."""
 
 import copy
@@ -6,11 +6,14 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import minidynamo
 import miniinductor
 from miniinductor import config
+from miniinductor.autograd.joint import trace_forward
+from miniinductor.decompositions import table
+from miniinductor.graph_passes import optimize
 from benchmarks.error_bound import assert_near
 
 
@@ -73,160 +76,6 @@ def test_products_with_infinities_and_a_switch():
         assert not check(linear, x).notes_of("oneDNN")
 
 
-# ---- patterns ------------------------------------------------------------------------------------
-def heads(*shape):
-    """q, k, v of (batch, heads, length, size), as they come from projections: (batch, length,
-    heads, size), transposed."""
-    batch, count, length, width = shape
-    return [torch.randn(batch, length, count, width).transpose(1, 2) for _ in range(3)]
-
-
-def hugging_face(q, k, v, mask):
-    weights = torch.matmul(q, k.transpose(2, 3)) * 0.25
-    weights = F.softmax(weights + mask, dim=-1)
-    weights = F.dropout(weights, p=0.1, training=False)
-    return torch.matmul(weights, v).transpose(1, 2).contiguous()
-
-
-def nano_gpt(q, k, v, mask):
-    scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
-    return (
-        F.dropout(F.softmax(scores.masked_fill(mask == 0, float("-inf")), dim=-1), 0.0, True) @ v
-    ).transpose(1, 2)
-
-
-SPELLINGS = {
-    "plain": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).softmax(-1) @ v,
-    "timm": lambda q, k, v, mask: (
-        torch.matmul((q * 16**-0.5 @ k.transpose(-2, -1)).softmax(dim=3), v)
-        .transpose(1, 2)
-        .reshape(2, 130, 48)
-    ),
-    "divided": lambda q, k, v, mask: F.softmax(
-        torch.matmul(q, k.permute(0, 1, 3, 2)) / math.sqrt(16), -1
-    ).matmul(v),
-    "divided by an int": lambda q, k, v, mask: torch.softmax(mask + q @ k.mT / 4, 3) @ v,
-    "three dimensions": lambda q, k, v, mask: torch.bmm(
-        torch.bmm(q.reshape(6, 130, 16), k.reshape(6, 130, 16).transpose(1, 2)).softmax(2),
-        v.reshape(6, 130, 16),
-    ),
-    "a bias and a mask": lambda q, k, v, mask: (
-        (q @ k.mT * 1.0 + mask.tril()[None, None] + mask).softmax(-1) @ v
-    ),
-    "softmax in float32": lambda q, k, v, mask: (
-        F.softmax(q @ k.mT * 0.25 + mask, dim=-1, dtype=torch.float32).to(q.dtype) @ v
-    ),
-    "softmax of floats": lambda q, k, v, mask: (
-        F.softmax((q @ k.mT * 0.25 + mask).float(), dim=-1).type_as(q) @ v
-    ),
-    "heads that broadcast": lambda q, k, v, mask: (q @ k[:, :1].transpose(-1, -2)).softmax(-1) @ v,
-    "hugging face": hugging_face,
-}
-causal = torch.full((130, 130), -math.inf).triu(1)
-MASKS = {
-    "causal": causal,
-    "finite": causal.clamp(min=torch.finfo(torch.float32).min),
-    "bias": torch.randn(1, 3, 130, 130),
-    "keys": torch.where(torch.arange(130) < 100, 0.0, -math.inf)[None, None, None],
-    "closed rows": causal.index_fill(0, torch.tensor([3, 70]), -math.inf),
-    "rows of the lowest number": causal.index_fill(
-        0, torch.tensor([3, 70]), torch.finfo(torch.float32).min
-    ),
-}
-
-
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_attention_is_recognised(spelling):
-    record = check(SPELLINGS[spelling], *heads(2, 3, 130, 16), causal)
-    assert (
-        record.notes_of("pattern attention: rewritten 1 times")
-        and "miniinductor_attention" in record.wrapper_source
-    )
-    with config.patch(without_patterns=("attention",)):
-        assert not check(SPELLINGS[spelling], *heads(2, 3, 130, 16), causal).notes_of("pattern")
-
-
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("special", ["", "q nan", "k inf", "v nan", "q -inf"])
-def test_attention_with_masks_and_special_values(mask, special):
-    tensors = dict(zip("qkv", heads(2, 3, 130, 16)))
-    if special:
-        name, value = special.split()
-        tensors[name][0, 1, 7, 2] = float(value)
-    assert check(hugging_face, *tensors.values(), MASKS[mask]).notes_of("pattern attention")
-    check(
-        nano_gpt, *tensors.values(), ~MASKS[mask].isinf()
-    )  # hides inf and NaN behind its mask, which flash attention does not
-
-
-def test_equal_layers_are_all_rewritten():
-    def layers(q, k, v, mask):
-        for _ in range(3):
-            q = (q @ k.transpose(-1, -2) * 0.25 + mask).softmax(-1) @ v + q
-        return q
-
-    assert check(layers, *heads(2, 3, 130, 16), causal).notes_of("rewritten 3 times")
-
-
-def test_a_rewrite_of_ones_own():
-    from miniinductor.passes.pattern_matcher import Rewrite, apply
-    from miniinductor.records import CompileRecord
-
-    rewrite = Rewrite(
-        "tanh of twice",
-        lambda x, c: torch.sigmoid(x * c) * 2 - 1,
-        lambda x, c: torch.tanh(x * (c / 2)),
-        [[(4,), 0.123]],
-        [],
-    )
-    for function, count in (
-        (lambda x: torch.sigmoid(x * 3.0) * 2 - 1, 1),
-        (lambda x: 2 * torch.sigmoid(3.0 * x) - 1, 1),
-        (lambda x: torch.sigmoid(x * 3.0) * 2 + 1, 0),
-        (lambda x: torch.sigmoid(x) * 2 - 1, 0),
-    ):
-        x, record = torch.randn(3, 5), CompileRecord()
-        gm = compiled_of(function, x).record.functional_graph
-        assert apply([rewrite], gm, record, {}).get("tanh of twice", 0) == count
-        torch.testing.assert_close(gm(x)[0][0], function(x))
-        assert len(record.notes) == count
-
-
-# ---- freezing ------------------------------------------------------------------------------------
-class Frozen(torch.nn.Module):
-    """A convolution with batch norm, a large product, and arithmetic on parameters alone."""
-
-    def __init__(self, bias=True):
-        super().__init__()
-        self.convolution, self.norm = (
-            torch.nn.Conv2d(4, 8, 3, padding=1, bias=bias),
-            torch.nn.BatchNorm2d(8),
-        )
-        self.pixelwise, self.linear = (
-            torch.nn.Conv2d(8, 8, 1, bias=bias),
-            torch.nn.Linear(512, 512, bias=bias),
-        )
-        self.scale = torch.nn.Parameter(torch.rand(8, 1, 1) + 0.5)
-        self.norm.running_mean.uniform_(-1, 1), self.norm.running_var.uniform_(0.5, 2)
-        self.eval()
-
-    def forward(self, x):
-        y = F.relu(self.norm(self.convolution(x)) * self.scale)
-        return (
-            self.linear((self.pixelwise(y) / self.scale).reshape(x.shape[0], 512))
-            * self.scale.exp().sum()
-        )
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_freezing_keeps_constants_and_packs(bias):
-    with config.patch(freezing=True):
-        record = check(Frozen(bias), torch.randn(64, 4, 8, 8))
-    assert record.notes_of("freezing: ")
-    assert not [k for k in record.kernels if "rsqrt" in k.source or "exp" in k.name]
-    assert not check(Frozen(bias), torch.randn(64, 4, 8, 8)).notes_of("freezing")
-
-
 # ---- numbers -------------------------------------------------------------------------------------
 NUMBERS = [0, -1, 255, 256, 65536, True, False, -0.0, 0.1, 1e10, 1e-46, math.inf, -math.inf]
 NUMBERS += [math.nan, 2**31, 2**53 + 1, -(2**63)]
@@ -251,3 +100,43 @@ def test_arithmetic_with_python_numbers_is_done_while_compiling():
         scale.zero_()
     source = minidynamo.records.frames[-1].backend_record.wrapper_source
     assert "_constant" not in source and "log" not in source and "sqrt" not in source
+
+
+def test_numbers_of_the_cpu_that_a_gpu_reads():
+    """x[..., 0] = 5 on a GPU writes a tensor of no dimensions that lies on the CPU: it becomes the
+    number; what comes from outside is copied, once."""
+
+    def function(x, s, i):
+        y = torch.ops.aten.copy(x, torch.tensor(5.0)) * torch.tensor(3.0)
+        return torch.where(y > 0, torch.tensor(0.5), y) + s, torch.ops.aten.copy(x, s).index_put(
+            (i,), s
+        )
+
+    with FakeTensorMode():
+        inputs = [
+            torch.empty(3, 4, device="cuda"),
+            torch.empty(()),
+            torch.empty(2, dtype=torch.int64, device="cuda"),
+        ]
+    graphs = []
+    minidynamo.compile(function, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)(
+        torch.ones(3, 4), torch.tensor(1.0), torch.tensor([0, 1])
+    )
+    with torch.no_grad():
+        joint = trace_forward(graphs[0], inputs, table())
+        assert optimize(joint.graph)["numbers"] == 4
+    nodes = [n for n in joint.graph.graph.nodes if n.op == "call_function"]
+    assert [n.args[0] for n in nodes if n.target is torch.ops.aten.scalar_tensor.default] == [
+        5.0,
+        3.0,
+        0.5,
+    ]
+    assert [n.kwargs for n in nodes if n.target is torch.ops.aten._to_copy.default] == [
+        {"device": torch.device("cuda", 0)}
+    ]
+    assert all(
+        a.meta["val"].device.type == "cuda"
+        for n in nodes
+        for a in n.all_input_nodes
+        if n.target is not torch.ops.aten._to_copy.default
+    )

@@ -22,7 +22,6 @@ from test_bytecode import FUNCTIONS, Derived
 
 from minidynamo.bytecode import disassemble
 from minidynamo.bytecode.assembler import VERSION
-import minidynamo.extras.super_calls  # noqa: F401  (registers itself)
 from minidynamo.resume import CannotSplit, resume_code
 
 

@@ -28,8 +28,7 @@ written later:
     out0[r0] = exp(in0[r0] - max);
     out0[r0] = out0[r0] / sum;
 
-float16 is converted in runs of lanes, by the processor's own instructions, which gcc does not make
-of a loop (`half_place`).  Pointers are named by position, never by buffer, so that equal layers of
+Pointers are named by position, never by buffer, so that equal layers of
 a model give equal sources, compiled once.
 
 Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: explicit vector types
@@ -38,7 +37,6 @@ Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: e
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import sympy
@@ -50,14 +48,14 @@ from ..handlers import is_loop_variable
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
-from ..sizes.expressions import Position, flatten, is_indirect
-from ..sizes.symbols import Size, estimate
+from ..sizes.expressions import Position, flatten
+from ..sizes.symbols import Size
 from .code import Code, call, code, element, index_code, named
 from .common import Kernel, Value, origin_text, summary
 from .cpp_expressions import HALVES, CppExpressions, CppScope, compute_type, memory_type
-from .cpp_reductions import ACCUMULATORS, ARRAY_TYPES, LANES, Accumulator, Lanes, Sums
+from .cpp_reductions import ACCUMULATORS, ARRAY_TYPES, Accumulator, Lanes, Sums
 from .cpp_reductions import declarations
-from .plan import PARALLEL_WORK, KernelPlan, in_order_of_loops, plan_kernel, with_lanes
+from .plan import PARALLEL_WORK, KernelPlan, plan_kernel, with_lanes
 from .strategy import STRATEGIES, applicable
 from .tree import Block, Bound, Branch, Comment, Line, Loop, Pragma, Statement, Statements
 from .tree import has_branch, nest, printed, sets_error
@@ -102,9 +100,6 @@ class CppKernelWriter(CppExpressions):
         # stores of what they hold, which wait until their loop has ended
         self.deferred: list[Deferred] = []
         self.inner_variables = set()
-        self.lane: sympy.Symbol | None = None  # the variable of the innermost loop, inside of it
-        # (where a run of float16 begins, is it written?) -> (array of floats, instruction)
-        self.halves: dict[tuple[str, bool], tuple[str, Any]] = {}
         self.conditions: dict[str, Value] = {}  # name of a value -> that without which it is 0
         # of bfloat16 and float16 (cpp_expressions.py); copies: a value -> the element it came from
         self.exact, self.raw = set(), {}
@@ -113,12 +108,10 @@ class CppKernelWriter(CppExpressions):
         self.scratch: dict[str, Code] = {}  # buffer -> the array in which its elements wait
         self.guests: dict[str, str] = {}  # buffer -> the result in whose memory they do
         self.scatter_is_row_wise = False  # does each lane write another element?
-        self.scattered_at: list[set[sympy.Symbol]] = []  # names of rows in each store of a scatter
 
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
-        memory = {*self.keep, *self.overwritten, *self.overwritten.values()}
-        plan = plan_kernel(in_order_of_loops(self.group, memory))
+        plan = plan_kernel(self.group.nodes)
         if not plan.is_pointwise:
             return plan
         bodies = list(plan.bodies.values())
@@ -129,10 +122,6 @@ class CppKernelWriter(CppExpressions):
         self.decide_threads()
         self.strategies = applicable(self.strategies)
         self.plan_crossings()
-        bodies = self.plan.bodies.values()
-        names = [a.name for body in bodies for a in (*body.reads(), *body.writes())]
-        types = {self.buffers[name].layout.dtype for name in names}
-        self.only_copies = len(types) == 1 and all(map(copies, bodies))
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # what a call asks first, where sizes are symbols
@@ -261,15 +250,10 @@ class CppKernelWriter(CppExpressions):
         place = self.index(flatten(self.plan.r, self.plan.inner))
         return code("{}[{}]", self.scratch[name], place)
 
-    def write_into(
-        self,
-        scope: CppScope,
-        inner_variables: Iterable[sympy.Symbol],
-        lane: sympy.Symbol | None = None,
-    ) -> None:
+    def write_into(self, scope: CppScope, inner_variables: Iterable[sympy.Symbol]) -> None:
         """From now on statements go to `scope`, which lies inside of the loops over these.  Names
         may be used anew there."""
-        self.scope, self.inner_variables, self.lane = scope, set(inner_variables), lane
+        self.scope, self.inner_variables = scope, set(inner_variables)
         self.exact.clear()
         self.conditions.clear()
 
@@ -308,10 +292,10 @@ class CppKernelWriter(CppExpressions):
     def lane_body(self, nodes: Sequence[Node]) -> list[Statement]:
         """What one iteration of the inner loop does."""
         inside = CppScope(self.outside)
-        self.accumulators, self.deferred, self.halves = [], [], {}
+        self.accumulators, self.deferred = [], []
         for one in self.strategies:
             one.begin_lanes()
-        self.write_into(inside, self.plan.r, self.plan.r[-1])
+        self.write_into(inside, self.plan.r)
         for node in nodes:
             self.play(node)
         for node in nodes:  # next stages, and other parts, cannot see values of this loop
@@ -363,27 +347,17 @@ class CppKernelWriter(CppExpressions):
         self, variable: sympy.Symbol, start: Bound, end: Bound, lines: Statements
     ) -> list[Statement]:
         """A loop over lanes that adds nothing up, or to arrays."""
-        pragma = self.simd()
-        if not self.halves:
-            return self.vector_loop(variable, start, end, lines, pragma)
-        threads = replace(pragma, simd=False) if pragma and pragma.threads else None
-        return self.lanes_of(variable, start, end, LANES, lines, threads)
+        return self.vector_loop(variable, start, end, lines, self.simd())
 
     def lanes_of(
-        self,
-        variable: sympy.Symbol,
-        start: Bound,
-        end: Bound,
-        width: int,
-        lines: Statements,
-        threads: Pragma | None = None,
+        self, variable: sympy.Symbol, start: Bound, end: Bound, width: int, lines: Statements
     ) -> list[Statement]:
         """The same, `width` lanes at a time, which k counts; then those that are left."""
         group, last = f"{variable}_group", f"{variable}_last"
         whole = self.lanes_from(variable, group, width, lines)
         if isinstance(start, int) and isinstance(end, int):
             stop = start + (end - start) // width * width
-            found: list[Statement] = [Loop(group, start, stop, whole, width, threads)]
+            found: list[Statement] = [Loop(group, start, stop, whole, width)]
             if stop - start <= width:
                 found = self.lanes_from(variable, start, stop - start, lines)
             return found + self.lanes_from(variable, stop, end - stop, lines)
@@ -393,7 +367,7 @@ class CppKernelWriter(CppExpressions):
             Block(
                 [
                     Line(text, origin="where groups of lanes end"),
-                    Loop(group, start, last, whole, width, threads),
+                    Loop(group, start, last, whole, width),
                     Branch(code("{} < {}", named(last), named(end)), left),
                 ]
             )
@@ -402,23 +376,12 @@ class CppKernelWriter(CppExpressions):
     def lanes_from(
         self, variable: sympy.Symbol, first: Bound, count: Bound, lines: Statements
     ) -> list[Statement]:
-        """`count` lanes from the iteration `first` on, LANES at most; before them floats of what
-        they read of float16, after them float16 of what they write."""
+        """`count` lanes from the iteration `first` on."""
         if count == 0:
             return []
         made = Line(f"const int64_t {variable} = {first} + k;", origin="which lane it is")
         pragma = Pragma(simd=True) if config.vectorize else None
-        loop = self.vector_loop("k", 0, count, [made, *lines], pragma)
-        if not self.halves:
-            return loop
-        run = Line(f"const int64_t {variable}_run = {first};", origin="where a run begins")
-        before, after = [run], []
-        for (start, written), (array, instruction) in self.halves.items():
-            before.append(Line(f"float {array}[{LANES}];", origin=instruction))
-            given, taken = (array, start) if written else (start, array)
-            convert = Line(f"mini::convert({given}, {taken}, {count});", origin=instruction)
-            (after if written else before).append(convert)
-        return [Block([*before, *loop, *after])]
+        return self.vector_loop("k", 0, count, [made, *lines], pragma)
 
     def vector_loop(
         self, variable: object, start: Bound, end: Bound, lines: Statements, pragma: Pragma | None
@@ -443,22 +406,6 @@ class CppKernelWriter(CppExpressions):
         count = end - start if isinstance(start, int) and isinstance(end, int) else 0
         fence = [BARRIER] if count <= UNROLLED and has_branch(lines) else []
         return [*fence, *nest(lines, [(variable, start, end)], pragma)]
-
-    def half_place(self, name: str, index: sympy.Expr, written: bool) -> Code | None:
-        """The float that stands for an element of float16, in an array for a run of lanes."""
-        plan, lane = self.plan, self.lane
-        if lane is None or not config.vectorize or self.in_mask() or self.only_copies:
-            return None
-        size = dict(zip([*plan.x, *plan.r], [*plan.outer, *plan.inner]))[lane]
-        if self.has_scatter or self.group.has_scan or estimate([size]) < LANES // 4:
-            return None
-        if is_indirect(index) or stride_of(index, lane) != 1:
-            return None
-        start = self.index(index.xreplace({lane: self.local(f"{lane}_run")}))
-        key = (f"{self.pointer(name, written)} + {start}", written)
-        if key not in self.halves:
-            self.halves[key] = (self.outside.fresh("half"), playing.value)
-        return code("{}[k]", named(self.halves[key][0]))
 
     def simd(self) -> Pragma | None:
         """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
@@ -563,10 +510,6 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read, *self.guests):
             self.read.append(name)
         found = self.ask("element", name, index, dtype)
-        if found is None and dtype is torch.float16:
-            found = self.half_place(name, index, False)
-            if found is not None:
-                return self.exactly(self.temporary(found, dtype, inner))
         if found is None:
             place = self.ask("place_of", name, index)
             place = index if place is None else place
@@ -576,11 +519,7 @@ class CppKernelWriter(CppExpressions):
         value = self.temporary(call("to_float", found), dtype, inner)
         if not self.overwritten:
             self.copies[value.text, dtype] = found
-        return self.exactly(value)
-
-    def exactly(self, value: Value) -> Value:
-        """An element that was read: 16 bits held it."""
-        self.exact.add((value.text, value.dtype))
+        self.exact.add((value.text, dtype))  # 16 bits held it
         return value
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
@@ -603,21 +542,12 @@ class CppKernelWriter(CppExpressions):
             self.note_scatter(index)
             self.scope.add(code("{} = {};", target, self.combined(mode, target, value, dtype)))
         elif dtype in HALVES:
-            self.store_half(name, index, target, value)
+            key = (value.text, dtype)
+            wide = self.raw.get(key, value.text)
+            held = self.copies.get(key) or self.to_16_bits(wide, dtype)
+            self.scope.add(code("{} = {};", target, held))
         else:
             self.scope.add(code("{} = {};", target, value))
-
-    def store_half(self, name: str, index: sympy.Expr, target: Code, value: Value) -> None:
-        dtype = self.buffers[name].layout.dtype
-        key = (value.text, dtype)
-        copied, wide = self.copies.get(key), self.raw.get(key, value.text)
-        place = None
-        if copied is None and dtype is torch.float16:
-            place = self.half_place(name, index, True)
-        if place is None:
-            self.scope.add(code("{} = {};", target, copied or self.to_16_bits(wide, dtype)))
-        else:
-            self.scope.add(code("{} = {};", place, wide))
 
     def to_16_bits(self, wide: Code, dtype: torch.dtype) -> Code:
         if dtype is torch.bfloat16 and (wide, dtype) in self.exact:
@@ -625,11 +555,10 @@ class CppKernelWriter(CppExpressions):
         return self.narrowed("to", wide, dtype)
 
     def note_scatter(self, index: sympy.Expr) -> None:
-        """Does a scatter write another element in each lane, and which rows?"""
+        """Does a scatter write another element in each lane?"""
         lane, used = self.plan.r[-1] if self.plan.r else None, index.free_symbols
         is_apart = lane is not None and stride_of(index, lane) not in (0, None)
         self.scatter_is_row_wise = is_apart and not used & self.inner_symbols
-        self.scattered_at.append((used & self.names) - self.inner_symbols)
 
     def combined(self, mode: str, target: Code, value: Value, dtype: torch.dtype) -> Code:
         """What a store of this mode makes of what is there."""
@@ -695,15 +624,6 @@ def combined(mode: str, there: Code, value: Value, dtype: torch.dtype) -> Code:
         return code("{} {} {}", there, operator[mode], value)
     function = {"atomic_max": "maximum", "atomic_min": "minimum"}[mode]
     return call(function, there, value, of=compute_type(dtype))
-
-
-def copies(body: LoopBody) -> bool:
-    """Does it store what it reads as it is?  Then 16 bits need not become floats."""
-    loaded: set[Any] = set()
-    for i in body.walk():
-        if i.op == "load" or i.op == "to_dtype" and i.args[0] in loaded:
-            loaded.add(i.result)
-    return all(i.args[2] in loaded for i in body.walk() if i.op == "store")
 
 
 def ending(text: str) -> Marked:

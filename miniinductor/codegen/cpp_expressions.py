@@ -266,10 +266,6 @@ class CppExpressions(OpsHandler):
         return self.keeping(self.make("{} ? {} : {}", a.dtype, condition, a, b), a, b)
 
     def masked(self, mask: Value, body: Callable[[], Value], other: bool | int | float) -> Value:
-        found: Value | None = self.ask("masked", mask, body, other)
-        return self.branch(mask, body, other) if found is None else found
-
-    def branch(self, mask: Value, body: Callable[[], Value], other: bool | int | float) -> Value:
         outside = self.scope
         self.scope = CppScope(outside, is_mask=True)
         value = body()

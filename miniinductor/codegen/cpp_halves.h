@@ -1,6 +1,6 @@
 // float16: memory holds 16 bits, arithmetic is float
 namespace mini {
-// _Float16 would do, but gcc converts it one by one.
+// (Integers, of whose arithmetic gcc makes vectors; _Float16 it converts one by one.)
 enum class float16 : uint16_t {};
 OP float to_float(float16 x) {          // moved to float's exponent by a product, which also normalizes subnormals
     uint32_t y = (uint32_t)(int32_t)(int16_t)(uint16_t)x;       // copies of the sign in front
@@ -15,35 +15,6 @@ OP float16 to_float16(float x) {        // nearest, ties to even
     y = size >= 0x477ff000u ? 0x7c00u : y;
     y = size > 0x7f800000u ? 0x7e00u : y;
     return (float16)(uint16_t)(y | (u >> 16 & 0x8000u));
-}
-#if defined __AVX512F__ || defined __F16C__      // by the processor's own instructions, which gcc does not make of the functions above
-#ifdef __AVX512F__
-constexpr int HALVES = 16;
-#define HALVES_TO_FLOATS(x) __builtin_ia32_vcvtph2ps512_mask(x, Floats{}, -1, 4)
-#define FLOATS_TO_HALVES(x) __builtin_ia32_vcvtps2ph512_mask(x, 0, Halves{}, -1)
-#else
-constexpr int HALVES = 8;
-#define HALVES_TO_FLOATS(x) __builtin_ia32_vcvtph2ps256(x)
-#define FLOATS_TO_HALVES(x) __builtin_ia32_vcvtps2ph256(x, 0)
-#endif
-typedef short Halves __attribute__((vector_size(2 * HALVES), aligned(2), may_alias));
-typedef float Floats __attribute__((vector_size(4 * HALVES), aligned(4), may_alias));
-OP void convert(const float16* from, float* to) { *(Floats*)to = (Floats)HALVES_TO_FLOATS(*(const Halves*)from); }
-OP void convert(const float* from, float16* to) { *(Halves*)to = (Halves)FLOATS_TO_HALVES(*(const Floats*)from); }
-#else
-constexpr int HALVES = 1;
-OP void convert(const float16* from, float* to) { *to = to_float(*from); }
-OP void convert(const float* from, float16* to) { *to = to_float16(*from); }
-#endif
-OP void convert(const float16* from, float* to, int64_t count) {
-    int64_t k = 0;
-    for (; k + HALVES <= count; k += HALVES) convert(from + k, to + k);
-    for (; k < count; k++) to[k] = to_float(from[k]);
-}
-OP void convert(const float* from, float16* to, int64_t count) {
-    int64_t k = 0;
-    for (; k + HALVES <= count; k += HALVES) convert(from + k, to + k);
-    for (; k < count; k++) to[k] = to_float16(from[k]);
 }
 // The same as a float.  1.5 * 2^13 times the power of two below x is so large that a sum with it has float16's last bit as its own.
 OP float round_float16(float x) {

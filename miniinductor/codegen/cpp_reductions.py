@@ -228,8 +228,7 @@ class Lanes:
         most = estimate([size])
         if not config.vectorize or not writer.lanes_are_free() or most < 8:
             return 1
-        # (floats that stand for float16 are those of a group of lanes)
-        if any(a.is_arg for a in self.accumulators) and not writer.halves and most < 4 * LANES:
+        if any(a.is_arg for a in self.accumulators) and most < 4 * LANES:
             return 1
         wanted = LANES if len(self.body) <= 16 else LANES // 2  # (the compiler's time counts)
         return next(n for n in WIDTHS if n <= min(most, wanted))

@@ -26,16 +26,14 @@ Mirrors the decisions at the start of codegen in torch/_inductor/codegen/{cpp,si
 """
 
 import functools
-import math
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import sympy
 
-from ..dependencies import Instruction, LoopBody, loop_variables, merge_loops
-from ..nodes import Group, Node
-from ..sizes.expressions import flatten
-from ..sizes.symbols import Size, estimate, same
+from ..dependencies import LoopBody, loop_variables, merge_loops
+from ..nodes import Node
+from ..sizes.symbols import Size, estimate
 
 PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
 
@@ -112,33 +110,6 @@ def plan_kernel(nodes: Sequence[Node]) -> KernelPlan:
     bodies = merge_loops([n.body for n in nodes])
     inner = max((body.inner for body in bodies), key=len)
     return plan_of(nodes, bodies, bodies[0].outer, inner, is_pointwise=not inner)
-
-
-def in_order_of_loops(group: Group, memory: Container[str]) -> list[Node]:
-    """The group's nodes, in which results of rows that no memory holds are numbered as its loops
-    run, so that more loops merge: the mean of an image (n, c, h, w) over c, where w is the larger
-    step in memory, lies at 14*x1 + x2, not at x1 + 14*x2."""
-    places = {}
-    for node in group.nodes if group.is_reduction and not group.has_scan else ():
-        body = node.body
-        accesses = [*body.writes(), *[a for a in group.reads if a.name == node.name]]
-        indices = {access.index for access in accesses if access.name == node.name}
-        place = sympy.expand(flatten(body.x, body.outer))
-        is_one_each = body.outer == group.outer and (node.is_reduction or not body.inner)
-        is_one_each &= same(node.buffer.layout.numel, math.prod(body.outer))
-        if node.name in memory or group.targets or len(indices) != 1 or not is_one_each:
-            continue
-        if indices.pop().free_symbols == place.free_symbols:
-            places[node.name] = place
-
-    def moved(i: Instruction) -> Instruction:
-        i = replace(i, block=tuple(map(moved, i.block)))
-        if i.op in ("load", "store") and i.args[0] in places:
-            return replace(i, args=(i.args[0], places[i.args[0]], *i.args[2:]))
-        return i
-
-    bodies = [replace(n.body, instructions=[*map(moved, n.body.instructions)]) for n in group.nodes]
-    return [Node(n.buffer, body) for n, body in zip(group.nodes, bodies)] if places else group.nodes
 
 
 def with_lanes(plan: KernelPlan, bodies: Sequence[LoopBody]) -> KernelPlan:

@@ -13,8 +13,7 @@ loops over *lanes* (the iterations of the innermost loop, which the compiler put
 registers).  PyTorch: decides this by subclasses of its C++ kernel (vector, tile2d) and by flags.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import sympy
 import torch
@@ -83,10 +82,6 @@ class Strategy:
 
     def error_lines(self, condition: Value) -> Found:
         """The statements to which a check of `condition` is added."""
-        return None
-
-    def masked(self, mask: Value, body: Callable[[], Value], other: Any) -> Value | None:
-        """The value of `body` where `mask` holds, else `other`."""
         return None
 
     def place_of(self, name: str, index: sympy.Expr) -> sympy.Expr | None:

@@ -3,7 +3,7 @@
 In:   an `ir.Graph` for a GPU.  Out: the same graph, rewritten in place, each change noted in the
       record.
 
-    a few elements are combined one by one (speed/few_rows.py): a tile has no side of three
+    a few elements are combined one by one: a tile has no side of three
         sum over 3 of x[i, j + k]    ->  0 + x[i, j] + x[i, j + 1] + x[i, j + 2]
     few outputs of many elements are reduced in two steps: without this, few programs would read
     much
@@ -20,9 +20,12 @@ Mirrors `Reduction.create`, `num_splits` and `create_multilayer` in torch/_induc
 # PyTorch: leaves positions of extremes to one program for each row.
 """
 
+import functools
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import sympy
 import torch
@@ -44,7 +47,6 @@ from ..records import CompileRecord
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.ranges import simplify
 from ..sizes.symbols import Size, hint, size
-from ..speed.few_rows import SHORT, elements_of_each, write_out, written_out
 from .block_sizes import PERSISTENT, PROCESSORS
 from .tile_plan import reads_along
 
@@ -59,11 +61,19 @@ ENOUGH_TILES = 2 * PROCESSORS  # of 64 columns each: they keep the GPU busy
 LEAST_CHUNK = 4096  # elements, where rows are
 LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
 MOST_OF_ROW = 8192  # elements of a row that is reduced, and read again as a part
+SHORT = 8  # elements of a reduction that is written out: fewer
+LEAST_OUTPUTS = 1024
+COMBINE: Mapping[str, Callable[[Value, Value], Value]] = {
+    "sum": lambda a, b: ops.add(a, b),
+    "prod": lambda a, b: ops.mul(a, b),
+    "max": lambda a, b: ops.maximum(a, b),
+    "min": lambda a, b: ops.minimum(a, b),
+}
 NEUTRAL = {"sum": 0, "prod": 1, "any": False}
 
 
 def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
-    write_out(graph, record, lambda buffer: 0 < elements_of_each(buffer) < SHORT)
+    write_out(graph, record)
     operations: list[Buffer] = []
     for buffer in graph.operations:
         if isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction):
@@ -73,6 +83,79 @@ def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
     graph.operations[:] = operations
 
 
+# --- a few elements -------------------------------------------------------------------------------
+def write_out(graph: Graph, record: CompileRecord) -> None:
+    """Reductions of a few elements become pointwise, in place.  One stays where its kernel would
+    fall into two."""
+    short = [one for one in graph.operations if 0 < elements_of_each(one) < SHORT]
+    if not short:
+        return
+    loops = {b.name: b for b in graph.operations if isinstance(b, ComputedBuffer)}
+    reads = {name: {access.name for access in trace(b).reads()} for name, b in loops.items()}
+    for buffer in short:
+        readers = [loops[name] for name, found in reads.items() if buffer.name in found]
+        made = [loops[name] for name in reads[buffer.name] if name in loops]
+        if stays_one_kernel(buffer, readers, made):
+            buffer.data = written_out(buffer.data)
+            count = math.prod(int(n) for n in buffer.data.ranges)
+            record.notes.append(
+                f"{buffer.name}: {count} reductions of few elements are written out"
+            )
+
+
+def elements_of_each(buffer: Buffer) -> int:
+    """How many elements each of the many outputs of a reduction has; 0: it is no such reduction."""
+    data = getattr(buffer, "data", None)
+    if not isinstance(buffer, ComputedBuffer) or not isinstance(data, Reduction):
+        return 0
+    sizes = [int_or_none(n) for n in (*data.ranges, *data.reduction_ranges)]
+    if data.kind not in COMBINE or None in sizes or iterations(data.ranges) < LEAST_OUTPUTS:
+        return 0
+    count = iterations(data.reduction_ranges)
+    return count if count > 1 else 0
+
+
+def iterations(sizes: Iterable[Any]) -> int:
+    """How many; 0 where a size is a symbol."""
+    return math.prod([int_or_none(n) or 0 for n in sizes])
+
+
+def stays_one_kernel(
+    buffer: ComputedBuffer, readers: list[ComputedBuffer], made: list[ComputedBuffer]
+) -> bool:
+    """Do all that read it run over its outputs alone, and does it read nothing that was made over
+    its elements?"""
+    outputs = iterations(buffer.data.ranges)
+    elements = outputs * iterations(buffer.data.reduction_ranges)
+    for reader in readers:
+        data = reader.data
+        if not isinstance(data, (Pointwise, Reduction)):
+            return False
+        if iterations(data.ranges) * iterations(data.reduction_ranges) != outputs:
+            return False
+    return all(int_or_none(one.layout.numel) not in (elements, None) for one in made)
+
+
+def written_out(data: Reduction) -> Pointwise:
+    """The same value, made of all its elements."""
+    places = list(itertools.product(*[range(int(n)) for n in data.reduction_ranges]))
+    combine = COMBINE[data.kind]
+
+    def element(index: Index, place: tuple[int, ...]) -> Value:
+        value = data.inner_fn(index, list(place))
+        return value if data.src_dtype == data.dtype else ops.to_dtype(value, data.dtype)
+
+    def body(index: Index) -> Value:
+        first = element(index, places[0])
+        if data.kind == "sum" and data.dtype.is_floating_point:
+            first = ops.add(first, ops.constant(0.0, data.dtype))  # no sum is -0.0
+        # each element is added where it is made: a thread cannot hold many of them
+        return functools.reduce(combine, (element(index, place) for place in places[1:]), first)
+
+    return Pointwise(data.device, data.dtype, list(data.ranges), body, origins=data.origins)
+
+
+# --- few outputs of many elements -----------------------------------------------------------------
 def split(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> list[ComputedBuffer]:
     """The reduction in two steps where one kernel would have few programs, else as it is."""
     data = buffer.data

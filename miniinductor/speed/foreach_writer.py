@@ -60,9 +60,6 @@ class ForeachWriter(CppKernelWriter):
             return Pragma("for", simd=config.vectorize)
         return super().simd()
 
-    def half_place(self, name: str, index: sympy.Expr, written: bool) -> None:
-        """Nothing: lanes that are left would be each thread's."""
-
     def function(self, lines: list[Statement]) -> Kernel:
         count, width, names = len(self.parts), len(self.pointers), self.parts[0].names
         memory = lambda name: self.overwritten.get(name, name)  # noqa: E731

@@ -8,14 +8,12 @@
             const float tmp0 = in0[x0 + 512*r0];
             acc0[x0] = acc0[x0] + tmp0;
 
-In:   a group whose reductions' last outer loop has stride 1, or reduces a few elements that many
-      columns share (distances of points, sums of rows of a table).  Out: its whole kernel.
+In:   a group whose reductions' last outer loop has stride 1.  Out: its whole kernel.
 
 Columns are reduced in blocks, whole rows where they are short enough: then memory is read from its
 start to its end.  Each block is a thread's work, or (`shares_rows`, of whole rows) threads share
 the rows: each has accumulators of its own, which are put together at the end.  Long float sums are
-sums of chunks, added up in double.  What a short axis reads across the columns is first copied into
-their order.
+sums of chunks, added up in double.
 
 Mirrors the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
 """
@@ -27,10 +25,10 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen.code import Code, code, named
+from ..codegen.code import code, named
 from ..codegen.common import Value
 from ..codegen.cpp import STACK
-from ..codegen.cpp_expressions import CppScope, compute_type, memory_type
+from ..codegen.cpp_expressions import CppScope, compute_type
 from ..codegen.cpp_reductions import ARRAY_TYPES, LANES, Sums, array_declarations, bound, filled
 from ..codegen.cpp_reductions import longest
 from ..codegen.plan import estimate
@@ -49,10 +47,7 @@ ROWS_CHUNK = 128  # longest run of float additions of rows into one accumulator
 WHOLE_ROW = 2048  # columns reduced together at most
 COLUMNS = 512  # the same where rows are longer than that
 LEAST_COLUMNS = 32  # where lanes along them are chosen though memory runs along them in no read
-TURNED = 1 << 15  # elements that are copied into the order of the lanes at most
-MOST_TURNED = 4  # such copies in one kernel: they lie on the stack
 SHORT = 7  # elements of a reduction that fill no vector: windows, which overlap
-FEW = 64  # elements of a reduction for whose sake that is done at most; iterations that share it
 
 
 def runs_along(accesses: Iterable[Access], variable: sympy.Symbol, other: sympy.Symbol) -> bool:
@@ -83,41 +78,10 @@ class Rows(RowInvariants):
             # else one value per row (a mean, a weight): read once either way
             if access.index.free_symbols.intersection(plan.r) or is_indirect(access.index)
         ]
-        # (buffer, index) -> (the copy in the order of the lanes, the lines that make it)
-        self.turned: dict[tuple[str, sympy.Expr], tuple[Code, list[Statement]]] = {}
-        self.is_row = False
-        if not runs_along(reads, plan.x[-1], plan.r[-1]) and not self.is_better_along_x(reads):
+        if not runs_along(reads, plan.x[-1], plan.r[-1]):
             return False
         self.plan_blocks()
         return True
-
-    def is_better_along_x(self, reads: Sequence[Access]) -> bool:
-        """Do lanes along the last outer loop read memory in its order (not the reduction's, unless
-        that is short), or always the same element, or what `turned_place` copies?"""
-        plan, gain = self.writer.plan, 0
-        is_short = estimate(plan.inner) <= SHORT  # fewer than the lanes of a vector
-        if hint(plan.outer[-1], 512) < LEAST_COLUMNS:
-            return False
-        for access in reads:
-            column, row = (stride_of(access.index, v) for v in (plan.x[-1], plan.r[-1]))
-            if column == 1:
-                gain += row != 1 or is_short
-            elif is_indirect(access.index) or column is None:
-                return False
-            elif column != 0:
-                if not self.may_be_turned(access.index):
-                    return False
-                gain += 1
-        return gain > 0
-
-    def may_be_turned(self, index: sympy.Expr) -> bool:
-        """Is it few elements, all read again by each of the outer iterations?"""
-        plan = self.writer.plan
-        sizes = (plan.outer[-1], *plan.inner)
-        if not all(isinstance(n, int) for n in sizes) or math.prod(sizes) > TURNED:
-            return False
-        known = index.free_symbols <= {plan.x[-1], *plan.r}
-        return known and math.prod(plan.inner) <= FEW and estimate(plan.outer[:-1]) >= FEW
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are, and whether threads share their rows."""
@@ -168,8 +132,7 @@ class Rows(RowInvariants):
         loops = self.writer.outer_loops()[:-1]
         count = len(loops) + (not self.is_whole)
         if loops:
-            turned = [line for _, lines in self.turned.values() for line in lines]
-            return [*turned, *nest(body, loops, self.threads(count))]
+            return nest(body, loops, self.threads(count))
         if count:
             [blocks] = body
             assert isinstance(blocks, Loop)
@@ -197,8 +160,8 @@ class Rows(RowInvariants):
             )
             for name, array in self.arrays.items()
         }
-        writer.outside, writer.halves = above or scope, {}
-        writer.write_into(scope, inner_variables, writer.plan.x[-1])
+        writer.outside = above or scope
+        writer.write_into(scope, inner_variables)
         return scope
 
     def after_rows(self, nodes: Sequence[Node], stage: int) -> list[Statement]:
@@ -237,10 +200,10 @@ class Rows(RowInvariants):
             self.begin_rows(self.columns, self.at, self.block_width, outer)
         before = CppScope()  # of the columns, in each row
         scope = self.own_scope((plan.x[-1],), before)
-        self.is_row, writer.accumulators, writer.deferred = True, [], []
+        writer.accumulators, writer.deferred = [], []
         for node in nodes:
             writer.play(node)
-        self.is_row, accumulators = False, writer.accumulators
+        accumulators = writer.accumulators
         added = [name for a in accumulators for name in a.reads]
         body = [*self.first_in_lanes(scope.lines, added), *scope.lines]
 
@@ -339,30 +302,3 @@ class Rows(RowInvariants):
         first = Line("int32_t is_wanted = 0;", origin=PART)
         branch = Branch("is_wanted", rows)
         return [Block([first, *nest(asked, [self.columns], pragma), branch])]
-
-    # -- copies of what is read --------------------------------------------------------------------
-    def element(self, name: str, index: sympy.Expr, dtype: torch.dtype) -> Code | None:
-        """An element of a copy in the order of the lanes, which stands before all loops."""
-        writer, plan = self.writer, self.writer.plan
-        column = plan.x[-1]
-        if not self.is_row or writer.in_mask() or is_indirect(index):
-            return None
-        is_across = stride_of(index, column) not in (0, 1) and index.free_symbols & set(plan.r)
-        if not is_across or not self.may_be_turned(index):
-            return None
-        if (name, index) not in self.turned and len(self.turned) == MOST_TURNED:
-            return None
-        width, place = plan.outer[-1], sympy.Integer(0)
-        for variable, size in zip(plan.r, plan.inner):
-            place = place * size + variable
-        place = sympy.expand(place * width + column)
-        if (name, index) not in self.turned:
-            array = named(f"turned{len(self.turned)}")
-            given = f"{writer.pointer(name, False)}[{writer.index(index)}]"
-            copied = Line(f"{array}[{writer.index(place)}] = {given};", origin=playing.value)
-            loops = [(v, 0, writer.size(n)) for v, n in zip(plan.r, plan.inner)]
-            declared = f"{memory_type(dtype)} {array}[{math.prod(plan.inner) * width}];"
-            fill = nest([copied], [(column, 0, writer.size(width)), *loops])
-            lines = [Line(declared, origin=playing.value), *fill]
-            self.turned[name, index] = array, lines
-        return code("{}[{}]", self.turned[name, index][0], writer.index(place))
