@@ -78,35 +78,25 @@ def same(got, want, ulps=8, atol=0.0):
 TORCH_UNARY = {**{n: getattr(torch, n) for n in UNARY if hasattr(torch, n)}}
 
 
-@pytest.mark.parametrize("op", UNARY)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_unary(op, dtype):
-    if op == "bitwise_not":
-        x = torch.randint(-100, 100, (1000,))
-    elif op == "logical_not":
-        x = torch.tensor([0.0, 1.0, -0.0, math.nan, 2.0], dtype=dtype)
-    else:
-        x = torch.cat([SPECIAL, torch.randn(1823) * 3, torch.rand(781) * 2 - 1]).to(dtype)
-    want = TORCH_UNARY[op](x)
-    result = torch.bool if want.dtype == torch.bool else x.dtype
-    (got,), _ = run(lambda b: [pointwise(lambda v: getattr(ops, op)(v), b, dtype=result)], x)
-    if op in UNARY_FLOAT and dtype is torch.float32:
-        exact = TORCH_UNARY[op](x.double()).float()
-        known = torch.isfinite(exact) | ~torch.isfinite(want)
-        same(
-            got[known],
-            exact[known],
-            ulps=8,
-            atol=2e-7 if op in ("sin", "cos", "tan", "lgamma") else 1e-44,
-        )
-    else:
-        same(got, want, ulps=16, atol=1e-14 if op == "lgamma" else 1e-300)
-    if result.is_floating_point and op not in ("sign", "lgamma"):
-        zeros = x == 0
-        assert (
-            torch.equal(torch.signbit(got[zeros]), torch.signbit(want[zeros]))
-            or want[zeros].isnan().all()
-        ), "signed zeros"
+def test_unary(dtype):
+    """All of them in one graph, since building it is what takes time."""
+    x = torch.cat([SPECIAL, torch.randn(1823) * 3, torch.rand(781) * 2 - 1]).to(dtype)
+    wanted = {op: TORCH_UNARY[op](x) for op in UNARY if op != "bitwise_not"}
+    results = {op: torch.bool if w.dtype == torch.bool else dtype for op, w in wanted.items()}
+    got, _ = run(lambda b: [pointwise(getattr(ops, op), b, dtype=results[op]) for op in wanted], x)
+    for value, (op, want) in zip(got, wanted.items(), strict=True):
+        if op in UNARY_FLOAT and dtype is torch.float32:
+            exact = TORCH_UNARY[op](x.double()).float()
+            known = torch.isfinite(exact) | ~torch.isfinite(want)
+            atol = 2e-7 if op in ("sin", "cos", "tan", "lgamma") else 1e-44
+            same(value[known], exact[known], ulps=8, atol=atol)
+        else:
+            same(value, want, ulps=16, atol=1e-14 if op == "lgamma" else 1e-300)
+        if results[op].is_floating_point and op not in ("sign", "lgamma"):
+            zeros = x == 0
+            signs = torch.signbit(value[zeros]), torch.signbit(want[zeros])
+            assert torch.equal(*signs) or want[zeros].isnan().all(), f"signed zeros of {op}"
 
 
 @pytest.mark.parametrize(
@@ -224,37 +214,41 @@ def torch_binary(op):
     return TORCH_BINARY.get(op) or getattr(torch, op)
 
 
-@pytest.mark.parametrize(
-    "op", [o for o in BINARY if not o.startswith("bitwise")] + list(COMPARISON)
-)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_binary_float(op, dtype):
+def test_binary_float(dtype):
     a, b = torch.meshgrid(SPECIAL, SPECIAL, indexing="ij")
     a = torch.cat([a.flatten(), torch.randn(777)]).to(dtype)
     b = torch.cat([b.flatten(), torch.randn(777)]).to(dtype)
-    want = torch_binary(op)(a, b)
-    if op in ("fmod", "remainder"):  # eager's vector fmod gives NaN for 1 % 1e-42
-        want = torch_binary(op)(a.double(), b.double()).to(dtype)
-    (got,), _ = run(lambda x, y: [pointwise(getattr(ops, op), x, y, dtype=want.dtype)], a, b)
-    same(got, want, ulps=2, atol=1e-44 if dtype == torch.float32 else 0)
+    wanted = {}
+    for op in [o for o in BINARY if not o.startswith("bitwise")] + list(COMPARISON):
+        wanted[op] = torch_binary(op)(a, b)
+        if op in ("fmod", "remainder"):  # eager's vector fmod gives NaN for 1 % 1e-42
+            wanted[op] = torch_binary(op)(a.double(), b.double()).to(dtype)
+    for got, want in zip(all_of(wanted, a, b), wanted.values(), strict=True):
+        same(got, want, ulps=2, atol=1e-44 if dtype == torch.float32 else 0)
 
 
-@pytest.mark.parametrize(
-    "op",
-    [o for o in BINARY if o not in ("truediv", "atan2", "copysign", "hypot")] + list(COMPARISON),
-)
+def all_of(wanted, a, b):
+    """The operations of {name: eager's result}, in one graph."""
+    types = {op: want.dtype for op, want in wanted.items()}
+    return run(
+        lambda x, y: [pointwise(getattr(ops, o), x, y, dtype=types[o]) for o in types], a, b
+    )[0]
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
-def test_binary_integer(op, dtype):
+def test_binary_integer(dtype):
     low, high = (0, 255) if dtype == torch.uint8 else (-120, 120)
     a = torch.randint(low, high, (4001,)).to(dtype)
     b = torch.randint(low, high, (4001,)).to(dtype)
-    if op in ("floordiv", "truncdiv", "remainder", "fmod"):
-        b[b == 0] = 1
-    if "shift" in op or op == "pow":
-        b = (b % 9).to(dtype)
-    want = torch_binary(op)(a, b)
-    (got,), _ = run(lambda x, y: [pointwise(getattr(ops, op), x, y, dtype=want.dtype)], a, b)
-    same(got, want)
+    every = [o for o in BINARY if o not in ("truediv", "atan2", "copysign", "hypot")]
+    divisions = ("floordiv", "truncdiv", "remainder", "fmod")
+    small = [o for o in every if "shift" in o or o == "pow"]
+    plain = [o for o in every + list(COMPARISON) if o not in small and o not in divisions]
+    for among, right in ((plain, b), (divisions, b + (b == 0)), (small, (b % 9).to(dtype))):
+        wanted = {op: torch_binary(op)(a, right) for op in among if op in plain + every}
+        for got, want in zip(all_of(wanted, a, right), wanted.values(), strict=True):
+            same(got, want)
 
 
 @pytest.mark.parametrize(
