@@ -359,33 +359,27 @@ def test_sum(shape, dims):
 
 
 @pytest.mark.parametrize("shape,dims", [c for c in REDUCED if 0 not in c[0]])
-@pytest.mark.parametrize("kind", ["max", "min", "any", "prod"])
-def test_other_reductions(shape, dims, kind):
+def test_other_reductions(shape, dims):
+    def extremes(b):
+        return [reduce(b, "max", dims), reduce(b, "min", dims)]
+
     x = torch.randn(shape)
-    if kind == "prod":
-        x = 1 + 0.01 * x
-        want = x
-        for d in dims:
-            want = want.double().prod(d, keepdim=True)
-        (got,), _ = run(lambda b: [reduce(b, "prod", dims)], x)
-        torch.testing.assert_close(got, want.float(), rtol=1e-4, atol=1e-6)
-    elif kind == "any":
-        x = x > 3.5
-        (got,), _ = run(lambda b: [reduce(b, "any", dims)], x)
-        want = x
-        for d in dims:
-            want = want.any(d, keepdim=True)
-        assert torch.equal(got, want)
-    else:
-        function = torch.amax if kind == "max" else torch.amin
-        (got,), _ = run(lambda b: [reduce(b, kind, dims)], x)
-        assert torch.equal(got, function(x, dims, keepdim=True))
-        x.view(-1)[x.numel() // 2] = math.nan
-        (got,), _ = run(lambda b: [reduce(b, kind, dims)], x)
-        assert torch.equal(got.isnan(), function(x, dims, keepdim=True).isnan())
-        y = torch.full_like(x, -math.inf if kind == "max" else math.inf)
-        (got,), _ = run(lambda b: [reduce(b, kind, dims)], y)
-        assert torch.equal(got, function(y, dims, keepdim=True))
+    near_one, is_large = 1 + 0.01 * x, x > 3.5
+    product, found = near_one.double(), is_large
+    for d in dims:
+        product, found = product.prod(d, keepdim=True), found.any(d, keepdim=True)
+    (got,), _ = run(lambda b: [reduce(b, "prod", dims)], near_one)
+    torch.testing.assert_close(got, product.float(), rtol=1e-4, atol=1e-6)
+    (got,), _ = run(lambda b: [reduce(b, "any", dims)], is_large)
+    assert torch.equal(got, found)
+    poisoned = x.clone()
+    poisoned.view(-1)[x.numel() // 2] = math.nan
+    for values in (x, poisoned, torch.full_like(x, -math.inf), torch.full_like(x, math.inf)):
+        got, _ = run(extremes, values)
+        for ours, function in zip(got, (torch.amax, torch.amin)):
+            want = function(values, dims, keepdim=True)
+            assert torch.equal(ours.isnan(), want.isnan())
+            assert torch.equal(ours.nan_to_num(7), want.nan_to_num(7))
 
 
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
