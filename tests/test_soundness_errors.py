@@ -207,7 +207,7 @@ def test_a_grid_outside_of_the_image_does_not_read_it():
 
 
 def test_generator():
-    assert not runner.sample(errors, 18, "eager,aot_eager,inductor", first=3)
+    assert not runner.sample(errors, 9, "eager,aot_eager,inductor", first=3)
 
 
 ONE = torch.tensor([True, False, True])
@@ -285,8 +285,8 @@ WITH_A_NUMBER = {
 def test_numbers_of_every_kind_beside_tensors_of_every_dtype(name):
     """The same elements in the same dtype, or an error of the same class.  What eager computes is
     compiled as one graph for a dtype, and what it refuses one by one."""
-    op = WITH_A_NUMBER[name]
-    for x in OPERANDS:
+    op, turn = WITH_A_NUMBER[name], [*WITH_A_NUMBER].index(name) % 2
+    for x in OPERANDS[turn::2]:
         held, eager = [], []
         for number in OPERAND_NUMBERS:
             try:

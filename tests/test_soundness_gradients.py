@@ -147,7 +147,7 @@ def test_what_a_custom_function_reads_and_does(name, backend):
 
 def test_sample():
     modes = "aot_eager,inductor,eager,aot_eager-training,inductor-training"
-    assert not runner.sample(gradients, 40, modes)
+    assert not runner.sample(gradients, 16, modes)
 
 
 @pytest.mark.parametrize("seed", [31828, 34718, 36027, 39308])
