@@ -165,21 +165,6 @@ def test_contexts_of_c_stay_in_the_graph(function, backend):
     assert minidynamo.counters["graphs"].total() == 1
 
 
-def test_results_of_inference_mode_are_inference_tensors_of_inductor_too():
-    function = inference_then_autograd
-    minidynamo.compile(function, fullgraph=True)(X())[0].backward()
-    ours, WEIGHT.grad = WEIGHT.grad, None
-    function(X())[0].backward()
-    torch.testing.assert_close(ours, WEIGHT.grad)
-    assert [v.is_inference() for v in minidynamo.compile(function)(X())[:5]] == [
-        False,
-        True,
-        True,
-        True,
-        False,
-    ]
-
-
 def test_breaks_inside_contexts_of_c():
     """What was entered is entered behind the break, in the state it had been entered in; and left
     when the graph raises."""
@@ -226,26 +211,6 @@ def test_breaks_inside_contexts_of_c():
 
 
 # ---- what the compiler once failed at
-
-
-def test_the_first_call_of_lazy_modules():
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.second = torch.nn.Linear(3, 3), torch.nn.LazyLinear(4)
-
-        def forward(self, x):
-            return self.second(self.first(x).relu()).sin()
-
-    model = Model()
-    compiled = minidynamo.compile(model, backend="eager")
-    compiled(X())
-    assert not minidynamo.counters["graph_breaks"]
-    same(minidynamo.compile(model, backend="eager", fullgraph=True)(X()), model(X()))
-    with torch.no_grad():
-        before = minidynamo.counters["graphs"].total()
-        same(compiled(X()), model(X()))
-    assert minidynamo.counters["graphs"].total() == before + 1
 
 
 # ---- torch's own functions

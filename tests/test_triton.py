@@ -32,23 +32,11 @@ from miniinductor.gpu.interpreter import load_interpreted
 NOT_HERE = {
     "test_the_writer_defines_every_op",
     "test_threads_share_the_rows_of_a_reduction",
-    "test_integer_division_by_zero_raises",
     "test_constants_keep_their_value",
-    "test_what_is_stored_to_become_a_result_lies_in_its_memory",
     "test_lowest_integer_by_minus_one_does_not_trap",
     "test_accuracy_in_ulp_against_float64",
-    "test_kernels_have_names_in_the_profiler",
     "test_every_function_under_every_reduction_becomes_vectors",
-    "test_a_roll_is_two_loops_without_a_division",
-    "test_more_lanes_than_are_looked_at_stay_in_one_piece",
     "test_every_float_is_rounded_to_16_bits_as_torch_does",
-    "test_sums_of_chunks_are_doubles_in_every_loop",
-    "test_the_plain_writer_alone",
-    "test_lanes_run_along_windows_that_overlap",
-    "test_short_rows_of_float16_are_converted_in_vectors",
-    "test_short_rows_of_many_rows_of_float16",
-    "test_all_groups_of_channels_share_the_lanes",
-    "test_an_element_of_float16_that_two_sums_read_is_converted_once",
 }  # Triton's interpreter cuts where it makes bfloat16
 
 
