@@ -40,13 +40,13 @@ PARTS = {
     "sweeps/triton": "tests/sweeps/graphs.py --triton --count {count=12} --seed {seed} --jobs 1",
     "sweeps/symbolic": "tests/sweeps/symbolic.py --count {count=12} --seed {seed}",
     "sweeps/shapes": "tests/sweeps/shapes.py --count {count=20} --seed {seed}",
-    "sweeps/ops": "tests/sweeps/ops.py {ops} --samples 0 --processes {jobs}",
+    "sweeps/ops": "tests/sweeps/ops.py {ops} --samples 4 --processes {jobs}",
     "storms": "-m benchmarks.programs.storms eager",
     "settling": "-m benchmarks.programs.settling",
     "soak": "tests/soak.py --alone --seconds {seconds} --seed {seed}",
     "faults": "tests/faults.py --sample 40 --seed {seed} --jobs {jobs}",
 }
-OPS = 12  # operators of each call of `sweeps/ops`
+OPS = 3  # operators of each call of `sweeps/ops`
 
 
 def some_ops(seed: int) -> str:
@@ -94,7 +94,7 @@ def run(name: str, seed: int, seconds: float, jobs: int) -> bool:
     while True:
         left = seconds - (time.monotonic() - begin)
         command, count = filled_in(PARTS[name], seed, max(left - START, 1), jobs)
-        status, text, errors = call(command, max(left, 0) + min(GRACE, seconds))
+        status, text, errors = call(command, max(left, 0) + min(GRACE, seconds / 2))
         calls, last = calls + 1, (text.strip().splitlines() or [""])[-1]
         if status:
             print(f"{name}: FOUND SOMETHING\n{text}{errors}again: {' '.join(command)}", flush=True)
