@@ -1,5 +1,5 @@
-"""Breadth of capture: torch features in a frame, optimizers, generators and handlers that meet a
-break.  Each equals plain Python."""
+"""torch in a frame: autocast, optimizers, checkpoints, generators that come from outside.  Each equals
+plain Python."""
 
 import gc
 import logging

@@ -1,5 +1,5 @@
-"""What capture once lacked: breaks in long loops, the lifetime of values behind a break, torch's
-contexts, generators' results..."""
+"""What a frame enters and calls: torch's contexts, checkpoints, vmap; numbers of NumPy; loops that
+break in each turn."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""Random programs, plain against compiled, and what such programs found: each was a difference
-once.
+"""Random programs, plain against compiled; and graphs that raise: what is told, and what is never run
+again.
 
-The slow forms are `make fuzz` (10,000 programs) and the modules of `tests/fuzz` themselves.
+`make fuzz` runs 10,000 programs.
 """
 
 import contextlib

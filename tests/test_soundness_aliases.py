@@ -1,4 +1,4 @@
-"""What results share with arguments: what issue 18 found, and a sample of the generator."""
+"""What results share with arguments: the strides of results, and a sample of the generator."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Errors and values at the edge: what issue 18 found, and a sample of the generator."""
+"""Errors and values at the edge: what eager raises, zeros' signs, and a sample of the generator."""
 
 import math
 import pytest

@@ -1,5 +1,4 @@
-"""Names of programs, functions that change, replaced functions of torch: samples of the generators,
-and the cases that were met."""
+"""Names of programs, functions that change, replaced functions of torch: samples of the generators."""
 
 import pytest
 import torch
