@@ -1,5 +1,5 @@
-"""torch in a frame: autocast, optimizers, checkpoints, generators that come from outside.  Each equals
-plain Python."""
+"""torch in a frame: autocast, optimizers, checkpoints, generators that come from outside.  Each
+equals plain Python."""
 
 import gc
 import logging

@@ -1,5 +1,5 @@
-"""Random programs, plain against compiled; and graphs that raise: what is told, and what is never run
-again.
+"""Random programs, plain against compiled; and graphs that raise: what is told, and what is never
+run again.
 
 `make fuzz` runs 10,000 programs.
 """

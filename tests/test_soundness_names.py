@@ -1,4 +1,4 @@
-"""Names of programs, functions that change, replaced functions of torch: samples of the generators."""
+"""Names of programs, functions that change, replaced functions of torch: samples of generators."""
 
 import pytest
 import torch
