@@ -23,7 +23,6 @@ from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION, parameter_count, stack_effect
 from .bytecode.canonical import END_FOR_OPS
 from .exceptions import SkipFrame
-from .extras import thread_state
 from .reconstruct import Codegen
 from ._frame_hook import hand_over, tail_call
 from .resume import HANDLED, LASTI, VALUE, closure_names, is_resume_code, resume_code, unwind
@@ -50,7 +49,6 @@ def rebuild(frame: "evaluator.RootFrame") -> "Tail":
     has started).
     """
     tail = Tail(frame)
-    thread_state.enter_again(tail)
     for prepare in hooks.BEFORE_VALUES:
         prepare(tail)
     if frame.split is None:

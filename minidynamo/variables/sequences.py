@@ -11,6 +11,7 @@ Mirrors torch/_dynamo/variables/lists.py.
 
 from __future__ import annotations
 
+import collections
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -306,6 +307,27 @@ class ListVar(SequenceVar):
     def method_clear(self, tx: Frame) -> None:
         self.items.clear()
         self._changed()
+
+
+class DequeVar(Container):
+    """A collections.deque that this frame makes and empties, as contextlib.ExitStack does."""
+
+    items: list
+    cls: type = collections.deque
+
+    def truth(self, tx: Frame) -> bool:
+        return bool(self.items)
+
+    def method_append(self, tx: Frame, value: Variable, /) -> None:
+        self.items.append(value)
+
+    def method_pop(self, tx: Frame) -> Any:
+        if not self.items:
+            tx.raise_(IndexError, "pop from an empty deque")
+        return self.items.pop()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(self.cls, functools.partial(cg.build, "BUILD_TUPLE", self.items))
 
 
 class SliceVar(Variable):

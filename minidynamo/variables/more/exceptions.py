@@ -100,6 +100,14 @@ class ExceptionVar(ObjectVar):
             return ConstantVar(False)
         raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
 
+    def generic_setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        """Of BaseException's own fields, `raise ... from ...` writes one."""
+        right = issubclass(value.python_type(), (BaseException, type(None)))
+        if name == "__cause__" and self.value is None and right:
+            self.slots[name], self.slots["__suppress_context__"] = value, ConstantVar(True)
+        else:
+            super().generic_setattr(tx, name, value)
+
     def reconstruct(self, cg: Codegen) -> None:
         if self.value is not None:
             cg.load_const(self.value)

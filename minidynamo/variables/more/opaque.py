@@ -10,16 +10,18 @@ Out:  a variable that the program may bind, hand to a function or return; using 
 import collections
 import random
 import threading
-import types
 import weakref
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 
 from ...exceptions import Break
-from ..base import OutputGraph, RealVar, Source, Variable
+from ...sources import KINDS
+from ..base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
 from ..lookup import lookup
 from ..registry import SHARED
+
+KINDS["call"] = "{p}()"
 
 
 class OpaqueVar(RealVar):
@@ -27,23 +29,40 @@ class OpaqueVar(RealVar):
 
     broken: Break
 
-    def _refuse(self, *args: Variable) -> Any:
+    def _refuse(self: Any, *args: Any) -> Any:
         raise self.broken
 
-    as_constant = real = hash_key = getattr = setattr = delattr = call = call_method = _refuse
-    truth = iterate = length = getitem = setitem = delitem = contains = argument = _refuse
+    refused = cast(Any, _refuse)
+    as_constant = real = hash_key = getattr = setattr = delattr = call = call_method = refused
+    truth = iterate = length = getitem = setitem = delitem = contains = argument = refused
 
 
 # What has state of its own in C, or in each thread, and modules in C++.
-UNTRACED: tuple[Any, ...] = (*weakref.ProxyTypes, threading.local, random.Random, weakref.ref)
+UNTRACED: tuple[Any, ...] = (*weakref.ProxyTypes, threading.local, random.Random)
 # ... and containers of C that are rare in models.
-UNTRACED += (collections.deque, types.MappingProxyType, super)
+UNTRACED += (collections.deque, super)
 
 
 def is_untraced(value: Any) -> bool:
     kind = type(value)
     scripted = issubclass(kind, torch.nn.Module) and kind.__module__.startswith("torch.jit")
     return scripted or issubclass(kind, UNTRACED)
+
+
+class WeakRefVar(OpaqueVar):
+    """A weak reference: a call gives its object, which plain Python may have let go by then if
+    the frame has written anything."""
+
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        if args or kwargs or any(known.mutated for known in tx.output.sourced):
+            raise self.broken
+        return tx.output.wrap(self.value(), self.source.child("call"))
+
+
+@SHARED.rule(test=lambda value: issubclass(type(value), weakref.ref), order=5)
+def wrap_weak_reference(builder: OutputGraph, value: Any, source: Source) -> WeakRefVar:
+    broken = Break("object", "a weak reference is not traced", "hold the object itself")
+    return WeakRefVar(value, broken, source=source)
 
 
 @SHARED.rule(test=is_untraced, order=5)

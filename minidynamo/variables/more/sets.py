@@ -115,7 +115,13 @@ class SetVar(Container):
                     self.method_add(tx, value)
 
     def method_copy(self, tx: Frame) -> SetVar:
-        return self.combined(tx, "copy")
+        return self if self.cls is frozenset else self.combined(tx, "copy")
+
+    def method_clear(self, tx: Frame) -> None:
+        self.written()
+        self.items.clear()
+        self.table.clear()
+        self.removed += 1
 
     def combined(self, tx: Frame, name: str, *others: Variable) -> SetVar:
         """What the method of real sets makes of them: it knows the order."""
