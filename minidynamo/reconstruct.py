@@ -41,7 +41,6 @@ from .originals import BUILTINS
 from .resume import closure_names
 from .variables.base import Lazy, Variable, peek
 from .variables.functions import CellVar
-from .variables.more.writing_calls import commit_call
 
 if TYPE_CHECKING:
     import sympy
@@ -101,6 +100,14 @@ class Codegen:
         for arg in args:
             self.push(arg)
         self.add(emit.call_n(len(args)))
+
+    def commit_call(self, function: Any, *args: Part) -> None:
+        """Push a call that writes, and note it: `object.__setattr__(config, "size", 3)`."""
+        self.add(emit.callee(emit.load_const(function)))
+        for arg in args:
+            self.push(arg)
+        for instruction in reversed(emit.call_n(len(args)) + emit.pop_top()):
+            self.commit(instruction.op, instruction.arg)
 
     def push(self, part: Part) -> None:
         if isinstance(part, Variable):
@@ -202,7 +209,7 @@ class Codegen:
         """container[key] = value.  For the contents of an object it is the `__setitem__` of list or
         dict: that of the object's class was traced, and must not run again."""
         if any(variable.payload is container for variable in self.output.sourced):
-            commit_call(self, container.cls.__setitem__, container, key, value)
+            self.commit_call(container.cls.__setitem__, container, key, value)
             return
         for part in (value, container, key):
             self.push(part)

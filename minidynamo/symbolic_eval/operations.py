@@ -62,7 +62,7 @@ class Operations:
         made.init_args = args
         raise self.raised(made)
 
-    def unbound(self: Any, name: str) -> NoReturn:
+    def unbound(self: Any, name: str) -> None:
         """A variable is read before it is written."""
         nothing = "where it is not associated with a value"
         if name in self.code.co_freevars:
@@ -144,7 +144,7 @@ class Operations:
                 raise
             self.raise_(type(error), *error.args)
 
-    def computed(self, function: Any, args: Args, kwargs: Named, read: str) -> Any:
+    def computed(self: Any, function: Any, args: Args, kwargs: Named, read: str) -> Any:
         """The result of a pure call; an expression, where the only argument is a symbol.  `read`:
         how the arguments become real, see `on_host`."""
         value = args[0] if len(args) == 1 else None

@@ -246,8 +246,8 @@ class Builder:
             self.guard(source, ("DEFAULTS", name), f"{{0}}.{name} is {{pin}}", value)
 
     def note_key(self, variable: Any) -> None:
-        """An object from outside is looked up by its identity: `x in {y}`, `names[id(x)]`.  It
-        must be the same one in later calls, too, and others not (more/asked_identity.py)."""
+        """An object from outside is looked up by its identity: `x in {y}`, `names[id(x)]`.  The
+        same ones must be one object in later calls, too, and others not (`guard_keys_apart`)."""
         if variable.source is None:
             return
         real = variable.value if isinstance(variable, TensorVar) else variable.identity()

@@ -127,7 +127,7 @@ class ConstantVar(RealVar):
 BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
 
 
-@BY_VALUE.rule(*CONSTANT_TYPES - {slice}, test=is_constant_value, order=10)
+@BY_VALUE.rule(*CONSTANT_TYPES - {slice, float}, test=is_constant_value, order=10)
 def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A constant at `source`; an int is a symbol if the policy of sizes says so."""
     if type(value) is int and builder.policy.of_int(value, source):

@@ -30,7 +30,6 @@ from .constant import ConstantVar
 from .containers import mapping, named
 from .functions import BoundMethodVar, bound_descriptor
 from .lookup import HEAP_TYPE, METHODS, MISSING, lookup
-from .more.writing_calls import commit_call
 from .registry import SHARED
 
 
@@ -362,7 +361,7 @@ class ObjectVar(Variable):
         if not self.mutated or self.source is None:
             return
         for name, value in self.slots.items():
-            commit_call(cg, object.__setattr__, self, ConstantVar(name), value)
+            cg.commit_call(object.__setattr__, self, ConstantVar(name), value)
 
     def __repr__(self) -> str:
         where = f" {self.source.name()}" if self.source else ""

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import minidynamo
 from minidynamo import entry_guards, guards
-from minidynamo.variables import functions
-from minidynamo.variables.more import module_operations
+from minidynamo.variables import functions, modules
 
 from .mutants import mutant
 
@@ -165,7 +164,7 @@ def functions_keep_lacking() -> None:
 
 @mutant("what modules of the library lack may come", "absence --only library --modes eager")
 def modules_keep_lacking() -> None:
-    module_operations.PyModuleVar.getattr = module_operations.plain_module_getattr
+    modules.trusted = lambda name: False
 
 
 @mutant(
