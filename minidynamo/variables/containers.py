@@ -111,6 +111,8 @@ class DictVar(Container):
         self.store(tx, key, value)
 
     def as_constant(self) -> Any:
+        if self.cls is collections.defaultdict:
+            raise Break("constant", "a defaultdict where a constant is needed")
         pairs = self.pairs(current())
         return self.cls([(key.as_constant(), value.as_constant()) for key, value in pairs])
 
