@@ -135,7 +135,7 @@ def changed_inputs(output: OutputGraph) -> list[torch.fx.Node]:
 def refuse_assertions(output: OutputGraph) -> None:
     """The program's own AssertionError comes of plain Python, which must not run again."""
     if changed_inputs(output) or any(map(draws, output.graph.nodes)):
-        for stack, step in vars(output).get("asserted", ()):
+        for stack, step in output.asserted:
             raise Break("assert", "an assertion in a graph that writes or draws", "", stack, step)
 
 
