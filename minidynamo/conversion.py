@@ -18,7 +18,7 @@ import types
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -110,7 +110,7 @@ class Conversion:
             with self.record.timed("trace"):
                 frame = self.trace()
                 tail = rebuild(frame)
-                graph_errors.refuse_assertions(frame.output)
+                graph_errors.refuse(frame.output)
             if self.policy.pin(frame.output.shape_env.pinned()):
                 return None  # with those sizes as numbers
         except Restart:
@@ -197,7 +197,8 @@ class Conversion:
         if record.backend_record is not None:
             # miniinductor's `CompiledGraph` looks at its inputs first; the guards did that already
             compiled = getattr(compiled, "function", compiled)
-        compiled = thread_state.with_state(compiled, output, results)
+        if output.state.before:
+            compiled = thread_state.restoring(compiled, dict(output.state.before))
         compiled = output.errors.around(compiled)
         for adapt in hooks.ADAPTERS:
             compiled = adapt(compiled, output, results)
@@ -212,7 +213,7 @@ class Conversion:
         backend = self.compiler.backend
         if writes and backends.is_torchs(backend):
             backend = backends.where_apart(backend)
-        count = len(gm.graph.output_node().args[0])
+        count = len(cast(Sequence[Any], gm.graph.output_node().args[0]))
         own = self.compiler.backend
         is_ours = getattr(own, "__module__", None) == backends.__name__
         try:

@@ -33,7 +33,6 @@ from .conversion import TRIES, Conversion
 from .dynamic import MODULE, SizePolicy
 from .entries import CODES, DEAD, CacheEntry, entries_before, forget_entries, owner_of, watch
 from .exceptions import BackendError, SkipFrame, Unsupported
-from .extras import thread_state
 from .foreign import ThreadState, faults, ours
 from .records import FrameRecord, debug
 from .resume import is_resume_code
@@ -249,12 +248,10 @@ class CompilingState(ThreadState):
 
     def begin(self) -> None:
         COMPILING.active = True
-        self.entered = thread_state.depth()
         super().begin()
 
     def put_back(self) -> None:
         COMPILING.active = False
-        thread_state.unwind(self.entered)
         super().put_back()
 
 

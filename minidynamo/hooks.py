@@ -4,7 +4,7 @@ AFTER_WRITES.append(position_late)      # code that stands behind the replayed w
 ADAPTERS.append(floats_as_tensors)      # something around what the backend has compiled
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from .graph_capture import OutputGraph
     from .reconstruct import Codegen
-    from .replacement import Tail
     from .variables.base import Variable
 
 # --- before and while a frame is traced -----------------------------------------------------------
@@ -22,9 +21,6 @@ TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
 # --- the replacement code -------------------------------------------------------------------------
 BEFORE_VALUES: "list[Callable[[Codegen], None]]" = []  # in front of what rebuilds values
 AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the frame's writes
-# (tail) at a graph break: names of locals that live on though no instruction reads them; raises
-# SkipFrame where the frame's state cannot be handed on
-KEPT: "list[Callable[[Tail], Collection[str]]]" = []
 
 # --- the graph ------------------------------------------------------------------------------------
 # (frame, target, args, kwargs) of an operation -> (target, args, kwargs) to record instead

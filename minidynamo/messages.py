@@ -6,14 +6,6 @@ Out:  warnings of the logger `minidynamo`, once for each place; texts on stderr,
 
     helper (model.py:12) was compiled 8 times (config.recompile_limit); it runs as plain Python ...
 
-A guard is Python, so it is taken apart as Python: by its `and`s, and each comparison into the side
-that the call brings and the side that was written down.  No code of the program's runs: only values
-of Python's own types are printed, of another object its class.
-
-    >>> scope = {"x": torch.ones(3), "P_float32": torch.float32}
-    >>> first_reading("x.dtype is P_float32 and x.shape == (2,)", scope, {"x"})
-    Reading(what='x.shape', expected='(2,)', actual='(3,)', holds=False)
-
 Mirrors what torch/_dynamo/convert_frame.py logs.
 # PyTorch: TORCH_LOGS=recompiles prints what each kind of guard in C++ says of itself.
 """
@@ -21,10 +13,9 @@ Mirrors what torch/_dynamo/convert_frame.py logs.
 import ast
 import logging
 import traceback
-import types
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -36,7 +27,7 @@ from .records import FrameRecord, debug
 if TYPE_CHECKING:
     from .conversion import Conversion
     from .entries import CacheEntry
-    from .guards import Guard, GuardFunction
+    from .guards import Guard
 
 LOG = logging.getLogger("minidynamo")
 OURS = "minidynamo"
@@ -137,39 +128,13 @@ def show(entry: "CacheEntry") -> None:
 
 # ---- guards that failed
 LONGEST = 120  # characters of a value
-NUMBERS = (int, float, complex, str, bytes, bool, type(None), type(...), type(NotImplemented))
-OF_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-SYMBOLS = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Is: "is",
-    ast.IsNot: "is not",
-    ast.In: "in",
-    ast.NotIn: "not in",
-}
+PRINTED = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device)
 SIZES = "mark the size with minidynamo.mark_dynamic(tensor, dim), or compile with dynamic=True"
 HINTS = {  # kind of guard -> what the user can do
     **dict.fromkeys(("SHAPE", "EQUAL", "RANGE", "SIZES", "STRIDE"), SIZES),
     "EQUALS": "pass what changes as a tensor, or keep it out of the compiled function",
-    "LENGTH": "a container of another length takes another graph: pass one tensor instead",
-    "GRAD": "call it always with gradients on, or always with gradients off",
 }
 OTHERWISE = "make it the same in each call, or raise minidynamo.config.recompile_limit"
-
-
-class Reading(NamedTuple):
-    """One comparison of a guard.  what: the expression that reads the call's value.  holds: None
-    where it could not be computed."""
-
-    what: str
-    expected: str
-    actual: str
-    holds: bool | None
 
 
 @dataclass
@@ -191,118 +156,44 @@ class GuardFailure:
 
 
 def shown(value: Any) -> str:
-    """A value as a text of at most about `LONGEST` characters."""
+    """A value of Python's own types as a text of at most `LONGEST` characters; of another object
+    its class, for none of the program's code runs here."""
     kind = type(value)
-    if kind in (tuple, list, torch.Size):
-        items = ", ".join(map(shown, value[:20])) + (", ..." if len(value) > 20 else "")
-        comma = "," if len(value) == 1 and kind is not list else ""
-        text = f"[{items}]" if kind is list else f"({items}{comma})"
-    elif kind in NUMBERS or kind in OF_TORCH:
-        is_huge = kind is int and value.bit_length() > 1000
-        text = f"an int of {value.bit_length()} bits" if is_huge else repr(value)
+    if kind is torch.Size:
+        return shown(tuple(value))
+    is_huge = kind is int and value.bit_length() > 1000
+    if kind in (tuple, list) and all(type(item) in PRINTED for item in value[:LONGEST]):
+        text = repr(value[:LONGEST])
+    elif kind in PRINTED and not is_huge:
+        text = repr(value)
     elif isinstance(value, type):
         text = type.__getattribute__(value, "__qualname__")
-    elif isinstance(value, types.FunctionType):
-        code = value.__code__
-        text = f"the function {code.co_name} ({code.co_filename}:{code.co_firstlineno})"
     else:
-        text = f"a {type.__getattribute__(kind, '__name__')} at {id(value):#x}"
+        text = f"a {type.__getattribute__(kind, '__name__')}"
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
-class GuardReader:
-    """Reads the comparisons of one guard, and like Python stops at the first that does not hold:
-    what comes behind `type(n) is int and` is not asked of anything else.
+def first_false(text: str, scope: Mapping[str, Any]) -> tuple[str, str]:
+    """What the first part of a guard that is false expects, and what the call has instead.
 
-    parameters: the names that each call brings."""
+    >>> first_false("x.dtype is P_float32 and x.shape == (2,)", scope)
+    ('(2,)', '(3,)')
+    """
 
-    def __init__(self, scope: Mapping[str, Any], parameters: Collection[str]) -> None:
-        self.scope, self.parameters = dict(scope), parameters
-
-    def readings(self, text: str) -> list[Reading]:
-        """The comparisons that `text` joins by `and`, in order, up to the first that is false."""
-        found = []
-        for reading in self.read(ast.parse(text, mode="eval").body):
-            found.append(reading)
-            if not reading.holds:
-                break
-        return found
-
-    def read(self, node: ast.expr) -> Iterator[Reading]:
-        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
-            for part in node.values:
-                yield from self.read(part)
-        elif isinstance(node, ast.BoolOp):
-            yield self.either(node.values)
-        elif isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            for left, op, right in zip(sides, node.ops, sides[1:]):
-                yield self.compare(left, op, right)
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            yield Reading(*self.texts(node.operand, "False"), self.holds(node))
-        else:
-            yield Reading(*self.texts(node, "True"), self.holds(node))
-
-    def either(self, parts: Sequence[ast.expr]) -> Reading:
-        """One of several must hold."""
-        readings: list[Reading] = []
-        while len(readings) < len(parts) and not any(reading.holds for reading in readings):
-            readings.append(self.readings(ast.unparse(parts[len(readings)]))[-1])
-        expected = " or ".join(dict.fromkeys(reading.expected for reading in readings))
-        holds = any(reading.holds for reading in readings)
-        return readings[0]._replace(expected=expected, holds=holds)
-
-    def compare(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Reading:
-        holds = self.holds(ast.Compare(left, [op], [right]))
-        symbol = SYMBOLS[type(op)]
-        if self.is_pinned(left) and not self.is_pinned(right):
-            left, right, symbol = right, left, FLIPPED.get(symbol, symbol)
-        expected = self.text(right)
-        if not self.is_pinned(right):  # both come with the call
-            expected = f"{ast.unparse(right)}, which is {expected}"
-        if symbol not in ("==", "is"):
-            expected = f"{symbol} {expected}"
-        return Reading(*self.texts(left, expected), holds)
-
-    def is_pinned(self, node: ast.expr) -> bool:
-        """Does it mean the same in each call?"""
-        names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
-        return not any(name in self.parameters for name in names)
-
-    def texts(self, node: ast.expr, expected: str) -> tuple[str, str, str]:
-        return ast.unparse(node), expected, self.text(node)
-
-    def value(self, node: ast.expr) -> Any:
+    def value(node: ast.expr) -> Any:
         whole = ast.fix_missing_locations(ast.Expression(node))
-        return eval(compile(whole, "<minidynamo guard>", "eval"), self.scope)
+        return eval(compile(whole, "<minidynamo guard>", "eval"), dict(scope))
 
-    def holds(self, node: ast.expr) -> bool | None:
-        try:
-            return bool(self.value(node))
-        except ours(Exception):
-            return None
-
-    def text(self, node: ast.expr) -> str:
-        """The value of an expression, or the error that reading it raises."""
-        try:
-            return shown(self.value(node))
-        except ours(Exception) as error:
-            return f"{type(error).__name__}: {error}"
-
-
-def first_reading(text: str, scope: Mapping[str, Any], parameters: Collection[str]) -> Reading:
-    """The first comparison of a guard that does not hold; the last one, where all hold."""
-    return GuardReader(scope, parameters).readings(text)[-1]
-
-
-def readings_of(
-    function: "GuardFunction", guard: "Guard", scope: Mapping[str, Any]
-) -> list[Reading]:
-    """What a guard of an entry expects of each value, and what those of this call are.
-
-    scope: `function.scope(...)` of a call."""
-    text = guard.text(function.evaluable)
-    return GuardReader(scope, ["this_function", *function.parameters]).readings(text)
+    body = ast.parse(text, mode="eval").body
+    parts = body.values if isinstance(body, ast.BoolOp) and isinstance(body.op, ast.And) else [body]
+    try:
+        part = next((part for part in parts if not value(part)), parts[-1])
+        if not isinstance(part, ast.Compare):
+            return "True", "False"
+        expected = [shown(value(side)) for side in part.comparators]
+        return " and ".join(expected), shown(value(part.left))
+    except ours(Exception) as error:  # what the guard looks at is not there
+        return text, f"{type(error).__name__}: {error}"
 
 
 def judge_entries(
@@ -311,13 +202,12 @@ def judge_entries(
     """The first guard of each entry that is false in this call."""
     for number, entry in enumerate(entries):
         guards: Any = entry.record.guard_function
-        failure = guards.first_failure(function, *args)
-        if failure is not None:
-            guard, reason = failure
-            reading = readings_of(guards, guard, guards.scope(function, *args))[-1]
+        for guard, reason in guards.failures(function, *args):
+            text, scope = guard.text(guards.evaluable), guards.scope(function, *args)
             hint = HINTS.get(guard.kind, OTHERWISE)
-            values = reading.expected, reading.actual, hint
-            record.failures.append(GuardFailure(number, guard, reason, *values))
+            values = GuardFailure(number, guard, reason, *first_false(text, scope), hint)
+            record.failures.append(values)
+            break
     lines = [f"\n  version {each.entry}: {each}" for each in record.failures]
     hints = dict.fromkeys(f"\n  hint: {each.hint}" for each in record.failures)
     record.advice = "".join([*lines, *hints])

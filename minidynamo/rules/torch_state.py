@@ -10,15 +10,13 @@ from typing import Any
 import torch
 
 from ..directions import graph_break, is_compiling
-from ..exceptions import Break
 from ..graph_values import guard_state
-from ..extras.thread_state import STATES, call_state, enter, leave
+from ..extras.thread_state import STATES, call_state
 from ..skipping import TORCH
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import NONE, refused, rule, rules
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
-from ..variables.functions import MethodVar
 
 
 def at(path: str) -> Any:
@@ -126,52 +124,13 @@ rule(torch.autocast_increment_nesting)(functools.partial(_nest, 1))
 rule(torch.autocast_decrement_nesting)(functools.partial(_nest, -1))
 
 
-class ContextVar(Variable):
-    """A context manager of C, entered and left by nodes of the graph: inference mode; a device that
-    new tensors are made on.
-
-    `state`: what else of the thread's state had been set when it was entered, for `reconstruct` to
-    enter it in the same one behind a graph break.
-    """
-
-    make: Any
-    arg: Any
-    state: Any
-
-    def getattr(self, tx, name) -> MethodVar:
-        return MethodVar(self, name)
-
-    def method___enter__(self, tx) -> Variable:
-        changes = tx.output.state
-        changes.before.setdefault((torch._C._set_grad_enabled, ()), torch.is_grad_enabled())
-        self.state = {(setter, key): STATES[setter](*key) for setter, key in changes.before}
-        changes.entered.append(self)
-        call_state(tx.output, tx, enter, [self.make.__name__.strip("_"), self.arg])
-        return self
-
-    def method___exit__(self, tx, *_) -> None:
-        entered = tx.output.state.entered
-        if entered[-1:] != [self]:
-            raise Break("context", f"{self} is left before one that was entered later")
-        entered.pop()
-        call_state(tx.output, tx, leave, [])
-
-    def reconstruct(self, cg) -> None:
-        cg.call_object(self.make, ConstantVar(self.arg))
-
-    def __repr__(self):
-        return f"{self.make.__name__.strip('_')}({self.arg})"
-
-
-@rule(torch._C._InferenceMode)
-def _inference_mode(tx, mode=ConstantVar(True)):
-    if not mode.value and not torch.is_grad_enabled() and tx.output.generates_code:
-        raise Break(
-            "inference mode",
-            "inference_mode(False) where no gradients are recorded",
-            "use torch.enable_grad(), or leave the mode outside",
+rules(
+    {
+        torch._C._InferenceMode: refused(
+            "inference mode", "inference_mode() is entered", "enter it around the compiled function"
         )
-    return ContextVar(torch._C._InferenceMode, mode.value, {})
+    }
+)
 
 
 # ---- programs that ask whether they are compiled, and then go another way

@@ -9,10 +9,7 @@ Mirrors torch/_dynamo/variables/misc.py (SuperVariable).
 
 from typing import Any
 
-from ... import hooks
 from ...exceptions import Break
-from ...replacement import Tail
-from ...symbolic_eval.code_info import liveness
 from ..base import Codegen, Frame, Variable
 from ..classes import ClassVar
 from ..lookup import METHODS, MISSING, lookup
@@ -54,17 +51,3 @@ class SuperVar(Variable):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(super, ClassVar(self.start), self.object)
-
-
-# ---- graph breaks
-def first_local(tail: Tail) -> list[str]:
-    """The first local, where super() without arguments may read it behind the graph break, though
-    no instruction says so."""
-    code, split = tail.code, tail.frame.split
-    if "__class__" not in code.co_freevars or not code.co_argcount or split is None:
-        return []
-    read_later = liveness(tail.frame.info.operations, {"LOAD_GLOBAL"}, frozenset())
-    return [code.co_varnames[0]] if "super" in read_later[split[0]] else []
-
-
-hooks.KEPT.append(first_local)
