@@ -148,7 +148,6 @@ class OutputGraph(Builder):
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
         self.asks_if_compiling = False  # has the program asked?
         self.steps = 0  # instructions that were traced
-        self.untold: set[int] = set()  # fakes that do not tell whether they need gradients
         self.root: Any = None  # the outermost frame
 
     def let_go(self) -> None:
@@ -185,7 +184,6 @@ class OutputGraph(Builder):
     to_fake = graph_values.to_fake
     to_node = graph_values.to_node
     answer = graph_values.answer
-    note_untold = graph_values.note_untold
     finish = graph_module.finish
 
     # ---- guards
@@ -261,7 +259,6 @@ class OutputGraph(Builder):
         result = self.run_fake(op, target, fake_args, fake_kwargs)
         written = changed(given)
         tensors = [tensor for tensor, _ in given]
-        self.note_untold(tensors, result)
         if "as_strided" in getattr(target, "__name__", target):
             self.guard_offsets(tensors)
         for note in hooks.AFTER_FAKES:
