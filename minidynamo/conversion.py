@@ -16,7 +16,7 @@ import contextlib
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -90,8 +90,7 @@ class Conversion:
             found = self.attempt()
             if found is not None:
                 return found
-            is_stuck = bool(self.forced) and not any(way(self) for way in hooks.WAYS_ON)
-            if is_stuck and self.compiler.fullgraph:
+            if self.forced and self.compiler.fullgraph:
                 raise Unsupported(explain_break(next(iter(self.forced.values()))))
         raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
 
@@ -199,7 +198,7 @@ class Conversion:
         if writes and backends.is_torchs(backend):  # which relies on guards of shared memory
             messages.tell(self.code, f"{self.record.function} writes: torch's backend is not asked")
             return gm.forward
-        count = len(gm.graph.output_node().args[0])
+        count = len(cast(Sequence[Any], gm.graph.output_node().args[0]))
         own = self.compiler.backend
         is_ours = getattr(own, "__module__", None) == backends.__name__
         try:

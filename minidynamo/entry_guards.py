@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 
 from miniinductor.dispatch_keys import INFERENCE, PASSED_OVER, keys
 
-from . import _frame_hook, hooks
+from . import _frame_hook
 from .bytecode.assembler import parameter_count
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction
@@ -72,8 +72,7 @@ def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     guard_keys_apart(output)
     guard_written_apart(output, code)
     guard_classes(output)
-    for add in hooks.GUARDS:
-        add(output)
+    output.policy.check_marks(output.shape_env.pinned())  # the backend may have needed a number
     output.guard_absences()
     output.pair_guards += output.shape_env.guards()
     parameters = list(code.co_varnames[: parameter_count(code)])

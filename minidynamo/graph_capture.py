@@ -31,8 +31,7 @@ import torch.fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 
-from miniinductor.fake_mode import FakeMode
-from miniinductor.more.swapped_tensors import let_go
+from miniinductor.fake_mode import FakeMode, let_go
 
 from . import config, graph_module, graph_values, hooks, symbolic_inputs
 from .dynamic import SizePolicy

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from .conversion import Conversion
     from .graph_capture import OutputGraph
     from .reconstruct import Codegen
     from .variables.base import Variable
@@ -19,15 +18,9 @@ if TYPE_CHECKING:
 # --- before and while a frame is traced -----------------------------------------------------------
 # the frame is evaluated within these
 TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
-# (conversion): after an attempt that met a break; will the next one go another way?  If none will,
-# fullgraph=True forbids the break
-WAYS_ON: "list[Callable[[Conversion], bool]]" = []
 # --- the replacement code -------------------------------------------------------------------------
 BEFORE_VALUES: "list[Callable[[Codegen], None]]" = []  # in front of what rebuilds values
 AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the frame's writes
-
-# --- the guards ---------------------------------------------------------------------------------
-GUARDS: "list[Callable[[OutputGraph], None]]" = []  # adds some, once the frame is traced
 
 # --- the graph ------------------------------------------------------------------------------------
 # (frame, target, args, kwargs) of an operation -> (target, args, kwargs) to record instead

@@ -30,11 +30,10 @@ from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.arrays import ArrayVar
 from ..variables.more.iterators import EnumerateVar, HostIterator, ZipVar
-from ..variables.more.object_operations import through
+from ..variables.objects import ObjectVar, is_inherited, through
 from ..variables.more.sets import SetVar
-from ..variables.more.slices import slice_of
 from ..variables.modules import PyModuleVar
-from ..variables.objects import ObjectVar, is_inherited
+from ..variables.sequences import DequeVar, slice_of
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 
@@ -390,7 +389,8 @@ rules(
         operator.is_: lambda tx, a, b, /: tx.same(a, b),
         operator.is_not: lambda tx, a, b, /: not tx.same(a, b),
         (property, staticmethod, classmethod): refused("class", "making a descriptor"),
-        (collections.deque, types.MappingProxyType): refused("class", "making a deque or a proxy"),
+        types.MappingProxyType: refused("class", "making a proxy"),
+        collections.deque: lambda tx: DequeVar([]),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
         ),

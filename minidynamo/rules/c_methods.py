@@ -32,7 +32,7 @@ from ..variables.lookup import lookup
 from ..variables.more.exceptions import initialise_exception
 from ..variables.more.instances import allocate, initialise_payload
 from ..variables.more.super import SuperVar
-from ..variables.more.tuples import is_plain_named_tuple
+from ..variables.wrap_containers import is_plain_named_tuple
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.tensor import TensorVar
 from .builtins import name_of

@@ -37,8 +37,8 @@ from ..variables.containers import DictVar, ListVar, TupleVar, named
 from ..variables.functions import CellVar
 from ..variables.lookup import lookup, trusted
 from ..variables.more.super import SuperVar
-from ..variables.more.tuples import is_plain_named_tuple
 from ..variables.nn_modules import ModuleVar
+from ..variables.wrap_containers import is_plain_named_tuple
 from ..variables.objects import ObjectVar
 
 ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)

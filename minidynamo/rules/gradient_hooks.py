@@ -27,7 +27,6 @@ from ..reconstruct import Codegen
 from ..symbolic_eval.registry import rule
 from ..variables.base import Args, Frame, Variable
 from ..variables.tensor import TensorVar
-from ..variables.more.writing_calls import commit_call
 from .checkpoints import written_objects
 
 KIND = "tensor method"
@@ -98,7 +97,7 @@ class InputHooks(Variable):
             if storage(tensor.fake) in written or tensor.mutated:
                 raise Break(KIND, "a hook on a tensor that the frame writes", HINT, stack, step)
         parts = [part for register, *row, _ in self.rows for part in (pinned(cg, register), *row)]
-        commit_call(cg, register_all, *parts)
+        cg.commit_call(register_all, *parts)
 
 
 def pinned(cg: Codegen, value: Any) -> Any:

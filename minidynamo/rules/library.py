@@ -24,9 +24,8 @@ from ..variables.base import NULL, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, TupleVar
-from ..variables.functions import BoundMethodVar
+from ..variables.functions import BoundMethodVar, PartialVar
 from ..variables.lookup import trusted
-from ..variables.more.partials import PartialVar
 from ..variables.objects import ObjectVar
 
 

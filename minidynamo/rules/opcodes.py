@@ -13,9 +13,8 @@ from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_eval.opcodes import HANDLERS, LOAD_DEREF, opcode, push_callable, pushes
 from ..variables.constant import ConstantVar
-from ..variables.containers import ListVar
+from ..variables.containers import ListVar, dict_pairs
 from ..variables.functions import CallableVar
-from ..variables.more.container_methods import dict_pairs
 
 
 @opcode

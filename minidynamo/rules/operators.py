@@ -37,7 +37,7 @@ from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup
 from ..variables.more.opaque import compared_by_identity
 from ..variables.more.sets import SetVar
-from ..variables.more.tuples import sequence_of
+from ..variables.sequences import sequence_of
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.symbolic import SymVar, pinned
 

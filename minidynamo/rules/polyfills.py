@@ -99,7 +99,7 @@ def _group(tx: Frame, lists: Variable, with_indices: Any = ConstantVar(False), /
     return tx.inline(tx.output.wrap_pinned(grouped), [lists, order, with_indices], {})
 
 
-def order_of_groups(tensors: list[torch.Tensor]) -> list[tuple[torch.device, torch.dtype]]:
+def order_of_groups(tensors: list[Any]) -> list[tuple[torch.device, torch.dtype]]:
     """The order is that of a hash table of C++, and sums depend on it: C++ itself is asked."""
     groups = torch._C._group_tensors_by_device_and_dtype([tensors], True)
     return [

@@ -29,14 +29,14 @@ from .torch_state import at
 ELSEWHERE = """
     compiler.is_exporting fx._symbolic_trace.is_fx_tracing jit.is_scripting jit.is_tracing
     onnx.is_in_onnx_export
-    _jit_internal.is_scripting cuda.is_current_stream_capturing xpu.is_current_stream_capturing
+    cuda.is_current_stream_capturing xpu.is_current_stream_capturing
 """
 MASK = 3  # its position among the arguments of the attention
 CHANGES_STATE = """
     manual_seed seed get_rng_state set_rng_state initial_seed use_deterministic_algorithms
     set_num_threads save load compile set_default_device
 """
-LOOPS = "cond while_loop _higher_order_ops.while_loop _higher_order_ops.scan _higher_order_ops.map"
+LOOPS = "cond while_loop _higher_order_ops.scan _higher_order_ops.map"
 
 
 def _double(tx, value):
@@ -63,8 +63,8 @@ for _function in (torch.nn.functional.pad, torch.constant_pad_nd):
 def _recurrent(function, tx, *args, **kwargs):
     """Where it learns on a GPU cuDNN's call runs as it is: torch's rule for gradients takes a step
     of time after another, hundreds of kernels where cuDNN has one.  Without gradients the call
-    stays in the graph whole (miniinductor/extras/recurrent.py).  torch.compile breaks its graph at
-    every recurrent module."""
+    stays in the graph whole (miniinductor/extras/whole_calls.py).  torch.compile breaks its graph
+    at every recurrent module."""
     values = [v for a in args for v in (a.iterate(tx) if isinstance(a, SequenceVar) else [a])]
     fakes = [value.fake for value in values if isinstance(value, TensorVar)]
     learns = torch.is_grad_enabled() and any(fake.requires_grad for fake in fakes)

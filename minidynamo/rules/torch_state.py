@@ -41,11 +41,11 @@ READERS = """
 # The same all through the process, or guarded on entry in every frame.
 FIXED = """
     amp.autocast_mode.is_autocast_available _C._is_autocast_available cuda.is_available
-    _C._has_torch_function is_storage _C._get_privateuse1_backend_name
+    is_storage _C._get_privateuse1_backend_name
     backends.mps.is_available cuda.device_count can_cast cuda.is_bf16_supported
     _C._cuda_getDeviceCount _C._log_api_usage_once xpu.is_available
     cuda.get_arch_list
-    amp.is_autocast_available promote_types is_grad_enabled is_inference_mode_enabled
+    promote_types is_grad_enabled is_inference_mode_enabled
     _C._is_any_autocast_enabled get_default_dtype are_deterministic_algorithms_enabled
     get_default_device _C._is_torch_function_mode_enabled
     utils._python_dispatch.is_in_torch_dispatch_mode _C._are_functorch_transforms_active

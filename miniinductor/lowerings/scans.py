@@ -18,7 +18,7 @@ from ..ir import Pointwise, TensorBox
 from ..lowering.graph import cost
 from ..lowering.reductions import accumulate_dtype
 from ..lowering.registry import NARROW, Call, NotLowered, aten, cast, lower, mapped, normalize_dim
-from ..more.scan import Scan
+from ..ir import Scan
 from ..nodes import Group, Refused
 from ..scheduler import Scheduler, Way, on_inner_loops
 from ..sizes.symbols import hint

@@ -15,7 +15,7 @@ where the copy or a result in between is needed for itself.  Mirrors the mutatio
 from dataclasses import replace
 
 from ..ir import BufferView
-from ..more.scatter import Scatter
+from ..ir import Scatter
 from ..nodes import Group, Node, Schedule, ScheduledNode
 
 

@@ -20,7 +20,7 @@ from ..dependencies import LoopBody, Recorder, Ref
 from ..hooks import extends
 from ..sizes.ranges import bounds
 from ..sizes.symbols import Size
-from .symbolic_divisors import lies_in
+from ..sizes.ranges import lies_in
 
 FOLLOWED = {
     "add": operator.add,

@@ -26,13 +26,12 @@ from ...guards import NAMES
 from ...sources import KINDS
 from ...symbolic_eval.calls import CONSTANT_CLASSES
 from ..base import Args, Codegen, Frame, Named, OutputGraph, Variable
-from ..constant import CONSTANT_TYPES, ConstantVar, wrap_constant
+from ..constant import ARGUMENTS, CONSTANT_TYPES, ConstantVar, wrap_constant
 from ..containers import TupleVar
 from ..functions import MethodVar
 from ..registry import BY_VALUE, RESULTS, SHARED
 from ..tensor import TensorVar
 from ..wrap_tensors import wrap_input
-from .constants import ARGUMENTS
 
 try:
     import numpy

@@ -39,7 +39,7 @@ FINITE = "type({0}) is float and -1e308 < {0} < 1e308"
 
 @BY_VALUE.rule(float)
 def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """In the place of the core's rule, which takes every float as a constant."""
+    """A constant, guarded by its value; a symbol from its second value on."""
     policy, name = builder.policy, source.name()
     if policy.dynamic is False:
         return wrap_constant(builder, value, source)

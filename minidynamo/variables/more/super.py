@@ -14,7 +14,7 @@ from ..base import Codegen, Frame, Variable
 from ..classes import ClassVar
 from ..lookup import METHODS, MISSING, lookup
 from ..objects import ObjectVar, method_of_class
-from .functions import BOUND, bound_descriptor
+from ..functions import BOUND, bound_descriptor
 
 
 class SuperVar(Variable):
@@ -25,10 +25,11 @@ class SuperVar(Variable):
     cls = super
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        bound_to_class = isinstance(self.object, ClassVar)
+        # Else to an instance, which may be a class whose metaclass this is about.
+        bound_to_class = (
+            isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__
+        )
         kind = self.object.value if bound_to_class else self.object.python_type()
-        if self.start not in kind.__mro__:
-            raise Break("class", "super() in a method of a metaclass")
         mro = kind.__mro__
         owner, found = lookup(mro[0], name, mro[mro.index(self.start) + 1 :])
         if found is MISSING or name == "__class__":  # its own, not the object's
