@@ -153,7 +153,6 @@ class OutputGraph(Builder):
         self.input_hooks: Any = None  # those on tensors from outside: gradient_hooks.InputHooks
         self.asks_if_compiling = False  # has the program asked?
         self.steps = 0  # instructions that were traced
-        self.untold: set[int] = set()  # fakes that do not tell whether they need gradients
         self.root: Any = None  # the outermost frame
 
     def let_go(self) -> None:
@@ -190,7 +189,6 @@ class OutputGraph(Builder):
     to_fake = graph_values.to_fake
     to_node = graph_values.to_node
     answer = graph_values.answer
-    note_untold = graph_values.note_untold
     finish = graph_module.finish
 
     # ---- guards
@@ -266,7 +264,6 @@ class OutputGraph(Builder):
         result = self.run_fake(op, target, fake_args, fake_kwargs)
         written = changed(given)
         tensors = [tensor for tensor, _ in given]
-        self.note_untold(tensors, result)
         if "as_strided" in getattr(target, "__name__", target):
             self.guard_offsets(tensors)
         if not holds_tensor(result):

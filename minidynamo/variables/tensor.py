@@ -119,10 +119,11 @@ class TensorVar(Variable):
         return tx.output.wrap_result(self.of_fake(tx, name))
 
     def of_fake(self, tx: Frame, name: str) -> Any:
-        """The fake tensor's attribute; of a view that was written in another mode, autograd may
+        """The fake tensor's attribute.  In inference mode a view of a tensor that needs gradients
+        needs them, too, which fakes forget; of one that was written in another mode, autograd may
         refuse to tell it."""
-        if id(self.fake) in tx.output.untold and name in HISTORY:
-            raise Break("tensor attribute", f"Tensor.{name} of a view made in inference mode")
+        if name in HISTORY and torch.is_inference_mode_enabled():
+            raise Break("tensor attribute", f"Tensor.{name} in inference mode")
         try:
             return getattr(self.fake, name)
         except ours(RuntimeError) as error:
