@@ -20,7 +20,6 @@ from record_helpers import last_compiled
 
 import minidynamo
 import miniinductor.config
-from miniinductor.speed import tables
 from miniinductor.codegen import cpp
 from miniinductor.codegen.cpp import CppKernelWriter
 from miniinductor.codegen.cpp_expressions import constant_text
@@ -874,7 +873,7 @@ def test_kernels_have_names_in_the_profiler():
     assert records[0].kernels[0].name in {event.key for event in profile.key_averages()}
 
 
-def test_a_roll_is_two_loops_without_a_division():
+def test_a_roll():
     rolled = lambda x: (
         torch.roll(x, (3, 5), (0, 1)),
         torch.roll(x, -2, 1) * x,
@@ -889,18 +888,17 @@ def test_a_roll_is_two_loops_without_a_division():
         compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(rolled), [x])
         for got, want in zip(compiled(x), rolled(x)):
             assert torch.equal(got, want)
-        assert not any(re.search(r"r0[^()]*\)? ?%", k.source) for k in compiled.record.kernels)
 
 
 F = torch.nn.functional
-# what is the same in each row, indices in pieces, short lanes: function, shapes of its arguments,
+# what is the same in each row, odd indices, short lanes: function, shapes of its arguments,
 # what its kernels have or (not) lack
 LANES = {
     "reflect": (lambda x: F.pad(x, (2, 1, 1, 3), mode="reflect"), [(2, 3, 9, 21)], "not error"),
     "replicate": (lambda x: F.pad(x, (2, 1, 1, 3), mode="replicate"), [(2, 3, 9, 21)], "not error"),
     "circular": (lambda x: F.pad(x, (2, 1, 1, 3), mode="circular"), [(2, 3, 9, 21)], None),
     "constant": (lambda x: F.pad(x, (2, 1, 1, 3), value=7.0), [(2, 3, 9, 21)], None),
-    "cat": (lambda x, y: torch.cat([x, y, x], -1) * 2, [(9, 21), (9, 17)], "not ?"),
+    "cat": (lambda x, y: torch.cat([x, y, x], -1) * 2, [(9, 21), (9, 17)], None),
     "bilinear": (
         lambda x: F.interpolate(x, size=(13, 29), mode="bilinear"),
         [(2, 3, 9, 21)],
@@ -941,16 +939,6 @@ def test_lanes_and_rows(name, threads, request):
             assert (expected.split()[-1] in source.split("{", 1)[1]) == (
                 not expected.startswith("not")
             ), source
-
-
-def test_more_lanes_than_are_looked_at_stay_in_one_piece(monkeypatch):
-    """64 million of them would take seconds and gigabytes."""
-    function, x = lambda x: torch.roll(x, 3) * 2, torch.randn(977)
-    for longest, loops in ((1 << 22, 2), (976, 1)):
-        monkeypatch.setattr(tables, "LONGEST", longest)
-        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), [x])
-        torch.testing.assert_close(compiled(x), function(x))
-        assert compiled.record.kernels[0].source.count("for (") == loops
 
 
 @pytest.mark.parametrize(
@@ -1036,7 +1024,7 @@ PLAIN = {
     "sums of short rows": (lambda x: x.sum((1, 2)), [(4, 900, 7)]),
     "a long sum": (lambda x: x.sum(), [(300_000,)]),
     "transposed": (lambda x, y: x.t() + y, [(90, 70), (70, 90)]),
-    "pieces": (lambda x: torch.nn.functional.pad(x, (1, 1), mode="reflect"), [(2, 12, 30)]),
+    "reflected": (lambda x: torch.nn.functional.pad(x, (1, 1), mode="reflect"), [(2, 12, 30)]),
     "interpolated": (
         lambda x: torch.nn.functional.interpolate(x, scale_factor=2, mode="bilinear"),
         [(1, 3, 9, 10)],

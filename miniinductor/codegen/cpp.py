@@ -272,13 +272,11 @@ class CppKernelWriter(CppExpressions):
                 self.store(name, index, self.finished(value), mode)
 
     def write_lanes(self, nodes: Sequence[Node]) -> None:
-        """The inner loop; perhaps several, for parts of the lanes."""
-        for plan in self.ask("pieces") or [self.plan]:
-            self.plan = plan
-            body = self.lane_body(nodes)
-            first = self.ask("first_in_lanes", body) or []
-            lines = self.ask("inner_loop", [*first, *body], self.accumulators)
-            self.outside.lines += self.where_wanted(lines)
+        """The inner loop."""
+        body = self.lane_body(nodes)
+        first = self.ask("first_in_lanes", body) or []
+        lines = self.ask("inner_loop", [*first, *body], self.accumulators)
+        self.outside.lines += self.where_wanted(lines)
 
     def where_wanted(self, lines: list[Statement]) -> list[Statement]:
         """The loops in a branch, where they add up nothing unless a condition holds."""

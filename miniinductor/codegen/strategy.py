@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ..dependencies import LoopBody
     from .cpp import CppKernelWriter
     from .cpp_reductions import Sums
-    from .plan import KernelPlan
 
 Found: TypeAlias = list[Statement] | None
 
@@ -61,10 +60,6 @@ class Strategy:
 
     def loop_nest(self, body: Statements) -> Found:
         """The kernel's outer loops around `body`."""
-        return None
-
-    def pieces(self) -> "list[KernelPlan] | None":
-        """The lanes cut into parts: a plan for each, which becomes a loop of its own."""
         return None
 
     def first_in_lanes(self, body: Statements) -> Found:

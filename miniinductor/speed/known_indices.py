@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 import sympy
 import torch
 
-from ..dependencies import LoopBody, Recorder, Ref
+from ..dependencies import Recorder, Ref
 from ..hooks import extends
 from ..sizes.ranges import bounds
 from ..sizes.symbols import Size
@@ -41,8 +41,6 @@ class FollowingRecorder(Recorder):
         super().__init__(ranges)
         # Ref -> the expression that it equals, or the truth of a condition
         self.known: dict[object, sympy.Expr | bool] = {}
-        # (comparison, expression that it compares with 0) that hold in some iterations only
-        self.undecided: list[tuple[str, sympy.Expr]] = []
 
     def expressions(self, *args: object) -> list[sympy.Expr] | None:
         """What these are, if all of them are known integers."""
@@ -90,7 +88,6 @@ class FollowingRecorder(Recorder):
             outcome = outcome_of(op, bounds(difference, self.ranges))
             if outcome is not None:
                 return self.truth(outcome)
-            self.undecided.append((op, difference))
         return self.emit(op, a, b)
 
     def truth(self, value: bool) -> Ref:
@@ -131,12 +128,3 @@ def outcome_of(op: str, limits: tuple[int, int] | None) -> bool | None:
     if len(outcomes) > 1 or op in ("eq", "ne") and not is_one_point:
         return None
     return outcomes.pop()
-
-
-def recorded(
-    body: LoopBody, ranges: Mapping[sympy.Symbol, Size]
-) -> tuple[FollowingRecorder, LoopBody]:
-    """(recorder, the same pointwise body): comparisons that the loops' sizes decide are gone."""
-    recorder = FollowingRecorder(ranges)
-    body.play(recorder)
-    return recorder, recorder.body(body.outer, body.inner)
