@@ -53,10 +53,14 @@ from ..sizes.symbols import Size
 from .code import Code, call, code, element, index_code, named
 from .common import Kernel, Value, origin_text, summary
 from .cpp_expressions import HALVES, CppExpressions, CppScope, compute_type, memory_type
-from .cpp_reductions import ACCUMULATORS, ARRAY_TYPES, Accumulator, Lanes, Sums
+from .cpp_reductions import ACCUMULATORS, ARRAY_TYPES, STACK, Accumulator, Lanes, Sums
 from .cpp_reductions import declarations
 from .plan import PARALLEL_WORK, KernelPlan, plan_kernel, with_lanes
-from .strategy import STRATEGIES, applicable
+from .rows import Rows
+from .spread import Spread
+from .strategy import Strategy
+from .tables import Tables
+from .tiles import Tiles
 from .tree import Block, Bound, Branch, Comment, Line, Loop, Pragma, Statement, Statements
 from .tree import has_branch, nest, printed, sets_error
 
@@ -64,9 +68,9 @@ from .tree import has_branch, nest, printed, sets_error
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 STACK_BYTES = 1 << 17  # for values between stages
 SMALL = 2048  # elements of each where their number is a symbol: more lie in memory of the thread
-STACK = "memory for values between two loops"  # what lines that declare them are for
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
 BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
+STRATEGIES: list[type[Strategy]] = [Rows, Spread, Tiles, Tables]  # as they are asked
 
 
 class CppKernelWriter(CppExpressions):
@@ -120,7 +124,8 @@ class CppKernelWriter(CppExpressions):
     def decide(self) -> None:
         """Which form the kernel takes: from its plan alone, before a line is written."""
         self.decide_threads()
-        self.strategies = applicable(self.strategies)
+        found = [one for one in self.strategies if one.applies()]
+        self.strategies = [one for one in found if one.writes_alone] or found
         self.plan_crossings()
 
     def decide_threads(self) -> None:
@@ -306,7 +311,7 @@ class CppKernelWriter(CppExpressions):
         what the plain form is: the method of this class that is named after the question,
         plain_inner_loop for "inner_loop".  Without such a method None: there is nothing to add."""
         for one in self.strategies:
-            answer = getattr(one, question)(*args)
+            answer = getattr(one, question)(*args) if hasattr(one, question) else None
             if answer is not None:
                 return answer
         plain = getattr(self, f"plain_{question}", None)

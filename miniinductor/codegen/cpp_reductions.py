@@ -15,7 +15,7 @@ In:   what one iteration computes, and what it adds.  Out: the reduction's loops
     acc0 = acc0 + mini::sum_of(lane0);      put together two halves at a time (cpp_lanes.h)
 
 Long sums of floats are sums of chunks, added up in double.  Where memory runs along the outer loop,
-the lanes do too: speed/rows.py.
+the lanes do too: rows.py.
 
 Mirrors the reduction half of CppVecKernel in torch/_inductor/codegen/cpp.py.
 """
@@ -40,6 +40,7 @@ from .tree import Block, Bound, Line, Statement, Statements, nest
 if TYPE_CHECKING:
     from .cpp import CppKernelWriter
 
+STACK = "memory for values between two loops"  # what lines that declare it are for
 ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
 LANES = 64  # partial results of a loop: several vectors, so that no addition waits for another
 WIDTHS = (64, 32, 16, 8, 4, 2, 1)  # short loops have fewer

@@ -22,11 +22,10 @@ from typing import Any
 import sympy
 
 from .. import config
-from ..codegen.common import Kernel
-from ..codegen.cpp import CppKernelWriter
-from ..codegen.plan import PARALLEL_WORK, estimate
-from ..codegen.tree import Bound, Line, Pragma, Statement, nest
-from ..kernels import CPP
+from .common import Kernel
+from .cpp import CppKernelWriter
+from .plan import PARALLEL_WORK, estimate
+from .tree import Bound, Line, Pragma, Statement, nest
 from ..sizes.symbols import Size
 from ..foreach import Foreach, of_all_parts
 
@@ -83,6 +82,3 @@ class ForeachWriter(CppKernelWriter):
             ],
         )
         return of_all_parts(kernel, self.parts)
-
-
-CPP.writers[Foreach] = ForeachWriter

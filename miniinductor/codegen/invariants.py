@@ -20,12 +20,12 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen.code import Code, code, index_code, named
-from ..codegen.common import Value
-from ..codegen.cpp_expressions import CppScope
-from ..codegen.cpp_reductions import ARRAY_TYPES
-from ..codegen.strategy import Found, Strategy
-from ..codegen.tree import Definition, Line, Pragma, Statement, Statements, names_in, nest
+from .code import Code, code, index_code, named
+from .common import Value
+from .cpp_expressions import CppScope
+from .cpp_reductions import ARRAY_TYPES
+from .strategy import Found, Strategy
+from .tree import Definition, Line, Pragma, Statement, Statements, names_in, nest
 from ..dependencies import stride_of
 from ..ir import playing
 

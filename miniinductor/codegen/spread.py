@@ -15,10 +15,10 @@ In:   a stage's inner loop.  Out: a loop over blocks of it, shared by the thread
 """
 
 from .. import config
-from ..codegen.cpp_reductions import Sums, bound, declarations, parts_of
-from ..codegen.plan import PARALLEL_WORK, estimate
-from ..codegen.strategy import Strategy
-from ..codegen.tree import Line, Pragma, Statement, Statements, nest
+from .cpp_reductions import Sums, bound, declarations, parts_of
+from .plan import PARALLEL_WORK, estimate
+from .strategy import Strategy
+from .tree import Line, Pragma, Statement, Statements, nest
 
 MOST_PARTS = 512  # partial results
 LEAST = 512  # elements of a part

@@ -25,15 +25,14 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen.code import code, named
-from ..codegen.common import Value
-from ..codegen.cpp import STACK
-from ..codegen.cpp_expressions import CppScope, compute_type
-from ..codegen.cpp_reductions import ARRAY_TYPES, LANES, Sums, array_declarations, bound, filled
-from ..codegen.cpp_reductions import longest
-from ..codegen.plan import estimate
-from ..codegen.tree import Block, Bound, Branch, Line, Loop, Pragma, Statement, Statements
-from ..codegen.tree import nest, sets_error
+from .code import code, named
+from .common import Value
+from .cpp_expressions import CppScope, compute_type
+from .cpp_reductions import ARRAY_TYPES, LANES, STACK, Sums, array_declarations, bound, filled
+from .cpp_reductions import longest
+from .plan import estimate
+from .tree import Block, Bound, Branch, Line, Loop, Pragma, Statement, Statements
+from .tree import nest, sets_error
 from ..dependencies import Access, int_or_none, stride_of
 from ..ir import playing
 from ..nodes import Node

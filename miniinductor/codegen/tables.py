@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import torch
 
 from .. import config
-from ..codegen.code import code, named
-from ..codegen.cpp_reductions import bound
-from ..codegen.tree import Statement, Statements, names_in, nest
+from .code import code, named
+from .cpp_reductions import bound
+from .tree import Statement, Statements, names_in, nest
 from ..dependencies import LoopBody, loop_variable, mergeable, stride_of
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.symbols import hint
