@@ -53,11 +53,10 @@ from ..sizes.symbols import Size
 from .code import Code, call, code, element, index_code, named
 from .common import Kernel, Value, origin_text, summary
 from .cpp_expressions import HALVES, CppExpressions, CppScope, compute_type, memory_type
-from .cpp_reductions import ACCUMULATORS, ARRAY_TYPES, STACK, Accumulator, Lanes, Sums
+from .cpp_reductions import ACCUMULATORS, ARRAY_TYPES, STACK, Accumulator, Lanes, Spread, Sums
 from .cpp_reductions import declarations
 from .plan import PARALLEL_WORK, KernelPlan, plan_kernel, with_lanes
 from .rows import Rows
-from .spread import Spread
 from .strategy import Strategy
 from .tables import Tables
 from .tiles import Tiles
