@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: slides student-release docs quick style types faults soak soundness mutants course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes test-explorer clean setup
+.PHONY: nightly slides student-release docs quick style types faults soak soundness mutants course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes sanitize sizes test-explorer clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -70,10 +70,13 @@ soundness: $(READY)	# every generator of tests for soundness, for ten minutes
 mutants: $(READY)	# one check of the compilers removed at a time: some generator must notice
 	@$(BIN)/python -m tests.soundness.mutants --jobs 2
 
+# every generator, sweep and storm with seeds of its own; SEED=number repeats a run
+SECONDS ?= 3600
+nightly: $(READY)
+	@$(BIN)/python tests/nightly.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
 fuzz: $(READY)		# random programs, plain against compiled (10 minutes on 2 cores)
 	@$(BIN)/python -m tests.fuzz.run_programs --count 10000 --jobs 2
-	@$(BIN)/python -m tests.fuzz.environment --count 500
-	@$(BIN)/python -m tests.fuzz.threads
 
 transparency: $(READY)	# CPython's own tests, with and without the hook
 	@$(BIN)/python tests/transparency.py
@@ -109,9 +112,6 @@ fuzz-shapes: $(READY)	# 1,000 random programs that compute with sizes, captured 
 
 sanitize: $(READY)	# generated kernels under the address and undefined-behaviour sanitizers
 	@$(BIN)/python tests/sweeps/sanitize.py
-
-fuzz-training: $(READY)	# 1,000 random differentiable programs with views and writes, both backends (8 minutes on 1 core)
-	@MINI_FUZZ=1000 $(BIN)/python -m pytest -q tests/test_training_fuzz.py
 
 sizes:	# lines and tokens of every file, beside the budgets; the README's tables of them
 	@python3 tools/sizes.py --readme

@@ -39,11 +39,6 @@ def main(arguments: list[str] | None = None) -> int:
         " programs)",
     )
     parser.add_argument("--no-peer", action="store_true", help="leave torch.compile out")
-    parser.add_argument(
-        "--freezing",
-        action="store_true",
-        help="both compilers freeze parameters (inference suites on the CPU)",
-    )
     parser.add_argument("--columns", default="", help="--suite paper: of its columns, these")
     parser.add_argument(
         "--seconds",
@@ -60,12 +55,6 @@ def main(arguments: list[str] | None = None) -> int:
     census.add_argument("--holdout", action="store_true", help="the cases held out, no others")
     census.add_argument("--peers", default=None, help="a result whose torch.compile times count")
     options = parser.parse_args(arguments)
-    if options.freezing:
-        import torch._inductor.config
-
-        import miniinductor
-
-        torch._inductor.config.freezing = miniinductor.config.freezing = True
     try:
         SUITES[options.suite](options)
     except ModuleNotFoundError as error:

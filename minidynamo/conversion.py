@@ -26,6 +26,7 @@ from .dynamic import SizePolicy
 from .entries import CacheEntry, owner_of
 from .entry_guards import entry_guards
 from .exceptions import Break, NoTensors, Restart, SkipFrame, Unsupported
+from .extras import thread_state
 from .foreign import ours
 from .graph_capture import OutputGraph
 from .guards import Guard
@@ -136,7 +137,7 @@ class Conversion:
             None, code, self.function.__globals__, self.function.__qualname__, closure=closure
         )
         frame = RootFrame(output, function, bound, self.forced)
-        with contextlib.ExitStack() as around:
+        with thread_state.put_back(output), contextlib.ExitStack() as around:
             for within in hooks.TRACING:
                 around.enter_context(within(output))
             frame.run()
@@ -168,6 +169,7 @@ class Conversion:
         if record.backend_record is not None:
             # miniinductor's `CompiledGraph` looks at its inputs first; the guards did that already
             compiled = getattr(compiled, "function", compiled)
+        compiled = thread_state.with_state(compiled, output, results)
         for adapt in hooks.ADAPTERS:
             compiled = adapt(compiled, output, results)
         return frame_hook.disabled(compiled)

@@ -9,12 +9,18 @@ Out:  a node in `graph` (executed once with fake tensors) and a variable for its
     >>> output.call_graph(tx, "call_method", "relu", [x], {})
 
 Parameters and buffers of modules are `get_attr` nodes guarded by identity; other tensors are
-placeholders.  Each node's meta holds `example_value`, what it gave for fake tensors; where in the
-program it comes from is written down by extras/node_origins.py.
+placeholders.  Each node's meta holds `example_value`, what it gave for fake tensors, and where in
+the program it comes from: `source_line` (file, line, its text), `user_stack` (the calls that led
+there), `instruction` (at which byte of the root's code it ends), `module_path` ("h.0.mlp", of the
+module that is being called); `stack_trace` is what torch.fx prints where a node fails.
 Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 """
 
+import builtins
 import contextlib
+import functools
+import keyword
+import linecache
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,20 +29,21 @@ from typing import Any
 import torch
 import torch.fx
 from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses import fake_tensor
 
-from miniinductor.eager_graphs import is_operator_of_number
 from miniinductor.fake_mode import FakeMode
 from miniinductor.more.swapped_tensors import let_go
 
-from . import graph_module, graph_values, hooks, symbolic_inputs
+from . import config, graph_module, graph_values, hooks, symbolic_inputs
 from .dynamic import SizePolicy
 from .exceptions import Break
+from .extras.thread_state import StateChanges
 from .foreign import ours
 from .graph_values import holds_tensor
 from .originals import replaced_in_tensor
 from .sources import Source, numbered
 from .symbolic_shapes import ShapeEnv
-from .variables.base import Args, Named, Variable, refusal
+from .variables.base import Args, Named, Variable
 from .variables.builder import Builder
 from .variables.containers import SequenceVar
 from .variables.lookup import lookup
@@ -47,6 +54,16 @@ GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
+# what fake tensors raise where an op needs to know the numbers in a tensor
+NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
+
+
+@functools.cache
+def reserved_names() -> set[str]:
+    """Names that mean something in the text, or in an object, of an `fx.GraphModule`."""
+    module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
+    words = (*keyword.kwlist, *dir(builtins), *torch.fx.graph._custom_builtins)
+    return {"self", *words, *dir(module)}
 
 
 # ---- which tensors an operation has written: those that are not as they were
@@ -136,6 +153,11 @@ class OutputGraph(Builder):
         self.input_layouts: dict[int, Any] = {}  # id of an input -> (sizes, strides)
         self.globals: dict[int, GlobalsVar] = {}
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
+        self.module_paths: list[str] = []  # of the modules that are being called
+        self.state = StateChanges()
+        self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
+        self.steps = 0  # instructions that were traced
+        self.untold: set[int] = set()  # fakes that do not tell whether they need gradients
         self.root: Any = None  # the outermost frame
 
     def let_go(self) -> None:
@@ -151,7 +173,15 @@ class OutputGraph(Builder):
         let_go(self.fake_mode)
 
     def count_step(self) -> None:
-        """One instruction, or one step of something that walks; extras/limits.py counts them."""
+        """One instruction, or one step of something that walks.  An analysis that does not end
+        (`for _ in itertools.repeat(None)`) breaks the graph."""
+        self.steps += 1
+        if self.steps > config.step_limit:
+            raise Break(
+                "limit",
+                f"more than {config.step_limit} instructions in the calls of one frame "
+                "(config.step_limit)",
+            )
 
     # ---- methods that lie in files of their own, where `self` is called `output`
     symbolic_fake_of = symbolic_inputs.symbolic_fake_of
@@ -163,6 +193,8 @@ class OutputGraph(Builder):
     wrap_result = graph_values.wrap_result
     to_fake = graph_values.to_fake
     to_node = graph_values.to_node
+    answer = graph_values.answer
+    note_untold = graph_values.note_untold
     finish = graph_module.finish
 
     # ---- guards
@@ -186,12 +218,8 @@ class OutputGraph(Builder):
         module has."""
         text = re.sub("[^0-9A-Za-z]+", "_", text).strip("_")
         text = text if text and not text[0].isdigit() else "t_" + text
-        return numbered(text + "_" if self.is_reserved(text) else text, self.names)
-
-    def is_reserved(self, name: str) -> bool:
-        """Does this name mean something else in the generated module?  Those of sizes do; more in
-        extras/reserved_names.py."""
-        return SIZE.fullmatch(name) is not None
+        reserved = SIZE.fullmatch(text) or text in reserved_names()
+        return numbered(text + "_" if reserved else text, self.names)
 
     def add_input(self, kind: str, name: str, fake: Any) -> torch.fx.Node:
         """A placeholder (kept before everything else) or get_attr node."""
@@ -214,7 +242,11 @@ class OutputGraph(Builder):
     def fake_of(self, tensor: torch.Tensor) -> torch.Tensor:
         with warnings.catch_warnings():  # torch reads `.grad` of what is no leaf
             warnings.simplefilter("ignore")
-            return self.fake_mode.from_tensor(tensor, static_shapes=True)
+            try:
+                return self.fake_mode.from_tensor(tensor, static_shapes=True)
+            except ours(AssertionError) as error:
+                # of a view, after its base changed (requires_grad_) while tracing
+                raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
 
     def own_stride(self, source: Source, d: int, stride: int) -> Any:
         """A stride of the tensor at `source` that follows from no sizes: a symbol, or a number of
@@ -233,6 +265,8 @@ class OutputGraph(Builder):
     def call_of_plain(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
         if getattr(target, "__module__", None) == "_operator":
             check_operator(target, (*args, *kwargs.values()))
+            if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):
+                target = graph_module.FUNCTIONS[target]
         for prepare in hooks.BEFORE_NODES:
             target, args, kwargs = prepare(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
@@ -240,8 +274,12 @@ class OutputGraph(Builder):
         given = states(fake_args, fake_kwargs)
         result = self.run_fake(op, target, fake_args, fake_kwargs)
         written = changed(given)
+        tensors = [tensor for tensor, _ in given]
+        self.note_untold(tensors, result)
+        if "as_strided" in getattr(target, "__name__", target):
+            self.guard_offsets(tensors)
         for note in hooks.AFTER_FAKES:
-            note(self, target, [tensor for tensor, _ in given], result)
+            note(self, target, tensors, result)
         if not holds_tensor(result):
             return self.answer(tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))
@@ -266,14 +304,34 @@ class OutputGraph(Builder):
         except ours(Exception) as error:
             raise self.failure(target, error) from None
 
-    # what `call_graph` got, the result, what was written: the variable of a result that holds no
-    # tensor, see extras/rare_nodes.py
-    answer = refusal("op", "{2} gives no tensor")
-
     def failure(self, target: Any, error: Exception) -> Break:
         """Why an operation cannot be run with fake tensors: an error of the program's, which plain
-        Python raises with its own message; or what extras/rare_nodes.py knows."""
-        return Break("op failed", f"{target} failed while tracing: {error}")
+        Python raises with its own message; or it needs the numbers in a tensor."""
+        name = getattr(target, "__qualname__", None) or getattr(target, "__name__", target)
+        called = f"Tensor.{target}" if isinstance(target, str) else str(name)
+        if isinstance(error, NEEDS_DATA):
+            return Break(
+                "data-dependent",
+                f"{called} needs the tensor's values ({error})",
+                "the shape or value depends on data; keep it outside the compiled function",
+            )
+        if isinstance(error, fake_tensor.UnsupportedFakeTensorException):
+            return Break("fake tensor", f"{called}: {error}")
+        text = str(error).strip().partition("\n")[0]
+        reason = f"{called} failed while tracing: {type(error).__name__}: {text}"
+        return Break("op failed", reason)
+
+    def guard_offsets(self, given: list[torch.Tensor]) -> None:
+        """as_strided counts places from the start of a memory.  The inputs that lie in it must
+        begin where they do now."""
+        storages = {fake.untyped_storage()._cdata for fake in given}
+        for variable in self.by_fake.values():
+            real, fake = variable.value, variable.fake
+            if real is None or real.layout is not torch.strided:  # None: made in the frame
+                continue
+            if fake.untyped_storage()._cdata in storages:
+                check = f"{{0}}.storage_offset() == {real.storage_offset()}"
+                self.guard(variable.source, "OFFSET", check)
 
     def add_node(
         self, tx: Any, op: str, target: Any, args: Args, kwargs: Named, result: Any
@@ -281,13 +339,23 @@ class OutputGraph(Builder):
         positional = tuple(self.to_node(a) for a in args)
         named = {k: self.to_node(v) for k, v in kwargs.items()}
         positional, named = graph_module.as_printed(self.graph, (positional, named))
-        if is_operator_of_number(target, positional):
-            target = graph_module.FUNCTIONS[target]
         node = self.graph.create_node(op, target, positional, named)
         self.calls += 1
         return self.describe_node(tx, node, result)
 
     def describe_node(self, tx: Any, node: torch.fx.Node, result: Any) -> torch.fx.Node:
-        """Where in the program it comes from: extras/node_origins.py."""
-        node.meta["example_value"] = result
+        """Write down what it gave, and where in the program it comes from."""
+        stack = tx.user_stack()
+        file, line, function = stack[-1]
+        text = linecache.getline(file, line).strip()
+        info, pc = self.root.info, self.root.pc
+        node.meta.update(
+            example_value=result,
+            user_stack=stack,
+            instruction=info.operations[pc - 1].instruction.end,
+            source_line=(file, line, text),
+        )
+        if self.module_paths:
+            node.meta["module_path"] = self.module_paths[-1]
+        node.stack_trace = f'  File "{file}", line {line}, in {function}\n    {text}'
         return node

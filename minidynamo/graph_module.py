@@ -21,6 +21,7 @@ from torch.fx.node import map_aggregate
 from miniinductor.eager_graphs import is_printed_exactly
 
 from . import hooks
+from .sources import module_name
 from .variables.symbolic import SymVar
 from .variables.tensor import TensorVar
 
@@ -84,6 +85,7 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     output.graph.output(tuple(variable.node for variable in outputs))
     made = torch.fx.GraphModule(output.attributes, output.graph, "CapturedGraph")
     check_names(output, made)
+    name_parameters(output, made)
     for look in hooks.GRAPH_MODULES:
         look(output, made)
     if not any(type(variable) is SymVar for variable in output.inputs):
@@ -92,6 +94,14 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
         variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
         for variable in output.inputs
     ]
+
+
+def name_parameters(output: "OutputGraph", made: torch.fx.GraphModule) -> None:
+    """Parameters and buffers lie in the module that has them."""
+    for node in made.graph.nodes:
+        known = output.by_fake.get(id(node.meta.get("example_value")))
+        if node.op == "get_attr" and known is not None and known.source is not None:
+            node.meta["module_path"] = module_name(known.source).rpartition(".")[0]
 
 
 def drop_unused_inputs(output: "OutputGraph", results: set[torch.fx.Node]) -> None:

@@ -35,6 +35,7 @@ from miniinductor.sizes.printing import python_code
 from . import frame_hook, hooks
 from .bytecode import Instruction, disassemble, emit
 from .bytecode.assembler import stack_effect
+from .extras import thread_state
 from .guards import NAMES
 from .originals import BUILTINS
 from .resume import closure_names
@@ -133,7 +134,7 @@ class Codegen:
     def rebuild(self, variable: Variable) -> None:
         variable.reconstruct(self)
 
-    def remember(self, variable: Variable) -> None:
+    def remember(self, variable: Any) -> None:
         name = self.temp()
         self.emit("COPY", 1)
         self.store_fast(name)
@@ -157,8 +158,16 @@ class Codegen:
                     self.load_const(self.named[arg])
 
     def pinned(self, value: Any) -> None:
-        """An object that the entry holds."""
-        self.load_const(value)
+        """An object that the entry holds; what each call of the program makes anew (a module
+        without state, the class of a named tuple) is made again, once."""
+        maker = self.output.makers.get(id(value))
+        if maker is None:
+            self.load_const(value)
+        elif id(value) in self.variable_temps:
+            self.load_fast(self.variable_temps[id(value)][0])
+        else:
+            self.call_object(maker)
+            self.remember(value)
 
     def load_graph_output(self, variable: Variable) -> None:
         if variable not in self.outputs:
@@ -203,6 +212,7 @@ class Codegen:
             variable.replay(self)
         for op, arg in reversed(self.commits):
             self.emit(op, arg)
+        thread_state.leave_as_the_frame(self)
         for write in hooks.AFTER_WRITES:
             write(self)
         assert self.depth == start, "mutations left the stack unbalanced"

@@ -22,10 +22,11 @@ from . import hooks
 from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION, parameter_count, stack_effect
 from .bytecode.canonical import END_FOR_OPS
-from .exceptions import SkipFrame
+from .extras import thread_state
 from .reconstruct import Codegen
 from ._frame_hook import hand_over, tail_call
-from .resume import CARRIED, SAVES, VALUE, closure_names, is_resume_code, resume_code, unwind
+from .resume import CARRIED, HANDLED, LASTI, VALUE
+from .resume import closure_names, is_resume_code, resume_code, unwind
 from .symbolic_eval import evaluator
 from .variables import base
 
@@ -34,6 +35,8 @@ HALF_A_CALL = ("LOAD_METHOD", "LOAD_SUPER_ATTR")
 CALL_PREFIXES = ("KW_NAMES", "PRECALL")  # they belong to the CALL that follows
 # From 3.13 on these take nothing but True or False: a TO_BOOL stands in front of them.
 TAKE_A_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")
+# Code that asks so may read any of its variables behind a graph break.
+READERS_OF_ALL = {"locals", "vars", "eval", "exec", "dir"}
 # What lies on top of the stack behind an instruction is its result, unless its name begins so.
 NO_RESULT = tuple("STORE DELETE POP RETURN RAISE RERAISE JUMP END_FOR FOR_ITER UNPACK".split())
 
@@ -46,6 +49,7 @@ def rebuild(frame: "evaluator.RootFrame") -> "Tail":
     has started).
     """
     tail = Tail(frame)
+    thread_state.enter_again(tail)
     for prepare in hooks.BEFORE_VALUES:
         prepare(tail)
     if frame.split is None:
@@ -114,10 +118,7 @@ class Head(Codegen):
 
 
 class Tail(Codegen):
-    """What runs behind the graph; at a graph break it hands the frame's state on.
-
-    Coverage takes the place of what refuses here, or looks at nothing: extras/handlers.py,
-    extras/unbound_cells.py."""
+    """What runs behind the graph; at a graph break it hands the frame's state on."""
 
     frame: "evaluator.RootFrame"
 
@@ -127,6 +128,8 @@ class Tail(Codegen):
         frame = self.frame
         finish_stack = self.push_stack()
         frame.kept = {name for names in hooks.KEPT for name in names(self)}
+        if READERS_OF_ALL & set(self.code.co_names):
+            frame.kept.update(self.code.co_varnames)
         live = frame.info.live_before(position).union(frame.kept)
         stores = self.push_locals(live)
         self.mutations()
@@ -135,12 +138,35 @@ class Tail(Codegen):
         finish_stack()
 
     def push_stack(self) -> Callable[[], None]:
-        """Push what lies on the stack.  Gives what is done when all is written."""
+        """Push what lies on the stack.  Gives what is done when all is written.
+
+        Where exceptions are handled from then on, the stack is rebuilt into locals, and pushed
+        where nothing can raise any more: from then on the frame is inside of its `except` block
+        again."""
+        if all(item.stack_kind != HANDLED for item in self.frame.stack):
+            for item in self.frame.stack:
+                self.value(item)
+            return lambda: None
+        slots: list[str] = []
         for item in self.frame.stack:
-            if item.stack_kind not in SAVES:
-                raise SkipFrame("a graph break where an exception is handled")
-            self.value(item)
-        return lambda: None
+            if item is not base.NULL:
+                self.value(item.exception if item.stack_kind == HANDLED else item)
+                slots.append(self.temp())
+                self.store_fast(slots[-1])
+        return functools.partial(self.begin_handling, slots)
+
+    def begin_handling(self, slots: list[str]) -> None:
+        """Push the stack from the locals `slots`, and tell the thread which exception is
+        handled."""
+        remaining = iter(slots)
+        for item in self.frame.stack:
+            if item is base.NULL:
+                self.emit("PUSH_NULL")
+                continue
+            self.load_fast(next(remaining))
+            if item.stack_kind == HANDLED:
+                self.emit("PUSH_EXC_INFO")
+                self.emit("POP_TOP")
 
     def push_locals(self, live: Collection[str]) -> list[str]:
         """Push the live locals that have changed, in the order of these names."""
@@ -260,10 +286,33 @@ class Continuations:
         return exit + self.after(follows, self.kinds[:-1])
 
     def caught(self) -> list[Instruction]:
-        """The call of what follows in the handler around the instruction, if there is one."""
-        if self.untraced[-1].exc:
-            raise SkipFrame("a graph break inside of a try or with")
-        return []
+        """The call of what follows in the handler around the instruction, if there is one.
+
+        with lock:
+            print("hello")      # what follows has two beginnings: behind the call, and there
+        """
+        exc = self.untraced[-1].exc
+        if not exc or self.leaves(exc):
+            return []
+        handler, depth, lasti = exc
+        kinds = self.kinds[:depth] + [LASTI] * lasti + [VALUE]
+        call = self.call(self.index[id(handler)], kinds)
+        for instruction in call:
+            instruction.pos = self.untraced[-1].pos
+        for instruction in self.untraced:
+            instruction.exc = call[0], depth, lasti
+        return call
+
+    def leaves(self, exc: Any) -> bool:
+        """Does an exception leave the frame through this handler?  That of an `except` block, for
+        what is raised in the block, only restores the exception that was handled before, and raises
+        again."""
+        while exc is not None and exc[0].op != "PUSH_EXC_INFO":
+            n = self.index[id(exc[0])]
+            while self.natives[n].op != "RERAISE":
+                n += 1
+            exc = self.natives[n].exc
+        return exc is None
 
     def after(self, where: int, kinds: list[str]) -> list[Instruction]:
         """What goes on at native instruction `where`, with such a stack: its resume function, or
@@ -294,6 +343,8 @@ class Continuations:
                 kinds += [VALUE] * effect
         if kinds and not last.op.startswith(NO_RESULT):  # a CALL's result lies where a NULL was
             kinds[-1] = VALUE
+        if last.op == "BEFORE_WITH":  # the bound `__exit__` below its result
+            kinds[-2] = VALUE
         return kinds
 
     def call(self, where: int, kinds: list[str]) -> list[Instruction]:

@@ -18,14 +18,20 @@ special handling:
 
 The original's cells and free variables arrive as free variables.  A resume function that is split
 again goes on in another one of the *original* (`origins`), so that a loop that breaks in each turn
-comes back to the same two or three code objects. Mirrors torch/_dynamo/resume_execution.py (paper
-section 3.7).  Left out: generators.
+comes back to the same two or three code objects.
+
+An exception that is being handled belongs to the thread, as does what it displaced: the caller ends
+the handling, the resume function begins it again (PUSH_EXC_INFO), so that `raise`,
+`sys.exc_info()` and the context of a new exception find it.
+
+Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: generators.
 """
 
 import inspect
+import sys
 import types
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from .bytecode import Instruction, assemble, disassemble, emit
@@ -33,17 +39,12 @@ from .bytecode.assembler import VERSION
 from .exceptions import SkipFrame
 
 # The kinds of what lies on the stack: values, and CPython's mark NULL beside what is to be called.
-# (extras/handled_slots.py has those of `except` blocks.)
-VALUE, NULL = "v", "n"
-CARRIED = {VALUE}  # what becomes a parameter
-Saved = Callable[[str], list[Instruction]]
-# kind -> code that takes it off the stack into a local of this name, code that pushes it again
-SAVES: dict[str, Saved] = {VALUE: emit.store_fast, NULL: emit.store_fast}
-RESTORES: dict[str, Saved] = {VALUE: emit.load_fast, NULL: lambda name: emit.push_null()}
+# LASTI: the place where a handler's exception was raised, from which its traceback was made.
+# HANDLED: what PUSH_EXC_INFO has put below the exception that is being handled, and POP_EXCEPT will
+# restore.  The parameter for it is that exception.
+VALUE, NULL, LASTI, HANDLED = "v", "n", "l", "h"
+CARRIED = {VALUE, HANDLED}  # what becomes a parameter
 GENERATOR_LIKE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-# (code, body, free variables, parameters) -> a body in which `super()` finds its object, see
-# extras/super_calls.py; the last one is used
-SUPER_CALLS: list[Callable[..., list[Instruction]]] = []
 # id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
 _cache: dict[int, dict[Any, types.CodeType]] = {}
 # id(resume code) -> (weak reference to the original, its index of each instruction or None)
@@ -84,7 +85,26 @@ def _stack_names(stack: Sequence[str]) -> list[str]:
 def unwind(stack: Sequence[str], temporaries: Sequence[str]) -> list[Instruction]:
     """Instructions that empty the stack into `temporaries`, a local for each slot."""
     pairs = zip(reversed(stack), reversed(temporaries))
-    return [instruction for kind, name in pairs for instruction in SAVES[kind](name)]
+    return [instruction for kind, name in pairs for instruction in saved(kind, name)]
+
+
+def saved(kind: str, name: str) -> list[Instruction]:
+    """Code that takes what lies on the stack into a local of this name."""
+    if kind != HANDLED:
+        return emit.store_fast(name)
+    handled = emit.call(emit.load_const(sys.exception))
+    return handled + emit.store_fast(name) + [Instruction("POP_EXCEPT")]
+
+
+def restored(kind: str, name: str) -> list[Instruction]:
+    """Code that pushes it again."""
+    if kind == NULL:
+        return emit.push_null()
+    if kind == LASTI:  # any number will do, the traceback is made already
+        return emit.load_const(0)
+    if kind == HANDLED:
+        return emit.load_fast(name) + [Instruction("PUSH_EXC_INFO"), Instruction("POP_TOP")]
+    return emit.load_fast(name)
 
 
 def resume_code(
@@ -125,9 +145,7 @@ def _make_resume_code(
     prefix = _prefix(stack, body[k], len(free))
     line = _line_at(code, body, k)
     if "__class__" in free:
-        if not SUPER_CALLS:
-            raise CannotSplit("super() may follow")
-        body = SUPER_CALLS[-1](code, body, free, params)
+        body = explicit_super(code, body, free, params)
     rest = [ins for ins in body if ins.op not in ("COPY_FREE_VARS", "MAKE_CELL")]
     made = assemble(
         code,
@@ -176,13 +194,48 @@ def _prefix(stack: Sequence[str], target: Instruction, free_count: int) -> list[
     jump to `target`."""
     prefix = emit.prologue(free_count)
     for n, kind in enumerate(stack):
-        prefix += RESTORES[kind](f".1s{n}")
+        prefix += restored(kind, f".1s{n}")
     for name in _stack_names(stack):  # what was on the stack must not live longer than it did there
         prefix += emit.delete_fast(name)
     prefix += emit.jump_forward(target)
     for ins in prefix:
         ins.pos = target.pos
     return prefix
+
+
+def explicit_super(
+    code: types.CodeType, body: list[Instruction], free: Sequence[str], params: Sequence[str]
+) -> list[Instruction]:
+    """The body of a resume function, in which each `super()` is `super(__class__, self)`: without
+    arguments it looks at the first local, which is another variable here.  (That local is carried
+    over, though no instruction says that it is read.)"""
+    for ins in body:
+        # from 3.12 on one instruction, whose arguments lie on the stack; without this bit it does
+        # not look at them
+        if ins.op == "LOAD_SUPER_ATTR":
+            ins.flags |= 2
+    if not any(map(is_super_call, body, body[1:])):
+        return body
+    first = code.co_varnames[0] if code.co_argcount else ""
+    if first not in params and first not in free:
+        raise CannotSplit(f"super() needs the first parameter, {first}, which is not carried over")
+    load_first = "LOAD_DEREF" if first in free else "LOAD_FAST"
+    result = []
+    for n, ins in enumerate(body):
+        result.append(ins)
+        if n + 1 < len(body) and is_super_call(ins, body[n + 1]):
+            for call in body[n + 1 : n + 3]:
+                if call.op in ("PRECALL", "CALL"):
+                    call.arg = 2
+            result.append(Instruction("LOAD_DEREF", "__class__", pos=ins.pos, exc=ins.exc))
+            result.append(Instruction(load_first, first, pos=ins.pos, exc=ins.exc))
+    return result
+
+
+def is_super_call(ins: Instruction, call: Instruction) -> bool:
+    """Is it the `LOAD_GLOBAL super` whose call without arguments follows at once?"""
+    loads = ins.op == "LOAD_GLOBAL" and ins.arg == "super" and ins.flags
+    return bool(loads) and call.op in ("PRECALL", "CALL") and call.arg == 0
 
 
 def _line_at(code: types.CodeType, body: list[Instruction], k: int) -> int:

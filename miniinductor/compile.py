@@ -17,9 +17,9 @@ Out:  a `CompiledGraph`, called with the same tensors.
 
 Each stage takes and returns a value of its own: `Joint`, `Parts`, `Graph`, `Schedule`, the list of
 steps, `MemoryPlan`, `Wrapper`, `Program`, `Plan`; all of them write down in `record` what they
-decided.  Coverage extends `Compilation` (hooks.py): plans kept on disk, eager kernels instead of
-generated ones, graphs cut at `torch.cond`, errors in eager's words.  Mirrors
-torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrappers.py.
+decided.  A `CompiledGraph` looks at the inputs of each call; a front end with guards of its own
+calls `compiled.function`, which looks at nothing.  Mirrors torch/_inductor/compile_fx.py and
+torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
 import functools
@@ -31,26 +31,28 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import config, coverage, pieces
-from .autograd.joint import Joint, needs_gradient, trace_forward, trace_joint
-from .autograd.partition import Parts, partition
+from . import config, coverage, dispatch_keys, pieces
+from .autograd.joint import Joint, trace_forward, trace_joint
+from .autograd.outputs import has_lazy_bits, needs_gradient, with_outputs
+from .autograd.partition import activations, partition
 from .autograd.runtime import (
     Backward,
-    Cut,
     Plan,
+    at_the_start,
+    by_data,
     connect,
     cut_of,
     held_tensors,
     inner_writes,
-    with_outputs,
 )
 from .autograd.tracer import no_autocast, without_autocast
-from .decompositions import table
+from .current import Current
+from .decompositions import FUSED_RANDOM, table
 from .devices import about, language_of, why_not
-from .eager_graphs import runnable
+from .eager_graphs import Interpreted, may_refuse, runnable, with_eager_errors
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
-from .graph_passes import JOINT, LAYOUTS, REWRITING, Context, changed, optimize
+from .graph_passes import JOINT, LAYOUTS, Context, changed, optimize
 from .foreach import join_groups
 from .hooks import extended
 from .ir import Graph
@@ -61,13 +63,17 @@ from .lowering.extern import is_cheap
 from .memory import plan_memory
 from .nodes import Schedule
 from .records import CompileRecord, Later, first_line, tell
+from .runtime.aliased_inputs import guard_shared_memory
 from .runtime.program import Program
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
-from .sizes.symbols import hints_of, multiples_of, size_hints
+from .sizes.symbols import hints_of, is_symbolic, multiples_of, size_hints
 from .verify import verify_graph
 from .wrapper import print_wrapper
 
+MODES = (None, "default", "reduce-overhead", "max-autotune")
+# explain measures kernels: (program, record) -> the program with a clock around each of its calls
+CLOCK = Current()
 MOST_CUTS = 16  # behind so many ops that cannot be compiled the rest of the graph runs eagerly
 
 
@@ -82,28 +88,76 @@ def compile_fx(
     another number of inputs than the graph has placeholders.
     """
     coverage.load()
-    compilation = extended(Compilation)(gm, example_inputs, mode)
+    compilation = Compilation(gm, example_inputs, mode)
     # whatever is raised, gradients are recorded and garbage is collected afterwards as before
     return ThreadState().around(compilation.for_caller)
 
 
 def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[object]) -> "CompiledGraph":
     """The same path without code generation: the functional ATen graph, run by eager kernels."""
-    # (`generates` is read by extras/eager_kernels.py; without that file kernels are written, too)
     coverage.load()
-    compilation = extended(Compilation)(gm, example_inputs, generates=False)
+    compilation = Compilation(gm, example_inputs, generates=False)
     return ThreadState().around(compilation.run)
 
 
 class CompiledGraph:
     """A compiled graph: call it with the graph's tensors; `record` is its CompileRecord.
-    `function` is the same without looking at the inputs: for a caller that has guards."""
+    `function` is the same without looking at the inputs: for a caller that has guards.
+
+    expected: the layout of each input, or None; without it no call looks."""
+
+    expected: Sequence[tuple | None] | None = None
 
     def __init__(self, function: Callable, record: CompileRecord):
         self.function, self.record = function, record
 
     def __call__(self, *inputs: object) -> object:
+        if self.expected is None:
+            return self.function(*inputs)
+        if dispatch_keys.is_unusual():
+            return self.record.input_graph(*inputs)
+        for n, (value, expected) in enumerate(zip(inputs, self.expected)):
+            if expected is not None and (found := layout_of(value)) != expected:
+                raise ValueError(
+                    f"input {n} of the compiled graph is {found or type(value).__name__} and was "
+                    f"compiled as {expected} "
+                    "(sizes, strides, dtype, device, lazily negated, lazily conjugated)"
+                )
         return self.function(*inputs)
+
+    def __repr__(self) -> str:
+        kernels, eager = len(self.record.kernels), len(self.record.fallbacks)
+        return f"<compiled graph: {kernels} kernels, {eager} eager kernels>"
+
+
+def check_arguments(gm: fx.GraphModule, inputs: Sequence[object], mode: str | None) -> None:
+    if mode not in MODES:
+        raise ValueError(
+            f"unknown mode {mode!r}: use None, 'default', 'reduce-overhead' or 'max-autotune'"
+        )
+    if not isinstance(gm, fx.GraphModule):
+        raise TypeError(
+            f"miniinductor compiles an fx.GraphModule, not {type(gm).__name__}: make one by "
+            "torch.fx.symbolic_trace(f), or call minidynamo.compile(f)"
+        )
+    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    if len(names) != len(inputs):
+        raise ValueError(
+            f"the graph takes {len(names)} inputs ({', '.join(names)}), but there are "
+            f"{len(inputs)} example inputs"
+        )
+
+
+def layout_of(value: object) -> tuple | None:
+    """What a call's input must have in common with the example: sizes, strides, dtype, device, and
+    whether it is negated or conjugated lazily.  None for numbers and for symbolic sizes.
+
+    The stride of a dimension of size 1 is of no importance, and counts as 1."""
+    if not isinstance(value, torch.Tensor) or is_symbolic(value):
+        return None
+    shape = tuple(value.shape)
+    strides = tuple([1 if n == 1 else stride for n, stride in zip(shape, value.stride())])
+    return shape, strides, value.dtype, value.device, value.is_neg(), value.is_conj()
 
 
 @dataclass
@@ -113,7 +167,8 @@ class Compilation:
     parts: in training, a function that gives both halves of the joint graph (`Parts`), since the
       backward half is compiled later.
     cuts: how often a graph was cut of which this one is a piece.
-    step: in training, what recordings of both halves share (gpu/cuda_graphs.py)."""
+    step: in training, what recordings of both halves share (gpu/cuda_graphs.py).
+    clock: what was in CLOCK when this began."""
 
     gm: fx.GraphModule
     inputs: Sequence[Any]
@@ -125,13 +180,18 @@ class Compilation:
     # as the graph begins: what it sets is set while it is traced, too
     has_autocast: bool = field(default_factory=torch._C._is_any_autocast_enabled, init=False)
     step: Any = field(default=None, init=False)
+    clock: Callable | None = field(default_factory=lambda: CLOCK.value, init=False)
 
     def for_caller(self) -> CompiledGraph:
-        """What `compile_fx` gives.  (With extras/checked_calls.py it looks at its inputs.)"""
-        return self.run()
+        """What `compile_fx` gives, which looks at its inputs."""
+        inputs = self.inputs
+        compiled = self.run()
+        compiled.expected = [layout_of(value) for value in inputs]
+        return compiled
 
     def run(self) -> CompiledGraph:
         """The graph compiled; where that cannot be, eagerly, and the record says why."""
+        check_arguments(self.gm, self.inputs, self.mode)
         self.record.input_graph = self.gm
         self.record.keeps_steps |= config.keep_steps
         of_machine = False  # no compiler is there, say: told once, not again for each graph
@@ -199,7 +259,7 @@ class Compilation:
         )
 
     def compile_piece(self, gm: fx.GraphModule, inputs: list[Any]) -> CompiledGraph:
-        piece = type(self)(gm, inputs, self.mode, self.generates)
+        piece = Compilation(gm, inputs, self.mode, self.generates)
         piece.cuts = self.cuts + 1
         return piece.run()
 
@@ -208,12 +268,19 @@ class Compilation:
         return self.started(self.plan())
 
     def eager_reason(self) -> str | None:
-        """Why this graph must not be compiled, or None.  (extras/checked_calls.py knows more.)"""
-        tensors = [t for t in self.inputs if not isinstance(t, torch.SymInt)]
-        if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in tensors):
+        """Why this graph must not be compiled, or None."""
+        given = [t for t in self.inputs if not isinstance(t, torch.SymInt)]
+        if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in given):
             return "an input is no plain tensor"
-        devices = {t.device for t in self.tensors()} - {torch.device("cpu")}
-        return next((reason for device in devices if (reason := why_not(device))), None)
+        tensors = self.tensors()
+        for device in {t.device for t in tensors} - {torch.device("cpu")}:
+            if reason := why_not(device):
+                return reason
+        if any(t.layout != torch.strided for t in tensors):
+            return "a tensor that is not strided (sparse, mkldnn)"
+        if any(map(has_lazy_bits, tensors)):
+            return "a tensor that is negated or conjugated lazily: kernels read memory as it is"
+        return None
 
     def tensors(self) -> list[torch.Tensor]:
         """The tensors that the graph is given, and those that it holds."""
@@ -236,8 +303,6 @@ class Compilation:
         record.functional_graph = joint.graph
         with no_autocast():  # the traced graph holds autocast's casts: no later stage casts again
             self.clean(joint)
-            with record.timed("patterns"):
-                joint.graph = self.rewritten(joint.graph)
             program = self.compile_functional(joint.graph, record, joint.written)
             return self.plan_of(joint, program, joint.graph)
 
@@ -252,7 +317,8 @@ class Compilation:
             record.keep_step("layouts", joint.graph)
             record.joint_graph = joint.graph
             with record.timed("partition"):
-                parts = self.parts_of(joint, len(self.inputs) + len(held))
+                parts = partition(joint, len(self.inputs) + len(held), is_cheap)
+                record.saved = activations(joint, parts)
             record.functional_graph = parts.forward
             # how many of the forward half's outputs are results; others are for the backward half
             parts.forward.meta["results"] = joint.count
@@ -271,30 +337,27 @@ class Compilation:
             optimize(joint.graph, record.keep_step)
 
     def decompositions(self) -> Any:
-        return table()
-
-    def rewritten(self, functional: fx.GraphModule) -> fx.GraphModule:
-        """The graph with library kernels for what it computes."""
-        tables = self.decompositions()
-        return changed(REWRITING, functional, Context(self.record, True, decompositions=tables))
+        if not self.generates:
+            return None
+        return table() if config.fallback_random else table() | FUSED_RANDOM
 
     def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
         """The joint graph with its tensors in other layouts, before it is cut in two.  (`generate`
         chooses again for each graph that is lowered.)"""
+        if not self.generates:
+            return joint
         return changed(JOINT, joint, Context(self.record, inference=False))
-
-    def parts_of(self, joint: Joint, primals: int) -> Parts:
-        """The two halves.  (Coverage records what is saved between them.)"""
-        return partition(joint, primals, is_cheap)
 
     def plan_of(self, joint: Joint, program: Any, forward: fx.GraphModule) -> Plan:
         """forward: the functional graph that the program computes."""
-        return Plan(joint, program)
+        return Plan(joint, program, may_refuse=self.generates and may_refuse(forward))
 
     def compile_functional(
         self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
     ) -> Any:
         """A Program for one functional graph whose output is (values, new values of `written`)."""
+        if not self.generates:
+            return Interpreted(functional, written)
         max_autotune = config.max_autotune or self.mode == "max-autotune"
         with (
             config.patch(max_autotune=max_autotune),
@@ -310,7 +373,7 @@ class Compilation:
         """Choose layouts, lower, fuse and build one functional graph."""
         record.keep_step("partition", functional)
         with record.timed("layouts"):
-            context = Context(record, inference=record.joint_graph is None, written=written)
+            context = Context(record, inference=record.joint_graph is None)
             functional = changed(LAYOUTS, functional, context)
         record.lowered_graph = functional
         with record.timed("lower"):
@@ -324,7 +387,6 @@ class Compilation:
         # (`ours` is empty where the exception is not the compiler's, but a signal handler's, say)
         except ours(NotImplementedError) as reason:
             raise CannotLower(str(reason)) from reason
-        program.frozen = context.frozen
         record.print_stages()
         return program
 
@@ -332,6 +394,8 @@ class Compilation:
     def start(self, program: Any, record: CompileRecord, is_backward: bool = False) -> Callable:
         """The callable of a Program; in mode="reduce-overhead" it is recorded and replayed, where
         its device can do that (gpu/cuda_graphs.py)."""
+        if self.clock and isinstance(program, Program):
+            program = self.clock(program, record)
         run = program.start()
         if self.mode != "reduce-overhead":
             return run
@@ -342,12 +406,16 @@ class Compilation:
         return replay.GraphedCall(run, program, record, self.step, is_backward)
 
     def started(self, plan: Plan) -> Callable:
-        """What runs the graph.  (Coverage puts checks around every call of it.)"""
-        return self.start_training(plan) if plan.cut else self.start_inference(plan)
+        """What runs the graph, with what each call of it looks at."""
+        writes = bool(plan.joint.written)
+        run = self.start_training(plan) if plan.cut else self.start_inference(plan)
+        if writes:
+            run = guard_shared_memory(run, self.gm, self.record)
+        return with_eager_errors(run, self.gm, writes) if plan.may_refuse else run
 
     def start_forward(self, plan: Plan) -> Callable:
-        """The forward half.  (Coverage changes what some are given, or give.)"""
-        return self.start(plan.program, self.record)
+        run = self.start(plan.program, self.record)
+        return at_the_start(plan.joint, by_data(plan.joint, run))
 
     def start_inference(self, plan: Plan) -> Callable:
         run = self.start_forward(plan)
@@ -359,11 +427,10 @@ class Compilation:
         replay = about(plan.program.device).replay
         self.step = replay.Step(plan.joint.count) if replay else None
         start_backward = functools.partial(self.start, is_backward=True)
-        backward = self.backward(plan.cut, start_backward)
+        backward = Backward(
+            plan.cut, self.parts, self.record, self.compile_functional, start_backward
+        )
         return connect(plan, self.start_forward(plan), backward, held_tensors(self.gm))
-
-    def backward(self, cut: Cut, start: Callable) -> Backward:
-        return extended(Backward)(cut, self.parts, self.record, self.compile_functional, start)
 
 
 # --- the stages: kernels --------------------------------------------------------------------------

@@ -73,12 +73,7 @@ matmul_templates = "timed"
 # and torch.manual_seed still decides the numbers.
 fallback_random = True
 channels_last = True  # convolutions get images in channels-last memory where that is faster
-pattern_rewrites = True  # inference: patterns of ops become library kernels (passes/patterns.py)
-without_patterns = ()  # names of rewrites that are left out: ("attention",)
 onednn_products = True  # CPU: large float32 matrix products by oneDNN instead of BLAS
-# CPU inference: what depends on parameters alone is computed once (passes/freezing.py says which
-# changes of parameters that does not see)
-freezing = False
 partition = "min-cut"  # training: what is kept for backward; "save-everything", "recompute-all"
 # training: a graph is compiled in pieces of about so many bytes of parameters, so that DDP can send
 # the later layers' gradients while the earlier layers' are computed; 0: in one piece

@@ -8,15 +8,15 @@ In:   an op's arguments (fake tensors).  Out: the same value from ops that have 
     >>> torch.allclose(softmax(x, -1, False), torch.softmax(x, -1))
     True
 
-`OURS` are written by hand because their form decides what can fuse: here softmax and layer norm, in
-`lowerings/` others.  The rest are torch's (`torch._decomp`, a maintained maths library).
+`OURS` are written by hand because their form decides what can fuse: here softmax, in `lowerings/`
+others.  The rest are torch's (`torch._decomp`, a maintained maths library).
 `table()` joins both, without the ops that have a better lowering or library kernel.
 
 Mirrors torch/_inductor/decomposition.py (paper section 4.3).
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,11 +25,13 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from . import coverage
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
+from .lowerings.chunks import maximum_and_sum
 from .sizes.symbols import same
 
 aten = torch.ops.aten
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
 OURS: dict[Any, Decomposition] = {}
+FUSED_RANDOM: dict[Any, Decomposition] = {}  # config.fallback_random=False: kernels of ours draw
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = ["gelu", "_log_softmax"]  # lowerings/ adds names
 # torch's forms of these look at no position, where eager's kernels raise for a wrong one
@@ -55,24 +57,10 @@ def softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
     wide, result = upcast(x), torch.float32 if half_to_float else x.dtype
     if same(x.numel(), 0):  # there is no largest element
         return torch.empty_like(x, dtype=result)
+    if parts := maximum_and_sum(wide, dim):
+        return ((wide - parts[0]).exp() / parts[1]).to(result)
     e = torch.exp(wide - torch.amax(wide, dim, keepdim=True))
     return (e / torch.sum(e, dim, keepdim=True)).to(result)
-
-
-@decomposition(aten.native_layer_norm.default)
-def layer_norm(
-    x: torch.Tensor, shape: Sequence[int], weight: Any, bias: Any, eps: float
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Two passes: the mean, then the squared differences from it, accurate where one pass cancels.
-    (lowerings/normalization.py takes larger numbers, and sums in parts.)"""
-    wide, dims = upcast(x), list(range(-len(shape), 0))
-    mean = wide.mean(dims, keepdim=True)
-    centred = wide - mean
-    rstd = torch.rsqrt((centred * centred).mean(dims, keepdim=True) + eps)
-    out = centred * rstd
-    out = out if weight is None else out * weight
-    out = out if bias is None else out + bias
-    return out.to(x.dtype), mean, rstd
 
 
 def table() -> dict[Any, Decomposition]:

@@ -1,22 +1,35 @@
 """A graph as a function of eager kernels, also where the text that torch.fx prints means another.
 
-In:   an fx.GraphModule.  Out: a callable: its `forward`, or an interpreter.
+In:   an fx.GraphModule.  Out: a callable: its `forward`, or an interpreter.  Of aot_eager, what
+      stands for a Program; of a graph whose kernels may refuse a value, eager's own exception.
 
     (-2) ** t               # printed as `-2 ** t`, which is -(2 ** t)
     t * complex(1, inf)     # printed as `(1+infj)`, which is no Python
     aten.random.from(t)     # nor is this
+
+    >>> run = Interpreted(functional, written=[]).start()       # stands for a Program
+    >>> told = with_eager_errors(run, gm)
+
+Mirrors `aot_eager` (torch/_dynamo/backends/debugging.py).
 """
 
 import keyword
+import linecache
 import math
-from collections.abc import Callable
+import operator
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+import torch.utils._pytree as pytree
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import inplace_methods
 from torch.fx.node import map_aggregate
 
+from .checks import may_raise
+from .foreign import ours
 from .sizes.symbols import SYMBOLIC
 
 
@@ -78,3 +91,114 @@ def is_printed_exactly(value: Any) -> bool:
         is_positive = is_positive and math.copysign(1, real) > 0
     is_exact = is_positive or (real != 0 and imaginary != 0)
     return is_exact and math.isfinite(real) and math.isfinite(imaginary)
+
+
+# --- in place of generated kernels ----------------------------------------------------------------
+def writable(values: Sequence[Any]) -> list[Any]:
+    """The values, with another tensor object for each view: the program could not write to one
+    that was made without autograd."""
+    return [v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v for v in values]
+
+
+class Interpreted:
+    """Stands for a Program: the functional graph run by eager kernels; mutated inputs are written
+    back."""
+
+    device = torch.device("cpu")  # of its kernels: it has none that could be recorded or replayed
+
+    def __init__(self, gm: fx.GraphModule, written: Sequence[tuple[str, str]]):
+        self.gm, self.written = gm, written
+
+    def start(self) -> Callable:
+        graph = runnable(self.gm)
+        weakref.finalize(self.gm, forget_text, type(self.gm)).atexit = False
+        names = [n.target for n in self.gm.graph.nodes if n.op == "placeholder"]
+
+        def run(*inputs: object) -> list:
+            recording = torch.is_grad_enabled()
+            try:  # `with torch.no_grad()` could be cut short by an exception in its `__exit__`
+                torch._C._set_grad_enabled(False)
+                outputs, values = graph(*inputs)
+                by_name = dict(zip(names, inputs))
+                for (op, name), value in zip(self.written, values):
+                    held = op != "placeholder"
+                    holder = operator.attrgetter(name)(self.gm) if held else by_name[name]
+                    holder.copy_(value)
+                return writable(pytree.tree_leaves(outputs))
+            finally:
+                torch._C._set_grad_enabled(recording)
+
+        return run
+
+
+def forget_text(cls: Any) -> None:
+    """torch.fx keeps the text of each graph that has run, for tracebacks: of the graph of this
+    class, which has died, nobody needs it."""
+    file = cls.forward.__code__.co_filename
+    if torch.fx.graph_module._loader.eval_cache.pop(file, None) is not None:
+        linecache.cache.pop(file, None)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+def may_refuse(functional: fx.GraphModule) -> bool:
+    """May a kernel raise for what it reads, and could the program run again then?"""
+    tags = [getattr(n.target, "tags", ()) for n in functional.graph.nodes]
+    if any(torch.Tag.nondeterministic_seeded in one for one in tags):
+        return False
+    return any(map(may_raise, functional.graph.nodes))
+
+
+REPORT = "(in compiled kernel "  # how the message of a kernel that refuses a value ends
+
+
+def with_eager_errors(run: Callable, gm: fx.GraphModule, writes: bool = False) -> Callable:
+    """`run` of a graph that does not draw.  Where a kernel refuses a value, the graph runs once
+    more with eager kernels, whose class and words of an exception are those that the program
+    expects: scatter's is a RuntimeError, and our kernels know IndexError alone.
+
+    writes: the graph writes to its tensors, so the second run has copies of them."""
+
+    def call(*inputs: object) -> object:
+        try:
+            return run(*inputs)
+        except ours(IndexError, RuntimeError) as error:
+            if REPORT not in str(error):
+                raise
+            report = error
+        try:
+            # (`gm()` would print the error, and run the program's hooks of all modules)
+            again = OnCopies(gm).run if writes else runnable(gm)
+            again(*inputs)
+            raise report  # eager has nothing to say: what our kernel has seen is not hidden
+        finally:
+            del report  # it knows this frame, which knows the inputs
+
+    return call
+
+
+class OnCopies(fx.Interpreter):
+    """Runs a graph for its exception alone: nothing that it writes is the program's."""
+
+    def __init__(self, gm: fx.GraphModule):
+        super().__init__(gm)
+        self.extra_traceback = False  # (it would add to the words of the exception)
+        self.copies: dict[int, torch.Tensor] = {}
+
+    def run(self, *inputs: Any) -> Any:
+        recording = torch.is_grad_enabled()
+        try:  # (autograd would refuse writes to what requires gradients)
+            torch._C._set_grad_enabled(False)
+            return super().run(*map(self.copied, inputs))
+        finally:
+            torch._C._set_grad_enabled(recording)
+
+    def fetch_attr(self, target: str) -> Any:
+        return self.copied(super().fetch_attr(target))
+
+    def copied(self, value: Any) -> Any:
+        """The same copy for the same tensor."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) not in self.copies:
+            self.copies[id(value)] = value.detach().clone()
+        return self.copies[id(value)]

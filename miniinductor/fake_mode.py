@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 
 from .eager_answers import WRITES_PART, Layout, dense_strides, layouts, tensors_in
-from .sizes.symbols import same
+from .sizes.symbols import is_contiguous, is_symbolic, same
 
 aten = torch.ops.aten
 FAKE = torch._C._TorchDispatchModeKey.FAKE
@@ -131,3 +131,20 @@ def part(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> None:
     if tuple(found.shape) != tuple(source.shape):
         sizes = list(found.shape), list(source.shape)
         raise RuntimeError("expected src to have a size equal to {}, but got {}".format(*sizes))
+
+
+@own(aten.convolution.default, aten.convolution_backward.default)
+def convolution(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> Any:
+    """Of contiguous tensors on a CPU, contiguous whichever of eager's kernels runs.  Torch's rule
+    asks which: whether a symbolic input has more than 20480 elements, which would be a guard."""
+    tensors = tensors_in(*args, *kwargs.values())
+    if not any(map(is_symbolic, tensors)) or len({t.dtype for t in tensors}) > 1:
+        return None
+    if not all(t.device.type == "cpu" and is_contiguous(t) for t in tensors):
+        return None
+
+    def faked(out: torch.Tensor) -> torch.Tensor:
+        return FakeTensor(mode, out.contiguous(), torch.device("cpu"))
+
+    with in_kernel_invocation_manager(mode):
+        return pytree.tree_map_only(torch.Tensor, faked, op(*args, **kwargs))

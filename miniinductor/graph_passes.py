@@ -18,7 +18,7 @@ a `switch` runs where that option of `config` is on.  Mirrors
 torch/_inductor/fx_passes/post_grad.py.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,6 @@ class Pass:
 
 Stage = dict[str, Pass]
 CLEANING: Stage = {}  # (graph) -> count; for every graph
-REWRITING: Stage = {}  # (graph, context) -> graph; for inference: kernels that do what it computes
 JOINT: Stage = {}  # (graph, context) -> graph; layouts of a joint graph, before it is cut in two
 LAYOUTS: Stage = {}  # (graph, context) -> graph; for each graph that is lowered
 
@@ -49,17 +48,10 @@ class Context:
     """What a pass may know, and what it leaves for the next one.
 
     inference: no joint graph, whose convolutions have their layouts already.
-    written: (kind, name) of the placeholders and attributes that the graph writes.
-    constants: nodes that depend on parameters alone, if those are frozen.
-    frozen: what makes the constants again (passes/freezing.py).
     """
 
     record: CompileRecord
     inference: bool
-    written: Sequence[tuple[str, str]] = ()
-    decompositions: dict[Any, Callable[..., Any]] | None = None
-    constants: Container[fx.Node] = ()
-    frozen: Any = None
 
 
 def graph_pass(stage: Stage, name: str, order: int, switch: str = "") -> Callable:

@@ -166,6 +166,7 @@ def record_of(step: KernelStep, schedule: Schedule) -> KernelRecord:
         bytes_read=sum(bytes_touched(n, step.group.nodes, buffers[n]) for n in kernel.read),
         bytes_written=sum(buffer_bytes(buffers[n]) for n in kernel.stored),
         about=kernel.about,
+        kernel=kernel,
     )
 
 

@@ -85,6 +85,11 @@ class KernelRecord:
     bytes_read: int = 0
     bytes_written: int = 0
     about: list[About] = field(default_factory=list)  # of each line, see Listing
+    kernel: Any = None  # as code generation left it: a `codegen.common.Kernel`
+
+    def __repr__(self) -> str:
+        moved = f"reads {self.bytes_read:,} and writes {self.bytes_written:,} bytes"
+        return f"<{self.language} kernel {self.name}: computes {', '.join(self.nodes)}, {moved}>"
 
 
 def first_line(gm: Any) -> str:
@@ -94,12 +99,30 @@ def first_line(gm: Any) -> str:
 
 
 class Later:
-    """Stands in a field of a record in place of its value, which make() gives: most texts are never
-    read.  (extras/more_records.py calls it when the field is read; without that file the reader
-    does.)"""
+    """Stands in a field of a record in place of its value, which make() gives when the field is
+    read: most texts are never read."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
+
+
+class Lazy:
+    """A field that may be given a `Later`."""
+
+    def __init__(self, default: Any = None) -> None:
+        self.default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.key = "_" + name
+
+    def __get__(self, record: Any, owner: type | None = None) -> Any:
+        value = self.default if record is None else record.__dict__.get(self.key, self.default)
+        if isinstance(value, Later):
+            value = record.__dict__[self.key] = value.make()
+        return value
+
+    def __set__(self, record: Any, value: Any) -> None:
+        record.__dict__[self.key] = value
 
 
 @dataclass(repr=False)
@@ -107,15 +130,15 @@ class CompileRecord:
     """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are
     `fx.Graph`/`GraphModule`."""
 
-    input_graph: object = None  # as it came from the front end
-    aten_graph: object = None  # after tracing with decompositions
-    functional_graph: Any = None  # after functionalization and graph passes
-    joint_graph: object = None  # training: forward and backward in one functional graph
+    input_graph: Any = None  # as it came from the front end
+    aten_graph: Any = Lazy()  # after tracing with decompositions
+    functional_graph: Any = Lazy()  # after functionalization and graph passes
+    joint_graph: Any = Lazy()  # training: forward and backward in one functional graph
     saved: list[SavedActivation] = field(default_factory=list)  # training: the cut
     # training: the CompileRecord of the backward half; this one is the forward half's
     backward: object = None
-    loop_ir: Any = ""  # every buffer's loop body, before fusion
-    fused_ir: Any = ""  # scheduler nodes after fusion
+    loop_ir: Any = Lazy("")  # every buffer's loop body, before fusion
+    fused_ir: Any = Lazy("")  # scheduler nodes after fusion
     fusions: list = field(default_factory=list)
     fallbacks: list = field(default_factory=list)
     kernels: list = field(default_factory=list)
@@ -128,12 +151,16 @@ class CompileRecord:
     # the most that lives at one step, of what the call itself makes
     peak_live_bytes: int = field(default=0, init=False)
     # after the passes that choose layouts
-    lowered_graph: object = field(default=None, init=False)
+    lowered_graph: Any = Lazy()
     # config.keep_steps: (name of a pass, the graph after it as a Listing), from the functional one
-    steps: Any = field(default=None, init=False)
+    steps: Any = Lazy()
     keeps_steps: bool = field(default=False, init=False)
     notes: list = field(default_factory=list)  # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)  # stage -> seconds
+
+    def __repr__(self) -> str:
+        kernels = f"{len(self.kernels)} kernels, {len(self.fallbacks)} eager kernels"
+        return f"<CompileRecord: {kernels}, {len(self.notes)} notes>"
 
     def keep_step(self, name: str, gm: fx.GraphModule) -> None:
         """Keep the graph as it is after a pass, if that has changed something."""

@@ -9,16 +9,10 @@ from torch import fx
 
 from benchmarks.error_bound import assert_near
 from miniinductor.autograd.functionalize import functionalize
-from miniinductor.autograd.tracer import (
-    OriginInterpreter,
-    fake_inputs,
-    input_name,
-    new_tracer,
-    run_traced,
-)
+from miniinductor.autograd.origins import OriginInterpreter
+from miniinductor.autograd.tracer import fake_inputs, input_name, new_tracer, run_traced
 from miniinductor.decompositions import table
 from miniinductor.graph_passes import optimize
-from miniinductor.hooks import extended
 from miniinductor.extras.interpreter import run_graph
 from miniinductor.lowering import lower_graph
 from miniinductor.records import CompileRecord
@@ -36,7 +30,7 @@ def trace(function, args, decompositions=None):
         if isinstance(fake, (torch.Tensor, torch.SymInt)):
             tracer.placeholder(input_name(function, i, fake, "arg"), fake)
     if isinstance(function, fx.GraphModule):
-        function = extended(OriginInterpreter)(function, tracer).run
+        function = OriginInterpreter(function, tracer).run
     with torch.no_grad():
         out = run_traced(tracer, function, fakes)
     tracer.graph.output(tracer.nodes_of(out))

@@ -18,12 +18,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESTS = ["tests/test_bytecode.py", "tests/test_resume.py", "tests/test_hook.py"]
-HELPERS = [
-    "tests/conftest.py",
-    "tests/canonical_interpreter.py",
-    "tests/other_evaluator.py",
-    "tests/split_points.py",
-]
+HELPERS = ["tests/conftest.py", "tests/other_evaluator.py", "tests/split_points.py"]
 BUILD = """
 from setuptools import Extension, setup
 flags = ["-O2", "-Wall", "-Werror"]

@@ -10,19 +10,16 @@ import dis
 
 from minidynamo.bytecode import Instruction, assemble, disassemble, emit
 from minidynamo.bytecode.assembler import VERSION
-from minidynamo.extras.handled_slots import HANDLED, LASTI
+from minidynamo.resume import HANDLED, LASTI
 from minidynamo.resume import GENERATOR_LIKE, check_splittable
 from minidynamo.resume import NULL, VALUE, CannotSplit, closure_names, resume_code, unwind
 
-ENDS = {
-    "RETURN_VALUE",
-    "RETURN_CONST",
-    "RAISE_VARARGS",
-    "RERAISE",
-    "JUMP_FORWARD",
-    "JUMP_BACKWARD",
-    "JUMP_BACKWARD_NO_INTERRUPT",
-}
+ENDS = set(
+    (
+        "RETURN_VALUE RETURN_CONST RAISE_VARARGS RERAISE JUMP_FORWARD JUMP_BACKWARD "
+        "JUMP_BACKWARD_NO_INTERRUPT"
+    ).split()
+)
 UNKNOWN = "?"  # a kind besides those of `resume`
 
 

@@ -69,38 +69,3 @@ def test_masks(name, training, monkeypatch):
     calls = 2 if training else 1
     assert changed and max(changed) == (calls if expected else 0)
     minidynamo.reset()
-
-
-@pytest.mark.parametrize("by_name", [False, True])
-@pytest.mark.parametrize("asks", ["torch", "minidynamo", None])
-def test_a_mask_for_compilers_alone_is_copied(asks, by_name, monkeypatch):
-    """On a GPU (here: as if on one) the fused kernels read no expanded mask.  A program that makes
-    one in plain Python, too, keeps the kernels that plain Python takes."""
-    coverage.load()
-    minidynamo.compile(lambda x: x)
-    from minidynamo.rules import asked_if_compiling
-
-    monkeypatch.setattr(asked_if_compiling, "on_gpu", lambda tensor: True)
-
-    asked = {"torch": torch.compiler.is_compiling, "minidynamo": minidynamo.is_compiling}
-
-    def function(q, k, v):
-        if asks:
-            asked[asks]()
-        mask = torch.ones((), dtype=torch.bool).expand(2, 1, 16, 16)
-        if by_name:
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=0.0)
-        return F.scaled_dot_product_attention(q, k, v, mask)
-
-    graphs = []
-
-    def backend(gm, inputs):
-        graphs.append([node.target for node in gm.graph.nodes])
-        return gm
-
-    inputs = [torch.randn(2, 3, 16, 8) for _ in range(3)]
-    minidynamo.reset()
-    result = minidynamo.compile(function, backend=backend, fullgraph=True)(*inputs)
-    assert_near(result, function(*inputs))
-    assert ["contiguous" in targets for targets in graphs] == [bool(asks)]
-    minidynamo.reset()

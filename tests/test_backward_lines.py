@@ -115,50 +115,6 @@ def test_a_replaced_line_changes_the_gradient_ops_filed_under_it_and_no_others(s
     assert reached
 
 
-def gradient_lines(graph, first):
-    return [
-        node.meta["source_line"][1] - first
-        for node in graph.graph.nodes
-        if node.meta.get("backward")
-    ]
-
-
-def test_the_gradients_of_three_functions_lie_on_their_lines_from_the_last_to_the_first():
-    def f(x):
-        a = torch.sin(x)
-        b = torch.exp(a)
-        return torch.tanh(b)
-
-    e = minidynamo.explain(f)(torch.randn(4, requires_grad=True))
-    for graph in (e.compiled.aten_graph, e.compiled.joint_graph):
-        lines = gradient_lines(graph, f.__code__.co_firstlineno)
-        assert lines == sorted(lines, reverse=True) and set(lines) == {1, 2, 3}
-
-
-class Tripled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        (x,) = ctx.saved_tensors
-        return gradient * x.cos() * 3
-
-
-def test_the_gradients_of_a_written_part_and_of_the_users_own_function():
-    def f(x):
-        y = x.clone()
-        y[0].mul_(2)
-        z = Tripled.apply(y)
-        return z.exp()
-
-    e = minidynamo.explain(f)(torch.randn(4, 4, requires_grad=True))
-    lines = gradient_lines(e.compiled.aten_graph, f.__code__.co_firstlineno)
-    assert lines == sorted(lines, reverse=True) and {2, 3, 4} <= set(lines) <= {1, 2, 3, 4}
-
-
 def test_the_gradients_of_a_linear_layer_name_the_call():
     e = minidynamo.explain(torch.nn.Linear(3, 4))(torch.randn(2, 3, requires_grad=True))
     nodes = [n for n in e.compiled.joint_graph.graph.nodes if n.meta.get("backward")]

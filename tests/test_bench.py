@@ -1,10 +1,6 @@
 """The benchmark runner on tiny inputs: what it measures is right; no test depends on a time."""
 
 import json
-import sys
-import threading
-import time
-import types
 
 import torch
 
@@ -36,10 +32,6 @@ def test_interleaving_counts_every_round():
     assert low <= middle <= high
 
 
-def test_difference_looks_into_structures():
-    assert runner.largest_difference({"x": [torch.ones(2)]}, {"x": [torch.zeros(2)]}) == 1
-
-
 def test_an_ablation_switches_off_one_thing_and_keeps_the_numbers():
     from benchmarks.suites import ablation
 
@@ -61,82 +53,6 @@ def test_an_ablation_switches_off_one_thing_and_keeps_the_numbers():
         assert ablation.ablate(
             "one", lambda x: x + 1, [x], budget=0, chosen={"scalar": {"vectorize": False}}
         )["kernels"] == {"all on": 1, "scalar": 1}
-
-
-def test_a_model_that_fails_alone_is_a_row(capsys):
-    from benchmarks.suites.common import model_rows
-
-    options = types.SimpleNamespace(only="", jobs=2, no_peer=True, threads=1)
-    rows = list(model_rows("no such suite", ["first", "second"], None, str, options))
-    assert {row["name"] for row in rows} == {"first", "second"}  # in the order in which they end
-    assert all("invalid choice" in row["failed"] for row in rows)
-    assert "failed: exit 2" in capsys.readouterr().out
-
-
-def test_only_names_one_model_or_many():
-    from benchmarks.suites.common import model_rows
-
-    def measure(name, options):
-        if name == "missing":
-            raise ImportError("not installed")
-        return [{"name": name, "right": True}]
-
-    options = types.SimpleNamespace(only="^bert$", jobs=1)
-    assert [
-        row["name"]
-        for row in model_rows("any", ["bert", "roberta", "bert2"], measure, str, options)
-    ] == ["bert"]
-    options.only = "missing"
-    assert list(model_rows("any", ["bert", "missing"], measure, str, options)) == [
-        {"name": "missing", "skipped": "not installed"}
-    ]
-
-
-def test_who_is_timed_waits_for_all_that_compile(tmp_path, monkeypatch):
-    from benchmarks.runner import turn
-
-    monkeypatch.setenv("MINIDYNAMO_TURNS", str(tmp_path / "turns"))
-    seen, compiling = [], threading.Barrier(3)
-
-    def timed():
-        compiling.wait()
-        with turn("time", alone=True):
-            seen.append("timed")
-
-    def compiled():
-        with turn("time", alone=False):
-            compiling.wait()  # nobody gets here unless both are inside
-            time.sleep(0.05)
-            seen.append("compiled")
-
-    threads = [threading.Thread(target=f) for f in (timed, compiled, compiled)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert seen == ["compiled", "compiled", "timed"]
-
-
-def test_a_suite_whose_models_are_missing_says_so(monkeypatch, capsys):
-    from benchmarks.__main__ import main
-
-    monkeypatch.setattr(sys, "meta_path", [Missing("transformers"), *sys.meta_path])
-    monkeypatch.delitem(sys.modules, "transformers", raising=False)
-    assert main(["--suite", "smoke", "--no-peer"]) == 1
-    assert capsys.readouterr().err == (
-        "--suite smoke needs the models of transformers: pip install transformers\n"
-    )
-
-
-class Missing:
-    """An importer for which a package is not installed."""
-
-    def __init__(self, name):
-        self.name = name
-
-    def find_spec(self, name, path=None, target=None):
-        if name == self.name:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def test_programs_are_counted_and_a_run_goes_on_behind_its_file(tmp_path, capsys):

@@ -1,7 +1,6 @@
 """Where a graph can break: in handlers, with and try blocks, loops, comprehensions, nested calls.
 Each equals plain Python, and what follows the break is compiled (`graphs`)."""
 
-import contextlib
 import dis
 import sys
 
@@ -22,17 +21,6 @@ def fail(x, kind=ValueError):
 
 
 # ---- handlers
-@make_test(X(), graphs=3, breaks=3)
-def test_in_a_handler(x):
-    x = x.sin()
-    try:
-        x = x + 1
-        fail(x)
-    except ValueError as error:
-        x = x.cos() * error.args[1]
-        print("handling", error)
-        x = x.exp()
-    return x + 1
 
 
 @make_test(X(), graphs=3, breaks=1)
@@ -45,23 +33,6 @@ def test_what_the_traced_part_raised(x):
         print("handling", error, type(sys.exc_info()[1]), error.__traceback__ is not None)
         x = x.exp()
     return x + 1
-
-
-@make_test(X(), graphs=4, breaks=4)
-def test_what_is_handled_is_handled_again(x):
-    try:
-        x = x.sin()
-        fail(x)
-    except ValueError as error:
-        x = x.cos()
-        seen = [sys.exc_info()[1] is error, sys.exception() is error]
-        minidynamo.graph_break()
-        x = x.exp()
-        seen += [sys.exc_info()[1] is error, sys.exception() is error, error.__context__]
-        print("break")
-        x = x.tan()
-        seen.append(sys.exc_info()[0])
-    return x + 1, seen, sys.exc_info()
 
 
 @make_test(X(), graphs=4, breaks=4)
@@ -80,22 +51,6 @@ def test_a_bare_raise(x):
         x = x.sqrt()
         print(repr(error), error.__context__)
     return x + 1
-
-
-@make_test(X(), graphs=3, breaks=4)
-def test_contexts_and_causes(x):
-    try:
-        try:
-            fail(x)
-        except ValueError as error:
-            x = x.exp()
-            print("first")
-            raise KeyError(x.shape[0]) from error
-    except KeyError as outer:
-        x = x.sin()
-        found = type(outer.__context__), type(outer.__cause__), outer.__suppress_context__
-        print("second")
-    return x + 1, found
 
 
 @make_test(X(), graphs=4, breaks=5)
@@ -168,34 +123,6 @@ def test_in_a_loop(x):
     return x
 
 
-@make_test(X(), graphs=1, breaks=2)
-def test_the_handler_catches_another_kind(x):
-    try:
-        try:
-            fail(x)
-        except KeyError:
-            x = x + 5
-    except Exception as error:
-        return x.sin(), error.args
-
-
-@make_test(X(), graphs=3, breaks=5)
-def test_the_callers_exception_is_context(x):
-    def helper(x):
-        print(type(sys.exception()))
-        try:
-            raise TypeError("t")
-        except TypeError as error:
-            return x.exp(), type(error.__context__)
-
-    try:
-        fail(x)
-    except ValueError:
-        x = x.sin()
-        x, kind = helper(x)
-    return x + 1, kind
-
-
 def test_what_is_handled_when_nothing_is_ended():
     """After the compiled call the thread handles what it did before, also where a handler left by
     an exception."""
@@ -258,28 +185,6 @@ def test_in_a_with_block(x):
     return x + 1, seen, torch.is_grad_enabled()
 
 
-@make_test(X(), graphs=3, breaks=3)
-def test_a_with_block_that_swallows(x):
-    seen = []
-    with Log(seen, swallow=True):
-        x = x.sin()
-        fail(x)
-    x = x.cos()
-    print(seen[-1][1:])
-    return x + 1, len(seen)
-
-
-@make_test(X(), graphs=3, breaks=3)
-def test_suppress_and_exit_stack(x):
-    with contextlib.suppress(ValueError):
-        x = x.sin()
-        fail(x)
-    with contextlib.ExitStack() as stack:
-        stack.callback(print, "closed")
-        x = x.cos()
-    return x + 1
-
-
 # ---- comprehensions, nested calls, arguments
 @make_test(X(), graphs=3, breaks=1)
 def test_in_a_comprehension(x):
@@ -305,110 +210,12 @@ def test_in_nested_calls(x):
     return deep(x, 2) * 2
 
 
-@make_test(X(), graphs=3, breaks=1)
-def test_among_arguments_that_wait(x):
-    def noisy(v):
-        minidynamo.graph_break()
-        return v + 1
-
-    return torch.add(x.sin() * 2, noisy(x.cos()), alpha=int(x.shape[0])) - x
-
-
 @make_test(X(), graphs=2, breaks=1)
 def test_a_branch_on_data(x):
     y = x.sin()
     if y.sum() > 0:
         return y.cos()
     return y.exp()
-
-
-@make_test(X(), graphs=3, breaks=1)
-def test_in_a_while_loop(x):
-    n = 0
-    while n < 3:
-        x = x.sin()
-        minidynamo.graph_break()
-        n += 1
-    return x
-
-
-@pytest.mark.parametrize("value", [1.0, -1.0])
-def test_both_branches(value):
-    def f(x):
-        try:
-            if x.sum() > 0:
-                raise KeyError("positive")
-            y = x.sin()
-        except KeyError as error:
-            y = x.cos()
-            print(error)
-        else:
-            y = y * 2
-        finally:
-            x = x.exp()
-        return x + y
-
-    compiled = minidynamo.compile(f, backend="eager")
-    for factor in (1, -1, 2):
-        same(
-            outcome(compiled, (torch.ones(2) * value * factor,), {}),
-            outcome(f, (torch.ones(2) * value * factor,), {}),
-        )
-
-
-@make_test(X(), graphs=2, breaks=4)
-def test_a_bare_raise_of_what_the_caller_handles(x):
-    def again():
-        raise
-
-    try:
-        try:
-            fail(x)
-        except ValueError:
-            x = x.sin()
-            again()
-    except ValueError as error:
-        x = x.cos()
-        print(error)
-    try:
-        again()
-    except RuntimeError as error:
-        return x, str(error)
-
-
-@make_test(X(), graphs=4, breaks=1)
-def test_in_a_loop_in_a_handler(x):
-    try:
-        {}["k"]
-    except KeyError as error:
-        for n in range(3):
-            x = x + n
-            print(n, sys.exception() is error)
-        () = ()
-    return x * 2, sys.exception()
-
-
-@make_test(X(), graphs=1, breaks=1)
-def test_a_closure_variable_is_deleted(x):
-    def show():
-        try:
-            return late
-        except NameError as error:
-            return type(error).__name__
-
-    late = 1
-    before = show()
-    del late
-    try:
-        print("try")
-        [][1]
-    except IndexError as error:
-        add = lambda v: v + len(str(error))
-        x = add(x.sin())
-    try:
-        add(x)
-    except NameError as other:
-        return x, before, show(), type(other).__name__
 
 
 @pytest.mark.parametrize("raises", [False, True])

@@ -24,83 +24,9 @@ def whole(function, *args, graphs=1):
 
 
 # ---- descriptors that delete
-class Deletes:
-    def __delete__(self, instance):
-        instance.log.append("deleted")
-
-
-class Descriptive:
-    end = Deletes()
-
-    def __init__(self):
-        self.log = []
-
-    @property
-    def value(self):
-        return 1
-
-    @value.deleter
-    def value(self):
-        self.log.append("gone")
-
-    @property
-    def lasting(self):
-        return 2
-
-
-def test_del_asks_the_class_for_a_descriptor():
-    def function(x):
-        made = Descriptive()
-        del made.value
-        del made.end
-        try:
-            del made.lasting
-        except AttributeError as error:
-            made.log.append(str(error))
-        return x + len(made.log), made.log
-
-    whole(function, torch.ones(2))
-
-
-def test_del_of_a_property_that_is_there_raises_nothing():
-    """It once raised an AttributeError in the traced program, which may catch it."""
-
-    def function(x, made):
-        try:
-            del made.value
-        except AttributeError:
-            return x * 0
-        return x + 1
-
-    made = Descriptive()
-    compiled = minidynamo.compile(function, backend="eager")
-    assert compiled(torch.ones(2), made).tolist() == [2, 2] and made.log == ["gone"]
 
 
 # ---- notes, methods by name
-def test_notes_of_an_exception():
-    def function(x):
-        try:
-            try:
-                raise ValueError("wrong")
-            except ValueError as error:
-                error.add_note("first")
-                error.add_note("second")
-                raise
-        except ValueError as error:
-            return x + len(error.__notes__), error.__notes__
-
-    whole(function, torch.ones(2))
-
-
-def test_a_note_that_leaves_the_frame():
-    def function(x):
-        error = KeyError("k")
-        error.add_note("told")
-        return x + 1, error
-
-    found = minidynamo.compile(function, backend="eager")(torch.ones(2))[1]
-    assert type(found) is KeyError and found.__notes__ == ["told"] and found.args == ("k",)
 
 
 CALLERS = {
@@ -184,22 +110,6 @@ def test_what_other_generators_draw_is_left_to_python():
     same(*found)
 
 
-def test_draws_of_a_call_that_is_left_to_python():
-    """The call draws, and then breaks the graph: plain Python draws the same again."""
-
-    def inner(generator, x):
-        x = x * generator.random()
-        minidynamo.graph_break()
-        return x + generator.random()
-
-    def function(x):
-        generator = random.Random(3)
-        y = inner(generator, x * generator.random())
-        return y, generator.random()
-
-    same(minidynamo.compile(function, backend="eager")(torch.ones(2)), function(torch.ones(2)))
-
-
 # ---- namespaces
 def test_a_namespace_that_is_made_in_the_frame():
     def function(x):
@@ -211,29 +121,3 @@ def test_a_namespace_that_is_made_in_the_frame():
         return x * sum(options.inner.rows) + options.shift, has, options
 
     whole(function, torch.ones(2))
-
-
-def test_what_python_says_of_namespaces():
-    def function(x):
-        made = types.SimpleNamespace(n=1)
-        try:
-            made.m  # noqa: B018
-        except AttributeError as error:
-            told = str(error).split()[-4:]
-        return x + 1, told, made == types.SimpleNamespace(n=1), repr(made), {**vars(made)}
-
-    compiled = minidynamo.compile(function, backend="eager")
-    same(compiled(torch.ones(2)), function(torch.ones(2)))
-
-
-def test_vars_of_a_namespace_is_what_its_attributes_are():
-    def function(x, made):
-        vars(made)["n"] = x
-        made.m = 2
-        return made.n + 1, list(vars(made))
-
-    found = []
-    for called in (function, minidynamo.compile(function, backend="eager", fullgraph=True)):
-        made = types.SimpleNamespace(n=1)
-        found.append((called(torch.ones(2), made), vars(made)))
-    same(*found)

@@ -2,9 +2,6 @@
 follows from the rows; no test depends on a time."""
 
 import itertools
-import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -55,25 +52,6 @@ def test_a_row_says_what_moved_and_a_wrong_one_has_no_time(monkeypatch):
         assert "wrong" in census.why(row, "cpu")
 
 
-def test_broadcast_axes_are_counted_once_and_gathers_by_their_rows():
-    assert census.size(torch.zeros(1, 8).expand(100, 8)) == 32
-    case = next(c for c in grid("cpu").values() if "gather/embedding/fp32/(50000, 256)" == c.name)
-    [_, index] = case.specs
-    assert case.reads == index.shape[0] * (256 * 4 + 8)
-
-
-def test_each_class_weighs_the_same():
-    rows = [
-        {"name": f"{kind}{n}", "class": kind, "torch.compile / ours": (value,) * 3}
-        for kind, value, count in (("a", 0.5, 1), ("b", 2.0, 99))
-        for n in range(count)
-    ]
-    found = census.summary(rows)
-    assert found["geometric mean over classes"] == pytest.approx(1.0)
-    assert found["5th percentile"] == 2.0 and found["worst"][0] == "a0"
-    assert found["below 0.85"] == 1
-
-
 @pytest.mark.parametrize("kind", sorted(CLASSES))
 def test_the_cases_of_a_class_run(kind):
     """On meta tensors (that ours computes them rightly is the census's own check)."""
@@ -81,21 +59,3 @@ def test_the_cases_of_a_class_run(kind):
         with torch.device("meta"):
             inputs = [torch.empty(spec.shape, dtype=spec.dtype) for spec in specs]
         assert census.tensors_of(function(*inputs)), name
-
-
-def test_workers_answer_for_each_case(tmp_path):
-    """(one process; the parent's part of the protocol)"""
-    from benchmarks.census_worker import Workers
-
-    class Answering(Workers):
-        def start(self):
-            code = "import sys\nfor line in sys.stdin: print('{\"ours\": 1.0}', flush=True)"
-            pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            return subprocess.Popen([sys.executable, "-S", "-c", code], **pipes)
-
-    (tmp_path / "x.best").write_text("")
-    with Answering("cpu", 1, str(tmp_path), 2) as workers:
-        found = workers.compile(["a", "b", "c"], "ours", until=1e18)
-        assert json.loads(json.dumps(found)) == {name: {"ours": 1.0} for name in "abc"}
-        assert not (tmp_path / "x.best").exists()
-        assert workers.compile(["a"], "ours", until=0) == {}

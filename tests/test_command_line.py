@@ -44,17 +44,6 @@ def test_doctor_says_what_to_do_without_a_compiler(tmp_path):
     assert "but ran eagerly" in text
 
 
-def test_doctor_says_what_the_backend_has_raised(tmp_path):
-    """In an environment without a dependency: its name, not an error of the doctor's own."""
-    program = "import sys; sys.modules['numpy'] = None\n"
-    program += "from minidynamo import doctor; sys.exit(doctor.main([]))"
-    status, text = run(tmp_path, "-c", program)
-    assert status == 1 and "NoneType" not in text, text
-    assert "missing  numpy" in text and "missing  a compiled function" in text
-    advice = text.split("missing  a compiled function")[1].splitlines()[1]
-    assert "numpy" in advice, advice
-
-
 @pytest.mark.parametrize("gone", ["torch", "sympy", "minidynamo.frame_hook"])
 def test_doctor_runs_where_a_module_is_missing(monkeypatch, capsys, gone):
     monkeypatch.setitem(sys.modules, gone, None)
@@ -73,28 +62,6 @@ def test_doctor_knows_other_systems(monkeypatch, system, name):
     monkeypatch.setattr(doctor.platform, "system", lambda: system)
     monkeypatch.setattr(doctor.shutil, "which", lambda path: None)
     assert doctor.compiler().state == "missing" and name in doctor.compiler().advice
-
-
-def test_doctor_takes_the_compiler_that_kernels_take(monkeypatch):
-    from miniinductor.exceptions import CompilerError
-    from miniinductor.extras import careful_compiler
-
-    for chosen in ("", "g++ -O1"):
-        monkeypatch.setenv("CXX", chosen)
-        assert doctor.found_compiler() == careful_compiler.find_compiler(chosen)
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    assert doctor.found_compiler() == ()
-    with pytest.raises(CompilerError):
-        careful_compiler.find_compiler("no-such-compiler")
-
-
-def test_a_folder_that_cannot_be_written_is_told(monkeypatch, tmp_path):
-    import miniinductor.config
-
-    (tmp_path / "file").touch()
-    with miniinductor.config.patch(cache_dir=str(tmp_path / "file" / "cache")):
-        found = doctor.cache()
-    assert found.state == "without" and "MINIINDUCTOR_CACHE" in found.advice
 
 
 # --- the commands ---------------------------------------------------------------------------------
@@ -175,31 +142,6 @@ def torch_ones():
     import torch
 
     return torch.ones(2)
-
-
-@pytest.mark.parametrize(
-    "line, cell, said",
-    [
-        ("", "x = 1", "must be a call"),
-        ("--fast", "f(1)", "no option --fast: it has --backend NAME"),
-        ("--backend", "f(1)", "expected one argument"),
-    ],
-)
-def test_the_cell_magic_says_what_it_wants(shell, line, cell, said):
-    from IPython.core.error import UsageError  # IPython prints it in one line
-
-    with pytest.raises(UsageError, match=said):
-        shell.run_cell_magic("minicompile", line, cell)
-
-
-def test_a_cell_that_is_no_python_shows_its_own_error(shell, capsys):
-    assert shell.run_cell_magic("minicompile", "", "def g(x):\n    return x +\n") is None
-    said = capsys.readouterr().out
-    assert "SyntaxError" in said and "minidynamo" not in said
-
-
-def test_a_cell_that_raises_explains_nothing(shell):
-    assert shell.run_cell_magic("minicompile", "", "1 / 0\nprint(3)") is None
 
 
 def test_the_table_of_chapters_names_each():

@@ -85,29 +85,6 @@ def test_a_branch_that_writes_is_refused():
         minidynamo.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
 
 
-@pytest.mark.parametrize(
-    "yes", [lambda a: a, lambda a: a.sum(), lambda a: (a + 1, a + 2), lambda a: torch.rand(3)]
-)
-def test_branches_that_do_not_fit_break_the_graph(yes):
-    with pytest.raises(minidynamo.Unsupported, match="torch.cond"):
-        compiled = minidynamo.compile(
-            lambda x: torch.cond(x.sum() > 0, yes, torch.cos, (x,)), backend="eager", fullgraph=True
-        )
-        compiled(torch.ones(3))
-
-
-def test_reading_a_closure_is_no_write():
-    """Wrong before: whose argument the branch was the first to read broke the graph."""
-
-    def f(x, y):
-        return torch.cond(x.sum() > 0, lambda a: a * y, lambda a: a - y, (x,))
-
-    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
-    for sign in (1, -1):
-        x = torch.ones(3) * sign
-        torch.testing.assert_close(compiled(x, x + 3), f(x, x + 3))
-
-
 # ---- torch.while_loop
 WEIGHTS = torch.linspace(-1, 1, 16).reshape(4, 4)
 
@@ -200,15 +177,3 @@ def test_bodies_that_do_not_fit_break_the_graph(name):
 
     with pytest.raises(minidynamo.Unsupported, match=reason):
         minidynamo.compile(f, backend="eager", fullgraph=True)(torch.ones(2, 2))
-
-
-@pytest.mark.parametrize(
-    "carried, reason",
-    [((3,), "something else"), ((torch.ones(3, requires_grad=True),), "gradients")],
-)
-def test_what_a_loop_may_not_carry(carried, reason):
-    def f(x):
-        return while_loop(lambda a: (a + x).sum() < 9, lambda a: (a * 2,), carried)
-
-    with pytest.raises(minidynamo.Unsupported, match=reason):
-        minidynamo.compile(f, backend="eager", fullgraph=True)(torch.ones(3))

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-jupytext = pytest.importorskip("jupytext")
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "notebooks"))
 import build  # noqa: E402
@@ -227,21 +226,6 @@ def test_every_public_name_of_the_core_is_in_a_chapter():
     assert len(core_files()) > 80 and sum(map(len, lists.values())) > 700
 
 
-def test_excerpts_are_short_and_many():
-    """Of a list at most fifteen lines each; a hundred and more in all."""
-    from minidynamo.explain import also_here
-
-    found = [
-        entry
-        for name in NAMES
-        for entries in also_here(*listed(name)).files.values()
-        for entry in entries
-    ]
-    assert len(found) >= 100
-    assert max(len(entry.code.splitlines()) for entry in found) <= 15
-    assert all(entry.says for entry in found)
-
-
 def asked_and_shown(name: str) -> list[tuple[str, str]]:
     """(what an excerpt was asked for, what the title of the stored output says) of a chapter."""
     stored = json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())
@@ -252,14 +236,6 @@ def asked_and_shown(name: str) -> list[tuple[str, str]]:
             text = "".join(output.get("data", {}).get("text/plain", ""))
             pairs.append((asked[-1], text.removeprefix("# ").partition(",")[0]))
     return pairs
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_cell_shows_one_excerpt(name):
-    """Of two, a notebook would show the second only."""
-    stored = json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())
-    cells = ["".join(cell["source"]) for cell in stored["cells"]]
-    assert [cell for cell in cells if len(re.findall(r"^excerpt\(", cell, re.M)) > 1] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -338,30 +314,6 @@ def test_a_sentence_of_reading_follows_each_output(name):
         or "".join(behind["source"]).lstrip().startswith("#")
     ]
     assert silent == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_long_output_is_unfolded(name):
-    """What is only text has thirty lines at most; sources and pictures fold what is more."""
-    for cell, _ in outputs_of(name):
-        for output in cell["outputs"]:
-            data = output.get("data", {})
-            if "text/html" not in data:
-                text = "".join(output.get("text") or data.get("text/plain", ""))
-                assert len(text.splitlines()) <= 30, text
-
-
-def sentences(text: str) -> list[str]:
-    for pattern in (r"```.*?```", r"^\|.*$", r"^#+ .*$", r"<[^>]*>", r"^ {4,}.*$"):
-        text = re.sub(pattern, "", text, flags=re.M | re.S if "```" in pattern else re.M)
-    text = re.sub(r"`[^`]*`", "code", text)
-    return [s for s in re.split(r"[.!?:;]\s+|\n\s*\n|\n[*\d]", text) if len(s.split()) > 2]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_sentences_are_short(name):
-    lengths = sorted(len(s.split()) for text in cells(name, "markdown") for s in sentences(text))
-    assert lengths[len(lengths) // 2] <= 18
 
 
 @pytest.mark.parametrize("name", NAMES)

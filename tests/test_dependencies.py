@@ -3,7 +3,7 @@
 import pytest
 import sympy
 import torch
-from backend_helpers import CPU, make_graph, missing_ops, pointwise, reduce
+from backend_helpers import make_graph, missing_ops, pointwise, reduce
 
 from miniinductor.dependencies import (
     Recorder,
@@ -14,7 +14,6 @@ from miniinductor.dependencies import (
     stride_of,
     trace,
 )
-from miniinductor.ir import Pointwise, TensorBox
 from miniinductor.ops import ops
 
 x0, x1, r0 = loop_variable("x", 0), loop_variable("x", 1), loop_variable("r", 0)
@@ -101,54 +100,6 @@ def test_splitting_undoes_merging():
     assert merge_loops([split])[0].outer == (32,)
 
 
-def test_divisions_of_a_loop_become_loops():
-    def heads(box):  # (2, 3, 4) read as (2, 12) with the last two dimensions swapped
-        load = box.make_loader()
-
-        def body(index):
-            from miniinductor.sizes.expressions import FloorDiv, Mod
-
-            return load([index[0], Mod(index[1], 3), FloorDiv(index[1], 3)])
-
-        return [TensorBox(Pointwise(CPU, torch.float32, [2, 12], body))]
-
-    [body] = bodies(heads, torch.randn(2, 3, 4))
-    body = body.simplify_loops()
-    assert body.outer == (2, 4, 3) and body.reads()[0].index == 12 * x0 + x1 + 4 * loop_variable(
-        "x", 2
-    )
-
-
-def test_indexing_with_a_known_range_needs_no_check():
-    def positions(table):
-        load = table.make_loader()
-        return [
-            TensorBox(
-                Pointwise(
-                    CPU,
-                    torch.float32,
-                    [5, 3],
-                    lambda i: load(
-                        [
-                            ops.indirect_indexing(
-                                ops.add(
-                                    ops.index_expr(i[0], torch.int64), ops.constant(2, torch.int64)
-                                ),
-                                10,
-                            ),
-                            i[1],
-                        ]
-                    ),
-                )
-            )
-        ]
-
-    [body] = bodies(positions, torch.randn(10, 3))
-    assert [i.op for i in body.instructions] == ["load", "store"] and body.reads()[
-        0
-    ].index == 3 * x0 + x1 + 6
-
-
 @pytest.mark.parametrize(
     "a,b,common",
     [
@@ -170,10 +121,3 @@ def test_linear_forms():
     assert stride_of(3 * x0 + n * x1 + 7, x0) == 3 and stride_of(3 * x0 + n * x1, x1) == n
     assert stride_of(x0 * x1, x0) is None and stride_of(x0, x1) == 0
     assert linear_form(x0 * x1 + x0)[1] == {x0, x1}
-
-
-def test_a_pointwise_body_over_the_loops_of_a_reduction():
-    """Its last loops become r0, r1, ...; a body that has such loops keeps them."""
-    [body] = bodies(lambda a: [pointwise(ops.neg, a)], torch.randn(32))
-    [access] = body.split_to((4,), (8,)).reads()
-    assert access.index == 8 * x0 + r0

@@ -5,14 +5,12 @@ import os
 import stat
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 import torch
 from test_runtime import SOURCE, launch
 
-import minidynamo
 import miniinductor
 import miniinductor.config
 from miniinductor import records
@@ -84,16 +82,6 @@ def test_the_folder_follows_the_system(environment, place, monkeypatch):
     assert CONFIG.chosen_folder() == place
 
 
-def test_the_folder_is_the_one_of_the_beginning_also_elsewhere(tmp_path):
-    code = (
-        "import os; os.chdir(os.environ['HOME']); os.mkdir('other')\n"
-        "import miniinductor.config; os.chdir('other')\n"
-        "from miniinductor.extras.disk import temporary_folder, disk; disk().write('a', b'b')\n"
-        "print(os.listdir('.'), os.path.isdir('../here'))"
-    )
-    assert python(code, HOME=str(tmp_path), MINIINDUCTOR_CACHE="here") == "[] True"
-
-
 def test_without_a_home_the_folder_is_private_temporary_and_goes_at_exit():
     code = (
         "import os, miniinductor.config as config; config.cache_dir = ''\n"
@@ -127,24 +115,6 @@ def test_what_belongs_to_another_user_is_not_read(cache):
     assert disk().folder() == temporary_folder(os.getpid())
     disk().write("a", b"c")
     assert disk().read("a") == b"c"
-
-
-def test_a_file_that_others_may_write_is_not_read(cache):
-    disk().write("a", b"b")
-    (cache / "a").chmod(0o666)
-    assert disk().read("a") is None
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink(path, path)])
-def test_what_is_no_file_is_not_waited_for(cache, make):
-    """A pipe in the place of an entry would be waited for, for ever."""
-    cache.mkdir(mode=0o700)
-    make(cache / "a")
-    found = []
-    reader = threading.Thread(target=lambda: found.append(disk().read("a")), daemon=True)
-    reader.start()
-    reader.join(10)
-    assert found == [None]
 
 
 # ---- what is kept, and what goes -----------------------------------------------------------------
@@ -280,15 +250,3 @@ thread.join()
 print(codes)
 """
     assert python(code) == str([0] * 12)
-
-
-def test_a_process_that_forked_compiles_in_both(cache):
-    minidynamo.reset()
-    child = os.fork()
-    if not child:
-        try:
-            os._exit(0 if disk().folder() == str(cache) else 1)
-        finally:
-            os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
-    assert disk().folder() == str(cache)

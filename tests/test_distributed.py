@@ -9,7 +9,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import types
 
 import pytest
@@ -21,17 +20,11 @@ import minidynamo
 import miniinductor
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "distributed_worker.py")
-CHECKS = [
-    "ddp_around",
-    "ddp_inside",
-    "fsdp_around",
-    "one_graph_for_each_block_of_fsdp",
-    "pieces_are_sent_one_by_one",
-    "checkpoints_cross",
-    "checkpoint_of_fsdp",
-    "tensor_parallel",
-    "ranks_share_a_cache",
-]
+CHECKS = (
+    "ddp_around ddp_inside fsdp_around one_graph_for_each_block_of_fsdp "
+    "pieces_are_sent_one_by_one checkpoints_cross checkpoint_of_fsdp "
+    "tensor_parallel ranks_share_a_cache"
+).split()
 
 
 def environment():
@@ -204,76 +197,3 @@ def fake_ranks(monkeypatch, tmp_path):
 
     prepare.starts, prepare.module, prepare.path = starts, distributed, path
     return prepare
-
-
-def test_a_run_whose_time_is_up_goes_on_behind_its_rows(fake_ranks):
-    began = time.monotonic()
-    rows = fake_ranks("time.sleep(60)")("--seconds", "3")
-    assert time.monotonic() - began < 20
-    assert "ms" in rows["eager"] and "ms" not in rows["ours inside"]
-    assert not any("failed" in row for row in rows.values())  # it was cut, it did not fail
-    eager = rows["eager"]
-    rows = fake_ranks("pass")("--resume")
-    assert rows["eager"] == eager  # the first one's figures stay
-    assert all("ms" in row for row in rows.values()) and len(rows) == 3
-    started = len(fake_ranks.starts)
-    assert fake_ranks("pass")("--resume") == rows
-    assert len(fake_ranks.starts) == started  # nothing was left to start
-
-
-@pytest.mark.parametrize("happens", ["os._exit(3)", "time.sleep(60)"])
-def test_what_takes_its_processes_along_is_a_row_and_the_others_go_on(
-    fake_ranks, monkeypatch, happens
-):
-    monkeypatch.setattr(fake_ranks.module, "LIMIT", 2)  # seconds without a row
-    rows = fake_ranks(happens)()
-    assert rows["ours inside"]["failed"].startswith("exit ")
-    assert "ms" in rows["eager"] and "ms" in rows["ours inside, in pieces"]
-    assert len(fake_ranks.starts) == 2 and ["DDP", "ours inside"] in fake_ranks.starts[1]
-
-
-def test_processes_that_never_begin_are_tried_once(fake_ranks, monkeypatch):
-    run = fake_ranks("pass")
-    command = [sys.executable, "-c", "raise SystemExit(7)"]
-    monkeypatch.setattr(fake_ranks.module, "command_of", lambda *_: command)
-    rows = run()
-    assert list(rows) == ["2 processes"] and rows["2 processes"]["failed"].startswith("exit 7")
-
-
-def test_rows_of_another_machine_are_not_gone_on_with(fake_ranks):
-    run = fake_ranks("pass")
-    run()
-    result = json.loads(fake_ranks.path.read_text())
-    result["machine"]["device"] = "another"
-    fake_ranks.path.write_text(json.dumps(result))
-    with pytest.raises(SystemExit, match="device another"):
-        run("--resume")
-
-
-def test_a_cut_while_the_rows_are_written_leaves_the_file(tmp_path, monkeypatch):
-    from benchmarks.suites import common
-
-    path = tmp_path / "rows.json"
-    common.write({"rows": [1]}, str(path))
-
-    def cut(result, file, indent):
-        file.write('{"rows": [')
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(json, "dump", cut)
-    with pytest.raises(KeyboardInterrupt):
-        common.write({"rows": [1, 2]}, str(path))
-    assert json.loads(path.read_text()) == {"rows": [1]}
-
-
-def test_ours_stand_beside_eager_and_the_peer():
-    """A run that is cut has whole comparisons: each kind's peer comes right behind ours, and the
-    first three rows are one of each way to spread a model."""
-    from benchmarks.suites import distributed
-
-    options = types.SimpleNamespace(only="", no_peer=False)
-    order = [distributed.waiting(2, one, options, []) for one in distributed.COMPARISONS]
-    for names in order:
-        assert names[0] == "eager" and names[1].startswith("ours")
-        assert len(names) == 2 or names[2].startswith("torch.compile")
-    assert {wrapping for wrapping, _ in distributed.COMPARISONS[:3]} == {"DDP", "FSDP2", "TP"}

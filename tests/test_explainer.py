@@ -104,21 +104,6 @@ def test_what_is_explained_is_compiled_from_scratch_and_counted_alone():
     assert len(e.breaks.rows) == 1 and sum(e.counters["graph_breaks"].values()) == 2
 
 
-def test_a_failing_call_leaves_everything_as_it_was():
-    def raises(x):
-        raise ValueError(str(x + 1))
-
-    found = everything()
-    before = caches()
-    with pytest.raises(ValueError):
-        minidynamo.explain(raises)(torch.ones(2))
-    with pytest.raises(minidynamo.Unsupported):
-        minidynamo.explain(breaks, fullgraph=True)(torch.ones(2))
-    gc.collect()
-    assert {key: cache for key, cache in caches().items() if key in before} == before
-    assert found
-
-
 def test_entries_are_what_a_compiled_object_holds_and_nothing_runs():
     ran = []
 
@@ -145,29 +130,6 @@ def test_entries_are_what_a_compiled_object_holds_and_nothing_runs():
     assert "add" in repr(held[0].graph) and "mul" in repr(held[2].graph)
     assert [entry.record.hits for entry in held[:2]] == [0, 1]
     assert minidynamo.explain(f).entries != []  # of whoever has compiled it
-
-
-def test_entries_of_a_break_in_a_helper_and_of_each_module():
-    compiled = minidynamo.compile(breaks, backend="eager")
-    compiled(torch.ones(2))
-    functions = [entry.record.function for entry in minidynamo.explain(compiled).entries]
-    assert functions[0] == "breaks" and "helper" in functions and len(functions) == 4
-    assert len(minidynamo.explain(minidynamo.compile(breaks)).entries) == 0  # another backend
-
-    first, second = (minidynamo.compile(Scale(n)) for n in (2, 3))
-    first(torch.ones(2)), second(torch.ones(2)), second(torch.ones(3))
-    held = [minidynamo.explain(module).entries for module in (first, second)]
-    assert [len(entries) for entries in held] == [1, 2]
-    e = minidynamo.explain(first)(torch.ones(2))
-    assert e.result.tolist() == [2, 2] and len(minidynamo.explain(first).entries) == 1
-
-
-def test_a_compiled_function_is_explained_with_its_own_options():
-    compiled = minidynamo.compile(plain, backend="eager", dynamic=True)
-    e = minidynamo.explain(compiled)(torch.ones(5))
-    assert e.main.record.backend == "eager" and e.symbols.rows
-    e = minidynamo.explain(compiled, dynamic=False)(torch.ones(5))
-    assert not e.symbols.rows
 
 
 def test_a_series_of_calls_says_which_call_compiled_what():

@@ -4,11 +4,9 @@ eager."""
 import pytest
 import torch
 import torch.nn.functional as F
-import torch.utils._pytree as pytree
 from front_helpers import check, trace
 
 from miniinductor.autograd.functionalize import functionalize
-from miniinductor.exceptions import CannotFunctionalize, CannotTrace
 
 
 def write_through_views(x):
@@ -114,45 +112,3 @@ def test_written_inputs_are_named():
     assert torch.equal(values[0], torch.full((3,), 2.0)) and torch.equal(
         outputs, torch.full((3,), 2.0)
     )
-
-
-def test_a_written_buffer_of_the_module():
-    class Counter(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("count", torch.zeros(2))
-
-        def forward(self, x):
-            self.count.add_(x.sum() * 0 + 1)
-            return x * self.count
-
-    module = Counter()
-    with torch.no_grad():
-        _, written = functionalize(trace(torch.fx.symbolic_trace(module), [torch.ones(2)]))
-    assert written == [("get_attr", "self_count")]
-
-
-@pytest.mark.parametrize(
-    "program",
-    [lambda x: x.resize_(2), lambda x: x.t_(), lambda x: x.clone().set_(x)],
-    ids=["resize", "shape of an input", "set"],
-)
-def test_refused(program):
-    with pytest.raises((CannotTrace, CannotFunctionalize)), torch.no_grad():
-        functionalize(trace(program, [torch.randn(4, 8)]))
-
-
-def test_unused_random_draws_stay():
-    with torch.no_grad():
-        gm, _ = functionalize(trace(lambda x: (torch.rand(3), x * 2)[1], [torch.randn(3)]))
-    assert [str(n.target) for n in gm.graph.nodes if n.op == "call_function"] == [
-        "aten.rand.default",
-        "aten.mul.Tensor",
-    ]
-
-
-def test_nested_outputs_keep_their_structure():
-    with torch.no_grad():
-        gm, _ = functionalize(trace(lambda x: {"a": (x + 1, None), "b": [3, x]}, [torch.ones(2)]))
-    outputs, _ = gm(torch.ones(2))
-    assert pytree.tree_structure(outputs) == pytree.tree_structure({"a": (0, None), "b": [3, 0]})

@@ -5,15 +5,11 @@ The slow forms are `make fuzz` (10,000 programs) and the modules of `tests/fuzz`
 """
 
 import contextlib
-import io
-import itertools
-import logging
 import sys
 import warnings
 
 import pytest
 import torch
-from fuzz import environment, threads
 from fuzz.compare import Describer, difference, outcome
 from fuzz.programs import program
 from fuzz.run_programs import check, function_text
@@ -43,29 +39,6 @@ def test_random_programs_with_kernels():
         with config.patch(raise_internal_errors=False):
             found = check(program(seed), seed, "inductor", digits=4)
         assert not found, f"seed {seed}\n{function_text(program(seed))}\n{found}"
-
-
-def test_random_changes_of_the_environment():
-    with config.patch(recompile_limit=100):
-        for seed in range(4):  # ten changes each; `make fuzz` draws 500
-            names, found = environment.check(seed)
-            assert not found, f"seed {seed} {names}\n{found}"
-
-
-def test_threads_compile_and_call_at_once():
-    calls, errors = threads.hammer(2)
-    assert not errors and min(calls) > 0, (calls, errors)
-
-
-def test_nothing_leaks():
-    found = threads.leaks(1000, 20)
-    # torch.fx keeps the text of each graph for tracebacks (docs/limits.md)
-    assert found.pop("objects per compile and reset") < 8
-    assert not {
-        name: value
-        for name, value in found.items()
-        if value > (20 if name.startswith("objects") and "reset" not in name else 0.5)
-    }
 
 
 def test_the_comparison_sees_differences():
@@ -100,51 +73,6 @@ def both(function, *calls, backend="eager"):
 
 
 # ---- found by random programs
-def test_exception_leaves_through_finally():
-    def f(x, log):
-        y = x + 1
-        try:
-            log.append(y)
-            raise ValueError(len(log))
-        finally:
-            log.append(x)
-
-    both(f, *[lambda: (torch.ones(2), [])] * 2)
-
-
-class Manager:
-    def __init__(self, log):
-        self.log = log
-
-    def __enter__(self):
-        self.log.append("in")
-
-    def __exit__(self, kind, value, trace):
-        self.log.append(kind and kind.__name__)
-
-
-def test_exception_leaves_through_with():
-    def f(x, log):
-        with Manager(log), torch.no_grad():
-            y = x * 2
-            return log[y.dim() + 5]
-
-    both(f, *[lambda: (torch.ones(2), [])] * 2)
-    assert torch.is_grad_enabled()
-
-
-def test_a_break_in_a_handler_keeps_the_part_before_it():
-    def f(x, log):
-        y = x + 1
-        try:
-            return log[3]
-        except IndexError as error:
-            print("caught", error)
-            log.append(y)
-        return y * 2
-
-    both(f, *[lambda: (torch.ones(2), [])] * 2)
-    assert minidynamo.counters["graphs"] and not minidynamo.counters["skipped"]
 
 
 @contextlib.contextmanager
@@ -152,32 +80,6 @@ def managed(log):
     log.append("in")
     yield len(log)
     log.append("out")
-
-
-def numbers(n):
-    for i in range(n):
-        yield i
-
-
-def test_generators_over_breaks():
-    def f(x, log):
-        with managed(log) as n:
-            print(n)
-        for i in numbers(3):
-            print(i)
-            log.append(x + i)
-        return x
-
-    both(f, *[lambda: (torch.ones(2), [])] * 2)
-
-
-def test_a_generator_argument_is_not_advanced_by_tracing():
-    def f(x, g):
-        for i in g:
-            x = x + i
-        return x
-
-    both(f, *[lambda: (torch.ones(2), numbers(3))] * 2)
 
 
 def raises_at_run_time(x, index, log):
@@ -277,162 +179,3 @@ def test_an_empty_cell_is_guarded(inlined):
     del v
     results.append(compiled(torch.ones(1)).item())
     assert results == ([0, 12, 0] if inlined else [0, 6, 0])
-
-
-def test_strange_calls_of_c_functions_are_breaks():
-    """Recorded as breaks, not as failures of the compiler."""
-
-    class A:
-        def method(self):
-            del self
-            return super()
-
-    def f(x, make, *args):
-        try:
-            return x + 1, make(*args)
-        except (TypeError, RuntimeError) as error:
-            return x - 1, type(error), str(error)
-
-    for call in ((A().method,), (str.join,), (itertools.tee, [1], "2"), (itertools.tee,)):
-        both(f, lambda call=call: (torch.ones(1), *call))
-
-
-def test_a_cell_as_a_value():
-    def cell_of(value):
-        return (lambda: value).__closure__[0]
-
-    def f(x, cell):
-        def inner():
-            return cell
-
-        return inner().cell_contents + x, inner() is cell
-
-    both(f, *[lambda n=n: (torch.ones(1), cell_of(n)) for n in (3, 4, 3)])
-
-    def of_real_function(x, function, cell):
-        return function() + x, function.__closure__[0] is cell, cell.cell_contents
-
-    def calls(n, same):
-        function = lambda: n
-        return torch.ones(1), function, function.__closure__[0] if same else cell_of(n)
-
-    both(
-        of_real_function,
-        *[lambda n=n, same=same: calls(n, same) for n in (1, 2) for same in (True, False)],
-    )
-
-
-def test_a_regular_expression_argument_is_guarded():
-    import re
-
-    both(
-        lambda x, p: x + 1 if p.match("ab") else x - 1,
-        *[lambda p=p: (torch.ones(1), re.compile(p)) for p in "abab"],
-    )
-
-
-def test_small_things():
-    both(
-        lambda x, k: (x + 1, sorted([3, 1, 2], reverse=k)),
-        *[lambda k=k: (torch.ones(1), k) for k in (True, 0, (), "a")],
-    )
-
-    def keeps_no_defaults(x):
-        def inner(a, b=1):
-            return a
-
-        return x + 1, inner
-
-    both(keeps_no_defaults, lambda: (torch.ones(1),))
-
-    def contains_itself(x, items):
-        items.append(items)
-        return x + 1, str(items)
-
-    both(contains_itself, lambda: (torch.ones(1), [1]))
-
-    def defaults(x):
-        import collections
-
-        return x + collections.defaultdict(list)
-
-    both(defaults, lambda: (torch.ones(1),))
-
-
-def test_a_changed_flag_of_an_argument():
-    def f(x):
-        x.requires_grad_(True)
-        return x * 2
-
-    both(f, lambda: (torch.ones(1),))
-
-
-def test_the_text_of_an_exception_argument():
-    both(
-        lambda x, e: (x + 1, str(e), repr(e)),
-        *[
-            lambda e=e: (torch.ones(1), e)
-            for e in (ValueError("a"), ValueError("b"), KeyError("k"), KeyError(3))
-        ],
-    )
-
-
-def test_a_half_consumed_deque():
-    import collections
-
-    def f(x, items):
-        step = iter(items)
-        y = x + next(step)
-        print("break")
-        return y + sum(step)
-
-    both(f, lambda: (torch.ones(1), collections.deque([1, 2, 3])))
-
-
-def test_a_property_that_becomes_another():
-    class Box:
-        level = property(lambda self: 6)
-
-    compiled = minidynamo.compile(lambda x, box: x + box.level, backend="eager")
-    assert compiled(torch.ones(1), Box()).item() == 7
-    Box.level = property(lambda self: 9)
-    assert compiled(torch.ones(1), Box()).item() == 10
-    Box.level = 1
-    assert compiled(torch.ones(1), Box()).item() == 2
-
-
-def test_breaks_in_a_comprehension():
-    """3.12 inlines it: the list is on the stack of the frame that goes on."""
-    both(lambda x: [print(i) or x + i for i in range(3)], lambda: (torch.ones(1),))
-    both(lambda x: {i: print(i) or x + i for i in range(3)}, lambda: (torch.ones(1),))
-
-
-def test_globals_as_a_dictionary():
-    space = {"__name__": "m"}
-    exec(
-        "def f(x, n):\n"
-        "    global H\n"
-        "    globals()['H'] = n\n"
-        "    H = n + 1\n"
-        "    return x + H, globals()['H']",
-        space,
-    )
-    both(space["f"], lambda: (torch.ones(1), 3))
-    assert space["H"] == 4
-
-
-def test_failing_operations_print_nothing():
-    def f(x):
-        try:
-            return x @ torch.ones(5, 5)
-        except RuntimeError as error:
-            return str(error)
-
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    logging.getLogger("torch").addHandler(handler)
-    try:
-        both(f, lambda: (torch.ones(2, 3),))
-    finally:
-        logging.getLogger("torch").removeHandler(handler)
-    assert not stream.getvalue()

@@ -10,10 +10,7 @@ import weakref
 
 import pytest
 from other_evaluator import Evaluator
-from minidynamo import _frame_hook
-from minidynamo._frame_hook import Switched
 
-from minidynamo import frame_hook
 from minidynamo.bytecode import Instruction, assemble, disassemble, emit
 from minidynamo.frame_hook import (
     disabled,
@@ -132,26 +129,6 @@ def test_cells_free_variables_methods_and_super():
     assert b.m(3) == B.m(b, 3) == (4, "new")
 
 
-def test_more_locals_and_a_deeper_stack_than_the_original():
-    def f(a):
-        return a
-
-    def entry(func, code, args):
-        names = tuple(f"x{i}" for i in range(300))
-        body = emit.prologue(0)
-        for name in names:
-            body += emit.load_fast("a") + emit.store_fast(name)
-        for name in names:
-            body += emit.load_fast(name)
-        return yes, flat(
-            code, body + emit.build_tuple(300) + emit.return_value(), code.co_varnames + names, 301
-        )
-
-    run = enabled(f, only(f, entry))
-    for _ in range(3):
-        assert run(7) == (7,) * 300
-
-
 def test_the_replacement_may_fail_catch_and_loop():
     def f(a):
         try:
@@ -237,68 +214,6 @@ def test_entries_are_tried_in_turn_and_the_hit_moves_to_the_front():
     assert f(1) == (1, "none")
 
 
-def test_entries_of_other_modules_are_tried_last():
-    """Of the modules of one class each has its entries; the hook reads whose they are."""
-
-    class Module:
-        def f(self):
-            return "old"
-
-    modules, asked = [Module() for _ in range(5)], []
-
-    def entry(number, holds):
-        def guard(func, self):
-            asked.append(number)
-            return holds(self)
-
-        owner = id(modules[number]) if number < 5 else None
-        code = returning(Module.f.__code__, number)
-        return guard, code, callback, None, owner
-
-    def callback(func, code, args):
-        set_cache(code, None)
-
-    own = [entry(n, lambda self, n=n: self is modules[n]) for n in range(5)]
-    set_cache(Module.f.__code__, own)
-    each = enabled(lambda: [module.f() for module in modules], callback)
-    assert each() == each() == [0, 1, 2, 3, 4]
-    assert asked == [0, 1, 2, 3, 4] * 2
-    asked.clear()
-    of_none, of_another = entry(5, lambda self: False), entry(4, lambda self: True)
-    set_cache(Module.f.__code__, [of_another, of_none, entry(0, lambda self: False)])
-    assert enabled(lambda: modules[0].f(), callback)() == 4 and asked == [5, 0, 4]
-
-
-def test_returning_none_asks_again_and_a_none_cache_does_not():
-    def f():
-        return 1
-
-    asked = []
-
-    def callback(func, code, args):
-        asked.append(code)
-        if len(asked) == 3:
-            set_cache(code, None)
-
-    run = enabled(f, callback)
-    assert (
-        [run() for _ in range(6)] == [1] * 6
-        and asked == [f.__code__] * 3
-        and get_cache(f.__code__) is None
-    )
-    set_cache(f.__code__, [])
-    assert run() == 1 and len(asked) == 4
-
-
-def test_replacements_are_not_hooked_themselves():
-    def f(n):
-        return f(n - 1) + 1 if n else "old"
-
-    replacement = returning(f.__code__, "new")
-    run = enabled(f, only(f, (yes, replacement)))
-    assert run(3) == "new" and get_cache(replacement) is None
-
-
 @pytest.mark.parametrize("change", ["clear", "append", "replace", "skip"])
 def test_a_guard_may_change_the_cache_it_is_called_from(change):
     def f(x):
@@ -326,66 +241,6 @@ def test_a_guard_may_change_the_cache_it_is_called_from(change):
         set_cache(code, [entry(0, verdict) for _ in range(5)])
         got = enabled(f, lambda func, code, args: None)(1)
         assert got == (0 if verdict else "as is")
-
-
-@pytest.mark.parametrize(
-    "junk", [5, (), (yes,), (yes, 3), [yes, None], (yes, (lambda a, b: 0).__code__)]
-)
-def test_an_edited_cache_cannot_corrupt_the_frame(junk):
-    def f(x):
-        return "as is"
-
-    set_cache(f.__code__, [junk])
-    with pytest.raises((TypeError, ValueError)):
-        enabled(f, lambda func, code, args: None)(1)
-    set_cache(f.__code__, None)
-    assert enabled(f, lambda func, code, args: None)(1) == "as is"
-
-
-def test_a_callee_that_wants_another_to_be_called_next_does_not_nest():
-    pytest.importorskip("torch")
-
-    def step(n):
-        return (_frame_hook.tail_call, step, [n - 1]) if n else "done"
-
-    assert _frame_hook.hand_over(step, [5000]) == "done"
-
-
-def test_bad_arguments():
-    for call in (
-        lambda: get_cache(5),
-        lambda: set_cache(5, None),
-        lambda: set_cache(yes.__code__, 5),
-        lambda: set_cache(yes.__code__, ()),
-        lambda: Switched(yes),
-    ):
-        with pytest.raises(TypeError):
-            call()
-
-
-def test_unfit_replacements_are_refused():
-    def f(a, *args):
-        return a
-
-    def g():
-        yield 1
-
-    x = 0
-    unfit = [
-        5,
-        (yes,),
-        (yes, None),
-        (yes, f.__code__),
-        (yes, (lambda a: 1).__code__),
-        (yes, g.__code__),
-        (yes, (lambda a, b: x).__code__),
-        (yes, (lambda a, *, b: 1).__code__),
-    ]
-    for result in unfit:
-        with pytest.raises((TypeError, ValueError)):
-            enabled(f, only(f, result))(1, 2)
-    assert get_cache(f.__code__) == []
-    assert enabled(f, only(f, (yes, (lambda a, b: (a, b)).__code__)))(1, 2) == (1, (2,))
 
 
 # ---- errors --------------------------------------------------------------------------------------
@@ -425,68 +280,6 @@ def test_errors_of_callback_and_guard_unwind_the_frame():
 
 
 # ---- switching -----------------------------------------------------------------------------------
-def test_enabled_and_disabled_nest():
-    seen = []
-
-    def callback(tag):
-        def callback(func, code, args):
-            if code.co_name in ("inner", "middle", "outer"):
-                seen.append((tag, code.co_name))
-
-        return callback
-
-    def inner():
-        return get_callback()
-
-    first, second = callback(1), callback(2)
-    off = disabled(inner)
-    on = enabled(inner, second)
-
-    def middle():
-        return inner(), off(), on(), inner()
-
-    assert enabled(middle, first)() == (first, None, second, first)
-    assert seen == [(1, "middle"), (1, "inner"), (2, "inner"), (1, "inner")]
-    assert disabled(enabled(inner, first))() is first and enabled(disabled(inner), first)() is None
-
-    def raises():
-        raise ValueError
-
-    with pytest.raises(ValueError):
-        enabled(disabled(raises), first)()
-
-
-def test_set_callback_returns_the_previous_one():
-    def one(func, code, args):
-        set_cache(code, None)
-
-    def two(func, code, args):
-        set_cache(code, None)
-
-    assert (
-        set_callback(one) is None
-        and set_callback(two) is one
-        and set_callback(None) is two
-        and set_callback(None) is None
-    )
-
-
-def test_a_callback_left_by_a_callback_ends_with_it():
-    def f():
-        return 1
-
-    other = lambda func, code, args: None
-
-    def callback(func, code, args):
-        set_callback(other)
-        assert get_callback() is other
-
-    run = enabled(f, callback)
-    assert run() == 1 and get_callback() is None
-    watch = weakref.ref(other)
-    del other, callback, run
-    gc.collect()
-    assert watch() is None
 
 
 def test_callbacks_and_guards_run_unhooked():
@@ -564,50 +357,6 @@ def test_another_tool_gets_the_frames_too_and_is_there_again():
     finally:
         tool.install(tool.default)
     assert run(3) == (3, "new") and tool.installed() == tool.default
-
-
-def test_two_tools_that_hold_each_other_for_the_one_before():
-    def f(x):
-        return x, "old"
-
-    set_cache(f.__code__, [(yes, patched(f.__code__, "old", "new"))])
-    own = Evaluator()
-    set_callback(only(f, None))
-    address = own.installed()
-    set_callback(None)
-    around = Evaluator(address)  # calls ours
-    around.install(around.address)
-    own.install(own.address)  # which takes this one for the one before, and is then ...
-    try:
-        set_callback(only(f, None))
-        around.install(around.address)  # ... below the first again
-        assert f(1) == (1, "new")
-        set_callback(None)
-    finally:
-        around.install(around.default)
-
-
-def test_what_a_tracing_function_calls_is_no_frame_of_the_program():
-    def helper():
-        return len(seen)
-
-    def f(x):
-        return x + 1
-
-    seen = []
-
-    def tracer(frame, event, arg):
-        helper()
-        return tracer
-
-    run = enabled(f, lambda func, code, args: seen.append(code.co_name))
-    old = sys.gettrace()
-    sys.settrace(tracer)
-    try:
-        run(1)
-    finally:
-        sys.settrace(old)
-    assert seen == ["f"]
 
 
 # ---- threads, tracing, stacks --------------------------------------------------------------------
@@ -723,54 +472,6 @@ def test_frames_that_do_not_fit_their_stack_chunk(size):
         set_cache(code, [])
 
 
-def chunk_error(n, k):
-    return 1 / n if n == 0 else chunk_error(n - 1, k)
-
-
-@pytest.mark.parametrize("size", [50, 1900])
-def test_errors_in_frames_that_do_not_fit(size):
-    code = chunk_error.__code__
-    names = tuple(f"x{i}" for i in range(size))
-    set_cache(code, [(yes, flat(code, disassemble(code), code.co_varnames + names, 20))])
-    witness = weakref.ref(k := type("K", (), {})())
-    try:
-        for depth in (0, 3, 60):
-            with pytest.raises(ZeroDivisionError):
-                enabled(chunk_error, lambda *a: None)(depth, k)
-        del k
-        gc.collect()
-        assert witness() is None
-    finally:
-        set_cache(code, [])
-
-
-def test_a_hundred_parameters():
-    names = ", ".join(f"p{i}" for i in range(100))
-    scope = {}
-    exec(f"def f({names}): return 'old'", scope)
-    f = scope["f"]
-    got = []
-    set_cache(
-        f.__code__,
-        [(lambda func, *params: got.append((func, params)) or True, returning(f.__code__, "new"))],
-    )
-    assert enabled(f, lambda *a: None)(*range(100)) == "new" and got == [(f, tuple(range(100)))]
-
-
-def test_recursion_errors_stay_errors():
-    def f(n):
-        return f(n + 1)
-
-    def callback(func, code, args):
-        set_cache(code, None)
-
-    with pytest.raises(RecursionError):
-        enabled(f, callback)(0)
-    set_cache(f.__code__, [(yes, flat(f.__code__, disassemble(f.__code__)))])
-    with pytest.raises(RecursionError):
-        enabled(f, callback)(0)
-
-
 def test_no_references_leak():
     def f(a, b, *args, c=1):
         d = (a, b)
@@ -802,55 +503,3 @@ def test_no_references_leak():
     before = counts()
     many(5000)
     assert counts() == before
-
-
-def test_caches_die_with_their_code():
-    scope = {}
-    exec("def f(x): return 1", scope)
-
-    class Record:
-        pass
-
-    record = Record()
-    witness = weakref.ref(record)
-    set_cache(scope["f"].__code__, [(yes, scope["f"].__code__.replace(co_name="other"), record)])
-    assert enabled(scope["f"], lambda *a: None)(1) == 1
-    del record, scope
-    gc.collect()
-    assert witness() is None
-
-
-def test_a_dying_entry_may_look_at_the_cache():
-    def f(x):
-        return 1
-
-    seen = []
-
-    class Nosy:
-        def __del__(self):
-            seen.append(get_cache(f.__code__))
-
-    set_cache(f.__code__, [(yes, returning(f.__code__, 2), Nosy())])
-    set_cache(f.__code__, None)
-    assert seen == [None]
-
-
-def test_the_callback_takes_part_in_garbage_collection():
-    def f():
-        return 1
-
-    class Callback:
-        def __call__(self, func, code, args):
-            set_cache(code, None)
-
-    callback = Callback()
-    callback.run = enabled(f, callback)
-    assert callback.run() == 1 and callback.run.__callback__ is callback
-    witness = weakref.ref(callback)
-    del callback
-    gc.collect()
-    assert witness() is None
-
-
-def test_public_names():
-    assert all(hasattr(frame_hook, name) for name in frame_hook.__all__)

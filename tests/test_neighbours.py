@@ -3,9 +3,7 @@
 The long version is `make soak` and `make faults`; docs/how_it_is_tested.md says what is promised.
 """
 
-import builtins
 import copy
-import dis
 import gc
 import inspect
 import io
@@ -98,99 +96,6 @@ def test_under_a_debugger_or_a_profiler(tool, tmp_path):
     assert "right" in found.stdout, found.stderr[-2000:]
 
 
-NOP = bytes([dis.opmap["NOP"], 0])
-
-
-@pytest.mark.parametrize("backend", ["eager", "inductor"])
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda code: {"co_code": code.co_code + NOP},  # as line_profiler
-        lambda code: {"co_code": code.co_code + 5 * NOP},
-        lambda code: {"co_linetable": b""},
-        lambda code: {"co_exceptiontable": b"", "co_linetable": code.co_linetable[:4]},
-        lambda code: {"co_firstlineno": 0},
-        lambda code: {"co_filename": "", "co_name": "", "co_qualname": ""},
-    ],
-    ids="a NOP|many NOPs|no lines|few lines|line 0|no names".split("|"),
-)
-def test_code_that_a_tool_has_changed(change, backend):
-    """Instructions without a place in a file, of a function and of one that it calls."""
-
-    def inner(x, n):
-        y = x.sin() + n
-        return y * 2 if n > 1 else y
-
-    def outer(x, n):
-        y = inner(x, n)
-        print(end="")
-        return y.cos() / n
-
-    wanted = [outer(torch.ones(3), n) for n in (1, 2, 3)]
-    for function in (inner, outer):
-        function.__code__ = function.__code__.replace(**change(function.__code__))
-    compiled = minidynamo.compile(outer, backend=backend)
-    for n, value in enumerate(wanted, start=1):
-        torch.testing.assert_close(compiled(torch.ones(3), n), value)
-    assert minidynamo.counters["graphs"].total() >= 2 and not minidynamo.counters["errors"]
-
-
-def test_under_line_profiler(tmp_path):
-    """The program is right, and each line of the function that is profiled is counted."""
-    pytest.importorskip("line_profiler")
-    profiled = PROGRAM.replace("def f", "@profile\ndef f")
-    (tmp_path / "program.py").write_text(profiled + RIGHT)
-    arguments = ("kernprof", "--line-by-line", "--view", "--outfile", os.devnull, "program.py")
-    found = run_python("-m", *arguments, cwd=tmp_path)
-    assert "right" in found.stdout, found.stderr[-2000:]
-    counts = {
-        line.split()[5]: int(line.split()[1])
-        for line in found.stdout.splitlines()
-        if line.strip()[:1].isdigit() and len(line.split()) > 6
-    }
-    assert counts["y"] > 0 and counts["if"] > 0, found.stdout
-
-
-WITH_ACCELERATE = """
-import copy, sys
-import torch, minidynamo
-from accelerate import Accelerator
-
-precision = sys.argv[1]
-accelerator = Accelerator(cpu=True, mixed_precision=precision)
-model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
-reference = copy.deepcopy(model)
-compiled = minidynamo.compile(model)
-optimizer = torch.optim.SGD(compiled.parameters(), 0.1)
-prepared, optimizer = accelerator.prepare(compiled, optimizer)
-assert isinstance(prepared, type(compiled)), type(prepared)
-theirs, their_optimizer = Accelerator(cpu=True).prepare(
-    reference, torch.optim.SGD(reference.parameters(), 0.1)
-)
-x, y = torch.randn(16, 4), torch.randn(16, 1)
-for _ in range(3):
-    losses = []
-    for net, step in ((prepared, optimizer), (theirs, their_optimizer)):
-        step.zero_grad()
-        losses.append(torch.nn.functional.mse_loss(net(x), y))
-        accelerator.backward(losses[-1])
-        step.step()
-    near = 1e-6 if precision == "no" else 2e-2
-    torch.testing.assert_close(*losses, rtol=near, atol=near)
-assert minidynamo.counters["graphs"].total() == 1, minidynamo.counters
-assert not minidynamo.counters["errors"] and not minidynamo.counters["graph_breaks"]
-print("right")
-"""
-
-
-@pytest.mark.parametrize("precision", ["no", "bf16"])
-def test_accelerate_prepares_a_compiled_model(precision):
-    """It stays compiled, and trains as the model itself does."""
-    pytest.importorskip("accelerate")
-    found = run_python("-c", WITH_ACCELERATE, precision)
-    assert "right" in found.stdout, found.stderr[-2000:]
-
-
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is of Python 3.12")
 def test_under_sys_monitoring():
     lines, tool, events = set(), 4, sys.monitoring.events
@@ -254,36 +159,7 @@ def test_what_returns_the_module_returns_the_compiled_one(name):
     assert compiled.zero_grad() is None
 
 
-def test_every_method_of_torch_that_returns_the_module_is_known():
-    """By its source: another torch may have more of them."""
-    from minidynamo.extras.copies import RETURN_THEMSELVES
-
-    for name, method in vars(torch.nn.Module).items():
-        if callable(method) and not name.startswith("_"):
-            returns = method.__annotations__.get("return")
-            assert (str(returns) in ("Self", "T", "typing.Self", "~T")) <= (
-                name in RETURN_THEMSELVES
-            ), name
-
-
 BACKENDS = ["eager", "aot_eager", "inductor"]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_parameters_of_a_compiled_module_can_be_swapped(backend):
-    """`to` does so, on demand, of the compiled module or the module itself; what was compiled
-    stays."""
-    model, x = Model(), torch.randn(2, 3)
-    compiled = minidynamo.compile(model, backend=backend)
-    compiled(x).sum().backward()
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    try:
-        for convert, dtype in ((compiled.to, torch.float64), (model.to, torch.float32)):
-            convert(dtype)
-            assert torch.allclose(compiled(x.to(dtype)), model(x.to(dtype)))
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(False)
-    assert minidynamo.counters["recompiles"].total() == 1  # (of float64)
 
 
 @pytest.mark.parametrize("learns", [False, True], ids=["inference", "training"])
@@ -442,49 +318,6 @@ def summed(x):
     return torch.sin(x) + x.sum()
 
 
-class Summing(torch.nn.Module):
-    def __init__(self, function=summed, layer=None):
-        super().__init__()
-        self.layer = layer or torch.nn.Linear(3, 3)
-        self.function = function
-
-    def forward(self, x):
-        return self.function(self.layer(x))
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("backend", ["eager", "inductor"])
-@pytest.mark.parametrize("warm", [False, True])
-def test_a_trace_by_torch_jit_sees_torchs_operations(backend, warm):
-    """Of a compiled function, and of what calls one; not the example's numbers."""
-    function, module = minidynamo.compile(summed, backend=backend), Summing()
-    x, y = torch.ones(2, 3), torch.randn(2, 3)
-    if warm:
-        function(x)
-    for traced, plain in (
-        (function, summed),
-        (lambda x: function(x) * 2, lambda x: summed(x) * 2),
-        (Summing(function, module.layer), module),
-    ):
-        found = torch.jit.trace(traced, x, check_trace=False)
-        torch.testing.assert_close(found(y), plain(y))
-    minidynamo.reset()
-    function(x)
-    assert minidynamo.counters["graphs"].total() == 1  # the trace is over
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_trace_by_torch_jit_that_begins_in_a_compiled_frame():
-    def outer(x, y):
-        traced = torch.jit.trace(summed, x, check_trace=False)
-        return traced(y) + x
-
-    compiled = minidynamo.compile(outer)
-    compiled(torch.ones(3), torch.ones(3))
-    x, y = torch.randn(3), torch.randn(3)
-    torch.testing.assert_close(compiled(x, y), outer(x, y))
-
-
 def test_another_thread_is_compiled_while_torch_jit_traces():
     counts, compiled = [], minidynamo.compile(summed, backend="eager")
 
@@ -497,30 +330,6 @@ def test_another_thread_is_compiled_while_torch_jit_traces():
 
     torch.jit.trace(body, torch.ones(2), check_trace=False)
     assert counts == [1]
-
-
-def test_what_torch_fx_says_of_a_compiled_function():
-    compiled, module = minidynamo.compile(summed, backend="eager"), Summing()
-    compiled(torch.ones(2))
-    with pytest.raises(AssertionError, match="Expected FunctionType"):  # trace its __wrapped__
-        torch.fx.symbolic_trace(compiled)
-    assert compiled.__code__ is summed.__code__
-    x = torch.randn(2, 3)
-    for root, plain in (
-        (compiled.__wrapped__, summed),
-        (lambda x: compiled(x) * 2, lambda x: summed(x) * 2),
-        (Summing(compiled, module.layer), module),
-        (minidynamo.disable(summed).__wrapped__, summed),
-    ):
-        torch.testing.assert_close(torch.fx.symbolic_trace(root)(x), plain(x))
-
-
-def test_guards_have_the_builtins_that_c_code_looks_for():
-    """What C imports is imported by the running function's `__builtins__`; torch crashed later."""
-    compiled = minidynamo.compile(lambda x: x + 1, backend="eager")
-    compiled(torch.ones(2))
-    (entry,) = minidynamo.frame_hook.get_cache(compiled.__code__)
-    assert entry.check.__globals__["__builtins__"] is builtins
 
 
 # ---- warnings that are errors --------------------------------------------------------------------

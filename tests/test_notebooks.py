@@ -90,35 +90,6 @@ def test_the_solution_passes_and_an_empty_answer_fails(name, exercise, capsys, m
     assert "FAIL" in printed and "PASS" not in printed
 
 
-def listed(value):
-    """Lists in the place of tuples, and the other way round."""
-    if isinstance(value, list | tuple):
-        return (tuple if isinstance(value, list) else list)(map(listed, value))
-    return value
-
-
-@pytest.mark.parametrize(
-    "name, exercise",
-    [("11_cpp", "11.4"), ("14_dynamic_shapes", "14.4"), ("15_speed", "15.1")]
-    + [("16_capstone", "16.4"), ("17_paper", "17.1"), ("18_many_gpus", "18.2")],
-)
-def test_a_list_is_as_good_as_a_tuple(name, exercise, monkeypatch):
-    monkeypatch.chdir(NOTEBOOKS)
-    right = answers(name, build.solved)[exercise]
-    exercises.check(exercise, lambda *args: listed(right(*args)))
-
-
-def test_both_definitions_of_a_quartile_are_right():
-    import statistics
-
-    def as_numpy_does(slow, fast):
-        ratios = [a / b for a, b in zip(slow, fast, strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
-        return middle, low, high
-
-    exercises.check("15.1", as_numpy_does)
-
-
 FRESH = """
 import contextlib, io, os, sys
 sys.path[:0] = sys.argv[1:]
@@ -197,23 +168,6 @@ def test_feedback_names_what_was_swallowed():
 
     assert "ZeroDivisionError" in exercises.row("", lambda: watched.around(swallowing), 1).detail
     assert "never called" in exercises.row("", lambda: watched.around(lambda: 1), 1).detail
-
-
-@pytest.mark.parametrize("name, exercise", [e for e in EXERCISES if e[1].startswith("12.")])
-def test_an_empty_kernel_is_told_that_it_is_the_students_turn(name, exercise, monkeypatch):
-    """And not what the interpreter stumbles over."""
-    monkeypatch.chdir(NOTEBOOKS)
-    exercises.load()
-    empty = answers(name, build.student)[exercise]
-    rows = exercises.rows_of(exercises.CHECKS[exercise][1], empty)
-    assert all("your turn" in row.detail or row.after for row in rows)
-
-
-def test_what_a_kernel_is_to_fill_begins_as_nan():
-    """Fresh memory may hold the right numbers, of the answer before."""
-    for path in sorted((NOTEBOOKS / "exercises").glob("chapter_*.py")):
-        made = [line for line in path.read_text().splitlines() if "torch.empty" in line]
-        assert [line for line in made if "register_fake" not in line] == [], path.name
 
 
 def test_every_registered_exercise_is_in_a_notebook():
@@ -345,64 +299,3 @@ def test_a_solution_uses_only_what_was_shown_so_far():
         own = set(re.findall(r"(?:def|class) (\w+)|(\w+)(?= =|,| in )", answers))
         used = set(re.findall(r"(?<![\w\"'])[A-Za-z_]\w+", re.sub(r'"""[^"]*"""', "", answers)))
         assert used & ours - shown - {n for pair in own for n in pair} == set(), name
-
-
-def test_a_run_changes_the_stored_notebooks_only_when_asked(tmp_path, monkeypatch):
-    import nbformat
-
-    monkeypatch.setattr(build, "FRESH", tmp_path / "fresh")
-    monkeypatch.setattr(build, "NOTEBOOKS", tmp_path / "stored")
-    monkeypatch.setattr(build, "execute", lambda notebook: notebook)
-    shown = {}
-    monkeypatch.setattr(build, "build_site", shown.update)
-    (tmp_path / "stored").mkdir()
-    stored = tmp_path / "stored" / f"{NAMES[1]}.ipynb"
-    stored.write_text("as it was")
-    monkeypatch.setattr(sys, "argv", ["build.py", NAMES[1]])
-    build.main()
-    assert stored.read_text() == "as it was" and shown == {
-        NAMES[1]: tmp_path / "fresh" / stored.name
-    }
-    monkeypatch.setattr(sys, "argv", ["build.py", NAMES[1], "--write"])
-    build.main()
-    assert nbformat.read(stored, as_version=4).cells and shown[NAMES[1]] == stored
-
-
-GPU_CALLS = sorted(
-    {
-        (name, *m)
-        for name in NAMES
-        for m in re.findall(
-            r'on_this_gpu\("(.+?)", "(.+?)"\)', (NOTEBOOKS / "src" / f"{name}.py").read_text()
-        )
-    }
-)
-
-
-@pytest.mark.parametrize("name, suite, only", GPU_CALLS)
-def test_gpu_cells_call_the_benchmark_as_it_is(name, suite, only, monkeypatch):
-    """With a GPU that is only claimed: the command goes to the real argument parser, and the row it
-    names exists."""
-    import subprocess
-
-    import torch
-
-    from benchmarks import __main__ as bench
-    from benchmarks.plots import recorded
-    from benchmarks.runner import on_this_gpu
-
-    assert suite in bench.SUITES
-    assert on_this_gpu(suite, only) == "no GPU here" or torch.cuda.is_available()
-    called = {}
-
-    def run(command, env, **_):
-        monkeypatch.setattr(sys, "argv", command[2:])
-        monkeypatch.setitem(bench.SUITES, suite, lambda options: called.update(vars(options)))
-        assert bench.main() == 0 and "TRITON_INTERPRET" not in env
-        return subprocess.CompletedProcess(command, 0, "ran", "")
-
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(subprocess, "run", run)
-    assert on_this_gpu(suite, only) == "ran" and (called["suite"], called["only"]) == (suite, only)
-    assert any(only in row["name"] for row in recorded("h100_" + suite.replace("-", "_"))["rows"])

@@ -65,33 +65,6 @@ def middle(x):
     return helper(x.cos())
 
 
-def three_breaks(x):
-    x = x.sin()
-    print("first")
-    x = middle(x)
-    minidynamo.graph_break()
-    return x.exp()
-
-
-def test_an_explanation_counts_the_breaks_of_all_frames_once():
-    e = minidynamo.explain(three_breaks)(torch.ones(2))
-    first = three_breaks.__code__.co_firstlineno
-    lines = [first + 2, helper.__code__.co_firstlineno + 2, first + 4]
-    assert [row[0] for row in e.breaks.rows] == [f"test_records.py:{line}" for line in lines]
-    called_from = f"three_breaks:{first + 3} > middle:{middle.__code__.co_firstlineno + 1}"
-    assert [row[-1] for row in e.breaks.rows] == ["", called_from, ""]
-    assert e.breaks.title == "3 graph breaks" and len(e.frames[0].breaks.rows) == 1
-    drawn = e.frames_picture  # the break in the helper stands at the line of the call
-    assert (
-        sum(
-            "plain Python" in line
-            for _, _, _, k, _ in drawn.links
-            for line in [drawn.columns[1][1][k]]
-        )
-        >= 3
-    )
-
-
 def test_a_break_that_is_not_allowed_is_told_with_its_whole_stack():
     with pytest.raises(minidynamo.Unsupported) as error:
         minidynamo.compile(middle, fullgraph=True)(torch.ones(2))
@@ -99,40 +72,10 @@ def test_a_break_that_is_not_allowed_is_told_with_its_whole_stack():
     assert outer.endswith("in middle") and inner.endswith("in helper")
 
 
-def test_an_exception_that_leaves_the_frame_is_placed_where_it_was_raised():
-    def raises(x):
-        raise ValueError(str(x.shape))
-
-    def f(x):
-        x = x + 1
-        return raises(x)
-
-    minidynamo.reset()
-    with pytest.raises(ValueError):
-        minidynamo.compile(f, backend="eager")(torch.ones(2))
-    found = records.frames[0].graph_breaks[0]
-    assert [name for _, _, name in found.stack] == ["f", "raises"]
-    assert found.line == raises.__code__.co_firstlineno + 1
-
-
 # --- guards that failed ---------------------------------------------------------------------------
 class Settings:
     def __init__(self, scale):
         self.scale = scale
-
-
-CHANGES = {  # what a call changes -> (arguments at first, arguments then, expected, found)
-    "size": ((torch.ones(2),), (torch.ones(3),), "(2,)", "(3,)"),
-    "dtype": ((torch.ones(2),), (torch.ones(2).double(),), "torch.float32", "torch.float64"),
-    "history": ((torch.ones(2),), (torch.ones(2, requires_grad=True),), "False", "True"),
-    "int": ((torch.ones(2), 2), (torch.ones(2), 3), "2", "3"),
-    "text": ((torch.ones(2), "ab"), (torch.ones(2), "abc"), "'ab'", "'abc'"),
-    "type": ((torch.ones(2), 2), (torch.ones(2), 2.0), "int", "float"),
-    "none": ((torch.ones(2), None), (torch.ones(2), 1), "None", "1"),
-    "length": ((torch.ones(2), [1, 2]), (torch.ones(2), [1, 2, 3]), "2", "3"),
-    "key": ((torch.ones(2), {"k": 1}), (torch.ones(2), {"k": 5}), "1", "5"),
-    "object": ((torch.ones(2), Settings(4)), (torch.ones(2), Settings(5)), "4", "5"),
-}
 
 
 def uses(x, value=None):
@@ -146,17 +89,6 @@ def uses(x, value=None):
     if isinstance(value, str):
         return x * len(value.strip())
     return x + 1 if value is None else x * value
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_failed_guard_shows_what_it_expected_and_what_it_found(name):
-    first, then, expected, actual = CHANGES[name]
-    e = minidynamo.explain(uses, backend="eager", dynamic=False)(*first)
-    (row,) = e.why_recompile(*then).rows
-    assert row[4:] == (0, expected, actual), row
-    (failure,) = records.frames[-1].failures
-    assert failure.guard.kind == row[1] and failure.hint
-    assert str(failure).endswith(f"is false (expected {expected}; found {actual})")
 
 
 def test_every_entry_is_judged():
@@ -247,23 +179,6 @@ def test_a_backend_of_the_users_that_raises_raises(backend, cause, is_registered
     assert logger == "minidynamo" and backend.__name__ in text and __file__ in text
 
 
-def test_a_program_can_catch_what_its_backend_raises(told):
-    def f(x):
-        print("a graph break")
-        return x * 2
-
-    with pytest.raises(minidynamo.BackendError):
-        minidynamo.compile(f, backend=raises)(torch.ones(2))
-
-
-def test_a_signal_that_arrives_in_a_backend_is_not_the_backends(told):
-    def interrupted(gm, inputs):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        minidynamo.compile(doubled, backend=interrupted)(torch.ones(2))
-
-
 def test_a_failure_of_our_own_compiler_is_told_once_and_runs_eagerly(told, monkeypatch):
     from minidynamo.conversion import Conversion
 
@@ -286,20 +201,6 @@ def test_a_failure_of_our_own_backend_is_told_once_and_runs_eagerly(told, monkey
         assert compiled(torch.ones(2)).tolist() == [2, 2]
     ((_, text),) = told()
     assert "backend inductor failed" in text and __file__ in text
-
-
-def test_what_miniinductor_does_not_compile_is_told_once(told, monkeypatch):
-    from miniinductor.compile import Compilation
-    from miniinductor import records as compile_records
-
-    monkeypatch.setattr(compile_records, "TOLD", set())
-    monkeypatch.setattr(Compilation, "eager_reason", lambda self: "a reason of the test")
-    for _ in range(2):
-        minidynamo.reset()
-        assert minidynamo.compile(doubled)(torch.ones(2)).tolist() == [2, 2]
-    ((logger, text),) = told()
-    line = doubled.__code__.co_firstlineno + 1
-    assert logger == "miniinductor" and f"{__file__}:{line}" in text and "a reason" in text
 
 
 def test_a_reached_recompile_limit_is_told_once_with_what_changed(told):
@@ -325,40 +226,6 @@ def test_a_frame_that_is_given_up_is_told_once(told):
             compiled(torch.ones(2))
     ((_, text),) = told()
     assert "long runs as plain Python" in text and "step_limit" in text and __file__ in text
-
-
-def test_a_function_that_is_left_alone_is_told_when_it_is_given(told):
-    def generator(x):
-        yield x
-
-    minidynamo.compile(generator)
-    ((_, text),) = told()
-    assert "a generator, coroutine" in text and __file__ in text
-
-
-def test_what_costs_nothing_is_not_told(told):
-    def log(text):
-        print(text)
-
-    def f(x):
-        log("hello")
-        return x * 2
-
-    minidynamo.compile(f)(torch.ones(2))
-    minidynamo.compile(lambda: 3)()
-    assert told() == []
-
-
-def test_a_call_behind_the_recompile_limit_does_not_judge_all_entries_again(told, monkeypatch):
-    from minidynamo import hooks
-
-    judged = []
-    monkeypatch.setattr(hooks, "RECOMPILING", [*hooks.RECOMPILING, lambda *_: judged.append(1)])
-    with minidynamo.config.patch(recompile_limit=2):
-        compiled = minidynamo.compile(uses, backend="eager", dynamic=False)
-        for size in range(2, 12):
-            compiled(torch.ones(size))
-    assert len(judged) == 2  # the second version, and the call that reached the limit
 
 
 # --- modules --------------------------------------------------------------------------------------

@@ -44,20 +44,6 @@ def test_without_gradients_the_call_stays_whole(kind):
         assert found == "miniinductor.recurrent.default"
 
 
-def test_sequences_of_several_lengths_stay_whole():
-    model = nn.GRU(4, 5)
-    packed = nn.utils.rnn.pack_sequence([torch.randn(4, 4), torch.randn(2, 4)])
-    run = lambda packed: model(packed)[0].data * 2  # noqa: E731
-    with torch.no_grad():
-        assert_same(minidynamo.compile(run)(packed), run(packed))
-
-
-def test_lstms_with_projections():
-    model, x = nn.LSTM(4, 5, proj_size=3), torch.randn(6, 3, 4)
-    with torch.no_grad():
-        assert_same(minidynamo.compile(lambda x: model(x), fullgraph=True)(x), model(x))
-
-
 def test_with_gradients_the_graph_breaks_there():
     model, x = nn.LSTM(4, 5), torch.randn(6, 3, 4)
     minidynamo.reset()

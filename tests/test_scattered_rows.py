@@ -16,24 +16,6 @@ def test_an_index_out_of_range_is_found_by_whoever_has_it():
             function(table, index, torch.ones(2000, 64))
 
 
-def test_two_indices_and_other_outer_loops():
-    def two(t, i, j, v):
-        return t.index_put((i, j), v, accumulate=True)
-
-    generator = torch.Generator().manual_seed(1)
-    i, j = (torch.randint(5, (1500,), generator=generator) for _ in range(2))
-    values = torch.randint(9, (1500, 40), generator=generator).float()
-    table = torch.zeros(5, 5, 40)
-    assert minidynamo.compile(two)(table, i, j, values).equal(two(table, i, j, values))
-
-    def middle(t, i, v):
-        return t.index_add(1, i, v)
-
-    values = torch.randint(9, (4, 1500, 40), generator=generator).float()
-    table = torch.zeros(4, 5, 40)
-    assert minidynamo.compile(middle)(table, i, values).equal(middle(table, i, values))
-
-
 MESSAGES = {
     "scatter_add": lambda t, x, i, j: t.scatter_add(0, j[:, None].expand(-1, 33), x[i] * 2),
     "of zeros": lambda t, x, i, j: torch.zeros_like(t).index_add_(0, j, x.index_select(0, i)),
@@ -58,18 +40,3 @@ def test_messages_along_the_edges_of_a_graph_are_not_stored(program):
             program(t, x, *both)
         with pytest.raises(eager.type):
             compiled(t, x, *both)
-
-
-def test_a_part_of_the_messages_is_looked_at_whole():
-    """A scatter with fewer positions than its source has elements reads a part of that."""
-
-    def f(t, x, i, j):
-        return t.scatter_add(0, j[:, None].expand(-1, 33), x[i])
-
-    t, x, j = torch.zeros(37, 33), torch.randn(50, 33), torch.randint(37, (30,))
-    i = torch.randint(50, (40,))
-    compiled = minidynamo.compile(f)
-    torch.testing.assert_close(compiled(t, x, i, j), f(t, x, i, j))
-    i[35] = 50
-    with pytest.raises(IndexError):
-        compiled(t, x, i, j)

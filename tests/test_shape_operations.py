@@ -20,18 +20,11 @@ OPERATIONS = {
     "__le__": ["s <= t", "kind(s) <= s"],
     "__gt__": ["s > t", "(n, 1) > (m, 1)"],
     "__ge__": ["s >= t", "s >= kind(s)"],
-    "__contains__": [
-        "-1 in s[1:2]",
-        "n in (64, 128)",
-        "n in [m, 128]",
-        "n in s",
-        "'a' in s",
-        "n not in (2, None)",
-        "s.__contains__(-1)",
-        "s in (t, 3)",
-        "s in [t, s]",
-        "(n, m) in ((m, m), (n, m))",
-    ],
+    "__contains__": (
+        "-1 in s[1:2]; n in (64, 128); n in [m, 128]; n in s; 'a' in s; "
+        "n not in (2, None); s.__contains__(-1); s in (t, 3); s in [t, s]; "
+        "(n, m) in ((m, m), (n, m))"
+    ).split("; "),
     "count": ["s.count(n)", "s.count(-1)", "(64, 128).count(n)", "(s, t).count(s)"],
     "index": ["s.index(s[1])", "s.index(n, 0, 2)", "(3, n, -1).index(-1)", "s.index(-1)"],
     "__add__": ["s + kind((n, 2))", "kind(s + t)", "sum((s, t), kind())"],

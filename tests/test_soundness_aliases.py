@@ -6,7 +6,6 @@ import torch.nn.functional as F
 import torch.utils._pytree as pytree
 
 import minidynamo
-import miniinductor
 from tests.soundness import aliases, runner
 from tests.soundness.modes import MODES
 
@@ -61,42 +60,5 @@ def test_strides_are_those_of_eager(name, mode):
     assert [t.stride() for t in ours] == [t.stride() for t in eager]
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_an_out_tensor_of_another_shape_is_resized(backend, dynamic):
-    minidynamo.reset()
-    select = minidynamo.compile(
-        lambda x, i, out: torch.index_select(x, 1, i, out=out), backend=backend, dynamic=dynamic
-    )
-    x, i, out = torch.rand(3, 6), torch.tensor([0, 4]), torch.empty(0)
-    assert select(x, i, out) is out
-    assert torch.equal(out, x[:, [0, 4]])
-
-
-@pytest.mark.parametrize("mode", ["eager", "inductor"])
-@pytest.mark.parametrize("name", [n for n in aliases.CONVERSIONS if n.startswith(("torch.", "to"))])
-def test_conversions(name, mode):
-    for write in ("result inside", "argument outside"):
-        case = ("conversion", name, "plain", write, "float32")
-        assert not runner.attempt(aliases, case, MODES[mode])
-
-
 def test_generator():
     assert not runner.sample(aliases, 60, "eager,aot_eager,inductor", first=1)
-
-
-@pytest.mark.parametrize("grad", [True, False])
-def test_a_view_of_a_result_whose_rule_ends_in_a_view(grad: bool):
-    """`stack` is lowered as a view of a `cat`; the program's own view is of the stack alone."""
-
-    def stacked(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        both = torch.stack([x, x])
-        return both, both.unfold(0, 2, 1)
-
-    compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(stacked), [torch.randn(3)])
-    assert not compiled.record.notes_of("runs eagerly")
-    x = torch.randn(3, requires_grad=grad)
-    both, view = minidynamo.compile(stacked, fullgraph=True)(x)
-    assert view._base is both
-    view.mul_(2)
-    assert torch.equal(both, torch.stack([x, x]) * 2)

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 import minidynamo
 from minidynamo import config
 import miniinductor
-from miniinductor import eager_answers
 from miniinductor.lowering.kept_checks import calls_to_store
 from tests.soundness import errors, runner
 from tests.soundness.modes import MODES
@@ -111,94 +110,8 @@ def test_raises_what_eager_raises(name, backend):
         assert error_of(minidynamo.compile(function, backend=backend), tensors) == wanted
 
 
-# each kind of kernel that looks at positions, with one out of range
-POSITIONS = {
-    "scatter": lambda x, i: x.scatter(0, i, x[:1]) + 1,
-    "scatter_add": lambda x, i: x.scatter_add(0, i, x[:1]) + 1,
-    "scatter_reduce": lambda x, i: x.scatter_reduce(0, i, x[:1], "sum") + 1,
-    "gather": lambda x, i: x.gather(0, i) + 1,
-    "index_select of one element": lambda x, i: x[:1].index_select(0, i) + 1,
-    "margin": lambda x, i: F.multi_margin_loss(x[None], i) + 1,
-    "division": lambda x, i: i // (i - 9) + 1,
-}
-
-
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("name", POSITIONS)
-def test_a_kernel_that_refuses_a_value_raises_in_eagers_words(name, training):
-    """Though no front end stands around it that would run plain Python instead."""
-    x, i = three.clone().requires_grad_(training), positions(9)
-    wanted = error_of(POSITIONS[name], [x, i])
-    gm = torch.fx.symbolic_trace(POSITIONS[name])
-    gm.graph.output_node().args = ((gm.graph.output_node().args[0],),)
-    gm.recompile()
-    compiled = miniinductor.compile_fx(gm, [x, i])
-    with pytest.raises(Exception) as caught:
-        compiled(x, i)
-    assert (type(caught.value), str(caught.value).split("\n")[0]) == wanted
-
-
-WRITING = {
-    "scatter_add_": lambda x, i: x.scatter_add_(0, i, x[:1] + 1),
-    "scatter_reduce_": lambda x, i: x.mul_(2).scatter_reduce_(0, i, x[:1] + 1, "amax"),
-    "gather": lambda x, i: x.add_(x.gather(0, i)),
-}
-
-
-@pytest.mark.parametrize("name", WRITING)
-def test_a_graph_that_writes_raises_in_eagers_words(name):
-    """The second run, for the words, writes to copies."""
-    x, i = torch.ones(1), torch.tensor([9])
-    wanted = error_of(WRITING[name], [x.clone(), i])
-    with minidynamo.config.patch(raise_internal_errors=True), pytest.raises(Exception) as caught:
-        minidynamo.compile(WRITING[name], backend="inductor")(x, i)
-    assert (type(caught.value), str(caught.value).split("\n")[0]) == wanted
-    assert x in (1, 2)  # what the kernels had written; the copies' values are not here
-
-
-def test_kernels_that_trust_pivots_are_asked_with_such_that_exist():
-    """With rows that count from 0 LAPACK writes in front of the matrix."""
-    assert eager_answers.wants_ones(torch.ops.aten.linalg_ldl_solve.default)
-    assert not eager_answers.wants_ones(torch.ops.aten.mm.default)
-
-
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
-def test_max_pool1d_of_integers(dtype, backend):
-    x = torch.arange(6).reshape(1, 6).to(dtype)
-    pool = lambda x: F.max_pool1d(x, 2)  # noqa: E731
-    wanted = error_of(pool, [x])
-    assert error_of(minidynamo.compile(pool, backend=backend), [x]) == wanted
-
-
-@pytest.mark.parametrize("dims", [1, 2, 3])
-@pytest.mark.parametrize("value, divisor", [(-0.0, None), (0.0, -2), (-0.0, -2)])
-def test_averages_have_eagers_zeros(dims, value, divisor):
-    pool = getattr(F, f"avg_pool{dims}d")
-    given = {} if divisor is None or dims == 1 else {"divisor_override": divisor}
-    x = torch.full((1, 2, *[4] * dims), value)
-    images = [x, x.to(memory_format=torch.channels_last)] if dims == 2 else [x]
-    compiled = minidynamo.compile(lambda *xs: [pool(x, 2, **given) for x in xs])
-    for ours, image in zip(compiled(*images), images):
-        assert torch.equal(ours.signbit(), pool(image, 2, **given).signbit())
-
-
-def test_dropped_gradients_of_integers_are_zeros_of_eagers_sign():
-    gradient, keep = torch.tensor([-8, 8], dtype=torch.int8), torch.tensor([False, True])
-    backward = lambda g, k: torch.ops.aten.native_dropout_backward(g, k, 2.0)  # noqa: E731
-    ours, eager = minidynamo.compile(backward)(gradient, keep), backward(gradient, keep)
-    assert torch.equal(ours, eager) and torch.equal(ours.signbit(), eager.signbit())
-
-
-def test_results_without_elements_have_eagers_strides():
-    x = torch.zeros(1, 1, 0, 1)
-    both = lambda x: (x + 1, F.pixel_shuffle(x, 1).add_(1))  # noqa: E731
-    ours = minidynamo.compile(both, backend="aot_eager")(x)
-    assert [t.stride() for t in ours] == [t.stride() for t in both(x)]
-
-
 def test_what_a_kernel_alone_refuses_is_not_hidden():
-    from miniinductor.extras.eager_kernels import with_eager_errors
+    from miniinductor.eager_graphs import with_eager_errors
 
     def refuse(x):
         raise IndexError("index out of range in self (in compiled kernel made_up)")
@@ -264,36 +177,6 @@ def test_no_check_is_lost(name, mode):
             MODES[mode].compile(function)(grid.clone(), positions(1, 7))
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_no_check_is_lost_in_a_training_step(backend):
-    class Checked(torch.autograd.Function):
-        @staticmethod
-        def forward(context, x, i):
-            context.save_for_backward(x, i)
-            return x * 2
-
-        @staticmethod
-        def backward(context, gradient):
-            x, i = context.saved_tensors
-            x[i]
-            return gradient * 2, None
-
-    def forward(x, i):
-        x[i]
-        return x.sin()
-
-    def backward(x, i):
-        return Checked.apply(x, i)
-
-    i = positions(1, 7)
-    minidynamo.reset()
-    with pytest.raises(IndexError):
-        minidynamo.compile(forward, backend=backend)(grid.clone().requires_grad_(), i)
-    loss = minidynamo.compile(backward, backend=backend)(grid.clone().requires_grad_(), i).sum()
-    with pytest.raises(IndexError):
-        loss.backward()
-
-
 def test_positions_that_are_read_cost_nothing():
     def function(x, i):
         first, second = (x[i] * 2).split(1)
@@ -323,131 +206,8 @@ def test_a_grid_outside_of_the_image_does_not_read_it():
     assert torch.equal(sample(image, far), torch.zeros(1, 1, 1, 1))
 
 
-def test_negative_positions_where_eager_takes_them():
-    minidynamo.reset()
-    fill = minidynamo.compile(lambda x, i: x.index_fill(0, i, 1.0))
-    assert torch.equal(fill(grid, positions(1, -1)), grid.index_fill(0, positions(1, -1), 1.0))
-
-
 def test_generator():
     assert not runner.sample(errors, 18, "eager,aot_eager,inductor", first=3)
-
-
-# a number of the program's, right and wrong; nobody uses what the call gives
-NUMBERS = {
-    "an index": (lambda x, n: x[n], 2, 9),
-    "an index from the end": (lambda x, n: x[n], -2, -9),
-    "select": (lambda x, n: torch.select(x, 1, n), 2, 9),
-    "select_scatter": (lambda x, n: x.select_scatter(x[0], 0, n), 2, 9),
-    "slice_scatter": (lambda x, n: x.slice_scatter(x[:2], 0, 0, n), 2, 4),
-    "diagonal_scatter": (lambda x, n: x.diagonal_scatter(x[0, :2], n), 2, 0),
-    "softmax": (lambda x, n: x.softmax(n), 1, 7),
-    "sort": (lambda x, n: x.sort(n), 1, 7),
-    "one_hot": (lambda x, n: F.one_hot(x.long(), n), 9, 1),
-}
-
-
-@pytest.mark.parametrize("dynamic", [None, True])
-@pytest.mark.parametrize("name", NUMBERS)
-def test_a_wrong_number_raises_though_nobody_uses_the_result(name, dynamic):
-    operation, right, wrong = NUMBERS[name]
-
-    def f(x, n):
-        operation(x, n)
-        return x + 1
-
-    x = torch.ones(4, 4)
-    minidynamo.reset()
-    compiled = minidynamo.compile(f, backend="aot_eager", dynamic=dynamic)
-    assert torch.equal(compiled(x, right), f(x, right))
-    assert error_of(lambda x: compiled(x, wrong), [x]) == error_of(lambda x: f(x, wrong), [x])
-
-
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda x: torch.eye(3, dtype=torch.uint32),
-        lambda x: torch.linspace(x, 300, 5, dtype=torch.int8),
-        lambda x: torch.logspace(x, 300, 5, dtype=torch.uint8),
-    ],
-)
-def test_what_eager_cannot_make_raises_though_nobody_uses_it(make, backend):
-    def f(x):
-        make(x)
-        return x + 1
-
-    x = torch.tensor(1)
-    assert error_of(f, [x]) == error_of(minidynamo.compile(f, backend=backend), [x]) is not None
-
-
-def test_an_order_that_is_no_int64():
-    """Eager's conversion makes it negative, and the polynomial 0."""
-    f = lambda x, n: torch.special.chebyshev_polynomial_v(x, n)  # noqa: E731
-    x, n = torch.tensor([2, 3]), torch.tensor([2**63 - 1, 2])
-    assert torch.equal(minidynamo.compile(f)(x, n), f(x, n))
-
-
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_as_strided_beyond_the_memory_raises_though_nobody_reads_it(backend):
-    def f(x):
-        x.as_strided((4, 4), (4, 1))
-        return x + 1
-
-    x = torch.zeros(6)
-    assert error_of(f, [x]) == error_of(minidynamo.compile(f, backend=backend), [x]) is not None
-
-
-@pytest.mark.parametrize("shape", [(0, 1, 6, 6), (1, 0, 6, 6), (2, 1, 6, 6)])
-def test_pixel_unshuffle_of_nothing(shape):
-    """Eager's kernel keeps the shape of what has no elements."""
-    x = torch.zeros(shape, dtype=torch.int16)
-    result = minidynamo.compile(lambda x: F.pixel_unshuffle(x, 3), backend="inductor")(x)
-    assert result.shape == F.pixel_unshuffle(x, 3).shape
-
-
-@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
-def test_dtypes_are_refused_for_symbolic_sizes(dtype):
-    """With two of everything in place of the symbols, pixel_shuffle would refuse the sizes."""
-    f = lambda x: F.pixel_shuffle(x, 2)  # noqa: E731
-    x = torch.zeros(3, 4, 4, 4, dtype=dtype)
-    assert error_of(f, [x]) == error_of(minidynamo.compile(f, dynamic=True), [x]) is not None
-
-
-@pytest.mark.parametrize("mode", ["aot_eager", "inductor", "inductor-dynamic"])
-@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.bool])
-def test_classes_of_other_dtypes_are_refused_for_symbolic_sizes(dtype, mode):
-    """Also where the first call had the dtype that eager takes, and the second another size."""
-    classes = lambda i: F.one_hot(i, 4)  # noqa: E731
-    wanted = error_of(classes, [positions(0, 1).to(dtype)])
-    minidynamo.reset()
-    compiled = MODES[mode].compile(classes)
-    assert torch.equal(compiled(positions(0, 3)), classes(positions(0, 3)))
-    assert error_of(compiled, [positions(0, 1, 1).to(dtype)]) == wanted
-
-
-@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-def test_labels_end_where_eagers_do(reduction):
-    """torch's rule for other back ends counts -1, and what is behind it, as label 0."""
-    loss = lambda x, labels: F.multilabel_margin_loss(x, labels, reduction=reduction)  # noqa: E731
-    x = torch.arange(12.0).reshape(4, 3).sin()
-    labels = torch.tensor([[-1, 2, 1], [0, -1, 2], [2, 1, -1], [0, 1, 2]])
-    torch.testing.assert_close(minidynamo.compile(loss)(x, labels), loss(x, labels))
-
-
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-@pytest.mark.parametrize("function", [torch.quantile, torch.nanquantile, torch.Tensor.nanquantile])
-def test_quantiles_out_of_range(function, backend):
-    x = torch.arange(4.0)
-    for values in ([0.25, 0.5], [-1.0, 0.5], [0.5, 1.5], [0.5, NAN]):
-        q = torch.tensor(values)
-        f = lambda x, q: function(x, q)  # noqa: E731
-        minidynamo.reset()
-        compiled = minidynamo.compile(f, backend=backend)
-        if values == [0.25, 0.5]:
-            assert torch.equal(compiled(x, q), f(x, q))
-        else:
-            assert error_of(compiled, [x, q]) == error_of(f, [x, q])
 
 
 ONE = torch.tensor([True, False, True])
@@ -540,31 +300,3 @@ def test_numbers_of_every_kind_beside_tensors_of_every_dtype(name):
         with config.patch(raise_internal_errors=True):
             ours = minidynamo.compile(lambda x, held=held: [op(x, n) for n in held])(x)
         torch.testing.assert_close(ours, eager, equal_nan=True)
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool, torch.half, torch.float])
-def test_a_number_is_copied(dtype):
-    """Also one that the dtype does not hold: `copy_` makes a tensor of it, `fill_` would raise."""
-
-    def outcome(function, number):
-        try:
-            return str(function(torch.ones(5, dtype=dtype), number))
-        except RuntimeError as error:
-            return str(error)
-
-    for number in (3, True, -2, 2.5, 300, 2**40, 1e39, -0.0, INFINITY):
-
-        def f(x, number=number):
-            return x.clone().copy_(number)
-
-        for mode in (MODES["inductor"], MODES["inductor-dynamic"]):
-            with mode.active():
-                assert outcome(mode.compile(f), number) == outcome(f, number), number
-
-
-def test_a_tensor_beside_a_complex_number_is_left_to_eager():
-    with config.patch(raise_internal_errors=True):
-        x = torch.arange(3.0)
-        assert torch.equal(minidynamo.compile(lambda x: x == 2j)(x), x == 2j)
-        with pytest.raises(RuntimeError, match="without overflow"):
-            minidynamo.compile(lambda x: torch.full((2,), 1 + 1j, dtype=torch.float32) + x)(x)

@@ -1,9 +1,7 @@
 """A sample of tests/soundness/foreign.py, and whose an exception is."""
 
 import ast
-import ctypes
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -83,23 +81,6 @@ def interrupted(error):
     handler(14, sys._getframe())
 
 
-@pytest.mark.parametrize("error", [RuntimeError("x"), Own("x"), KeyError("x"), TimeoutError()])
-def test_a_handler_is_told_whatever_it_raises(error):
-    assert rules.is_foreign(caught(lambda: interrupted(error)))
-
-
-@pytest.mark.parametrize("cls", [RuntimeError, KeyError, Own, OSError, AssertionError])
-def test_what_another_thread_sets_is_told_whatever_its_class(cls):
-    target = ctypes.c_ulong(threading.get_ident())
-
-    def work():
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(target, ctypes.py_object(cls))
-        while True:
-            pass
-
-    assert rules.is_foreign(caught(work))
-
-
 def test_faults_of_ours_are_ours():
     assert rules.is_fault(caught(lambda: torch.ones(2) @ torch.ones(3)).with_traceback(None))
     assert not rules.is_foreign(caught(lambda: raises(Own("of the program"))))
@@ -120,42 +101,6 @@ def test_an_exception_in_a_guard_surfaces():
     assert check(caught(lambda: {}["a"])) is False
     with pytest.raises(TimeoutError):
         check(caught(lambda: interrupted(TimeoutError("now"))))
-
-
-def replaced():
-    """An `__exit__` that fails because what it should leave was never entered."""
-    try:
-        interrupted(SystemExit("now"))
-    finally:
-        raise AssertionError("torch's")
-
-
-def lost():
-    """C++ answers what a function of ours raised."""
-    try:
-        rules.remembered(interrupted)(TimeoutError("now"))
-    except TimeoutError:
-        raise RuntimeError("an argument of a wrong type") from None
-
-
-@pytest.mark.parametrize("work, cls", [(replaced, SystemExit), (lost, TimeoutError)])
-def test_what_stands_in_the_place_of_a_foreign_exception_is_not_answered(work, cls):
-    def compiling():
-        try:
-            work()
-        except rules.faults():
-            return "plain Python"
-
-    with pytest.raises(cls, match="now"):
-        rules.ThreadState().around(compiling)
-
-
-def test_what_the_program_handles_is_not_on_its_way():
-    try:
-        interrupted(TimeoutError("now"))
-    except TimeoutError:
-        error = caught(lambda: rules.ThreadState().around(raises, RuntimeError("a fault")))
-    assert type(error) is RuntimeError and not rules.is_foreign(error)
 
 
 def test_no_temporary_file_stays_when_a_build_is_interrupted(tmp_path, monkeypatch):

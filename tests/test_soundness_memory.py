@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import minidynamo
-import miniinductor
 from minidynamo import frame_hook, records
 
 MODES = {
@@ -17,7 +16,6 @@ MODES = {
     "dynamic": {"backend": "inductor", "dynamic": True},
     "dynamic eager": {"backend": "eager", "dynamic": True},
     "reduce-overhead": {"backend": "inductor", "mode": "reduce-overhead"},
-    "freezing": {"backend": "inductor"},
     "own backend": {"backend": lambda gm, inputs: gm.forward},
 }
 
@@ -94,7 +92,7 @@ def test_parameters_arguments_and_results_die(form, name, training):
     """One collection is enough, and what no cycle holds needs none."""
     model, x = Model(), torch.randn(5, 4)
     compiled = form(model, MODES[name])
-    with torch.set_grad_enabled(training), miniinductor.config.patch(freezing=name == "freezing"):
+    with torch.set_grad_enabled(training):
         result = compiled(x)
         if training:
             result.sum().backward()
@@ -131,45 +129,3 @@ def test_an_entry_for_any_module_holds_none(backend):
         gc.collect()
         assert [reference() for reference in held if reference() is not None] == []
     assert len(frame_hook.get_cache(Model.forward.__code__)) == 1
-
-
-@pytest.mark.usefixtures("without_collections")
-def test_records_of_dead_functions_leave():
-    """A cell of a notebook that runs again makes its functions anew."""
-    cell = "def function(x):\n    return x * 2 + 1"
-    scope, held = {"torch": torch}, []
-    for backend in ("eager", "inductor"):
-        for _ in range(3):
-            exec(cell, scope)
-            minidynamo.compile(scope["function"], backend=backend)(torch.ones(3))
-            held.append(weakref.ref(scope["function"].__code__))
-    assert [reference() is None for reference in held] == [True] * 5 + [False]
-    minidynamo.compile(Model(), backend="eager")(torch.ones(2, 4))
-    codes = [record.code for record in records.frames]
-    assert None not in codes and held[-1]() in codes
-
-
-def test_an_own_backend_dies_with_what_it_compiled():
-    def backend(gm, inputs):
-        return gm.forward
-
-    held, scope = weakref.ref(backend), {}
-    exec("def function(x):\n    return x + 1", scope)  # its code dies with it
-    minidynamo.compile(scope.pop("function"), backend=backend)(torch.ones(3))
-    del backend
-    gc.collect()
-    assert held() is None
-
-
-def test_the_argument_of_a_call_that_raises_dies_with_the_error():
-    def function(x):
-        return x[torch.tensor([7])]
-
-    for options in (MODES["eager"], MODES["inductor"]):
-        compiled, x = minidynamo.compile(function, **options), torch.ones(3)
-        held = weakref.ref(x)
-        with pytest.raises(IndexError):
-            compiled(x)
-        del x
-        gc.collect()
-        assert held() is None, options

@@ -48,10 +48,6 @@ class Thing:
         pass
 
 
-def plain():
-    pass
-
-
 ONE = {
     "set": lambda a, b: len({a, b}),
     "key": lambda a, b: {a: 5}.get(b, 7),
@@ -68,91 +64,3 @@ def test_objects_that_are_keys_are_two_and_then_one(make, question):
     first, second, x = make(), make(), torch.ones(2)
     for a, b in [(first, second), (first, second), (first, first), (second, first)]:
         assert compiled(x, a, b)[1] == ONE[question](a, b)
-
-
-def test_an_attribute_is_written_to_what_was_another_object():
-    def f(x, a, b):
-        a.mark = 5
-        return x * b.mark
-
-    minidynamo.reset()
-    compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
-    for _ in range(2):
-        assert compiled(x, Thing(), Thing()).tolist() == [1, 1]
-        thing = Thing()
-        assert compiled(x, thing, thing).tolist() == [5, 5]
-
-
-KEPT, NUMBER = torch.ones(1), 2
-
-
-class Counts(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        KEPT.add_(1)
-        return x * 2
-
-    @staticmethod
-    def vjp(ctx, gradient):
-        return gradient * NUMBER
-
-
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
-def test_a_custom_function_that_counts_in_a_tensor_and_reads_late(backend, monkeypatch):
-    minidynamo.reset()
-    compiled = minidynamo.compile(lambda x: Counts.apply(x).sin(), backend=backend)
-    for number in range(2, 5):
-        KEPT.fill_(1)
-        x = torch.zeros(2, requires_grad=True)
-        monkeypatch.setitem(globals(), "NUMBER", 2)
-        y = compiled(x)
-        assert KEPT.item() == 2
-        monkeypatch.setitem(globals(), "NUMBER", number)
-        y.sum().backward()
-        assert x.grad.tolist() == [number] * 2
-
-
-class GivesNumber:
-    def __iter__(self):
-        return 3
-
-
-def test_iter_of_what_gives_no_iterator():
-    def f(x, thing):
-        try:
-            return x + 1, list(thing)
-        except TypeError as error:
-            return x + 1, str(error)
-
-    compiled = minidynamo.compile(f, backend="eager")
-    assert compiled(torch.ones(2), GivesNumber())[1] == f(torch.ones(2), GivesNumber())[1]
-
-
-class Wrong:
-    """Its methods give what C refuses."""
-
-    def __float__(self):
-        return 7
-
-    def __int__(self):
-        return "7"
-
-    def __hash__(self):
-        return 7.5
-
-    def __str__(self):
-        return 7
-
-
-@pytest.mark.parametrize("call", [float, int, hash, str, "{}".format, lambda value: f"{value}"])
-def test_a_method_that_gives_what_c_refuses(call):
-    def f(x, value):
-        return x + 1, call(value)
-
-    compiled = minidynamo.compile(f, backend="eager")
-    for _ in range(2):
-        with pytest.raises(TypeError) as plain:
-            f(torch.ones(2), Wrong())
-        with pytest.raises(TypeError) as found:
-            compiled(torch.ones(2), Wrong())
-        assert str(found.value) == str(plain.value)

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 import minidynamo
-import miniinductor
 from tests.soundness import randomness, runner
 from benchmarks.error_bound import assert_near
 
@@ -21,30 +20,6 @@ def test_recurrent_networks_drop_what_eager_drops(cls, backend):
     got = minidynamo.compile(model, backend=backend)(x)[0]
     assert_near(got, want)
     assert torch.equal(state, torch.get_rng_state())
-
-
-def test_an_lstm_in_training_is_compiled():
-    with minidynamo.config.patch(raise_internal_errors=True):
-        with miniinductor.config.patch(raise_internal_errors=True):
-            model = nn.LSTM(4, 5)
-            minidynamo.compile(model)(torch.randn(6, 2, 4))[0].sum().backward()
-    assert model.weight_ih_l0.grad is not None
-
-
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
-def test_a_size_makes_a_tensor_of_that_size(backend):
-    x = torch.zeros(3, 2)
-    made = minidynamo.compile(lambda x: (x.new(x.shape), x.new((3, 2))), backend=backend)(x)
-    assert made[0].shape == (3, 2) and made[1].tolist() == [3.0, 2.0]
-
-
-def test_an_overload_with_the_name_of_a_keyword():
-    draw = getattr(torch.ops.aten.random_, "from")
-    torch.manual_seed(0)
-    want = draw(torch.empty(5), 1, 9)
-    torch.manual_seed(0)
-    got = minidynamo.compile(lambda x: draw(x, 1, 9), backend="aot_eager")(torch.empty(5))
-    torch.testing.assert_close(got, want)
 
 
 @pytest.mark.parametrize("make", [nn.Linear, nn.GRUCell, nn.Bilinear])

@@ -106,60 +106,6 @@ def test_the_cut_slides_and_the_last_one_was_chosen():
     assert min(amounts) == amounts[-1]
 
 
-def test_rounds_of_fusion_are_the_recorded_ones():
-    with torch.no_grad():
-        e = minidynamo.explain(lambda x: torch.softmax(x, -1))(torch.randn(64, 100))
-    decisions = e.main.compiled.fusions
-    stepper = well_formed(steppers.fusion_rounds(e.main.compiled))
-    assert [f"{d.first} and {d.second}: " for d in decisions] == [
-        step.caption[: len(f"{d.first} and {d.second}: ")]
-        for d, step in zip(decisions, stepper.steps, strict=True)
-    ]
-    assert "buf0 + buf1 + buf2 + buf3" in stepper.steps[-1].panels[0].body
-
-
-def test_a_warp_touches_the_sectors_of_its_addresses():
-    ways = {"scattered": [[400 * t for t in range(32)]], "together": [[4 * t for t in range(32)]]}
-    scattered, together = captions(steppers.warp_walk(ways))
-    assert "in 32 sectors; 1024 bytes" in scattered and "in 4 sectors; 128 bytes" in together
-    few = {"few": [[0, 4, 8]], "far": [[64, 400]]}
-    assert "in 1 sector; 32 bytes" in captions(steppers.warp_walk(few))[0]
-
-
-def test_the_arena_holds_what_lives():
-    def program(x, w):
-        for _ in range(3):
-            x = torch.relu(x @ w)
-        return x
-
-    with torch.no_grad():
-        e = minidynamo.explain(program)(torch.randn(16, 16), torch.randn(16, 16))
-    stepper = well_formed(steppers.arena_walk(e.memory_picture))
-    assert [s.caption.split(":")[0] for s in stepper.steps] == e.memory_picture.steps
-
-
-def test_regions_are_asked_of_the_guards():
-    def program(x, y):
-        return torch.cat([x, y]) * (2 if x.shape[0] + y.shape[0] > 6 else 3)
-
-    minidynamo.reset()
-    compiled = minidynamo.compile(program, dynamic=True, backend="eager")
-    with torch.no_grad():
-        stepper = steppers.region_walk(
-            compiled,
-            lambda a, b: (torch.ones(a), torch.ones(b)),
-            [(3, 4), (2, 5), (2, 2)],
-            lambda: minidynamo.records.frames,
-            end=6,
-        )
-    said = captions(stepper)
-    minidynamo.reset()
-    assert ["compiled" in s for s in said] == [True, False, True]
-    # s0, s1 >= 2 and s0 + s1 > 6: of the 36 points those with 2..5 each and a sum over 6
-    region = sum(a + b > 6 for a in range(2, 6) for b in range(2, 6))
-    assert stepper.steps[0].panels[0].body.count("st-good") == region
-
-
 def test_a_machine_is_watched():
     jupytext = pytest.importorskip("jupytext")
     assert jupytext

@@ -87,13 +87,6 @@ def test_division():
         n // 0
 
 
-def test_a_view_into_blocks_guards_divisibility():
-    env, mode, (x,) = fakes(torch.randn(12, 5))
-    with mode, enable_python_dispatcher():
-        assert str(x.view(x.shape[0] // 4, 4, x.shape[1]).shape) == "torch.Size([(s0 // 4), 4, s1])"
-    assert "(x.shape[0] % 4) == 0" in texts(env)
-
-
 def test_numbers_that_python_needs_are_specialised():
     env, (n,) = make(5)
     assert (
@@ -119,23 +112,6 @@ def test_strides_follow_sizes():
         str(s) for s in y.stride()
     ] == ["9", "1"]
     assert not y.is_contiguous() and "y.shape[1] != 9" in texts(env)
-
-
-def test_leaves_and_what_follows_them():
-    leaf = torch.randn(4, 5, requires_grad=True)
-    env, mode, (x, y, z) = fakes(
-        leaf, leaf * 2, (torch.randn(4, 20, requires_grad=True) * 2)[:, 3:12:2]
-    )
-    assert (
-        x.is_leaf
-        and x.requires_grad
-        and not y.is_leaf
-        and y.requires_grad
-        and not z.is_leaf
-        and z.stride() == (20, 2)
-    )
-    with mode:
-        y.add_(1)
 
 
 PROGRAMS = {
@@ -241,32 +217,3 @@ def test_proofs_are_right_on_small_numbers():
                 guards,
                 decision,
             )
-
-
-def test_division_by_a_negative_number_is_one_of_numbers():
-    for divide in (lambda n: (-2 * n - 1) // -1, lambda n: n % -5, lambda n: n // (-n // 3)):
-        env = ShapeEnv()
-        n = env.create_symbol(7, "n")
-        assert int(divide(n)) == divide(7) and env.pinned() == [("n", 7, "")]
-
-
-def test_common_factors_and_known_maxima():
-    env = ShapeEnv()
-    n, m = env.create_symbol(6, "n"), env.create_symbol(32, "m")
-    assert (
-        str((n * m) // (8 * n)) == "(s1 // 8)"
-        and str((n * m) % (8 * n)) == "(s1 % 8) * s0"
-        and str((4 * n + 4) // 8) == "((s0 + 1) // 2)"
-    )
-    assert str(torch.sym_max(1, n - 1)) == "s0 - 1"
-    assert m % 8 == 0 and str(8 * (m // 8)) == "s1" and m // (m // 8) == 8 and m // 8 != 1
-    assert texts(env) == ["n >= 2", "m >= 2", "(m % 8) == 0", "(m // 8) != 1"]
-
-
-def test_what_replaces_a_symbol_stays_integer_arithmetic():
-    """A float as a size, found by Longformer: s0 divides into s1 parts, and the quotient was
-    written 2*s0 * s1**-1."""
-    env = ShapeEnv()
-    n, m, k = env.create_symbol(12, "n"), env.create_symbol(3, "m"), env.create_symbol(8, "k")
-    assert 2 * n % m == 0 and k == 2 * n // m
-    assert str(k) == "((s0 * 2) // s1)"

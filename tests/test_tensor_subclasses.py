@@ -6,7 +6,6 @@ import operator
 
 import pytest
 import torch
-import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from torch import nn
 
@@ -71,60 +70,11 @@ class Scaled:
         return cls(function(*plain, **(kwargs or {})), scale * 2)
 
 
-class Named:
-    def __init__(self, inner):
-        self.inner = inner
-
-    @staticmethod
-    def __torch_function__(function, types, args=(), kwargs=None):
-        return function.__name__, [kind.__name__ for kind in types], len(args), sorted(kwargs or {})
-
-
-class Heir(Named):
-    pass
-
-
 def parts(value):
     return (value.inner, value.scale) if isinstance(value, Scaled) else value
 
 
-TENSORS = {
-    "functions and operators": lambda x: (torch.sin(x), x + 1, 1 - x, 2 * x, x @ x.T, -x, x > 0),
-    "methods": lambda x: (x.sin(), x.view(-1), x.float() is x, x.to(torch.float64), x.sum(0)),
-    "beside a plain tensor": lambda x: (torch.ones(3, 4) * x, torch.cat([x, torch.ones(1, 4)])),
-    "several results": lambda x: (torch.max(x, 1), x.split(2), x.unbind(1)),
-    "written": lambda x: (x.mul_(2) is x, x.add_(1), x, torch.ones(3, 4).add_(x)),
-    "layers": lambda x: (F.linear(x, torch.ones(4, 4)), F.softmax(x, -1), F.layer_norm(x, (4,))),
-    "what it is": lambda x: (
-        *(type(x).__name__, x.shape, x.dtype, x.T, isinstance(x, Image)),
-        *(torch.is_tensor(x), isinstance(x, nn.Parameter), getattr(x, "nothing", 7), len(x)),
-    ),
-    "a graph break": lambda x: ((x + 1), print(end=""), x * 3)[::2],
-    "as another class": lambda x: (x.as_subclass(torch.Tensor) + 1, X().as_subclass(Image) * 2),
-    "the argument": lambda x: x,
-    "items": lambda x: (x[0], x[:, 1:], x[x > 0].sum()),
-}
 CLASSES = (Image, Counted, Boxes)
-OWN = {
-    "a property": (lambda x: x.total, lambda: X().as_subclass(Image)),
-    "a method": (lambda x: x.twice(), lambda: X().as_subclass(Image)),
-    "of the class": (lambda x: x.kind, lambda: X().as_subclass(Image)),
-    "a parameter": (lambda w: (F.linear(X(), w), w * 2, type(w).__name__), lambda: Weight(X())),
-    "its own method": (lambda w: (w.sin(), torch.sin(w)), lambda: Weight(X())),
-}
-OBJECTS = {
-    "function": lambda x: torch.sin(Scaled(x, 3)),
-    "operator": lambda x: x + Scaled(x, 3),
-    "in a list": lambda x: torch.stack([Named(x), x]),
-    "method": lambda x: x.mul(Scaled(x, 2)),
-    "a name": lambda x: x.add(other=Named(x)),
-    "written in Python": lambda x: F.gelu(Named(x)),
-    "a layer": lambda x: F.layer_norm(Named(x), (4,)),
-    "the heir first": lambda x: torch.add(Named(x), Heir(x)),
-    "asked": lambda x: torch.overrides.has_torch_function((Named(x), 1)),
-    "one after the other": lambda x: torch.relu(torch.exp(Scaled(x, 1))),
-    "nobody knows": lambda x: torch.add(Scaled(x, 3), Named(x)),
-}
 
 
 def plain(tensor):
@@ -156,41 +106,6 @@ def same(found, wanted):
             assert a == b
 
 
-def check(function, make, backend, whole=True):
-    minidynamo.reset()
-    compiled = minidynamo.compile(function, backend=backend, fullgraph=whole)
-    for _ in range(2):
-        same(seen(compiled, make()), seen(function, make()))
-
-
-def is_chosen(backend, name):
-    return backend != "inductor" or name in ("functions and operators", "written", "function")
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("cls", CLASSES)
-@pytest.mark.parametrize("name", TENSORS)
-def test_tensors_of_a_subclass(name, cls, backend):
-    if not is_chosen(backend, name):
-        pytest.skip("kernels are built for two of them")
-    decides = name == "items" or cls is not Image
-    check(TENSORS[name], lambda: X().as_subclass(cls), backend, not decides and "break" not in name)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", OWN)
-def test_what_the_class_defines(name, backend):
-    check(*OWN[name], backend)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", OBJECTS)
-def test_objects(name, backend):
-    if not is_chosen(backend, name):
-        pytest.skip("kernels are built for one of them")
-    check(OBJECTS[name], X, backend, False)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("cls", (*CLASSES, Weight))
 def test_gradients_reach_the_programs_tensor(cls, backend):
@@ -210,55 +125,6 @@ def test_gradients_reach_the_programs_tensor(cls, backend):
     same(*found)
 
 
-CHANGES = {
-    "kind": "another",
-    "twice": lambda self: self * 5,
-    "sin": lambda self: self * 1,
-    "__add__": lambda self, other: torch.Tensor.mul(self, 7),
-    "__torch_function__": classmethod(lambda cls, function, types, args=(), kwargs=None: 17),
-}
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_what_is_assumed_of_a_class_is_guarded(name, monkeypatch):
-    def f(x):
-        return x.sin() if name == "__torch_function__" else x.twice() + x.sin() + len(x.kind)
-
-    def check_now():
-        same(seen(compiled, X().as_subclass(Image)), seen(f, X().as_subclass(Image)))
-
-    compiled = minidynamo.compile(f, backend="eager")
-    check_now()
-    with monkeypatch.context() as patch:
-        patch.setattr(Image, name, CHANGES[name])
-        check_now()
-    check_now()
-    x = X().as_subclass(Image)
-    with torch._C.DisableTorchFunctionSubclass():
-        assert type(compiled(x)) is type(f(x)) is torch.Tensor
-    check_now()
-
-
-def test_classes_and_sizes_change_between_calls():
-    def f(x):
-        return x.sin() + 1
-
-    compiled = minidynamo.compile(f, backend="eager")
-    for make in (X, lambda n: X(n).as_subclass(Image), lambda n: X(n).as_subclass(Counted)):
-        for rows in (3, 5, 7):
-            same(seen(compiled, make(rows)), seen(f, make(rows)))
-
-
-def test_a_parameter_of_a_subclass_in_a_module():
-    layer = nn.Linear(4, 4)
-    compiled = minidynamo.compile(
-        lambda x: layer(x) * layer.weight.scale, backend="eager", fullgraph=True
-    )
-    for weight, scale in ((Weight(X(4)), 3.0), (Weight(X(4) * 2), 4.0), (nn.Parameter(X(4)), 5.0)):
-        layer.weight, weight.scale = weight, scale
-        torch.testing.assert_close(compiled(X()), layer(X()) * scale)
-
-
 class Dispatched(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
@@ -275,29 +141,6 @@ def test_classes_with_operations_of_their_own_break_the_graph(cls):
     compiled = minidynamo.compile(lambda x: -x, backend="eager", fullgraph=True)
     with pytest.raises(minidynamo.Unsupported, match=f"tensor subclass {cls.__name__}"):
         compiled(torch.Tensor._make_subclass(cls, X()))
-
-
-class Plain:
-    pass
-
-
-def test_is_tensor_of_what_is_not_traced():
-    def f(x):
-        return torch.is_tensor(x), X() + 1
-
-    compiled = minidynamo.compile(f, backend="eager")
-    assert compiled(torch.Tensor._make_subclass(Negated, X()))[0] is True
-    assert compiled(Scaled(X(), 1))[0] is False
-
-
-def test_a_number_is_asked_of_an_object():
-    """Wrong before: an error inside the compiler."""
-
-    def f(x):
-        return x + 1, torch.is_floating_point(Plain())
-
-    with pytest.raises(minidynamo.Unsupported, match="where a tensor is expected"):
-        minidynamo.compile(f, backend="eager", fullgraph=True)(X())
 
 
 # ---- what the generator of subclasses found

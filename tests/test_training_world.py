@@ -67,54 +67,6 @@ def test_eagers_very_numbers(p):
             assert all(torch.equal(a, b) for a, b in zip(result[0][1:6], results[0][0][1:6]))
 
 
-@pytest.mark.parametrize("size", [(0,), (), (7,), (100, 103), (3, 5, 65, 2)])
-def test_our_own_numbers_are_the_same_everywhere(size):
-    """config.fallback_random = False: C++ and the eager kernel compute the same bits (the
-    interpreter: test_op_coverage.py)."""
-
-    def f(x):
-        return torch.rand_like(x)
-
-    with miniinductor.config.patch(fallback_random=False), torch.no_grad():
-        torch.manual_seed(5)
-        got = minidynamo.compile(f)(torch.empty(size))
-        torch.manual_seed(5)
-        want = torch.ops.miniinductor.uniform(torch.randint(0, 2**62, [1]), size)
-    assert torch.equal(got, want)
-    (record,) = compiled_records()
-    assert [f.op for f in record.fallbacks] == ["aten.randint.low"] and (
-        not size or not want.numel() or len(record.kernels) == 1
-    )
-
-
-def test_what_has_no_rule_of_ours_draws_eagers_numbers():
-    """config.fallback_random = False covers float32 in memory order; a dropout on its own has its
-    mask as a second result."""
-
-    def f(x, wide):
-        return (
-            torch.rand_like(wide),
-            torch.rand(4, dtype=torch.float64),
-            torch.randn_like(wide),
-            torch.bernoulli(x.t()),
-            torch.rand_like(x.t()),
-        )
-
-    inputs = torch.rand(3, 4), torch.rand(3, 4, dtype=torch.float64)
-    with miniinductor.config.patch(fallback_random=False), torch.no_grad():
-        results = []
-        for function in (f, minidynamo.compile(f)):
-            torch.manual_seed(5)
-            results.append(function(*inputs))
-        y, mask = minidynamo.compile(lambda x: torch.native_dropout(x, 0.25, True))(
-            torch.ones(1000, 100)
-        )
-    torch.testing.assert_close(*results, rtol=0, atol=0)
-    assert (
-        torch.equal(y, mask.float() * (1 / 0.75)) and abs(mask.float().mean().item() - 0.75) < 0.01
-    )
-
-
 def test_our_own_numbers_are_well_spread():
     def f(x):
         return (
@@ -176,25 +128,6 @@ def test_our_own_dropout_is_computed_again_in_backward(how):
         assert sum(s.bytes for s in record.saved if not s.is_input) == 16
 
 
-def test_a_generator_argument():
-    """Its draws are eager's, in either mode."""
-
-    def f(x, generator):
-        return (
-            x + torch.rand(4, 6, generator=generator),
-            torch.bernoulli(x.sigmoid(), generator=generator),
-            x.clone().normal_(generator=generator),
-        )
-
-    for own in (False, True):
-        minidynamo.reset()
-        with miniinductor.config.patch(fallback_random=not own):
-            compiled, a = minidynamo.compile(f), plain()
-            for seed in (1, 2):
-                got, want = (g(a, torch.Generator().manual_seed(seed)) for g in (compiled, f))
-                torch.testing.assert_close(got, want)
-
-
 # --- mixed precision ------------------------------------------------------------------------------
 def amp_step(model, run, data, target, scaler=None):
     model.zero_grad()
@@ -242,52 +175,6 @@ def test_autocast_inside(backend):
     )
 
 
-def written(x):
-    """A product in place: what depends on it is evaluated again behind the trace."""
-    y = x.clone()
-    y.mul_(2)
-    return y
-
-
-def in_float32(x, w):
-    with torch.autocast("cpu", enabled=False):
-        return (written(x) @ w).softmax(-1)
-
-
-def with_a_layer(x, w):
-    y = written(x)
-    return F.layer_norm(y @ w, (4,)) * F.dropout(y[:, :4], 0.5)
-
-
-def of_halves(x, w):
-    return (written(x) @ w).repeat(3, 1).cos().prod(0)
-
-
-@pytest.mark.parametrize("trains", [True, False])
-@pytest.mark.parametrize("function", [in_float32, with_a_layer, of_halves])
-def test_no_stage_behind_the_trace_casts_again(function, trains, monkeypatch):
-    """Every op of the lowered graphs gives the dtype that it has without autocast."""
-    lowered, lower_graph = [], miniinductor.compile.lower_graph
-
-    def lower(graph, *arguments):
-        lowered.append(graph)
-        return lower_graph(graph, *arguments)
-
-    monkeypatch.setattr(miniinductor.compile, "lower_graph", lower)
-    with torch.autocast("cpu", torch.bfloat16):
-        arguments = x(5, 6).requires_grad_(trains), x(6, 4).requires_grad_(trains)
-        result = minidynamo.compile(function)(*arguments)
-    if trains:
-        result.float().sum().backward()
-    assert len(lowered) == 1 + trains
-    for gm in lowered:
-        for node in gm.graph.nodes:
-            if node.op == "call_function" and isinstance(node.meta["val"], torch.Tensor):
-                args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-                with gm.meta["fake_mode"]:
-                    assert node.target(*args, **kwargs).dtype == node.meta["val"].dtype, node
-
-
 def test_grad_scaler():
     model = Net().eval()
     reference = copy.deepcopy(model)
@@ -303,18 +190,6 @@ def test_grad_scaler():
             scaler.step(optimizer)
             scaler.update()
     same_state(model, reference, 2e-2)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_bfloat16_weights(backend):
-    model = Net().eval().bfloat16()
-    reference = copy.deepcopy(model)
-    compiled = minidynamo.compile(model, backend=backend)
-    data = torch.randn(16, 6).bfloat16()
-    for m, run in ((model, compiled), (reference, reference)):
-        run(data).float().square().mean().backward()
-    same_state(model, reference, 4e-2)
-    assert model.first.weight.grad.dtype == torch.bfloat16
 
 
 # --- optimizers -----------------------------------------------------------------------------------
@@ -409,99 +284,3 @@ def test_a_compiled_step_is_right(name, foreach):
         ]  # gc_callback: hypothesis's, wherever garbage is collected
         if "no tensor operation to compile" not in reason and not reason.startswith("gc_callback: ")
     ] == []
-
-
-def test_a_fused_optimizer_kernel_is_eagers():
-    """One eager kernel that writes to lists of tensors: the graph runs eagerly, and the record says
-    so."""
-    model, kept = torch.nn.Linear(4, 3), []  # records go when the optimizer does
-    reference = copy.deepcopy(model)
-    for m, wrap in ((model, minidynamo.compile), (reference, lambda f: f)):
-        optimizer = torch.optim.AdamW(m.parameters(), 0.01, fused=True)
-        step = wrap(optimizer.step)
-        kept.append(optimizer)
-        for _ in range(3):
-            optimizer.zero_grad()
-            m(torch.ones(2, 4)).square().sum().backward()
-            step()
-    same_state(model, reference, 1e-6)
-    assert any("lists of tensors" in note for r in compiled_records() for note in r.notes)
-
-
-CHANGING = {  # what is computed with the float: (function, graphs for four values)
-    "arithmetic": (
-        lambda x, s: (
-            x * s + s * x - x / s,
-            -s * x,
-            (1 - s * 0.5) * x,
-            x.add(x, alpha=2 * s),
-            x.clone().sub_(x, alpha=s),
-        ),
-        2,
-    ),
-    "dtypes": (
-        lambda x, s: (
-            x.long() * s,
-            x.sum() * s,
-            x.sum().long() * s,
-            x.bfloat16() * s,
-            x.double() + s,
-        ),
-        2,
-    ),
-    "a rounded number": (lambda x, s: x.sum().bfloat16() * s, 4),
-    "lists": (
-        lambda x, s: torch._foreach_mul([x, x + 1], s) + torch._foreach_add([x], [x], alpha=s),
-        2,
-    ),
-    "scaled": (lambda x, s: x.clone().addcdiv_(x, x * x + 1, value=-s).addcmul_(x, x, value=s), 2),
-    "a branch": (lambda x, s: x * s if s > 0.15 else x + s, 2),
-    "a division of numbers": (lambda x, s: x * (1 / s), 2),
-    "arguments": (
-        lambda x, s: (F.leaky_relu(x, s), x.clamp(max=s), torch.full((3,), s) + x.sum()),
-        4,  # a guarded number there
-    ),
-    "results": (lambda x, s: (x * s, s, s * 2, [s, -s], {s: 1}), 4),
-    "an item": (lambda x, s: (lambda y: (y.__setitem__(0, s), y)[1])(x.clone()), 4),
-}
-
-
-@pytest.mark.parametrize("name", CHANGING)
-def test_a_float_that_changes(name):
-    """It becomes an input of the graph, unless its value is needed: then it is a constant, and each
-    value compiles."""
-    function, graphs = CHANGING[name]
-    compiled, a = minidynamo.compile(function), torch.randn(4, 4)
-    for value in (0.1, 0.3, 0.2, 0.7):
-        assert_near(compiled(a, value), function(a, value))
-    assert sum(minidynamo.counters["graphs"].values()) == graphs
-    minidynamo.reset()
-    compiled = minidynamo.compile(function, dynamic=False)
-    for value in (0.1, 0.3, 0.2, 0.7):
-        compiled(a, value)
-    assert sum(minidynamo.counters["graphs"].values()) == 4
-
-
-def test_backward_inside_a_compiled_function_does_not_compile_the_compiler():
-    """The backward half is compiled when backward() first runs, here while the frame hook is on."""
-
-    def step(m, x):
-        loss = m(x).square().sum()
-        minidynamo.graph_break()
-        loss.backward()
-        return loss * 2
-
-    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.Linear(4, 4))
-    other = copy.deepcopy(model)
-    x = torch.randn(3, 4)
-    minidynamo.reset()
-    compiled = minidynamo.compile(step)
-    for _ in range(2):
-        torch.testing.assert_close(compiled(model, x), step(other, x))
-    for a, b in zip(model.parameters(), other.parameters()):
-        torch.testing.assert_close(a.grad, b.grad)
-    assert set(minidynamo.counters["frames"]) <= {
-        "step",
-        "forward",
-        *(n for n in minidynamo.counters["frames"] if "resume of step" in n),
-    }

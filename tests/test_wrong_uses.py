@@ -57,15 +57,6 @@ def test_a_size_that_there_is_not_cannot_be_marked(mark):
     assert not {"_minidynamo_dynamic", "_minidynamo_static"} & set(vars(x))
 
 
-def test_several_sizes_are_marked_at_once():
-    x = torch.randn(4, 5)
-    minidynamo.mark_dynamic(x, [0, -1])
-    compiled = minidynamo.compile(double, backend="eager")
-    compiled(x)
-    compiled(torch.randn(7, 9))
-    assert minidynamo.counters["frames"].total() == 1
-
-
 @pytest.mark.parametrize(
     "options, name, value, kind, parts",
     [
@@ -103,18 +94,6 @@ def test_a_break_under_fullgraph_names_the_line_and_a_way_out():
         "hint: move it out of the compiled function",
     )
     assert text.index("in outer") < text.index("in inner")  # as a traceback has them
-
-
-def test_a_decision_by_data_under_fullgraph_names_the_line_and_a_way_out():
-    def decides(x):
-        return x + 1 if x.sum().item() > 0 else x
-
-    told(
-        Unsupported,
-        lambda: minidynamo.compile(decides, fullgraph=True)(torch.ones(3)),
-        f"line {decides.__code__.co_firstlineno + 1}, in decides",
-        "hint: the value leaves the graph; keep it a tensor",
-    )
 
 
 def test_a_marked_size_that_is_needed_names_the_line_and_a_way_out():
@@ -156,17 +135,6 @@ def test_a_backend_whose_code_gives_other_results_is_named(seen, gives):
         "a tuple of 1",
         "hint: a graph's results are a tuple",
     )
-
-
-def test_a_list_of_results_and_the_graph_itself_are_right():
-    x = torch.ones(1, 4)
-    for backend in (
-        lambda gm, inputs: gm.forward,
-        lambda gm, inputs: gm,
-        lambda gm, inputs: lambda *given: list(gm(*given)),
-    ):
-        minidynamo.reset()
-        torch.testing.assert_close(minidynamo.compile(double, backend=backend)(x), x * 2)
 
 
 def test_misspelt_words_get_a_suggestion():

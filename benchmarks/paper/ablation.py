@@ -30,7 +30,6 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "fusion and inlining": {"fusion": False, "inlining": False},
     "reuse of memory": {"buffer_reuse": False, "in_place": False},
     "channels last": {"channels_last": False},
-    "pattern rewrites": {"pattern_rewrites": False},
 }
 ON_CPU: dict[str, dict[str, Any]] = {
     "vectorisation": {"vectorize": False},

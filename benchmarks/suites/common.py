@@ -61,11 +61,7 @@ def suite(name: str) -> Callable[[Suite], Suite]:
                 f" --threads {options.threads}" if options.threads else ""
             )
             command += f" --jobs {options.jobs}" * (options.jobs > 1)
-            result: Row = {
-                "machine": machine(),
-                "command": command + " --freezing" * options.freezing,
-                "rows": [],
-            }
+            result: Row = {"machine": machine(), "command": command, "rows": []}
             print(
                 ", ".join(f"{key} {value}" for key, value in result["machine"].items()), flush=True
             )

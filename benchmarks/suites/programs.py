@@ -81,7 +81,7 @@ def image_sizes(make: Callable[[], torch.nn.Module]) -> Program:
 
 
 def programs() -> dict[str, Program]:
-    """name -> what makes its steps, of every file of bench/programs/."""
+    """name -> what makes its steps, of every file of benchmarks/programs/."""
     found = {f"breaks/{name}": one_call(make) for name, make in breaks.PROGRAMS.items()}
     found |= {f"styles/{name}": make for name, make in styles.PROGRAMS.items()}
     found |= {f"storms/{name}": storms.PROGRAMS[name] for name in CHOSEN_STORMS}
@@ -304,7 +304,7 @@ def in_silence() -> Iterator[None]:
 
 @suite("programs")
 def programs_suite(options: Options, result: Row) -> Iterator[Row]:
-    """The programs of bench/programs/, ours beside torch.compile."""
+    """The programs of benchmarks/programs/, ours beside torch.compile."""
     print(f"{'graphs, breaks, recompilations, CPU seconds':46}{'ours':^22}   {'torch.compile':^22}")
     done = read_rows(options.json if options.resume else None)
     yield from done.values()

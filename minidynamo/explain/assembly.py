@@ -31,14 +31,13 @@ from miniinductor.exceptions import CompilerError
 MOST_LINES = 400  # of one kernel
 
 
-def of_kernels(kernels: Sequence[Any], built: Sequence[tuple]) -> list[str]:
-    """The texts of these `KernelRecord`s.  built: `Program.kernels` of the half, or nothing."""
+def of_kernels(kernels: Sequence[Any]) -> list[str]:
+    """The texts of these `KernelRecord`s."""
     in_cpp = {kernel.name: kernel for kernel in kernels if kernel.language == "cpp"}
     found = of_cpp([*in_cpp.values()]) if in_cpp else {}
     if torch.cuda.is_available():
-        for language, device, members in built:
-            if language == "triton" and device.type == "cuda":
-                found |= {name: ptx(kernel, device, moved) for name, kernel, moved in members}
+        device = torch.device("cuda", torch.cuda.current_device())
+        found |= {one.name: ptx(one, device) for one in kernels if one.language == "triton"}
     return [cut(found.get(kernel.name, "")) for kernel in kernels]
 
 
@@ -125,10 +124,11 @@ def functions_of(text: str) -> Iterator[Function]:
 
 
 # --- Triton ---------------------------------------------------------------------------------------
-def ptx(kernel: Any, device: torch.device, moved: int) -> str:
+def ptx(record: Any, device: torch.device) -> str:
     """The instructions of a kernel as it was compiled for this GPU."""
     from miniinductor.gpu import build
 
+    kernel, moved = record.kernel, record.bytes_read + record.bytes_written
     code = build.CudaCode(kernel, build.named_source(kernel), device, moved)
     job = code.job(code.configs[0], code.assumed(kernel.launch.hints))
     with tempfile.TemporaryDirectory() as folder:

@@ -318,9 +318,7 @@ def set_assembly(direction: Direction) -> None:
     """The machine code of the kernels of one half."""
     from .assembly import of_kernels
 
-    sheet = sheet_of(direction.record)
-    texts = of_kernels(direction.record.kernels, sheet.kernels if sheet else ())
-    for row, text in zip(direction.kernels, texts):
+    for row, text in zip(direction.kernels, of_kernels(direction.record.kernels)):
         row["assembly"] = text
 
 

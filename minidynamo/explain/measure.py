@@ -29,9 +29,8 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from miniinductor.compile import Compilation
+from miniinductor.compile import CLOCK
 from miniinductor.foreign import ours
-from miniinductor.hooks import extends
 from miniinductor.records import CompileRecord
 from miniinductor.runtime.program import Program
 
@@ -53,26 +52,21 @@ class Step:
 
 @dataclass
 class Sheet:
-    """What was measured of one compiled half, by line of the wrapper, and what it is made of."""
+    """What was measured of one compiled half, by line of the wrapper."""
 
     steps: dict[int, Step] = field(default_factory=dict)
-    kernels: list[tuple] = field(default_factory=list)  # Program.kernels
     device: torch.device = torch.device("cpu")
 
 
 SHEETS: dict[int, Sheet] = {}  # id of a CompileRecord -> its sheet, while it lives
-ASKED = [False]
 
 
 @contextlib.contextmanager
 def measuring(is_asked: bool = True) -> Iterator[None]:
     """What is compiled within is measured when it runs; a backward half that is compiled later,
     too."""
-    before, ASKED[0] = ASKED[0], is_asked
-    try:
+    with CLOCK.set(with_clock if is_asked else None):
         yield
-    finally:
-        ASKED[0] = before
 
 
 def sheet_of(record: Any) -> Sheet | None:
@@ -80,30 +74,19 @@ def sheet_of(record: Any) -> Sheet | None:
     return SHEETS.get(id(record))
 
 
-class MeasuredCompilation(Compilation):
-    """Its kernels are measured, where that was asked for while it was made."""
-
-    is_asked = False
-
-    def start(self, program: Any, record: CompileRecord, is_backward: bool = False) -> Callable:
-        self.is_asked = self.is_asked or ASKED[0]
-        if not self.is_asked or not isinstance(program, Program):
-            return super().start(program, record, is_backward)
-        sheet = SHEETS[id(record)] = Sheet(device=program.device)
-        weakref.finalize(record, SHEETS.pop, id(record), None).atexit = False
-        clock = Clock(program.device, sheet)
-        kernels = {kernel.name for kernel in record.kernels}
-        scope = {
-            name: clock.around(name, value)
-            if name in kernels or is_eager_kernel(name, value)
-            else value
-            for name, value in program.scope.items()
-        }
-        timed = dataclasses.replace(program, scope=scope)
-        return super().start(timed, record, is_backward)
-
-
-extends(Compilation)(MeasuredCompilation)
+def with_clock(program: Program, record: CompileRecord) -> Program:
+    """The program; its kernels are measured."""
+    sheet = SHEETS[id(record)] = Sheet(device=program.device)
+    weakref.finalize(record, SHEETS.pop, id(record), None).atexit = False
+    clock = Clock(program.device, sheet)
+    kernels = {kernel.name for kernel in record.kernels}
+    scope = {
+        name: clock.around(name, value)
+        if name in kernels or is_eager_kernel(name, value)
+        else value
+        for name, value in program.scope.items()
+    }
+    return dataclasses.replace(program, scope=scope)
 
 
 def is_eager_kernel(name: str, value: Any) -> bool:

@@ -44,7 +44,9 @@ class Trace:
 
         records.remember = and_keep
         miniinductor.config.keep_steps = True  # of each graph pass: what it changed
-        measure.ASKED[0], stepping.WATCHING[0] = self.looks.measure, True
+        if self.looks.measure:
+            measure.CLOCK.value = measure.with_clock
+        stepping.WATCHING[0] = True
         atexit.register(self.write)
 
     def told(self) -> list[FrameRecord]:

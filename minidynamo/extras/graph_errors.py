@@ -22,7 +22,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 
-from .extending import extends, noted, notes_of
+from .extending import extends, notes_of
 from .. import config, frame_hook, hooks, records
 from ..bytecode import Instruction
 from ..exceptions import BackendError, Break
@@ -34,7 +34,7 @@ from ..resume import is_resume_code
 from ..symbolic_eval.evaluator import RootFrame
 from ..variables.base import Variable
 from .once import tell
-from .thread_state import StateChanges, push_state, restoring
+from .thread_state import push_state, restoring
 
 # Names of those that may draw random numbers.
 DRAWS = re.compile(
@@ -63,7 +63,7 @@ class GraphErrors:
         self.places = [inputs.index(node) for node in changed if node in inputs]
         self.changes = bool(changed) or any(map(draws, output.graph.nodes))
         asks = config.raise_internal_errors and not self.in_order and not self.changes
-        before = dict(noted(output, StateChanges).before)
+        before = dict(output.state.before)
         self.eager = restoring(gm.forward, before) if asks else None
 
     def around(self, compiled: Callable) -> Callable:
@@ -99,7 +99,7 @@ class GraphErrors:
             instruction.exc = cleanup[0], 1, True
         for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
             handler.emit(op)
-        push_state(handler, noted(frame.output, StateChanges).before)
+        push_state(handler, frame.output.state.before)
         for instruction in call:
             instruction.exc = handler.instructions[0], 0, False
         return cleanup + handler.instructions

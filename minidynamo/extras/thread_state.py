@@ -15,18 +15,18 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
 
-from .extending import noted
-from .. import hooks
-from ..graph_capture import OutputGraph
-from ..reconstruct import Codegen
 from ..variables.base import RealVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.tensor import TensorVar
+
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..reconstruct import Codegen
 
 # what a program may set for its thread: setter -> getter
 STATES: dict[Callable, Callable] = {}
@@ -88,7 +88,7 @@ class StateChanges:
     autocast_depth: int = 0  # autocast regions entered less those left
 
 
-def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
+def call_state(output: "OutputGraph", tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
     """A change of the thread's state: made now for the ops that follow, and a node of the graph,
     which does not count as one that computes something."""
     constants: list[Variable] = [ConstantVar(value) for value in values]
@@ -99,10 +99,10 @@ def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any])
 
 
 @contextmanager
-def put_back(output: OutputGraph) -> Iterator[None]:
+def put_back(output: "OutputGraph") -> Iterator[None]:
     """The state is as it was once the frame is traced; what the frame left changed is written down
     for the replacement code."""
-    before, changes = depth(), noted(output, StateChanges)
+    before, changes = depth(), output.state
     try:
         yield
     finally:
@@ -123,7 +123,7 @@ def set_all(values: dict[Any, Any]) -> None:
 
 
 # ---- the replacement code
-def push_state(cg: Codegen, values: dict[Any, Any], nesting: int = 0) -> None:
+def push_state(cg: "Codegen", values: dict[Any, Any], nesting: int = 0) -> None:
     """Set grad mode and the like to these values, and go `nesting` autocast regions deeper (or, if
     it is negative, out of so many)."""
     calls: list[tuple] = [(setter, *key, final) for (setter, key), final in values.items()]
@@ -136,19 +136,19 @@ def push_state(cg: Codegen, values: dict[Any, Any], nesting: int = 0) -> None:
         cg.emit("POP_TOP")
 
 
-def enter_again(cg: Codegen) -> None:
+def enter_again(cg: "Codegen") -> None:
     """Enter what the traced code has entered and not left.  There may be no graph, or it has left
     that at its end (`leave_as_the_frame`)."""
-    for context in noted(cg.output, StateChanges).entered:
+    for context in cg.output.state.entered:
         push_state(cg, context.state)
         cg.call_object(entered, RealVar(context.make), ConstantVar(context.arg))
         cg.remember(context)
         cg.emit("POP_TOP")
 
 
-def leave_as_the_frame(cg: Codegen) -> None:
+def leave_as_the_frame(cg: "Codegen") -> None:
     """The graph leaves what it has entered; then the state is what the traced code made of it."""
-    changes = noted(cg.output, StateChanges)
+    changes = cg.output.state
     for _ in changes.entered:
         cg.output.graph.call_function(leave)
     push_state(cg, changes.after, changes.autocast_depth)
@@ -188,7 +188,7 @@ def restoring(compiled: Callable, state: dict[Any, Any]) -> Callable:
     return run
 
 
-def with_state(compiled: Callable, output: OutputGraph, results: list[Variable]) -> Callable:
+def with_state(compiled: Callable, output: "OutputGraph", results: list[Variable]) -> Callable:
     """`compiled`, which gives results of inference mode as such, and puts the state back if it
     raises."""
     places = [
@@ -198,11 +198,5 @@ def with_state(compiled: Callable, output: OutputGraph, results: list[Variable])
     ]
     if places and output.generates_code and not torch.is_inference_mode_enabled():
         compiled = as_inference_tensors(compiled, places)
-    before = noted(output, StateChanges).before
+    before = output.state.before
     return restoring(compiled, dict(before)) if before else compiled
-
-
-hooks.TRACING.append(put_back)
-hooks.BEFORE_VALUES.append(enter_again)
-hooks.AFTER_WRITES.append(leave_as_the_frame)
-hooks.ADAPTERS.append(with_state)

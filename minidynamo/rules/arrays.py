@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..exceptions import Break
-from ..variables.more.names_in_messages import unknown
+from ..symbolic_eval.calls import unknown
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.operators import (
     COMPARISONS,
@@ -111,16 +111,6 @@ in_place(ArrayVar)(refused("NumPy", "an array that is written", HINT))
 @comparison(ArrayVar)
 def _compare(tx: Frame, symbol: str, a: Variable, b: Variable) -> Variable:
     return operated(tx, COMPARISONS[symbol], COMPARISONS[symbol].__name__, a, b)
-
-
-of_tensors = comparison.handlers[TensorVar]
-
-
-@comparison(TensorVar)
-def _compare_with_tensor(tx: Frame, symbol: str, a: Variable, b: Variable) -> Any:
-    if isinstance(a, ArrayVar) or isinstance(b, ArrayVar):
-        raise Break("NumPy", f"{symbol} of an array and a tensor", HINT)
-    return of_tensors(tx, symbol, a, b)
 
 
 # ---- tensors of arrays

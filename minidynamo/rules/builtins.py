@@ -17,12 +17,11 @@ from typing import Any
 
 import torch
 
-from ..extras.extending import extends
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
-from ..variables.more.names_in_messages import unknown
-from ..symbolic_eval.operations import Operations, on_host
-from ..symbolic_eval.operators import COMPARISONS, OPERATORS
+from ..symbolic_eval.calls import unknown
+from ..symbolic_eval.operations import on_host
+from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY
 from ..symbolic_eval.registry import NONE, rule, rules
 from ..variables.registry import ByClass
 from ..variables.base import Variable
@@ -32,17 +31,13 @@ from ..variables.containers import Container, DictVar, DictViewVar, ListVar, Seq
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.arrays import ArrayVar
-from ..variables.more.constants import EnumVar
-from ..variables.more.deques import DequeVar
 from ..variables.more.iterators import EnumerateVar, HostIterator, ZipVar
 from ..variables.more.object_operations import through
-from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.slices import slice_of
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
-from .unary_operators import UNARY
 from .refusals import refused
 
 EMPTY = TupleVar([])
@@ -68,19 +63,6 @@ CALLS.update(
         math.cos: getattr(torch, "_sym_cos"),
     }
 )
-plain_computed = Operations.computed
-
-
-@extends(Operations)
-def computed(tx: Any, function: Any, args: Any, kwargs: Any, read: str) -> Any:
-    """An expression, where the only argument is a symbol."""
-    value = args[0] if len(args) == 1 else None
-    if function in CALLS and type(value) is SymVar and value.python_type() is not bool:
-        result = apply(tx, function, value)
-        if result is not None:
-            return result
-    return plain_computed(tx, function, args, kwargs, read)
-
 
 reversed_of = ByClass()  # class of a variable -> handler(tx, value)
 
@@ -180,41 +162,6 @@ def is_callable(value: Variable) -> bool:
     return lookup(value.python_type(), "__call__")[1] is not MISSING
 
 
-@extends(Operations)
-class Builtins(Operations):
-    def has_attr(self: Any, variable: Variable, name: str) -> bool:
-        try:
-            variable.getattr(self, name)
-            return True
-        except ObservedException as raised:
-            if issubclass(raised.var.python_type(), AttributeError):
-                return False
-            raise
-
-    def sorted(
-        self: Any, values: list[Variable], key: Variable | None, reverse: Variable
-    ) -> list[Variable]:
-        """The values in order.  The list that is given is left as list.sort() leaves its own, also
-        when a comparison raises."""
-        keys = values
-        if key is not None and key.identity() is not None:
-            keys = [key.call(self, [value], {}) for value in values]
-        if not issubclass(reverse.python_type(), int):
-            name = reverse.python_type().__name__
-            self.raise_(TypeError, f"'{name}' object cannot be interpreted as an integer")
-        order = list(range(len(values)))
-        before = list(values)
-
-        def compare(i: int, j: int) -> int:  # list.sort() asks only for <
-            return -1 if self.compare("<", keys[i], keys[j]).truth(self) else 0
-
-        try:
-            order.sort(reverse=reverse.truth(self), key=functools.cmp_to_key(compare))
-        finally:
-            values[:] = [before[i] for i in order]
-        return values
-
-
 # ---- reversed()
 @rule(reversed)
 def _reversed(tx, value, /):
@@ -256,12 +203,6 @@ def _reversed_constant(tx, value):
     return None
 
 
-@reversed_of(EnumVar)
-def _reversed_members(tx, value):
-    value.guard_members(tx, "__reversed__")
-    return HostIterator(iter(value.members(tx, reversed)), types.GeneratorType)
-
-
 @reversed_of(SequenceVar)
 def _reversed_sequence(tx, value):
     walk = tx.iter_of(value)
@@ -269,7 +210,7 @@ def _reversed_sequence(tx, value):
     return walk
 
 
-@reversed_of(DictVar, DictViewVar, ProxyVar)
+@reversed_of(DictVar, DictViewVar)
 def _reversed_dict(tx, value):
     like = getattr(value, "dict", value).cls()
     kind = getattr(value, "kind", None)  # of a dict's view
@@ -368,16 +309,6 @@ def _frozenset(tx, values=EMPTY, /):
     return SetVar.made(tx, values, frozenset)
 
 
-def _deque(tx, values=EMPTY, maxlen=NONE):
-    limit = maxlen.as_constant()
-    if limit is not None and (type(limit) is not int or limit < 0):
-        raise Break("arguments", "the maxlen of a deque")
-    made = DequeVar(list(values.iterate(tx)), maxlen=limit)
-    made._changed()
-    made.mutated = False
-    return made
-
-
 def _defaultdict(tx, factory=None, /, *args, **kwargs):
     if factory is not None and factory.identity() is not None and not is_callable(factory):
         tx.raise_(TypeError, "first argument must be callable or None")
@@ -398,6 +329,8 @@ def _on_operands(method: str, symbol: str, tx: Any, *operands: Variable) -> Vari
 
 rules(
     {
+        len: lambda tx, value, /: tx.output.wrap_result(value.length(tx)),
+        list: lambda tx, values=EMPTY, /: ListVar(tx.listed(values)),
         getattr: _getattr,
         hasattr: lambda tx, owner, name, /: tx.has_attr(owner, name_of(name)),
         setattr: lambda tx, owner, name, value, /: owner.setattr(tx, name_of(name), value),
@@ -428,6 +361,7 @@ rules(
         operator.is_: lambda tx, a, b, /: tx.same(a, b),
         operator.is_not: lambda tx, a, b, /: not tx.same(a, b),
         (property, staticmethod, classmethod): refused("class", "making a descriptor"),
+        (collections.deque, types.MappingProxyType): refused("class", "making a deque or a proxy"),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
         ),
@@ -437,13 +371,9 @@ rules(
         operator.index: _index,
         pow: _pow,
         frozenset: _frozenset,
-        collections.deque: _deque,
         collections.defaultdict: _defaultdict,
         collections.OrderedDict: lambda tx, *args, **kwargs: updated(
             DictVar({}, collections.OrderedDict), tx, args, kwargs
-        ),
-        types.MappingProxyType: lambda tx, of, /: (
-            ProxyVar(of) if type(of) is DictVar else refused("class", f"a mappingproxy of {of}")(tx)
         ),
         torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
         slice: lambda tx, first, second=None, step=NONE, /: slice_of(

@@ -21,7 +21,7 @@ from ..foreign import ours
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import NONE, checked, rule
 from ..variables.registry import ByClass
-from .by_type import callable_of_type, instance_of
+from ..symbolic_eval.calls import callable_of_type, instance_of
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar

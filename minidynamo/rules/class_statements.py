@@ -19,9 +19,7 @@ from typing import Any
 
 import torch
 
-from ..extras.extending import noted
 from ..exceptions import Break
-from ..extras.made_anew import Makers
 from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
 from ..variables.classes import ClassVar
@@ -59,7 +57,7 @@ def _build_class(tx: Frame, body: Any, name: Any, /, *bases: Any, **options: Any
     run = types.FunctionType(body.code, body.globals, body.name, None, cells)
     make = functools.partial(builtins.__build_class__, run, name.as_constant(), *kinds)
     made = tx.run_now(make)
-    noted(tx.output, Makers)[id(made)] = make
+    tx.output.makers[id(made)] = make
     return tx.output.wrap_pinned(made)
 
 

@@ -24,13 +24,11 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from ..extras.extending import noted
 from ..exceptions import Break
-from ..extras.made_anew import Makers
 from ..foreign import ours
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import rule, rules
-from .by_type import class_with_base
+from ..symbolic_eval.calls import class_with_base
 from ..variables.base import Variable
 from ..variables.more.opaque import OpaqueVar
 from ..variables.classes import ClassVar
@@ -263,7 +261,7 @@ def _new_named_tuple(tx, typename, names, /, **options):
         names = TupleVar(names.items)
     make = on_host(collections.namedtuple, [typename, names], options, "as_constant")
     made = tx.run_now(make)
-    noted(tx.output, Makers)[id(made)] = make
+    tx.output.makers[id(made)] = make
     return tx.output.wrap_pinned(made)
 
 
@@ -297,7 +295,7 @@ def _module(tx, cls, args, kwargs):
     if any(value is not None for table in tables for value in table.values()):
         return None
     made = make()
-    noted(tx.output, Makers)[id(made)] = make
+    tx.output.makers[id(made)] = make
     return tx.output.wrap_pinned(made)
 
 

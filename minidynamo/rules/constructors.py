@@ -17,7 +17,7 @@ import functools
 import torch
 
 from ..exceptions import Break
-from ..extras.rare_nodes import guard_state
+from ..graph_values import guard_state
 from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar

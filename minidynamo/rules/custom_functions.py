@@ -26,9 +26,7 @@ from typing import Any
 
 import torch
 
-from ..extras.extending import noted
 from ..exceptions import Break
-from ..extras.rare_nodes import Untold
 from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
 from ..variables.classes import ClassVar
@@ -213,7 +211,7 @@ def is_of_inference(tx: Frame, value: Any) -> bool:
     those into its graph is told by tensors, and not by their fakes."""
     if type(value) is not TensorVar:
         return False
-    return value.fake.is_inference() or id(value.fake) in noted(tx.output, Untold)
+    return value.fake.is_inference() or id(value.fake) in tx.output.untold
 
 
 @rule(torch.autograd.Function.apply.__func__)

@@ -11,33 +11,21 @@ Mirrors torch/_dynamo/symbolic_convert.py (`_detect_and_normalize_assert_stateme
 """
 
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
-from ..extras.extending import extends
 from ..exceptions import Break, ObservedException
-from ..symbolic_eval.evaluator import Frame, RootFrame
-from ..resume import VALUE
-from ..symbolic_eval.opcodes import HANDLERS, opcode, pushes
-from ..symbolic_eval.operations import Operations
+from ..symbolic_eval.opcodes import opcode, pushes
 from ..symbolic_eval.registry import NONE, rules
-from ..extras.handled_slots import HANDLED, LASTI
+from ..resume import HANDLED, VALUE
 from ..variables.base import Codegen, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, TupleVar
-from ..variables.more.exceptions import ExceptionVar, TracebackVar, nothing_handled
+from ..variables.containers import TupleVar
+from ..variables.more.exceptions import nothing_handled
 from ..variables.objects import ObjectVar
-from ..variables.tensor import TensorVar
 from .torch_state import ContextVar
-
-
-class LastInstruction(ConstantVar):
-    """Where an exception was raised, which some handlers find on the stack; only a RERAISE looks at
-    it."""
-
-    stack_kind = LASTI
 
 
 class Handled(Variable):
@@ -52,112 +40,6 @@ class Handled(Variable):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(None)
-
-
-@extends(Operations)
-class Raising(Operations):
-    def raise_(self: Any, kind: type, *args: Any) -> NoReturn:
-        self.raise_var(kind, [ConstantVar(arg) for arg in args])
-
-    def raise_var(self: Any, kind: type, args: Any) -> NoReturn:
-        made = ExceptionVar(kind, fields=DictVar({}))
-        made.init_args = args
-        raise self.raised(made)
-
-    def unbound(self: Any, name: str) -> NoReturn:
-        nothing = "where it is not associated with a value"
-        if name in self.code.co_freevars:
-            text = f"cannot access free variable '{name}' {nothing} in enclosing scope"
-            self.raise_(NameError, text)
-        self.raise_(UnboundLocalError, f"cannot access local variable '{name}' {nothing}")
-
-    def wrong_number(self, expected: int, found: int) -> NoReturn:
-        few = f"not enough values to unpack (expected {expected}, got {found})"
-        many = f"too many values to unpack (expected {expected})"
-        self.raise_(ValueError, few if found < expected else many)
-
-    def raised(self: Any, var: Any) -> ObservedException:
-        """The signal that `var` is raised here: its traceback begins, and what is being handled is
-        its context (CPython's _PyErr_SetObject)."""
-        if not isinstance(var, ObjectVar) or var.value is not None:
-            raise Break("exception", "raising an exception that was made before this frame")
-        var.slots["__traceback__"] = TracebackVar(
-            var.cls, (self.user_stack(), self.output.root.group_step)
-        )
-        context = link = self.handling()
-        if context is not None and context is not var:
-            seen = []
-            while isinstance(link, ObjectVar) and link not in seen:  # no new circle
-                seen.append(link)
-                after = link.slots.get("__context__")
-                if after is var:
-                    link.slots["__context__"] = ConstantVar(None)
-                link = after
-            var.slots["__context__"] = context
-        return ObservedException(var)
-
-    def handling(self: Any) -> Any:
-        """The exception that is being handled here, or None: this frame's or a caller's, as far as
-        they are traced."""
-        frame = self
-        while frame is not None and not frame.handled:
-            frame = frame.parent
-        return frame and frame.handled[-1]
-
-
-@extends(Frame)
-class Catching(Frame):
-    def caught(self, raised: ObservedException, entry: Any) -> bool:
-        if entry is not None:
-            self.unwind(raised.var, entry)
-        return entry is not None
-
-    def unwind(self, exception: Variable, entry: tuple[int, int, bool]) -> None:
-        """Go to the handler of the instruction that raised."""
-        target, depth, lasti = entry
-        del self.stack[depth:]
-        if lasti:
-            self.stack.append(LastInstruction(0))
-        self.stack.append(exception)
-        self.pc = target
-
-
-break_plainly = RootFrame.break_at
-
-
-@extends(RootFrame)
-class CatchingRoot(RootFrame):
-    def caught(self, raised: ObservedException, entry: Any) -> bool:
-        if entry is None:
-            kind, text = raised.var.python_type().__name__, message_of(raised.var)
-            reason = f"{kind} leaves the frame{text and ': ' + text}"
-            stack, step = raised_at(raised.var)
-            self.break_at(Break("exception", reason, stack=stack), step)
-        self.unwind(raised.var, entry)
-        return True
-
-    def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
-        """Where an exception is being handled that was raised while tracing, the frame is split at
-        the instruction that raised: plain Python must make the traceback, and the handler lies in
-        the continuation."""
-        for exception in reversed(self.handled):  # the outermost decides
-            step = raised_at(exception)[1] or step
-        break_plainly(self, reason, step)
-
-
-def message_of(exception: Any) -> str:
-    """What it says of a name that there is not.  (Other texts may be others in each call, and are
-    counted as one reason.)"""
-    named = issubclass(exception.python_type(), (AttributeError, NameError))
-    args = named and getattr(exception, "init_args", None) or ()
-    return str(args[0].value) if len(args) == 1 and isinstance(args[0], ConstantVar) else ""
-
-
-def raised_at(exception: Any) -> tuple[Any, int | None]:
-    """The user's stack and the root's step at which an exception was raised while tracing; twice
-    None for a real one."""
-    traceback = getattr(exception, "slots", {}).get("__traceback__")
-    return getattr(traceback, "where", (None, None))
 
 
 @opcode
@@ -254,32 +136,3 @@ pushes(
         )
     }
 )
-
-
-# --- assert of a tensor ---------------------------------------------------------------------------
-jump = HANDLERS["POP_JUMP_IF_TRUE"]
-
-
-def POP_JUMP_IF_TRUE(frame: Any, target: int) -> None:
-    """Over the `raise` of an assert statement: it is not needed once the graph has checked."""
-    condition = frame.stack[-1]
-    if type(condition) is not TensorVar or not raises_assertion(frame):
-        return jump(frame, target)
-    fake = condition.fake
-    if not fake.is_cpu or fake.dim() or getattr(fake, "constant", None) is not None:
-        return jump(frame, target)
-    frame.stack.pop()
-    made = frame.user_stack(), frame.output.root.group_step
-    vars(frame.output).setdefault("asserted", []).append(made)
-    frame.node(torch._assert_async, [condition])
-    frame.pc = target
-    return None
-
-
-def raises_assertion(frame: Any) -> bool:
-    """Does what follows, unless it is jumped over, begin to make an AssertionError?"""
-    follows = frame.info.operations[frame.pc]
-    return follows.op == "LOAD_CONST" and follows.arg is AssertionError
-
-
-HANDLERS["POP_JUMP_IF_TRUE"] = POP_JUMP_IF_TRUE

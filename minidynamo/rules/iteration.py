@@ -7,71 +7,14 @@ In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/iter.py.
 
 import itertools
 import operator
-import types
-from collections.abc import Callable
-from typing import Any
 
-from ..extras.extending import extends
-from ..exceptions import Break, ObservedException
-from ..foreign import ours
-from ..symbolic_eval.operations import Operations
+from ..exceptions import Break
 from ..symbolic_eval.registry import NONE, rule, rules
 from ..variables.base import Variable, current
 from ..variables.constant import ConstantVar
-from ..variables.containers import SequenceVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar
-from ..variables.more.iterators import ItemIterator, LibraryIterator, SentinelVar
-from ..variables.objects import ObjectVar
-
-
-@extends(Operations)
-class Walking(Operations):
-    def run_c(self: Any, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
-        """Call C code now that may call the tracer back: the program's exception only if the C code
-        itself raises."""
-        try:
-            return function(*args, **kwargs)
-        except ours(TypeError, ValueError, OverflowError, RuntimeError) as error:
-            if error.__traceback__.tb_next is not None:
-                raise
-            self.raise_(type(error), *error.args)
-
-    def listed_fast(self, values: Variable) -> list[Variable]:
-        """PySequence_Fast: what is no list or tuple is asked for an iterator, and that is
-        listed."""
-        return self.listed(values if isinstance(values, SequenceVar) else self.iter_of(values))
-
-    def listed(self: Any, values: Any) -> list[Variable]:
-        """[*values]: CPython asks for an iterator, then for a length to expect, then for the
-        items."""
-        items = values.iterate(self)
-        self.length_hint(values)
-        return list(items)
-
-    def length_hint(self: Any, values: Any) -> None:
-        """What operator.length_hint() calls; the answer only saves CPython allocations."""
-        names: tuple[str, ...] = ("__len__", "__length_hint__")
-        if isinstance(values, ItemIterator):  # its hint is the length of what it walks
-            values, names = values.object, ("__len__",)
-        if isinstance(values, SentinelVar):
-            values = values.object
-        if not isinstance(values, ObjectVar):
-            return
-        for name in names:
-            method = values.special(self, name)
-            if not isinstance(method, BoundMethodVar) or method.cls is not types.MethodType:
-                continue
-            try:
-                found = method.call(self, [], {})
-            except ObservedException as raised:
-                if not issubclass(raised.var.python_type(), TypeError):
-                    raise
-                continue
-            if found.identity() is NotImplemented:
-                continue
-            if found.python_type() is not int or found.as_constant() < 0:
-                raise Break("length", f"{name} of {values} gives no length")
-            return
+from ..variables.containers import TupleVar
+from ..variables.functions import CallableVar
+from ..variables.more.iterators import LibraryIterator
 
 
 class Iterable:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from ..exceptions import Break
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import rule, rules
-from .by_type import callable_of_type
+from ..symbolic_eval.calls import callable_of_type
 from ..variables.base import NULL, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
@@ -55,7 +55,7 @@ def _partial(tx, function, /, *args, **kwargs):
     if isinstance(function, PartialVar):
         args, kwargs = [*function.args, *args], {**function.kwargs, **kwargs}
         function = function.function
-    return PartialVar(function, list(args), kwargs, None)
+    return PartialVar(function, list(args), kwargs)
 
 
 @rule(types.MethodType)
@@ -167,10 +167,7 @@ def _locals(tx):
 
 def _copy(tx, value):
     if isinstance(value, (ListVar, DictVar, SetVar)):
-        made = value.call_method(tx, "copy", [], {})
-        if isinstance(value, DictVar) and value.attributes is not None:
-            made.attributes = value.attributes.method_copy(tx)
-        return made
+        return value.call_method(tx, "copy", [], {})
     if isinstance(value, (ConstantVar, TupleVar, ClassVar, FunctionVar)):
         return value
     return copied_object(tx, value, "__copy__", lambda item: item)
@@ -187,8 +184,6 @@ def deep_copy(tx, value, done) -> Variable:
         made.factory = value.factory
         for key, item in value.pairs(tx):
             made.store(tx, key, deep_copy(tx, item, done))
-        if value.attributes is not None:
-            made.attributes = deep_copy(tx, value.attributes, done)
         return made
     if isinstance(value, SetVar):
         return value.method_copy(tx)

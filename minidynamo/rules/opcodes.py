@@ -8,108 +8,16 @@ import builtins
 import importlib
 import itertools
 import sys
-import types
 from typing import Any
 
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_eval.opcodes import HANDLERS, LOAD_DEREF, opcode, push_callable, pushes
-from ..variables.base import Args, Frame, Lazy, Named, RealVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
-from ..variables.functions import CallableVar, MethodVar
-from ..variables.lookup import MISSING
+from ..variables.functions import CallableVar
 from ..variables.more.container_methods import dict_pairs
-from ..variables.more.functions import BOUND
 from .polyfills import NOTHING
-
-
-class DeferredVar(MethodVar):
-    """A method that tracing could not read: reading is put off to the call, where the graph can
-    break.  Nothing of the program's runs in between that could tell."""
-
-    native = False
-    broken: Break
-
-    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        raise self.broken
-
-
-load_fast, unpack = HANDLERS["LOAD_FAST"], HANDLERS["UNPACK_SEQUENCE"]
-
-
-@opcode
-def LOAD_FAST(frame: Any, name: str) -> None:
-    """A resume function may put the value of a loop's next turn back on the stack, to be stored at
-    once.  Nobody has looked at the value then: it needs no guard yet."""
-    value = frame.locals.get(name)
-    if name.startswith(".") and type(value) is Lazy and stores_at_once(frame):
-        frame.stack.append(value)
-    else:
-        load_fast(frame, name)
-
-
-@opcode
-def UNPACK_SEQUENCE(frame: Any, n: int) -> None:
-    kind = frame.stack[-1].python_type()
-    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
-        frame.stack.pop()
-        frame.raise_(TypeError, f"cannot unpack non-iterable {kind.__name__} object")
-    unpack(frame, n)
-
-
-def stores_at_once(frame: Any) -> bool:
-    """Does the code that comes next jump to a STORE_FAST, as a resume function does behind the head
-    of a loop?"""
-    ops, position = frame.info.operations, frame.pc
-    while ops[position].op == "DELETE_FAST":
-        position += 1
-    return ops[position].op == "JUMP" and ops[ops[position].arg].op == "STORE_FAST"
-
-
-@opcode
-def LOAD_METHOD(frame: Any, name: str) -> None:
-    owner = frame.stack.pop()
-    try:
-        found = owner.getattr(frame, name)
-    except Break as broken:
-        if not is_read_in_silence(owner, name):
-            raise
-        broken.stack = broken.stack or frame.user_stack()
-        found = DeferredVar(owner, name, broken)
-    push_callable(frame, found)
-
-
-PLAIN_METHODS = (
-    *(types.FunctionType, staticmethod, classmethod, types.BuiltinFunctionType, *BOUND),
-    types.ClassMethodDescriptorType,
-)
-
-
-def is_read_in_silence(owner: Variable, name: str) -> bool:
-    """Is it a method that Python finds in a class or an object's `__dict__`, without a word of the
-    program's?  Whatever else it is may raise, at this line, or do something before the arguments
-    do."""
-    try:
-        kind = owner.python_type()
-    except Break:
-        return False
-    if type(static(kind, "__getattribute__")) is not types.WrapperDescriptorType:
-        return False
-    value = owner.value if isinstance(owner, RealVar) else None
-    if isinstance(static(kind, name), PLAIN_METHODS):
-        return True
-    if isinstance(value, type):
-        return isinstance(static(value, name), PLAIN_METHODS)
-    try:
-        return name in object.__getattribute__(value, "__dict__")
-    except ours(AttributeError):
-        return False
-
-
-def static(cls: type, name: str) -> Any:
-    """What a class or its bases have under a name, without guards."""
-    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), MISSING)
 
 
 @opcode

@@ -18,14 +18,15 @@ from ..exceptions import Break
 from ..symbolic_eval.operators import (
     COMPARISONS,
     OPERATORS,
+    UNARY,
     Operator,
-    binary,
     comparison,
     in_place,
     last_comparison,
     last_operand,
     left_operand,
     right_operand,
+    unary_operand,
 )
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
@@ -35,13 +36,10 @@ from ..variables.containers import Container, DictVar, DictViewVar, ListVar, Seq
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup
 from ..variables.more.opaque import compared_by_identity
-from ..variables.more.proxies import ProxyVar
 from ..variables.more.sets import SetVar
 from ..variables.more.tuples import sequence_of
 from ..variables.objects import ObjectVar, is_inherited
-from ..variables.symbolic import SymVar, Unpinned, apply, pinned
-from ..variables.tensor import TensorVar
-from .unary_operators import UNARY, unary_operand
+from ..variables.symbolic import SymVar, pinned
 
 SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 VALUES = (int, float, complex, str, bytes)  # of C: a program's subclass has its operators, too
@@ -86,38 +84,6 @@ def _last_comparison(tx, symbol, a, b):
     return tx.fold(COMPARISONS[symbol], a.as_constant(), b.as_constant())
 
 
-# ---- symbols and tensors beside other operands
-@left_operand(SymVar)
-@right_operand(SymVar)
-def _symbols(tx, operator: Operator, a: Variable, b: Variable) -> Variable | None:
-    """Symbolic where torch can compute so.  Beside another operand that is neither tensor nor
-    object, the symbol becomes the number of this run."""
-    is_rounded = operator.plain == "//" and float in (a.python_type(), b.python_type())
-    # (of floats torch computes math.floor(a / b), which rounds twice)
-    result = None if is_rounded else apply(tx, operator.function, a, b)
-    if result is not None or isinstance(a, (TensorVar, ObjectVar)):
-        return result
-    if isinstance(b, (TensorVar, ObjectVar)):
-        return None
-    return binary(tx, operator.symbol, pinned(a), pinned(b))
-
-
-@right_operand(TensorVar)
-def _tensor_right(tx, operator: Operator, a: Variable, b: Variable) -> Variable | None:
-    return None if isinstance(a, ObjectVar) else tx.node(operator.function, [a, b])
-
-
-@comparison(TensorVar)
-def _compare_tensors(tx, symbol: str, a: Variable, b: Variable) -> Variable | None:
-    other = b if isinstance(a, TensorVar) else a
-    if isinstance(other, ObjectVar) or isinstance(other, Unpinned) and type(other) is not SymVar:
-        return None  # their own handlers know better
-    comparable = isinstance(other, (TensorVar, ConstantVar, SymVar))
-    if symbol in ("==", "!=") and (not comparable or other.identity() is None):
-        return ConstantVar(symbol == "!=")  # `tensor == None` is False
-    return tx.node(COMPARISONS[symbol], [a, b])
-
-
 def is_symbol_and_number(a: Variable, b: Variable) -> bool:
     """Are they a symbol and a number that it is not computed with (NumPy's, a complex one)?"""
     return type(a) is SymVar and type(b) is ConstantVar and type(b.value) in (*NUMPY, complex)
@@ -139,7 +105,7 @@ def same_method(tx, a: Any, b: Any) -> bool:
     if a.python_type() is not b.python_type() or not tx.same(a.instance, b.instance):
         return False
     if isinstance(a, MethodVar) or isinstance(b, MethodVar):
-        return a.method_name() == b.method_name()
+        raise Break("compare", "methods of C")
     return tx.equal(a.function, b.function)
 
 
@@ -162,7 +128,6 @@ def concatenated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variabl
         return a
     if a.cls is tuple and type(b) is TupleVar and b.cls is tuple and not b.items:
         return a  # CPython makes no copy
-    check_deque(operator, a, b)
     if not isinstance(b, SequenceVar):
         return None
     if isinstance(a, ListVar) != isinstance(b, ListVar):
@@ -181,7 +146,6 @@ def repeated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variable | 
         return None
     if a.cls is tuple and b.value == 1:
         return a  # CPython makes no copy
-    check_deque(operator, a, b)
     if len(a.items) * b.value > config.step_limit:
         raise Break("limit", f"{len(a.items) * b.value} items in one {a.cls.__name__}")
     items = list(a.iterate(tx)) * b.value
@@ -190,11 +154,6 @@ def repeated(tx, operator: Operator, a: SequenceVar, b: Variable) -> Variable | 
         a._changed()
         return a
     return sequence_of(a.cls, items)
-
-
-def check_deque(operator: Operator, a: Variable, b: Variable) -> None:
-    if not operator.in_place and collections.deque in (a.cls, b.cls):
-        raise Break("C function", f"the operator {operator.plain} of a deque")
 
 
 @comparison(SequenceVar)
@@ -221,7 +180,7 @@ def _compare_sequences(tx, symbol, a, b):
 
 
 def kind_of_sequence(sequence: SequenceVar) -> type:
-    """A list or deque is compared with its like, a tuple with any other."""
+    """A list is compared with its like, a tuple with any other."""
     return sequence.cls if isinstance(sequence, ListVar) else tuple
 
 
@@ -300,26 +259,6 @@ def _dicts(tx, operator, a, b):
         result.cls, result.factory = b.cls, b.factory
     result.method_update(tx, b)
     return result
-
-
-@left_operand(ProxyVar)
-@right_operand(ProxyVar)
-def _proxies(tx, operator, a, b):
-    if operator.symbol != "|" or isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
-        return None
-    return binary(tx, "|", proxied(a), proxied(b))
-
-
-def proxied(variable: Any) -> Variable:
-    return variable.dict if type(variable) is ProxyVar else variable
-
-
-@comparison(ProxyVar)
-def _compare_proxies(tx, symbol, a, b):
-    if type(b) is ProxyVar:
-        # The left one does not know how: the proxy on the right is asked, for the reverse.
-        return tx.compare(SWAPPED[symbol], b.dict, proxied(a))
-    return tx.compare(symbol, proxied(a), proxied(b))
 
 
 @comparison(DictVar)

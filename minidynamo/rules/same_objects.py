@@ -19,11 +19,9 @@ from typing import Any
 
 import torch
 
-from ..extras.extending import extends, noted
+from ..extras.extending import noted
 from .. import hooks
 from ..exceptions import Break
-from ..symbolic_eval.opcodes import pushes
-from ..symbolic_eval.operations import Operations
 from ..symbolic_eval.operators import comparison
 from ..symbolic_eval.registry import rule
 from ..variables.base import Codegen, Frame, Variable
@@ -33,64 +31,8 @@ from ..variables.functions import FunctionVar
 from ..variables.modules import PyModuleVar
 from ..variables.more.asked_identity import note_key
 from ..variables.objects import ObjectVar
-from ..variables.symbolic import SymVar, pinned
+from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
-
-
-@extends(Operations)
-class Sameness(Operations):
-    def same(self, a: Variable, b: Variable) -> bool:
-        """a is b."""
-        symbols = SymVar in (type(a), type(b)) and a is not b
-        if symbols and a.python_type() is b.python_type():  # are both one object in this run?
-            a, b = pinned(a), pinned(b)
-        first, second = a.identity(), b.identity()
-        self.guard_same(a, b, first, second)
-        if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
-            if a is not b and first != first and second != second:
-                raise Break("identity", "are two NaNs one object?")
-            if first is not second and type(first) is type(second) and first == second:
-                asked = f"are two equal constants ({first!r:.50}) one object?"
-                raise Break("identity", asked, "compare with ==")
-        return first is second
-
-    def guard_same(self: Any, a: Variable, b: Variable, first: Any, second: Any) -> None:
-        """Guard the answer of `a is b`, unless other guards imply it already: those on the types of
-        `a` and `b` do where they differ."""
-        sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
-        if a is b or not sources or isinstance(a, ConstantVar):
-            return
-        if a.python_type() is not b.python_type():
-            return
-        if len(sources) == 2 and all("ID" in source.guards for source in sources):
-            return
-        word = "is" if first is second else "is not"
-        if len(sources) == 2:
-            self.output.guard_pair(f"{{0}} {word} {{1}}", *sources)
-            return
-        other = second if a.source is sources[0] else first
-        if isinstance(other, TensorVar):
-            other = other.value
-        # an object made in this frame is never the one outside
-        if other is not None and not isinstance(other, Variable):
-            self.output.guard(sources[0], ("SAME", id(other)), f"{{0}} {word} {{pin}}", other)
-
-    def equal(self: Any, a: Variable, b: Variable) -> bool:
-        """bool(a == b) on the host."""
-        return self.compare("==", a, b).truth(self)
-
-    def same_or_equal(self, a: Variable, b: Variable) -> bool:
-        """As containers compare: `a is b or a == b`."""
-        if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
-            if a.value != a.value and b.value != b.value:
-                return self.same(a, b)
-            return a.value is b.value or self.equal(a, b)
-        if type(a) is SymVar or type(b) is SymVar:  # numbers: one object is equal to itself
-            return a is b or self.equal(a, b)
-        return self.same(a, b) or self.equal(a, b)
-
-
-pushes({"IS_OP": lambda frame, invert: ConstantVar(frame.same(*frame.popn(2)) != bool(invert))})
 
 
 # --- id(a) ----------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from ..extras.extending import extends, noted
 from .. import hooks
 from ..conversion import Conversion
 from ..dynamic import SizePolicy
-from ..extras.rare_nodes import guard_state
+from ..graph_values import guard_state
 from ..graph_capture import OutputGraph
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar

@@ -9,24 +9,21 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ..extras.extending import extends
 from ..exceptions import Break
 from ..symbolic_eval.opcodes import pushes
-from ..symbolic_eval.operations import Operations, on_host
+from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import rule, rules
 from ..variables.registry import ByClass
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.containers import Container
 from ..variables.functions import CallableVar, FunctionVar
 from ..variables.lookup import lookup
 from ..variables.more.exceptions import new_exception
 from ..variables.modules import PyModuleVar
 from ..variables.more.sets import SetVar
-from ..variables.more.texts import TextVar, parts_of
+
 from ..variables.objects import ObjectVar
-from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 
 CONVERT: dict[str, Callable] = {"str": str, "repr": repr, "ascii": ascii, "format": format}
@@ -45,15 +42,6 @@ def text(tx: Any, value: Variable, how: str) -> str:
     if found is None:
         return tx.fold(CONVERT[how], value.as_constant()).value
     return found
-
-
-@extends(Operations)
-class Texts(Operations):
-    def text_of(self, variable: Variable) -> Any:
-        """str(variable) on the host."""
-        if variable.is_constant() or isinstance(variable, (SymVar, Container)):
-            return variable.as_constant()
-        raise Break("string", f"the text of {variable}")
 
 
 @rule(str)
@@ -128,16 +116,10 @@ def _tensor(tx, value, how):
 
 # ---- f-strings
 def joined(parts: list[Any]) -> Any:
-    if all(type(part) is not TextVar for part in parts):
-        return ConstantVar("".join([part.as_constant() for part in parts]))
-    return TextVar([piece for part in parts for piece in parts_of(part) or [part.as_constant()]])
+    return ConstantVar("".join([part.as_constant() for part in parts]))
 
 
 def formatted(frame: Any, value: Any, *specification: Any) -> Any:
-    if all(type(part) is ConstantVar for part in specification):
-        parts = parts_of(value, *[part.value for part in specification])
-        if parts is not None:
-            return TextVar(parts)
     if specification:
         return frame.fold(format, value.as_constant(), specification[0].as_constant())
     if type(value) is ConstantVar and type(value.value) is str:

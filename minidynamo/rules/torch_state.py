@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 
-from ..extras.extending import noted
 from ..exceptions import Break
-from ..extras.rare_nodes import guard_state
-from ..extras.thread_state import STATES, StateChanges, call_state, enter, leave
+from ..graph_values import guard_state
+from ..extras.thread_state import STATES, call_state, enter, leave
 from ..symbolic_eval.operations import on_host
 from ..symbolic_eval.registry import NONE, rule
 from ..variables.base import Variable
@@ -102,7 +101,7 @@ def _write(setter, getter, tx, *args):
     """Now, for the ops that follow while tracing; as a node, for the run.
     `extras/thread_state.py` restores it after tracing."""
     values = [value.as_constant() for value in args]
-    before = noted(tx.output, StateChanges).before
+    before = tx.output.state.before
     before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
     call_state(tx.output, tx, setter, values)
     return NONE
@@ -113,7 +112,7 @@ def _read(setter, getter, tx, *args):
     dtype that is set at large."""
     key = tuple(value.as_constant() for value in args)
     guarded = key or setter is not torch.set_autocast_enabled
-    if guarded and (setter, key) not in noted(tx.output, StateChanges).before:
+    if guarded and (setter, key) not in tx.output.state.before:
         source = tx.output.tree.pinned(getter)
         check = f"{{0}}({', '.join(map(repr, key))}) == {{pin}}"
         tx.output.guard(source, ("STATE", key), check, getter(*key))
@@ -134,7 +133,7 @@ for _setter, _getter in READ_STATES.items():
 def _nest(change, tx):
     """How deep the regions nest matters to autocast's cache alone: counted here, made true by the
     replacement code."""
-    changes = noted(tx.output, StateChanges)
+    changes = tx.output.state
     changes.autocast_depth += change
     torch.autocast_increment_nesting()
     return ConstantVar(torch.autocast_decrement_nesting() + changes.autocast_depth)
@@ -160,7 +159,7 @@ class ContextVar(Variable):
         return MethodVar(self, name)
 
     def method___enter__(self, tx) -> Variable:
-        changes = noted(tx.output, StateChanges)
+        changes = tx.output.state
         changes.before.setdefault((torch._C._set_grad_enabled, ()), torch.is_grad_enabled())
         self.state = {(setter, key): STATES[setter](*key) for setter, key in changes.before}
         changes.entered.append(self)
@@ -168,7 +167,7 @@ class ContextVar(Variable):
         return self
 
     def method___exit__(self, tx, *_) -> None:
-        entered = noted(tx.output, StateChanges).entered
+        entered = tx.output.state.entered
         if entered[-1:] != [self]:
             raise Break("context", f"{self} is left before one that was entered later")
         entered.pop()

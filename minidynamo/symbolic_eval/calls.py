@@ -5,12 +5,18 @@ In:   the function or class, and its arguments as variables.   Out: a variable; 
     >>> call_c(tx, math.sqrt, [ConstantVar(4)], {})         # constant 2.0
 
 `call_known` has two answers for any function: its own rule (`rule`); torch's become nodes of the
-graph.  Without either a pure function of known arguments is called now (`call_unknown`), and an
-instance of a class is refused (`make_instance`); rules/by_type.py has answers by the type of what
-is called.
+graph.  Where no rule is for this very function or class, registries by type are asked; then a pure
+function of known arguments is called now (`call_unknown`), and an instance of a class is refused
+(`make_instance`).  A handler returns None for "I do not know how": those of the next bases are
+asked.
+
+    @callable_of_type(operator.itemgetter)
+    def call_getter(tx, getter, args, kwargs): ...
+
 Mirrors torch/_dynamo/variables/builtin.py.
 """
 
+import enum
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,8 +26,10 @@ import torch
 from ..exceptions import Break
 from ..foreign import ours
 from ..variables.base import Args, Named, Variable
-from ..variables.containers import ListVar, TupleVar
-from .registry import RULES, rules
+from ..variables.lookup import lookup
+from ..variables.objects import ObjectVar, is_inherited
+from ..variables.registry import ByClass
+from .registry import RULES
 from .torch_rules import is_leaf
 
 if TYPE_CHECKING:
@@ -37,6 +45,8 @@ IMPURE = """
     print input open exec eval compile globals locals vars dir id __import__ breakpoint
     __build_class__
     """.split()
+callable_of_type = ByClass()  # type of what is called -> handler(tx, function, args, kwargs)
+class_with_base = ByClass()  # base of the class that is called -> handler(tx, cls, args, kwargs)
 CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range}
 CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo}
 
@@ -60,10 +70,27 @@ def call_c(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable:
 
 
 def call_unknown(tx: "Frame", function: Callable, args: Args, kwargs: Named) -> Variable:
-    """One without a rule: a pure function of constants is computed."""
+    """One without a rule of its own: a pure function of constants is computed."""
+    result = callable_of_type.ask(type(function), tx, function, args, kwargs)
+    if result is not None:
+        return result
     if not is_pure(function):
-        raise tx.unknown(function)
+        raise unknown(function)
+    for value in (*args, *kwargs.values()):
+        # the real object is not what the traced program has made of it
+        if isinstance(value, ObjectVar) and not may_be_read(value):
+            raise Break("C function", f"the call of {function.__name__}() on {value}")
     return tx.computed(function, args, kwargs, "real")
+
+
+def unknown(function: Any) -> Break:
+    """The break at a call that nobody knows."""
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", str(function))
+    module = getattr(function, "__module__", None)
+    if module and module != "builtins":
+        name = f"{module}.{name}"
+    doing = "print after" if function is print else "move it out of"
+    return Break("C function", f"the call of {name}()", f"{doing} the compiled function")
 
 
 def is_pure(function: Any) -> bool:
@@ -79,6 +106,11 @@ def is_pure(function: Any) -> bool:
     return module in PURE_MODULES
 
 
+def may_be_read(value: Any) -> bool:
+    """May C code be called on the real object while tracing?  (more/object_operations.py.)"""
+    return hasattr(value, "immutable") and value.immutable()
+
+
 def call_class(tx: "Frame", cls: type, args: Args, kwargs: Named) -> Variable:
     """cls(*args, **kwargs)."""
     found = RULES.get(cls)
@@ -89,12 +121,22 @@ def call_class(tx: "Frame", cls: type, args: Args, kwargs: Named) -> Variable:
     return tx.make_instance(cls, args, kwargs)
 
 
-# Those of most programs; more are in minidynamo/rules/builtins.py.
-rules(
-    {
-        len: lambda tx, value, /: tx.output.wrap_result(value.length(tx)),
-        iter: lambda tx, values: tx.iter_of(values),
-        tuple: lambda tx, values=TupleVar([]), /: TupleVar(tx.listed(values)),
-        list: lambda tx, values=TupleVar([]), /: ListVar(tx.listed(values)),
-    }
-)
+def make_instance(tx: "Frame", cls: type, args: Args, kwargs: Named) -> Variable:
+    """What the metaclass says of a call of its class: type.__call__, or a `__call__` of its own."""
+    owner, called = lookup(type(cls), "__call__")
+    if is_inherited(type(cls), "__call__") or issubclass(type(cls), enum.EnumMeta):
+        return instance_of(tx, cls, args, kwargs)
+    found = tx.output.wrap_class_attribute(owner, called, "__call__")
+    if isinstance(called, types.FunctionType):
+        return found.call(tx, [tx.output.wrap_pinned(cls), *args], kwargs)
+    if hasattr(type(called), "__get__"):
+        raise Break("class", f"__call__ of the metaclass {type(cls).__name__}")
+    return found.call(tx, args, kwargs)  # `__call__ = dict` of TypedDict's
+
+
+def instance_of(tx: "Frame", cls: type, args: Args, kwargs: Named) -> Variable:
+    """type.__call__(cls)."""
+    result = class_with_base.ask(cls, tx, cls, args, kwargs)
+    if result is None:
+        raise Break("class", f"making a {cls.__name__}")
+    return result

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import config
 from ..exceptions import Break, ObservedException, Restart, SkipFrame
-from ..resume import function_name
-from ..variables.base import RUNNING, refusal
+from ..resume import LASTI, function_name
+from ..variables.base import RUNNING
 from ..variables.binding import bind
+from ..variables.constant import ConstantVar
 from ..variables.iterators import GeneratorVar
 from . import calls
 from .code_info import code_info
@@ -38,6 +39,13 @@ if TYPE_CHECKING:
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120  # of inlined calls: one takes several of the compiler's own
+
+
+class LastInstruction(ConstantVar):
+    """Where an exception was raised, which some handlers find on the stack; only a RERAISE looks at
+    it."""
+
+    stack_kind = LASTI
 
 
 class Frame(Operations):
@@ -121,9 +129,19 @@ class Frame(Operations):
         return False
 
     def caught(self, raised: ObservedException, entry: Any) -> bool:
-        """Does the program go on at its handler `entry`?  The core breaks the graph where something
-        is raised; rules/exceptions.py goes on."""
-        return False
+        """Does the program go on at its handler `entry`?"""
+        if entry is not None:
+            self.unwind(raised.var, entry)
+        return entry is not None
+
+    def unwind(self, exception: Variable, entry: tuple[int, int, bool]) -> None:
+        """Go to the handler of the instruction that raised."""
+        target, depth, lasti = entry
+        del self.stack[depth:]
+        if lasti:
+            self.stack.append(LastInstruction(0))
+        self.stack.append(exception)
+        self.pc = target
 
     def popn(self, n: int) -> list[Any]:
         start = len(self.stack) - n
@@ -154,8 +172,8 @@ class Frame(Operations):
         return frame.run()
 
     # functions of calls.py, where `self` is called `tx`
-    call_c, call_unknown, call_class = calls.call_c, calls.call_unknown, calls.call_class
-    make_instance = refusal("class", "making a {0.__name__}")  # (cls, args, kwargs)
+    call_c, call_unknown = calls.call_c, calls.call_unknown
+    call_class, make_instance = calls.call_class, calls.make_instance
 
     def resume_generator(self, tx: Frame, sent: Variable | None) -> Variable | None:
         """Run until the next yield: the yielded variable, or None when the body returned."""
@@ -210,9 +228,23 @@ class RootFrame(Frame):
             self.split = (self.pc, self.forced[self.step])
         return self.split is not None
 
+    def caught(self, raised: ObservedException, entry: Any) -> bool:
+        if entry is None:
+            kind, text = raised.var.python_type().__name__, message_of(raised.var)
+            reason = f"{kind} leaves the frame{text and ': ' + text}"
+            stack, step = raised_at(raised.var)
+            self.break_at(Break("exception", reason, stack=stack), step)
+        self.unwind(raised.var, entry)
+        return True
+
     def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
-        """Trace again, splitting at `step`, or at this native instruction; at an earlier one while
-        an exception is being handled (rules/exceptions.py)."""
+        """Trace again, splitting at `step`, or at this native instruction.
+
+        Where an exception is being handled that was raised while tracing, the frame is split at
+        the instruction that raised: plain Python must make the traceback, and the handler lies in
+        the continuation."""
+        for exception in reversed(self.handled):  # the outermost decides
+            step = raised_at(exception)[1] or step
         if reason.stack is None:
             reason.stack = (self.output.frame or self).user_stack()
         step = step or self.group_step
@@ -225,3 +257,18 @@ class RootFrame(Frame):
         self.forced[step] = reason.with_traceback(None)
         reason.__context__ = None
         raise Restart()
+
+
+def message_of(exception: Any) -> str:
+    """What it says of a name that there is not.  (Other texts may be others in each call, and are
+    counted as one reason.)"""
+    named = issubclass(exception.python_type(), (AttributeError, NameError))
+    args = named and getattr(exception, "init_args", None) or ()
+    return str(args[0].value) if len(args) == 1 and isinstance(args[0], ConstantVar) else ""
+
+
+def raised_at(exception: Any) -> tuple[Any, int | None]:
+    """The user's stack and the root's step at which an exception was raised while tracing; twice
+    None for a real one."""
+    traceback = getattr(exception, "slots", {}).get("__traceback__")
+    return getattr(traceback, "where", (None, None))

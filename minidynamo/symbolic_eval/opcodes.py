@@ -12,16 +12,23 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from ..bytecode.emit import CLOSURE
 from ..exceptions import Break
-from ..variables.base import NULL, Lazy, Variable, refusal
+from ..foreign import ours
+from ..variables.base import NULL, Args, Lazy, Named, RealVar, Variable, refusal
 from ..variables.constant import ConstantVar
-from ..variables.containers import ListVar, SequenceVar, TupleVar
-from ..variables.functions import CellVar, FunctionVar
+from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
+from ..variables.functions import CellVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar
+from ..variables.lookup import MISSING
+from ..variables.more.functions import BOUND
+from ..variables.tensor import TensorVar
 
 if TYPE_CHECKING:
     from .evaluator import Frame
@@ -58,14 +65,25 @@ def LOAD_CONST(frame: Frame, value: Any) -> None:
 
 @opcode
 def LOAD_FAST(frame: Frame, name: str) -> None:
+    """(A resume function may put the value of a loop's next turn back on the stack, to be stored at
+    once.  Nobody has looked at the value then: it needs no guard yet.)"""
     value = frame.locals.get(name)
     if value is None:
         if name not in frame.cells:
             frame.unbound(name)
         value = frame.cells[name]  # 3.13 loads a cell for a closure with this opcode, too
-    elif type(value) is Lazy:
+    elif type(value) is Lazy and not (name.startswith(".") and stores_at_once(frame)):
         value = frame.locals[name] = value.realize(frame)
     frame.stack.append(value)
+
+
+def stores_at_once(frame: Frame) -> bool:
+    """Does the code that comes next jump to a STORE_FAST, as a resume function does behind the head
+    of a loop?"""
+    ops, position = frame.info.operations, frame.pc
+    while ops[position].op == "DELETE_FAST":
+        position += 1
+    return ops[position].op == "JUMP" and ops[ops[position].arg].op == "STORE_FAST"
 
 
 @opcode
@@ -77,6 +95,17 @@ def STORE_FAST(frame: Frame, name: str) -> None:
         frame.cells[name] = value
     else:
         frame.locals[name] = value
+
+
+@opcode
+def LOAD_FAST_AND_CLEAR(frame: Frame, name: str) -> None:
+    """In front of a comprehension that is inlined (3.12): its variable hides one of the frame's,
+    which waits on the stack, NULL if it is unbound, until a STORE_FAST puts it back."""
+    if name in frame.cells and name in frame.code.co_cellvars:
+        frame.stack.append(frame.cells.pop(name))
+        return
+    value = frame.locals.pop(name, NULL)
+    frame.stack.append(value.realize(frame))
 
 
 @opcode
@@ -101,9 +130,60 @@ def LOAD_DEREF(frame: Frame, name: str) -> None:
 
 
 # ---- attributes and items
+class DeferredVar(MethodVar):
+    """A method that tracing could not read: reading is put off to the call, where the graph can
+    break.  Nothing of the program's runs in between that could tell."""
+
+    native = False
+    broken: Break
+
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        raise self.broken
+
+
 @opcode
 def LOAD_METHOD(frame: Frame, name: str) -> None:
-    push_callable(frame, frame.stack.pop().getattr(frame, name))
+    owner = frame.stack.pop()
+    try:
+        found = owner.getattr(frame, name)
+    except Break as broken:
+        if not is_read_in_silence(owner, name):
+            raise
+        broken.stack = broken.stack or frame.user_stack()
+        found = DeferredVar(owner, name, broken)
+    push_callable(frame, found)
+
+
+PLAIN_METHODS = (
+    *(types.FunctionType, staticmethod, classmethod, types.BuiltinFunctionType, *BOUND),
+    types.ClassMethodDescriptorType,
+)
+
+
+def is_read_in_silence(owner: Variable, name: str) -> bool:
+    """Is it a method that Python finds in a class or an object's `__dict__`, without a word of the
+    program's?  Whatever else it is may raise, at this line, or do something before the arguments
+    do."""
+    try:
+        kind = owner.python_type()
+    except Break:
+        return False
+    if type(static(kind, "__getattribute__")) is not types.WrapperDescriptorType:
+        return False
+    value = owner.value if isinstance(owner, RealVar) else None
+    if isinstance(static(kind, name), PLAIN_METHODS):
+        return True
+    if isinstance(value, type):
+        return isinstance(static(value, name), PLAIN_METHODS)
+    try:
+        return name in object.__getattribute__(value, "__dict__")
+    except ours(AttributeError):
+        return False
+
+
+def static(cls: type, name: str) -> Any:
+    """What a class or its bases have under a name, without guards."""
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), MISSING)
 
 
 def push_callable(frame: Frame, found: Variable) -> None:
@@ -118,18 +198,25 @@ PUSHES = {
     "PUSH_NULL": lambda frame, _: NULL,
     "LOAD_CLOSURE": lambda frame, name: frame.cells[name],
     "LOAD_GLOBAL": lambda frame, name: frame.globals.load(frame, name),
+    "UNARY_OP": lambda frame, symbol: frame.unary(symbol, frame.stack.pop()),
+    "IS_OP": lambda frame, invert: ConstantVar(frame.same(*frame.popn(2)) != bool(invert)),
     "BINARY_OP": lambda frame, symbol: frame.binary(symbol, *frame.popn(2)),
     "COMPARE_OP": lambda frame, symbol: frame.compare(symbol, *frame.popn(2)),
     "LOAD_ATTR": lambda frame, name: frame.stack.pop().getattr(frame, name),
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
+    "BUILD_MAP": lambda frame, n: dict_of_pairs(frame, frame.popn(2 * n)),
+    "BUILD_CONST_KEY_MAP": lambda frame, n: dict_of(
+        frame, frame.stack.pop().iterate(frame), frame.popn(n)
+    ),
+    "LIST_TO_TUPLE": lambda frame, _: TupleVar(list(frame.stack.pop().iterate(frame))),
     "GET_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
     # CPython pushes the generator, and its next instruction pops it: the body follows
     "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
 }
 JUMPS = {
     "POP_JUMP_IF_FALSE": lambda frame, value: not value.truth(frame),
-    "POP_JUMP_IF_TRUE": lambda frame, value: value.truth(frame),
+    "POP_JUMP_IF_TRUE": lambda frame, value: checked(frame, value) or value.truth(frame),
     "POP_JUMP_IF_NONE": lambda frame, value: value.identity() is None,
     "POP_JUMP_IF_NOT_NONE": lambda frame, value: value.identity() is not None,
 }
@@ -160,6 +247,30 @@ pushes(PUSHES)
 HANDLERS.update({op: _jump_if(test) for op, test in JUMPS.items()})
 
 
+def checked(frame: Frame, condition: Variable) -> bool:
+    """`assert torch.isfinite(x).all(), "..."`: is the condition checked in the graph?
+
+    Where it fails the graph raises, and plain Python runs the frame and raises the program's own
+    AssertionError, with its message, where it stands (`extras/graph_errors.py`).  In a graph that
+    writes or draws, and on a GPU, where such a check would end the process, it is a graph break.
+    Mirrors torch/_dynamo/symbolic_convert.py (`_detect_and_normalize_assert_statement`)."""
+    if type(condition) is not TensorVar or not raises_assertion(frame):
+        return False
+    fake = condition.fake
+    if not fake.is_cpu or fake.dim() or getattr(fake, "constant", None) is not None:
+        return False
+    made = frame.user_stack(), frame.output.root.group_step
+    vars(frame.output).setdefault("asserted", []).append(made)
+    frame.node(torch._assert_async, [condition])
+    return True
+
+
+def raises_assertion(frame: Frame) -> bool:
+    """Does what follows, unless it is jumped over, begin to make an AssertionError?"""
+    follows = frame.info.operations[frame.pc]
+    return follows.op == "LOAD_CONST" and follows.arg is AssertionError
+
+
 # ---- writes
 @opcode
 def STORE_DEREF(frame: Frame, name: str) -> None:
@@ -187,12 +298,48 @@ def STORE_SUBSCR(frame: Frame, _: Any) -> None:
 @opcode
 def UNPACK_SEQUENCE(frame: Frame, n: int) -> None:
     value = frame.stack.pop()
+    kind = value.python_type()
+    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+        frame.raise_(TypeError, f"cannot unpack non-iterable {kind.__name__} object")
     walk = value.iterate(frame)
     # one more than wanted is enough to see that there are too many; a sequence tells how many
     values = list(walk if isinstance(value, SequenceVar) else itertools.islice(walk, n + 1))
     if len(values) != n:
         frame.wrong_number(n, len(values))
     frame.stack.extend(reversed(values))
+
+
+def _into(op: str, method: str, count: int = 1, needed: str = "") -> None:
+    """An opcode that puts the `count` values on top of the stack into the container `n` below them,
+    as a call of its `method` does.  Values without the method `needed` break the graph: CPython
+    complains of them in words that the method does not use."""
+
+    def handler(frame: Frame, n: int) -> None:
+        values = frame.popn(count)
+        if needed and not hasattr(values[0].python_type(), needed):
+            raise Break("arguments", f"{op} of {values[0]}")
+        frame.stack[-n].call_method(frame, method, values, {})
+
+    HANDLERS[op] = handler
+
+
+_into("LIST_APPEND", "append")
+_into("SET_ADD", "add")
+_into("MAP_ADD", "__setitem__", 2)
+_into("LIST_EXTEND", "extend", needed="__iter__")
+_into("SET_UPDATE", "update")
+_into("DICT_UPDATE", "update", needed="keys")
+
+
+def dict_of(frame: Frame, keys: Iterable[Variable], values: Iterable[Variable]) -> DictVar:
+    made = DictVar({})
+    for key, value in zip(keys, values):
+        made.store(frame, key, value)
+    return made
+
+
+def dict_of_pairs(frame: Frame, keys_and_values: list[Variable]) -> DictVar:
+    return dict_of(frame, keys_and_values[::2], keys_and_values[1::2])
 
 
 @opcode
@@ -233,11 +380,42 @@ def MAKE_FUNCTION(frame: Frame, _: Any) -> None:
 
 
 @opcode
+def CALL_FUNCTION_EX(frame: Frame, flags: int) -> None:
+    named = frame.stack.pop().pairs(frame) if flags & 1 else ()
+    kwargs = {key.as_constant(): value for key, value in named}
+    function, args = callee(frame, frame.listed(frame.stack.pop()))
+    frame.stack.append(function.call(frame, args, kwargs))
+
+
+def set_defaults(frame: Frame, made: FunctionVar, value: Any) -> None:
+    made.defaults = tuple(value.iterate(frame))
+
+
+def set_named_defaults(frame: Frame, made: FunctionVar, value: Any) -> None:
+    made.kwdefaults = {key.as_constant(): item for key, item in value.pairs(frame)}
+
+
+def set_annotations(frame: Frame, made: FunctionVar, value: Any) -> None:
+    made.annotations = dict_of_pairs(frame, list(value.iterate(frame)))
+
+
+def set_closure(frame: Frame, made: FunctionVar, value: Any) -> None:
+    made.closure = tuple(value.items)
+
+
+# what the value below a function becomes -> what makes it that
+FUNCTION_PARTS: dict[int, Callable[[Frame, FunctionVar, Any], None]] = {
+    1: set_defaults,
+    2: set_named_defaults,
+    4: set_annotations,
+    CLOSURE: set_closure,
+}
+
+
+@opcode
 def SET_FUNCTION_ATTRIBUTE(frame: Frame, part: int) -> None:
     value, made = frame.popn(2)
-    if part != CLOSURE:  # rules/displays.py knows the other parts
-        raise Break("function", "a function with defaults or annotations is made")
-    made.closure = tuple(value.items)
+    FUNCTION_PARTS[part](frame, made, value)
     frame.stack.append(made)
 
 

@@ -139,6 +139,9 @@ class Variable(Fields):
             unfit = lambda: Break("method", f"the arguments of .{name}() of {self}")  # noqa: E731
             result = fitting(unfit, method, tx, args, kwargs)
             return tx.NONE if result is None else result
+        found: Any = self.getattr(tx, name)
+        if not found.native or found.instance is not self:  # (that one would come back here)
+            return found.call(tx, args, kwargs)
         raise Break("method", f"the method .{name}() of {self} is not traced")
 
     def truth(self, tx: Frame) -> bool:

@@ -46,7 +46,6 @@ class Builder:
         self.absent: dict[Source, dict[str, str]] = {}  # names that are not there -> who asked
         self.layouts: dict[bytes, bytes] = {}  # each once
         self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
-        self.class_writes: dict[int, dict[str, Variable]] = {}  # attributes that the frame sets
         self.frame: Any = None  # the innermost one
 
     def line(self) -> str:
@@ -149,9 +148,6 @@ class Builder:
         A static or class method is the function in it.  What classes of torch and the standard
         library hold is taken as it is, but for constants in those that a program can write.
         """
-        written = self.class_writes.get(id(owner), {}).get(name)
-        if written is not None:
-            return written
         source = self.tree.pinned(owner).child("class_item", name)
         if isinstance(found, (staticmethod, classmethod)):
             self.guard_fixed(source, found)
@@ -195,10 +191,6 @@ class Builder:
         if not is_state(source) or source.name() in self.policy.replaced:
             return False
         return not any(node in self.of_any for node in source.ancestors())
-
-    def parameter_name(self, source: Source) -> str:
-        """What the graph calls a parameter; extras/module_paths.py knows its path in the model."""
-        return source.name()
 
     def replayed(self, variable: Added) -> Added:
         """The variable of an object from outside: what is written to it is repeated behind the

@@ -19,6 +19,8 @@ from typing import Any
 
 from .base import OutputGraph
 
+# Of the binary operators' methods: __add__, __radd__, __iadd__...
+BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 MISSING = object()
 TRUSTED_PACKAGES = frozenset(
     """

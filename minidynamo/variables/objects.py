@@ -55,10 +55,6 @@ class ObjectVar(Variable):
     def identity(self) -> Any:
         return self if self.value is None else self.value
 
-    def receiver(self) -> Variable:
-        """The `self` that methods, properties and descriptors are given."""
-        return self
-
     # ---- attributes
     def getattr(self, tx: Frame, name: str) -> Variable:
         getter = self.own_special(tx, "__getattribute__")
@@ -88,14 +84,14 @@ class ObjectVar(Variable):
     def data_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         """What a descriptor that goes before the instance's `__dict__` gives; None: it is none."""
         if isinstance(found, property) and found.fget is not None:
-            return tx.output.wrap_pinned(found.fget).call(tx, [self.receiver()], {})
+            return tx.output.wrap_pinned(found.fget).call(tx, [self], {})
         return self.read_descriptor(tx, found, name) if hasattr(type(found), "__set__") else None
 
     def class_attribute(self, tx: Frame, owner: Any, found: Any, name: str) -> Variable:
         """What a class attribute gives that goes after the instance's `__dict__`."""
         if isinstance(found, METHODS):
             cls = tx.output.wrap_pinned(self.cls)
-            return method_of_class(tx, owner, found, name, self.receiver(), cls)
+            return method_of_class(tx, owner, found, name, self, cls)
         if hasattr(type(found), "__get__"):
             return self.bind_descriptor(tx, found, name)
         lookup(type(found), "__get__")  # guards that its class does not become a descriptor

@@ -22,6 +22,7 @@ from .. import config
 from ..exceptions import Break
 from ..layouts import KNOWS_NAMES, layout_of
 from ..guards import Guard
+from ..sources import module_name
 from .base import OutputGraph, Source
 from .registry import SHARED
 from .tensor import TensorVar
@@ -49,7 +50,7 @@ def wrap_parameter(builder: OutputGraph, value: torch.Tensor, source: Source) ->
         guard_tensor(builder, value, source)
     if torch.is_grad_enabled():
         builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
-    name = builder.unique_name(builder.parameter_name(source))
+    name = builder.unique_name(module_name(source))
     fake = builder.fake_of(value)
     node = builder.add_input("get_attr", name, fake)
     builder.attributes[name] = value

@@ -26,7 +26,7 @@ eagerly).
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -37,10 +37,11 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 
 from ..checks import may_raise
+from ..eager_answers import refusal
 from ..exceptions import CannotFunctionalize, blaming
-from ..hooks import extended
-from ..replaceable import replaceable
-from ..sizes.symbols import same_sizes
+from ..ir import same_layout
+from ..sizes.symbols import same_sizes, sizes
+from .written_views import COUNTS_PLACES, INVERSES, LAZY_VIEWS, in_its_memory
 
 aten = torch.ops.aten
 Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
@@ -71,26 +72,16 @@ def with_graph(gm: fx.GraphModule, graph: fx.Graph) -> fx.GraphModule:
     return made
 
 
-# How a write through a view reaches the tensor that was viewed: (functionalizer, the node that is
-# written, a view on its way, the view's new value) -> (the view's source, the source's new value).
-# The rules are in coverage: more/written_views.py has that of `slice`, with which the example above
-# begins.  Without it only writes to whole tensors have a functional form.
-Inverse = Callable[["Functionalizer", Node, Node, Node], tuple[Node, Node]]
-INVERSES: dict[Any, Inverse] = {}
-# views that only set a bit, which kernels do not see: the ops that compute their values
-LAZY_VIEWS = {
-    aten._neg_view.default: aten.neg.default,
-    aten._conj.default: aten._conj_physical.default,
-}
-# what counts places from the start of a tensor's memory, wherever in it the tensor begins
-COUNTS_PLACES = {
-    aten.as_strided.default,
-    aten.as_strided_copy.default,
-    aten.as_strided_scatter.default,
-}
 MAY_BE_VIEWS = {aten.reshape.default, aten._unsafe_view.default}
-# in-place ops whose functional form has another name; coverage fills it
-RENAMED: dict[Any, Any] = {}
+# in-place ops whose functional form has another name
+RENAMED: dict[Any, Any] = {
+    aten.bernoulli_.float: aten.bernoulli.p,
+    aten.normal_.default: aten.normal_functional.default,
+    aten.zero_.default: aten.zeros_like.default,
+    aten.rrelu_with_noise.default: aten.rrelu_with_noise_functional.default,
+    aten.rrelu_with_noise_.default: aten.rrelu_with_noise_functional.default,
+    aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
+}
 
 
 def functional_form(op: Any) -> tuple[Any, list[str]]:
@@ -120,6 +111,16 @@ def is_needed(node: Node) -> bool:
     )
 
 
+def is_refused(node: Node) -> bool:
+    """Would eager refuse this call, which nobody reads?  Then it must stay, in order to raise;
+    `node.meta["refused"]` tells later passes."""
+    if node.users or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+    node.meta["refused"] = bool(refusal(node.target, args, kwargs))
+    return node.meta["refused"]
+
+
 def is_view(op: Any) -> bool:
     """Does the op return a view of an argument?"""
     schema = getattr(op, "_schema", None)
@@ -140,13 +141,6 @@ def add_node(
     fake_args, fake_kwargs = fx.map_arg((tuple(args), kwargs or {}), lambda n: n.meta["val"])
     node.meta.update(like.meta, val=target(*fake_args, **fake_kwargs))
     return node
-
-
-@replaceable
-def in_its_memory(node: Node, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    """The arguments of an op of `COUNTS_PLACES`: what stands for a written tensor may begin
-    elsewhere in its memory.  (extras/rare_writes.py counts again.)"""
-    raise CannotFunctionalize(f"{node.target} counts places in memory")
 
 
 def output_of(graph: fx.Graph) -> Node:
@@ -219,18 +213,55 @@ class Functionalizer:
             self.written_inputs.append(root)
 
     def in_layout_of(self, node: Node, value: Node) -> Node:
-        """`value` as it takes the place of what `node` holds.  (Coverage keeps the strides.)"""
-        return value
+        """`value` in the strides that `node` has: what a write leaves lies where it lay.  (The
+        functional form of index_copy_ gives a contiguous tensor, whatever it is given.)  Of a
+        tensor with holes only the order of its strides is kept."""
+        given, before = value.meta["val"], node.meta["val"]
+        wanted = torch.empty_like(before)
+        shape, strides = sizes(before.shape), given.stride()
+        if any(same_layout(shape, t.stride(), strides) for t in (before, wanted)):
+            return value
+        return self.copied_into(node, wanted, value)
+
+    def copied_into(self, node: Node, wanted: torch.Tensor, value: Node) -> Node:
+        """`value` in new memory with the strides of the tensor `wanted`."""
+        place = {"dtype": wanted.dtype, "device": wanted.device}
+        memory = self.emit(
+            node, aten.empty_strided.default, (list(wanted.shape), list(wanted.stride())), place
+        )
+        return self.emit(node, aten.copy.default, (memory, value))
 
     def result(self, node: Node) -> Node:
-        """What `node` holds when the program has ended.  (written_views.py: in its strides.)"""
-        return self.read(node)
+        """What `node` holds when the program has ended.  A tensor that was written has the strides
+        that it had before, also where no element's place depends on them: in dimensions of size 1,
+        and without elements."""
+        value, wanted = self.read(node), node.meta["val"]
+        if not isinstance(wanted, torch.Tensor) or node.op != "call_function":
+            return value
+        if self.root[node] is not node:
+            return self.whole_view(node, value)
+        results = output_of(self.old).all_input_nodes
+        shared = sum(self.root.get(n) is self.root[node] for n in results) > 1
+        if not self.version[node] or shared:
+            return value
+        if same_sizes(wanted.stride(), value.meta["val"].stride()):
+            return value
+        return self.copied_into(node, wanted, value)
+
+    def whole_view(self, node: Node, value: Node) -> Node:
+        """A written view of memory that the program made: where its new value lies otherwise than
+        the view, the view is taken of the written memory."""
+        lies_alike = same_sizes(node.meta["val"].stride(), value.meta["val"].stride())
+        if lies_alike or self.root[node].op != "call_function":
+            return value
+        args, kwargs = self.arguments(node)
+        return self.emit(node, LAZY_VIEWS.get(node.target, node.target), args, kwargs)
 
     def run(self) -> fx.Graph:
         for node in list(self.old.nodes):
             with blaming(lambda: node.meta):
                 self.take(node)
-        self.new.eliminate_dead_code(is_impure_node=self.must_stay)
+        self.new.eliminate_dead_code(lambda node: is_needed(node) or is_refused(node))
         return self.new
 
     def take(self, node: Node) -> None:
@@ -241,9 +272,6 @@ class Functionalizer:
             self.new.output((outputs, [self.read(n) for n in self.written_inputs]))
         else:
             self.call(node)
-
-    def must_stay(self, node: Node) -> bool:
-        return is_needed(node)
 
     def call(self, node: Node) -> None:
         schema = getattr(node.target, "_schema", None)
@@ -285,15 +313,20 @@ class Functionalizer:
         self.keep_written(node, victims, result)
 
     def keep_written(self, node: Node, victims: list[Node], result: Node) -> None:
-        """The result of the functional form is what the tensor holds that the call wrote.
-        (more/several_writes.py knows calls that write several, or have results of their own.)"""
-        if len(victims) != 1 or not isinstance(result.meta["val"], torch.Tensor):
-            raise CannotFunctionalize(f"{node.target} writes several tensors")
-        [victim] = victims
-        self.write(victim, self.as_victim(node, victim, result))
-        node.replace_all_uses_with(
-            victim
-        )  # in the old graph, of which later nodes are still to come
+        """The last results of the functional form are what the tensors hold that the call wrote."""
+        value = result.meta["val"]
+        results = [result]
+        if not isinstance(value, torch.Tensor):
+            results = [self.emit(node, operator.getitem, (result, i)) for i in range(len(value))]
+        for victim, new in zip(victims, results[-len(victims) :]):
+            self.write(victim, self.as_victim(node, victim, new))
+        if isinstance(node.meta["val"], tuple) and node.meta["val"]:
+            self.own(node, result)  # its own results are read by getitem
+        elif isinstance(node.meta["val"], torch.Tensor) and len(results) > len(victims):
+            self.own(node, results[0])  # rrelu_with_noise
+        elif len(victims) == 1:  # what the call returns is the tensor that it has written
+            # (in the old graph, of which later nodes are still to come)
+            node.replace_all_uses_with(victims[0])
 
     def arguments_of(self, target: Any, given: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """(args, kwargs) of the functional form.  given: name -> argument of the call that
@@ -319,7 +352,7 @@ class Functionalizer:
 def functionalize(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[tuple[str, str]]]:
     """(functional GraphModule whose output is (outputs, [new values of written inputs]), names of
     written inputs)."""
-    functionalizer = extended(Functionalizer)(gm.graph)
+    functionalizer = Functionalizer(gm.graph)
     # C++ shape functions would ask for numbers
     with gm.meta["fake_mode"], torch.no_grad(), enable_python_dispatcher():
         graph = functionalizer.run()

@@ -17,10 +17,9 @@ The program runs once on fake tensors under our tracer *with autograd on*; then
 `torch.autograd.grad` runs too, and since the tracer sits below autograd, the backward ops land in
 the same graph.  Nothing about derivatives is written here.
 
-What cannot be an output of the autograd function is refused here: an output that is an input, a
-number, or another output again, or that shares memory with one.  `more/views.py` plans how it is
-made outside, as eager would give it, and `more/histories.py` looks for programs whose history one
-autograd function cannot have.
+An output that is an input, a number, or another output again, or that shares memory with one, is no
+output of the autograd function: `outputs.py` plans how it is made outside, as eager would give it.
+`histories.py` looks for programs whose history one autograd function cannot have.
 
 Mirrors torch/_functorch/_aot_autograd (paper section 3.10).  Left out: tensor subclasses, outputs
 that are leaves made inside the graph (refused); for a written input that had no history, the
@@ -29,7 +28,6 @@ only, as in PyTorch.
 """
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,12 +38,21 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 
 from ..exceptions import CannotTrace, blaming
-from ..foreign import ours
-from ..hooks import extended
+from ..foreign import is_fault, ours
 from .functionalize import functionalize
+from .histories import (
+    StandIn,
+    check_histories,
+    forget_history,
+    has_several_outputs,
+    has_siblings,
+    history_of,
+    unreached,
+)
+from .origins import OriginInterpreter
+from .outputs import Alias, Output, ViewPlanner, is_tensor, needs_gradient
 from .tracer import (
     Decompositions,
-    OriginInterpreter,
     fake_inputs,
     input_name,
     new_tracer,
@@ -78,19 +85,14 @@ class Joint:
     written: list[tuple[str, str]] = field(default_factory=list)  # (op, target)
     # position among the inputs -> name, of inputs that are sizes
     symbols: dict[int, str] = field(default_factory=dict)
-    # what coverage has found: how each output leaf is made, and in which order (outputs.py);
-    # results that share memory (views.py); primals that results do not depend on, or that are
-    # written through `.data` alone; siblings among results (histories.py)
-    outputs: list[Any] = field(default_factory=list)
+    # how each output leaf is made, and in which order; results that share memory; primals that
+    # results do not depend on, or that are written through `.data` alone; siblings among results
+    outputs: list[Output] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
-    aliases: list[Any] = field(default_factory=list)
+    aliases: list[Alias] = field(default_factory=list)
     unreached: list[int] = field(default_factory=list)
     uncounted: list[int] = field(default_factory=list)
     siblings: list[int] = field(default_factory=list)
-
-
-def needs_gradient(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 @contextlib.contextmanager
@@ -114,7 +116,7 @@ def trace_joint(
     autograd itself refuses the program (a saved tensor was written): it then runs eagerly, and
     raises what eager raises.
     """
-    return extended(ProgramTrace)(gm, inputs, held, decompositions, "primal").with_gradients()
+    return ProgramTrace(gm, inputs, held, decompositions, "primal").with_gradients()
 
 
 def trace_forward(
@@ -125,7 +127,7 @@ def trace_forward(
 
     Parameters and buffers stay get_attr nodes.  Raises CannotTrace.
     """
-    return extended(ProgramTrace)(gm, inputs, (), decompositions, "arg").without_gradients()
+    return ProgramTrace(gm, inputs, (), decompositions, "arg").without_gradients()
 
 
 class ProgramTrace:
@@ -133,7 +135,7 @@ class ProgramTrace:
 
     primals: the real tensors, inputs first.  Two lists of fakes are in the same order:
     leaves: those by which autograd differentiates.
-    objects: those that the program gets: the same, unless more/histories.py gives some a history.
+    objects: those that the program gets: the same, but for those that have a history.
       One that needs no gradient has a new `grad_fn` when the program has written something that
       needs one into it; histories: what each had before.
     results: what the autograd function will return.
@@ -151,7 +153,7 @@ class ProgramTrace:
     ) -> None:
         self.primals, self.count, self.joint = [*inputs, *held], len(inputs), Joint()
         self.tracer = new_tracer(decompositions)
-        self.interpreter = extended(OriginInterpreter)(gm, self.tracer)
+        self.interpreter = OriginInterpreter(gm, self.tracer)
         self.leaves = fake_inputs(self.tracer.fake_mode, self.primals)
         self.objects: list[Any] = []
         for place, (tensor, leaf) in enumerate(zip(self.primals, self.leaves)):
@@ -164,9 +166,13 @@ class ProgramTrace:
         self.recorded: dict[int, int] = {}
 
     def with_history(self, tensor: Any, leaf: Any) -> Any:
-        """The fake that the program gets for the real `tensor`.  (In the core all that need
-        gradients are leaves, so autograd refuses a program that writes to one.)"""
-        return leaf.requires_grad_() if needs_gradient(tensor) else leaf
+        """The fake that the program gets for the real `tensor`: a leaf, as that is, or made of
+        one."""
+        if not needs_gradient(tensor):
+            return leaf
+        with torch.inference_mode(leaf.is_inference()), self.tracer.fake_mode, torch.enable_grad():
+            leaf.requires_grad_()
+            return leaf if tensor.is_leaf else StandIn.apply(leaf)
 
     def with_gradients(self) -> Joint:
         with (
@@ -200,25 +206,13 @@ class ProgramTrace:
 
     def plan_results(self, out: Any) -> None:
         """Which tensors the autograd function returns: outputs, then written primals."""
+        held = list(self.tracer.constants.values())
+        tensors, objects = [*self.primals, *held], [*self.objects, *map(self.tracer.to_fake, held)]
+        check_histories(tensors, objects)
         flat, self.joint.structure = pytree.tree_flatten(out)
         with autograd_errors():
-            self.results = self.results_for(flat)
+            self.results = ViewPlanner(self.joint, self.tracer, flat, self.objects).plan()
         self.joint.count = len(self.results)
-
-    def results_for(self, flat: list[Any]) -> list[torch.Tensor]:
-        """The results of which these output leaves are made: here the leaves themselves.
-
-        Raises CannotTrace where a leaf is not a tensor in memory of its own, or would not have the
-        place in autograd's history that eager gives it.  (more/views.py plans such leaves.)"""
-        held = map(self.tracer.to_fake, self.tracer.constants.values())
-        tensors = filter(is_tensor, [*self.objects, *flat, *held])
-        in_memory = Counter(map(memory_of, tensors))
-        for leaf in flat:
-            if not is_tensor(leaf) or in_memory[memory_of(leaf)] > 1 or has_lazy_bits(leaf):
-                raise CannotTrace("an output is no tensor in memory of its own")
-            if leaf.requires_grad and leaf.is_leaf:
-                raise CannotTrace("an output is a leaf that requires gradients and was made inside")
-        return flat
 
     def plan_recorded_writes(self) -> None:
         """An object that has another `grad_fn` now was written with autograd on: its new value is a
@@ -230,7 +224,12 @@ class ProgramTrace:
         self.joint.count = len(self.results)
 
     def differentiate(self) -> list[torch.Tensor | None]:
-        """The gradient of each primal, traced; None for those without."""
+        """The gradient of each primal, traced; None for those without.
+
+        Autograd calls a custom function's `backward` here, long before anybody asks for gradients.
+        Where it raises, the graph runs eagerly, and raises when it is asked; what comes from
+        outside, and TimeoutError and MemoryError of whomever, leaves the call at once."""
+        self.check_gradients()
         tracer = self.tracer
         are_wanted = [needs_gradient(tensor) for tensor in self.primals]
         leaves = [leaf for leaf, is_wanted in zip(self.leaves, are_wanted) if is_wanted]
@@ -239,12 +238,41 @@ class ProgramTrace:
             if not (tangents and leaves):
                 return [None] * len(are_wanted)
             outputs = [self.results[i] for i in self.joint.tangents]
-            self.interpreter.begin_backward()
+            tracer.before_record = self.interpreter.find_origin
             blame = blaming(lambda: tracer.meta)
-            with tracer, no_autocast(), blame, autograd_errors():
-                found = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
+            try:
+                with tracer, no_autocast(), blame, autograd_errors():
+                    found = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
+            except ours(Exception) as error:
+                if isinstance(error, CannotTrace) or is_fault(error):
+                    raise
+                name = type(error).__name__
+                raise CannotTrace(f"backward of the program's own raises {name}") from error
+        tracer.before_record = None  # which knows the tracer: no cycle is left
         gradients = iter(found)
         return [next(gradients) if is_wanted else None for is_wanted in are_wanted]
+
+    def check_gradients(self) -> None:
+        """Raise CannotTrace where one autograd function could not stand for the program's."""
+        joint = self.joint
+        for place in self.recorded:
+            history = self.histories[place]
+            if history is not None and history not in history_of([self.objects[place]]):
+                raise CannotTrace("the program detaches an input, then writes to it")
+        differentiated = [self.results[i] for i in joint.tangents]
+        history = history_of(differentiated)
+        joint.unreached = unreached(self.leaves, history)
+        joint.siblings = [i for i in joint.tangents if has_siblings(self.results[i].grad_fn)]
+        if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, self.leaves)):
+            raise CannotTrace("outputs need gradients because of a leaf that was made inside")
+        if len(differentiated) > 1 and any(map(has_several_outputs, history)):
+            # `WithoutTangents` takes what does not arrive for zero, and all that follows from it
+            raise CannotTrace(
+                "a custom autograd function with several outputs: its backward must see "
+                "which of them reached the loss"
+            )
+        if any(alias.kind == "input" and alias.at in self.recorded for alias in joint.aliases):
+            raise CannotTrace("a custom autograd function gave a view of an input that is written")
 
     def make_tangents(self) -> list[torch.Tensor]:
         """A placeholder for the gradient of each result that gets one, after those of the
@@ -259,14 +287,17 @@ class ProgramTrace:
         return tangents
 
     def to_compute(self) -> Sequence[torch.Tensor | None]:
-        """The results that the graph computes; None: one that is made of another.  (None is here:
-        more/histories.py knows some.)"""
-        return self.results
+        """The results that the graph computes; None: one that is made of another."""
+        aliases = {alias.result for alias in self.joint.aliases if alias.at != alias.result}
+        return [None if i in aliases else result for i, result in enumerate(self.results)]
 
     def recorded_graph(self, out: Any, name: str) -> fx.GraphModule:
         """What the tracer has recorded, which gives `out`."""
         self.tracer.graph.output(self.tracer.nodes_of(out))
-        return self.tracer.module(name)
+        made = self.tracer.module(name)
+        if any(map(needs_gradient, self.objects)):
+            forget_history(self.tracer.graph)
+        return made
 
     def write_down(self, out: Any, name: str) -> None:
         """What the tracer has recorded, and its functional form."""
@@ -278,17 +309,18 @@ class ProgramTrace:
             for i, n in enumerate(joint.graph.graph.find_nodes(op="placeholder"))
             if isinstance(n.meta["val"], torch.SymInt)
         }
+        self.find_uncounted()
 
-
-def is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
-
-
-def memory_of(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
-
-
-def has_lazy_bits(tensor: torch.Tensor) -> bool:
-    """Does its memory hold something else than its values (`z.conj()`, `z.conj().imag`, zeros
-    without memory)?"""
-    return tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()
+    def find_uncounted(self) -> None:
+        """Which primals are written through `.data` alone, which leaves their version alone?"""
+        tracer, objects = self.tracer, self.objects
+        places = {tracer.node_of(t).target: i for i, t in enumerate(objects) if is_tensor(t)}
+        outside = not torch.is_inference_mode_enabled()
+        for op, target in self.joint.written:
+            held = op != "placeholder"
+            thing = tracer.to_fake(tracer.constants[target]) if held else objects[places[target]]
+            if id(thing) in tracer.versions_raised:
+                if thing.is_inference() and outside:  # values are written when all is computed
+                    raise CannotTrace("an inference tensor is written in a block of inference mode")
+            elif not held:
+                self.joint.uncounted.append(places[target])

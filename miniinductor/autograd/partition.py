@@ -37,7 +37,7 @@ from torch import fx
 
 from .. import config
 from ..checks import may_raise
-from ..replaceable import replaceable
+from ..records import SavedActivation
 from ..sizes.symbols import estimate, is_dense
 from .functionalize import (
     MAY_BE_VIEWS,
@@ -78,24 +78,33 @@ def is_view_node(node: fx.Node) -> bool:
     return is_call and (node.target in MAY_BE_VIEWS or is_view(node.target))
 
 
-# What the program itself wants of its partition: nothing, unless autograd/more/checkpoints.py finds
-# `torch.utils.checkpoint` in it.
-@replaceable
+# --- y = torch.utils.checkpoint.checkpoint(block, x): x and y are kept, not what `block` computes
 def wants_again(node: fx.Node) -> bool:
-    """Is this value to be computed again?"""
-    return False
+    """Does the program want this value computed again?"""
+    return node.meta.get("checkpointed") == "body" and not node.meta.get("backward")
 
 
-@replaceable
 def wants_kept(node: fx.Node) -> bool:
     """Is it a result of what is computed again?"""
-    return False
+    return node.meta.get("checkpointed") == "result"
 
 
-@replaceable
 def in_wanted_order(nodes: list[fx.Node]) -> list[fx.Node]:
-    """The nodes of the backward half, those that are computed again where they are read."""
-    return nodes
+    """The nodes in their order, but what is computed again for a checkpoint right before it is
+    read, so that one checkpoint's values lie in memory at a time."""
+    late = set(filter(wants_again, nodes))
+    if not late:
+        return nodes
+    found: dict[fx.Node, None] = {}
+    rest = set(nodes)
+    for node in [n for n in nodes if n not in late] + nodes:
+        work = [node]
+        while work:
+            missing = [s for s in work[-1].all_input_nodes if s in rest and s not in found]
+            if not missing:
+                found.setdefault(work.pop())
+            work += missing
+    return list(found)
 
 
 def element_bytes(value: Any) -> int:
@@ -346,3 +355,29 @@ def extract(
             raise AssertionError(f"{node} is not available in this half")
         copied[node] = graph.node_copy(node, copied.__getitem__)
     return graph, copied
+
+
+# --- what the record says -------------------------------------------------------------------------
+def activations(joint: Joint, parts: Parts) -> list[SavedActivation]:
+    """What the record says of the saved values.
+
+    primal0    float32[2, 3]  input             # of relu(x @ w): it is in memory anyway
+    le_scalar  bool[2, 4]     smallest cut
+    """
+    placeholders = list(joint.graph.graph.find_nodes(op="placeholder"))
+    overwritten = {placeholders[write.primal].target for write in joint.writes}
+    return [activation(node, parts.reasons[node], overwritten) for node in parts.saved]
+
+
+def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActivation:
+    """What the record says of a saved value."""
+    value, source = node.meta["val"], base(node)
+    return SavedActivation(
+        node.name,
+        "getitem" if node.target is operator.getitem else str(node.target),
+        f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}",
+        element_bytes(value),
+        source.op == "placeholder" and source.target not in overwritten,
+        reason or "smallest cut",
+        node.meta.get("source_line", ""),
+    )

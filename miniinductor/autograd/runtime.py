@@ -18,32 +18,36 @@ What the function does around the two compiled halves:
   checks work;
 - a written tensor with history is returned and copied back outside, with autograd on; buffers are
   written inside;
-- outputs that are inputs, views of inputs or of one another are made outside (more/outputs.py);
+- outputs that are inputs, views of inputs or of one another are made outside (outputs.py);
+- hooks of results that the loss does not reach are not called (histories.py);
 - a gradient in other strides, or negated lazily, is copied; create_graph=True raises.
 Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import fx
 
-from .. import dispatch_keys
-from ..eager_graphs import runnable
-from ..foreign import ThreadState, ours
-from ..hooks import extended
-from ..replaceable import replaceable
-from ..records import CompileRecord, Later
+from .. import config, dispatch_keys
+from ..eager_graphs import runnable, writable
+from ..exceptions import CannotLower, CompilerError
+from ..foreign import ThreadState, faults, ours
+from ..records import CompileRecord, Later, first_line, tell
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
+from .arrived import WithoutTangents
 from .functionalize import output_of
+from .histories import registration
 from .joint import Joint
+from .outputs import replay, with_outputs
 from .partition import Parts
 from .tracer import without_autocast
+from .written_views import COUNTS_PLACES
 
 
 def undisturbed(function: Callable) -> Callable:
@@ -79,7 +83,7 @@ class Plan:
     program: the Program of the forward half, or what stands for one.
     cut: in training, a Cut.
     may_refuse: kernels may raise for what they read, and the program can then be run again by
-      eager kernels (extras/eager_kernels.py).
+      eager kernels.
     """
 
     joint: Joint
@@ -103,14 +107,18 @@ def cut_of(joint: Joint, parts: Parts) -> Cut:
 
 
 class Backward:
-    """The backward half, compiled when it is first needed.
+    """The backward half, compiled when it is first needed, for each set of gradients that arrives.
 
-    Here it takes zeros for the gradients of results that did not reach the loss; in
-    `more/arrived.py` there is a half of its own for each set of gradients that arrives.
+    A half may refuse for a reason of its own, since its sizes' guards were settled with the forward
+    half; then it runs with eager kernels.
+
+    missing: names of the tangents that do not arrive at this half.  halves: the same half for
+    other sets of them.
     # PyTorch: compiles it with the forward half, and fills in zeros.
     """
 
     run: Callable | None = None  # once it is compiled
+    missing: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -124,43 +132,78 @@ class Backward:
         start(program, record): gives the callable."""
         self.cut, self.parts, self.record = cut, parts, record
         self.compile_graph, self.start = compile_graph, start
+        self.halves: dict[tuple[str, ...], Backward] = {}
 
     def __call__(
         self, sizes: Sequence[int], saved: list[torch.Tensor], given: list[torch.Tensor | None]
     ) -> Any:
-        tensors = [*sizes, *saved, *given]
+        names = [f"tangent{place}" for place, _ in self.cut.tangents]
+        missing = tuple([name for name, tangent in zip(names, given) if tangent is None])
+        half = self.halves.get(missing)
+        if half is None:
+            half = self.halves[missing] = copy.copy(self)
+            half.missing, half.halves = missing, {}
+        tensors = [*sizes, *saved, *[tangent for tangent in given if tangent is not None]]
+        saved.clear()
+        given.clear()
+        return half.called(tensors)
+
+    def called(self, tensors: list[Any]) -> Any:
+        """The gradients.  `tensors` alone holds them, so that the half can free each after its last
+        use."""
         if dispatch_keys.is_unusual():  # a dispatch mode, vmap...: it sees each operation
             return runnable(self.graph())(*tensors)[0]
         if self.run is None:
             self.run = ThreadState().around(self.compile)
-        # `tensors` alone holds them now, so that the half can free each after its last use
-        # (extras/owned_inputs.py: it does)
-        saved.clear()
-        given.clear()
         return self.run(tensors)
 
     def compile(self) -> Callable:
-        """The callable.  (With more/fallen_back.py it has eager kernels where that fails.)"""
+        """The callable, of a list of its inputs; with eager kernels where the half cannot be
+        compiled."""
         record = self.record
         half = record.backward = type(record)(input_graph=record.input_graph)
         half.keeps_steps = record.keeps_steps
         for name in ("aten_graph", "joint_graph"):
             setattr(half, name, Later(functools.partial(getattr, self.record, name)))
-        return self.of_list(self.start(self.program(half), half))
+        try:
+            run = self.start(self.program(half), half)
+            return getattr(run, "owned", None) or (lambda tensors: run(*tensors))
+        except (CannotLower, CompilerError) as error:
+            reason = str(error)
+        except faults() as error:  # of ours: the step goes on with the right numbers
+            if config.raise_internal_errors:
+                raise
+            reason = f"internal error, {type(error).__name__}: {error}"
+        half.notes.append(f"runs with eager kernels: {reason}")
+        graph = self.graph()
+        tell(f"the backward half of {first_line(graph)} runs with eager kernels: {reason}")
+        eager = runnable(graph)
+        return lambda tensors: eager(*tensors)[0]
 
     def program(self, half: CompileRecord) -> Any:
-        half.functional_graph = self.graph()
-        return self.compiled(half.functional_graph, half)
-
-    def compiled(self, graph: fx.GraphModule, half: CompileRecord) -> Any:
-        return self.compile_graph(graph, half, [])
+        graph = half.functional_graph = self.graph()
+        before = guards_of(graph)
+        program = self.compile_graph(graph, half, [])
+        if guards_of(graph) != before:
+            raise CannotLower(
+                "compiling it would assume something of symbolic sizes, but the guards were "
+                "settled with the forward half"
+            )
+        return program
 
     def graph(self) -> fx.GraphModule:
-        return self.parts().backward
+        graph = self.parts().backward
+        if self.missing:
+            graph = WithoutTangents(graph, self.missing).run()
+        graph.meta["owned"] = True  # its inputs: wrapper.py frees each after its last use
+        return graph
 
-    def of_list(self, run: Callable) -> Callable:
-        """`run` as a function of a list of its inputs."""
-        return lambda tensors: run(*tensors)
+
+def guards_of(graph: fx.GraphModule) -> list[str]:
+    """What was assumed of the graph's symbolic sizes so far."""
+    values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
+    sizes = [value for value in values if isinstance(value, torch.SymInt)]
+    return list(map(str, sizes[0].node.shape_env.guards())) if sizes else []
 
 
 def held_tensors(gm: fx.GraphModule) -> list[torch.Tensor]:
@@ -187,7 +230,7 @@ def connect(
 ) -> Callable:
     """The callable: an autograd function around the two halves, and the aliases around that."""
     joint = plan.joint
-    halves = extended(Halves)(plan, run_forward, run_backward)
+    halves = Halves(plan, run_forward, run_backward)
     apply = halves.function() if joint.tangents else halves.without_history
     outside = [w for w in joint.writes if w.result is not None]
 
@@ -222,6 +265,7 @@ class Halves:
         self.without_tangent = sorted(set(range(plan.joint.count)) - set(plan.joint.tangents))
         symbols = list(plan.joint.symbols.values())
         self.strides = fill((plan.cut.saved_strides, plan.cut.tangents), symbols)
+        self.views_of_aliases = fill([alias.views for alias in self.joint.aliases], symbols)
 
     def function(self) -> Callable:
         """The autograd function, to be called; its two methods are this object's."""
@@ -230,16 +274,33 @@ class Halves:
             "backward": staticmethod(undisturbed(self.backward)),
         }
         made: Any = type("Compiled", (torch.autograd.Function,), compiled)
-        return made.apply
+        made._backward_cls._register_hook_dict = registration(self.joint.siblings)
+        unreached = self.joint.unreached
+
+        def apply_detached(*primals: Any) -> Any:
+            """`apply`, where the primals that no result depends on take no part in autograd."""
+            given = list(primals)
+            for place in unreached:
+                given[place] = given[place].detach()
+            return made.apply(*given)
+
+        return apply_detached if unreached else made.apply
 
     def without_history(self, *primals: Any) -> tuple:
         return tuple(self.run_forward(*primals)[: self.joint.count])
 
     def results(self, values: Sequence[Any], primals: Sequence[Any]) -> list[Any]:
         """What autograd is given, of what the forward half gave."""
-        return writable(values)
+        results, joint = writable(values), self.joint
+        if joint.aliases:
+            sizes = [primals[i] for i in joint.symbols]
+            for alias, views in zip(joint.aliases, self.views_of_aliases(*sizes)):
+                source = primals[alias.at] if alias.kind == "input" else results[alias.at]
+                results[alias.result] = replay(source, views) if views else source.view_as(source)
+        return results
 
     def forward(self, ctx: Any, *primals: Any) -> tuple:
+        ctx.set_materialize_grads(False)  # `Backward` is told which arrived
         count = self.joint.count
         values = self.run_forward(*primals)
         results = self.results(values[:count], primals)
@@ -252,18 +313,16 @@ class Halves:
         return tuple(results)
 
     def backward(self, ctx: Any, *given: torch.Tensor | None) -> tuple:
+        if all(tangent is None for tangent in given):  # nothing of this call reached the loss
+            return (None,) * len(self.cut.gradients)
         if torch.is_grad_enabled():  # create_graph=True
             raise RuntimeError(DIFFERENTIATED)
         saved_strides, tangents = self.strides(*ctx.sizes)
         saved = [in_layout(t, stride) for t, stride in zip(saved_by(ctx), saved_strides)]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         arrived = [in_memory(given[i], stride) for i, stride in tangents]
-        values = self.gradients(ctx, saved, arrived)
+        values = without_autocast(self.run_backward, ctx.sizes, saved, arrived)
         return tuple([None if at is None else values[at] for at in self.cut.gradients])
-
-    def gradients(self, ctx: Any, saved: list[Any], arrived: list[Any]) -> Sequence[Any]:
-        """What the compiled backward half gives."""
-        return without_autocast(self.run_backward, ctx.sizes, saved, arrived)
 
 
 def saved_by(ctx: Any) -> Sequence[torch.Tensor]:
@@ -276,24 +335,40 @@ def saved_by(ctx: Any) -> Sequence[torch.Tensor]:
         raise RuntimeError(FREED) from error
 
 
-def writable(values: Sequence[Any]) -> list[Any]:
-    """The values, with another tensor object for each view: the program could not write to one
-    that was made without autograd."""
-    return [v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v for v in values]
-
-
 def in_memory(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Tensor | None:
     """The tensor with its values in its memory, in these strides: `y.backward(z.conj().imag)` gives
     one that is negated lazily."""
     return None if tensor is None else in_layout(tensor.resolve_conj().resolve_neg(), strides)
 
 
-@replaceable
-def with_outputs(
-    joint: Joint, run: Callable, held: Sequence[torch.Tensor] | None = None
-) -> Callable:
-    """`run`, which gives results, as a callable that gives the program's outputs, in their
-    structure.  (more/outputs.py: also those that are made of inputs or of other outputs.)
+def at_the_start(joint: Joint, run: Callable) -> Callable:
+    """The forward half `run`, whose results begin where their memory begins, if an output is made
+    of one by as_strided(), which counts places from there.
 
-    held: in training, the tensors of the graph's module."""
-    return lambda *inputs: pytree.tree_unflatten(run(*inputs), joint.structure)
+    Eager's slice_scatter and its like copy the whole memory of an input that begins inside of it;
+    the trace, where the result is a tensor of its own, has it at the start."""
+    views = [view for output in joint.outputs for view in output.views or ()]
+    if not any(op in COUNTS_PLACES for op, *_ in views):
+        return run
+
+    def started(*inputs: Any) -> Any:
+        values = list(run(*inputs))
+        for place, value in enumerate(values[: joint.count]):
+            if isinstance(value, torch.Tensor) and value.storage_offset():
+                values[place] = value.clone()
+        return values
+
+    return started
+
+
+def by_data(joint: Joint, run: Callable) -> Callable:
+    """`run`, which is given `.data` of the inputs that the program writes through `.data` alone:
+    autograd does not count such writes."""
+
+    def call(*inputs: Any) -> Any:
+        given = list(inputs)
+        for place in joint.uncounted:
+            given[place] = given[place].data
+        return run(*given)
+
+    return call if joint.uncounted else run

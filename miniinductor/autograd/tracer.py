@@ -18,8 +18,9 @@ sub-classes of Tensor.
 
 import contextlib
 import functools
+import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -34,13 +35,15 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import coverage
-from ..exceptions import CannotTrace, DataDependent
+from ..eager_answers import is_row_by_row, refusal
+from ..exceptions import CannotFunctionalize, CannotTrace, DataDependent
 from ..fake_mode import FakeMode
-from ..hooks import extended
-from .functionalize import Graph, Node, graph_module
+from ..more.swapped_tensors import let_go
+from ..sizes.symbols import hint, same, same_sizes, sizes
+from .functionalize import Graph, Node, functional_form, graph_module, is_view
+from .rules import Op, rules_of
 
 aten = torch.ops.aten
-Op: TypeAlias = torch._ops.OpOverload
 Decompositions: TypeAlias = Mapping[Any, Callable]
 SAME_VALUE = {aten.detach.default, aten.alias.default}
 # A tensor that the program holds comes in, such as torch.tensor([1, 2]).  It is recorded as a copy,
@@ -72,6 +75,43 @@ def without_autocast(function: Callable, *arguments: Any) -> Any:
         return function(*arguments)
 
 
+DTYPES = {complex: torch.complex128, float: torch.float64, int: torch.int64, bool: torch.bool}
+
+
+def recording_mode() -> str:
+    """How autograd treats a view that is made now: "inference", "grad" or "no_grad"."""
+    if torch.is_inference_mode_enabled():
+        return "inference"
+    return "grad" if torch.is_grad_enabled() else "no_grad"
+
+
+def data_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The step of a view that `.data` is: no part of autograd's history, writes are not counted."""
+    return tensor.data
+
+
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    met: list[torch.Tensor] = []
+    of_tensors(tree, met.append)
+    return met
+
+
+def written_and_read(op: Op, args: tuple, kwargs: dict) -> tuple[list, list]:
+    """The tensors that the call writes; those that it only reads."""
+    written: list[torch.Tensor] = []
+    read: list[torch.Tensor] = []
+    for place, argument in enumerate(op._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        (written if is_written else read).extend(tensors_in(value))
+    return written, read
+
+
+def order_in_memory(tensor: torch.Tensor) -> list[int]:
+    """The dimensions, the one with the largest stride first."""
+    return sorted(range(tensor.dim()), key=lambda d: hint(tensor.stride(d), 0), reverse=True)
+
+
 class Tracer(TorchDispatchMode):
     """Records into `self.graph`; `self.meta` is copied onto each new node (origins, user line).
     What later stages make of a node keeps its name, in `meta["traced"]`."""
@@ -90,6 +130,15 @@ class Tracer(TorchDispatchMode):
         self._node_of: dict[int, fx.Node] = {}
         self._fake_of: dict[int, FakeTensor] = {}
         self._alive: list[Any] = []  # what is in `_node_of`: the id of a dead tensor is used again
+        self.before_record: Callable[[], None] | None = (
+            None  # called before each op; may set `meta`
+        )
+        # id of a tensor that shares memory -> (its source, a step of a view)
+        self.made_by: dict[int, tuple[Any, tuple]] = {}
+        # ids of tensors whose version a write has raised: of a base, not of what it is `.data` of
+        self.versions_raised: set[int] = set()
+        # ids of tensors of which an as_strided() of a part has reached other parts
+        self.reached_around: set[int] = set()
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
@@ -148,14 +197,22 @@ class Tracer(TorchDispatchMode):
         return self._fake_of[id(tensor)]
 
     def module(self, name: str) -> fx.GraphModule:
-        """The recorded graph, with the real tensors that it refers to."""
+        """The recorded graph, with the real tensors that it refers to.  What it was made of may be
+        swapped from now on."""
+        let_go(self.fake_mode)
         gm = graph_module(self.constants, self.graph, name)
         gm.meta["fake_mode"] = self.fake_mode
         return gm
 
     # --- the loop ---------------------------------------------------------------------------------
     def __torch_dispatch__(self, func: Op, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.before_record is not None:
+            self.before_record()
         kwargs = kwargs or {}
+        for rule in rules_of(func):
+            out = rule(self, func, args, kwargs)
+            if out is not NotImplemented:
+                return out
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # autograd asks for this all the time
         if func in SAME_VALUE:
@@ -181,24 +238,28 @@ class Tracer(TorchDispatchMode):
         with self.fake_mode:
             out = func(self.to_fake(tensor))
         self.bind(out, self.node_of(tensor))
+        self.share(out, self.to_fake(tensor), func)
         return out
-
-    def taken_apart(
-        self, decomposition: Callable, func: Op, args: tuple, kwargs: dict[str, Any]
-    ) -> Any:
-        """What the op gives, computed by simpler ops, which come here in turn.  NotImplemented: for
-        these arguments it is to be recorded as it is."""
-        with self:
-            return decomposition(*args, **kwargs)
 
     def decomposition_of(
         self, func: Op | None, args: tuple, kwargs: dict[str, Any]
     ) -> Callable | None:
-        """How the op is taken apart, or None."""
-        return self.decompositions.get(func)
+        """How the op is taken apart.  None where it stays whole: also where eager refuses the call,
+        or takes a number that no tensor of its dtype holds: nan_to_num makes that an infinity."""
+        found = None if func is None else self.decompositions.get(func)
+        if func is None or found is None or refusal(func, args, kwargs):
+            return None
+        values = (*args, *kwargs.values())
+        is_double = any(isinstance(x, torch.Tensor) and x.dtype == torch.float64 for x in values)
+        numbers = [x for x in values if type(x) in (int, float) and math.isfinite(x)]
+        is_beyond = any(abs(x) > torch.finfo(torch.float32).max for x in numbers)
+        return None if is_beyond and not is_double else found
 
     def fake_result(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What the op gives for fake tensors, in the strides that eager's kernel gives it."""
+        if func in LIFT:  # given the real tensor, the fake remembers its value
+            with self.fake_mode:
+                return aten.lift_fresh.default(*args)
         try:
             with self.fake_mode:
                 fake_args, fake_kwargs = of_tensors((args, kwargs), self.to_fake)
@@ -207,6 +268,25 @@ class Tracer(TorchDispatchMode):
             raise DataDependent(f"{func} needs the data of a tensor") from e
 
     def record(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """A node for the op, and the views that it makes or writes; returns its fake result."""
+        if is_view(func) and type(args[0]) in DTYPES:  # autograd's `other.conj()` of `x * 2j`
+            with self:
+                return func(aten.scalar_tensor(args[0], dtype=DTYPES[type(args[0])]), *args[1:])
+        out = self.written_apart(func, args, kwargs)
+        if out is not NotImplemented:
+            return out
+        out = self.recorded(func, args, kwargs)
+        if func._schema.is_mutable:
+            self.note_writes(func, *of_tensors((args, kwargs), self.to_fake))
+        elif is_view(func) and func not in LIFT:
+            source = self.to_fake(args[0])
+            for number, piece in enumerate(out if isinstance(out, (tuple, list)) else ()):
+                self.share(piece, out, operator.getitem, (number,))
+            if isinstance(out, (torch.Tensor, tuple, list)) and out is not source:
+                self.share(out, source, func, args[1:], kwargs)
+        return out
+
+    def recorded(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """A node for the op as it is; returns its fake result."""
         out = self.fake_result(func, args, kwargs)
         made = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
@@ -237,6 +317,96 @@ class Tracer(TorchDispatchMode):
                 child.meta.update(self.meta, traced=(child.name,))
                 self.bind_output(item, child)
 
+    # --- views ------------------------------------------------------------------------------------
+    def share(self, tensor: Any, source: Any, op: Any, args: Any = (), kwargs: Any = None) -> None:
+        """`tensor` is op(source, ...) and shares its memory."""
+        step = (op, tuple(args), dict(kwargs or {}), recording_mode())
+        self.made_by[id(tensor)] = (source, step)
+
+    def share_as(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
+        """`tensor` has been derived as `like` was."""
+        if id(like) in self.made_by:
+            self.made_by[id(tensor)] = self.made_by[id(like)]
+
+    def derivation(self, tensor: torch.Tensor, ends: Collection[int] = ()) -> tuple[Any, tuple]:
+        """(root, steps): the tensor that `tensor` is a view of, and how it was made from that.
+
+        ends: ids of tensors; the first of them on the way is the root.
+        """
+        steps, root = [], tensor
+        while id(root) in self.made_by and (root is tensor or id(root) not in ends):
+            source, step = self.made_by[id(root)]
+            # autograd makes a view's tensor of the one that it was given, by a detach of its own
+            if step[0] is not aten.detach.default or not root._is_view():
+                steps.append(step)
+            root = source
+        return root, tuple(reversed(steps))
+
+    def note_writes(self, func: Op, args: Any, kwargs: Any) -> None:
+        """Writes raise the version of what the tensor is a view of; `.data` has one of its own."""
+        for tensor in written_and_read(func, args, kwargs)[0]:
+            while id(tensor) in self.made_by and self.made_by[id(tensor)][1][0] is not data_of:
+                tensor = self.made_by[id(tensor)][0]
+            self.versions_raised.add(id(tensor))
+
+    # --- what is taken apart ----------------------------------------------------------------------
+    def written_apart(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """x.silu_() is x.copy_(silu(x)), and silu has a decomposition."""
+        functional = functional_of(func) if func._schema.is_mutable else None
+        decomposition = self.decomposition_of(functional, args, kwargs)
+        if decomposition is not None:
+            with self:
+                out = decomposition(*args, **kwargs)
+                if out is not NotImplemented and torch.can_cast(out.dtype, args[0].dtype):
+                    return args[0].copy_(out)
+        return NotImplemented
+
+    def taken_apart(
+        self, decomposition: Callable, func: Op, args: tuple, kwargs: dict[str, Any]
+    ) -> Any:
+        """What the op gives, computed by simpler ops, which come here in turn, in the strides that
+        the op itself gives where an argument is not contiguous.  NotImplemented: for these
+        arguments it is to be recorded as it is.
+
+        The results are no views of what was made on the way: `torch.stack` is written as a view of
+        `cat(...)`; to autograd, eager's is a tensor of its own, and `stack(...).flatten()` is a
+        view of that."""
+        known = len(self._alive)
+        with self:
+            out = decomposition(*args, **kwargs)
+        if out is NotImplemented:
+            return out
+        is_alias = any(result.alias_info for result in func._schema.returns)
+        inner = {id(tensor) for tensor in self._alive[known:]}
+        if not is_alias and not all(map(is_row_by_row, tensors_in((args, kwargs)))):
+            wanted = pytree.tree_leaves(self.fake_result(func, args, kwargs))
+            leaves, structure = pytree.tree_flatten(out)
+            fresh = [id(leaf) in inner for leaf in leaves]
+            out = pytree.tree_unflatten(map(self.laid_out, leaves, wanted, fresh), structure)
+        if not is_view(func):
+            for leaf in pytree.tree_leaves(out):
+                if isinstance(leaf, torch.Tensor) and id(self.derivation(leaf)[0]) in inner:
+                    self.made_by.pop(id(leaf), None)
+        return out
+
+    def laid_out(self, have: Any, want: Any, is_fresh: bool) -> Any:
+        """A result in the strides of `want`; those of a size of 1 say nothing, but can be asked."""
+        if not isinstance(have, torch.Tensor) or not same_sizes(have.shape, want.shape):
+            return have
+        steps = zip(sizes(have.shape), have.stride(), want.stride())
+        if not any(n not in (0, 1) and not same(a, b) for n, a, b in steps):
+            node = self.node_of(have)
+            is_own = is_fresh and node.op == "call_function" and id(have) not in self.made_by
+            if not is_own or same_sizes(have.stride(), want.stride()):
+                return have
+            self.bind(want, node)
+            node.meta["val"] = want
+            return want
+        order = order_in_memory(want)
+        back = [order.index(d) for d in range(want.dim())]
+        with self:
+            return have.permute(order).contiguous().permute(back)
+
 
 def of_tensors(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     """An op's arguments, perhaps nested, with change(t) in place of each tensor t."""
@@ -254,6 +424,21 @@ def is_composite(func: Op) -> bool:
         and has(func.name(), "CompositeImplicitAutograd")
         and not has(func.name(), "CPU")
     )
+
+
+@functools.cache
+def functional_of(func: Op) -> Op | None:
+    """aten.silu_ -> aten.silu, for ops that write their first argument and return it; else None."""
+    schema = func._schema
+    if func.namespace != "aten" or not schema.name.endswith("_") or len(schema.returns) != 1:
+        return None
+    if torch.Tag.inplace_view in func.tags:
+        return None
+    try:
+        functional, written = functional_form(func)
+    except CannotFunctionalize:
+        return None
+    return functional if written == [schema.arguments[0].name] else None
 
 
 def fake_inputs(fake_mode: FakeMode, values: Sequence[Any]) -> list[Any]:
@@ -287,47 +472,11 @@ def input_name(function: Any, position: int, value: Any, prefix: str) -> str:
     return f"{prefix}{position}"
 
 
-class OriginInterpreter(fx.Interpreter):
-    """Runs the captured graph under a tracer, so that each ATen node knows from which FX node and
-    line of the user it came."""
-
-    def __init__(self, gm: fx.GraphModule, tracer: Tracer) -> None:
-        super().__init__(gm)
-        self.extra_traceback = False  # what is raised keeps its own words
-        self.tracer = tracer
-
-    def run_node(self, node: fx.Node) -> Any:
-        # (what the front end has written down of each node)
-        kept = ("source_line", "stack_trace", "user_stack", "module_path", "checkpointed")
-        self.tracer.meta = {key: node.meta[key] for key in kept if key in node.meta}
-        self.tracer.meta["origins"] = frozenset([node.name])
-        return super().run_node(node)
-
-    def begin_backward(self) -> None:
-        """What is recorded from here on belongs to the backward half.  (more/backward_lines.py: and
-        to the line whose gradient it is.)"""
-        self.tracer.meta = {"backward": True}
-
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if hasattr(target, "ended_by"):  # so the front end marks what enters a mode
-            raise CannotTrace("the program enters a mode")
-        if target is getattr and args[1] == "data":
-            raise CannotTrace("writes to `.data` are not counted as writes to the tensor")
-        return super().call_function(target, args, kwargs)
-
-    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-        tensor = self.fetch_attr(target)
-        if not isinstance(tensor, torch.Tensor):
-            return tensor
-        self.tracer.constant(tensor, target)
-        return self.tracer.to_fake(tensor)
-
-
 def new_tracer(decompositions: Decompositions | None) -> Tracer:
-    """A tracer; coverage is loaded first, which may have extended it."""
+    """A tracer; the files with rules are loaded first."""
     coverage.load()
     fake_mode = FakeMode(allow_non_fake_inputs=True, static_shapes=True)
-    return extended(Tracer)(fake_mode, decompositions)
+    return Tracer(fake_mode, decompositions)
 
 
 def run_traced(tracer: Tracer, function: Callable, arguments: Sequence[Any]) -> Any:

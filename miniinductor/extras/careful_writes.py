@@ -12,27 +12,20 @@ Out:  what the op gives, recorded in another way; or NotImplemented, and the tra
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..autograd.functionalize import COUNTS_PLACES, functional_form
-from ..autograd.joint import Joint
-from ..autograd.more.careful_tracer import CarefulTracer as Tracer
-from ..autograd.more.careful_tracer import data_of, order_in_memory, written_and_read
-from ..autograd.runtime import Plan
-from ..autograd.tracer import is_composite
-from ..compile import Compilation
+from ..autograd.functionalize import functional_form
+from ..autograd.tracer import Tracer, data_of, is_composite, order_in_memory, written_and_read
+from ..autograd.written_views import is_as_before
 from ..exceptions import CannotTrace
-from ..hooks import extends
-from ..autograd.more.rules import call_rule, op_rule
-from ..ir import same_layout
-from ..sizes.symbols import hint, same, same_sizes, sizes
+from ..autograd.rules import Op, call_rule, op_rule
+from ..sizes.symbols import hint
 
 aten = torch.ops.aten
-Op = torch._ops.OpOverload
 Numbers = Sequence[int]
 Geometry = tuple[Numbers, Numbers, int]  # sizes, strides, offset
 RESIZING = {
@@ -105,17 +98,6 @@ def note_reach(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
     return out
 
 
-def is_as_before(source: torch.Tensor, size: Numbers, stride: Numbers, offset: Any = None) -> bool:
-    """Does as_strided() give the same elements at the same places?  (Pooling of channels-last
-    images changes the strides of sizes of 1.)"""
-    at_start = offset is None or same(offset, source.storage_offset())
-    return (
-        at_start
-        and same_sizes(source.shape, size)
-        and same_layout(sizes(size), sizes(stride), sizes(source.stride()))
-    )
-
-
 def check_reach(tracer: Tracer, met: list[torch.Tensor]) -> None:
     """Raise CannotTrace if this write makes autograd give a wrong history to an earlier
     as_strided()."""
@@ -123,46 +105,6 @@ def check_reach(tracer: Tracer, met: list[torch.Tensor]) -> None:
         return
     if any(id(tracer.derivation(t)[0]) in tracer.reached_around for t in met):
         raise CannotTrace("a write after as_strided() of a part that reaches around the part")
-
-
-def at_the_start(joint: Joint, run: Callable) -> Callable:
-    """The forward half `run`, whose results begin where their memory begins, if an output is made
-    of one by as_strided(), which counts places from there.
-
-    Eager's slice_scatter and its like copy the whole memory of an input that begins inside of it;
-    the trace, where the result is a tensor of its own, has it at the start."""
-    views = [view for output in joint.outputs for view in output.views or ()]
-    if not any(op in COUNTS_PLACES for op, *_ in views):
-        return run
-
-    def started(*inputs: Any) -> Any:
-        values = list(run(*inputs))
-        for place, value in enumerate(values[: joint.count]):
-            if isinstance(value, torch.Tensor) and value.storage_offset():
-                values[place] = value.clone()
-        return values
-
-    return started
-
-
-def by_data(joint: Joint, run: Callable) -> Callable:
-    """`run`, which is given `.data` of the inputs that the program writes through `.data` alone:
-    autograd does not count such writes."""
-
-    def call(*inputs: Any) -> Any:
-        given = list(inputs)
-        for place in joint.uncounted:
-            given[place] = given[place].data
-        return run(*given)
-
-    return call if joint.uncounted else run
-
-
-@extends(Compilation)
-class CarefulStart(Compilation):
-    def start_forward(self, plan: Plan) -> Callable:
-        run = super().start_forward(plan)
-        return at_the_start(plan.joint, by_data(plan.joint, run))
 
 
 # --- what is recorded in another way --------------------------------------------------------------

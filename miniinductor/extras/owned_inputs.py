@@ -12,29 +12,14 @@ In:   the backward half of a training step.  Out: another entry of its wrapper, 
 Mirrors `boxed` calls in torch/_functorch/_aot_autograd/utils.py.
 """
 
-from collections.abc import Callable
 from typing import cast
 
-from torch import fx
-
-from ..autograd.runtime import Backward
 from ..hooks import extends
 from ..ir import InputBuffer
 from ..listings import indent
 from ..memory import MemoryPlan
 from ..records import CompileRecord
 from ..wrapper import WrapperWriter
-
-
-@extends(Backward)
-class OwningBackward(Backward):
-    def graph(self) -> fx.GraphModule:
-        graph = super().graph()
-        graph.meta["owned"] = True
-        return graph
-
-    def of_list(self, run: Callable) -> Callable:
-        return getattr(run, "owned", None) or super().of_list(run)
 
 
 def are_owned(record: CompileRecord) -> bool:

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from ..exceptions import CannotTrace
-from ..autograd.more.rules import call_rule
+from ..autograd.rules import call_rule
 from ..lowering.extern import EXTERN
 
 FUNCTIONS = (torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu)

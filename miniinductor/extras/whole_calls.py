@@ -16,7 +16,7 @@ import torch.nn.functional as F
 import torch.utils._pytree as pytree
 
 from ..exceptions import CannotTrace
-from ..autograd.more.rules import call_rule
+from ..autograd.rules import call_rule
 from ..lowerings.interpolation import linear
 from ..sizes.symbols import hint, is_symbolic, same
 

@@ -21,6 +21,7 @@ EXTERN |= dict.fromkeys(
         aten.convolution_backward.default,
         aten.grid_sampler_2d.default,  # twice to ten times as fast as its formula in fused kernels
         aten.max_pool2d_with_indices_backward.default,
+        aten.std_mean.correction,  # a mean of infinities hangs on their order
         aten.sort.default,
         aten.sort.stable,
         aten.topk.default,
@@ -31,4 +32,3 @@ for _kind in ATTENTION:
         EXTERN[getattr(aten, f"_scaled_dot_product_{_kind}{_half}").default] = None
 if torch._C._has_mkldnn:
     EXTERN[torch.ops.mkldnn._linear_pointwise.default] = None
-    EXTERN[torch.ops.mkldnn._convolution_pointwise.default] = None

@@ -7,7 +7,7 @@ In:   an op's arguments (fake tensors).  Out: the same value from ops that have 
 Mirrors torch/_decomp/decompositions.py (`native_batch_norm`, `native_group_norm`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,19 +15,27 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from ..decompositions import LOW_PRECISION, OURS, decomposition, upcast
+from ..devices import recomputes
 from ..sizes.symbols import same
 
 aten = torch.ops.aten
 Maybe = Tensor | None
 
 
+def var_mean(x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Two passes, accurate where one pass cancels; on a GPU perhaps of parts (statistics.py)."""
+    if recomputes(x.device):
+        return torch.var_mean(x, dims, correction=0, keepdim=True)
+    mean = x.mean(dims, keepdim=True)
+    return (x - mean).square().mean(dims, keepdim=True), mean
+
+
 def normalized(
-    x: Tensor, dims: Sequence[int], eps: float, statistics: Callable[..., Any] | None = None
+    x: Tensor, dims: Sequence[int], eps: float, by_channel: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Over `dims`: ((x - mean) / deviation, mean, variance, 1 / deviation)."""
     wide = upcast(x)
-    var_mean: Callable[..., Any] = statistics or torch.var_mean
-    variance, mean = var_mean(wide, dims, correction=0, keepdim=True)
+    variance, mean = var_mean_by_channel(wide) if by_channel else var_mean(wide, dims)
     rstd = torch.rsqrt(variance + eps)
     return (wide - mean) * rstd, mean, variance, rstd
 
@@ -54,13 +62,11 @@ def layer_norm(
     return scaled(out, weight, bias).to(x.dtype), mean.to(statistics), rstd.to(statistics)
 
 
-def var_mean_by_channel(
-    x: Tensor, dims: Sequence[int], *, correction: int, keepdim: bool
-) -> tuple[Tensor, Tensor]:
+def var_mean_by_channel(x: Tensor) -> tuple[Tensor, Tensor]:
     """Of [n, groups, channels, pixels] over the last two, from those of each channel: in
     channels-last memory the sums run along rows."""
-    variance, mean = torch.var_mean(x, [3], correction=0, keepdim=True)
-    between, center = torch.var_mean(mean, [2], correction=0, keepdim=True)
+    variance, mean = var_mean(x, [3])
+    between, center = var_mean(mean, [2])
     return torch.mean(variance, [2], keepdim=True) + between, center
 
 
@@ -82,12 +88,7 @@ def group_norm(
     if not x.is_contiguous(memory_format=suggest_memory_format(x)):
         return NotImplemented  # eager refuses it
     by_channel = x.dim() > 2 and c > groups and same(x.stride(1), 1) and not x.is_contiguous()
-    out, mean, _, rstd = normalized(
-        x.reshape(n, groups, c // groups, hw),
-        [2, 3],
-        eps,
-        var_mean_by_channel if by_channel else None,
-    )
+    out, mean, _, rstd = normalized(x.reshape(n, groups, c // groups, hw), [2, 3], eps, by_channel)
     out = scaled_as(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
     kept = statistics_dtype(x, weight, bias) if x.device.type == "cpu" else x.dtype
     return out.to(x.dtype), mean.reshape(n, groups).to(kept), rstd.reshape(n, groups).to(kept)

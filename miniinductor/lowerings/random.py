@@ -24,11 +24,9 @@ import sympy
 import torch
 from torch import Tensor
 
-from .. import config
 from ..codegen.common import Value as Scalar
 from ..codegen.cpp_expressions import CppExpressions
-from ..compile import Compilation
-from ..hooks import extends
+from ..decompositions import FUSED_RANDOM
 from ..ir import Index, TensorBox
 from ..lowering.registry import Call, lower
 from ..lowering.registry import made as value_of
@@ -152,7 +150,7 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
     return x * keep.to(x.dtype) * (1 / (1 - p)), keep
 
 
-RULES: dict[Any, Callable[..., Any]] = {
+FUSED_RANDOM |= {
     aten.rand.default: rand,
     aten.rand_like.default: rand_like,
     aten.randn.default: normal(rand),
@@ -162,13 +160,6 @@ RULES: dict[Any, Callable[..., Any]] = {
     aten.bernoulli_.float: bernoulli_,
     aten.native_dropout.default: native_dropout,
 }
-
-
-@extends(Compilation)
-class FusedRandom(Compilation):
-    def decompositions(self) -> Any:
-        found = super().decompositions()
-        return found if found is None or config.fallback_random else found | RULES
 
 
 PRELUDES.append(Path(__file__).with_name("random.h"))

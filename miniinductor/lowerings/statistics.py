@@ -1,7 +1,8 @@
 """Variances; on a GPU, such that read their elements once: of parts, which are then put together.
 
-In:   var_mean or var.  Out: two passes over the elements; on a GPU the mean and the sum of squared
-      differences of each part, where one kernel cannot hold all elements of an output.
+In:   var, std, var_mean.  Out: two passes over the elements, on a CPU of a program's own in
+      float64, as eager counts there; on a GPU the mean and the sum of squared differences of each
+      part, where one kernel cannot hold all elements of an output.
 
     [64, 96, 37, 41] over 0, 2, 3      ->  each image's channel is a row of 1517; then 64 of those
     channels-last, the same            ->  1024 parts of 95 pixels; then those 1024
@@ -16,14 +17,13 @@ torch/_inductor/ir.py, one pass that divides at each element.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import sympy
 import torch
 from torch import Tensor
 
-from ..decompositions import decomposition, upcast
+from ..decompositions import LOW_PRECISION, decomposition, upcast
 from ..ir import Index, TensorBox
 from ..lowering.pointwise import full
 from ..lowering.reductions import accumulate_dtype, divided, elements, reduce, with_ones
@@ -32,15 +32,12 @@ from ..sizes.symbols import maximum
 from ..ops import Value, ops
 from ..sizes.expressions import Size
 from ..devices import recomputes
-from .chunks import nearest_divisor
+from .chunks import COLUMNS, PROGRAMS, STEP, divisor_near, in_memory, is_packed, trailing
 
 aten = torch.ops.aten
 LEAST = 1 << 17  # elements below which another kernel costs more than it saves
 ROW = 32768  # elements that one program holds
 PART = 4096  # elements that a part should have at least, where parts are rows
-PROGRAMS = 132 * 8
-COLUMNS = 64  # that one program works on
-STEP = 32  # rows that a program reads at once there
 LEAST_ROWS = 32  # of a part, where memory runs along the outputs
 
 
@@ -72,7 +69,13 @@ def corrected(count: Size, correction: float) -> Size:
 
 
 @lower(aten.var_mean.correction)
-def lowered_var_mean(
+def lowered_var_mean(call: Call, x: TensorBox, dims: Any = None, **how: Any) -> list[TensorBox]:
+    if not recomputes(x.device):
+        raise NotLowered("eager's mean of infinities hangs on their order")
+    return two_passes(call, x, dims, **how)
+
+
+def two_passes(
     call: Call,
     x: TensorBox,
     dims: Any = None,
@@ -80,7 +83,8 @@ def lowered_var_mean(
     correction: float | None = None,
     keepdim: bool = False,
 ) -> list[TensorBox]:
-    """Two passes: mean, then the sum of squared differences (accurate where one pass cancels)."""
+    """[variance, mean]: the mean, then the sum of squared differences (accurate where one
+    pass cancels)."""
     result, shape = call.first.dtype, call.first.size
     compute, size = accumulate_dtype(result), x.get_size()
     dims = normalize_dims(dims, len(size))
@@ -108,13 +112,23 @@ def lowered_var_mean(
 
 @lower(aten.var.correction)
 def lowered_var(call: Call, x: TensorBox, dims: Any = None, **how: Any) -> TensorBox:
-    return lowered_var_mean(call, x, dims, **how)[0]
+    return two_passes(call, x, dims, **how)[0]
 
 
 @decomposition(aten.var.correction)
 def var(x: Tensor, dim: Any = None, **how: Any) -> Any:
+    if x.dtype in (torch.float32, *LOW_PRECISION) and not recomputes(x.device):
+        return torch.var(x.double(), dim, **how).to(x.dtype)
     found = var_mean(x, dim, **how)
     return found if found is NotImplemented else found[0]
+
+
+@decomposition(aten.std.correction)
+def std(x: Tensor, dim: Any = None, **how: Any) -> Any:
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    wide = upcast(x) if recomputes(x.device) else x.double()
+    return torch.var(wide, dim, **how).sqrt().to(x.dtype)
 
 
 def parts_of(x: Tensor, dim: Any) -> tuple[list[int], list[int], int] | None:
@@ -161,37 +175,6 @@ def columns(x: Tensor, dims: list[int], order: list[int]) -> tuple[list[int], in
     if cuts == 1:
         cuts = divisor_near(length, wanted)
     return (inner, cuts) if cuts > 1 or count > length else None
-
-
-def divisor_near(count: int, wanted: int) -> int:
-    """A divisor of `count` that is not far from `wanted`; 1 where there is none."""
-    found = nearest_divisor(count, wanted) if wanted > 1 else 1
-    return found if count % found == 0 and wanted <= 4 * found and found <= 4 * wanted else 1
-
-
-def in_memory(x: Tensor) -> list[int]:
-    """The dimensions of more than one element, from the slowest to the fastest."""
-    return sorted((d for d in range(x.dim()) if x.shape[d] != 1), key=lambda d: -x.stride()[d])
-
-
-def is_packed(x: Tensor, order: Sequence[int]) -> bool:
-    """Do the elements lie without gaps, these dimensions from the slowest to the fastest?"""
-    step = 1
-    for d in reversed(order):
-        if x.stride(d) != step:
-            return False
-        step *= x.shape[d]
-    return True
-
-
-def trailing(order: Sequence[int], holds: Any) -> list[int]:
-    """The last dimensions of which that holds, in their order."""
-    found: list[int] = []
-    for d in reversed(order):
-        if not holds(d):
-            break
-        found.insert(0, d)
-    return found
 
 
 def of_parts(

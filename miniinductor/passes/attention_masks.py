@@ -29,7 +29,7 @@ import torch
 from torch import fx
 from torch.nn import functional as F
 
-from ..autograd.more.rules import call_rule
+from ..autograd.rules import call_rule
 from ..graph_passes import CLEANING, graph_pass
 from ..sizes.symbols import SYMBOLIC
 

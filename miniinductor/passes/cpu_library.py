@@ -13,9 +13,9 @@ In:   a functional ATen graph.  Out: an equal one, where a library kernel gains 
         ->  a product: in channels-last memory an image is the matrix [pixels, channels]
 
 A convolution whose weights are much larger than its image keeps plain memory: oneDNN reorders the
-weights in every call, and does so faster for that.  Frozen weights (freezing.py) are reordered
-once. Mirrors torch/_inductor/fx_passes/mkldnn_fusion.py and `decide_layout_opt` in graph.py.  Left
-out: other dtypes than float32.
+weights in every call, and does so faster for that.  Mirrors
+torch/_inductor/fx_passes/mkldnn_fusion.py and `decide_layout_opt` in graph.py.  Left out: other
+dtypes than float32, weights that are reordered once.
 """
 
 from typing import Any
@@ -25,7 +25,8 @@ from torch import fx
 
 from .. import config
 from ..graph_passes import LAYOUTS, Context, graph_pass
-from .layout import TRANSPOSITIONS, LayoutPass, aten, origin_of, value_of
+from ..records import CompileRecord
+from .layout import TRANSPOSITIONS, LayoutPass, aten, value_of
 
 mkldnn = torch.ops.mkldnn
 # multiplications and rows from which oneDNN's product is the faster one
@@ -36,20 +37,17 @@ HEAVY_WEIGHTS = 8  # weights this many times as large as the image: plain memory
 
 @graph_pass(LAYOUTS, "library kernels of the CPU", order=30)
 def for_cpu(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
-    """The graph with the CPU's library kernels; `gm` itself where nothing is gained.
-
-    Weights among `context.constants` are reordered by calls that freezing.py takes out of the
-    graph."""
+    """The graph with the CPU's library kernels; `gm` itself where nothing is gained."""
     if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
         return gm
     calls = [n for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)]
     if context.inference and config.channels_last and any(map(is_image, calls)):
-        changed = CpuLibrary.applied(gm, context.record, True, context.constants)
+        changed = CpuLibrary.applied(gm, context.record, True)
         if changed is not gm:
             return changed
     if not config.onednn_products or not any(n.target in PRODUCTS for n in calls):
         return gm
-    return CpuLibrary.applied(gm, context.record, False, context.constants)
+    return CpuLibrary.applied(gm, context.record, False)
 
 
 def is_float_on_cpu(node: fx.Node) -> bool:
@@ -78,9 +76,9 @@ def gains_by_onednn(a: torch.Tensor, b: torch.Tensor) -> bool:
 class CpuLibrary(LayoutPass):
     what = "CPU library layouts"
 
-    def __init__(self, gm, record, channels_last, constants):
+    def __init__(self, gm: fx.GraphModule, record: CompileRecord, channels_last: bool) -> None:
         super().__init__(gm, record)
-        self.moves_convolutions, self.constants = channels_last, constants
+        self.moves_convolutions = channels_last
 
     def visit(self, node: fx.Node) -> fx.Node:
         if not is_float_on_cpu(node):
@@ -96,14 +94,6 @@ class CpuLibrary(LayoutPass):
         image, weights = value_of(x), value_of(w)
         if transposed or 0 in (*image.shape, *weights.shape):
             return self.kept(node)
-        if w in self.constants:
-            self.changed("convolutions with reordered weights, in channels-last memory")
-            self.graph.erase_node(node)
-            layout = [list(padding), list(stride), list(dilation), groups]
-            reorder = mkldnn._reorder_convolution_weight.default
-            packed = self.packed(node, w, reorder, *layout, list(image.shape))
-            arguments = (self.channels_last(x), packed, bias, *layout, "none", [], "")
-            return self.call(node, mkldnn._convolution_pointwise.default, *arguments)
         if tuple(weights.shape[2:]) == (1, 1) and groups == 1 and not any(padding):
             return self.pixelwise(node, x, w, bias, stride)
         heavy = weights.numel() > HEAVY_WEIGHTS * max(image.numel(), node.meta["val"].numel())
@@ -147,14 +137,4 @@ class CpuLibrary(LayoutPass):
         self.graph.erase_node(node)
         transposed = b.target in TRANSPOSITIONS and value_of(b.args[0]).shape == (n, k)
         weights = b.args[0] if transposed else self.call(node, aten.permute.default, b, [1, 0])
-        if weights in self.constants:
-            rows, reorder = value_of(a).shape[0], mkldnn._reorder_linear_weight.default
-            weights = self.packed(node, weights, reorder, rows)
         return self.call(node, mkldnn._linear_pointwise.default, a, weights, bias, "none", [], "")
-
-    def packed(self, like: Any, weights: Any, reorder: Any, *how: Any) -> fx.Node:
-        """Weights in oneDNN's own order.  Fake tensors have no such layout: to them it is the
-        weights."""
-        node = self.graph.call_function(reorder, (weights, *how))
-        node.meta = origin_of(like) | {"val": value_of(weights)}
-        return node

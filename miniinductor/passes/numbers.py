@@ -19,7 +19,7 @@ import torch
 from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..autograd.more.rules import call_rule
+from ..autograd.rules import call_rule
 from ..foreign import ours
 from ..graph_passes import CLEANING, graph_pass
 from ..lowering.extern import EXTERN

@@ -14,15 +14,12 @@ import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..sizes.symbols import Size, fill
 from . import launch
-
-if TYPE_CHECKING:
-    from ..passes.freezing import Frozen
 
 ALIGNMENT = 64
 
@@ -37,7 +34,6 @@ class Program:
     inputs: list[str]  # names, in order
     constants: dict[str, torch.Tensor]  # name -> parameter, buffer or constant
     mutations: list[str]  # names of inputs and constants that are written
-    frozen: "Frozen | None" = None  # what freezing made of parameters
     refused: str | None = None  # why it must not be recorded as a CUDA graph
 
     def start(self) -> Callable:
@@ -48,7 +44,7 @@ class Program:
         exec(compile(self.source, "<miniinductor wrapper>", "exec"), scope)
         call = scope["call"]
         call.owned, call.workspaces_of = scope.get("call_owned"), scope.get("workspaces_of", {})
-        return self.frozen.guarded(call) if self.frozen else call
+        return call
 
 
 @dataclass

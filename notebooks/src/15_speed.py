@@ -211,7 +211,7 @@ ablation_bars(ablated, machine());
 # | tiling | whole cache lines where a read runs across memory (notebook 11) | `x + y.t()` |
 # | lane tables | what is the same in each row is computed once; short innermost loops are joined with the loop around | images that are enlarged, short rows |
 # | row reductions | vector lanes over outputs where rows are reduced | sums over dim 0 |
-# | onednn products, pattern rewrites | better library calls for what is not fused | GPT-2, BERT |
+# | onednn products | better library calls for what is not fused | GPT-2, BERT |
 # | loop reordering | a pass over memory, where two loop nests run in different orders | batch norm |
 # | channels last | the order of dimensions that convolutions like best | image models |
 # | vectorize | `omp simd` in the inner loop: without it, GCC decides alone | reductions, exp, erf |

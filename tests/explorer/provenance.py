@@ -25,30 +25,18 @@ from . import models
 
 SIZE = 6
 # {a}, {b}: earlier values, SIZE x SIZE; {c}: the line's constant
-LINES = [
-    "{a} * {c}",
-    "{a}.sin() * {c}",
-    "torch.tanh({a} * {c})",
-    "({a} + {b}) * {c}",
-    "{a} * {b} * {c}",
-    "torch.where({a} > {c}, {a}, {b})",
-    "{a} - {a}.mean(0, keepdim=True) * {c}",
-    "torch.softmax({a} * {c}, -1)",
-    "({a} * {c}) @ {b}",
-    "({a} @ {b}.t()) * {c}",
-    "{a}.cumsum(1) * {c}",
-    "helper({a}, {c})",
-    "outer_helper({a}, {c})",
-    "{a}.t() * {c}",
-    "torch.cat([{a}[:2], {b}[2:] * {c}])",
-    "{a}.amax(1, keepdim=True) * {c} + {b}",
-    "torch.nn.functional.layer_norm({a} * {c}, ({n},))",
-    "torch.nn.functional.gelu({a} * {c})",
-    "{a}[torch.arange({n}).flip(0)] * {c}",
-    "{a}.clone().mul_({c})",
-    "{a}.flip(1).expand(2, {n}, {n})[1] * {c}",
-    "torch.nn.functional.pad({a}, (1, 0))[:, 1:] * {c}",
-]
+LINES = (
+    "{a} * {c}; {a}.sin() * {c}; torch.tanh({a} * {c}); ({a} + {b}) * {c}; "
+    "{a} * {b} * {c}; torch.where({a} > {c}, {a}, {b}); "
+    "{a} - {a}.mean(0, keepdim=True) * {c}; torch.softmax({a} * {c}, -1); "
+    "({a} * {c}) @ {b}; ({a} @ {b}.t()) * {c}; {a}.cumsum(1) * {c}; "
+    "helper({a}, {c}); outer_helper({a}, {c}); {a}.t() * {c}; "
+    "torch.cat([{a}[:2], {b}[2:] * {c}]); {a}.amax(1, keepdim=True) * {c} + {b}; "
+    "torch.nn.functional.layer_norm({a} * {c}, ({n},)); "
+    "torch.nn.functional.gelu({a} * {c}); {a}[torch.arange({n}).flip(0)] * {c}; "
+    "{a}.clone().mul_({c}); {a}.flip(1).expand(2, {n}, {n})[1] * {c}; "
+    "torch.nn.functional.pad({a}, (1, 0))[:, 1:] * {c}"
+).split("; ")
 PRELUDE = """\
 def helper(x, constant):
     return torch.relu(x * constant)

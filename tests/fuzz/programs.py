@@ -150,51 +150,17 @@ class Net(torch.nn.Module):
 NET = Net()
 """
 
-INTS = [
-    "n",
-    "k",
-    "G",
-    "len(xs)",
-    "len(rest)",
-    "len(LOG)",
-    "x.dim()",
-    "x.shape[0]",
-    "x.size(-1)",
-    "y.numel()",
-    "len(d)",
-    "-1",
-    "0",
-    "1",
-    "2",
-    "5",
-    "len(box)",
-    "box.scale",
-    "sum(range(3))",
-    "max(n, 1)",
-    "TABLE['a']",
-    "NET.calls",
-    "kw.get('w', 4)",
-    "d.get('c', 7)",
-    "len(box.log)",
-]
-ERRORS = [
-    "ValueError",
-    "KeyError",
-    "IndexError",
-    "TypeError",
-    "Err",
-    "ZeroDivisionError",
-    "RuntimeError",
-    "AttributeError",
-    "UnboundLocalError",
-    "(KeyError, IndexError)",
-    "LookupError",
-    "ArithmeticError",
-    "Exception",
-    "StopIteration",
-    "NotImplementedError",
-    "AssertionError",
-]
+INTS = (
+    "n; k; G; len(xs); len(rest); len(LOG); x.dim(); x.shape[0]; x.size(-1); "
+    "y.numel(); len(d); -1; 0; 1; 2; 5; len(box); box.scale; sum(range(3)); "
+    "max(n, 1); TABLE['a']; NET.calls; kw.get('w', 4); d.get('c', 7); len(box.log)"
+).split("; ")
+ERRORS = (
+    "ValueError; KeyError; IndexError; TypeError; Err; ZeroDivisionError; "
+    "RuntimeError; AttributeError; UnboundLocalError; (KeyError, IndexError); "
+    "LookupError; ArithmeticError; Exception; StopIteration; "
+    "NotImplementedError; AssertionError"
+).split("; ")
 
 
 class Maker:

@@ -19,7 +19,6 @@ GENERATORS: dict[str, tuple[int, str]] = {
     "change": (2, ""),
     "change_state": (1, ""),
     "class_code": (1, ""),
-    "cold": (1, ""),
     "custom_functions": (1, ""),
     "endless": (1, ""),
     "errors": (2, "--count 200000"),

@@ -238,8 +238,7 @@ def check(case, mode: Mode) -> str:
         # eager's batch norms write their statistics without counting it; ours may count
         ours[4][:] = [theirs and own for theirs, own in zip(eager[4], ours[4])]
     for what, a, b in zip(("", "identities", "memories", "layouts", "versions"), eager, ours):
-        # eager's batch norm writes its running statistics without counting; ours counts, by which
-        # freezing notices that they are others
+        # eager's batch norm writes its running statistics without counting; ours counts
         if a != b and not (what == "versions" and "batch_norm" in case[1]):
             return f"{what}: eager {a}   ours {b}"
     for number, (a, b) in enumerate(zip(eager[-1], ours[-1])):

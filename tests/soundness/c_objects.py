@@ -27,21 +27,9 @@ from tests.fuzz.compare import ADDRESS, Describer
 from tests.soundness import runner
 
 MODULES = (
-    "builtins",
-    "collections",
-    "functools",
-    "itertools",
-    "operator",
-    "types",
-    "weakref",
-    "enum",
-    "contextlib",
-    "array",
-    "decimal",
-    "fractions",
-    "datetime",
-    "pathlib",
-)
+    "builtins collections functools itertools operator types weakref enum "
+    "contextlib array decimal fractions datetime pathlib"
+).split()
 HEADER = """
 import array, builtins, collections, contextlib, datetime, decimal, enum, fractions, functools
 import itertools, math, operator, pathlib, sys, types, typing, weakref
@@ -335,168 +323,55 @@ UNASKED = {  # names whose answer differs from run to run, or that change the pr
     "__builtins__",
     "__globals__",
 }
-UNCALLED = UNASKED | {
-    "__class__",
-    "__init_subclass__",
-    "__setattr__",
-    "__delattr__",
-    "__reduce__",
-    "__reduce_ex__",
-    "__getstate__",
-    "__setstate__",
-    "__new__",
-    "now",
-    "today",
-    "utcnow",
-    "fromtimestamp",
-    "timestamp",
-    "astimezone",
-    "mro",
-    "clear_frames",
-    "_abc_registry_clear",
-    "_abc_caches_clear",
-}
+UNCALLED = UNASKED | set(
+    (
+        "__class__ __init_subclass__ __setattr__ __delattr__ __reduce__ "
+        "__reduce_ex__ __getstate__ __setstate__ __new__ now today utcnow "
+        "fromtimestamp timestamp astimezone mro clear_frames _abc_registry_clear "
+        "_abc_caches_clear"
+    ).split()
+)
 NAMES_BY_ALL = (
     "__call__ __doc__ __dict__ __eq__ __ne__ __lt__ __hash__ __class__ __init__ __repr__ __str__ "
     "__len__ __iter__ __next__ __getitem__ __contains__ __bool__ __name__ __qualname__ __module__ "
     "__self__ __func__ __wrapped__ __get__ __set__ __add__ __reduce__ __format__ "
     "__getattribute__ __slots__ __match_args__ __annotations__ __class_getitem__ nothing"
 ).split()
-OPERATIONS = """
-type(o)
-type(o) is KIND
-o.__class__
-isinstance(o, KIND)
-isinstance(o, (str, KIND))
-isinstance(o, (int, float))
-isinstance(o, collections.abc.Sized)
-isinstance(o, collections.abc.Iterable)
-isinstance(o, collections.abc.Iterator)
-isinstance(o, collections.abc.Callable)
-isinstance(o, collections.abc.Hashable)
-isinstance(o, collections.abc.Sequence)
-isinstance(o, collections.abc.Mapping)
-isinstance(o, typing.Sequence)
-isinstance(o, typing.Callable)
-isinstance(o, typing.Hashable)
-isinstance(o, typing.SupportsInt)
-isinstance(o, typing.SupportsIndex)
-isinstance(o, int | None)
-isinstance(o, typing.Union[str, list])
-isinstance(o, typing.Optional[dict])
-isinstance(o, numbers.Number)
-isinstance(o, numbers.Integral)
-isinstance(o, torch.Tensor)
-isinstance(o, torch.FloatTensor)
-isinstance(o, torch.nn.Parameter)
-isinstance(o, list[int])
-isinstance(o, 3)
-issubclass(type(o), KIND)
-issubclass(type(o), (collections.abc.Sized, str))
-issubclass(type(o), typing.Hashable)
-issubclass(o, object)
-callable(o)
-repr(o)
-str(o)
-ascii(o)
-format(o)
-format(o, '>4')
-f'{o}'
-f'{o!r:>3}'
-'%s' % (o,)
-hash(o)
-len(o)
-bool(o)
-not o
-iter(o) is o
-type(iter(o))
-o == o
-o != o
-o == O2
-o != O2
-O2 == o
-o < O2
-o <= O2
-o == 3
-o == 'ab c'
-3 == o
-o is o
-o in [o]
-[o] == [o]
-(1, o) == (1, o)
-[o].index(o)
-[o, o].count(o)
-{1: o} == {1: o}
-o in (1, 'a')
-1 in o
-'a' in o
-o[0]
-o['a']
-o[0:1]
-o + o
-o + 1
-1 + o
-o * 2
-2 * o
-o | o
-o & o
-o - o
-o % 2
-o ** 2
-o // 2
--o
-+o
-~o
-abs(o)
-int(o)
-float(o)
-complex(o)
-round(o)
-divmod(o, 2)
-operator.index(o)
-operator.length_hint(o, 4)
-max(o, o, key=id) is o
-max(o, O2)
-sorted([O2, o])
-[*o]
-{**o}
-list(o)
-tuple(o)
-set(o)
-dict(o)
-reversed(o)
-list(reversed(o))
-sum(o)
-min(o)
-any(o)
-all(o)
-enumerate(o)
-sorted(o)
-zip(o, o)
-next(o)
-next(o, 5)
-{o: 1}[o]
-{o} == {o}
-vars(o)
-id(o) == id(o)
-getattr(o, 'nothing', 4)
-callable(getattr(o, '__call__', None))
-""".strip().splitlines()
+OPERATIONS = (
+    "type(o); type(o) is KIND; o.__class__; isinstance(o, KIND); isinstance(o, (str, KIND)); "
+    "isinstance(o, (int, float)); isinstance(o, collections.abc.Sized); "
+    "isinstance(o, collections.abc.Iterable); isinstance(o, collections.abc.Iterator); "
+    "isinstance(o, collections.abc.Callable); isinstance(o, collections.abc.Hashable); "
+    "isinstance(o, collections.abc.Sequence); isinstance(o, collections.abc.Mapping); "
+    "isinstance(o, typing.Sequence); isinstance(o, typing.Callable); "
+    "isinstance(o, typing.Hashable); isinstance(o, typing.SupportsInt); "
+    "isinstance(o, typing.SupportsIndex); isinstance(o, int | None); "
+    "isinstance(o, typing.Union[str, list]); isinstance(o, typing.Optional[dict]); "
+    "isinstance(o, numbers.Number); isinstance(o, numbers.Integral); "
+    "isinstance(o, torch.Tensor); isinstance(o, torch.FloatTensor); "
+    "isinstance(o, torch.nn.Parameter); isinstance(o, list[int]); isinstance(o, 3); "
+    "issubclass(type(o), KIND); issubclass(type(o), (collections.abc.Sized, str)); "
+    "issubclass(type(o), typing.Hashable); issubclass(o, object); callable(o); repr(o); "
+    "str(o); ascii(o); format(o); format(o, '>4'); f'{o}'; f'{o!r:>3}'; '%s' % (o,); hash(o); "
+    "len(o); bool(o); not o; iter(o) is o; type(iter(o)); o == o; o != o; o == O2; o != O2; "
+    "O2 == o; o < O2; o <= O2; o == 3; o == 'ab c'; 3 == o; o is o; o in [o]; [o] == [o]; "
+    "(1, o) == (1, o); [o].index(o); [o, o].count(o); {1: o} == {1: o}; o in (1, 'a'); 1 in o; "
+    "'a' in o; o[0]; o['a']; o[0:1]; o + o; o + 1; 1 + o; o * 2; 2 * o; o | o; o & o; o - o; "
+    "o % 2; o ** 2; o // 2; -o; +o; ~o; abs(o); int(o); float(o); complex(o); round(o); "
+    "divmod(o, 2); operator.index(o); operator.length_hint(o, 4); max(o, o, key=id) is o; "
+    "max(o, O2); sorted([O2, o]); [*o]; {**o}; list(o); tuple(o); set(o); dict(o); "
+    "reversed(o); list(reversed(o)); sum(o); min(o); any(o); all(o); enumerate(o); sorted(o); "
+    "zip(o, o); next(o); next(o, 5); {o: 1}[o]; {o} == {o}; vars(o); id(o) == id(o); "
+    "getattr(o, 'nothing', 4); callable(getattr(o, '__call__', None))"
+).split("; ")
 PARTS = 5  # in which the operations are asked
 # These iterators have no end: what walks them to the end never comes back in plain Python, either.
 ENDLESS = {"itertools.count", "itertools.cycle"}
-WALKING = {
-    "1 in o",
-    "'a' in o",
-    "[*o]",
-    "list(o)",
-    "tuple(o)",
-    "set(o)",
-    "sum(o)",
-    "min(o)",
-    "all(o)",
-    "sorted(o)",
-}
+WALKING = set(
+    ("1 in o; 'a' in o; [*o]; list(o); tuple(o); set(o); sum(o); min(o); all(o); sorted(o)").split(
+        "; "
+    )
+)
 VALUES = (
     "0 1 -1 2 True None 'a' 'b' 'ab' b'a' [1,2] (1,2) {'a':5} {1} 1.5 int function slice(0,1) "
     "[('a',1)] range(2) iter([1,2]) KEPT Plain ValueError ['a','b'] lambda:3 (lambda*a:1)"
@@ -749,160 +624,104 @@ CONSUMERS = {
     **{
         statement: LISTS
         for statement in (
-            "t.extend({i})",
-            "t += {i}",
-            "t[1:] = {i}",
-            "t[:1] = {i}",
-            "t[::2] = {i}",
-            "t[-1:] = {i}",
-            "t[:] = zip({i}, {i})",
-            "t.sort(key=key)",
-            "t.sort(key=key, reverse=True)",
-            "t[:] = [Ordered(3), Ordered(1), Ordered(2)]; t.sort()",
-            "t[:] = [Ordered(3), Ordered(99), Ordered(1), Ordered(0)]; t.sort()",
-            "t.extend(map(key, {i}))",
-            "t.extend(itertools.chain({i}, {i}))",
-            "list.extend(t, {i})",
-            "t = [*t, *{i}, 5]",
-            "t.extend(t)",
-            "t += t",
-            "t[1:2] = t",
-            "t.index(Ordered(9), 1)",
-            "t.remove(Ordered(5))",
-            "Ordered(5) in t",
-            "t = t + [*{i}]",
-        )
+            "t.extend({i}) | t += {i} | t[1:] = {i} | t[:1] = {i} | t[::2] = {i} | "
+            "t[-1:] = {i} | t[:] = zip({i}, {i}) | t.sort(key=key) | "
+            "t.sort(key=key, reverse=True) | "
+            "t[:] = [Ordered(3), Ordered(1), Ordered(2)]; t.sort() | "
+            "t[:] = [Ordered(3), Ordered(99), Ordered(1), Ordered(0)]; t.sort() | "
+            "t.extend(map(key, {i})) | t.extend(itertools.chain({i}, {i})) | "
+            "list.extend(t, {i}) | t = [*t, *{i}, 5] | t.extend(t) | t += t | "
+            "t[1:2] = t | t.index(Ordered(9), 1) | t.remove(Ordered(5)) | "
+            "Ordered(5) in t | t = t + [*{i}]"
+        ).split(" | ")
     },
     **{
         statement: DEQUES
         for statement in (
-            "t.extend({i})",
-            "t.extendleft({i})",
-            "t += {i}",
-            "t = collections.deque({i}, 2)",
-            "t.extend(t)",
-            "t.extendleft(t)",
-            "t += t",
-            "t.extendleft(map(key, {i}))",
-            "t.rotate(1); t.extend(zip({i}, {i}))",
-        )
+            "t.extend({i}) | t.extendleft({i}) | t += {i} | "
+            "t = collections.deque({i}, 2) | t.extend(t) | t.extendleft(t) | "
+            "t += t | t.extendleft(map(key, {i})) | "
+            "t.rotate(1); t.extend(zip({i}, {i}))"
+        ).split(" | ")
     },
     **{
         statement: ["{7, 8}"]
         for statement in (
-            "t.update({i})",
-            "t.update({i}, {i})",
-            "t |= set({i})",
-            "t.difference_update({i})",
-            "t.intersection_update({i})",
-            "t.symmetric_difference_update({i})",
-            "r = t.union({i})",
-            "r = t.issubset({i})",
-            "r = t.issuperset({i})",
-            "r = t.isdisjoint({i})",
-            "r = t.intersection({i})",
-            "r = t.difference({i})",
-            "t = {{*t, *{i}}}",
-            "t.update(t)",
-            "t.update([1, True, 1.0])",
-            "r = repr(set([1.0, 1, True])), repr(frozenset([True, 1]))",
-            "r = repr({{1}} | {{1.0}}), repr({{1}} & {{1.0}}), repr({{1.0}}.union([True]))",
-        )
+            "t.update({i}); t.update({i}, {i}); t |= set({i}); "
+            "t.difference_update({i}); t.intersection_update({i}); "
+            "t.symmetric_difference_update({i}); r = t.union({i}); "
+            "r = t.issubset({i}); r = t.issuperset({i}); r = t.isdisjoint({i}); "
+            "r = t.intersection({i}); r = t.difference({i}); t = {{*t, *{i}}}; "
+            "t.update(t); t.update([1, True, 1.0]); "
+            "r = repr(set([1.0, 1, True])), repr(frozenset([True, 1])); "
+            "r = repr({{1}} | {{1.0}}), repr({{1}} & {{1.0}}), repr({{1.0}}.union([True]))"
+        ).split("; ")
     },
     **{
         statement: DICTS
         for statement in (
-            "t.update({p})",
-            "t.update({p}, q=3)",
-            "t |= {p}",
-            "t.update({k})",
-            "t.update(zip({i}, {i}))",
-            "r = dict.fromkeys({i}, 3)",
-            "r = dict(map(lambda a: (a, key(a)), {i}))",
-            "r = {{a: key(a) for a in {i}}}",
-            "t.update([(1, 2), (3,)])",
-            "t.update([(1, 2), 3])",
-            "r = {{**t, **{k}}}",
-            "r = dict({k})",
-            "t.update({i})",
-            "r = collections.Counter({i})",
-        )
+            "t.update({p}); t.update({p}, q=3); t |= {p}; t.update({k}); "
+            "t.update(zip({i}, {i})); r = dict.fromkeys({i}, 3); "
+            "r = dict(map(lambda a: (a, key(a)), {i})); "
+            "r = {{a: key(a) for a in {i}}}; t.update([(1, 2), (3,)]); "
+            "t.update([(1, 2), 3]); r = {{**t, **{k}}}; r = dict({k}); "
+            "t.update({i}); r = collections.Counter({i})"
+        ).split("; ")
     },
     **{
         statement: ["[7]"]
         for statement in (
-            "r = list({i})",
-            "r = tuple({i})",
-            "r = set({i})",
-            "r = frozenset({i})",
-            "r = sorted({i})",
-            "r = sorted({i}, key=key)",
-            "r = sorted({i}, key=key, reverse=True)",
-            "r = sum({i})",
-            "r = sum(map(Ordered, {i}), 5).value",
-            "r = sum({i}, 'a')",
-            "r = sum({i}, start=[])",
-            "r = min({i})",
-            "r = max({i}, key=key)",
-            "r = min({i}, key=key, default=4)",
-            "r = max(map(Ordered, {i})).value",
-            "r = any(map(Ordered, {i}))",
-            "r = all(map(Ordered, {i}))",
-            "r = all(key(a) for a in {i})",
-            "r = 'x'.join(map(str, {i}))",
-            "r = ','.join({i})",
-            "a, b, c = {i}; r = (a, b, c)",
-            "a, b = {i}; r = (a, b)",
-            "a, *b = {i}; r = (a, b)",
-            "*a, b, c, d, e = {i}",
-            "r = [*{i}]",
-            "r = function(*{i})",
-            "r = function(0, *{i}, **{k})",
-            "r = list(zip({i}, {i}))",
-            "r = list(zip([1, 2], {i}, strict=True))",
-            "r = list(zip({i}, [1], strict=True))",
-            "r = list(map(lambda a, b: (key(a), b), {i}, [1, 2]))",
-            "r = list(filter(key, {i}))",
-            "r = list(enumerate({i}, 4))",
-            "r = 2 in {i}",
-            "r = 5 in {i}",
-            "r = list(iter({i}.__next__, 2))",
-            "r = functools.reduce(lambda a, b: a + key(b), {i})",
-            "r = functools.reduce(lambda a, b: a + key(b), {i}, 1)",
-            "r = list(itertools.chain({i}, t, {i}))",
-            "r = list(itertools.chain.from_iterable([{i}, t]))",
-            "r = list(itertools.islice({i}, 2))",
-            "r = list(itertools.islice({i}, 0, None, 2))",
-            "r = list(itertools.takewhile(lambda a: key(a) > -2, {i}))",
-            "r = list(itertools.dropwhile(lambda a: key(a) > -2, {i}))",
-            "r = list(itertools.filterfalse(lambda a: key(a) > -2, {i}))",
-            "r = list(itertools.accumulate({i}, lambda a, b: a + key(b)))",
-            "r = list(itertools.accumulate({i}, initial=2))",
-            "r = list(itertools.starmap(lambda a, b: key(a), zip({i}, {i})))",
-            "r = list(itertools.zip_longest({i}, [1], fillvalue=0))",
-            "r = list(itertools.product({i}, {i}))",
-            "r = list(itertools.permutations({i}, 2))",
-            "r = list(itertools.combinations({i}, 2))",
-            "r = list(itertools.pairwise({i}))",
-            "r = list(itertools.compress({i}, {i}))",
-            "r = [(k, list(g)) for k, g in itertools.groupby({i}, key)]",
-            "r = list(itertools.islice(itertools.cycle({i}), 5))",
-            "a, b = itertools.tee({i}); r = (next(a), list(b), list(a))",
-            "r = [b for a in {i} for b in (a, key(a))]",
-            "t.append(next({i})); t.append(next({i}, 5))",
-            "t.append(next(iter([]), 5))",
-            "m = map(key, {i}); next(m); t.extend(m); r = list(m)",
-            "m = zip({i}, {i}); next(m); t.extend(m); r = list(m)",
-            "m = enumerate({i}); next(m); t.extend(m); r = next(m, None)",
-            "m = iter({i}); a, b = m, 0; t.append(next(a)); t.extend(m)",
-            "r = list(reversed(list({i})))",
-            "r = operator.contains({i}, 2), operator.indexOf({i}, 2), operator.countOf({i}, 2)",
-            "r = bytes({i})",
-            "r = list({p})",
-            "r = max({p}, key=lambda pair: key(pair[0]))",
-            "r = dict({p})",
-            "d = {{1: 1, 2: 2}}; r = list(itertools.chain((d.update(a=key(5)) for a in (1,)), d))",
-        )
+            "r = list({i}) | r = tuple({i}) | r = set({i}) | r = frozenset({i}) | "
+            "r = sorted({i}) | r = sorted({i}, key=key) | "
+            "r = sorted({i}, key=key, reverse=True) | r = sum({i}) | "
+            "r = sum(map(Ordered, {i}), 5).value | r = sum({i}, 'a') | "
+            "r = sum({i}, start=[]) | r = min({i}) | r = max({i}, key=key) | "
+            "r = min({i}, key=key, default=4) | r = max(map(Ordered, {i})).value | "
+            "r = any(map(Ordered, {i})) | r = all(map(Ordered, {i})) | "
+            "r = all(key(a) for a in {i}) | r = 'x'.join(map(str, {i})) | "
+            "r = ','.join({i}) | a, b, c = {i}; r = (a, b, c) | "
+            "a, b = {i}; r = (a, b) | a, *b = {i}; r = (a, b) | "
+            "*a, b, c, d, e = {i} | r = [*{i}] | r = function(*{i}) | "
+            "r = function(0, *{i}, **{k}) | r = list(zip({i}, {i})) | "
+            "r = list(zip([1, 2], {i}, strict=True)) | "
+            "r = list(zip({i}, [1], strict=True)) | "
+            "r = list(map(lambda a, b: (key(a), b), {i}, [1, 2])) | "
+            "r = list(filter(key, {i})) | r = list(enumerate({i}, 4)) | "
+            "r = 2 in {i} | r = 5 in {i} | r = list(iter({i}.__next__, 2)) | "
+            "r = functools.reduce(lambda a, b: a + key(b), {i}) | "
+            "r = functools.reduce(lambda a, b: a + key(b), {i}, 1) | "
+            "r = list(itertools.chain({i}, t, {i})) | "
+            "r = list(itertools.chain.from_iterable([{i}, t])) | "
+            "r = list(itertools.islice({i}, 2)) | "
+            "r = list(itertools.islice({i}, 0, None, 2)) | "
+            "r = list(itertools.takewhile(lambda a: key(a) > -2, {i})) | "
+            "r = list(itertools.dropwhile(lambda a: key(a) > -2, {i})) | "
+            "r = list(itertools.filterfalse(lambda a: key(a) > -2, {i})) | "
+            "r = list(itertools.accumulate({i}, lambda a, b: a + key(b))) | "
+            "r = list(itertools.accumulate({i}, initial=2)) | "
+            "r = list(itertools.starmap(lambda a, b: key(a), zip({i}, {i}))) | "
+            "r = list(itertools.zip_longest({i}, [1], fillvalue=0)) | "
+            "r = list(itertools.product({i}, {i})) | "
+            "r = list(itertools.permutations({i}, 2)) | "
+            "r = list(itertools.combinations({i}, 2)) | "
+            "r = list(itertools.pairwise({i})) | "
+            "r = list(itertools.compress({i}, {i})) | "
+            "r = [(k, list(g)) for k, g in itertools.groupby({i}, key)] | "
+            "r = list(itertools.islice(itertools.cycle({i}), 5)) | "
+            "a, b = itertools.tee({i}); r = (next(a), list(b), list(a)) | "
+            "r = [b for a in {i} for b in (a, key(a))] | "
+            "t.append(next({i})); t.append(next({i}, 5)) | "
+            "t.append(next(iter([]), 5)) | "
+            "m = map(key, {i}); next(m); t.extend(m); r = list(m) | "
+            "m = zip({i}, {i}); next(m); t.extend(m); r = list(m) | "
+            "m = enumerate({i}); next(m); t.extend(m); r = next(m, None) | "
+            "m = iter({i}); a, b = m, 0; t.append(next(a)); t.extend(m) | "
+            "r = list(reversed(list({i}))) | "
+            "r = operator.contains({i}, 2), operator.indexOf({i}, 2), operator.countOf({i}, 2) | "
+            "r = bytes({i}) | r = list({p}) | "
+            "r = max({p}, key=lambda pair: key(pair[0])) | r = dict({p}) | "
+            "d = {{1: 1, 2: 2}}; r = list(itertools.chain((d.update(a=key(5)) for a in (1,)), d))"
+        ).split(" | ")
     },
 }
 
@@ -943,14 +762,9 @@ def check_consume(statement: str, target: str, iterator: str, stop, place: str, 
 # ---- the order of sets
 NUMBERS = "0 1 8 16 24 32 9 17 33 5 64 128 True 1.0 0.5 2.5 8.0".split()  # they collide
 MADE = (
-    "{{{}}}",
-    "set([{}])",
-    "frozenset(({},))",
-    "set({{{}}})",
-    "frozenset({{{}}})",
-    "set(dict.fromkeys([{}]))",
-    "{{k: 0 for k in [{}]}}.keys()",
-)
+    "{{{}}}; set([{}]); frozenset(({},)); set({{{}}}); frozenset({{{}}}); "
+    "set(dict.fromkeys([{}])); {{k: 0 for k in [{}]}}.keys()"
+).split("; ")
 STEPS = (
     "s.add({n})",
     "s.discard({n})",

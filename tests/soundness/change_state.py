@@ -107,19 +107,13 @@ INSTEAD = (
     ("torch.no_grad()", "torch.inference_mode()"),
 )
 COMPUTATIONS = (
-    "x * 2",
-    "torch.ones(3)",
-    "torch.arange(3) * 0.5",
-    "torch.zeros(2, dtype=torch.int64) / 2",
-    "torch.tensor([1.0, 2.0])",
-    "x @ x.t()",
-    "linear(x)",
-    "torch.nn.functional.linear(x, w) * w.sum()",
-    "torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None])",
-    "torch.empty(2).shape, torch.get_default_dtype()",
-    "context_of(x)",
-    "(x @ x).dtype, linear(x).dtype",
-)
+    "x * 2; torch.ones(3); torch.arange(3) * 0.5; "
+    "torch.zeros(2, dtype=torch.int64) / 2; torch.tensor([1.0, 2.0]); "
+    "x @ x.t(); linear(x); torch.nn.functional.linear(x, w) * w.sum(); "
+    "torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None]); "
+    "torch.empty(2).shape, torch.get_default_dtype(); context_of(x); "
+    "(x @ x).dtype, linear(x).dtype"
+).split("; ")
 
 
 HEADER = """

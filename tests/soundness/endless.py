@@ -15,8 +15,6 @@ import time
 import torch
 
 import minidynamo
-from minidynamo.extras.extending import noted
-from minidynamo.extras.limits import Steps
 from tests.fuzz.compare import ADDRESS, Describer
 from tests.soundness import runner
 
@@ -212,7 +210,7 @@ class Watch:
 
         def count_step(output):
             watch.real(output)
-            watch.steps = max(watch.steps, noted(output, Steps).count)
+            watch.steps = max(watch.steps, output.steps)
 
         OutputGraph.count_step = count_step
         return self

@@ -49,13 +49,8 @@ FORWARDS = {
     "saved": "saved",
     "index": "y, x.argmax()",
 }
-BACKWARDS = (
-    "g * 0.5",
-    "g * 3",
-    "g.cos()",
-    "g * ctx.saved_tensors[0]",
-    "g.clamp(-0.5, 0.5)",
-    "g + 1",
+BACKWARDS = ("g * 0.5; g * 3; g.cos(); g * ctx.saved_tensors[0]; g.clamp(-0.5, 0.5); g + 1").split(
+    "; "
 )
 CHANGES = (
     "{a}.requires_grad_()",
@@ -73,22 +68,11 @@ CHANGES = (
     "seen.append(({a}.requires_grad, {a}.is_leaf, {a}.grad_fn is None, {a}._is_view()))",
 )
 VALUES = (
-    "{a} * 2",
-    "{a} + {b}",
-    "{a} * {b}.sum()",
-    "{a}.sin()",
-    "{a}.detach()",
-    "{a}.detach().view(2, 2)",
-    "{a}.view(2, 2)",
-    "{a}.t()",
-    "{a}.view_as({a})",
-    "{a}.clone()",
-    "{a}.unbind(0)[0].expand(2, 2)",
-    "{a}.data",
-    "{a}.contiguous()",
-    "torch.ones(2, 2, requires_grad=True)",
-    "torch.zeros(2, 2)",
-)
+    "{a} * 2; {a} + {b}; {a} * {b}.sum(); {a}.sin(); {a}.detach(); "
+    "{a}.detach().view(2, 2); {a}.view(2, 2); {a}.t(); {a}.view_as({a}); "
+    "{a}.clone(); {a}.unbind(0)[0].expand(2, 2); {a}.data; {a}.contiguous(); "
+    "torch.ones(2, 2, requires_grad=True); torch.zeros(2, 2)"
+).split("; ")
 AROUND = ("torch.no_grad()", "torch.enable_grad()", "torch.inference_mode()")
 INPUTS = ("leaf", "result", "plain", "view of leaf", "view of result", "no-grad view", "inference")
 

@@ -55,7 +55,6 @@ MODES = {
         Mode("inductor-dynamic", {"backend": "inductor", "dynamic": True}),
         Mode("inductor-training", {"backend": "inductor"}, training=True),
         Mode("reduce-overhead", {"backend": "inductor", "mode": "reduce-overhead"}),
-        Mode("freezing", {"backend": "inductor"}, {"freezing": True}),
         Mode("triton", {"backend": "inductor"}, {"cpu_backend": "triton"}),
     )
 }

@@ -82,9 +82,9 @@ def no_kernels_for_checks():
 
 @mutant("errors: dead calls are not asked for their dtypes", "errors --count 200 --modes aot_eager")
 def no_refusals_of_dead_code():
-    from miniinductor.autograd.more import refused_calls
+    from miniinductor.autograd import functionalize
 
-    refused_calls.is_refused = lambda node: False
+    functionalize.is_refused = lambda node: False
 
 
 @mutant("errors: positions are not checked", "errors --count 150 --modes inductor")

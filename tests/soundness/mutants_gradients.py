@@ -3,7 +3,7 @@ of draws."""
 
 import torch
 
-from miniinductor.autograd.more import histories, outputs, views
+from miniinductor.autograd import joint, outputs, runtime
 from miniinductor.extras import recurrent
 from miniinductor.lowerings import random
 
@@ -15,7 +15,7 @@ RANDOMNESS = "randomness --modes aot_eager,inductor"
 
 @mutant("custom functions are forgotten behind views", GRADIENTS)
 def _() -> None:
-    views.passes_custom_function = lambda leaf, source: False
+    outputs.passes_custom_function = lambda leaf, source: False
 
 
 @mutant(
@@ -24,12 +24,12 @@ def _() -> None:
 )
 def _() -> None:
     # (without `with_history` nothing would be wrong: `check_histories` then refuses each program)
-    views.ViewPlanner.check = lambda self, leaf, output: None
+    outputs.ViewPlanner.check = lambda self, leaf, output: None
 
 
 @mutant("requires_grad_() of an input is lost", GRADIENTS)
 def _() -> None:
-    histories.check_histories = lambda tensors, objects: None
+    joint.check_histories = lambda tensors, objects: None
 
 
 @mutant("views are always recorded", GRADIENTS)
@@ -39,12 +39,12 @@ def _() -> None:
 
 @mutant("a view is not replayed", GRADIENTS)
 def _() -> None:
-    outputs.replay = views.replay = lambda tensor, steps: tensor
+    outputs.replay = runtime.replay = lambda tensor, steps: tensor
 
 
 @mutant("several outputs of a custom function are taken for linear", GRADIENTS)
 def _() -> None:
-    histories.has_several_outputs = lambda function: False
+    joint.has_several_outputs = lambda function: False
 
 
 @mutant("recurrent layers drop nothing", RANDOMNESS)
@@ -56,4 +56,4 @@ def _() -> None:
 def _() -> None:
     from miniinductor import decompositions
 
-    decompositions.OURS.update(random.RULES)
+    decompositions.OURS.update(random.FUSED_RANDOM)

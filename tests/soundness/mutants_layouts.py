@@ -1,12 +1,9 @@
 """Mutants of what is guarded, and compiled, of tensors' layouts and bits."""
 
-from minidynamo import hooks
-from minidynamo.extras import rare_nodes
 from minidynamo.graph_capture import OutputGraph
 
-from miniinductor.autograd import functionalize, runtime
-from miniinductor.autograd.more import views
-from miniinductor.extras import aliased_inputs, checked_calls
+import miniinductor.compile as driver
+from miniinductor.autograd import functionalize, outputs, runtime
 
 from .mutants import mutant
 
@@ -55,12 +52,12 @@ def no_gradients():
 
 @mutant("no guard of the storage offset", "tensors --count 20000 --only strided --modes aot_eager")
 def no_offsets():
-    hooks.AFTER_FAKES.remove(rare_nodes.guard_offsets)
+    OutputGraph.guard_offsets = lambda self, given: None
 
 
 @mutant("lazily negated inputs are compiled", "layouts --count 60 --modes inductor")
 def bits_in_kernels():
-    checked_calls.has_lazy_bits = lambda tensor: False
+    driver.has_lazy_bits = lambda tensor: False
 
 
 @mutant("lazy views are copied as they are", "layouts --count 80 --modes inductor")
@@ -70,7 +67,7 @@ def lazy_views():
 
 @mutant("results lose their bits", "layouts --count 80 --modes aot_eager")
 def bits_of_results():
-    views.has_lazy_bits = lambda tensor: False
+    outputs.has_lazy_bits = lambda tensor: False
 
 
 @mutant("gradients keep their bits", "layouts --count 20 --modes inductor-training")
@@ -80,4 +77,4 @@ def bits_of_gradients():
 
 @mutant("no check of shared memory", "tensors --count 1500 --modes aot_eager,inductor")
 def shared_memory():
-    aliased_inputs.guard_shared_memory = lambda run, gm, record: run
+    driver.guard_shared_memory = lambda run, gm, record: run

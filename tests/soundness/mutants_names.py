@@ -17,9 +17,9 @@ def parameters_keep_their_names() -> None:
 
 @mutant("names: attributes of graphs may mean something", "names --count 60 --modes eager")
 def nothing_is_reserved() -> None:
-    from minidynamo.extras import reserved_names
+    from minidynamo import graph_capture
 
-    reserved_names.reserved_names = lambda: set()
+    graph_capture.reserved_names = lambda: set()
 
 
 @mutant("names: sizes share their names", "names --count 80 --modes eager-dynamic,inductor-dynamic")

@@ -26,10 +26,10 @@ from unittest import mock
 
 import sympy
 
+import miniinductor.compile as driver
 from miniinductor import coverage, foreach, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp_expressions
-from miniinductor.extras import aliased_inputs
 from miniinductor.gpu import kernel_writer as triton
 from miniinductor.speed.known_indices import FollowingRecorder
 from miniinductor.passes import common_subexpressions
@@ -57,7 +57,7 @@ def reads() -> None:
 
 @mutant("one memory under two names: inputs that share it", CPU, AOT)
 def shared_inputs() -> None:
-    aliased_inputs.guard_shared_memory = lambda run, gm, record: run
+    driver.guard_shared_memory = lambda run, gm, record: run
 
 
 @mutant("one memory under two names: results that must not share it", CPU, AOT)
@@ -164,7 +164,7 @@ def pieces() -> None:
 @mutant("functionalization: where as_strided begins", AOT)
 def begin_of_memory() -> None:
     coverage.load()
-    functionalize.in_its_memory.answer = lambda node, args, kwargs: (args, kwargs)
+    functionalize.in_its_memory = lambda node, args, kwargs: (args, kwargs)
 
 
 @mutant("graph passes: a copy that begins where its source does not", AOT)

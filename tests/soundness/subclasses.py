@@ -106,13 +106,9 @@ EFFECTS = """
     u.copy_(v)
 """
 AROUND = (
-    "with torch.no_grad():",
-    "with torch._C.DisableTorchFunctionSubclass():",
-    "with Mode():",
-    "if isinstance(u, torch.Tensor):",
-    "try:",
-    "for _ in range(2):",
-)
+    "with torch.no_grad():; with torch._C.DisableTorchFunctionSubclass():; "
+    "with Mode():; if isinstance(u, torch.Tensor):; try:; for _ in range(2):"
+).split("; ")
 CHANGES = ("nothing", "factor", "class", "function", "attribute", "gradient", "calls", "size")
 MODE = f"""class Mode(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):

@@ -36,14 +36,7 @@ PLAIN = (
     torch.device,
     torch.layout,
 )
-ADDRESSES = {
-    "data_ptr",
-    "_cdata",
-    "_typed_storage",
-    "__hash__",
-    "const_data_ptr",
-    "mutable_data_ptr",
-}
+ADDRESSES = set(("data_ptr _cdata _typed_storage __hash__ const_data_ptr mutable_data_ptr").split())
 NOT_ASKED = ADDRESSES | {
     # processes and threads, or a value that is another one each time
     *("share_memory_", "is_shared", "__sizeof__", "__repr__", "__str__", "__dir__"),

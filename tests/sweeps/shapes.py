@@ -28,79 +28,40 @@ from benchmarks.error_bound import too_far  # noqa: E402
 
 SIZES = [2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 15, 16, 17, 20, 24, 31, 32, 33]
 INTS = (
-    "{x}.shape[0]",
-    "{x}.shape[1]",
-    "len({x})",
-    "{x}.numel()",
-    "{x}.size(-1)",
-    "{n} + {m}",
-    "{n} * {k}",
-    "{n} // {k}",
-    "{n} % {k}",
-    "max({n}, {m})",
-    "min({n}, {m})",
-    "abs({n} - {m})",
-    "int({n} * 0.5)",
-    "math.ceil({n} / {k})",
-    "{n} - {m}",
-    "-{n} % {k}",
-    "round({n} / 3)",
-    "{n} ** 2 // {k}",
-    "{x}.stride(0)",
-    "math.floor({n} / {k})",
-    "divmod({n}, {k})[1]",
-    "sum({x}.shape)",
-    "{x}.shape.numel()",
-    "[{n}, {m}][{n} % 2]",
-    "int({n} > {k})",
-)
+    "{x}.shape[0]; {x}.shape[1]; len({x}); {x}.numel(); {x}.size(-1); {n} + {m}; "
+    "{n} * {k}; {n} // {k}; {n} % {k}; max({n}, {m}); min({n}, {m}); "
+    "abs({n} - {m}); int({n} * 0.5); math.ceil({n} / {k}); {n} - {m}; -{n} % {k}; "
+    "round({n} / 3); {n} ** 2 // {k}; {x}.stride(0); math.floor({n} / {k}); "
+    "divmod({n}, {k})[1]; sum({x}.shape); {x}.shape.numel(); [{n}, {m}][{n} % 2]; "
+    "int({n} > {k})"
+).split("; ")
 TENSORS = (
-    "{x} * {n}",
-    "{x} + {n} / {k}",
-    "{x}[: {n} % 5 + 1]",
-    "{x}[:, {n} % {x}.shape[1]:]",
-    "{x}.reshape({x}.shape[1], {x}.shape[0])",
-    "{x}.t()",
-    "{x}[::2]",
-    "{x}.reshape(-1, 1)[: {n} % 7 + 2] @ {x}[:1]",
-    "torch.cat([{x}, {x}], {k} % 2)",
-    "{x} - {x}.mean({k} % 2, keepdim=True)",
-    "torch.softmax({x}, -1)",
-    "{x}.new_ones({n} % 6 + 1, {m} % 4 + 2)",
-    "torch.arange({n} % 9 + 1)[None].to({x}.dtype) + {n}",
-    "F.pad({x}, (0, {n} % 3, {m} % 2, 0))",
-    "({x} @ {x}.t()) / {x}.shape[1]",
-    "{x}.sum(0)[None].expand({n} % 4 + 1, -1)",
-    "{x}.flatten()[None]",
-    "{x} / math.sqrt({x}.shape[1])",
-    "{x}.contiguous().view(-1, {x}.shape[1])",
-    "{x}.unfold(0, 2, 1).flatten(1) if {x}.shape[0] > 2 else {x}",
-    "{x}.clone().fill_({n})",
-    "torch.tril({x})",
-    "{x}.roll({n} % 3, 0)",
-    "{x}.repeat({n} % 3 + 1, 1)",
-    "{x}.view({x}.numel() // {x}.shape[1], {x}.shape[1]) + 1",
-    "torch.zeros({n} % 5 + 2, {x}.shape[1], dtype={x}.dtype) + {x}[0]",
-    "torch.stack([{x}, {x} * 2], 1).flatten(0, 1)",
-    "{x}.chunk(2)[0]",
-    "torch.where({x} > 0, {x}, {x} * {n})",
-    "{x} + {y} if {x}.shape == {y}.shape else {x} - {n}",
-    "{x}.split({n} % 4 + 1)[-1]",
-    "torch.cat([{x}, {y}]) if {x}.shape[1] == {y}.shape[1] else {y}",
-    "{x}.masked_fill({x} < 0.1, {n} % 3)",
-)
+    "{x} * {n}; {x} + {n} / {k}; {x}[: {n} % 5 + 1]; "
+    "{x}[:, {n} % {x}.shape[1]:]; {x}.reshape({x}.shape[1], {x}.shape[0]); "
+    "{x}.t(); {x}[::2]; {x}.reshape(-1, 1)[: {n} % 7 + 2] @ {x}[:1]; "
+    "torch.cat([{x}, {x}], {k} % 2); {x} - {x}.mean({k} % 2, keepdim=True); "
+    "torch.softmax({x}, -1); {x}.new_ones({n} % 6 + 1, {m} % 4 + 2); "
+    "torch.arange({n} % 9 + 1)[None].to({x}.dtype) + {n}; "
+    "F.pad({x}, (0, {n} % 3, {m} % 2, 0)); ({x} @ {x}.t()) / {x}.shape[1]; "
+    "{x}.sum(0)[None].expand({n} % 4 + 1, -1); {x}.flatten()[None]; "
+    "{x} / math.sqrt({x}.shape[1]); {x}.contiguous().view(-1, {x}.shape[1]); "
+    "{x}.unfold(0, 2, 1).flatten(1) if {x}.shape[0] > 2 else {x}; "
+    "{x}.clone().fill_({n}); torch.tril({x}); {x}.roll({n} % 3, 0); "
+    "{x}.repeat({n} % 3 + 1, 1); "
+    "{x}.view({x}.numel() // {x}.shape[1], {x}.shape[1]) + 1; "
+    "torch.zeros({n} % 5 + 2, {x}.shape[1], dtype={x}.dtype) + {x}[0]; "
+    "torch.stack([{x}, {x} * 2], 1).flatten(0, 1); {x}.chunk(2)[0]; "
+    "torch.where({x} > 0, {x}, {x} * {n}); "
+    "{x} + {y} if {x}.shape == {y}.shape else {x} - {n}; "
+    "{x}.split({n} % 4 + 1)[-1]; "
+    "torch.cat([{x}, {y}]) if {x}.shape[1] == {y}.shape[1] else {y}; "
+    "{x}.masked_fill({x} < 0.1, {n} % 3)"
+).split("; ")
 TESTS_OF = (
-    "{n} > {k}",
-    "{n} * {k} == {m}",
-    "{n} % {k} == 0",
-    "{n} <= {m}",
-    "{x}.shape == {y}.shape",
-    "{x}.shape[0] != {k}",
-    "{x}.is_contiguous()",
-    "{n}",
-    "{n} < {m} < {k} * 3",
-    "{x}.shape[0] in ({k}, 4, 8)",
-)
+    "{n} > {k}; {n} * {k} == {m}; {n} % {k} == 0; {n} <= {m}; "
+    "{x}.shape == {y}.shape; {x}.shape[0] != {k}; {x}.is_contiguous(); {n}; "
+    "{n} < {m} < {k} * 3; {x}.shape[0] in ({k}, 4, 8)"
+).split("; ")
 
 
 def program(seed):

@@ -23,11 +23,10 @@ from typing import Any
 
 import torch
 
-from ...extras.extending import extends, noted
+from ...extras.extending import extends
 from ...convert_frame import COMPILERS
 from ...exceptions import Break
 from ...extras.late_tensors import with_items
-from ...extras.rare_nodes import Untold
 from ...extras.graph_errors import storage
 from ...foreign import ours
 from ...guards import NAMES
@@ -322,6 +321,6 @@ class ToNumpy(TensorMethods):
         fake = self.fake
         known = not args and not kwargs and fake.is_cpu and fake.layout is torch.strided
         lazy = fake.is_conj() or fake.is_neg() or fake.dtype is torch.bfloat16
-        if not known or lazy or fake.requires_grad or id(fake) in noted(tx.output, Untold):
+        if not known or lazy or fake.requires_grad or id(fake) in tx.output.untold:
             return self.python_value(tx, "numpy")
         return ArrayVar(self)

@@ -21,19 +21,17 @@ from ...exceptions import Break
 from ...foreign import ours
 from ...reconstruct import Codegen, Part
 from ...sources import KINDS
-from ..base import Lazy, OutputGraph, Source, Variable, current
-from ..containers import DictVar, ListVar, TupleVar
+from ..base import Lazy, OutputGraph, Source, Variable
+from ..containers import DictVar, ListVar
 from ..objects import ObjectVar, wrap_object
 from ..registry import SHARED
 from ..wrap_containers import pairs_of
 from . import dictionary_keys  # noqa: F401  (guards an OrderedDict's keys)
-from .dictionaries import Items
 from .writing_calls import commit_call
 
 # the methods of the program's class are not asked
 for _type in (dict, list, tuple):
     KINDS[f"{_type.__name__}_item"] = f"{_type.__name__}.__getitem__({{p}}, {{k!r}})"
-plain_constant = DictVar.as_constant
 plain_item = Codegen.commit_item
 
 
@@ -46,21 +44,11 @@ def special_dict(builder: OutputGraph, value: Any, source: Source) -> Variable:
     variable: Any = DictVar(items, type(value), source=source, real_keys=keys)
     if type(value) is collections.defaultdict and value.default_factory is not None:
         variable.factory = Lazy(value.default_factory, source.attr("default_factory"))
-    if type(value).__dictoffset__:
-        variable.attributes = own_attributes(builder, value.__dict__, source)
-    return builder.replayed(variable)
-
-
-def own_attributes(builder: OutputGraph, own: dict, source: Source) -> Variable | None:
-    """Those that a program has set on an OrderedDict, such as `state_dict()._metadata`."""
-    if not own:
+    if type(value).__dictoffset__:  # such as `state_dict()._metadata`
+        if value.__dict__:
+            raise Break("attribute", "an OrderedDict that has attributes")
         builder.guard(source, "NO_ATTRIBUTES", "not {0}.__dict__")
-        return None
-    if any(hasattr(collections.OrderedDict, name) for name in own):
-        raise Break("attribute", "an OrderedDict with an attribute in the place of a method")
-    variable: Any = builder.wrap(own, source.instance_dict())
-    variable.guard_keys(builder.frame)
-    return variable
+    return builder.replayed(variable)
 
 
 def real_pairs(value: Any) -> list[tuple[Any, Any]]:
@@ -86,12 +74,6 @@ def contents_of_list(builder: OutputGraph, value: Any, source: Source, base: typ
     return ListVar(items, source=source)
 
 
-def contents_of_tuple(builder: OutputGraph, value: Any, source: Source, base: type) -> TupleVar:
-    builder.guard(source, "LENGTH", f"tuple.__len__({{0}}) == {tuple.__len__(value)}")
-    pairs = enumerate(tuple.__iter__(value))
-    return TupleVar([Lazy(item, source.child("tuple_item", n)) for n, item in pairs], source=source)
-
-
 def contents_of_dict(builder: OutputGraph, value: Any, source: Source, base: type) -> DictVar:
     if dict.__contains__(value, "__builtins__"):
         raise Break("dictionary", "a module's globals as a dictionary")
@@ -106,13 +88,14 @@ CONTENTS: dict[type, Callable[..., Variable]] = {
     collections.OrderedDict: contents_of_dict,
     dict: contents_of_dict,
     list: contents_of_list,
-    tuple: contents_of_tuple,
 }
 
 
-@SHARED.rule(test=lambda value: issubclass(type(value), tuple(CONTENTS)), order=99)
+@SHARED.rule(test=lambda value: issubclass(type(value), (tuple, *CONTENTS)), order=99)
 def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
     """An instance of a class of the program's that inherits from a container."""
+    if issubclass(type(value), tuple):
+        raise Break("object", f"a {type(value).__name__}, of a subclass of tuple")
     variable = wrap_object(builder, value, source)
     base = next(base for base in CONTENTS if issubclass(type(value), base))
     variable.payload = CONTENTS[base](builder, value, source, base)
@@ -121,18 +104,6 @@ def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> ObjectVar
 
 
 # ---- what differs from the containers that they inherit from
-@extends(DictVar)
-class SpecialDict(Items):
-    def as_constant(self) -> Any:
-        if self.attributes is not None:
-            raise Break("constant", "an OrderedDict with attributes where a constant is needed")
-        if self.cls is not collections.defaultdict:
-            return plain_constant(self)
-        pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(current())]
-        factory: Any = self.factory and self.factory.as_constant()
-        return self.cls(factory, pairs)
-
-
 @extends(Codegen)
 class Contents(Codegen):
     inside: set[int]  # ids of the variables that are the contents of an object

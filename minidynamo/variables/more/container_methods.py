@@ -7,7 +7,6 @@ In:   the container and the arguments, as variables.   Out: what Python's method
 
 import collections
 import sys
-import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,7 +15,7 @@ from ...exceptions import Break
 from ...foreign import ours
 from ..base import Frame, Lazy, OutputGraph, Source, Variable
 from ..constant import ConstantVar
-from ..containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar, named
+from ..containers import Container, DictVar, ListVar, SequenceVar, TupleVar
 from ..registry import SHARED
 from .dictionaries import Items
 from .tuples import is_plain_named_tuple
@@ -68,12 +67,6 @@ class TupleMethods(TupleVar):
             raise Break("arguments", f"no such field of {self.cls.__name__}")
         items = [changes.get(name, item) for name, item in zip(self.cls._fields, self.items)]
         return TupleVar(items, self.cls)
-
-    def method__asdict(self, tx: Frame) -> Any:
-        return DictVar(named(dict(zip(self.cls._fields, self.items))))
-
-    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        tx.raise_(TypeError, f"{self.cls.__name__!r} object does not support item assignment")
 
 
 @extends(ListVar)
@@ -170,12 +163,11 @@ class ListMethods(ListVar):
 
 @extends(DictVar)
 class DictMethods(Items):
-    def method_popitem(self, tx: Frame, last: Variable = ConstantVar(True)) -> Any:
+    def method_popitem(self, tx: Frame) -> Any:
         keys = self.keys(tx)
         if not keys:
             tx.raise_(KeyError, "popitem(): dictionary is empty")
-        key = keys[-1 if last.as_constant() else 0]
-        return TupleVar([key, self.method_pop(tx, key)])
+        return TupleVar([keys[-1], self.method_pop(tx, keys[-1])])
 
     def method_setdefault(
         self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /
@@ -192,45 +184,12 @@ class DictMethods(Items):
         made.factory = self.factory
         return made
 
-    def method_move_to_end(
-        self, tx: Frame, key: Variable, last: Variable = ConstantVar(True)
-    ) -> None:
-        host = key.hash_key(tx)
-        self.getitem(tx, key)
-        self.guard_keys(tx)
-        pair = self.items.pop(host)
-        self.items = (
-            {**self.items, host: pair} if last.as_constant() else {host: pair, **self.items}
-        )
-        self.removed += 1
-        self.mutated = self.rewritten = True
-
     def remove(self, tx: Frame, key: Variable) -> None:
         self.guard_keys(tx)  # replay writes all that are left
         self.items.pop(key.hash_key(tx))
         self.written[key.hash_key(tx)] = True
         self.removed += 1
         self.mutated = self.rewritten = True
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "default_factory" and self.cls is collections.defaultdict:
-            return self.factory.realize(tx) if self.factory is not None else ConstantVar(None)
-        if self.attributes is None:
-            return Variable.getattr(self, tx, name)
-        if name == "__dict__":  # made again, it would be another one
-            raise Break("attribute", "the __dict__ of an OrderedDict")
-        own = self.attributes.get(tx, ConstantVar(name))
-        return Variable.getattr(self, tx, name) if own is None else own
-
-    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        """An OrderedDict that this frame made, and one from outside that has attributes."""
-        known = hasattr(collections.OrderedDict, name)
-        outside = self.source is not None and self.attributes is None
-        if known or outside or self.cls is not collections.OrderedDict:
-            return Variable.setattr(self, tx, name, value)
-        if self.attributes is None:
-            self.attributes = DictVar({})
-        self.attributes.store(tx, ConstantVar(name), value)
 
     def delitem(self, tx: Frame, key: Variable) -> None:
         if self.get(tx, key) is None:
@@ -247,8 +206,10 @@ class DictMethods(Items):
         return value
 
     def method_update(self, tx: Frame, other: Variable | None = None, /, **named: Variable) -> None:
-        live = self.cls is collections.OrderedDict
-        for key, value in dict_pairs(tx, other, live) if other is not None else ():
+        ordered = self.cls is collections.OrderedDict and not isinstance(other, DictVar)
+        if ordered and other is not None and tx.has_attr(other, "items"):
+            raise Break("dictionary", "an OrderedDict of a mapping that is no dictionary")
+        for key, value in dict_pairs(tx, other) if other is not None else ():
             self.store(tx, key, value)
         for name, value in named.items():
             self.store(tx, ConstantVar(name), value)
@@ -286,18 +247,9 @@ class ContainerMethods(Container):
         return ConstantVar(self.contains(tx, item))
 
 
-@extends(DictViewVar)
-class ViewMethods(DictViewVar):
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "mapping":
-            return tx.call_class(types.MappingProxyType, [self.dict], {})
-        return Variable.getattr(self, tx, name)
-
-
-def dict_pairs(tx: Frame, other: Variable, live: bool = False) -> Iterator[Any]:
+def dict_pairs(tx: Frame, other: Variable) -> Iterator[Any]:
     """(key, value) variables of a mapping or of an iterable of pairs, one after the other: what
-    walks them stores each before it asks for the next.  `live`: of an OrderedDict, which makes no
-    list of a mapping's keys first."""
+    walks them stores each before it asks for the next."""
     payload = getattr(other, "payload", None)
     if isinstance(other, DictVar):
         yield from other.pairs(tx)
@@ -308,25 +260,14 @@ def dict_pairs(tx: Frame, other: Variable, live: bool = False) -> Iterator[Any]:
         yield from payload.pairs(tx)
     elif tx.has_attr(other, "keys"):
         keys = other.call_method(tx, "keys", [], {})
-        for key in keys.iterate(tx) if live else tx.listed_fast(keys):
+        for key in tx.listed_fast(keys):
             yield key, other.getitem(tx, key)
     else:
-        if live and tx.has_attr(other, "items"):
-            other = other.call_method(tx, "items", [], {})
-        for n, pair in enumerate(other.iterate(tx)):
-            yield _pair(tx, pair, n, live)
-
-
-def _pair(tx: Frame, pair: Variable, n: int, live: bool) -> list[Variable]:
-    items = tx.listed_fast(pair) if hasattr(pair.python_type(), "__iter__") else None
-    if items is None or live and len(items) != 2:
-        raise Break("arguments", f"the element #{n} of a dictionary's update is no pair")
-    if len(items) != 2:
-        tx.raise_(
-            ValueError,
-            f"dictionary update sequence element #{n} has length {len(items)}; 2 is required",
-        )
-    return items
+        for pair in other.iterate(tx):
+            items = tx.listed_fast(pair) if hasattr(pair.python_type(), "__iter__") else ()
+            if len(items) != 2:
+                raise Break("arguments", "an item of a dictionary's update that is no pair")
+            yield items
 
 
 def is_named_tuple(value: Any) -> bool:

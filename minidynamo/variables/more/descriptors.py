@@ -18,7 +18,6 @@ from ...extras.extending import extends
 from ...exceptions import Break, ObservedException
 from ..base import Frame, Variable
 from ..constant import ConstantVar
-from ..functions import BoundMethodVar
 from ..lookup import HEAP_TYPE, MISSING, lookup
 from ..objects import ObjectVar
 from .functions import bound_descriptor
@@ -69,30 +68,17 @@ class Descriptors(ObjectVar):
         if isinstance(found, property):
             text = f"property {name!r} of {self.cls.__name__!r} object has no getter"
             tx.raise_(AttributeError, text)
-        if isinstance(found, types.DynamicClassAttribute) and found.fget is not None:
-            return tx.output.wrap_pinned(found.fget).call(tx, [self.receiver()], {})
         if not hasattr(type(found), "__get__"):
             return None
-        if isinstance(lookup(type(found), "__get__")[1], types.FunctionType):
-            return self.got(tx, found)
         raise self.unknown(found, name)
-
-    def got(self, tx: Frame, found: Any) -> Variable:
-        """What a descriptor's own `__get__`, in Python, gives."""
-        args = [self.receiver(), tx.output.wrap_pinned(self.cls)]
-        return tx.output.wrap_pinned(found).call_method(tx, "__get__", args, {})
 
     def bind_descriptor(self, tx: Frame, found: Any, name: str) -> Variable:
         if isinstance(found, functools.cached_property):
-            value = tx.output.wrap_pinned(found.func).call(tx, [self.receiver()], {})
+            value = tx.output.wrap_pinned(found.func).call(tx, [self], {})
             self.fields.store(tx, ConstantVar(name), value)
             return value
         if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return bound_descriptor(found, self.receiver())
-        if isinstance(lookup(type(found), "__get__")[1], types.FunctionType):
-            return self.got(tx, found)
-        if isinstance(found, (functools.partialmethod, functools._lru_cache_wrapper)):
-            return BoundMethodVar(tx.output.wrap_pinned(found), self)
+            return bound_descriptor(found, self)
         raise self.unknown(found, name)
 
     def write_descriptor(
@@ -105,20 +91,6 @@ class Descriptors(ObjectVar):
             tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
         elif self.is_slot(owner, found, name):
             self.slots[name], self.mutated = value, True
-        elif isinstance(lookup(type(found), "__set__")[1], types.FunctionType):
-            tx.output.wrap_pinned(found).call_method(tx, "__set__", [self, value], {})
-        else:
-            raise self.unknown(found, name)
-
-    def delete_by_descriptor(self, tx: Frame, found: Any, name: str) -> None:
-        """`del self.name` of a property, or of a descriptor with `__delete__`."""
-        if isinstance(found, property):
-            if found.fdel is None:
-                text = f"property {name!r} of {self.cls.__name__!r} object has no deleter"
-                tx.raise_(AttributeError, text)
-            tx.output.wrap_pinned(found.fdel).call(tx, [self.receiver()], {})
-        elif isinstance(lookup(type(found), "__delete__")[1], types.FunctionType):
-            tx.output.wrap_pinned(found).call_method(tx, "__delete__", [self.receiver()], {})
         else:
             raise self.unknown(found, name)
 
@@ -141,8 +113,6 @@ class Descriptors(ObjectVar):
     def slot(self, tx: Frame, name: str) -> Variable:
         """What lies in one of the object's slots."""
         if name in self.slots:
-            if self.slots[name] is None:
-                self.missing(tx, name)
             return self.slots[name].realize(tx)
         if self.value is None or not hasattr(self.value, name):
             if self.value is not None and self.source is not None:

@@ -25,7 +25,6 @@ plain_replay, values_of = DictVar.replay, DictViewVar.iterate
 
 @extends(DictVar)
 class Items(DictVar):
-    attributes = cast(Any, None)  # a DictVar: what was set on an OrderedDict itself
     factory = cast(Any, None)  # of a defaultdict
     rewritten = False  # does the replay store everything?
     removed = 0  # how often a key was removed or moved
@@ -82,8 +81,6 @@ class MadeAgain(Items):
         elif self.cls is collections.defaultdict:
             factory = self.factory or ConstantVar(None)
             cg.call_object(self.cls, factory, functools.partial(self.contents, cg))
-        elif self.attributes is not None:
-            cg.call_object(ordered_dict, functools.partial(self.contents, cg), self.attributes)
         else:
             cg.call_object(self.cls, functools.partial(self.contents, cg))
 
@@ -100,13 +97,6 @@ def mapping(cg: Codegen, items: dict[Any, tuple[Variable, Any]]) -> None:
         cg.value(key)
         cg.value(value)
     cg.emit("BUILD_MAP", len(items))
-
-
-def ordered_dict(contents: dict, attributes: dict[str, Any]) -> Any:
-    """One that has attributes."""
-    made = collections.OrderedDict(contents)
-    vars(made).update(attributes)
-    return made
 
 
 def replace_dict(target: Any, contents: dict) -> None:

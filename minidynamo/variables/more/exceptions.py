@@ -21,7 +21,6 @@ from ...exceptions import Break
 from ..base import Args, Codegen, Frame, Named, OutputGraph, RealVar, Source, Variable
 from ..constant import ConstantVar
 from ..containers import TupleVar
-from ..lookup import lookup
 from ..objects import ObjectVar, wrap_object
 from ..registry import SHARED
 from .object_operations import ObjectOperations
@@ -36,9 +35,8 @@ def new_exception(
 ) -> Any:
     """An exception that the traced program made."""
     made = cls.__new__(cls, *args)
-    next(b for b in cls.__mro__ if b.__module__ == "builtins").__init__(
-        made, *args
-    )  # sets .args, and StopIteration's .value
+    # sets .args, and StopIteration's .value
+    next(b for b in cls.__mro__ if b.__module__ == "builtins").__init__(made, *args)
     if fields:
         made.__dict__.update(fields)
     made.__cause__, made.__context__, made.__suppress_context__ = cause, context, suppress
@@ -72,14 +70,11 @@ class TracebackVar(Variable):
     """The traceback of an exception that was raised `where` (user's stack, root step): only the
     real one can tell more."""
 
-    kind: type
     where: tuple
     cls = types.TracebackType
 
     def reconstruct(self, cg: Codegen) -> None:
-        raise Break(
-            "exception", f"the traceback of a {self.kind.__name__} that was caught", "", *self.where
-        )
+        raise Break("exception", "the traceback of an exception that was caught", "", *self.where)
 
 
 class ExceptionVar(ObjectOperations):
@@ -106,37 +101,12 @@ class ExceptionVar(ObjectOperations):
             return ConstantVar(False)
         raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
 
-    def generic_setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        owner, found = lookup(self.cls, name)
-        if hasattr(type(found), "__set__") and owner.__module__ == "builtins":
-            self.set_field_of_c(name, value)
-        else:
-            super().generic_setattr(tx, name, value)
-
-    def set_field_of_c(self, name: str, value: Variable) -> None:
-        """What BaseException keeps itself, where the value is right; plain Python complains of
-        others."""
-        kind = value.python_type()
-        none = kind is type(None)
-        right = {
-            "__cause__": none or issubclass(kind, BaseException),
-            "__context__": none or issubclass(kind, BaseException),
-            "__traceback__": none or value is self.slots.get(name),
-            "__suppress_context__": kind is bool,
-        }
-        if self.value is not None or not right.get(name):
-            raise Break("attribute", f"setting {self.cls.__name__}.{name}")
-        self.slots[name] = value
-        if name == "__cause__":
-            self.slots["__suppress_context__"] = ConstantVar(True)
-
     def reconstruct(self, cg: Codegen) -> None:
         if self.value is not None:
             cg.load_const(self.value)
             return
         if "__traceback__" in self.slots:
-            cg.value(self.slots["__traceback__"])  # refuses, unless it was set to None
-            cg.emit("POP_TOP")
+            cg.value(self.slots["__traceback__"])  # refuses
         cg.call_object(
             new_exception,
             RealVar(self.cls),
@@ -146,11 +116,6 @@ class ExceptionVar(ObjectOperations):
             self.slots.get("__context__", ConstantVar(None)),
             self.slots.get("__suppress_context__", ConstantVar(False)),
         )
-
-    def generic_delattr(self, tx: Frame, name: str) -> None:
-        if hasattr(type(lookup(self.cls, name)[1]), "__set__"):
-            raise Break("attribute", f"deleting {self.cls.__name__}.{name}")
-        super().generic_delattr(tx, name)
 
 
 # Whose objects lie in one piece, made in the frame or from outside: not modules.

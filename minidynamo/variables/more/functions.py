@@ -34,7 +34,6 @@ from ..tensor import TensorVar
 from ..registry import BY_VALUE, PINNED, SHARED, by_identity
 from .asked_identity import note_key
 from .dictionaries import mapping
-from .writing_calls import commit_call
 
 BOUND = {  # descriptors of C types -> what binding them makes
     types.MethodDescriptorType: types.BuiltinMethodType,
@@ -60,10 +59,6 @@ def new_function(
     for attribute, value in (attributes or {}).items():
         setattr(template, attribute, value)
     return template
-
-
-def empty(cell: types.CellType) -> None:
-    del cell.cell_contents
 
 
 def written(name: str) -> bool:
@@ -115,9 +110,6 @@ class FunctionAttributes(FunctionVar):
         note_key(tx, self)
         return self.identity()
 
-    def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
-        return self if instance.identity() is None else BoundMethodVar(self, instance)
-
     def argument(self, part: Any) -> Any:
         return Variable.argument(self, part) if self.fn is None else self.fn
 
@@ -152,7 +144,10 @@ class FunctionAttributes(FunctionVar):
 
 def real_attribute(self: FunctionAttributes, tx: Frame, name: str) -> Variable:
     if lookup(types.FunctionType, name)[1] is MISSING:
-        return in_dictionary(tx, dict_of(self, tx), self.fn, name)
+        found = dict_of(self, tx).get(tx, ConstantVar(name))
+        if found is None:
+            tx.raise_(AttributeError, f"'function' object has no attribute '{name}'")
+        return found
     value = getattr(self.fn, name)
     if name in ("__globals__", "__closure__"):
         raise Break("attribute", f"function.{name} is not traced")
@@ -160,14 +155,6 @@ def real_attribute(self: FunctionAttributes, tx: Frame, name: str) -> Variable:
     if name not in WRITABLE:
         return tx.output.wrap_pinned(value)
     return tx.output.wrap(value, source.attr(name))
-
-
-def in_dictionary(tx: Frame, fields: Any, owner: Any, name: str) -> Variable:
-    """What the program has put on a function; that there is nothing is guarded, too."""
-    found = fields.get(tx, ConstantVar(name))
-    if found is None:
-        tx.raise_(AttributeError, f"'{type(owner).__name__}' object has no attribute '{name}'")
-    return found
 
 
 def annotations_of(self: FunctionAttributes) -> Variable:
@@ -202,13 +189,6 @@ if hasattr(types.FunctionType, "__type_params__"):  # 3.12; `def f[T]()` breaks 
 
 @extends(CellVar)
 class CellMethods(CellVar):
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "cell_contents":
-            if self.content is None:
-                tx.raise_(ValueError, "Cell is empty")
-            return self.load(tx)
-        return Variable.getattr(self, tx, name)
-
     def reconstruct(self, cg: Codegen) -> None:
         if isinstance(self.cell, str):  # the root's own cell, or one of its free variables
             cg.add(emit.load_cell(self.cell))
@@ -224,8 +204,8 @@ class CellMethods(CellVar):
 
     def replay(self, cg: Codegen) -> None:
         if self.content is None:
-            commit_call(cg, empty, self)
-        elif isinstance(self.cell, str):
+            raise Break("reconstruct", "a variable of a closure that is deleted")
+        if isinstance(self.cell, str):
             cg.value(self.content)
             cg.commit("STORE_DEREF", self.cell)
         else:
@@ -243,50 +223,33 @@ class MethodAttributes(BoundMethodVar):
         if name == "__self__":
             return self.instance
         if self.cls is not types.MethodType:
-            return self.attribute_of_c(tx, name)
+            raise Break("attribute", f".{name} of a method of C")
         if name == "__func__":
             return self.function
         if name in NAMES_OF_METHODS:
             return tx.method_of(self, name)
         return self.function.getattr(tx, name)
 
-    def method_name(self) -> str:
-        """Of a method of a C type."""
-        return self.function.value.__name__
-
-    def attribute_of_c(self, tx: Frame, name: str) -> Variable:
-        """Its name and text are the descriptor's; the rest is what the type of the method has."""
-        if name in ("__name__", "__doc__", "__text_signature__") or (
-            name == "__objclass__" and self.cls is types.MethodWrapperType
-        ):
-            return self.function.getattr(tx, name)
-        return tx.method_of(self, name)
-
     def hash_key(self, tx: Frame) -> Any:
         note_key(tx, self.instance)
         return ("bound method", self.function.identity(), self.instance.identity())
 
     def reconstruct(self, cg: Codegen) -> None:
-        if self.cls is types.MethodType:
-            cg.call_object(types.MethodType, self.function, self.instance)
-        else:
-            # With the type: descriptors of METH_METHOD functions read it without asking if it is
-            # there.
-            kind = self.instance.python_type()
-            get = type(self.function.value).__get__
-            cg.call_object(get, self.function, self.instance, lambda: cg.load_const(kind))
+        if self.cls is not types.MethodType:
+            raise Break("reconstruct", "a method of C as a value")
+        cg.call_object(types.MethodType, self.function, self.instance)
 
 
 @extends(MethodVar)
 class NativeMethods(MethodVar):
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.value(self.instance)
-        cg.emit("LOAD_ATTR", self.name)
-
     given = None  # the object itself, where it came from outside
 
     def identity(self) -> Any:
         return self if self.given is None else self.given
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.value(self.instance)
+        cg.emit("LOAD_ATTR", self.name)
 
     @property
     def shared(self) -> bool:  # type: ignore[override]
@@ -307,29 +270,16 @@ class NativeMethods(MethodVar):
             return self.instance
         return Variable.getattr(self, tx, name)
 
-    def method_name(self) -> str:
-        return self.name
-
 
 @extends(CallableVar)
 class CallableMethods(CallableVar):
     def getattr(self, tx: Frame, name: str) -> Variable:
         if type(self.value) is functools._lru_cache_wrapper:
-            fields: Any = tx.output.wrap(
-                vars(self.value), tx.output.tree.pinned(self.value).attr("__dict__")
-            )
-            if name == "__dict__":
-                return fields
-            nowhere = lookup(type(self.value), name)[1] is MISSING
-            if nowhere or fields.get(tx, ConstantVar(name)) is not None:
-                return in_dictionary(tx, fields, self.value, name)
+            raise Break("attribute", f".{name} of a cached function")
         return tx.fold_pinned(getattr, self.value, name)
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:  # Optional[int], dict[str, int]
         return tx.fold_pinned(lambda: self.value[key.real()])
-
-    def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
-        return BoundMethodVar(self, instance)
 
 
 def cell_of(builder: OutputGraph, cell: Any, source: Source) -> Variable:
@@ -402,16 +352,6 @@ def is_fixed_callable(value: Any) -> bool:
     kind = type(value)
     plain = trusted(kind.__module__) and not hasattr(kind, "__dict__")
     return callable(value) and plain and not isinstance(value, weakref.ref)
-
-
-def is_class_method(value: Any) -> bool:
-    return type(value) is types.MethodType and isinstance(value.__self__, type)
-
-
-@PINNED.rule(test=is_class_method, order=70)
-def pinned_class_method(builder: OutputGraph, value: Any) -> Variable:
-    function = builder.wrap_pinned(value.__func__)
-    return BoundMethodVar(function, builder.wrap_pinned(value.__self__))
 
 
 class TypingVar(CallableVar):

@@ -5,14 +5,13 @@
 In, out: variables; the frame of the generator runs on in the evaluator.
 """
 
-import builtins
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from ...extras.extending import extends, noted
 from ... import hooks
-from ...exceptions import Break, ObservedException
+from ...exceptions import Break
 from ...symbolic_eval.evaluator import Frame
-from ..base import NULL, Codegen, Variable
+from ..base import Codegen, Variable
 from ..constant import ConstantVar
 from ..iterators import GeneratorVar
 
@@ -67,78 +66,20 @@ class GeneratorMethods(GeneratorVar):
         return self.method_send(tx, ConstantVar(None))
 
     def method_close(self, tx: Frame) -> None:
-        if self.started and not self.done:
-            try:
-                tx.raise_(GeneratorExit)
-            except ObservedException as leave:
-                try:
-                    self.method_throw(tx, leave.var)
-                except ObservedException as raised:
-                    if not issubclass(raised.var.python_type(), (GeneratorExit, StopIteration)):
-                        raise
-                else:
-                    tx.raise_(RuntimeError, "generator ignored GeneratorExit")
+        if self.must_be_closed():
+            raise Break("generator", "closing a generator inside a try or with")
         self.done = True
 
-    def method_throw(self, tx: Frame, *exception: Variable) -> Variable:
-        raised = exception[0]
-        if len(exception) > 1 and exception[1].identity() is not None:
-            raised = exception[1]
-        if isinstance(raised.identity(), type):
-            raised = raised.call(tx, [], {})
-        if not self.started or self.done:
-            self.done = True
-            raise tx.raised(raised)
-        operations, at = self.frame.info.operations, self.frame.pc
-        if operations[at].op == "JUMP" and operations[operations[at].arg].op == "SEND":
-            raise Break(
-                "generator", "throwing into a generator that waits for another one (yield from)"
-            )
-        try:
-            frame, entry = self.frame, self.frame.info.ops[at - 1][2]
-            frame.parent = tx
-            frame.stack.append(NULL)
-            if entry is None:
-                raise frame.raised(raised)
-            frame.unwind(frame.raised(raised).var, entry)
-            yielded = frame.resume_generator(tx, None)
-        except BaseException:
-            self.done = True
-            raise
-        self.done = yielded is None
-        if yielded is None:
-            tx.raise_(StopIteration)
-        return yielded
+    def method_throw(self, tx: Frame, *exception: Variable) -> NoReturn:
+        raise Break("generator", "throwing into a generator")
 
     def must_be_closed(self) -> bool:
         """Would closing it run more of its body?"""
         if not self.started or self.done:
             return False
-        operations, entries = self.frame.info.operations, self.frame.info.ops
-        entry = entries[self.frame.pc - 1][2]
-        while entry is not None and is_end_of_handler(operations, entry[0]):
-            entry = entries[entry[0] + 2][2]  # its RERAISE goes on to the next one
-        if entry is None or operations[entry[0]].op in IMPLICIT_HANDLERS:
-            return False
-        return not self.passes_by(operations, entry[0])
-
-    def passes_by(self, operations: list, place: int) -> bool:
-        """Does the handler at `place` ask for other exceptions alone (`except IndexError:`)?
-
-        GeneratorExit, which closing raises, runs none of it then."""
-        if operations[place].op != "PUSH_EXC_INFO":
-            return False
-        place += 1
-        while (
-            operations[place].op == "LOAD_GLOBAL" and operations[place + 1].op == "CHECK_EXC_MATCH"
-        ):
-            caught = vars(builtins).get(operations[place].arg)
-            if not isinstance(caught, type) or issubclass(GeneratorExit, caught):
-                return False
-            if operations[place + 2].op != "POP_JUMP_IF_FALSE":
-                return False
-            place = operations[place + 2].arg
-        return operations[place].op == "RERAISE"
+        entry = self.frame.info.ops[self.frame.pc - 1][2]
+        operations = self.frame.info.operations
+        return entry is not None and operations[entry[0]].op not in IMPLICIT_HANDLERS
 
     def reconstruct(self, cg: Codegen) -> None:
         raise Break(
@@ -148,12 +89,6 @@ class GeneratorMethods(GeneratorVar):
             "consume it before",
             *self.made,
         )
-
-
-def is_end_of_handler(operations: list, place: int) -> bool:
-    """Only the cleanup that CPython puts around a handler, which runs nothing of the program's?"""
-    steps = [operation.op for operation in operations[place : place + 3]]
-    return steps == ["COPY", "POP_EXCEPT", "RERAISE"]
 
 
 def check_generators(cg: Codegen) -> None:

@@ -14,10 +14,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 
-from ...extras.extending import noted
 from ...exceptions import Break
-from ...extras.made_anew import Makers
-from ...rules.by_type import class_with_base
+from ...symbolic_eval.calls import class_with_base
 from ..base import Args, Frame, Named, Variable
 from ..containers import DictVar, ListVar, TupleVar
 from ..lookup import FOUND, MISSING, can_change, lookup
@@ -107,7 +105,7 @@ def allocate(tx: Frame, cls: type, args: Iterable[Variable] = (), new: Any = Non
     if new in VALUES and issubclass(cls, new.__self__):
         make = functools.partial(new, cls, *[value.as_constant() for value in args])
         value = tx.run_now(make)
-        noted(tx.output, Makers)[id(value)] = make
+        tx.output.makers[id(value)] = make
         known: Any = tx.output.wrap_pinned(value)
         return known
     if issubclass(cls, BaseException):

@@ -7,22 +7,19 @@ In:   variables.   Out: as in `variables.iterators`.
 """
 
 import collections
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ...extras.extending import extends, noted
 from ... import hooks
 from ...exceptions import Break, ObservedException, SkipFrame
-from ...symbolic_eval.operations import Operations
 from ...symbolic_eval.registry import rules
 from ...resume import is_resume_code
 from ...sources import KINDS
 from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import ConstantVar
 from ..containers import SequenceVar, TupleVar
-from ..functions import BoundMethodVar, CallableVar
 from ..iterators import iterator_of, IteratorVar, KeysIterator, SequenceIterator
-from ..objects import is_inherited
 from ..registry import SHARED
 from .tuples import sequence_of
 
@@ -32,13 +29,10 @@ next_up = SequenceIterator.next
 
 def iterator_at(sequence: Any, index: int | None, step: int) -> Any:
     """iter(sequence), or reversed(sequence) for step -1, with item `index` to come next; it goes on
-    to look at the live sequence.  index None: `more/iterators.py` positions it later."""
+    to look at the live sequence.  index None: it is positioned later."""
     made: Any = iter(sequence) if step > 0 else reversed(sequence)
-    if index is not None and hasattr(made, "__setstate__"):
+    if index is not None:
         made.__setstate__(index)
-    elif index is not None:  # a deque's
-        for _ in range(index if step > 0 else len(sequence) - 1 - index):
-            next(made, None)
     return made
 
 
@@ -92,28 +86,6 @@ def over_values(tx: Frame, variable: Variable) -> HostIterator:
 iterator_of(Variable)(over_values)  # where no nearer class of the variable says
 
 
-class ItemIterator(IteratorVar):
-    """Over an object that has __getitem__ alone."""
-
-    object: Variable
-    index: int
-    cls = type(iter(type("Items", (), {"__getitem__": None})()))
-
-    def next(self, tx: Frame) -> Variable | None:
-        try:
-            value = self.object.getitem(tx, ConstantVar(self.index))
-        except ObservedException as raised:
-            if not issubclass(raised.var.python_type(), (IndexError, StopIteration)):
-                raise
-            self.object, self.index = TupleVar([]), 0  # exhausted for good
-            return None
-        self.index += 1
-        return value
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(iterator_at, self.object, ConstantVar(self.index), ConstantVar(1))
-
-
 class EnumerateVar(IteratorVar):
     inner: Any
     count: int
@@ -140,21 +112,11 @@ class ZipVar(IteratorVar):
         for n, inner in enumerate(self.inners):
             value = inner.next(tx)
             if value is None:
-                if self.strict:
-                    self._check(tx, n)
+                if self.strict and (n or any(o.next(tx) is not None for o in self.inners[1:])):
+                    raise Break("iteration", "zip(strict=True) of unequal lengths")
                 return None
             values.append(value)
         return TupleVar(values) if values else None
-
-    def _check(self, tx: Frame, n: int) -> None:
-        """strict=True, and the argument number `n` has come to its end."""
-        if n:
-            before = f"arguments 1-{n}" if n > 1 else "argument 1"
-            tx.raise_(ValueError, f"zip() argument {n + 1} is shorter than {before}")
-        for m, inner in enumerate(self.inners[1:], 1):
-            if inner.next(tx) is not None:
-                before = f"arguments 1-{m}" if m > 1 else "argument 1"
-                tx.raise_(ValueError, f"zip() argument {m + 1} is longer than {before}")
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.strict:
@@ -248,43 +210,9 @@ class FilterVar(IteratorVar):
         cg.call_object(filter, self.function, self.inner)
 
 
-@extends(EnumerateVar, "length")
-@extends(ZipVar, "length")
-@extends(MapVar, "length")
-@extends(FilterVar, "length")
-def no_length(self: Any, tx: Frame) -> None:
-    """len(self): heapq's functions ask for it in a `try`."""
-    tx.raise_(TypeError, f"object of type '{self.cls.__name__}' has no len()")
-
-
-class CallIterator(IteratorVar):
-    """iter(function, sentinel)."""
-
-    function: Variable | None
-    sentinel: Variable
-    cls = type(iter(int, 0))
-
-    def next(self, tx: Frame) -> Variable | None:
-        if self.function is None:
-            return None
-        value = self.function.call(tx, [], {})
-        if not tx.same_or_equal(value, self.sentinel):
-            return value
-        self.function = None
-        return None
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if self.function is None:  # exhausted for good
-            cg.call_object(iter, CallableVar(int), ConstantVar(0))
-        else:
-            cg.call_object(iter, self.function, self.sentinel)
-
-
 rules(
     {
-        iter: lambda tx, values, *sentinel: (
-            CallIterator(values, *sentinel) if sentinel else tx.iter_of(values)
-        ),
+        iter: lambda tx, values, /: tx.iter_of(values),
         map: lambda tx, function, first, /, *others: MapVar(
             function, ZipVar([tx.iter_of(values) for values in (first, *others)], False)
         ),
@@ -295,55 +223,12 @@ rules(
 iterator_of(SentinelVar)(lambda tx, made: tx.iter_of_object(made.object))
 
 
-@extends(Operations)
-class Walking(Operations):
-    def iter_of_object(self: Any, variable: Any) -> Any:
-        method = variable.special(self, "__iter__")
-        if method is not None:
-            inherited = is_inherited(variable.cls, "__iter__")
-            if inherited and variable.payload is not None:
-                return self.iter_of(variable.payload)
-            made = method.call(self, [], {})
-            if not hasattr(made.python_type(), "__next__"):
-                kind = made.python_type().__name__
-                self.raise_(TypeError, f"iter() returned non-iterator of type '{kind}'")
-            return made if isinstance(made, IteratorVar) else SentinelVar(made)
-        method = variable.special(self, "__getitem__")
-        if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
-            raise Break("iteration", f"iterating over {variable}, which C code indexes")
-        if method is not None:
-            return ItemIterator(variable, 0)
-        self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
-
-
 def advanced(values: Any, taken: int) -> Iterator[Any]:
     """iter(values), `taken` steps on."""
     made = iter(values)
     for _ in range(taken):
         next(made)
     return made
-
-
-LIKE: dict[str, Callable[[Any], Any]] = {  # of the class of that name over these values
-    type(iter("a")).__name__: lambda values: advanced("a" + "".join(values), 1),
-    type(iter("\u00e9")).__name__: lambda values: advanced("\u00e9" + "".join(values), 1),
-    "bytes_iterator": lambda values: iter(bytes(values)),
-    "generator": lambda values: (value for value in values),
-    "set_iterator": lambda values: iter({*values}),
-    "dict_keyiterator": lambda values: iter(dict.fromkeys(values)),
-    "dict_valueiterator": lambda values: iter(dict(enumerate(values)).values()),
-    "dict_itemiterator": lambda values: iter(dict(values).items()),
-    "odict_iterator": lambda values: iter(collections.OrderedDict(enumerate(values)).values()),
-    "reversed": lambda values: reversed(values[::-1]),  # of text
-    "dict_reversekeyiterator": lambda values: reversed(dict.fromkeys(values[::-1])),
-    "dict_reversevalueiterator": lambda values: reversed(dict(enumerate(values[::-1])).values()),
-    "dict_reverseitemiterator": lambda values: reversed(dict(values[::-1]).items()),
-}
-
-
-def iterator_like(kind: str, values: Any) -> Any:
-    """An iterator over `values` whose class is called `kind`."""
-    return LIKE[kind](values)
 
 
 class Late(list):
@@ -409,7 +294,7 @@ class KeysWalking(KeysIterator):
         if self.ended:
             return None
         if self.state() != self.before:
-            self.changed(tx)
+            raise SkipFrame("a dictionary or set whose keys change while it is walked")
         value = next_plainly(self, tx)
         self.taken += 1
         self.ended = value is None
@@ -427,24 +312,10 @@ class KeysWalking(KeysIterator):
         kind = getattr(self.walked, "kind", "keys")
         return getattr(like, kind)()
 
-    def changed(self, tx: Frame) -> None:
-        kind, size = self.owner().cls, self.before[0]
-        if kind is collections.OrderedDict:
-            if self.taken < size:  # its end is known before
-                self.ended = True
-                tx.raise_(RuntimeError, "OrderedDict mutated during iteration")
-        elif len(self.owner().items) != size:
-            self.before = -1, 0
-            name = "Set" if kind in (set, frozenset) else "dictionary"
-            tx.raise_(RuntimeError, f"{name} changed size during iteration")
-        else:
-            raise SkipFrame("a dictionary whose keys are replaced while it is walked")
-
     def reconstruct(self, cg: Codegen) -> None:
         owner = self.owner()
         if self.ended:
-            cg.call_object(iterator_like, ConstantVar(self.cls.__name__), TupleVar([]))
-            return
+            raise Break("reconstruct", "an iterator of a dictionary or set at its end")
         if owner.source is not None:
             differs = getattr(owner, "rewritten", True)
         else:
@@ -510,11 +381,9 @@ def wrap_iterator(builder: OutputGraph, value: Any, source: Source) -> SequenceI
 @extends(HostIterator)
 class HostWalking(HostIterator):
     def reconstruct(self, cg: Codegen) -> None:
+        if self.cls is not IteratorVar.cls:
+            raise Break("reconstruct", f"a {self.cls.__name__} in the middle of a loop that breaks")
         rest = list(self.left)
         self.left = iter(rest)
-        kind = self.cls.__name__
-        if kind in LIKE:
-            cg.call_object(iterator_like, ConstantVar(kind), TupleVar(rest))
-        else:
-            cg.value(TupleVar(rest))
-            cg.emit("GET_ITER")
+        cg.value(TupleVar(rest))
+        cg.emit("GET_ITER")

@@ -1,7 +1,6 @@
 """What messages call a value: `the function step`, `Config object self.config`, `constant 3`.
 
-In:   a variable.   Out: its `repr`, which stands in the reasons of graph breaks; the break at a
-      call of a C function that no rule knows.
+In:   a variable.   Out: its `repr`, which stands in the reasons of graph breaks.
 
     >>> str(CallableVar(math.sqrt))
     'math.sqrt'
@@ -13,8 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ...extras.extending import extends
-from ...exceptions import Break
-from ...symbolic_eval.operations import Operations
 from ..base import Null
 from ..classes import ClassVar
 from ..constant import ConstantVar
@@ -22,19 +19,6 @@ from ..functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar
 from ..modules import PyModuleVar
 from ..objects import ObjectVar
 from ..symbolic import SymVar
-
-
-def unknown(function: Any) -> Break:
-    """The break at a call that nobody knows."""
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", str(function))
-    module = getattr(function, "__module__", None)
-    if module and module != "builtins":
-        name = f"{module}.{name}"
-    doing = "print after" if function is print else "move it out of"
-    return Break("C function", f"the call of {name}()", f"{doing} the compiled function")
-
-
-extends(Operations, "unknown")(lambda tx, function: unknown(function))
 
 
 def name_of_constant(variable: ConstantVar) -> str:

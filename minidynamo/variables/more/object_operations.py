@@ -7,8 +7,6 @@ In:   an ObjectVar and operands.   Out: what the special method gives, traced.
 """
 
 import collections
-import contextlib
-import dataclasses
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -20,7 +18,7 @@ from ...extras.extending import extends
 from ...exceptions import Break
 from ..base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, current
 from ..constant import ConstantVar
-from ..containers import TupleVar, named
+from ..containers import named
 from ..lookup import MISSING, lookup
 from ..objects import ObjectVar, is_inherited, wrap_object
 from ..registry import SHARED
@@ -53,24 +51,6 @@ def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
     return made
 
 
-def let_go(owner: Any, name: str) -> None:
-    """Delete an attribute, unless it was set and deleted in the same frame."""
-    with contextlib.suppress(AttributeError):
-        object.__delattr__(owner, name)
-
-
-def truth_by_methods(tx: Frame, variable: Any) -> bool:
-    """bool(): what the class's `__bool__` or `__len__` says (PyObject_IsTrue)."""
-    for name, kind in (("__bool__", bool), ("__len__", int)):
-        method = variable.special(tx, name)
-        if method is not None:
-            found = method.call(tx, [], {})
-            if not issubclass(found.python_type(), kind):
-                raise Break("truth", f"{name} of a {variable.python_type().__name__} gave {found}")
-            return found.truth(tx)
-    return True
-
-
 plain_argument = ObjectVar.argument
 
 
@@ -92,7 +72,14 @@ class ObjectOperations(Descriptors):
         return method.call(tx, args, kwargs)
 
     def truth(self, tx: Frame) -> bool:
-        return truth_by_methods(tx, self)
+        for name, kind in (("__bool__", bool), ("__len__", int)):
+            method = self.special(tx, name)
+            if method is not None:
+                found = method.call(tx, [], {})
+                if not issubclass(found.python_type(), kind):
+                    raise Break("truth", f"{name} of a {self.cls.__name__} gave {found}")
+                return found.truth(tx)
+        return True
 
     def delattr(self, tx: Frame, name: str) -> None:
         deleter = self.own_special(tx, "__delattr__")
@@ -102,13 +89,8 @@ class ObjectOperations(Descriptors):
             self.generic_delattr(tx, name)
 
     def generic_delattr(self, tx: Frame, name: str) -> None:
-        found = lookup(self.cls, name)[1]
-        if isinstance(found, types.MemberDescriptorType):
-            self.slot(tx, name)
-            self.slots[name], self.mutated = None, True
-        elif lookup(type(found), "__delete__")[1] is not MISSING:
-            self.delete_by_descriptor(tx, found, name)
-        elif self.fields is None or self.pinned:
+        descriptor = lookup(type(lookup(self.cls, name)[1]), "__delete__")[1] is not MISSING
+        if descriptor or self.fields is None or self.pinned:
             raise Break("attribute", f"deleting .{name} of {self}")
         elif self.fields.get(tx, ConstantVar(name)) is None:
             self.missing(tx, name)
@@ -179,27 +161,17 @@ class ObjectOperations(Descriptors):
             return self.value
         if method is None:
             tx.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
-        if dataclasses.is_dataclass(self.cls) and made_by_dataclass(method, equal):
-            compared = [part for part in dataclasses.fields(self.cls) if part.compare]
-            if all(part.hash in (None, True) for part in compared):
-                values = [self.getattr(tx, part.name).hash_key(tx) for part in compared]
-                return ("hashed", self.cls, tuple(values))
-        if not isinstance(equal, types.WrapperDescriptorType) or equal is object.__eq__:
-            return Variable.hash_key(self, tx)
-        if not isinstance(method, types.WrapperDescriptorType) or method is object.__hash__:
-            return Variable.hash_key(self, tx)
-        return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)
+        return Variable.hash_key(self, tx)
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.value is not None:
             cg.load_const(self.value)
             return
-        slots = {name: value for name, value in self.slots.items() if value is not None}
         cg.call_object(
             new_object,
             functools.partial(cg.pinned, self.cls),
             self.push_fields(cg),
-            functools.partial(mapping, cg, named(slots)),
+            functools.partial(mapping, cg, named(self.slots)),
             ConstantVar(None)
             if self.payload is None
             else functools.partial(self.payload.contents, cg),
@@ -213,16 +185,7 @@ class ObjectOperations(Descriptors):
         if not self.mutated or self.source is None:
             return
         for name, value in self.slots.items():
-            if value is None:
-                commit_call(cg, let_go, self, ConstantVar(name))
-            else:
-                commit_call(cg, object.__setattr__, self, ConstantVar(name), value)
-
-
-def made_by_dataclass(*methods: Any) -> bool:
-    """Has dataclasses.py written these methods?"""
-    functions = [method for method in methods if isinstance(method, types.FunctionType)]
-    return [f.__code__.co_filename for f in functions] == ["<string>"] * len(methods)
+            commit_call(cg, object.__setattr__, self, ConstantVar(name), value)
 
 
 def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Variable:

@@ -9,8 +9,10 @@ Out:  a variable that the program may bind, hand to a function or return; using 
 Without this file the graph breaks where such a value is looked at first.
 """
 
+import collections
 import random
 import threading
+import types
 import weakref
 from typing import Any, NoReturn
 
@@ -18,16 +20,12 @@ import torch
 
 from ...extras.extending import extends
 from ...exceptions import Break
-from ...symbolic_eval import operators
-from ...symbolic_eval.operations import Operations
-from ...sources import KINDS
-from ..base import Args, Frame, Named, RealVar, Source, Variable
+from ..base import RealVar, Source, Variable
 from ..builder import Builder
 from ..lookup import lookup
 from ..registry import SHARED
 
 plain_wrap = Builder.wrap_shared
-KINDS["call"] = "{p}()"
 
 
 class OpaqueVar(RealVar):
@@ -47,29 +45,15 @@ extends(OpaqueVar, *REFUSED)(OpaqueVar._refuse)
 
 
 # What has state of its own in C, or in each thread, and modules in C++.
-UNTRACED: tuple[Any, ...] = (*weakref.ProxyTypes, threading.local, random.Random)
+UNTRACED: tuple[Any, ...] = (*weakref.ProxyTypes, threading.local, random.Random, weakref.ref)
+# ... and containers of C that are rare in models.
+UNTRACED += (collections.deque, types.MappingProxyType, super)
 
 
 def is_untraced(value: Any) -> bool:
     kind = type(value)
     scripted = issubclass(kind, torch.nn.Module) and kind.__module__.startswith("torch.jit")
     return scripted or issubclass(kind, UNTRACED)
-
-
-class WeakRefVar(OpaqueVar):
-    """A weak reference: a call gives its object, which plain Python may have let go by then if
-    the frame has written anything."""
-
-    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        if args or kwargs or any(known.mutated for known in tx.output.sourced):
-            raise self.broken
-        return tx.output.wrap(self.value(), self.source.child("call"))
-
-
-@SHARED.rule(test=lambda value: issubclass(type(value), weakref.ref), order=5)
-def wrap_weak_reference(builder: Builder, value: Any, source: Source) -> WeakRefVar:
-    broken = Break("object", "a weak reference is not traced", "hold the object itself")
-    return WeakRefVar(value, broken, source=source)
 
 
 @SHARED.rule(test=is_untraced, order=5)
@@ -84,17 +68,6 @@ def wrap_shared(builder: Builder, value: Any, source: Source) -> Variable:
     except Break as broken:
         builder.guard(source, "TYPE", "type({0}) is {pin}", type(value))
         return OpaqueVar(value, broken, source=source)
-
-
-@extends(Operations)
-def compare(tx: Any, symbol: str, a: Variable, b: Variable) -> Variable:
-    """Such a value can be compared where its class leaves that to its identity."""
-    for operand in (a, b):
-        if isinstance(operand, OpaqueVar) and not (
-            symbol in ("==", "!=") and compared_by_identity(operand)
-        ):
-            raise operand.broken
-    return operators.compare(tx, symbol, a, b)
 
 
 def compared_by_identity(variable: Variable) -> bool:

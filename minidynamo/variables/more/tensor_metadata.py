@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-from ...extras.extending import extends, noted
+from ...extras.extending import extends
 from ...exceptions import Break
-from ...extras.rare_nodes import Untold
 from ...foreign import ours
 from ..base import Frame, Variable
 from ..constant import ConstantVar
@@ -52,7 +51,7 @@ class Metadata(TensorVar):
     def of_fake(self, tx: Frame, name: str) -> Any:
         """The fake tensor's attribute; of a view that was written in another mode, autograd may
         refuse to tell it."""
-        if id(self.fake) in noted(tx.output, Untold) and name in HISTORY:
+        if id(self.fake) in tx.output.untold and name in HISTORY:
             raise Break("tensor attribute", f"Tensor.{name} of a view made in inference mode")
         try:
             return getattr(self.fake, name)

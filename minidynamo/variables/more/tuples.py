@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...extras.extending import extends, noted
-from ...symbolic_eval.operators import NAMES
 from ..base import Codegen, Frame, Lazy, OutputGraph, Variable, peek
 from ..constant import is_constant_value
 from ..containers import ListVar, SequenceVar, TupleVar
-from ..lookup import MISSING, lookup
+from ..lookup import BINARY, MISSING, lookup
 from ..registry import RESULTS
 
 
 # What a named tuple must have from tuple, or not at all: else it is an instance of its class.
 SPECIAL = [
-    *(f"__{kind}{name}__" for kind in ("", "r", "i") for name in NAMES),
+    *(f"__{kind}{name}__" for kind in ("", "r", "i") for name in BINARY),
     *"__lt__ __le__ __eq__ __ne__ __gt__ __ge__ __hash__ __bool__ __len__ __iter__".split(),
     *"__contains__ __getitem__ __setitem__ __delitem__ __reversed__ __call__ __init__".split(),
     *"__neg__ __pos__ __invert__ __abs__ __int__ __float__ __index__ __enter__ __next__".split(),

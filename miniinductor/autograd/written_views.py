@@ -1,31 +1,112 @@
-"""Writes through views that few programs write through: pieces of a split, places in memory.
+"""Writes through views: how the tensor that was viewed is made anew.
 
-In:   a write to such a view, while a graph is functionalized.
-Out:  the tensor that it is a view of, and its new value.
+In:   a write to a view, while a graph is functionalized.
+Out:  the view's source, and its new value.
 
-    a, b = x.split(2);  b.mul_(3)               ->   x = slice_scatter(x, b * 3, 0, 2, 4)
-    x.as_strided((2,), (3,), 1).zero_()         ->   x = index_put(x, [the places], zeros)
+    x[:3].add_(1)                        ->   x1 = slice_scatter(x, x[:3] + 1, 0, 0, 3)
+    x.t().add_(1)                        ->   x1 = t(add(t(x), 1))
+    a, b = x.split(2);  b.mul_(3)        ->   x1 = slice_scatter(x, b * 3, 0, 2, 4)
+    x.as_strided((2,), (3,), 1).zero_()  ->   x1 = index_put(x, [the places], zeros)
 """
 
 import math
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from ..autograd.functionalize import Functionalizer, Node, in_its_memory
-from ..autograd.more.written_views import inverts
 from ..exceptions import CannotFunctionalize
-from .careful_writes import is_as_before
-from ..sizes.symbols import same_sizes
+from ..ir import same_layout
+from ..sizes.symbols import same, same_sizes, sizes
+
+if TYPE_CHECKING:
+    from .functionalize import Functionalizer
 
 aten = torch.ops.aten
+Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
+# How a write through a view reaches the tensor that was viewed: (functionalizer, the node that is
+# written, a view on its way, the view's new value) -> (the view's source, the source's new value).
+Inverse: TypeAlias = Callable[["Functionalizer", Node, Node, Node], tuple[Node, Node]]
+INVERSES: dict[Any, Inverse] = {}
+# views that only set a bit, which kernels do not see: the ops that compute their values
+LAZY_VIEWS = {
+    aten._neg_view.default: aten.neg.default,
+    aten._conj.default: aten._conj_physical.default,
+}
+# what counts places from the start of a tensor's memory, wherever in it the tensor begins
+COUNTS_PLACES = {
+    aten.as_strided.default,
+    aten.as_strided_copy.default,
+    aten.as_strided_scatter.default,
+}
+
+
+def inverts(*ops: Any) -> Callable[[Inverse], Inverse]:
+    """Decorator: this function pushes writes through views that these ops make."""
+
+    def register(inverse: Inverse) -> Inverse:
+        INVERSES.update(dict.fromkeys(ops, inverse))
+        return inverse
+
+    return register
+
+
+@inverts(
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.unsqueeze.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+)
+def reshaped(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    source = view.args[0]
+    return source, made.emit(like, aten.reshape.default, (value, list(source.meta["val"].shape)))
+
+
+# views that select: the inverse scatters into the old value
+SCATTERS = {
+    aten.slice.Tensor: aten.slice_scatter.default,
+    aten.select.int: aten.select_scatter.default,
+    aten.diagonal.default: aten.diagonal_scatter.default,
+}
+
+
+@inverts(*SCATTERS)
+def selected(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    source, *rest = view.args
+    arguments = (made.read(source), value, *rest)
+    return source, made.emit(like, SCATTERS[view.target], arguments, view.kwargs)
+
+
+@inverts(aten.t.default, aten.transpose.int)
+def turned(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    return view.args[0], made.emit(like, view.target, (value, *view.args[1:]))
+
+
+@inverts(aten.permute.default)
+def permuted(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    source, dims = view.args
+    order = [0] * len(dims)
+    for i, d in enumerate(dims):
+        order[d % len(dims)] = i
+    return source, made.emit(like, aten.permute.default, (value, order))
+
+
+@inverts(*LAZY_VIEWS)
+def computed(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    """Each is its own inverse."""
+    return view.args[0], made.emit(like, LAZY_VIEWS[view.target], (value,))
+
+
+# --- pieces of a split, places in memory ----------------------------------------------------------
 PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
 
 
 @inverts(operator.getitem)
-def written_piece(made: Functionalizer, like: Node, piece: Node, value: Node) -> tuple:
+def written_piece(made: "Functionalizer", like: Node, piece: Node, value: Node) -> tuple:
     """A write to one output of split or unbind: (the tensor that was split, its new value)."""
     call, index = piece.args
     source = call.args[0]
@@ -44,7 +125,7 @@ def written_piece(made: Functionalizer, like: Node, piece: Node, value: Node) ->
 
 
 @inverts(aten.as_strided.default)
-def written_places(made: Functionalizer, like: Node, view: Node, value: Node) -> tuple:
+def written_places(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
     """(aten.as_strided_scatter counts the offset from the start of the storage, which several
     buffers of generated code share.)"""
     source, *where = view.args
@@ -52,7 +133,7 @@ def written_places(made: Functionalizer, like: Node, view: Node, value: Node) ->
 
 
 def in_places(
-    made: Functionalizer,
+    made: "Functionalizer",
     like: Node,
     source: Node,
     value: Node,
@@ -83,8 +164,7 @@ def in_places(
     return made.emit(like, aten.reshape.default, (new, shape))
 
 
-@in_its_memory.replaced
-def in_its_new_memory(node: Node, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+def in_its_memory(node: Node, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     """Arguments of as_strided, which counts strides and offset of its own.  The tensor that stands
     for a written one may begin elsewhere in its memory, or lie there in other strides."""
     names = [argument.name for argument in node.target._schema.arguments]
@@ -118,3 +198,16 @@ def holds(
     held = tensor.untyped_storage().nbytes() // tensor.element_size()
     last = start + sum((n - 1) * step for n, step in zip(size, stride))
     return 0 in size or last < held
+
+
+def is_as_before(
+    source: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+) -> bool:
+    """Does as_strided() give the same elements at the same places?  (Pooling of channels-last
+    images changes the strides of sizes of 1.)"""
+    at_start = offset is None or same(offset, source.storage_offset())
+    return (
+        at_start
+        and same_sizes(source.shape, size)
+        and same_layout(sizes(size), sizes(stride), sizes(source.stride()))
+    )

@@ -9,18 +9,18 @@ In:   functions that a captured program calls, and the ATen ops that come of the
     @op_rule(lambda op: op._schema.is_mutable, order=20)        # an ATen op on its way
     def check_write(tracer, op, args, kwargs): ...
 
-Without rules every call is traced as torch's own rules take it apart.
+All other calls are traced as torch's own rules take them apart.
 """
 
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
+import torch
 from torch import fx
 
-from ...hooks import extends
-from ..tracer import Op, OriginInterpreter, Tracer
+Op: TypeAlias = torch._ops.OpOverload
 
 # (interpreter, target, args, kwargs) -> what the call gives; `interpreter.plain_call` is the rest
 CallRule = Callable[[fx.Interpreter, Any, tuple, dict[str, Any]], Any]
@@ -57,32 +57,3 @@ def rules_of(op: Op) -> list[OpRule]:
     """The rules for this op, in their order."""
     found = [(order, rule) for order, when, rule in OP_RULES if when(op)]
     return [rule for _, rule in sorted(found, key=operator.itemgetter(0))]
-
-
-@extends(Tracer)
-class RuledTracer(Tracer):
-    def __torch_dispatch__(self, func: Op, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        for rule in rules_of(func):
-            out = rule(self, func, args, kwargs)
-            if out is not NotImplemented:
-                return out
-        return super().__torch_dispatch__(func, types, args, kwargs)
-
-
-@extends(OriginInterpreter)
-class RuledInterpreter(OriginInterpreter):
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        rule = CALLS.get(target, RuledInterpreter.plain_call)
-        return rule(self, target, args, kwargs)
-
-    def plain_call(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """The call as torch's own rules take it apart."""
-        return super().call_function(target, args, kwargs)
-
-    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        rule = CALLS.get(target, RuledInterpreter.plain_method)
-        return rule(self, target, args, kwargs)
-
-    def plain_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return super().call_method(target, args, kwargs)

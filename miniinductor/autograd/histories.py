@@ -16,16 +16,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch import fx
 
-from ...exceptions import CannotTrace
-from ...hooks import extends
-from .rules import call_rule, op_rule
-from ..tracer import Op
-from ..joint import ProgramTrace, is_tensor, needs_gradient
-from ..runtime import Halves
-from .careful_tracer import CarefulTracer, data_of
-from .views import AliasHalves, is_custom
+from ..exceptions import CannotTrace
+from .outputs import is_custom, is_tensor, needs_gradient
+from .rules import Op, call_rule, op_rule
+from .tracer import Tracer, data_of
 
 
 @call_rule(getattr)
@@ -47,73 +44,6 @@ class StandIn(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         return gradient
-
-
-@extends(ProgramTrace)
-class CarefulTrace(ProgramTrace):
-    tracer: CarefulTracer
-
-    def with_history(self, tensor: Any, leaf: Any) -> Any:
-        """A leaf, as `tensor` is, or made of one."""
-        if not needs_gradient(tensor):
-            return leaf
-        with torch.inference_mode(leaf.is_inference()), self.tracer.fake_mode, torch.enable_grad():
-            leaf.requires_grad_()
-            return leaf if tensor.is_leaf else StandIn.apply(leaf)
-
-    def plan_results(self, out: Any) -> None:
-        held = list(self.tracer.constants.values())
-        tensors, objects = [*self.primals, *held], [*self.objects, *map(self.tracer.to_fake, held)]
-        check_histories(tensors, objects)
-        super().plan_results(out)
-
-    def differentiate(self) -> list[torch.Tensor | None]:
-        self.check_gradients()
-        return super().differentiate()
-
-    def check_gradients(self) -> None:
-        """Raise CannotTrace where one autograd function could not stand for the program's."""
-        joint = self.joint
-        for place in self.recorded:
-            history = self.histories[place]
-            if history is not None and history not in history_of([self.objects[place]]):
-                raise CannotTrace("the program detaches an input, then writes to it")
-        differentiated = [self.results[i] for i in joint.tangents]
-        history = history_of(differentiated)
-        joint.unreached = unreached(self.leaves, history)
-        joint.siblings = [i for i in joint.tangents if has_siblings(self.results[i].grad_fn)]
-        if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, self.leaves)):
-            raise CannotTrace("outputs need gradients because of a leaf that was made inside")
-        if len(differentiated) > 1 and any(map(has_several_outputs, history)):
-            # `WithoutTangents` takes what does not arrive for zero, and all that follows from it
-            raise CannotTrace(
-                "a custom autograd function with several outputs: its backward must see "
-                "which of them reached the loss"
-            )
-        if any(alias.kind == "input" and alias.at in self.recorded for alias in joint.aliases):
-            raise CannotTrace("a custom autograd function gave a view of an input that is written")
-
-    def to_compute(self) -> Sequence[torch.Tensor | None]:
-        aliases = {alias.result for alias in self.joint.aliases if alias.at != alias.result}
-        return [None if i in aliases else result for i, result in enumerate(self.results)]
-
-    def write_down(self, out: Any, name: str) -> None:
-        super().write_down(out, name)
-        self.find_uncounted()
-
-    def find_uncounted(self) -> None:
-        """Which primals are written through `.data` alone, which leaves their version alone?"""
-        tracer, objects = self.tracer, self.objects
-        places = {tracer.node_of(t).target: i for i, t in enumerate(objects) if is_tensor(t)}
-        outside = not torch.is_inference_mode_enabled()
-        for op, target in self.joint.written:
-            held = op != "placeholder"
-            thing = tracer.to_fake(tracer.constants[target]) if held else objects[places[target]]
-            if id(thing) in tracer.versions_raised:
-                if thing.is_inference() and outside:  # values are written when all is computed
-                    raise CannotTrace("an inference tensor is written in a block of inference mode")
-            elif not held:
-                self.joint.uncounted.append(places[target])
 
 
 def check_histories(tensors: Sequence[Any], objects: Sequence[Any]) -> None:
@@ -165,24 +95,21 @@ def has_siblings(function: Any) -> bool:
     return len(getattr(function, "_input_metadata", ())) > 1
 
 
+def forget_history(graph: fx.Graph) -> None:
+    """Detach every node's fake tensor: the fake autograd graph has done its work."""
+    detached: dict[int, torch.Tensor] = {}
+
+    def detach(value: Any) -> Any:
+        if needs_gradient(value) and id(value) not in detached:
+            detached[id(value)] = value.detach()
+        return detached.get(id(value), value)
+
+    values = [(node, node.meta["val"]) for node in graph.nodes if "val" in node.meta]
+    for node, value in values:  # a list keeps all of them alive: ids stay unique
+        node.meta["val"] = pytree.tree_map(detach, value)
+
+
 # --- where a compiled graph is called -------------------------------------------------------------
-@extends(Halves)
-class HistoryHalves(AliasHalves):
-    def function(self) -> Callable:
-        apply: Any = super().function()
-        unreached = self.joint.unreached
-        apply.__self__._backward_cls._register_hook_dict = registration(self.joint.siblings)
-
-        def apply_detached(*primals: Any) -> Any:
-            """`apply`, where the primals that no result depends on take no part in autograd."""
-            given = list(primals)
-            for place in unreached:
-                given[place] = given[place].detach()
-            return apply(*given)
-
-        return apply_detached if unreached else apply
-
-
 def registration(siblings: list[int]) -> Callable:
     """What `Tensor.register_hook` calls for the first hook of one of our function's results.
 
@@ -215,7 +142,7 @@ UNSAFE = {aten.unsafe_split: aten.split, aten.unsafe_split_with_sizes: aten.spli
 
 
 @op_rule(lambda op: getattr(op, "overloadpacket", None) in UNSAFE, order=50)
-def pieces_without_history(tracer: CarefulTracer, func: Op, args: tuple, kwargs: dict) -> Any:
+def pieces_without_history(tracer: Tracer, func: Op, args: tuple, kwargs: dict) -> Any:
     """Pieces of a split that share its memory, but are no views to autograd: `.data` of views."""
     safe = UNSAFE[func.overloadpacket]
     with tracer:

@@ -1,4 +1,4 @@
-"""(coverage) Two inputs of a graph that writes may overlap in memory: each call looks.
+"""Two inputs of a graph that writes may overlap in memory: each call looks.
 
 In:   a compiled graph that writes to its inputs.  Out: the same, which runs the captured graph
       eagerly in a call in which two of its tensors may share a byte.
@@ -27,23 +27,13 @@ Mirrors torch/_functorch/_aot_autograd/input_output_analysis.py (`compute_overla
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 
-from ..autograd.runtime import Plan
-from ..compile import Compilation
 from ..eager_graphs import runnable
-from ..hooks import extends
 from ..records import CompileRecord
-
-
-@extends(Compilation)
-class Guarded(Compilation):
-    def started(self, plan: Plan) -> Callable:
-        run = super().started(plan)
-        return guard_shared_memory(run, self.gm, self.record) if plan.joint.written else run
 
 
 def guard_shared_memory(run: Callable, gm: fx.GraphModule, record: CompileRecord) -> Callable:
@@ -68,8 +58,8 @@ class Piece(NamedTuple):
     """What a tensor takes of its memory, in bytes."""
 
     storage: int
-    start: int
-    end: int  # behind its last element
+    start: Any
+    end: Any  # behind its last element
     sizes: tuple[int, ...]
     steps: tuple[int, ...]
     width: int  # of an element

@@ -1,4 +1,4 @@
-"""A backward half for each set of gradients that arrives; halves that lie on disk.
+"""A backward graph without the gradients that do not arrive.
 
 In:   a backward graph, and which tangents are missing in this call.  Out: the graph without what
       depends on those alone.
@@ -7,66 +7,17 @@ A model that returns logits and a loss is mostly differentiated by its loss alon
 that case has nothing of the logits' gradient left.
 """
 
-import copy
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection
 
 import torch
 from torch import fx
 
-from ...checks import may_raise
-from ...hooks import extends
-from ...sizes.symbols import alike
-from ..functionalize import Graph, is_needed, with_graph
-from ..partition import is_tangent
-from ..runtime import Backward, Halves
-from .histories import HistoryHalves
+from ..checks import may_raise
+from ..sizes.symbols import alike
+from .functionalize import Graph, is_needed, with_graph
+from .partition import is_tangent
 
 aten = torch.ops.aten
-
-
-@extends(Halves)
-class ArrivedHalves(HistoryHalves):
-    def forward(self, ctx: Any, *primals: Any) -> tuple:
-        ctx.set_materialize_grads(False)  # `Variants` are told which arrived
-        return super().forward(ctx, *primals)
-
-    def backward(self, ctx: Any, *given: Any) -> tuple:
-        if all(tangent is None for tangent in given):  # nothing of this call reached the loss
-            return (None,) * len(self.cut.gradients)
-        return super().backward(ctx, *given)
-
-
-@extends(Backward)
-class Variants(Backward):
-    """missing: names of the tangents that do not arrive at this half.  halves: the same half for
-    other sets of them."""
-
-    missing: tuple[str, ...] = ()
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.halves: dict[tuple[str, ...], Variants] = {}
-
-    def __call__(
-        self, sizes: Sequence[int], saved: list[torch.Tensor], given: list[torch.Tensor | None]
-    ) -> Any:
-        pairs = zip(self.names(), given)
-        missing = tuple([name for name, tangent in pairs if tangent is None])
-        half = self.halves.get(missing)
-        if half is None:
-            half = self.halves[missing] = copy.copy(self)
-            half.missing, half.halves = missing, {}
-        there: list = [tangent for tangent in given if tangent is not None]
-        given.clear()
-        return super(Variants, half).__call__(sizes, saved, there)
-
-    def names(self) -> list[str]:
-        return [f"tangent{place}" for place, _ in self.cut.tangents]
-
-    def graph(self) -> fx.GraphModule:
-        graph = super().graph()
-        return WithoutTangents(graph, self.missing).run() if self.missing else graph
 
 
 class WithoutTangents:

@@ -1,32 +1,53 @@
-"""Outputs that share memory with an input, with a tensor of the graph, or with one another.
+"""Outputs that are inputs, numbers, or share memory: how each leaf is made, and by whom.
 
 In:   the output leaves of a traced program.
-Out:  `Output`s with views, which are replayed outside of the autograd function; `Alias`es, which
-      are made inside.
+Out:  `Output`s, perhaps with views, which are replayed outside of the autograd function; `Alias`es,
+      which are made inside; and what gives the program's outputs.
 
     def f(x):
         y = x + 1
-        return x.t(), y, y[0]    # Output("input", 0, [t]), ("computed", 0), ("output", 1, [select])
+        return x, x.t(), y, y[0]
+        # Output("input", 0), ("input", 0, [t]), ("computed", 0), ("output", 2, [select])
 
 Each output is, to autograd, what it was when the program ran; where it would not be, the program is
 refused.  Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py (alias_of_input and its kin).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
+import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...exceptions import CannotTrace
-from ...hooks import extends
-from ...sizes.symbols import fill
-from ..functionalize import Node
-from ..joint import Joint, ProgramTrace, has_lazy_bits, is_tensor
-from ..runtime import Halves
-from .careful_tracer import CarefulTracer
-from .outputs import Output, Views, replay
+from ..exceptions import CannotTrace
+from ..sizes.symbols import fill
+from .functionalize import Node
+from .tracer import Tracer
+
+if TYPE_CHECKING:
+    from .joint import Joint
+
+Views: TypeAlias = Sequence[tuple]  # (op, args, kwargs, the mode of autograd, see MODES)
+MODES = {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference": torch.inference_mode}
+
+
+@dataclass
+class Output:
+    """How one output leaf is made.
+
+    kind: "value" (at: a constant, or a size)
+          "input" (at: a position among the primals)
+          "held" (at: a tensor of the graph's module)
+          "computed" (at: a position among the results)
+          "output" (at: a position among the output leaves)
+    views: what is applied to that; None: the output is the very object.
+    """
+
+    kind: str
+    at: Any
+    views: Views | None = None
 
 
 @dataclass
@@ -45,29 +66,45 @@ class Alias:
     views: Views
 
 
-@extends(Halves)
-class AliasHalves(Halves):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        views = [alias.views for alias in self.joint.aliases]
-        self.views_of_aliases = fill(views, list(self.joint.symbols.values()))
-
-    def results(self, values: Sequence[Any], primals: Sequence[Any]) -> list[Any]:
-        results, joint = super().results(values, primals), self.joint
-        if joint.aliases:
-            sizes = [primals[i] for i in joint.symbols]
-            for alias, views in zip(joint.aliases, self.views_of_aliases(*sizes)):
-                source = primals[alias.at] if alias.kind == "input" else results[alias.at]
-                results[alias.result] = replay(source, views) if views else source.view_as(source)
-        return results
+def replay(tensor: torch.Tensor, views: Views) -> torch.Tensor:
+    """`tensor` seen through `views`, each made with autograd on or off as in the program."""
+    for op, args, kwargs, mode in views:
+        with MODES[mode]():
+            tensor = op(tensor, *args, **kwargs)
+    return tensor
 
 
-@extends(ProgramTrace)
-class PlannedTrace(ProgramTrace):
-    tracer: CarefulTracer
+def is_plain(joint: "Joint") -> bool:
+    """Are the results the outputs, one for one?  Then there is nothing to rebuild."""
+    results = [Output("computed", i) for i in range(joint.count)]
+    is_flat = all(child.is_leaf() for child in joint.structure.children())
+    return joint.structure.type in (tuple, list) and is_flat and joint.outputs == results
 
-    def results_for(self, flat: list[Any]) -> list[torch.Tensor]:
-        return ViewPlanner(self.joint, self.tracer, flat, self.objects).plan()
+
+def with_outputs(
+    joint: "Joint", run: Callable, held: Sequence[torch.Tensor] | None = None
+) -> Callable:
+    """`run`, which gives results, as a callable that gives the program's outputs: in their
+    structure, inputs as the very objects, views made of what they are views of.
+
+    held: in training, the tensors of the graph's module."""
+    if held is None and is_plain(joint):
+        return run
+    tensors = held or ()
+    plan, order, structure = joint.outputs, joint.order, joint.structure
+    numbers = fill([(output.at, output.views) for output in plan], list(joint.symbols.values()))
+
+    def call(*inputs: Any) -> Any:
+        leaves: list[Any] = [None] * len(plan)
+        places = {"computed": run(*inputs), "output": leaves, "input": (*inputs, *tensors)}
+        made = numbers(*[inputs[i] for i in joint.symbols])
+        for place in order:
+            kind, (at, views) = plan[place].kind, made[place]
+            leaf = places[kind][at] if kind in places else at
+            leaves[place] = leaf if views is None else replay(leaf, views)
+        return pytree.tree_unflatten(leaves, structure)
+
+    return call
 
 
 class ViewPlanner:
@@ -79,7 +116,7 @@ class ViewPlanner:
     """
 
     def __init__(
-        self, joint: Joint, tracer: CarefulTracer, flat: list[Any], objects: Sequence[Any]
+        self, joint: "Joint", tracer: Tracer, flat: list[Any], objects: Sequence[Any]
     ) -> None:
         self.joint, self.tracer, self.flat, self.objects = joint, tracer, flat, objects
         self.positions = {id(thing): i for i, thing in enumerate(objects)}
@@ -242,3 +279,17 @@ def passes_custom_function(leaf: torch.Tensor, source: torch.Tensor) -> bool:
             return True
         function = next((following for following, _ in function.next_functions), None)
     return False
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def needs_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def has_lazy_bits(tensor: torch.Tensor) -> bool:
+    """Does its memory hold something else than its values (`z.conj()`, `z.conj().imag`, zeros
+    without memory)?"""
+    return tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()

@@ -1,1 +1,0 @@
-"""What few programs need of autograd: subclasses of the core's classes (`hooks.extends`)."""
