@@ -103,7 +103,6 @@ class CppKernelWriter(CppExpressions):
         # stores of what they hold, which wait until their loop has ended
         self.deferred: list[Deferred] = []
         self.inner_variables = set()
-        self.conditions: dict[str, Value] = {}  # name of a value -> that without which it is 0
         # of bfloat16 and float16 (cpp_expressions.py); copies: a value -> the element it came from
         self.exact, self.raw = set(), {}
         self.copies: dict[tuple[str, torch.dtype], Code] = {}
@@ -259,7 +258,6 @@ class CppKernelWriter(CppExpressions):
         may be used anew there."""
         self.scope, self.inner_variables = scope, set(inner_variables)
         self.exact.clear()
-        self.conditions.clear()
 
     def play(self, node: Node, body: LoopBody | None = None) -> None:
         self.node, body = node, body or self.plan.bodies[node.name]
@@ -280,16 +278,7 @@ class CppKernelWriter(CppExpressions):
         body = self.lane_body(nodes)
         first = self.ask("first_in_lanes", body) or []
         lines = self.ask("inner_loop", [*first, *body], self.accumulators)
-        self.outside.lines += self.where_wanted(lines)
-
-    def where_wanted(self, lines: list[Statement]) -> list[Statement]:
-        """The loops in a branch, where they add up nothing unless a condition holds."""
-        wanted = self.wanted(self.accumulators)
-        if not wanted or sets_error(lines) or any(c.inner for c in wanted):
-            return lines
-        declared = declarations(self.accumulators)
-        loops = [line for line in lines if line not in declared]
-        return [*declared, Branch(code(" || ".join(["{}"] * len(wanted)), *wanted), loops)]
+        self.outside.lines += lines
 
     def lane_body(self, nodes: Sequence[Node]) -> list[Statement]:
         """What one iteration of the inner loop does."""
@@ -321,17 +310,6 @@ class CppKernelWriter(CppExpressions):
         # the loops come first: if they cut a sum into chunks, the accumulators become doubles
         loops = self.chunks(lines, accumulators, 0, self.size(self.plan.inner[0]))
         return [*declarations(accumulators), *loops]
-
-    def wanted(self, accumulators: Sums) -> list[Value]:
-        """Conditions, without all of which this loop adds up nothing; none: it may add up
-        something, or stores elements.  So a careful form of a sum, where(c, x, 0).sum(), costs
-        nothing where the plain one is right (lowerings/variances.py)."""
-        nodes = self.plan.nodes_of(self.current_stage, inner=True)
-        found = [self.conditions.get(a.term) for a in accumulators]
-        are_sums = all(a.kind == "sum" for a in accumulators)
-        if not are_sums or not all(node.is_reduction for node in nodes) or None in found:
-            return []
-        return list({one.text: one for one in found if one is not None}.values())
 
     def chunks(
         self, lines: Statements, accumulators: Sums, start: Bound, end: Bound
@@ -611,12 +589,6 @@ class CppKernelWriter(CppExpressions):
         self.outside.add(f"{c_type} {total} = {start};")
         self.scope.add(code("{} = {};", total, added))
         return Value(total, dtype, True)
-
-    def where(self, condition: Value, a: Value, b: Value) -> Value:
-        found = super().where(condition, a, b)
-        if b.number == 0:
-            self.conditions[found.text] = condition
-        return found
 
 
 def combined(mode: str, there: Code, value: Value, dtype: torch.dtype) -> Code:
