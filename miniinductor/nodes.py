@@ -23,8 +23,9 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 
-from .dependencies import LoopBody, trace
+from .dependencies import LoopBody
 from .ir import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, buffer_views
+from .recording import trace
 from .sizes.expressions import Position
 from .sizes.symbols import Size, hint
 

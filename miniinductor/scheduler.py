@@ -30,7 +30,7 @@ from typing import TypeAlias
 import sympy
 
 from . import config
-from .dependencies import MAY_RAISE, common_loops, loop_variables, stride_of
+from .dependencies import common_loops, loop_variables, stride_of
 from .devices import language_of
 from .hooks import extended
 from .ir import ExternKernel, Graph
@@ -45,6 +45,7 @@ from .nodes import (
     has_effect,
     node_of,
 )
+from .recording import MAY_RAISE
 from .records import CompileRecord, FusionDecision
 from .sizes.symbols import same
 

@@ -282,7 +282,7 @@ def test_fusion_joins_each_buffer_to_what_computes_it():
 
 
 def test_a_lowered_graph_and_a_loop_body_print_as_loop_ir():
-    from miniinductor.dependencies import trace
+    from miniinductor.recording import trace
     from miniinductor.lowering import lower_graph
     from miniinductor.records import CompileRecord
 

@@ -76,7 +76,7 @@ Sizes and indices
 Lowering
     miniinductor/lowering registry.py graph.py pointwise.py reductions.py views.py
 Fusion
-    miniinductor dependencies.py nodes.py scheduler.py in_place.py
+    miniinductor dependencies.py recording.py nodes.py scheduler.py in_place.py
 Kernels in C++
     miniinductor kernels.py devices.py
     miniinductor/codegen plan.py tree.py cpp.py cpp_expressions.py cpp_reductions.py

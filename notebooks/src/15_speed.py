@@ -258,7 +258,7 @@ Table(["partition", "bytes kept for backward", "forward kernels", "backward kern
 # inputs and outputs.
 
 # %%
-from miniinductor.dependencies import trace
+from miniinductor.recording import trace
 from miniinductor.ir import ComputedBuffer
 from miniinductor.lowering import lower_graph
 from miniinductor.ops import BINARY, UNARY
