@@ -8,21 +8,17 @@ Without this file they are eager kernels.  positions.py has scatter, scatter_red
 Mirrors torch/_inductor/lowering.py (`index_put_impl`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from ..hooks import extends
-from ..ir import ComputedBuffer, Index, Loader, Reindex, TensorBox, current_graph
-from ..kernels import KernelStep, Step
+from ..autograd.functionalize import is_view
+from ..ir import ComputedBuffer, ExternKernel, Index, Loader, Reindex, TensorBox, current_graph
 from ..more.scatter import Scatter
-from ..lowering.extern import SCATTERS
+from ..lowering.extern import EXTERN, SCATTERS
 from ..lowering.indexing import positions_in
 from ..lowering.registry import Call, NotLowered, aten, broadcast_loader, lower
-from ..memory import MemoryPlan
-from ..nodes import Schedule, ScheduledNode
-from ..records import CompileRecord
-from ..replaceable import replaceable
 from ..sizes.expressions import Size
 from ..sizes.symbols import same_sizes
 
@@ -51,10 +47,22 @@ def placer(size: Sequence[Size], given: dict[int, TensorBox]) -> tuple[Reindex, 
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 
 
-@replaceable
 def is_used_up(call: Call, x: TensorBox) -> bool:
-    """May a scatter write into `x`, not into a copy?  (speed/used_up.py knows where.)"""
-    return False
+    """May a scatter write into `x`, not into a copy?  Where it is the fresh, whole result of an
+    eager kernel or a scatter, and read by this call alone.
+
+        zeros.index_add(0, i, x).index_add(0, j, y)     # one copy of zeros, into which both write
+    """
+    call.node.meta["scatters"] = True  # asked below: a view of a scatter's result is no scatter
+    node: Any = call.node.args[0]
+    alone = len(node.users) == 1
+    fresh = isinstance(x.data, ExternKernel) and node.target in EXTERN
+    if not isinstance(getattr(x.data, "data", None), Scatter):
+        return fresh and alone
+    while alone and is_view(node.target):  # others may read what this is a view of
+        node = node.args[0]
+        alone = len(node.users) == 1
+    return alone and "scatters" in node.meta
 
 
 def broadcast_sizes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
@@ -100,42 +108,3 @@ def index_put(
     place, ranges = placer(x.get_size(), {k: t for k, t in enumerate(indices) if t is not None})
     mode = "atomic_add" if accumulate else None
     return scatter_into(call, x, ranges, broadcast_loader(values, ranges), place, mode)
-
-
-# --- order and memory -----------------------------------------------------------------------------
-@extends(Schedule)
-class ScheduleOfScatters(Schedule):
-    def must_follow(self, node: ScheduledNode, nodes: Iterable[ScheduledNode]) -> set[str]:
-        names = super().must_follow(node, nodes)
-        for target in getattr(node, "targets", ()):
-            names.update(
-                other.names[0]
-                for other in nodes
-                if other is not node
-                and target in other.read_names
-                and not (set(node.names) & other.read_names)
-            )
-        return names
-
-
-@extends(MemoryPlan)
-class MemoryOfScatters(MemoryPlan):
-    def __init__(
-        self, schedule: Schedule, steps: Sequence[Step], device: torch.device, record: CompileRecord
-    ):
-        super().__init__(schedule, steps, device, record)
-        self.memory_of.update(scatter_targets(steps))
-
-
-def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
-    """{a scatter's result: the buffer into which it writes}
-
-    Without results that nobody needs: their kernels check the positions, and write nothing."""
-    targets = {}
-    for step in steps:
-        if isinstance(step, KernelStep):
-            for node in step.group.nodes:
-                target = getattr(getattr(node.buffer, "data", None), "target", None)
-                if target is not None and node.buffer.name in step.made():
-                    targets[node.buffer.name] = target
-    return targets
