@@ -106,7 +106,7 @@ def compiler() -> Finding:
 
 def found_compiler() -> tuple[str, ...]:
     """The words of the command that kernels would be compiled with, or none;
-    miniinductor/extras/careful_compiler.py says the same."""
+    miniinductor/runtime/compiler.py says the same."""
     try:
         chosen = shlex.split(os.environ.get("CXX") or "")
     except ValueError:  # a quotation mark without another

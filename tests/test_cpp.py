@@ -641,10 +641,10 @@ def test_a_switch_changes_no_result(switch):
 )
 def test_other_instruction_sets(flags, vectorize, monkeypatch):
     """What an AVX2 host, or one without either, compiles: the same numbers."""
-    from miniinductor.extras import careful_compiler
+    from miniinductor.runtime import compiler
     from miniinductor.runtime import build
 
-    if not {"avx2", "fma"} <= careful_compiler.cpu_flags():
+    if not {"avx2", "fma"} <= compiler.cpu_flags():
         pytest.skip("this processor has no AVX2")
     native, bits = build.FLAGS, 256 if flags else 128
     monkeypatch.setattr(
@@ -652,7 +652,7 @@ def test_other_instruction_sets(flags, vectorize, monkeypatch):
         "FLAGS",
         (*[f for f in native if f != "-march=native"], "-march=x86-64", *flags.split()),
     )
-    monkeypatch.setattr(careful_compiler, "vector_bits", lambda: bits)
+    monkeypatch.setattr(compiler, "vector_bits", lambda: bits)
     with miniinductor.config.patch(vectorize=vectorize):
         torch.testing.assert_close(*compiled_sample(), equal_nan=True, rtol=2e-6, atol=2e-5)
 

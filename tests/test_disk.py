@@ -15,8 +15,8 @@ import miniinductor
 import miniinductor.config
 from miniinductor import records
 from miniinductor.exceptions import CompilerError
-from miniinductor.extras import careful_compiler
-from miniinductor.extras import kept_libraries as builder
+from miniinductor.runtime.compiler import find_compiler
+from miniinductor.runtime import build as builder
 from miniinductor.extras.disk import temporary_folder, disk
 from miniinductor.runtime.build import build_kernels
 
@@ -203,7 +203,7 @@ def test_a_compiler_that_does_not_exist_is_told_once(cache, monkeypatch, caplog,
         monkeypatch.setenv("CXX", chosen)
     if not chosen:
         monkeypatch.setenv("PATH", str(cache))
-    careful_compiler.find_compiler.cache_clear()
+    find_compiler.cache_clear()
     with pytest.raises(CompilerError) as error:
         build_kernels([(SOURCE % "27", "k")])
     assert message in str(error.value)

@@ -115,17 +115,17 @@ def test_a_parameter_whose_data_is_replaced():
 
 def test_without_a_compiler_it_runs_eagerly_and_says_so(monkeypatch, tmp_path):
     import miniinductor
-    from miniinductor.extras import careful_compiler
+    from miniinductor.runtime import compiler
 
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    careful_compiler.find_compiler.cache_clear()
+    compiler.find_compiler.cache_clear()
     with miniinductor.config.patch(cache_dir=str(tmp_path / "cache")):
         x = torch.randn(7)
         assert torch.equal(minidynamo.compile(lambda x: x * 3 + 0.125)(x), x * 3 + 0.125)
     (frame,) = [f for f in records.frames if f.graph is not None]
     assert frame.backend_record.notes_of("runs eagerly")
-    careful_compiler.find_compiler.cache_clear()
+    compiler.find_compiler.cache_clear()
 
 
 def test_debug_levels_print_the_stages(capsys):

@@ -11,8 +11,8 @@ from test_scheduler import exp, mm
 
 import miniinductor
 import miniinductor.config
-from miniinductor.extras import careful_compiler
-from miniinductor.extras import kept_libraries as builder
+from miniinductor.runtime import compiler
+from miniinductor.runtime import build as builder
 from miniinductor.ops import ops
 from miniinductor.records import CompileRecord
 from miniinductor.runtime.build import build_kernels
@@ -85,13 +85,13 @@ def test_a_folder_that_cannot_be_made_falls_back(tmp_path):
 
 
 def test_a_missing_compiler_says_what_to_install(cache, monkeypatch):
-    careful_compiler.find_compiler.cache_clear()
+    compiler.find_compiler.cache_clear()
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(builder.CompilerError, match="install g"):
         build_kernels([(SOURCE % "7", "k")])
     monkeypatch.undo()
-    careful_compiler.find_compiler.cache_clear()
+    compiler.find_compiler.cache_clear()
 
 
 def test_two_processes_build_the_same_kernel(cache):
@@ -257,7 +257,7 @@ def test_symbolic_sizes_are_kernel_arguments(sizes, function, reference):
 
 
 def test_a_source_that_would_keep_the_compiler_busy_for_ever_is_refused(monkeypatch):
-    monkeypatch.setattr(careful_compiler, "LONGEST_SOURCE", 100)
+    monkeypatch.setattr(compiler, "LONGEST_SOURCE", 100)
     compiled = miniinductor.compile_fx(
         torch.fx.symbolic_trace(lambda x: (torch.relu(x) + 1,)), [torch.ones(3)]
     )

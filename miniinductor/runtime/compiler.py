@@ -1,8 +1,7 @@
 """The C++ compiler that the user chose, and what may go wrong with it.
 
-In:   CXX, `config.compiler_seconds`.  Out: a command that begins with another compiler than g++
-      (runtime/build.py); a `Compiler` that is killed where it does not end, and messages that say
-      what to do.
+In:   CXX, `config.compiler_seconds`.  Out: the compiler's command; a `Compiler` that is killed
+      where it does not end, and messages that say what to do.
 
     CXX="ccache g++" python model.py        # read as a shell would read it
     CXX=clang++ python model.py
@@ -28,9 +27,27 @@ from pathlib import Path
 from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
-from ..runtime.build import compiler_command, compiler_flags
-from .disk import cannot_write, digest, disk
+from ..extras.disk import cannot_write, digest, disk
 
+# -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.
+# -ffp-contract=off: `a*b + c` rounds twice, as eager does.
+# -fwrapv: integer overflow wraps, as torch's does.
+# -fno-thread-jumps: gcc would turn the cases of a logarithm under a maximum into branches, which
+# it cannot vectorise.
+# Not -ffast-math: it changes results, and linking with it sets flush-to-zero in the whole process.
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "-fwrapv",
+    "-fno-thread-jumps",
+    "-shared",
+    "-fPIC",
+    "-w",
+)
 # characters.  With symbolic sizes an index can become very long: a kernel of 18 million characters
 # kept g++ busy for over 20 minutes
 LONGEST_SOURCE = 2_000_000
@@ -60,8 +77,8 @@ def find_compiler(chosen: str | None) -> tuple[str, ...]:
     )
 
 
-@compiler_command.replaced
-def chosen_command() -> list[str]:
+def compiler_command() -> list[str]:
+    """Its words, without files.  Raises CompilerError if there is no compiler."""
     return [*Compiler().words(), *Compiler().flags()]
 
 
@@ -95,7 +112,11 @@ class Compiler:
         """clang has its own OpenMP runtime, which does not know torch's number of threads: it gets
         one thread."""
         is_clang = any("clang" in os.path.basename(word) for word in self.words())
-        flags = [f"{f}-simd" if f == "-fopenmp" and is_clang else f for f in compiler_flags()]
+        # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it: gcc's bug
+        # 109780
+        of_machine = ["-mno-red-zone"] if platform.machine() == "x86_64" else []
+        threads = "-fopenmp" if config.openmp and not is_clang else "-fopenmp-simd"
+        flags = [*FLAGS, *of_machine, threads]
         return [*flags, "-mprefer-vector-width=512"] if vector_bits() == 512 else flags
 
     def version(self) -> str:
