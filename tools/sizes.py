@@ -63,7 +63,7 @@ Sizes as symbols
 Backends
     minidynamo backends.py
 The driver of miniinductor
-    miniinductor __init__.py config.py compile.py records.py listings.py hooks.py
+    miniinductor __init__.py config.py compile.py records.py listings.py
     miniinductor current.py fake_mode.py
 Autograd
     miniinductor/autograd tracer.py functionalize.py joint.py partition.py runtime.py

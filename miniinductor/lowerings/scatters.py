@@ -9,14 +9,12 @@ Mirrors torch/_inductor/lowering.py (`index_put_impl`).
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
-from ..autograd.functionalize import is_view
-from ..ir import ComputedBuffer, ExternKernel, Index, Loader, Reindex, TensorBox, current_graph
+from ..ir import ComputedBuffer, Index, Loader, Reindex, TensorBox, current_graph
 from ..more.scatter import Scatter
-from ..lowering.extern import EXTERN, SCATTERS
+from ..lowering.extern import SCATTERS
 from ..lowering.indexing import positions_in
 from ..lowering.registry import Call, NotLowered, aten, broadcast_loader, lower
 from ..sizes.expressions import Size
@@ -47,24 +45,6 @@ def placer(size: Sequence[Size], given: dict[int, TensorBox]) -> tuple[Reindex, 
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 
 
-def is_used_up(call: Call, x: TensorBox) -> bool:
-    """May a scatter write into `x`, not into a copy?  Where it is the fresh, whole result of an
-    eager kernel or a scatter, and read by this call alone.
-
-        zeros.index_add(0, i, x).index_add(0, j, y)     # one copy of zeros, into which both write
-    """
-    call.node.meta["scatters"] = True  # asked below: a view of a scatter's result is no scatter
-    node: Any = call.node.args[0]
-    alone = len(node.users) == 1
-    fresh = isinstance(x.data, ExternKernel) and node.target in EXTERN
-    if not isinstance(getattr(x.data, "data", None), Scatter):
-        return fresh and alone
-    while alone and is_view(node.target):  # others may read what this is a view of
-        node = node.args[0]
-        alone = len(node.users) == 1
-    return alone and "scatters" in node.meta
-
-
 def broadcast_sizes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
     """What shapes broadcast to; that they do has been checked while tracing."""
     rank = max(map(len, shapes))
@@ -86,7 +66,7 @@ def scatter_into(
         raise NotLowered(f"{mode} of {x.dtype} on {x.device.type}")
     if 0 in ranges:
         return x.copy()
-    base = x if is_used_up(call, x) else x.copy()
+    base = x.copy()
     eager = call.first  # in its strides, if it is the result: views of it may be outputs
     is_result = eager.is_dense and same_sizes(x.get_size(), eager.size)
     base.realize(eager.stride if is_result else None)
