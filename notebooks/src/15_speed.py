@@ -21,8 +21,8 @@
 # against eager and `torch.compile`; ablation, and how it misleads; the roofline; Amdahl's law, or
 # why a model gains less than its kernels.
 #
-# **Core files of this chapter:** `miniinductor/config.py`; beside the core `miniinductor/speed/`
-# and `benchmarks/`.
+# **Core files of this chapter:** `miniinductor/config.py`, the strategies of the C++ writer (`rows.py`,
+# `tables.py` and `tiles.py` in `miniinductor/codegen/`), and `benchmarks/`.
 
 # %%
 import time
