@@ -37,7 +37,7 @@ Place: TypeAlias = tuple[str, torch.device]  # a language and a device
 class KernelStep:
     """A call of a kernel of ours."""
 
-    group: Any  # a Group, or a kind of node that coverage has added
+    group: Any  # a Group, or a node of another kind (gpu/products.py)
     kernel: Kernel  # what its writer made of it
     language: str
     device: torch.device

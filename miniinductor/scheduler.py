@@ -52,7 +52,7 @@ MAX_NODES = 64  # bodies in one kernel: beyond that registers spill and compile 
 MAX_BUFFERS = 96  # pointers one kernel takes
 MAX_WORK = 1024  # simple operations in one kernel (64 sines): a C++ compiler's time grows faster
 AFTER_SCAN = 4  # simple operations on a scan's result that its own loop may do
-REACH = 16  # a node is tried with this many next users of the same buffer, not with later ones
+REACH = 16  # a node is tried with so many next users of the same buffer; no record tells of others
 REASONS = {  # category -> why such a pair is fused
     "vertical": "the second reads what the first writes, in the same iteration",
     "epilogue": "the second continues from the reduction's result",
@@ -119,23 +119,8 @@ class Scheduler:
         while fused := self.fuse_round(nodes, decided):
             nodes = list(dict.fromkeys(fused.get(node, node) for node in self.rank))
         nodes = list(self.rank)
-        self.record.fusions.extend([*decided.values(), *self.too_far(nodes)])
+        self.record.fusions.extend(decided.values())
         return nodes
-
-    def too_far(self, nodes: Sequence[ScheduledNode]) -> list[FusionDecision]:
-        """One record per node and buffer for all the pairs that `candidates` leaves out."""
-        return [
-            FusionDecision(
-                first="+".join(first.names),
-                second=f"{len(users) - i - 1 - REACH} later users of {name}",
-                fused=False,
-                category="distant",
-                reason=f"{REACH} other users of {name} lie between them: not tried",
-                bytes_saved=buffer_bytes(self.buffers[name]),
-            )
-            for name, users in self.users_of_buffers(nodes)
-            for i, first in enumerate(users[: -1 - REACH])
-        ]
 
     def fuse_round(
         self, nodes: list[ScheduledNode], decided: Decisions
