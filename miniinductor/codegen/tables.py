@@ -20,7 +20,7 @@ from .. import config
 from .code import code, named
 from .cpp_reductions import bound
 from .tree import Statement, Statements, names_in, nest
-from ..dependencies import LoopBody, loop_variable, mergeable, stride_of
+from ..dependencies import LoopBody, loop_variable, mergeable
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.symbols import hint
 from .invariants import RowInvariants
@@ -77,36 +77,24 @@ class Tables(RowInvariants):
 # --- longer lanes ---------------------------------------------------------------------------------
 def with_longer_lanes(bodies: list[LoopBody]) -> list[LoopBody]:
     """Pointwise bodies whose last loop is short, over (rows/k, k*lanes) instead of (rows, lanes),
-    if that is what they store side by side.  Lanes that are still short are joined once more: those
-    of (pixels, 2, 3) with both."""
-    found = bodies
-    while len(found[0].outer) >= 2 and config.lane_tables:
-        joined = joined_once(found)
-        if joined is None:
-            break
-        found = joined
-        if found[0].outer[-1] >= SHORT_LANES:
-            return found
-    return bodies
-
-
-def joined_once(bodies: list[LoopBody]) -> list[LoopBody] | None:
-    """The last loop joined with (a part of) the one around it; None: it is not worth that."""
+    if that is what they store side by side."""
     sizes = bodies[0].outer
+    if len(sizes) < 2 or not config.lane_tables:
+        return bodies
     rows, lanes = sizes[-2:]
     if not isinstance(rows, int) or not isinstance(lanes, int) or lanes == 1:
-        return None
+        return bodies
     if lanes >= SHORT_LANES and not share_tables(bodies, rows * lanes):
-        return None
+        return bodies
     a, b = loop_variable("x", len(sizes) - 2), loop_variable("x", len(sizes) - 1)
     writes = [access.index for body in bodies for access in body.writes()]
     if not all(mergeable(index, a, b, lanes) for index in writes):
-        return None
+        return bodies
     if any(i.op == "masked" for body in bodies for i in body.walk()):
-        return None  # each lane would have a condition of its own
+        return bodies  # each lane would have a condition of its own
     joined = rows if lanes >= SHORT_LANES else rows_in_a_lane(bodies)
-    if joined == 1:
-        return None
+    if joined * lanes < SHORT_LANES:
+        return bodies
     outer = sizes[:-2] + ((rows // joined,) if joined < rows else ()) + (joined * lanes,)
     lane = loop_variable("x", len(outer) - 1)
     row = FloorDiv(lane, lanes)
@@ -134,21 +122,7 @@ def rows_in_a_lane(bodies: Sequence[LoopBody]) -> int:
     where a table can hold what then varies with the lane alone."""
     *around, rows, lanes = bodies[0].outer
     rows_left = hint(around[-1], 512) if around else 1
-    if steps_evenly(bodies):
-        rows_left = math.prod(hint(n, 512) for n in around)
     if rows * lanes <= MOST_LANES and rows_left >= LEAST_ROWS:
         return rows
     counts = [n for n in range(2, LONGER_LANES // lanes + 1) if rows % n == 0]
-    left = rows_left if steps_evenly(bodies) else 1
-    return max((n for n in counts if rows // n * left >= LEAST_ROWS), default=1)
-
-
-def steps_evenly(bodies: Sequence[LoopBody]) -> bool:
-    """Does nothing but even steps of reads depend on the last loop but one?  Then the place of a
-    lane in its row is the same in all rows, whatever loops are around."""
-    row = loop_variable("x", len(bodies[0].outer) - 2)
-    reads = [access.index for body in bodies for access in body.reads()]
-    is_asked = any(
-        i.op == "index_expr" and i.args[0].has(row) for body in bodies for i in body.walk()
-    )
-    return not is_asked and all(stride_of(index, row) is not None for index in reads)
+    return max((n for n in counts if rows // n >= LEAST_ROWS), default=1)
