@@ -52,7 +52,7 @@ from .devices import about, language_of, why_not
 from .eager_graphs import Interpreted, may_refuse, runnable, with_eager_errors
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
-from .graph_passes import JOINT, LAYOUTS, Context, changed, optimize
+from .graph_passes import laid_out, laid_out_joint, optimize
 from .foreach import join_groups
 from .in_place import overwritten_inputs
 from .ir import Graph
@@ -346,7 +346,7 @@ class Compilation:
         chooses again for each graph that is lowered.)"""
         if not self.generates:
             return joint
-        return changed(JOINT, joint, Context(self.record, inference=False))
+        return laid_out_joint(joint, self.record)
 
     def plan_of(self, joint: Joint, program: Any, forward: fx.GraphModule) -> Plan:
         """forward: the functional graph that the program computes."""
@@ -373,8 +373,7 @@ class Compilation:
         """Choose layouts, lower, fuse and build one functional graph."""
         record.keep_step("partition", functional)
         with record.timed("layouts"):
-            context = Context(record, inference=record.joint_graph is None)
-            functional = changed(LAYOUTS, functional, context)
+            functional = laid_out(functional, record)
         record.lowered_graph = functional
         with record.timed("lower"):
             graph = lower_graph(functional, record, written)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from .foreign import ours
 
-FOLDERS = ("more", "autograd.more", "passes", "lowerings", "gpu", "extras")
+FOLDERS = ("autograd.more", "passes", "lowerings", "gpu", "extras")
 absent: list[str] = []  # dotted names
 # The folders of both packages: minidynamo's are loaded first, and some need files of these.
 known: list[str] = [f"miniinductor.{folder}" for folder in FOLDERS]

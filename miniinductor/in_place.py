@@ -24,8 +24,7 @@ from dataclasses import replace
 import torch
 
 from . import config
-from .ir import BufferView, Graph
-from .more.scatter import Scatter
+from .ir import BufferView, Graph, Scatter
 from .nodes import Group, Node, Schedule, ScheduledNode
 from .records import CompileRecord
 

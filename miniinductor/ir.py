@@ -160,6 +160,42 @@ class Loops:
 
 
 @dataclass
+class Scan(Loops):
+    """value[output_index(index, rindex)] = inner_fn(index, r) for all r up to rindex, combined in
+    `src_dtype`: cumsum.  `ranges` has all dimensions but the scanned one."""
+
+    reduction_ranges: list[Size]  # the scanned dimension
+    output_index: Callable[[Index, Index], Index]  # (index, rindex) -> list of expressions
+    kind: str  # one of ops.SCANS
+    src_dtype: torch.dtype
+    size: list[Size]
+
+    def get_size(self) -> Sequence[Size]:
+        return self.size
+
+    def element(self, index: Index, reduction_index: Index) -> tuple[Value, Index]:
+        value = ops.scan(self.src_dtype, self.kind, self.inner_fn(index, reduction_index))
+        if self.dtype != self.src_dtype:
+            value = ops.to_dtype(value, self.dtype, self.src_dtype)
+        return value, self.output_index(index, reduction_index)
+
+
+@dataclass
+class Scatter(Loops):
+    """output[output_index(index)] = (or +=) inner_fn(index).  It writes into the memory of
+    `target`, a stored buffer; elements that it does not write keep the target's values.  mode:
+    that of `ops.store`."""
+
+    output_index: Reindex  # index -> list of expressions (may use ops.indirect_indexing)
+    target: str
+    mode: str | None = None
+    reduction_ranges: Sequence[Size] = ()
+
+    def element(self, index: Index, reduction_index: Index) -> tuple[Value, Index]:
+        return self.inner_fn(index), self.output_index(index)
+
+
+@dataclass
 class Pointwise(Loops):
     """value[index] = inner_fn(index)."""
 

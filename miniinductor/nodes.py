@@ -89,7 +89,7 @@ class Group:
         self.has_scan = any(n.body.has_scan() for n in nodes)
         self.reads = [a for n in nodes for a in n.body.reads()]
         self.writes = {a.name: a for n in nodes for a in n.body.writes()}
-        # buffers into which scatters write (more/scatter.py)
+        # buffers into which scatters write (ir.Scatter)
         self.targets = {n.buffer.data.target for n in nodes if hasattr(n.buffer.data, "target")}
         self.read_names = ({a.name for a in self.reads} | self.targets) - set(self.names)
 

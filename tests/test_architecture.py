@@ -302,7 +302,6 @@ READ = {  # what these read is no line that a writer has made, or the whole kern
     "miniinductor/codegen/cpp.py": "prints the whole kernel",
     "miniinductor/gpu/helpers.py": "a finished kernel, whose indices become 64 bits wide",
     "miniinductor/gpu/products.py": "the lines of a template",
-    "miniinductor/sizes/ranges.py": "an expression of sympy",
 }
 
 

@@ -23,7 +23,7 @@ def fail(x, kind=ValueError):
 # ---- handlers
 
 
-@make_test(X(), graphs=3, breaks=1)
+@make_test(X(), breaks=1)
 def test_what_the_traced_part_raised(x):
     x = x.sin()
     try:
@@ -35,7 +35,7 @@ def test_what_the_traced_part_raised(x):
     return x + 1
 
 
-@make_test(X(), graphs=4, breaks=4)
+@make_test(X(), breaks=2)
 def test_a_bare_raise(x):
     x = x.sin()
     try:
@@ -53,7 +53,7 @@ def test_a_bare_raise(x):
     return x + 1
 
 
-@make_test(X(), graphs=4, breaks=5)
+@make_test(X(), graphs=0, breaks=3)
 def test_handlers_in_handlers(x):
     try:
         fail(x)
@@ -91,7 +91,7 @@ def test_in_finally_and_else(x):
     return x, log
 
 
-@make_test(X(), graphs=3, breaks=5)
+@make_test(X(), graphs=0, breaks=2)
 def test_a_finally_that_an_exception_goes_through(x):
     def inner(x):
         try:

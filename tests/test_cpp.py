@@ -19,7 +19,7 @@ import miniinductor.config
 from miniinductor.codegen.cpp import CppKernelWriter
 from miniinductor.codegen.cpp_expressions import constant_text
 from miniinductor.ir import ComputedBuffer, Layout, Pointwise, TensorBox, current_graph
-from miniinductor.more.scatter import Scatter
+from miniinductor.ir import Scatter
 from miniinductor.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, ops
 from miniinductor.runtime import build
 

@@ -105,21 +105,6 @@ def test_an_error_of_the_graph_is_the_programs(backend):
     assert sum(minidynamo.counters["raised"].values()) == 2 and sys.exc_info() == (None, None, None)
 
 
-def test_a_graph_that_raises_again_and_again_is_told(caplog):
-    """Plain Python runs each such call, after the graph has tried: that costs time."""
-
-    def f(x, index):
-        return x[index] * 2
-
-    compiled = minidynamo.compile(f, backend="eager")
-    with config.patch(raise_internal_errors=False), caplog.at_level("WARNING", "minidynamo"):
-        for index in (0, 7, 8, 9):
-            with contextlib.suppress(IndexError):
-                compiled(torch.ones(2), torch.tensor([index]))
-    assert caplog.text.count("plain Python runs such calls") == 1
-    assert "raises IndexError: index 8 is out of bounds" in caplog.text
-
-
 WRITES = {
     "add_": lambda x: x.add_(1),
     "a view": lambda x: x[1:].add_(1),

@@ -150,8 +150,6 @@ STATISTICS = {  # shape, memory format, dimensions
     "columns": ((8192, 24), False, (0,)),
     "odd": ((8191, 24), False, (0,)),
     "one of three": ((1024, 6, 70), False, (0, 2)),
-    "the last part is shorter": ((2, 65_537), False, (1,)),
-    "the last part is shorter, of all": ((3, 100_003), False, None),
 }
 
 

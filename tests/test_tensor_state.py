@@ -1,4 +1,4 @@
-"""What a frame does to tensors beside computing: `.data = value`, `set_`, hooks on intermediates;
+"""What a frame does to tensors beside computing: hooks on intermediates;
 and modes through which all of its operations go.  As plain Python, in as few graphs as can be.
 """
 
@@ -19,11 +19,6 @@ def X():
 
 def learning():
     return X().requires_grad_()
-
-
-def layer():
-    torch.manual_seed(0)
-    return nn.Linear(4, 4)
 
 
 def tensors(tree):
@@ -77,92 +72,6 @@ def check(function, makers, backend, graphs, breaks=()):
     for text, reason in zip(breaks, found):
         assert text in reason
     assert torch._C._len_torch_function_stack() == 0
-
-
-# ---- .data and set_
-def data_of_another(x, y):
-    x.data = y
-    v = y * 3
-    y.add_(1)
-    return x + v
-
-
-def data_twice(x, y):
-    x.data = y * 2
-    x.data = x.data + 1
-    return x
-
-
-def exchanged(x, y):
-    x.data, y.data = y.data, x.data
-    return x - y
-
-
-def of_other_sizes(x, y):
-    x.data = y[:2, :3] * 1
-    return x.sum() + x.shape[0], x.shape
-
-
-def a_written_tensor(x, y):
-    x.data = y * 2
-    x.add_(1)
-    return x * 3
-
-
-def set_and_returned(x, y):
-    z = torch.empty(0)
-    z.set_(y)
-    return x + z, z
-
-
-def decayed(model, x):
-    for p in model.parameters():
-        p.data = p.data - 0.1 * torch.ones_like(p)
-        p.data = p.data.t() if p.dim() == 2 else p.data
-    return model(x)
-
-
-def a_step(model, x):
-    with torch.no_grad():
-        for p in model.parameters():
-            p.data = p.data.mul(0.9) - 0.1
-        return model(x)
-
-
-def needed_by_backward(model, x):
-    y = model(x).sum()
-    model.weight.data = model.weight.data * 0.5
-    return model(x) + y
-
-
-def without_and_with_gradients(model, x):
-    with torch.no_grad():
-        model.bias.data = model.bias * 0.5
-    return model(x)
-
-
-DATA = [
-    (data_of_another, (X, X), 1, ()),
-    (data_twice, (learning, X), 1, ()),
-    (exchanged, (X, X), 1, ()),
-    (of_other_sizes, (X, X), 2, ()),  # the second call has other sizes
-    (a_written_tensor, (X, X), 2, ("writes to a tensor whose data was set",)),
-    (set_and_returned, (X, X), 1, ()),
-    (decayed, (layer, X), 2, ()),  # and strides
-    (a_step, (layer, X), 1, ()),
-    (needed_by_backward, (layer, X), 2, ("of a tensor that backward may need",)),
-    (without_and_with_gradients, (layer, X), 2, ("data was set without gradients, used",)),
-]
-
-
-@pytest.mark.parametrize("function, makers, graphs, breaks", DATA)
-def test_data(function, makers, graphs, breaks):
-    check(function, makers, "eager", graphs, breaks)
-
-
-@pytest.mark.parametrize("function, makers, graphs, breaks", [DATA[0], DATA[5], DATA[6]])
-def test_data_compiled(function, makers, graphs, breaks):
-    check(function, makers, "inductor", graphs, breaks)
 
 
 # ---- hooks

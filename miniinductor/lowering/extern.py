@@ -24,7 +24,8 @@ from .registry import LOWERINGS, Call, aten
 PRODUCTS = [getattr(aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm", "mv")]
 # op -> its out= overload, or None
 EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS}
-SCATTERS: set[str] = set()  # names of ops that write at positions; lowerings/scatters.py fills it
+# ops that write at positions
+SCATTERS = "index_put scatter scatter_add scatter_reduce index_add index_copy".split()
 
 
 def is_cheap(op: Any) -> bool:

@@ -47,7 +47,7 @@ from ..ops import EXPENSIVE_PRICE, OpsHandler, fill, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size
 from ..sizes.symbols import SYMBOLIC, same_sizes, size
-from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
+from . import indexing, parts, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
 from .kept_checks import calls_to_store
 from .pointwise import is_slow_in_cpp

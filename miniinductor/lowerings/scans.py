@@ -17,7 +17,7 @@ from ..ir import Pointwise, TensorBox
 from ..lowering.graph import cost
 from ..lowering.reductions import accumulate_dtype
 from ..lowering.registry import NARROW, Call, NotLowered, aten, cast, lower, mapped, normalize_dim
-from ..more.scan import Scan
+from ..ir import Scan
 from ..sizes.symbols import hint
 
 IN_ORDER = 4  # operations of an element that a scan in C++ computes in its own loop, at most

@@ -105,6 +105,16 @@ def bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int] | None:
     return (low, high) if isinstance(low, int) and isinstance(high, int) else None
 
 
+def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
+    """An expression equal to `expression` while each variable v stays in [0, ranges[v])."""
+    expression = sympy.sympify(expression)
+    if not expression.has(*SIMPLIFIED):
+        return sympy.expand(expression)
+    ranges = {v: opened(sympy.sympify(n)) for v, n in ranges.items()}
+    found = Simplifier(ranges).visit(opened(expression))
+    return closed(joined(sympy.expand(found)))
+
+
 def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:
     """Is 0 <= expression < size for all indices in range, for sure?"""
     limits = bounds(expression, ranges)
@@ -116,16 +126,6 @@ def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:
         {v: sympy.sympify(n) - 1 for v, n in ranges.items()}
     )
     return is_nonnegative(expression) and is_nonnegative(size - 1 - highest)
-
-
-def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
-    """An expression equal to `expression` while each variable v stays in [0, ranges[v])."""
-    expression = sympy.sympify(expression)
-    if not expression.has(*SIMPLIFIED):
-        return sympy.expand(expression)
-    ranges = {v: opened(sympy.sympify(n)) for v, n in ranges.items()}
-    found = Simplifier(ranges).visit(opened(expression))
-    return closed(joined(sympy.expand(found)))
 
 
 class Simplifier:
@@ -192,14 +192,12 @@ class Simplifier:
         return None
 
     def symbolic(self, e: sympy.Expr) -> sympy.Expr:
-        """A division by a symbol, or one whose bounds depend on a symbol."""
+        """A division by a symbol, or one whose bounds depend on a symbol: x // s is 0, and x % s is
+        x, for 0 <= x < s."""
         if not e.args[1].is_Integer:
             e = self._cut(e)
-        if not isinstance(e, DIVISIONS):
-            return e
-        numerator, divisor = e.args
-        if lies_in(numerator, divisor, self.ranges):
-            return sympy.Integer(0) if isinstance(e, FloorDiv) else numerator
+        if isinstance(e, DIVISIONS) and lies_in(*e.args, self.ranges):
+            return sympy.Integer(0) if isinstance(e, FloorDiv) else e.args[0]
         return e
 
     def _cut(self, e: sympy.Expr) -> sympy.Expr:
