@@ -18,7 +18,7 @@ import types
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -213,7 +213,7 @@ class Conversion:
         backend = self.compiler.backend
         if writes and backends.is_torchs(backend):
             backend = backends.where_apart(backend)
-        count = len(gm.graph.output_node().args[0])
+        count = len(cast(Sequence[Any], gm.graph.output_node().args[0]))
         own = self.compiler.backend
         is_ours = getattr(own, "__module__", None) == backends.__name__
         try:

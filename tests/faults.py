@@ -33,7 +33,7 @@ import torch
 import minidynamo
 import miniinductor.config
 from miniinductor.runtime import compiler
-from miniinductor.extras.disk import disk
+from miniinductor.runtime.disk import disk
 
 disk()  # loads coverage
 

@@ -1,5 +1,4 @@
-"""Small programs as people write them, which once broke, or went wrong: descriptors that delete,
-notes of exceptions, calls of methods by name."""
+"""Methods by name, torch's loops, Python's random numbers, namespaces."""
 
 import random
 import types

@@ -1,7 +1,7 @@
-"""Random programs, plain against compiled, and what such programs found: each was a difference
-once.
+"""Random programs, plain against compiled; and graphs that raise: what is told, and what is never
+run again.
 
-The slow forms are `make fuzz` (10,000 programs) and the modules of `tests/fuzz` themselves.
+`make fuzz` runs 10,000 programs.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def fresh():
     minidynamo.reset()
 
 
-@pytest.mark.parametrize("first", range(0, 180, 45))
+@pytest.mark.parametrize("first", range(0, 90, 45))
 def test_random_programs(first):
     for seed in range(first, first + 45):
         found = check(program(seed), seed)
@@ -35,7 +35,7 @@ def test_random_programs(first):
 
 
 def test_random_programs_with_kernels():
-    for seed in range(5000, 5010):
+    for seed in range(5000, 5005):
         with config.patch(raise_internal_errors=False):
             found = check(program(seed), seed, "inductor", digits=4)
         assert not found, f"seed {seed}\n{function_text(program(seed))}\n{found}"

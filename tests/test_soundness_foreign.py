@@ -14,7 +14,7 @@ from tests.soundness import foreign, runner
 
 
 def test_exceptions_from_outside_surface_and_the_next_call_is_right():
-    assert runner.sample(foreign, 20, "eager,aot_eager") == []
+    assert runner.sample(foreign, 12, "eager,aot_eager") == []
 
 
 coverage.load()

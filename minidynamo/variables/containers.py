@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import collections
 import functools
+import operator
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Any, cast
@@ -232,6 +234,25 @@ class DictVar(Container):
 def named(values: dict[str, Any]) -> dict[Any, tuple[Variable, Any]]:
     """The items of a DictVar whose keys are these names."""
     return {name: (ConstantVar(name), value) for name, value in values.items()}
+
+
+def of_the_dict(name: str) -> Any:
+    return property(operator.attrgetter(f"dict.{name}"))
+
+
+class ProxyVar(Container):
+    """types.MappingProxyType: reads of the dict behind it."""
+
+    dict: Any
+    cls = types.MappingProxyType
+    shared = False
+    truth, length, iterate = map(of_the_dict, ("truth", "length", "iterate"))
+    getitem, get, contains = map(of_the_dict, ("getitem", "get", "contains"))
+    method_get, method_keys = map(of_the_dict, ("method_get", "method_keys"))
+    method_values, method_items = map(of_the_dict, ("method_values", "method_items"))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(types.MappingProxyType, self.dict)
 
 
 class DictViewVar(Container):

@@ -10,6 +10,7 @@ Mirrors torch/_dynamo/variables/iter.py.
 
 from __future__ import annotations
 
+import builtins
 import collections
 import types
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from ..resume import is_resume_code
 from ..sources import KINDS
 from .base import Codegen, Frame, OutputGraph, Source, Variable, refusal
 from .constant import ConstantVar
-from .containers import DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
+from .containers import DictVar, DictViewVar, ProxyVar, ListVar, SequenceVar, TupleVar
 from .objects import ObjectVar
 from .registry import SHARED, ByClass
 
@@ -158,7 +159,7 @@ class KeysIterator(IteratorVar):
 iterator_of(IteratorVar)(lambda tx, iterator: iterator)
 iterator_of(SequenceVar)(lambda tx, sequence: SequenceIterator(sequence))
 iterator_of(ObjectVar)(lambda tx, instance: tx.iter_of_object(instance))
-iterator_of(DictVar, DictViewVar)(KeysIterator)
+iterator_of(DictVar, DictViewVar, ProxyVar)(KeysIterator)
 
 
 class GeneratorVar(IteratorVar):
@@ -220,9 +221,13 @@ class GeneratorVar(IteratorVar):
         """Would closing it run more of its body?"""
         if not self.started or self.done:
             return False
-        entry = self.frame.info.ops[self.frame.pc - 1][2]
-        operations = self.frame.info.operations
-        return entry is not None and operations[entry[0]].op not in IMPLICIT_HANDLERS
+        operations, entries = self.frame.info.operations, self.frame.info.ops
+        entry = entries[self.frame.pc - 1][2]
+        while entry is not None and is_end_of_handler(operations, entry[0]):
+            entry = entries[entry[0] + 2][2]  # its RERAISE goes on to the next one
+        if entry is None or operations[entry[0]].op in IMPLICIT_HANDLERS:
+            return False
+        return not catches_nothing_of_close(operations, entry[0])
 
     def reconstruct(self, cg: Codegen) -> None:
         raise Break(
@@ -288,6 +293,29 @@ def wrap_iterator(builder: OutputGraph, value: Any, source: Source) -> SequenceI
 
 # Handlers that the compiler puts around every generator's body, without a `try`.
 IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")
+
+
+def is_end_of_handler(operations: list, place: int) -> bool:
+    """Only the cleanup that CPython puts around a handler, which runs nothing of the program's?"""
+    steps = [operation.op for operation in operations[place : place + 3]]
+    return steps == ["COPY", "POP_EXCEPT", "RERAISE"]
+
+
+def catches_nothing_of_close(operations: list, place: int) -> bool:
+    """Does the handler at `place` ask for other exceptions alone (`except IndexError:`)?
+    GeneratorExit, which closing raises, runs none of it then: `collections.abc.Sequence.__iter__`
+    is such a generator."""
+    if operations[place].op != "PUSH_EXC_INFO":
+        return False
+    place += 1
+    while operations[place].op == "LOAD_GLOBAL" and operations[place + 1].op == "CHECK_EXC_MATCH":
+        caught = vars(builtins).get(operations[place].arg)
+        if not isinstance(caught, type) or issubclass(GeneratorExit, caught):
+            return False
+        if operations[place + 2].op != "POP_JUMP_IF_FALSE":
+            return False
+        place = operations[place + 2].arg
+    return operations[place].op == "RERAISE"
 
 
 def check_generators(cg: Codegen) -> None:

@@ -12,6 +12,8 @@ Mirrors torch/_dynamo/variables/builder.py (wrap_listlike, _wrap for dicts).
 from __future__ import annotations
 
 import collections
+import gc
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,9 +21,10 @@ import torch
 
 from ..exceptions import Break
 from ..foreign import ours
+from ..guards import NAMES
 from ..sources import KINDS
 from .base import Lazy, OutputGraph, Source, Variable
-from .containers import DictVar, ListVar, TupleVar
+from .containers import DictVar, ListVar, ProxyVar, TupleVar
 from .lookup import BINARY, MISSING, lookup
 from .objects import ObjectVar, wrap_object
 from .registry import RESULTS, SHARED
@@ -142,6 +145,18 @@ def real_pairs(value: Any) -> list[tuple[Any, Any]]:
     if pairs is None or len(pairs) != dict.__len__(value):
         raise Break("dictionary", "an OrderedDict that was written by dict's methods")
     return pairs
+
+
+KINDS["behind"] = "get_referents({p})[0]"
+NAMES["get_referents"] = gc.get_referents
+
+
+@SHARED.rule(types.MappingProxyType)
+def wrap_mapping_proxy(builder: OutputGraph, value: Any, source: Source) -> ProxyVar:
+    behind = gc.get_referents(value)[0]
+    if type(behind) not in (dict, collections.OrderedDict):
+        raise Break("dictionary", f"a mappingproxy of a {type(behind).__name__}")
+    return ProxyVar(builder.wrap(behind, source.child("behind")), source=source)
 
 
 # ---- what an instance of a program's class holds

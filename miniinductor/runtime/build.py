@@ -9,14 +9,12 @@ In:   kernel sources with NAME where the function's name goes.  Out: one callabl
     tensor([2., 1., 1.])
 
 Equal sources are compiled once.  What cannot be built raises CompilerError, on which `compile_fx`
-runs the graph eagerly and records the message.  Shared objects are kept on disk (extras/disk.py),
-each compiled once in the life of its folder, under a key of everything that it depends on:
+runs the graph eagerly and records the message.  Libraries are kept on disk (disk.py), each compiled
+once in the life of its folder, under a key of everything that it depends on; several are compiled
+at a time.
 
-    >>> len(cache_key("int f() { return 1; }", compiler_command()))     # of torch, processor, ...
-    40
-
-Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: precompiled headers (the prelude
-has no need of them), cross compilation, remote caches.
+Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: remote caches,
+precompiled headers (the prelude has no need of them), cross compilation.
 """
 
 import ctypes
@@ -30,13 +28,12 @@ import torch
 
 from .. import coverage
 from ..exceptions import CompilerError
-from ..extras.disk import digest, disk, remove_file
 from ..foreign import ours
 from .compiler import Compiler, compiler_command, compiler_version, cpu_name, look_at
+from .disk import digest, disk, remove_file
 from .launch import Kernel
 
 KERNELS_PER_FILE = 6
-
 # what stands before generated kernels
 HERE = Path(__file__).parent.parent
 PRELUDES = [HERE / f"codegen/cpp_{name}.h" for name in ("prelude", "maths", "halves", "transpose")]
@@ -63,8 +60,7 @@ def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None
 
 
 def libraries_of(texts: dict[str, str]) -> dict[str, ctypes.CDLL]:
-    """{name of a kernel: its source} -> {the name: a library that has it}.  They are in a few
-    files, which are compiled side by side where they are not on disk."""
+    """The kernels in a few files, which are compiled side by side where they are not on disk."""
     look_at(texts)
     files = max(1, min(os.cpu_count() or 1, -(-len(texts) // KERNELS_PER_FILE)))
     parts = [[prelude(), *list(texts.values())[i::files]] for i in range(files)]

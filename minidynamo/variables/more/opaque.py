@@ -10,7 +10,6 @@ Out:  a variable that the program may bind, hand to a function or return; using 
 import collections
 import random
 import threading
-import types
 import weakref
 from typing import Any, NoReturn, cast
 
@@ -41,7 +40,7 @@ class OpaqueVar(RealVar):
 # What has state of its own in C, or in each thread, and modules in C++.
 UNTRACED: tuple[Any, ...] = (*weakref.ProxyTypes, threading.local, random.Random)
 # ... and containers of C that are rare in models.
-UNTRACED += (collections.deque, types.MappingProxyType, super)
+UNTRACED += (collections.deque, super)
 
 
 def is_untraced(value: Any) -> bool:
