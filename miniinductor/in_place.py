@@ -48,7 +48,7 @@ def overwritten_inputs(
         why = reason_to_copy(schedule, node, target, view)
         if not why and view.name in returned:
             why = "the new value is returned, too, as a tensor of its own"
-        if not why and any(nodes.index(n) > nodes.index(node) for n in readers):
+        if not why and node and any(nodes.index(n) > nodes.index(node) for n in readers):
             why = "its old value is read later"
         if why:
             record.notes.append(f"{target} is written by a copy at the end: {why}")

@@ -102,11 +102,10 @@ class Recorder(OpsHandler):
         block, self.instructions, self.seen = tuple(self.instructions), outside, seen
         return self.emit("masked", mask, value, other, block=block)
 
-    def body(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
+    def body(self, outer: tuple[Size, ...], inner: tuple[Size, ...]) -> LoopBody:
         """What was recorded, as the body of these loops."""
-        return LoopBody(outer, inner, without_unused(self.instructions)).rewritten(
-            lambda e: e
-        )  # (simplified)
+        body = LoopBody(outer, inner, without_unused(self.instructions))
+        return body.rewritten(lambda e: e)  # (simplified)
 
     # -- integers that are known
     def expressions(self, *args: object) -> list[sympy.Expr] | None:
@@ -182,7 +181,7 @@ def _record_plain(name: str) -> Callable:
 fill(Recorder, _record_plain)
 
 
-def trace(buffer: ComputedBuffer) -> "LoopBody":
+def trace(buffer: ComputedBuffer) -> LoopBody:
     """ComputedBuffer -> LoopBody over its own ranges."""
     data = buffer.data
     outer, inner = tuple(data.ranges), tuple(data.reduction_ranges)

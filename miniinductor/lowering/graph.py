@@ -290,10 +290,10 @@ class GraphLowering(fx.Interpreter):
 
     def new_value(self, box: TensorBox, target: Buffer | None) -> BufferView:
         """The new value of an input, the `target`, stored as that is if it is not stored yet."""
-        is_new = target is not None and isinstance(box.base.data, Pointwise)
-        if is_new and target.layout.has_own_places:
+        layout = None if target is None else target.layout
+        if layout and isinstance(box.base.data, Pointwise) and layout.has_own_places:
             box = box.copy() if isinstance(box.data, View) else box
-            box.realize(tuple(target.layout.stride))
+            box.realize(tuple(layout.stride))
         return box.as_buffer_view()
 
     def copied(self, box: TensorBox, stride: Sequence[Size] | None) -> BufferView:
