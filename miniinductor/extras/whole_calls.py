@@ -17,7 +17,7 @@ import torch.utils._pytree as pytree
 
 from ..exceptions import CannotTrace
 from ..autograd.rules import call_rule
-from ..lowerings.interpolation import linear
+from ..lowerings.interpolation import bilinear
 from ..sizes.symbols import hint, is_symbolic, same
 
 DROPOUT = {
@@ -110,7 +110,7 @@ def by_sizes(
     learns = torch.is_grad_enabled() and image.requires_grad
     if learns and image.dtype in (torch.float32, torch.float64) and mode != "nearest-exact":
         # (the kernels of most gradients take numbers alone)
-        return linear(image, each, bool(align_corners), *scales) if mode in LINEAR else None
+        return bilinear(image, each, *corners, *scales) if mode == "bilinear" else None
     with torch._C._DisablePythonDispatcher():
         return kernel.default(image, each, *corners, *scales)
 
