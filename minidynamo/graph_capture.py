@@ -23,7 +23,7 @@ import keyword
 import linecache
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -44,7 +44,6 @@ from .sources import Source, numbered
 from .symbolic_shapes import ShapeEnv
 from .variables.base import Args, Named, Variable
 from .variables.builder import Builder
-from .variables.containers import SequenceVar
 from .variables.lookup import lookup
 from .variables.modules import GlobalsVar
 from .variables.tensor import TensorVar
@@ -102,16 +101,6 @@ def states(args: Iterable[Any], kwargs: dict[str, Any]) -> list[tuple[torch.Tens
     ]
 
 
-def overloading(tx: Any, values: Iterable[Variable]) -> Iterator[Any]:
-    """Tensors of subclasses among the arguments, and in lists of them."""
-    for value in values:
-        value = value.realize(tx)
-        if isinstance(value, TensorVar) and value.overloads:
-            yield value
-        elif isinstance(value, SequenceVar):
-            yield from overloading(tx, value.items)
-
-
 def check_operator(target: Any, args: Iterable[Variable]) -> None:
     """An operator on tensors is what torch has made it: `torch.Tensor.__add__` may be replaced,
     too."""
@@ -154,7 +143,9 @@ class OutputGraph(Builder):
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
         self.module_paths: list[str] = []  # of the modules that are being called
         self.state = StateChanges()
+        self.errors: Any = None  # of the finished graph: graph_errors.GraphErrors
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
+        self.asks_if_compiling = False  # has the program asked?
         self.steps = 0  # instructions that were traced
         self.untold: set[int] = set()  # fakes that do not tell whether they need gradients
         self.root: Any = None  # the outermost frame
@@ -256,12 +247,7 @@ class OutputGraph(Builder):
 
     # ---- nodes
     def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
-        """Run once with fake tensors, record, wrap the result, in the class of the arguments'."""
-        result = self.call_of_plain(tx, op, target, args, kwargs)
-        given = list(overloading(tx, (*args, *kwargs.values())))
-        return given[0].dispatch(tx, given, result) if given else result
-
-    def call_of_plain(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
+        """Run once with fake tensors, record, wrap the result."""
         if getattr(target, "__module__", None) == "_operator":
             check_operator(target, (*args, *kwargs.values()))
             if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):

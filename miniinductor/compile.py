@@ -406,11 +406,10 @@ class Compilation:
 
     def started(self, plan: Plan) -> Callable:
         """What runs the graph, with what each call of it looks at."""
-        writes = bool(plan.joint.written)
         run = self.start_training(plan) if plan.cut else self.start_inference(plan)
-        if writes:
-            run = guard_shared_memory(run, self.gm, self.record)
-        return with_eager_errors(run, self.gm, writes) if plan.may_refuse else run
+        if plan.joint.written:
+            return guard_shared_memory(run, self.gm, self.record)
+        return with_eager_errors(run, self.gm) if plan.may_refuse else run
 
     def start_forward(self, plan: Plan) -> Callable:
         run = self.start(plan.program, self.record)

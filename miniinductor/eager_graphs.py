@@ -151,12 +151,10 @@ def may_refuse(functional: fx.GraphModule) -> bool:
 REPORT = "(in compiled kernel "  # how the message of a kernel that refuses a value ends
 
 
-def with_eager_errors(run: Callable, gm: fx.GraphModule, writes: bool = False) -> Callable:
-    """`run` of a graph that does not draw.  Where a kernel refuses a value, the graph runs once
-    more with eager kernels, whose class and words of an exception are those that the program
-    expects: scatter's is a RuntimeError, and our kernels know IndexError alone.
-
-    writes: the graph writes to its tensors, so the second run has copies of them."""
+def with_eager_errors(run: Callable, gm: fx.GraphModule) -> Callable:
+    """`run` of a graph that neither draws nor writes.  Where a kernel refuses a value, the graph
+    runs once more with eager kernels, whose class and words of an exception are those that the
+    program expects: scatter's is a RuntimeError, and our kernels know IndexError alone."""
 
     def call(*inputs: object) -> object:
         try:
@@ -167,38 +165,9 @@ def with_eager_errors(run: Callable, gm: fx.GraphModule, writes: bool = False) -
             report = error
         try:
             # (`gm()` would print the error, and run the program's hooks of all modules)
-            again = OnCopies(gm).run if writes else runnable(gm)
-            again(*inputs)
+            runnable(gm)(*inputs)
             raise report  # eager has nothing to say: what our kernel has seen is not hidden
         finally:
             del report  # it knows this frame, which knows the inputs
 
     return call
-
-
-class OnCopies(fx.Interpreter):
-    """Runs a graph for its exception alone: nothing that it writes is the program's."""
-
-    def __init__(self, gm: fx.GraphModule):
-        super().__init__(gm)
-        self.extra_traceback = False  # (it would add to the words of the exception)
-        self.copies: dict[int, torch.Tensor] = {}
-
-    def run(self, *inputs: Any) -> Any:
-        recording = torch.is_grad_enabled()
-        try:  # (autograd would refuse writes to what requires gradients)
-            torch._C._set_grad_enabled(False)
-            return super().run(*map(self.copied, inputs))
-        finally:
-            torch._C._set_grad_enabled(recording)
-
-    def fetch_attr(self, target: str) -> Any:
-        return self.copied(super().fetch_attr(target))
-
-    def copied(self, value: Any) -> Any:
-        """The same copy for the same tensor."""
-        if not isinstance(value, torch.Tensor):
-            return value
-        if id(value) not in self.copies:
-            self.copies[id(value)] = value.detach().clone()
-        return self.copies[id(value)]

@@ -17,6 +17,7 @@ What a kernel reads for the last time, element by element as it makes its result
 written over (speed/in_place.py).  Mirrors torch/_inductor/codegen/memory_planning.py.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -26,8 +27,8 @@ import torch
 from . import config
 from .devices import about
 from .hooks import extended
-from .ir import Buffer, ExternKernel, MultiOutput
-from .kernels import Step
+from .ir import Buffer, ExternKernel, InputBuffer, MultiOutput
+from .kernels import KernelStep, Step
 from .nodes import ExternNode, Schedule
 from .records import CompileRecord
 from .runtime.program import ALIGNMENT
@@ -72,14 +73,18 @@ class MemoryPlan:
         self.freed: list[list[str]] = []  # for each step the names that end after it
         # buffer -> the step whose result is written over it (speed/in_place.py)
         self.taken_over: dict[str, int] = {}
+        self.lives: list[tuple[str, int, int, int]] = []  # (buffer, bytes, first, last step)
+        # the caller hands its inputs over: each is freed after its last use
+        self.frees_inputs = getattr(record.functional_graph, "meta", {}).get("owned", False)
 
     def choose(self) -> None:
         self.find_lives()
         for position, step in enumerate(self.steps):
             for name in step.made():
                 if name not in self.memory_of:
-                    self.place(name, step, position)
+                    self.note(name, self.place(name, step, position), position)
         self.freed = [self.freed_after(step, n) for n, step in enumerate(self.steps)]
+        self.record_lives()
 
     def root(self, name: str) -> str:
         """The buffer whose memory it is in the end."""
@@ -109,7 +114,11 @@ class MemoryPlan:
         return names
 
     def is_local(self, name: str) -> bool:
-        """Is it a tensor that this call has made, and that nothing needs any more?"""
+        """Is it a tensor that this call has made, or was handed over, and that nothing needs any
+        more?"""
+        if self.frees_inputs and isinstance(self.buffers.get(name), InputBuffer):
+            needed = (self.pinned, self.schedule.escaping, self.memory_of.values())
+            return not any(name in names for names in needed)
         given = (self.graph.inputs, self.graph.constants)
         return not any(
             name in held for held in (*given, self.in_arena, self.pinned, self.memory_of)
@@ -148,6 +157,43 @@ class MemoryPlan:
         # in training, large ones go back to the allocator: they would lie beside what is kept
         most = math.inf if self.record.joint_graph is None else about(self.device).alone
         return 0 < hint(nbytes, 1) < most
+
+    # -- what the record says ----------------------------------------------------------------------
+    def note(self, name: str, place: str, position: int) -> None:
+        buffer = self.buffers[name]
+        is_extern = isinstance(buffer, (ExternKernel, MultiOutput))
+        nbytes = hint(storage_bytes(buffer), 0)
+        if not is_extern or name in self.in_arena:
+            self.record.memory_plan.append((name, place, nbytes))
+        if nbytes and not (is_extern and may_alias(buffer)):
+            dies = self.last_use.get(self.root(name), position)
+            if name in self.pinned:
+                dies = len(self.steps) - 1
+            self.lives.append((name, nbytes, position, dies))
+
+    def record_lives(self) -> None:
+        """Write the lives down, and the most bytes that live at one step; bytes that one buffer
+        takes over from another belong to the new one from that step on."""
+        below = list(itertools.accumulate([hint(size, 0) for size in self.slots], initial=0))
+        at = {name: below[slot] + offset for name, (slot, offset) in self.in_arena.items()}
+        changes = [0] * (len(self.steps) + 1)  # of the live bytes, at each step
+        record = self.record
+        record.memory_lives = []
+        for name, nbytes, first, last in self.lives:
+            last = min(last, self.taken_over.get(name, last + 1) - 1)
+            record.memory_lives.append((name, at.get(name), nbytes, first, last))
+            changes[first] += nbytes
+            changes[last + 1] -= nbytes
+        record.peak_live_bytes = max(itertools.accumulate(changes))
+        record.memory_steps = [step_name(step) for step in self.steps]
+
+
+def step_name(step: Step) -> str:
+    """What a step is called in the record."""
+    if isinstance(step, KernelStep):
+        return step.name
+    op = getattr(step.buffer, "op", None)
+    return str(op).split(".")[-2] if isinstance(op, torch._ops.OpOverload) else step.buffer.name
 
 
 def may_alias(buffer: Any) -> bool:

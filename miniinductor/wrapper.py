@@ -281,7 +281,20 @@ class WrapperWriter:
         return listing.written(listing + "\n")
 
     def definition(self, body: list[str]) -> list[str]:
-        return [f"def call({', '.join(self.graph.inputs)}):", *indent(body)]
+        """The entry.  That of a backward half takes a list of its inputs, and empties it.
+        # PyTorch: "boxed" calls."""
+        inputs = ", ".join(self.graph.inputs)
+        if not (self.memory.frees_inputs and inputs):
+            return [f"def call({inputs}):", *indent(body)]
+        return [
+            "def call(*inputs):",
+            "    return call.owned(list(inputs))",
+            "",
+            "def call_owned(inputs):",
+            f"    {inputs}, = inputs",
+            "    inputs.clear()         # no other reference keeps them",
+            *indent(body),
+        ]
 
     def without_autograd(self, body: list[str]) -> list[str]:
         self.scope.update(

@@ -32,8 +32,8 @@ import torch
 
 import minidynamo
 import miniinductor.config
-from miniinductor.extras import careful_compiler
-from miniinductor.extras.disk import disk
+from miniinductor.runtime import compiler
+from miniinductor.runtime.disk import disk
 
 disk()  # loads coverage
 
@@ -118,7 +118,7 @@ def forget():
     """As a new process begins."""
     minidynamo.reset()
     torch.manual_seed(0)
-    for module in (careful_compiler,):
+    for module in (compiler,):
         for value in vars(module).values():
             if getattr(value, "__module__", "") == module.__name__ and hasattr(
                 value, "cache_clear"

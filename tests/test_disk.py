@@ -15,9 +15,9 @@ import miniinductor
 import miniinductor.config
 from miniinductor import records
 from miniinductor.exceptions import CompilerError
-from miniinductor.extras import careful_compiler
-from miniinductor.extras import kept_libraries as builder
-from miniinductor.extras.disk import temporary_folder, disk
+from miniinductor.runtime.compiler import find_compiler
+from miniinductor.runtime import build as builder
+from miniinductor.runtime.disk import temporary_folder, disk
 from miniinductor.runtime.build import build_kernels
 
 CONFIG = miniinductor.config
@@ -85,7 +85,7 @@ def test_the_folder_follows_the_system(environment, place, monkeypatch):
 def test_without_a_home_the_folder_is_private_temporary_and_goes_at_exit():
     code = (
         "import os, miniinductor.config as config; config.cache_dir = ''\n"
-        "from miniinductor.extras.disk import temporary_folder, disk\n"
+        "from miniinductor.runtime.disk import temporary_folder, disk\n"
         "disk().write('a', b'b'); assert disk().read('a') == b'b'\n"
         "folder = disk().folder(); assert os.stat(folder).st_mode & 0o777 == 0o700\n"
         "child = os.fork()\n"
@@ -203,7 +203,7 @@ def test_a_compiler_that_does_not_exist_is_told_once(cache, monkeypatch, caplog,
         monkeypatch.setenv("CXX", chosen)
     if not chosen:
         monkeypatch.setenv("PATH", str(cache))
-    careful_compiler.find_compiler.cache_clear()
+    find_compiler.cache_clear()
     with pytest.raises(CompilerError) as error:
         build_kernels([(SOURCE % "27", "k")])
     assert message in str(error.value)

@@ -178,7 +178,7 @@ def explained():
 MORE = {  # file -> what else its example finds
     "explain/notebook": lambda: {"e": explained()},
     "explain/packing": lambda: {"document": explained().to_json()},
-    "extras/disk": lambda: {"disk": importlib.import_module("miniinductor.extras.disk").disk},
+    "runtime/disk": lambda: {"disk": importlib.import_module("miniinductor.runtime.disk").disk},
     "more/joined_quotients": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "more/polynomials": quotients,
     "more/equal_sizes": quotients,
@@ -222,7 +222,6 @@ MORE = {  # file -> what else its example finds
     "graph_passes": lambda: {
         "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])
     },
-    "extras/more_records": softmax_steps,
     "more/sums": quotients,
     "more/divisors": quotients,
     "more/common_factors": quotients,
@@ -240,7 +239,7 @@ MORE = {  # file -> what else its example finds
     ),
     "kernels": softmax_schedule,
     "memory": softmax_steps,
-    "extras/eager_kernels": lambda: {
+    "eager_graphs": lambda: {
         "functional": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table()),
         "run": f,
     },

@@ -183,7 +183,6 @@ AT_OTHER_SIZES = {
     "nearest-exact": (resized("nearest-exact"), sizes((1, 2, 3, 4, 5), (1, 2, 5, 3, 4))),
     "area": (resized("area", scale_factor=1.5), IMAGES),
     "pooling, channels last": (pooled, IMAGES),
-    "fill_diagonal_": (lambda x: (x * 2).fill_diagonal_(3.0), sizes((5, 4), (7, 4))),
     "as_strided": (lambda x: x.as_strided((len(x) - 1, 2), (1, 1)).sin(), sizes((6,), (9,))),
 }
 

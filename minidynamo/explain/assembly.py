@@ -25,7 +25,8 @@ from typing import Any
 
 import torch
 
-from miniinductor.runtime.build import compiler_command, prelude
+from miniinductor.runtime.build import prelude
+from miniinductor.runtime.compiler import compiler_command
 from miniinductor.exceptions import CompilerError
 
 MOST_LINES = 400  # of one kernel

@@ -17,7 +17,7 @@ from .. import hooks
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import TupleVar
-from ..variables.more.slices import SliceVar
+from ..variables.sequences import SliceVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 

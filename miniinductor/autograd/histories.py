@@ -21,8 +21,8 @@ from torch import fx
 
 from ..exceptions import CannotTrace
 from .outputs import is_custom, is_tensor, needs_gradient
-from .rules import Op, call_rule, op_rule
-from .tracer import Tracer, data_of
+from .rules import call_rule
+from .writes import data_of
 
 
 @call_rule(getattr)
@@ -135,23 +135,3 @@ class HooksOfReached(collections.OrderedDict):
 
 def call_if_reached(hook: Callable, gradient: torch.Tensor | None) -> Any:
     return None if gradient is None else hook(gradient)
-
-
-aten = torch.ops.aten
-UNSAFE = {aten.unsafe_split: aten.split, aten.unsafe_split_with_sizes: aten.split_with_sizes}
-
-
-@op_rule(lambda op: getattr(op, "overloadpacket", None) in UNSAFE, order=50)
-def pieces_without_history(tracer: Tracer, func: Op, args: tuple, kwargs: dict) -> Any:
-    """Pieces of a split that share its memory, but are no views to autograd: `.data` of views."""
-    safe = UNSAFE[func.overloadpacket]
-    with tracer:
-        views = getattr(safe, func._overloadname)(*args, **kwargs)
-    pieces = []
-    for view in views:
-        with tracer.fake_mode:
-            piece = view.data
-        tracer.bind(piece, tracer.node_of(view))
-        tracer.share(piece, tracer.to_fake(view), data_of)
-        pieces.append(piece)
-    return pieces

@@ -50,7 +50,7 @@ from .histories import (
     unreached,
 )
 from .origins import OriginInterpreter
-from .outputs import Alias, Output, ViewPlanner, is_tensor, needs_gradient
+from .outputs import Output, ViewPlanner, is_tensor, needs_gradient
 from .tracer import (
     Decompositions,
     fake_inputs,
@@ -85,11 +85,10 @@ class Joint:
     written: list[tuple[str, str]] = field(default_factory=list)  # (op, target)
     # position among the inputs -> name, of inputs that are sizes
     symbols: dict[int, str] = field(default_factory=dict)
-    # how each output leaf is made, and in which order; results that share memory; primals that
-    # results do not depend on, or that are written through `.data` alone; siblings among results
+    # how each output leaf is made, and in which order; primals that results do not depend on, or
+    # that are written through `.data` alone; siblings among results
     outputs: list[Output] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
-    aliases: list[Alias] = field(default_factory=list)
     unreached: list[int] = field(default_factory=list)
     uncounted: list[int] = field(default_factory=list)
     siblings: list[int] = field(default_factory=list)
@@ -183,7 +182,7 @@ class ProgramTrace:
             self.plan_recorded_writes()
             self.joint.tangents = [i for i, r in enumerate(self.results) if needs_gradient(r)]
             gradients = self.differentiate()
-        self.write_down((self.to_compute(), gradients), "JointGraph")
+        self.write_down((self.results, gradients), "JointGraph")
         # all that the program was given are primals: other tensors came with a function of its own
         if not all(name.startswith("primal") for _, name in self.joint.written):
             raise CannotTrace("a custom function writes to a tensor that it was not given")
@@ -271,8 +270,6 @@ class ProgramTrace:
                 "a custom autograd function with several outputs: its backward must see "
                 "which of them reached the loss"
             )
-        if any(alias.kind == "input" and alias.at in self.recorded for alias in joint.aliases):
-            raise CannotTrace("a custom autograd function gave a view of an input that is written")
 
     def make_tangents(self) -> list[torch.Tensor]:
         """A placeholder for the gradient of each result that gets one, after those of the
@@ -285,11 +282,6 @@ class ProgramTrace:
             with graph.inserting_after(last):
                 last = self.tracer.placeholder(f"tangent{i}", tangents[-1])
         return tangents
-
-    def to_compute(self) -> Sequence[torch.Tensor | None]:
-        """The results that the graph computes; None: one that is made of another."""
-        aliases = {alias.result for alias in self.joint.aliases if alias.at != alias.result}
-        return [None if i in aliases else result for i, result in enumerate(self.results)]
 
     def recorded_graph(self, out: Any, name: str) -> fx.GraphModule:
         """What the tracer has recorded, which gives `out`."""

@@ -1,8 +1,8 @@
 """Outputs that are inputs, numbers, or share memory: how each leaf is made, and by whom.
 
 In:   the output leaves of a traced program.
-Out:  `Output`s, perhaps with views, which are replayed outside of the autograd function; `Alias`es,
-      which are made inside; and what gives the program's outputs.
+Out:  `Output`s, perhaps with views, which are replayed outside of the autograd function; and what
+      gives the program's outputs.
 
     def f(x):
         y = x + 1
@@ -48,22 +48,6 @@ class Output:
     kind: str
     at: Any
     views: Views | None = None
-
-
-@dataclass
-class Alias:
-    """A result that shares memory with a primal, or with another result, but has a history of its
-    own: a custom autograd function made it, from which autograd would not find its way by the views
-    alone.  It is made inside of our autograd function, as there.
-
-    result: its position among the results.  kind: "input" (at: a primal) or "computed" (at: a
-    result, perhaps itself).
-    """
-
-    result: int
-    kind: str
-    at: int
-    views: Views
 
 
 def replay(tensor: torch.Tensor, views: Views) -> torch.Tensor:
@@ -168,14 +152,15 @@ class ViewPlanner:
         if source is None:
             if is_view_of_leaf(leaf):
                 raise CannotTrace("an output is a view of a leaf that was made inside")
-            if self.is_own(leaf, root, steps):
-                return self.own_result(leaf, root)
+            is_made_so = leaf._is_view() and passes_custom_function(leaf, root)
+            if self.is_own(leaf, root, steps) and not is_made_so:
+                return Output("computed", self.result(leaf))
             source = self.shared_result(root)
         if leaf is root:
             return source
         near, last_steps = self.tracer.derivation(leaf, {*self.places, *self.positions})
         if passes_custom_function(leaf, near):
-            return self.alias(leaf, root, source, steps)
+            raise CannotTrace("a custom autograd function gave a view of an input or an output")
         if near is root:
             return Output(source.kind, source.at, steps)
         return Output("output", self.places[id(near)], last_steps)
@@ -198,12 +183,6 @@ class ViewPlanner:
             return False
         return is_alone and not (leaf.requires_grad and leaf.is_leaf) and not has_lazy_bits(leaf)
 
-    def own_result(self, leaf: torch.Tensor, root: torch.Tensor) -> Output:
-        if passes_custom_function(leaf, root) and leaf._is_view():
-            at = len(self.results)
-            self.joint.aliases.append(Alias(at, "computed", at, ()))
-        return Output("computed", self.result(leaf))
-
     def shared_result(self, root: torch.Tensor) -> Output:
         """The root of several outputs, as a result of which they will be views."""
         if any(t.requires_grad for t in self.sharers[id(root)]) and not root.requires_grad:
@@ -211,15 +190,6 @@ class ViewPlanner:
                 "outputs share memory in a way that their common source does not know"
             )
         return Output("computed", self.result(root))
-
-    def alias(self, leaf: torch.Tensor, root: torch.Tensor, source: Output, steps: tuple) -> Output:
-        """The leaf as a result that is made by these steps, with a history of its own."""
-        if source.kind == "held":
-            raise CannotTrace("an output shares memory with a constant, and has a history")
-        if not is_view_of(leaf, root):
-            raise CannotTrace("a custom autograd function gave a view of another output's data")
-        self.joint.aliases.append(Alias(len(self.results), source.kind, source.at, steps))
-        return Output("computed", self.result(leaf))
 
     def check(self, leaf: Any, output: Output) -> None:
         """Would the leaf, made as planned, be to autograd what it was when the program ran?"""

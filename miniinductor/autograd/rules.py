@@ -1,19 +1,14 @@
-"""Rules for single calls and ops that are traced otherwise than torch takes them apart.
+"""Rules for single calls that are traced otherwise than torch takes them apart.
 
-In:   functions that a captured program calls, and the ATen ops that come of them.  Out: what each
-      gives, recorded as its rule wants it.
+In:   functions that a captured program calls.  Out: what each gives, recorded as its rule wants it.
 
     @call_rule(torch.lstm)                  # a call of the captured graph
     def lstm(interpreter, target, args, kwargs): ...
-
-    @op_rule(lambda op: op._schema.is_mutable, order=20)        # an ATen op on its way
-    def check_write(tracer, op, args, kwargs): ...
 
 All other calls are traced as torch's own rules take them apart.
 """
 
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -25,10 +20,6 @@ Op: TypeAlias = torch._ops.OpOverload
 # (interpreter, target, args, kwargs) -> what the call gives; `interpreter.plain_call` is the rest
 CallRule = Callable[[fx.Interpreter, Any, tuple, dict[str, Any]], Any]
 CALLS: dict[Any, CallRule] = {}
-# (tracer, op, args, kwargs) -> what the op gives, or NotImplemented: the next rule is asked, in the
-# end the tracer itself.  A rule may record nodes, or raise CannotTrace.
-OpRule = Callable[[Any, Op, tuple, dict[str, Any]], Any]
-OP_RULES: list[tuple[int, Callable[[Op], bool], OpRule]] = []
 
 
 def call_rule(*targets: Any) -> Callable[[CallRule], CallRule]:
@@ -41,19 +32,19 @@ def call_rule(*targets: Any) -> Callable[[CallRule], CallRule]:
     return register
 
 
-def op_rule(when: Callable[[Op], bool], order: int) -> Callable[[OpRule], OpRule]:
-    """Register a rule for the ATen ops for which when(op) holds; `order` says which comes first."""
-
-    def register(rule: OpRule) -> OpRule:
-        OP_RULES.append((order, when, rule))
-        rules_of.cache_clear()
-        return rule
-
-    return register
+def of_tensors(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """An op's arguments, perhaps nested, with change(t) in place of each tensor t."""
+    return fx.node.map_aggregate(
+        tree, lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf
+    )
 
 
 @functools.cache
-def rules_of(op: Op) -> list[OpRule]:
-    """The rules for this op, in their order."""
-    found = [(order, rule) for order, when, rule in OP_RULES if when(op)]
-    return [rule for _, rule in sorted(found, key=operator.itemgetter(0))]
+def is_composite(func: Op) -> bool:
+    """Does ATen define `func` purely in terms of other ops (CompositeImplicitAutograd)?"""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return (
+        func.namespace != "prim"  # which has no kernels
+        and has(func.name(), "CompositeImplicitAutograd")
+        and not has(func.name(), "CPU")
+    )

@@ -44,7 +44,7 @@ from .arrived import WithoutTangents
 from .functionalize import output_of
 from .histories import registration
 from .joint import Joint
-from .outputs import replay, with_outputs
+from .outputs import with_outputs
 from .partition import Parts
 from .tracer import without_autocast
 from .written_views import COUNTS_PLACES
@@ -265,7 +265,6 @@ class Halves:
         self.without_tangent = sorted(set(range(plan.joint.count)) - set(plan.joint.tangents))
         symbols = list(plan.joint.symbols.values())
         self.strides = fill((plan.cut.saved_strides, plan.cut.tangents), symbols)
-        self.views_of_aliases = fill([alias.views for alias in self.joint.aliases], symbols)
 
     def function(self) -> Callable:
         """The autograd function, to be called; its two methods are this object's."""
@@ -289,21 +288,11 @@ class Halves:
     def without_history(self, *primals: Any) -> tuple:
         return tuple(self.run_forward(*primals)[: self.joint.count])
 
-    def results(self, values: Sequence[Any], primals: Sequence[Any]) -> list[Any]:
-        """What autograd is given, of what the forward half gave."""
-        results, joint = writable(values), self.joint
-        if joint.aliases:
-            sizes = [primals[i] for i in joint.symbols]
-            for alias, views in zip(joint.aliases, self.views_of_aliases(*sizes)):
-                source = primals[alias.at] if alias.kind == "input" else results[alias.at]
-                results[alias.result] = replay(source, views) if views else source.view_as(source)
-        return results
-
     def forward(self, ctx: Any, *primals: Any) -> tuple:
         ctx.set_materialize_grads(False)  # `Backward` is told which arrived
         count = self.joint.count
         values = self.run_forward(*primals)
-        results = self.results(values[:count], primals)
+        results = writable(values[:count])
         kept = iter(values[count:])
         saved = [next(kept) if i is None else primals[i] for i in self.cut.saved_inputs]
         ctx.save_for_backward(*saved)

@@ -35,12 +35,13 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import coverage
-from ..eager_answers import is_row_by_row, refusal
+from ..eager_answers import is_row_by_row, refusal, tensors_in
 from ..exceptions import CannotFunctionalize, CannotTrace, DataDependent
 from ..fake_mode import FakeMode, let_go
-from ..sizes.symbols import hint, same, same_sizes, sizes
+from ..sizes.symbols import same, same_sizes, sizes
 from .functionalize import Graph, Node, functional_form, graph_module, is_view
-from .rules import Op, rules_of
+from .rules import Op, is_composite, of_tensors
+from .writes import data_of, order_in_memory, written_and_read, written_with_care
 
 aten = torch.ops.aten
 Decompositions: TypeAlias = Mapping[Any, Callable]
@@ -84,33 +85,6 @@ def recording_mode() -> str:
     return "grad" if torch.is_grad_enabled() else "no_grad"
 
 
-def data_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The step of a view that `.data` is: no part of autograd's history, writes are not counted."""
-    return tensor.data
-
-
-def tensors_in(tree: Any) -> list[torch.Tensor]:
-    met: list[torch.Tensor] = []
-    of_tensors(tree, met.append)
-    return met
-
-
-def written_and_read(op: Op, args: tuple, kwargs: dict) -> tuple[list, list]:
-    """The tensors that the call writes; those that it only reads."""
-    written: list[torch.Tensor] = []
-    read: list[torch.Tensor] = []
-    for place, argument in enumerate(op._schema.arguments):
-        value = args[place] if place < len(args) else kwargs.get(argument.name)
-        is_written = argument.alias_info is not None and argument.alias_info.is_write
-        (written if is_written else read).extend(tensors_in(value))
-    return written, read
-
-
-def order_in_memory(tensor: torch.Tensor) -> list[int]:
-    """The dimensions, the one with the largest stride first."""
-    return sorted(range(tensor.dim()), key=lambda d: hint(tensor.stride(d), 0), reverse=True)
-
-
 class Tracer(TorchDispatchMode):
     """Records into `self.graph`; `self.meta` is copied onto each new node (origins, user line).
     What later stages make of a node keeps its name, in `meta["traced"]`."""
@@ -136,8 +110,6 @@ class Tracer(TorchDispatchMode):
         self.made_by: dict[int, tuple[Any, tuple]] = {}
         # ids of tensors whose version a write has raised: of a base, not of what it is `.data` of
         self.versions_raised: set[int] = set()
-        # ids of tensors of which an as_strided() of a part has reached other parts
-        self.reached_around: set[int] = set()
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
@@ -208,8 +180,8 @@ class Tracer(TorchDispatchMode):
         if self.before_record is not None:
             self.before_record()
         kwargs = kwargs or {}
-        for rule in rules_of(func):
-            out = rule(self, func, args, kwargs)
+        if func._schema.is_mutable or func is aten.as_strided.default:
+            out = written_with_care(self, func, args, kwargs)
             if out is not NotImplemented:
                 return out
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
@@ -377,7 +349,7 @@ class Tracer(TorchDispatchMode):
             return out
         is_alias = any(result.alias_info for result in func._schema.returns)
         inner = {id(tensor) for tensor in self._alive[known:]}
-        if not is_alias and not all(map(is_row_by_row, tensors_in((args, kwargs)))):
+        if not is_alias and not all(map(is_row_by_row, tensors_in(args, *kwargs.values()))):
             wanted = pytree.tree_leaves(self.fake_result(func, args, kwargs))
             leaves, structure = pytree.tree_flatten(out)
             fresh = [id(leaf) in inner for leaf in leaves]
@@ -405,24 +377,6 @@ class Tracer(TorchDispatchMode):
         back = [order.index(d) for d in range(want.dim())]
         with self:
             return have.permute(order).contiguous().permute(back)
-
-
-def of_tensors(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
-    """An op's arguments, perhaps nested, with change(t) in place of each tensor t."""
-    return fx.node.map_aggregate(
-        tree, lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf
-    )
-
-
-@functools.cache
-def is_composite(func: Op) -> bool:
-    """Does ATen define `func` purely in terms of other ops (CompositeImplicitAutograd)?"""
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    return (
-        func.namespace != "prim"  # which has no kernels
-        and has(func.name(), "CompositeImplicitAutograd")
-        and not has(func.name(), "CPU")
-    )
 
 
 @functools.cache

@@ -7,7 +7,6 @@ Out:  the same call, of which the tracer sees the ATen op itself.
     F.dropout(x, 0.5)       # aten.native_dropout: Python's rule draws other numbers than eager
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +16,7 @@ import torch.utils._pytree as pytree
 
 from ..exceptions import CannotTrace
 from ..autograd.rules import call_rule
-from ..lowerings.interpolation import bilinear
-from ..sizes.symbols import hint, is_symbolic, same
+from ..sizes.symbols import hint, same
 
 DROPOUT = {
     F.dropout,
@@ -41,16 +39,10 @@ FUNCTIONS = {getattr(home, name) for home in HOMES for name in LOOKS_CLOSER if h
 POOLS = {F.max_pool1d, torch.max_pool1d, torch.ops.aten.max_pool1d.default}
 
 
-@call_rule(*DROPOUT, *FUNCTIONS)
-def whole(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+@call_rule(*DROPOUT, *FUNCTIONS, *LOOKS_CLOSER)
+def whole(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     with torch._C._DisablePythonDispatcher():
-        return interpreter.plain_call(target, args, kwargs)
-
-
-@call_rule(*LOOKS_CLOSER)
-def whole_method(interpreter: Any, target: str, args: tuple, kwargs: dict) -> Any:
-    with torch._C._DisablePythonDispatcher():
-        return interpreter.plain_method(target, args, kwargs)
+        return plain(interpreter, target, args, kwargs)
 
 
 @call_rule(*POOLS)
@@ -65,10 +57,6 @@ def pooled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any
 @call_rule(*RESAMPLING)
 def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
     images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
-    if target in (F.interpolate, F.upsample) and any(map(is_symbolic, images)):
-        out = by_sizes(*args, **kwargs)
-        if out is not None:
-            return out
     texts = [value for value in (*args, *kwargs.values()) if isinstance(value, str)]
     # lowerings/interpolation.py
     has_own_rule = is_linear(target, args, kwargs) or "nearest-exact" in texts
@@ -80,41 +68,6 @@ def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> 
     return out
 
 
-KERNELS = {mode: f"upsample_{mode}" for mode in ("nearest", *LINEAR, "bicubic")}
-KERNELS["nearest-exact"] = "_upsample_nearest_exact"
-
-
-def by_sizes(
-    image: torch.Tensor,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
-    align_corners: bool | None = None,
-    recompute_scale_factor: bool | None = None,
-    antialias: bool = False,
-) -> torch.Tensor | None:
-    """The kernel that F.interpolate calls, given the new sizes: torch's C++ code in front of it
-    computes those of numbers alone.  None where F.interpolate does more than that."""
-    rank = image.dim() - 2
-    kernel = getattr(torch.ops.aten, f"{KERNELS.get(mode)}{rank}d", None)
-    if kernel is None or antialias or (size is None) == (scale_factor is None):
-        return None
-    each = size if size is not None else scale_factor
-    each = list(each) if isinstance(each, (list, tuple)) else [each] * rank
-    if len(each) != rank:
-        return None
-    scales = [None] * rank if size is not None or recompute_scale_factor else list(map(float, each))
-    if size is None:
-        each = [math.trunc(n * float(scale)) for n, scale in zip(image.shape[2:], each)]
-    corners = [] if mode.startswith("nearest") else [bool(align_corners)]
-    learns = torch.is_grad_enabled() and image.requires_grad
-    if learns and image.dtype in (torch.float32, torch.float64) and mode != "nearest-exact":
-        # (the kernels of most gradients take numbers alone)
-        return bilinear(image, each, *corners, *scales) if mode == "bilinear" else None
-    with torch._C._DisablePythonDispatcher():
-        return kernel.default(image, each, *corners, *scales)
-
-
 # eager's gradients of these look at values: a loss may not depend on the phase of a complex vector
 VECTORS = [getattr(torch.linalg, name) for name in ("eig", "eigh", "svd")]
 VECTORS += [torch.svd, *(getattr(torch.ops.aten, f"linalg_{name}") for name in ("eig", "eigh"))]
@@ -123,8 +76,7 @@ VECTORS += [torch.svd, *(getattr(torch.ops.aten, f"linalg_{name}") for name in (
 @call_rule(*VECTORS, "svd")
 def complex_vectors(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     """Autograd leaves the look out where tensors are fake, and the graph would not look, either."""
-    plain = interpreter.plain_method if isinstance(target, str) else interpreter.plain_call
-    out = plain(target, args, kwargs)
+    out = plain(interpreter, target, args, kwargs)
     if any(made.is_complex() and made.requires_grad for made in out):
         raise CannotTrace("eager's gradient of complex vectors looks at values")
     return out
@@ -132,7 +84,7 @@ def complex_vectors(interpreter: Any, target: Any, args: tuple, kwargs: dict) ->
 
 NAMES_OF_QUANTILES = ("quantile", "nanquantile")
 
-# torch has a Python rule that looks at the classes, since 2.12
+# torch's Python rule looks at the classes since 2.12
 LOOKS_AT_CLASSES = hasattr(torch._decomp.decompositions, "one_hot")
 
 
@@ -141,20 +93,11 @@ def one_hot(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> An
     """Classes out of range raise, as the kernel in C++ does where there are data; torch's Python
     rule, which answers for symbolic sizes, takes other dtypes than eager does."""
     classes = pytree.tree_leaves((args, kwargs))[0]
-    if isinstance(classes, torch.Tensor) and classes.dtype is not torch.int64:
-        raise CannotTrace(f"eager refuses classes of {classes.dtype}")
-    if not LOOKS_AT_CLASSES:
-        check_classes(*args, **kwargs)
+    is_wrong = isinstance(classes, torch.Tensor) and classes.dtype is not torch.int64
+    if is_wrong or not LOOKS_AT_CLASSES:
+        raise CannotTrace("eager may refuse the classes of one_hot")
     # eager writes ones into a new tensor, which lies row by row
     return interpreter.plain_call(target, args, kwargs).contiguous()
-
-
-def check_classes(tensor: torch.Tensor, num_classes: int = -1) -> None:
-    """Two operations of the graph, whatever becomes of the result."""
-    torch._assert_async((tensor >= 0).all(), "Class values must be non-negative.")
-    torch._assert_async(
-        (tensor < num_classes).all(), "Class values must be smaller than num_classes."
-    )
 
 
 QUANTILES = [getattr(home, name) for home in (torch, torch.ops.aten) for name in NAMES_OF_QUANTILES]
@@ -164,12 +107,15 @@ QUANTILES = [getattr(home, name) for home in (torch, torch.ops.aten) for name in
 def quantile(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     """On a CPU eager looks whether each of several quantiles lies in [0, 1]."""
     q = args[1] if len(args) > 1 else kwargs.get("q")
-    plain = interpreter.plain_method if isinstance(target, str) else interpreter.plain_call
-    out = plain(target, args, kwargs)
-    if isinstance(q, torch.Tensor) and q.device.type == "cpu":
-        inside = torch.logical_and(q >= 0, q <= 1).all()
-        torch._assert_async(inside, "quantile() q values must be in the range [0, 1]")
-    return out
+    if isinstance(q, torch.Tensor):
+        raise CannotTrace("eager may refuse a quantile")
+    return plain(interpreter, target, args, kwargs)
+
+
+def plain(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
+    """The call as torch's own rules take it apart."""
+    run = interpreter.plain_method if isinstance(target, str) else interpreter.plain_call
+    return run(target, args, kwargs)
 
 
 def is_linear(target: Callable, args: tuple, kwargs: dict) -> bool:
@@ -189,3 +135,46 @@ def unlike_eager(image: torch.Tensor) -> bool:
     dimensions = zip(image.shape, image.stride())
     reach = 1 + sum((hint(n, 1) - 1) * hint(step, 0) for n, step in dimensions)
     return reach < hint(image.numel(), 0)  # elements share memory
+
+
+# --- LSTM, GRU and RNN ----------------------------------------------------------------------------
+# torch's rules take a step of time after another, which is hundreds of kernels.  On a CPU eager
+# does so, too, and fused kernels are faster; on a GPU one kernel of cuDNN's is twice as fast as
+# they are.  For several layers the rules never drop anything.
+PADDED = "input hx params has_biases num_layers dropout train bidirectional batch_first".split()
+PACKED = "data batch_sizes hx params has_biases num_layers dropout train bidirectional".split()
+
+
+@call_rule(torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu)
+def recurrent(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """A call under the tracer."""
+    packed = "data" in kwargs or len(args) > 3 and isinstance(args[3], (list, tuple))
+    given = dict(zip(PACKED if packed else PADDED, args)) | kwargs
+    if drops(given):
+        raise CannotTrace("a recurrent network with dropout between its layers")
+    tensors = [t for t in pytree.tree_leaves(given) if isinstance(t, torch.Tensor)]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return call_learning(interpreter, target, args, kwargs)
+    if on_gpu(args[0]):
+        raise CannotTrace("one kernel of cuDNN's is faster than a recurrent network's steps")
+    return interpreter.plain_call(target, args, kwargs)
+
+
+def on_gpu(tensor: torch.Tensor) -> bool:
+    return tensor.is_cuda
+
+
+def drops(given: dict) -> bool:
+    """Does the call drop elements between its layers?"""
+    return bool(given["train"]) and given["dropout"] > 0 and given["num_layers"] > 1
+
+
+def call_learning(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """torch's rule for an LSTM asks the input alone whether there will be gradients: where only the
+    parameters need some, it would take oneDNN's kernel for inference."""
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        return interpreter.plain_call(target, args, kwargs)
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)

@@ -34,7 +34,7 @@ import torch
 
 from .. import config
 from ..codegen.common import Kernel
-from ..extras.disk import cannot_write, digest, disk, remove_file, write_whole
+from ..runtime.disk import cannot_write, digest, disk, remove_file, write_whole
 from ..foreign import ours
 from ..runtime.build import CompilerError, strip_comments
 from . import timing

@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 
 import torch
 
-from ..extras.disk import cannot_write, digest, disk
+from ..runtime.disk import cannot_write, digest, disk
 from ..foreign import ours
 from ..ir import Layout
 from ..sizes.symbols import extent

@@ -170,8 +170,8 @@ def index_put(
 # is fused.  (With the factors of addcmul
 # as one tensor, that loop would read their values.)
 for _name in torch._C._dispatch_get_all_op_names():
-    _packet, _, _overload = _name.removeprefix("aten::").partition(".")
-    _reads_values = _packet.startswith("_foreach_addc") and _overload == "Tensor"
-    if _packet.startswith("_foreach_") and "out" not in _overload and not _reads_values:
-        _op = getattr(getattr(aten, _packet), _overload or "default")
+    _family, _, _overload = _name.removeprefix("aten::").partition(".")
+    _reads_values = _family.startswith("_foreach_addc") and _overload == "Tensor"
+    if _family.startswith("_foreach_") and "out" not in _overload and not _reads_values:
+        _op = getattr(getattr(aten, _family), _overload or "default")
         OURS[_op] = functools.partial(_op._op_dk, torch.DispatchKey.CompositeExplicitAutograd)

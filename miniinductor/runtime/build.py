@@ -9,48 +9,31 @@ In:   kernel sources with NAME where the function's name goes.  Out: one callabl
     tensor([2., 1., 1.])
 
 Equal sources are compiled once.  What cannot be built raises CompilerError, on which `compile_fx`
-runs the graph eagerly and records the message.  Here g++ compiles all of them as one file, anew in
-each process; extras/kept_libraries.py keeps libraries on disk and compiles several files at a time,
-extras/careful_compiler.py takes the compiler that CXX names, and does not wait for ever.
+runs the graph eagerly and records the message.  Libraries are kept on disk (disk.py), each compiled
+once in the life of its folder, under a key of everything that it depends on; several are compiled
+at a time.
 
-Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: precompiled headers (the prelude
-has no need of them), cross compilation.
+Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: remote caches,
+precompiled headers (the prelude has no need of them), cross compilation.
 """
 
 import ctypes
 import functools
-import platform
+import os
 import re
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from .. import config, coverage
+import torch
+
+from .. import coverage
 from ..exceptions import CompilerError
-from ..replaceable import replaceable
+from ..foreign import ours
+from .compiler import Compiler, compiler_command, compiler_version, cpu_name, look_at
+from .disk import digest, disk, remove_file
 from .launch import Kernel
 
-# -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.
-# -ffp-contract=off: `a*b + c` rounds twice, as eager does.
-# -fwrapv: integer overflow wraps, as torch's does.
-# -fno-thread-jumps: gcc would turn the cases of a logarithm under a maximum into branches, which
-# it cannot vectorise.
-# Not -ffast-math: it changes results, and linking with it sets flush-to-zero in the whole process.
-FLAGS = (
-    "-std=c++17",
-    "-O3",
-    "-march=native",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-ffp-contract=off",
-    "-fwrapv",
-    "-fno-thread-jumps",
-    "-shared",
-    "-fPIC",
-    "-w",
-)
+KERNELS_PER_FILE = 6
 # what stands before generated kernels
 HERE = Path(__file__).parent.parent
 PRELUDES = [HERE / f"codegen/cpp_{name}.h" for name in ("prelude", "maths", "halves", "transpose")]
@@ -76,33 +59,47 @@ def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None
     return [kernels[names[key]] for key in keys]
 
 
-@replaceable
 def libraries_of(texts: dict[str, str]) -> dict[str, ctypes.CDLL]:
-    """{name of a kernel: its source} -> {the name: a library that has it}."""
-    with tempfile.TemporaryDirectory() as place:
-        source, library = Path(place, "kernels.cpp"), Path(place, "kernels.so")
-        source.write_text("\n".join([prelude(), *texts.values()]))
-        command = [*compiler_command(), str(source), "-o", str(library), "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise CompilerError(f"{command[0]} refused a generated kernel:\n{done.stderr[:4000]}")
-        return dict.fromkeys(texts, ctypes.CDLL(str(library)))
+    """The kernels in a few files, which are compiled side by side where they are not on disk."""
+    look_at(texts)
+    files = max(1, min(os.cpu_count() or 1, -(-len(texts) // KERNELS_PER_FILE)))
+    parts = [[prelude(), *list(texts.values())[i::files]] for i in range(files)]
+    libraries = build_shared_objects(["\n".join(part) for part in parts])
+    return {name: libraries[number % files] for number, name in enumerate(texts)}
 
 
-@replaceable
-def compiler_command() -> list[str]:
-    """Its words, without files.  Raises CompilerError if there is no compiler."""
-    path = shutil.which("g++")
-    if path is None:
-        raise CompilerError("miniinductor needs a C++ compiler and found no g++")
-    return [path, *compiler_flags()]
+def build_shared_objects(sources: Sequence[str]) -> list[ctypes.CDLL]:
+    """Load each source's shared object, compiling in parallel those that are not on disk."""
+    command = compiler_command()
+    names = [cache_key(source, command) + ".so" for source in sources]
+    libraries = {name: load(name) for name in names}
+    missing = {n: source for n, source in zip(names, sources) if libraries[n] is None}
+    if missing:
+        Compiler().make(missing)
+    for name in missing:
+        libraries[name] = load(name)
+        if libraries[name] is None:
+            raise CompilerError(f"the compiler made {name}, but it cannot be loaded")
+    return [library for name in names if (library := libraries[name]) is not None]
 
 
-def compiler_flags() -> list[str]:
-    # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it: gcc's bug
-    # 109780
-    of_machine = ["-mno-red-zone"] if platform.machine() == "x86_64" else []
-    return [*FLAGS, *of_machine, "-fopenmp" if config.openmp else "-fopenmp-simd"]
+def load(name: str) -> ctypes.CDLL | None:
+    """The library, or None where there is none or it is damaged."""
+    found = disk().find(name)
+    if found is None:
+        return None
+    try:
+        return ctypes.CDLL(found[0])
+    except ours(OSError):
+        remove_file(found[0])
+        return None
+
+
+def cache_key(source: str, command: list[str]) -> str:
+    """A name for what `command` makes of `source` here: another torch, compiler, flag or processor
+    gives another."""
+    about = compiler_version(Compiler().words()), cpu_name()
+    return digest(torch.__version__, *command, *about, strip_comments(source))
 
 
 def prelude() -> str:

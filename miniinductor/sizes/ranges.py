@@ -196,8 +196,11 @@ class Simplifier:
         x, for 0 <= x < s."""
         if not e.args[1].is_Integer:
             e = self._cut(e)
-        if isinstance(e, DIVISIONS) and lies_in(*e.args, self.ranges):
-            return sympy.Integer(0) if isinstance(e, FloorDiv) else e.args[0]
+        if not isinstance(e, DIVISIONS):
+            return e
+        numerator, divisor = e.args
+        if lies_in(numerator, divisor, self.ranges):
+            return sympy.Integer(0) if isinstance(e, FloorDiv) else numerator
         return e
 
     def _cut(self, e: sympy.Expr) -> sympy.Expr:

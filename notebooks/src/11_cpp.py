@@ -341,9 +341,9 @@ for inputs in ((small,), (x,)):
 # compiler and CPU.
 
 # %%
-from miniinductor.extras import kept_libraries
+from miniinductor.runtime import build
 
-excerpt(kept_libraries.cache_key)
+excerpt(build.cache_key)
 
 # %% [markdown]
 # The key holds everything that changes the machine code: torch's version, the command with its flags,

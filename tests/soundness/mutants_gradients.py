@@ -3,8 +3,8 @@ of draws."""
 
 import torch
 
-from miniinductor.autograd import joint, outputs, runtime
-from miniinductor.extras import recurrent
+from miniinductor.autograd import joint, outputs
+from miniinductor.extras import whole_calls
 from miniinductor.lowerings import random
 
 from .mutants import mutant
@@ -39,7 +39,7 @@ def _() -> None:
 
 @mutant("a view is not replayed", GRADIENTS)
 def _() -> None:
-    outputs.replay = runtime.replay = lambda tensor, steps: tensor
+    outputs.replay = lambda tensor, steps: tensor
 
 
 @mutant("several outputs of a custom function are taken for linear", GRADIENTS)
@@ -49,7 +49,7 @@ def _() -> None:
 
 @mutant("recurrent layers drop nothing", RANDOMNESS)
 def _() -> None:
-    recurrent.drops = lambda given: False
+    whole_calls.drops = lambda given: False
 
 
 @mutant("numbers are drawn by other rules", RANDOMNESS)

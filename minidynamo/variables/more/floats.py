@@ -23,9 +23,9 @@ import torch
 
 from miniinductor.sizes.prover import LARGEST, Symbol
 
-from ...extras.extending import extends
 from ... import hooks
 from ...graph_capture import OutputGraph
+from ...symbolic_eval.registry import rule
 from ...symbolic_numbers import SymNode, is_of_floats
 from ..base import Frame, Source, Variable
 from ..constant import ConstantVar, wrap_constant
@@ -39,7 +39,7 @@ FINITE = "type({0}) is float and -1e308 < {0} < 1e308"
 
 @BY_VALUE.rule(float)
 def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """In the place of the core's rule, which takes every float as a constant."""
+    """A constant, guarded by its value; a symbol from its second value on."""
     policy, name = builder.policy, source.name()
     if policy.dynamic is False:
         return wrap_constant(builder, value, source)
@@ -151,21 +151,21 @@ def _scaled(name: str, symbol: str) -> Callable:
     """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step count),
     or a float that changes, is multiplied in."""
 
-    def method(self: TensorVar, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
+    def method(tx: Frame, tensor: TensorVar, *args: Any, **kwargs: Variable) -> Variable:
         value: Any = kwargs.get("value")
-        if is_float(value) and not has_halves([self, *args]):
+        if is_float(value) and not has_halves([tensor, *args]):
             value = beside(tx, value, args)
         if not isinstance(value, TensorVar):
-            return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
+            return tensor.method_node(tx, name, args, kwargs)
         change = tx.binary(symbol, tx.binary("*", value, args[0]), args[1])
-        return self.call_method(tx, name.replace("cmul", "").replace("cdiv", ""), [change], {})
+        return tensor.call_method(tx, name.replace("cmul", "").replace("cdiv", ""), [change], {})
 
     return method
 
 
 for _name, _symbol in (("addcmul", "*"), ("addcdiv", "/")):
     for _method in (_name, _name + "_"):
-        extends(TensorVar, f"method_{_method}")(_scaled(_method, _symbol))
+        rule(getattr(torch.Tensor, _method))(_scaled(_method, _symbol))
 
 
 @hooks.ADAPTERS.append

@@ -19,11 +19,10 @@ from ...guards import exact_key
 from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
 from ..base import Codegen, Frame, OutputGraph, Source, Variable
-from ..constant import ConstantVar, is_constant_value
+from ..constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..containers import Container, TupleVar
 from ..iterators import iterator_of, KeysIterator
 from ..registry import RESULTS, SHARED
-from .dictionary_keys import HASHED_BY_IDENTITY
 from .instances import CONTENTS
 
 
@@ -116,7 +115,13 @@ class SetVar(Container):
                     self.method_add(tx, value)
 
     def method_copy(self, tx: Frame) -> SetVar:
-        return self.combined(tx, "copy")
+        return self if self.cls is frozenset else self.combined(tx, "copy")
+
+    def method_clear(self, tx: Frame) -> None:
+        self.written()
+        self.items.clear()
+        self.table.clear()
+        self.removed += 1
 
     def combined(self, tx: Frame, name: str, *others: Variable) -> SetVar:
         """What the method of real sets makes of them: it knows the order."""

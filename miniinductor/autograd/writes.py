@@ -3,27 +3,28 @@ overlaps, draws in the order of memory, tensors whose shape changes, results tha
 
 In:   an op with its arguments, on its way into the tracer's graph.
 Out:  what the op gives, recorded in another way; or NotImplemented, and the tracer goes on; or
-      CannotTrace is raised.
+      CannotTrace: the op runs eagerly.
 
-    x.add_(x.t())           # CannotTrace: eager raises, or reads what it has just written
-    x.t().uniform_()        # drawn as x.uniform_(): eager draws in the order of memory
+    x.add_(x.t())           # eager raises, or reads what it has just written
+    x.t().uniform_()        # eager draws in the order of memory
     y.unsqueeze_(0)         # from here on y stands for a view of what it was
 """
 
 import functools
-import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
-from ..autograd.functionalize import functional_form
-from ..autograd.tracer import Tracer, data_of, is_composite, order_in_memory, written_and_read
-from ..autograd.written_views import is_as_before
+from ..eager_answers import tensors_in
 from ..exceptions import CannotTrace
-from ..autograd.rules import Op, call_rule, op_rule
 from ..sizes.symbols import hint
+from .functionalize import functional_form
+from .rules import Op, is_composite
+from .written_views import is_as_before
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
 
 aten = torch.ops.aten
 Numbers = Sequence[int]
@@ -38,9 +39,47 @@ RESIZING = {
 }
 
 
-# --- what is not traced ---------------------------------------------------------------------------
-@op_rule(lambda op: op._schema.is_mutable, order=20)
-def check_write(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+def data_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The step of a view that `.data` is: no part of autograd's history, writes are not counted."""
+    return tensor.data
+
+
+def written_and_read(op: Op, args: tuple, kwargs: dict) -> tuple[list, list]:
+    """The tensors that the call writes; those that it only reads."""
+    written: list[torch.Tensor] = []
+    read: list[torch.Tensor] = []
+    for place, argument in enumerate(op._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        (written if is_written else read).extend(tensors_in(value))
+    return written, read
+
+
+def order_in_memory(tensor: torch.Tensor) -> list[int]:
+    """The dimensions, the one with the largest stride first."""
+    return sorted(range(tensor.dim()), key=lambda d: hint(tensor.stride(d), 0), reverse=True)
+
+
+def written_with_care(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
+    """What an op that writes, or as_strided, gives; NotImplemented: it is recorded as any other."""
+    if not op._schema.is_mutable:
+        return reached(tracer, op, args, kwargs)
+    check_write(tracer, op, args, kwargs)
+    if torch.Tag.nondeterministic_seeded in op.tags:
+        # eager draws in the order of memory; the functional form in that of the indices
+        order = order_in_memory(written_and_read(op, args, kwargs)[0][0])
+        if order != sorted(order):
+            raise CannotTrace(f"{op} draws into memory of another order")
+    if is_composite(op):
+        return NotImplemented
+    if torch.Tag.inplace_view in op.tags:
+        return record_inplace_view(tracer, op, args, kwargs)
+    if any(argument.is_out for argument in op._schema.arguments):
+        return record_out(tracer, op, args, kwargs)
+    return NotImplemented
+
+
+def check_write(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> None:
     """Raise CannotTrace for writes to memory that eager would refuse, or whose history autograd
     would make otherwise.
 
@@ -55,14 +94,11 @@ def check_write(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
         check_derivation(tracer, tracer.to_fake(t))
     for other in read:
         for t in by_memory.get(other.untyped_storage()._cdata, ()):
-            if overlap_in_part(t, other) or not (reads_in_place(op) or is_empty(t)):
+            if may_overlap_in_part(t, other) or not (reads_in_place(op) or is_empty(t)):
                 raise CannotTrace(f"{op} writes to what it also reads")
-    if tracer.reached_around:
-        check_reach(tracer, [tracer.to_fake(t) for t in [*written, *read]])
-    return NotImplemented
 
 
-def check_derivation(tracer: Tracer, tensor: torch.Tensor) -> None:
+def check_derivation(tracer: "Tracer", tensor: torch.Tensor) -> None:
     """Raise CannotTrace if eager might refuse to write `tensor` (fake ones do not always know that
     they were made in inference mode), and where a constant's version must not be raised."""
     root, steps = tracer.derivation(tensor)
@@ -75,57 +111,29 @@ def check_derivation(tracer: Tracer, tensor: torch.Tensor) -> None:
         raise CannotTrace("a write to what was made in inference mode, outside of it")
 
 
-@op_rule(lambda op: op is aten.as_strided.default, order=40)
-def note_reach(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
-    """Record source.as_strided(...), and whether it reads what `source`, a part, does not have.
+def reached(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
+    """Raise CannotTrace if source.as_strided(...) reads what `source`, a part, does not have.
 
     When the whole is written later, autograd makes the history of the result anew: of an eager
     tensor by one as_strided() of the whole, of ours by the views in turn, and the gradient of what
-    lies around the part is lost.  Raises CannotTrace where it reaches beyond the memory: eager
-    refuses that, and a fake tensor gives itself what it lacks."""
+    lies around the part is lost.  What reaches beyond the memory is refused, too: eager refuses
+    that, and a fake tensor gives itself what it lacks."""
     source = tracer.to_fake(args[0])
     if is_as_before(source, *args[1:], **kwargs):
         return NotImplemented
     held = source.untyped_storage().nbytes()  # before the fake call
     out = tracer.record(op, args, kwargs)
-    root = tracer.derivation(source)[0]
     first, last = span_of(source)
     start, end = span_of(out)
+    is_whole = tracer.derivation(source)[0] is source
     if not is_empty(out) and end >= hint(held, 0) // out.itemsize:
         raise CannotTrace("as_strided() beyond the end of the memory, which eager refuses")
-    if root is not source and (start < first or end > last):
-        tracer.reached_around.add(id(root))
+    if not is_whole and (start < first or end > last):
+        raise CannotTrace("as_strided() of a part that reaches around the part")
     return out
 
 
-def check_reach(tracer: Tracer, met: list[torch.Tensor]) -> None:
-    """Raise CannotTrace if this write makes autograd give a wrong history to an earlier
-    as_strided()."""
-    if not (torch.is_grad_enabled() and any(t.requires_grad for t in met)):
-        return
-    if any(id(tracer.derivation(t)[0]) in tracer.reached_around for t in met):
-        raise CannotTrace("a write after as_strided() of a part that reaches around the part")
-
-
-# --- what is recorded in another way --------------------------------------------------------------
-@op_rule(
-    lambda op: op._schema.is_mutable and torch.Tag.nondeterministic_seeded in op.tags, order=30
-)
-def draw_in_order_of_memory(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
-    """Eager draws in the order of memory; the functional form in that of the indices."""
-    written = written_and_read(op, args, kwargs)[0][0]
-    order = order_in_memory(written)
-    if order == sorted(order):
-        return NotImplemented
-    if written is not args[0]:
-        raise CannotTrace(f"{op} draws into memory of another order")
-    with tracer:
-        op(written.permute(order), *args[1:], **kwargs)
-    return written
-
-
-@op_rule(lambda op: torch.Tag.inplace_view in op.tags and not is_composite(op), order=40)
-def record_inplace_view(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+def record_inplace_view(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
     """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of what
     it was."""
     tensor, node = args[0], tracer.node_of(args[0])
@@ -144,25 +152,13 @@ def record_inplace_view(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> An
     return tensor
 
 
-@op_rule(lambda op: any(a.is_out for a in op._schema.arguments) and not is_composite(op), order=40)
-def record_out(tracer: Tracer, op: Op, args: tuple, kwargs: dict) -> Any:
+def record_out(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
     """An op that is given the tensors for its results must not resize them."""
     written = [(t, tuple(t.shape)) for t in written_and_read(op, args, kwargs)[0]]
     out = tracer.record(op, args, kwargs)
     if any(tuple(t.shape) != shape for t, shape in written):
         raise CannotTrace(f"{op} resizes its out= tensor")
     return out
-
-
-@call_rule("fill_diagonal_", torch.Tensor.fill_diagonal_)
-def fill_diagonal(interpreter: Any, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Of a matrix, through a view: torch's C++ code asks for strides in numbers."""
-    matrix, *rest = args
-    if matrix.dim() == 2 and len([*rest, *kwargs]) == 1:
-        matrix.diagonal().fill_(*rest, *kwargs.values())
-        return matrix
-    plain = interpreter.plain_method if isinstance(target, str) else interpreter.plain_call
-    return plain(target, args, kwargs)
 
 
 @functools.cache
@@ -200,45 +196,13 @@ def has_elements_in_one_place(t: torch.Tensor) -> bool:
     return 0 not in shape and any(n > 1 and step == 0 for n, step in zip(shape, strides))
 
 
-def overlap_in_part(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Do two tensors in one memory share some of it, but not all alike?  Of tensors without holes
+def may_overlap_in_part(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """May two tensors in one memory share some of it, but not all alike?  Of tensors without holes
     eager refuses that.  Of others it does not say so, and reads what it has just written."""
     if a.layout is not torch.strided or b.layout is not torch.strided or a is b:
         return False
     about, other = as_in_this_call(a), as_in_this_call(b)
     if about == other or 0 in (*about[0], *other[0]):
         return False
-    if is_without_holes(*about[:2]) and is_without_holes(*other[:2]):
-        start, end = about[2], about[2] + math.prod(about[0])
-        other_start, other_end = other[2], other[2] + math.prod(other[0])
-        if (start, end) == (other_start, other_end):
-            return about[1] != other[1]
-        return start < other_end and other_start < end
     (first, last), (other_first, other_last) = span_of(a), span_of(b)
-    if last < other_first or other_last < first:
-        return False
-    return share_elements(about, other, min(first, other_first), max(last, other_last))
-
-
-def share_elements(a: Geometry, b: Geometry, first: int, last: int) -> bool:
-    """Is there a place in memory, from the first to the last, where both have an element?"""
-    with _disable_current_modes():
-        places = torch.zeros(last - first + 1, dtype=torch.bool)
-        one, other = (
-            places.as_strided(tuple(shape), tuple(strides), offset - first)
-            for shape, strides, offset in (a, b)
-        )
-        one.fill_(True)
-        return bool(other.any())
-
-
-def is_without_holes(shape: Numbers, strides: Numbers) -> bool:
-    """Do its elements fill the memory from the first to the last, each in a place of its own?"""
-    expected = 1
-    for step, n in sorted(zip(strides, shape)):
-        if n == 1:
-            continue
-        if step != expected:
-            return False
-        expected *= n
-    return 0 not in shape
+    return first <= other_last and other_first <= last

@@ -10,22 +10,24 @@ Mirrors torch/_dynamo/decorators.py and eval_frame.py (`innermost_fn`, `external
 """
 
 import functools
-import sys
-from collections.abc import Callable, Iterable
+import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn import Module
 
-from .extending import extends
-from .. import frame_hook, hooks
-from ..api import named_like
-from ..dynamic import SizePolicy
-from ..exceptions import SpecializationError
-from ..graph_capture import OutputGraph
-from ..sources import Source
-from ..symbolic_eval import registry, torch_rules
-from ..rules.refusals import refused
+from . import frame_hook
+
+
+def named_like(fn: Any, made: Any) -> Any:
+    """`made`, which gets the name, documentation and attributes of `fn`."""
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        if hasattr(fn, name):
+            setattr(made, name, getattr(fn, name))
+    if isinstance(fn, types.FunctionType):
+        made.__dict__.update(fn.__dict__)
+    return made
 
 
 def disable(fn: Any) -> Any:
@@ -85,60 +87,6 @@ def dims_of(name: str, tensor: torch.Tensor, dim: Dims | None, wanted: str) -> l
     return [one % tensor.dim() for one in found]
 
 
-plain_pin = SizePolicy.pin
-
-
-@extends(SizePolicy)
-class Marks(SizePolicy):
-    def marks(self, tensor: torch.Tensor, name: str) -> tuple[set[int], set[int]]:
-        """The dimensions that `mark_dynamic` and `mark_static` have named."""
-        marked = set(tensor.__dict__.get("_minidynamo_dynamic", ()))
-        known = vars(self).setdefault("marked_sizes", set())  # as their sources are written
-        known.update(f"{name}.shape[{dim}]" for dim in marked)
-        return marked, set(tensor.__dict__.get("_minidynamo_static", ())) - marked
-
-    def pin(self, found: Iterable[tuple[Source, float, str]]) -> bool:
-        rows = list(found)
-        check_marks(self, rows)
-        return plain_pin(self, rows)
-
-
-def check_marks(policy: SizePolicy, found: Iterable[tuple[Source, float, str]]) -> None:
-    """SpecializationError if a size that is marked dynamic was needed as a number."""
-    for source, value, line in found:
-        name = source.name()
-        if name in vars(policy).get("marked_sizes", ()):
-            raise SpecializationError(
-                f"{name} was marked dynamic, but {line or 'the backend'} needs it as the "
-                f"number {value}\n  hint: change that line, or leave the size unmarked: it is "
-                "a symbol, too, when calls come with another number"
-            )
-
-
-@hooks.GUARDS.append
-def check_for_backend(output: OutputGraph) -> None:
-    """The backend may have needed a number, too."""
-    check_marks(output.policy, output.shape_env.pinned())
-
-
-registry.rules(
-    {
-        graph_break: refused(
-            "graph_break()", "minidynamo.graph_break() was called", "remove the call"
-        )
-    }
-)
-
-# A compiled function may be the first to read one of these: then there is no import to trace.
-vars(sys.modules["minidynamo"]).update(
-    {
-        function.__name__: function
-        for function in (disable, graph_break, is_compiling, mark_dynamic, mark_static)
-    }
-)
-
-
-# ---- functions of torch's own
 @functools.lru_cache(None)
 def framed(function: Any) -> Callable[..., Any]:
     """A Python function that only calls `function`, for functions of torch's own (F.gelu,
@@ -152,8 +100,3 @@ def framed(function: Any) -> Callable[..., Any]:
         co_name=function.__name__, co_filename=f"<{function.__module__}>"
     )
     return call
-
-
-@hooks.TARGETS.append
-def in_a_frame(target: Any) -> Any:
-    return framed(target) if torch_rules.is_leaf(target) else target

@@ -1,4 +1,4 @@
-"""(coverage) Where what was built is kept: files in `config.cache_dir`, each with a seal at its
+"""Where what was built is kept: files in `config.cache_dir`, each with a seal at its
 end.
 
 In:   a name and bytes.   Out: the bytes, in this process or a later one; None where there is no
@@ -96,8 +96,14 @@ def temporary_folder(process: int) -> str:
             "set MINIINDUCTOR_CACHE to another folder",
             config.cache_dir,
         )
-    atexit.register(lambda: os.getpid() == process and shutil.rmtree(folder, ignore_errors=True))
+    atexit.register(remove_folder, folder, process)
     return folder
+
+
+def remove_folder(folder: str, process: int) -> None:
+    """Remove it, if this is the process of this number."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_whole(path: str, content: bytes) -> None:

@@ -1,8 +1,7 @@
 """The C++ compiler that the user chose, and what may go wrong with it.
 
-In:   CXX, `config.compiler_seconds`.  Out: a command that begins with another compiler than g++
-      (runtime/build.py); a `Compiler` that is killed where it does not end, and messages that say
-      what to do.
+In:   CXX, `config.compiler_seconds`.  Out: the command; a `Compiler` that is killed where it does
+      not end, and messages that say what to do.
 
     CXX="ccache g++" python model.py        # read as a shell would read it
     CXX=clang++ python model.py
@@ -14,27 +13,43 @@ catches the operating system's errors, and lets the handler's pass, of whatever 
 """
 
 import functools
-import itertools
 import os
 import platform
 import shlex
 import shutil
 import signal
 import subprocess
-import threading
+import tempfile
 import time
 from pathlib import Path
 
 from .. import config
 from ..exceptions import CompilerError
 from ..foreign import ours
-from ..runtime.build import compiler_command, compiler_flags
 from .disk import cannot_write, digest, disk
 
 # characters.  With symbolic sizes an index can become very long: a kernel of 18 million characters
 # kept g++ busy for over 20 minutes
 LONGEST_SOURCE = 2_000_000
-_builds = itertools.count()  # numbers of the folders in which compilers work
+# -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.
+# -ffp-contract=off: `a*b + c` rounds twice, as eager does.
+# -fwrapv: integer overflow wraps, as torch's does.
+# -fno-thread-jumps: gcc would turn the cases of a logarithm under a maximum into branches, which
+# it cannot vectorise.
+# Not -ffast-math: it changes results, and linking with it sets flush-to-zero in the whole process.
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "-fwrapv",
+    "-fno-thread-jumps",
+    "-shared",
+    "-fPIC",
+    "-w",
+)
 
 
 @functools.lru_cache(None)
@@ -60,8 +75,8 @@ def find_compiler(chosen: str | None) -> tuple[str, ...]:
     )
 
 
-@compiler_command.replaced
-def chosen_command() -> list[str]:
+def compiler_command() -> list[str]:
+    """Its words, without files.  Raises CompilerError if there is no compiler."""
     return [*Compiler().words(), *Compiler().flags()]
 
 
@@ -95,7 +110,11 @@ class Compiler:
         """clang has its own OpenMP runtime, which does not know torch's number of threads: it gets
         one thread."""
         is_clang = any("clang" in os.path.basename(word) for word in self.words())
-        flags = [f"{f}-simd" if f == "-fopenmp" and is_clang else f for f in compiler_flags()]
+        flags = [*FLAGS, "-fopenmp" if config.openmp and not is_clang else "-fopenmp-simd"]
+        if platform.machine() == "x86_64":
+            # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it: gcc's
+            # bug 109780
+            flags.append("-mno-red-zone")
         return [*flags, "-mprefer-vector-width=512"] if vector_bits() == 512 else flags
 
     def version(self) -> str:
@@ -109,23 +128,15 @@ class Compiler:
 
     def make(self, sources: dict[str, str]) -> None:
         """{name of a shared object: its source}: make them.  Raises CompilerError."""
-        # The name is chosen before the folder is made, so that we can remove the folder whenever a
-        # signal interrupts the build: even between its creation and the next instruction.
-        number = f"{os.getpid()}-{threading.get_ident()}-{next(_builds)}"
-        place = os.path.join(disk().folder(), f"build-{number}")
+        folder = disk().folder()
         try:
-            try:
-                os.mkdir(place, 0o700)
-                self.make_in(place, sources)
-            except ours(OSError) as error:
-                raise cannot_write(place, error) from error
-            finally:
-                self.kill()
-                shutil.rmtree(place, ignore_errors=True)
-        except BaseException:  # a signal may have interrupted that
-            self.kill()
-            shutil.rmtree(place, ignore_errors=True)
-            raise
+            with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as place:
+                try:
+                    self.make_in(place, sources)
+                finally:
+                    self.kill()
+        except ours(OSError) as error:
+            raise cannot_write(folder, error) from error
 
     def make_in(self, place: str, sources: dict[str, str]) -> None:
         """Make them, side by side, in this folder; what is made is kept on disk."""
