@@ -88,7 +88,7 @@ BY_VALUE = Registry()
 # Objects that a program can write or tell apart: one variable, at however many places they lie;
 # that it is the same object there is guarded.
 SHARED = Registry()
-# Values that a folded call gave, beside constants, lists and tuples (all of them coverage): rules
+# Values that a folded call gave, beside constants, lists and tuples: rules
 # take (builder, value).
 RESULTS = Registry()
 # Objects that the entry itself holds, without a source: rules take (builder, value).
