@@ -10,7 +10,6 @@ code objects).  The rules for each kind of value lie beside its variable, in tab
 Mirrors torch/_dynamo/variables/builder.py.
 """
 
-import sys
 import types
 from typing import Any, cast
 
@@ -56,8 +55,6 @@ class Builder:
         self.frame: Any = None  # the innermost one
         self.asked: dict[int, Source] = {}  # id of an object that is a key by identity -> where
         self.literals: dict[Variable, object] = {}  # tuples that are constants of the new code
-        # does the frame run in an `except` block of its callers?
-        self.handling = sys.exc_info()[1] is not None
         self.generators: list[Any] = []  # that this frame has made
 
     def line(self) -> str:
