@@ -1,6 +1,6 @@
 """How a real value becomes a variable: tables from its type, or from a test, to a rule.
 
-In:   rules, registered by the file that knows the kind of value (those of `more/`, too).
+In:   rules, registered by the file that knows the kind of value (of `more/`, too).
 Out:  the rule for a value: that of its exact type, else of the first test that holds.
 
     >>> @SHARED.rule(types.CellType)
