@@ -22,6 +22,7 @@ import functools
 import keyword
 import linecache
 import re
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -151,7 +152,8 @@ class OutputGraph(Builder):
         self.asserted: list[tuple[Any, int]] = []
         self.hooked: list[Any] = []  # tensors with hooks that are nodes, and where they were made
         self.input_hooks: Any = None  # those on tensors from outside: gradient_hooks.InputHooks
-        self.handling = False  # does the frame run in an `except` block of its callers?
+        # does the frame run in an `except` block of its callers?
+        self.handling = sys.exc_info()[1] is not None
         self.asks_if_compiling = False  # has the program asked?
         self.steps = 0  # instructions that were traced
         self.root: Any = None  # the outermost frame

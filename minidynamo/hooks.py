@@ -1,6 +1,6 @@
 """What other files add to the conversion of a frame, as lists of functions.
 
-AFTER_WRITES.append(position_late)      # code that stands behind the replayed writes
+AFTER_WRITES.append(refuse_results)     # code that stands behind the replayed writes
 """
 
 from collections.abc import Callable
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 # the frame is evaluated within these
 TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
 # --- the replacement code -------------------------------------------------------------------------
-BEFORE_VALUES: "list[Callable[[Codegen], None]]" = []  # in front of what rebuilds values
 AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the frame's writes
 
 # --- the graph ------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ import types
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from . import hooks
 from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION, parameter_count, stack_effect
 from .bytecode.canonical import END_FOR_OPS
@@ -49,8 +48,8 @@ def rebuild(frame: "evaluator.RootFrame") -> "Tail":
     has started).
     """
     tail = Tail(frame)
-    for prepare in hooks.BEFORE_VALUES:
-        prepare(tail)
+    for generator in tail.output.generators:
+        generator.check_left()
     if frame.split is None:
         tail.value(frame.returned)
         tail.mutations()

@@ -29,7 +29,7 @@ from ..variables.containers import Container, DictVar, DictViewVar, ListVar, Seq
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.arrays import ArrayVar
-from ..variables.more.iterators import EnumerateVar, HostIterator, ZipVar
+from ..variables.iterators import EnumerateVar, FilterVar, HostIterator, MapVar, ZipVar
 from ..variables.objects import ObjectVar, is_inherited, through
 from ..variables.more.sets import SetVar
 from ..variables.modules import PyModuleVar
@@ -366,6 +366,11 @@ rules(
         all: lambda tx, values, /: all(item.truth(tx) for item in values.iterate(tx)),
         operator.getitem: lambda tx, owner, key, /: owner.getitem(tx, key),
         dict: lambda tx, *args, **kwargs: updated(DictVar({}), tx, args, kwargs),
+        iter: lambda tx, values, /: tx.iter_of(values),
+        map: lambda tx, function, first, /, *others: MapVar(
+            function, ZipVar([tx.iter_of(values) for values in (first, *others)], False)
+        ),
+        filter: lambda tx, function, values, /: FilterVar(function, tx.iter_of(values)),
         enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(
             tx.iter_of(iterable), tx.fold(operator.index, start.as_constant()).value
         ),

@@ -12,7 +12,7 @@ from ..exceptions import Break
 from ..symbolic_eval.registry import NONE, rule
 from ..variables.base import Variable, current
 from ..variables.functions import CallableVar
-from ..variables.more.iterators import LibraryIterator
+from ..variables.iterators import LibraryIterator
 
 
 class Iterable:

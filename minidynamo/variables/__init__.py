@@ -1,4 +1,4 @@
 """What can lie on the symbolic stack.  In pipeline order: `base` (the protocol), `constant`,
-`containers`, `iterators`, `symbolic`, `tensor`, `functions`, `classes`, `objects`, `modules`; then
-from reality to variables: `lookup`, `registry`, the `wrap_` files, `builder`.  `more/` is
-coverage."""
+`sequences`, `containers`, `functions`, `objects`, `iterators`, `classes`, `symbolic`, `tensor`,
+`modules`; then from reality to variables: `lookup`, `registry`, the `wrap_` files, `builder`.  In
+`more/` lie kinds of values that fewer programs have."""

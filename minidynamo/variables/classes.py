@@ -1,5 +1,5 @@
 """Classes, held by reference.  What calling one makes is asked of the rules (`calls.call_class`);
-attributes and operators of classes are coverage (`more/classes.py`).
+attributes are found as `type.__getattribute__` finds them, and guarded.
 
 In:   arguments as variables.   Out: an instance.
 

@@ -34,7 +34,7 @@ class DictVar(Container):
 
     items: dict  # host key -> (key variable, value variable)
     cls: type = dict
-    # host key -> the key as the program first wrote it; True: it has removed the key (coverage)
+    # host key -> the key as the program first wrote it; True: it has removed the key
     written: dict[Any, Any] = field(default_factory=dict, init=False)
     real_keys: list = field(default_factory=list, kw_only=True)  # of one with a source
     keys_text: str = field(default="{0}", kw_only=True)  # how a guard reads the keys

@@ -1,14 +1,14 @@
 """Instances of Python classes: the attribute protocol on variables.
 
 In:   attribute reads and writes, operators, calls.
-Out:  the protocol's steps, inlining Python-level descriptors and `__getattr__`, guarding the
-      entries that were read.
+Out:  the protocol's steps, inlining properties, special methods and `__getattr__`, guarding the
+      entries that were read; code that makes the object again.
 
     >>> ObjectVar(Config, value=config, source=src).getattr(tx, "hidden_size")
 
-Slots and other descriptors are coverage (`more/descriptors.py`), as are operators.  An instance's
-`__dict__` is a `DictVar` (`fields`), so `obj.x`, `obj.__dict__['x']` and `vars(obj)`
-see the same symbolic state; a subclass of dict, list or tuple keeps its contents in `payload`.
+Descriptors that are written in Python break the graph.  An instance's `__dict__` is a `DictVar`
+(`fields`), so `obj.x`, `obj.__dict__['x']` and `vars(obj)` see the same symbolic state; a subclass
+of dict, list or tuple keeps its contents in `payload`.
 Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable).
 """
 

@@ -1,6 +1,6 @@
 """How a real value becomes a variable: tables from its type, or from a test, to a rule.
 
-In:   rules, registered by the file that knows the kind of value (those of `more/`, too).
+In:   rules, registered by the file that knows the kind of value (of `more/`, too).
 Out:  the rule for a value: that of its exact type, else of the first test that holds.
 
     >>> @SHARED.rule(types.CellType)
@@ -88,7 +88,7 @@ BY_VALUE = Registry()
 # Objects that a program can write or tell apart: one variable, at however many places they lie;
 # that it is the same object there is guarded.
 SHARED = Registry()
-# Values that a folded call gave, beside constants, lists and tuples (all of them coverage): rules
+# Values that a folded call gave, beside constants, lists and tuples: rules
 # take (builder, value).
 RESULTS = Registry()
 # Objects that the entry itself holds, without a source: rules take (builder, value).

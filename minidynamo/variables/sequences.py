@@ -28,7 +28,7 @@ INDICES: set[type[Variable]] = {SymVar}  # what may be taken as a constant index
 
 
 class Container(Variable):
-    """The base of all: more/container_methods.py gives it the special methods by name."""
+    """The base of all: the special methods by name."""
 
     shared = True
 

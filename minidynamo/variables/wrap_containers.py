@@ -5,7 +5,9 @@ Out:  its variable, and guards on what was asked at once: a list's length, no ke
 
     >>> dict_of(builder, {"a": x}, source).items["a"]       # (ConstantVar("a"), Lazy(x, ...))
 
-An OrderedDict, and instances of a program's subclasses, are coverage (more/container_classes.py).
+An instance of a program's subclass of dict or list is an ObjectVar, whose contents are its
+`payload`.  The class may have an `__len__` or `__setitem__` of its own, which guards and the code
+behind the graph must not run.
 Mirrors torch/_dynamo/variables/builder.py (wrap_listlike, _wrap for dicts).
 """
 

@@ -1,1 +1,1 @@
-"""Values beside the core: each file registers with the builder what it wraps, and how."""
+"""Values that fewer programs have: each file registers with the builder what it wraps, and how."""

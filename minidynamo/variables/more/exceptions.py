@@ -11,11 +11,8 @@ Mirrors torch/_dynamo/variables/builtin.py (ExceptionVariable).
 import functools
 import sys
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from ... import hooks
 from ...exceptions import Break
 from ..base import Args, Codegen, Frame, Named, OutputGraph, RealVar, Source, Variable
 from ..constant import ConstantVar
@@ -39,15 +36,6 @@ def new_exception(
         made.__dict__.update(fields)
     made.__cause__, made.__context__, made.__suppress_context__ = cause, context, suppress
     return made
-
-
-@contextmanager
-def look_around(output: OutputGraph) -> Iterator[None]:
-    output.handling = sys.exc_info()[1] is not None
-    yield
-
-
-hooks.TRACING.append(look_around)
 
 
 def nothing_handled(output: OutputGraph) -> bool:
