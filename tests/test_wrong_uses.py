@@ -168,7 +168,7 @@ def test_errors_show_the_users_lines_alone():
 
 
 def test_a_cache_that_cannot_be_written_is_told_once(tmp_path, caplog):
-    from miniinductor.extras import disk
+    from miniinductor.runtime import disk
 
     disk.temporary_folder.cache_clear()
     (tmp_path / "file").touch()

@@ -21,7 +21,7 @@
 # two loop nests may share a kernel; kinds of fusion; greedy choice; reading the record of every
 # decision. At the end you write the fusion rule.
 #
-# **Core files of this chapter:** `miniinductor/dependencies.py`, `miniinductor/nodes.py`,
+# **Core files of this chapter:** `miniinductor/dependencies.py`, `miniinductor/recording.py`, `miniinductor/nodes.py`,
 # `miniinductor/scheduler.py`.
 
 # %%
@@ -463,7 +463,13 @@ check_piece("fusion")
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
 
-also_here("miniinductor/dependencies.py", "miniinductor/nodes.py", "miniinductor/scheduler.py")
+also_here(
+    "miniinductor/dependencies.py",
+    "miniinductor/recording.py",
+    "miniinductor/nodes.py",
+    "miniinductor/scheduler.py",
+    "miniinductor/in_place.py",
+)
 
 # %% [markdown]
 # ## What real PyTorch has

@@ -35,9 +35,9 @@ from miniinductor.recording import Recorder
 from miniinductor.passes import common_subexpressions
 from miniinductor.passes import no_ops
 from miniinductor.nodes import Schedule
-from miniinductor.speed import in_place
+from miniinductor import in_place
 from miniinductor.scheduler import Scheduler
-from miniinductor.speed import tiles
+from miniinductor.codegen import tiles
 
 from .mutants import mutant
 
@@ -97,7 +97,11 @@ def levels() -> None:
 def _overwrites_anything(when_first: bool) -> None:
     """when_first: inputs, of which the kernel reads old values first; else buffers that die."""
     original = in_place.may_overwrite
-    in_place.may_overwrite = lambda *args: args[-1] is when_first or original(*args)
+
+    def may_overwrite(*args: Any) -> bool:
+        return args[-1] is when_first or original(*args)
+
+    in_place.may_overwrite = memory.may_overwrite = may_overwrite
 
 
 @mutant("in place: an input that is read at other places", CPU)
