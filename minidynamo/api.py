@@ -30,7 +30,6 @@ from .foreign import ours
 from .skipping import skip_reason
 from .symbolic_eval.torch_rules import is_leaf
 
-PARAMETERS = ("fn_or_module", "backend", "mode", "dynamic", "fullgraph")
 CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
     "dynamic": (None, True, False),
@@ -38,18 +37,6 @@ CHOICES = {  # option of `compile` -> its values
 }
 
 
-def with_known_options(function: Callable) -> Callable:
-    """`function`, which says what was meant where the name of an option is wrong."""
-
-    @functools.wraps(function)
-    def called(*args: Any, **options: Any) -> Any:
-        check_options(**{name: v for name, v in options.items() if name not in PARAMETERS})
-        return function(*args, **options)
-
-    return called
-
-
-@with_known_options
 def compile(
     fn_or_module: Any = None,
     *,
@@ -78,7 +65,7 @@ def check_options(**options: Any) -> None:
         if name == "backend":
             continue
         if name not in CHOICES:
-            raise TypeError(f"compile() has no {name}={did_you_mean(name, ['backend', *CHOICES])}")
+            raise TypeError(f"there is no {name}={did_you_mean(name, ['backend', *CHOICES])}")
         # 1 == True, but dynamic=1 is a mistake: the types are compared, too
         if (type(value), value) not in [(type(choice), choice) for choice in CHOICES[name]]:
             raise ValueError(
@@ -174,15 +161,6 @@ class CompiledModule(torch.nn.Module):
     # what Python looks for in the class
     def __getitem__(self, key: Any) -> Any:
         return self._orig_mod[key]
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._orig_mod[key] = value
-
-    def __delitem__(self, key: Any) -> None:
-        del self._orig_mod[key]
-
-    def __contains__(self, key: Any) -> bool:
-        return key in self._orig_mod
 
     def __len__(self) -> int:
         return len(self._orig_mod)

@@ -12,10 +12,8 @@ tracing starts over.  Mirrors `compile_inner` and `transform` in torch/_dynamo/c
 (paper section 3.4); its "speculation log" is what is learned here.
 """
 
-import collections
 import contextlib
 import types
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -34,20 +32,14 @@ from .graph_capture import OutputGraph
 from .guards import Guard
 from .records import BreakRecord, FrameRecord
 from .replacement import Tail, rebuild, replacement
-from .resume import is_resume_code
 from .symbolic_eval.evaluator import RootFrame
 from .variables.base import Lazy, Variable
+from .variables.floats import floats_as_tensors
 from .variables.functions import CellVar, FunctionVar
 from .variables.lookup import forget_lookups
 
 if TYPE_CHECKING:
     from .convert_frame import FrameCompiler
-
-
-MOST_TRIES = 4
-# compiler -> file and line of a function -> how often it was split before any tensor was met
-TRIES: "weakref.WeakKeyDictionary[Any, collections.Counter[tuple[str, int]]]"
-TRIES = weakref.WeakKeyDictionary()
 
 
 @dataclass(eq=False)
@@ -167,19 +159,12 @@ class Conversion:
         """Behind a graph break before which there was no tensor (`x = load(path)`)?
 
         Yes for a function that was given to `compile` itself, and where an argument is or holds a
-        tensor.  A method of a module, or the rest of a function, is split a few times in that hope:
-        all that it does may be NumPy's."""
+        tensor: all that another one does may be NumPy's."""
         place = self.code.co_filename, self.code.co_firstlineno
         own = self.compiler.compiled_by_name.values()
         if place in [(compiled.co_filename, compiled.co_firstlineno) for compiled in own]:
             return True
-        kinds = [type(value) for value in with_items(self.args)]
-        if any(issubclass(kind, torch.Tensor) for kind in kinds):
-            return True
-        counts = TRIES.setdefault(self.compiler, collections.Counter())
-        counts[place] += 1
-        method = any(issubclass(kind, torch.nn.Module) for kind in kinds)
-        return (method or is_resume_code(self.code)) and counts[place] <= MOST_TRIES
+        return any(issubclass(type(value), torch.Tensor) for value in with_items(self.args))
 
     def compile_graph(self, output: OutputGraph, results: list[Variable]) -> Callable | None:
         """The backend's work on the captured graph; None if there is no graph."""
@@ -200,9 +185,7 @@ class Conversion:
         if output.state.before:
             compiled = thread_state.restoring(compiled, dict(output.state.before))
         compiled = output.errors.around(compiled)
-        for adapt in hooks.ADAPTERS:
-            compiled = adapt(compiled, output, results)
-        return frame_hook.disabled(compiled)
+        return frame_hook.disabled(floats_as_tensors(compiled, output))
 
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any], writes: bool
@@ -211,8 +194,9 @@ class Conversion:
         writes: does that change tensors?
         """
         backend = self.compiler.backend
-        if writes and backends.is_torchs(backend):
-            backend = backends.where_apart(backend)
+        if writes and backends.is_torchs(backend):  # which relies on guards of shared memory
+            messages.tell(self.code, f"{self.record.function} writes: torch's backend is not asked")
+            return gm.forward
         count = len(cast(Sequence[Any], gm.graph.output_node().args[0]))
         own = self.compiler.backend
         is_ours = getattr(own, "__module__", None) == backends.__name__

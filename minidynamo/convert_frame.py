@@ -29,7 +29,7 @@ from torch.utils._device import DeviceContext
 from miniinductor.dispatch_keys import is_unusual
 
 from . import backends, config, coverage, frame_hook, messages, records
-from .conversion import TRIES, Conversion
+from .conversion import Conversion
 from .dynamic import MODULE, SizePolicy
 from .entries import CODES, DEAD, CacheEntry, entries_before, forget_entries, owner_of, watch
 from .exceptions import BackendError, SkipFrame, Unsupported
@@ -261,6 +261,5 @@ def reset() -> None:
         forget_entries()
         GIVEN_UP.clear()
         messages.TOLD.clear()
-        TRIES.clear()
         records.frames.clear()
         records.counters.clear()

@@ -72,7 +72,7 @@ def _to_numpy(tx: Frame, tensor: TensorVar, *args: Variable, **kwargs: Variable)
     fake = tensor.fake
     known = not args and not kwargs and fake.is_cpu and fake.layout is torch.strided
     lazy = fake.is_conj() or fake.is_neg() or fake.dtype is torch.bfloat16
-    if not known or lazy or fake.requires_grad or id(fake) in tx.output.untold:
+    if not known or lazy or fake.requires_grad or torch.is_inference_mode_enabled():
         return tensor.python_value(tx, "numpy")
     return ArrayVar(None, tensor)
 

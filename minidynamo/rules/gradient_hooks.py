@@ -19,7 +19,6 @@ from typing import Any
 import torch
 import torch.utils.hooks
 
-from ..extras.extending import noted
 from .. import hooks
 from ..exceptions import Break
 from ..extras.graph_errors import draws, storage
@@ -68,7 +67,7 @@ def _register_hook(tx: Frame, tensor: TensorVar, hook: Variable) -> Variable:
     node = tx.output.graph.create_node("call_function", target, (tensor.node, *others))
     tx.output.calls += 1
     tx.output.describe_node(tx, node, None)
-    vars(tx.output).setdefault("hooked", []).append((tensor, made))
+    tx.output.hooked.append((tensor, made))
     return HandleVar(made)
 
 
@@ -112,8 +111,9 @@ def register_all(*parts: Any) -> None:
 def on_input(tx: Frame, register: Any, tensor: TensorVar, hook: Variable) -> Variable:
     """register(tensor, hook), behind the graph."""
     made = tx.user_stack(), tx.output.root.group_step
-    known = noted(tx.output, InputHooks)
-    if not known.mutated:
+    known = tx.output.input_hooks
+    if known is None:
+        known = tx.output.input_hooks = InputHooks()
         known.mutated = True
         tx.output.sourced.append(known)
     known.rows.append((register, tensor, hook, made))
@@ -188,7 +188,7 @@ def moved(
 def refuse_results(cg: Codegen) -> None:
     """A compiled graph gives the tensor back without its hook: what is registered on it later, by
     whoever has it then, would see the gradient before this hook and not behind it."""
-    for variable, (stack, step) in vars(cg.output).get("hooked", ()):
+    for variable, (stack, step) in cg.output.hooked:
         if cg.output.generates_code and variable in cg.outputs:
             raise Break(KIND, "a tensor with a hook leaves the frame", HINT, stack, step)
 

@@ -34,13 +34,12 @@ from .lookup import lookup
 from .objects import method_of_class
 
 # Told by the fake tensor, without a node: attributes, and methods.
-METADATA = frozenset(
-    """
+TOLD = """
     dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta
     is_mps is_xpu is_mkldnn is_nested itemsize nbytes names output_nr is_sparse_csr is_mtia
     is_ipu is_xla is_vulkan is_maia
-    """.split()
-)
+    """
+METADATA = {name for name in TOLD.split() if hasattr(torch.Tensor, name)}
 METADATA_METHODS = frozenset("dim ndimension numel nelement stride".split())
 UNGUARDED = {"is_leaf", "output_nr", "names"}  # of an input: guarded when they are read
 HISTORY = {"requires_grad", "is_leaf"}
@@ -120,10 +119,11 @@ class TensorVar(Variable):
         return tx.output.wrap_result(self.of_fake(tx, name))
 
     def of_fake(self, tx: Frame, name: str) -> Any:
-        """The fake tensor's attribute; of a view that was written in another mode, autograd may
+        """The fake tensor's attribute.  In inference mode a view of a tensor that needs gradients
+        needs them, too, which fakes forget; of one that was written in another mode, autograd may
         refuse to tell it."""
-        if id(self.fake) in tx.output.untold and name in HISTORY:
-            raise Break("tensor attribute", f"Tensor.{name} of a view made in inference mode")
+        if name in HISTORY and torch.is_inference_mode_enabled():
+            raise Break("tensor attribute", f"Tensor.{name} in inference mode")
         try:
             return getattr(self.fake, name)
         except ours(RuntimeError) as error:
