@@ -33,7 +33,9 @@ Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other
 OURS: dict[Any, Decomposition] = {}
 FUSED_RANDOM: dict[Any, Decomposition] = {}  # config.fallback_random=False: kernels of ours draw
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
-ALSO_FROM_TORCH = ["gelu", "_log_softmax"]  # lowerings/ adds names
+ALSO_FROM_TORCH = """gelu _log_softmax elu leaky_relu hardtanh fmod dist addmv ldexp round
+linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_copy upsample_nearest2d
+""".split()
 # Rare ops that are eager kernels: torch's forms of these look at no position, where the kernels
 # raise for a wrong one, or differ from them in corners.
 KERNELS = """frac multilabel_margin_loss_forward special_xlog1py logspace index_fill take im2col

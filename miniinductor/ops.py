@@ -49,7 +49,7 @@ BINARY = (
     *("atan2", "copysign", "hypot", *BITWISE, *LOGICAL),
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
-SCANS = ("sum", "prod", "logaddexp", "max", "min")  # the last two: in Triton alone
+SCANS = ("sum", "prod", "logaddexp")
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
 
 

@@ -1,5 +1,5 @@
-"""Lowerings and decompositions that no transformer needs.
+"""Decompositions, and lowerings of pools, scans, variances, extremes and random numbers.
 
-Each file registers what it adds when it is imported (`@lower`, `@decomposition`); `coverage.py`
-imports them all.  What a file no longer registers runs as an eager kernel.
+Each file registers what it adds when it is imported (`@lower`, `@decomposition`).  What no file
+registers runs as an eager kernel.
 """

@@ -18,14 +18,10 @@ from torch._decomp import decomposition_table
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
-from ..decompositions import ALSO_FROM_TORCH, LOW_PRECISION, OURS, Decomposition, decomposition
+from ..decompositions import LOW_PRECISION, OURS, Decomposition, decomposition
 
 aten = torch.ops.aten
 PLAIN = {torch.float32, torch.float64}
-ALSO_FROM_TORCH += """
-elu leaky_relu hardtanh fmod dist addmv ldexp round linalg_vector_norm narrow_copy permute_copy
-view_copy unbind_copy as_strided_copy upsample_nearest2d upsample_trilinear3d
-""".split()
 
 
 def _multiply_and_add(function: Decomposition) -> Decomposition:
