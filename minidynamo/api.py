@@ -1,25 +1,35 @@
 """`compile`: a function or module in, one that is compiled when it is called out.
 
 (`reset` lies in convert_frame.py; disable, graph_break, is_compiling, mark_dynamic and mark_static,
-by which a program tells the compiler what to do, in extras/directions.py.)
+by which a program tells the compiler what to do, in directions.py.)
 
     >>> model = minidynamo.compile(model, backend="eager")      # behaves like the module
+
+A compiled function that lies in its module under its own name (`@minidynamo.compile`) is pickled as
+that name, and a copy of it is itself, as with functions.  Any other is pickled as a call of
+`compile` with the same options.  What pickles by value instead (cloudpickle) finds the same.
+
 Mirrors torch/_dynamo/eval_frame.py and decorators.py.
 """
 
+import copyreg
 import functools
-import types
+import operator
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 
-from . import _frame_hook, coverage, frame_hook, hooks
+from . import _frame_hook, coverage, frame_hook, messages
 from .backends import Backend
 from .convert_frame import FrameCompiler
+from .directions import disable, framed, named_like
 from .exceptions import did_you_mean
+from .foreign import ours
+from .skipping import skip_reason
+from .symbolic_eval.torch_rules import is_leaf
 
-PARAMETERS = ("fn_or_module", "backend", "mode", "dynamic", "fullgraph")
 CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
     "dynamic": (None, True, False),
@@ -27,18 +37,6 @@ CHOICES = {  # option of `compile` -> its values
 }
 
 
-def with_known_options(function: Callable) -> Callable:
-    """`function`, which says what was meant where the name of an option is wrong."""
-
-    @functools.wraps(function)
-    def called(*args: Any, **options: Any) -> Any:
-        check_options(**{name: v for name, v in options.items() if name not in PARAMETERS})
-        return function(*args, **options)
-
-    return called
-
-
-@with_known_options
 def compile(
     fn_or_module: Any = None,
     *,
@@ -67,7 +65,7 @@ def check_options(**options: Any) -> None:
         if name == "backend":
             continue
         if name not in CHOICES:
-            raise TypeError(f"compile() has no {name}={did_you_mean(name, ['backend', *CHOICES])}")
+            raise TypeError(f"there is no {name}={did_you_mean(name, ['backend', *CHOICES])}")
         # 1 == True, but dynamic=1 is a mistake: the types are compared, too
         if (type(value), value) not in [(type(choice), choice) for choice in CHOICES[name]]:
             raise ValueError(
@@ -81,11 +79,12 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
         raise TypeError(
             f"a function or a module can be compiled, not {type(fn_or_module).__name__}"
         )
-    for prepare in hooks.TARGETS:
-        fn_or_module = prepare(fn_or_module)
+    if is_leaf(fn_or_module):
+        fn_or_module = framed(fn_or_module)
+    tell_of_target(fn_or_module)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
-    if hasattr(fn_or_module, "__code__"):  # who tells of frames asks for it (extras/told.py)
+    if hasattr(fn_or_module, "__code__"):
         compiler.compiled_by_name[id(fn_or_module.__code__)] = fn_or_module.__code__
     if isinstance(
         fn_or_module, frame_hook.Switched
@@ -94,14 +93,12 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
     return named_like(fn_or_module, frame_hook.enabled(fn_or_module, compiler))
 
 
-def named_like(fn: Any, made: Any) -> Any:
-    """`made`, which gets the name, documentation and attributes of `fn`."""
-    for name in functools.WRAPPER_ASSIGNMENTS:
-        if hasattr(fn, name):
-            setattr(made, name, getattr(fn, name))
-    if isinstance(fn, types.FunctionType):
-        made.__dict__.update(fn.__dict__)
-    return made
+def tell_of_target(target: Any) -> None:
+    """A function whose frames are left alone is given to `compile`."""
+    code = getattr(target, "__code__", None)
+    if code is not None and (reason := skip_reason(code)):
+        place = f"{code.co_filename}:{code.co_firstlineno}"
+        messages.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
 
 
 # --- calls of ours inside of torch.compile's
@@ -127,6 +124,9 @@ _frame_hook.set_alone(call_alone)
 
 # attributes of a `CompiledModule` that are not the original's
 OWN = set("_orig_mod _run _compiler __class__ __call__ __dict__".split())
+# methods of torch.nn.Module that return the module itself: here they return the compiled one
+RETURN_THEMSELVES = """apply bfloat16 cpu cuda double eval float half ipu mtia requires_grad_
+    share_memory to to_empty train type xpu""".split()
 
 
 class CompiledModule(torch.nn.Module):
@@ -143,7 +143,76 @@ class CompiledModule(torch.nn.Module):
     def __getattribute__(self, name: str) -> Any:
         if name in OWN:
             return object.__getattribute__(self, name)
-        return getattr(object.__getattribute__(self, "_orig_mod"), name)
+        found = getattr(object.__getattribute__(self, "_orig_mod"), name)
+        if name in RETURN_THEMSELVES:
+            return functools.partial(object.__getattribute__(self, "_returning"), found)
+        return found
+
+    def _returning(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = method(*args, **kwargs)
+        return self if result is self._orig_mod else result
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._orig_mod, name)
+
+    # what Python looks for in the class
+    def __getitem__(self, key: Any) -> Any:
+        return self._orig_mod[key]
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)
+
+    def __iter__(self) -> Any:
+        return iter(self._orig_mod)
+
+    def __repr__(self) -> str:
+        return f"CompiledModule({self._orig_mod!r})"
+
+
+# --- copies ---------------------------------------------------------------------------------------
+def options_of(compiler: FrameCompiler) -> dict[str, Any]:
+    """What `compile` was given."""
+    return dict(
+        # a backend that was given itself is found again as pickle finds functions
+        backend=compiler.backend_name if compiler.registered else compiler.backend,
+        fullgraph=compiler.fullgraph,
+        dynamic=compiler.dynamic,
+        mode=compiler.mode,
+    )
+
+
+def module_reduced(module: CompiledModule) -> tuple[Any, ...]:
+    """What `copy` and `pickle` ask for."""
+    return functools.partial(compile, **options_of(module._compiler)), (module._orig_mod,)
+
+
+copyreg.pickle(CompiledModule, module_reduced)
+
+
+def lies_in_its_module(function: frame_hook.Switched) -> bool:
+    """Does its module have it under its name, so that pickle finds it there?"""
+    home = sys.modules.get(getattr(function, "__module__", None) or "")
+    try:
+        return operator.attrgetter(function.__qualname__)(home) is function
+    except ours(AttributeError):
+        return False
+
+
+def reduced(function: frame_hook.Switched) -> str | tuple[Any, ...]:
+    """What `copy` and `pickle` ask for.  Raises TypeError for a hook with a callback that is no
+    compiler."""
+    if lies_in_its_module(function):
+        return function.__qualname__
+    compiler = function.__callback__
+    if compiler is None:
+        return disable, (function.__wrapped__,)
+    if not isinstance(compiler, FrameCompiler):
+        raise TypeError(f"cannot copy or pickle {function!r}: its callback is {compiler!r}")
+    again = functools.partial(compile, **options_of(compiler))
+    return again, (function.__wrapped__,), function.__dict__ or None
+
+
+copyreg.pickle(frame_hook.Switched, reduced)

@@ -9,7 +9,8 @@ In:   a name or a callable.   Out: `backend(gm: fx.GraphModule, example_inputs: 
     ...     return gm.forward
 
 A backend of torch's own, or one of the user's that says that it ends in torch's compiler, gets
-graphs without symbols: each size is a number there.
+graphs without symbols: each size is a number there.  A graph that writes runs as it is: torch's
+compilers look which inputs share memory, and have torch.compile guard that.
 
     >>> from torch._dynamo.backends.registry import lookup_backend      # the user's line, not ours
     >>> minidynamo.compile(f, backend=lookup_backend("inductor"))
@@ -20,10 +21,9 @@ Mirrors torch/_dynamo/backends/registry.py and debugging.py (paper section 3.9).
 import functools
 import importlib
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import fx
 
 from . import frame_hook
@@ -113,22 +113,3 @@ def is_torchs(backend: Any) -> bool:
         backend = backend.func
     home = getattr(backend, "__module__", None) or type(backend).__module__
     return getattr(backend, "is_torchs", False) or f"{home}.".startswith(TORCHS)
-
-
-def where_apart(backend: Backend) -> Backend:
-    """The backend for a graph that writes.  Torch's compilers look which inputs share memory,
-    compile for that, and have torch.compile guard it.  Here a call in which some do runs the graph
-    as it is: `f(x[:4], x[2:])`."""
-
-    def compiled(gm: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable:
-        held = [*gm.parameters(), *gm.buffers()]  # each tensor once
-        run = backend(gm, example_inputs, **options) if are_apart(example_inputs) else gm.forward
-        return lambda *inputs: (run if are_apart([*inputs, *held]) else gm.forward)(*inputs)
-
-    return compiled
-
-
-def are_apart(values: Iterable[Any]) -> bool:
-    """Do no two of the tensors among the values share memory?"""
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    return len({tensor.untyped_storage()._cdata for tensor in tensors}) == len(tensors)

@@ -16,24 +16,25 @@ import contextlib
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from . import backends, config, frame_hook, hooks, records
+from . import backends, config, frame_hook, hooks, messages, records
 from .bytecode.assembler import parameter_count
 from .dynamic import SizePolicy
 from .entries import CacheEntry, owner_of
 from .entry_guards import entry_guards
-from .exceptions import Break, NoTensors, Restart, SkipFrame, Unsupported
-from .extras import thread_state
-from .foreign import ours
+from .exceptions import BackendError, Break, NoTensors, Restart, SkipFrame, Unsupported
+from .extras import graph_errors, thread_state
+from .foreign import faults, ours
 from .graph_capture import OutputGraph
 from .guards import Guard
 from .records import BreakRecord, FrameRecord
 from .replacement import Tail, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
 from .variables.base import Lazy, Variable
+from .variables.floats import floats_as_tensors
 from .variables.functions import CellVar, FunctionVar
 from .variables.lookup import forget_lookups
 
@@ -90,8 +91,7 @@ class Conversion:
             found = self.attempt()
             if found is not None:
                 return found
-            is_stuck = bool(self.forced) and not any(way(self) for way in hooks.WAYS_ON)
-            if is_stuck and self.compiler.fullgraph:
+            if self.forced and self.compiler.fullgraph:
                 raise Unsupported(explain_break(next(iter(self.forced.values()))))
         raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
 
@@ -102,6 +102,7 @@ class Conversion:
             with self.record.timed("trace"):
                 frame = self.trace()
                 tail = rebuild(frame)
+                graph_errors.refuse(frame.output)
             if self.policy.pin(frame.output.shape_env.pinned()):
                 return None  # with those sizes as numbers
         except Restart:
@@ -146,13 +147,24 @@ class Conversion:
     # ---- what was traced
     def is_worth_it(self, frame: RootFrame) -> bool:
         """Is there something to compile?  A SkipFrame if there is nothing before a graph break, and
-        extras/late_tensors.py does not hope that something follows."""
+        no hope that something follows."""
         output = frame.output
         if frame.split is None:
             return bool(output.calls)
-        if output.calls or output.inputs:
+        if output.calls or output.inputs or self.may_meet_tensors():
             return True
         raise NoTensors(f"no tensor before a graph break: {frame.split[1].reason}")
+
+    def may_meet_tensors(self) -> bool:
+        """Behind a graph break before which there was no tensor (`x = load(path)`)?
+
+        Yes for a function that was given to `compile` itself, and where an argument is or holds a
+        tensor: all that another one does may be NumPy's."""
+        place = self.code.co_filename, self.code.co_firstlineno
+        own = self.compiler.compiled_by_name.values()
+        if place in [(compiled.co_filename, compiled.co_firstlineno) for compiled in own]:
+            return True
+        return any(issubclass(type(value), torch.Tensor) for value in with_items(self.args))
 
     def compile_graph(self, output: OutputGraph, results: list[Variable]) -> Callable | None:
         """The backend's work on the captured graph; None if there is no graph."""
@@ -162,6 +174,7 @@ class Conversion:
         with record.timed("graph"):
             gm, example_inputs = output.finish(results)
         record.graph = gm
+        output.errors = graph_errors.GraphErrors(output, gm)
         records.counters["graphs"][record.function] += 1
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs, bool(output.written))
@@ -169,21 +182,89 @@ class Conversion:
         if record.backend_record is not None:
             # miniinductor's `CompiledGraph` looks at its inputs first; the guards did that already
             compiled = getattr(compiled, "function", compiled)
-        compiled = thread_state.with_state(compiled, output, results)
-        for adapt in hooks.ADAPTERS:
-            compiled = adapt(compiled, output, results)
-        return frame_hook.disabled(compiled)
+        if output.state.before:
+            compiled = thread_state.restoring(compiled, dict(output.state.before))
+        compiled = output.errors.around(compiled)
+        return frame_hook.disabled(floats_as_tensors(compiled, output))
 
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any], writes: bool
     ) -> Callable:
-        """What the backend makes of the graph.  writes: does that change tensors?"""
+        """What the backend makes of the graph; the graph itself where it fails, or BackendError.
+        writes: does that change tensors?
+        """
         backend = self.compiler.backend
-        if writes and backends.is_torchs(backend):
-            backend = backends.where_apart(backend)
-        for prepare in hooks.BACKENDS:
-            backend = prepare(self, backend)
-        return backend(gm, example_inputs, **self.compiler.options)
+        if writes and backends.is_torchs(backend):  # which relies on guards of shared memory
+            messages.tell(self.code, f"{self.record.function} writes: torch's backend is not asked")
+            return gm.forward
+        count = len(cast(Sequence[Any], gm.graph.output_node().args[0]))
+        own = self.compiler.backend
+        is_ours = getattr(own, "__module__", None) == backends.__name__
+        try:
+            compiled = backend(gm, example_inputs, **self.compiler.options)
+            if not callable(compiled):
+                raise TypeError(
+                    f"the backend returned {type(compiled).__name__}, nothing that can be called"
+                )
+        # what looks like a fault of a compiler; of the user's backend, all but signals
+        except faults() if is_ours else ours(Exception) as error:
+            self.note_backend_error(error, is_ours)
+            return gm.forward
+        if hasattr(compiled, "record") or is_ours or backends.is_torchs(own):
+            return compiled
+        if compiled is gm:
+            return gm.forward  # which runs no hooks that the program has set for all modules
+        if getattr(compiled, "__self__", None) is gm:
+            return compiled
+        return self.with_results(compiled, count)
+
+    def note_backend_error(self, error: Exception, is_ours: bool) -> None:
+        """The backend failed.  Raises BackendError where it is the user's, unless they want it
+        otherwise; the tests want ours raised."""
+        name, line = self.compiler.backend_name, messages.user_line(self)
+        if is_ours and config.raise_internal_errors:
+            raise error
+        if is_ours or config.suppress_backend_errors:
+            messages.note_error(error, self.record, f"backend {name}", line)
+            return
+        raise BackendError(
+            f"the backend {name!r} failed for {self.record.function} at {line}: "
+            f"{type(error).__name__}: {error}\n"
+            "  hint: minidynamo.config.suppress_backend_errors = True runs the frame eagerly"
+        ) from error
+
+    def with_results(self, compiled: Callable[..., Any], count: int) -> Callable[..., Any]:
+        """The user's callable, which must give so many results.  Of a tensor in place of a tuple,
+        the rows would be taken for them."""
+        name, function = self.compiler.backend_name, self.record.function
+
+        def run(*inputs: Any) -> Any:
+            found = compiled(*inputs)
+            if isinstance(found, (tuple, list)) and len(found) == count:
+                return found
+            seen = type(found).__name__
+            if isinstance(found, (tuple, list)):
+                seen += f" of {len(found)}"
+            raise BackendError(
+                f"what the backend {name!r} made of {function} gives a {seen}, where the graph "
+                f"gives a tuple of {count}\n  hint: a graph's results are a tuple, also where it "
+                "has one: return (result,)"
+            )
+
+        return run
+
+
+def with_items(args: Sequence[Any]) -> list[Any]:
+    """The arguments, with the items of a list, tuple or dict in its place."""
+    found: list[Any] = []
+    for value in args:
+        if type(value) in (list, tuple):
+            found += value
+        elif type(value) is dict:
+            found += value.values()
+        else:
+            found.append(value)
+    return found
 
 
 def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tuple[CellVar, ...]:

@@ -14,6 +14,7 @@ none fits.
 and the failure is recorded. Mirrors torch/_dynamo/convert_frame.py and cache_size.py.
 """
 
+import logging
 import os
 import threading
 import types
@@ -27,12 +28,11 @@ from torch.utils._device import DeviceContext
 
 from miniinductor.dispatch_keys import is_unusual
 
-from . import backends, config, coverage, frame_hook, hooks, records
+from . import backends, config, coverage, frame_hook, messages, records
 from .conversion import Conversion
 from .dynamic import MODULE, SizePolicy
 from .entries import CODES, DEAD, CacheEntry, entries_before, forget_entries, owner_of, watch
 from .exceptions import BackendError, SkipFrame, Unsupported
-from .extras import thread_state
 from .foreign import ThreadState, faults, ours
 from .records import FrameRecord, debug
 from .resume import is_resume_code
@@ -43,6 +43,10 @@ LOCK = threading.RLock()
 # would wait for ever for a lock that another one held.
 os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 COMPILING = threading.local()
+# What fake tensors would log while a frame is traced is in the reason of the graph break.
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(
+    lambda record: not getattr(COMPILING, "active", False)
+)
 PATIENCE = 4  # at least so many entries are tried, though none has answered a second call
 ANEW = 2  # so many entries soon died with a module: the next takes any module of its class
 CROWD = 32  # so does the one after so many that have answered no second call
@@ -180,8 +184,7 @@ class FrameCompiler:
         records.remember(record)
         CODES[id(code)] = code
         watch(code, entry, conversion.attempts[-1].modules)
-        for note in hooks.COMPILED:
-            note(conversion, entry)
+        messages.show(entry)
         return entry
 
     def met_before(self, code: types.CodeType, before: list[CacheEntry]) -> list[list[Any]]:
@@ -209,9 +212,9 @@ class FrameCompiler:
         record.skipped = self.enough(conversion.code, before)
         if not before and not record.skipped:
             return True
-        for judge in hooks.RECOMPILING:
-            judge(record, before, function, args)
+        messages.judge_entries(record, before, function, args)
         if record.skipped:
+            messages.give_up(record, before)
             return False
         told = f"{conversion.code.co_name}: {record.recompile_reason}"
         records.counters["recompiles"][told] += 1
@@ -219,8 +222,8 @@ class FrameCompiler:
         return True
 
     def skip(self, conversion: Conversion, reason: str, error: Exception | None = None) -> None:
-        """Frames of this code run as plain Python from now on; `error`: what was raised, which
-        extras/told.py tells the user."""
+        """Frames of this code run as plain Python from now on; `error`: what was raised, which the
+        user is told."""
         code, record = conversion.code, conversion.record
         record.skipped = reason
         records.counters["skipped"][f"{code.co_name}: {reason}"] += 1
@@ -228,6 +231,8 @@ class FrameCompiler:
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
+        if error is not None:
+            messages.tell_skipped(conversion, error)
 
 
 def in_function_mode() -> bool:
@@ -243,12 +248,10 @@ class CompilingState(ThreadState):
 
     def begin(self) -> None:
         COMPILING.active = True
-        self.entered = thread_state.depth()
         super().begin()
 
     def put_back(self) -> None:
         COMPILING.active = False
-        thread_state.unwind(self.entered)
         super().put_back()
 
 
@@ -257,7 +260,6 @@ def reset() -> None:
     with LOCK:
         forget_entries()
         GIVEN_UP.clear()
-        for forget in hooks.RESETS:
-            forget()
+        messages.TOLD.clear()
         records.frames.clear()
         records.counters.clear()

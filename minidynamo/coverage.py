@@ -30,7 +30,6 @@ TRACE = "minidynamo.explain.trace"  # named, not imported: it stands on top of e
 @functools.cache
 def load() -> None:
     """Load minidynamo's coverage, once, and what both packages trace with."""
-    load_folders("miniinductor", ("more",))
     load_folders("minidynamo", FOLDERS)
     if config.trace_folder:
         importlib.import_module(TRACE).start_in(config.trace_folder)

@@ -26,11 +26,13 @@ from typing import Any
 
 import torch
 
+from .exceptions import SpecializationError
 from .guards import Guard, is_state
 from .sources import Source
 from .symbolic_shapes import can_be_symbolic
 
 
+META = torch._C._autograd.CreationMeta
 MODULE = "module"  # the kind of a row of `SizePolicy.met` that tells a module's id
 # the kinds of sources by which an argument, or an item of one, is reached
 ARGUMENT = {"local", "item", "list_item", "tuple_item", "dict_item"}
@@ -42,6 +44,20 @@ def is_argument(source: Source) -> bool:
     while node is not None and node.kind in ARGUMENT:
         node = node.base
     return node is None
+
+
+def is_forbidden_when_written(tensor: torch.Tensor) -> bool:
+    """Is it a view that was made without gradients, of something that needs them?
+
+        with torch.no_grad():
+            v = w.view(2, 2)    # autograd refuses to say anything of v once w or v is written
+
+    Its sizes stay numbers: a fake of symbolic sizes is no view, and would not refuse.  (The results
+    of `unbind` are forbidden, too, with symbolic sizes as without.)"""
+    if not tensor.requires_grad or not tensor._is_view():
+        return False
+    made = torch._C._autograd._get_creation_meta(tensor)
+    return made not in (META.DEFAULT, META.MULTI_OUTPUT_NODE)
 
 
 class SizePolicy:
@@ -57,6 +73,7 @@ class SizePolicy:
         # names of parameters and buffers that are placeholders, for another frame replaces them
         self.replaced: set[str] = set()
         self.met: list[Any] = []
+        self.marked: set[str] = set()  # sizes that `mark_dynamic` has named, as sources are written
         self.strides: dict[Source, set[int]] = {}  # symbols of their own: dimensions
         # (name, kind) -> [(number, is it a symbol?)] of earlier compilations
         self.earlier: dict[tuple[str, Any], list[tuple[float, bool]]] = {}
@@ -68,10 +85,13 @@ class SizePolicy:
     def of_tensor(self, tensor: torch.Tensor, source: Source) -> set[int] | None:
         """The dimensions whose sizes are symbols; None if all that is known of its layout are
         numbers.  (A stride may be a symbol where no size is: it is noted in `strides`.)"""
-        if self.dynamic is False or not can_be_symbolic(tensor):
+        can_be = can_be_symbolic(tensor) and not is_forbidden_when_written(tensor)
+        if self.dynamic is False or not can_be:
             return None
         name, rank = source.name(), tensor.dim()
-        marked, static = self.marks(tensor, name)
+        marked = set(tensor.__dict__.get("_minidynamo_dynamic", ()))
+        static = set(tensor.__dict__.get("_minidynamo_static", ())) - marked
+        self.marked.update(f"{name}.shape[{dim}]" for dim in marked)
         everywhere = bool(self.dynamic) and source.root().kind in ("local", "free")
         dims = {
             d
@@ -99,11 +119,6 @@ class SizePolicy:
         """Was it another number when the code was compiled before, or a symbol already?"""
         earlier = self.earlier.get((name, kind), ())
         return any(old != number or symbolic for old, symbolic in earlier)
-
-    def marks(self, tensor: torch.Tensor, name: str) -> tuple[set[int], set[int]]:
-        """The dimensions that the program wants as symbols, and those as numbers; see
-        extras/directions.py."""
-        return set(), set()
 
     def of_int(self, value: int, source: Source) -> bool:
         """Is this int a symbol?  A counter is from its second value on, be it 0 or 1."""
@@ -139,7 +154,19 @@ class SizePolicy:
     def pin(self, found: Iterable[tuple[Source, float, str]]) -> bool:
         """Note [(source, value, line)] that the program needed as numbers: are some of them new, so
         that tracing again helps?"""
+        found = list(found)
+        self.check_marks(found)
         named = {source.name(): (value, line) for source, value, line in found}
         new = {name: row for name, row in named.items() if name not in self.pinned}
         self.pinned.update(new)
         return bool(new)
+
+    def check_marks(self, found: Iterable[tuple[Source, float, str]]) -> None:
+        """SpecializationError if a size that is marked dynamic was needed as a number."""
+        for source, value, line in found:
+            if source.name() in self.marked:
+                raise SpecializationError(
+                    f"{source.name()} was marked dynamic, but {line or 'the backend'} needs it as "
+                    f"the number {value}\n  hint: change that line, or leave the size unmarked: it "
+                    "is a symbol, too, when calls come with another number"
+                )

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 
 from miniinductor.dispatch_keys import INFERENCE, PASSED_OVER, keys
 
-from . import _frame_hook, hooks
+from . import _frame_hook
 from .bytecode.assembler import parameter_count
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction
@@ -69,10 +69,10 @@ def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     """Everything that the entry assumes, as one function."""
     state = state_guards()
     guard_inputs_apart(output)
+    guard_keys_apart(output)
     guard_written_apart(output, code)
     guard_classes(output)
-    for add in hooks.GUARDS:
-        add(output)
+    output.policy.check_marks(output.shape_env.pinned())  # the backend may have needed a number
     output.guard_absences()
     output.pair_guards += output.shape_env.guards()
     parameters = list(code.co_varnames[: parameter_count(code)])
@@ -87,10 +87,22 @@ def guard_inputs_apart(output: OutputGraph) -> None:
         # (a float that is handed over as a tensor is no object of the program's)
         if type(variable) is TensorVar and variable.cls is not float
     ]
-    if len(tensors) > 1:
+    guard_apart(output, tensors)
+
+
+def guard_keys_apart(output: OutputGraph) -> None:
+    """Objects that were keys by their identity are different ones later, too."""
+    asked = [*output.asked.values()]
+    if not all(source.kind == "pinned" or "ID" in source.guards for source in asked):
+        guard_apart(output, asked)
+
+
+def guard_apart(output: OutputGraph, sources: list[Source]) -> None:
+    """At all these sources lie different objects."""
+    if len(sources) > 1:
         # three of them: `len({id(x), id(y), id(z)}) == 3`; braces of the set itself are doubled
-        ids = ", ".join(f"id({{{n}}})" for n in range(len(tensors)))
-        output.guard_pair("len({{" + ids + "}}) == " + str(len(tensors)), *tensors)
+        ids = ", ".join(f"id({{{n}}})" for n in range(len(sources)))
+        output.guard_pair("len({{" + ids + "}}) == " + str(len(sources)), *sources)
 
 
 def guard_written_apart(output: OutputGraph, code: types.CodeType) -> None:

@@ -23,7 +23,7 @@ import keyword
 import linecache
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -31,10 +31,9 @@ import torch.fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 
-from miniinductor.fake_mode import FakeMode
-from miniinductor.more.swapped_tensors import let_go
+from miniinductor.fake_mode import FakeMode, let_go
 
-from . import config, graph_module, graph_values, hooks, symbolic_inputs
+from . import config, graph_module, graph_values, symbolic_inputs
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .extras.thread_state import StateChanges
@@ -45,9 +44,10 @@ from .sources import Source, numbered
 from .symbolic_shapes import ShapeEnv
 from .variables.base import Args, Named, Variable
 from .variables.builder import Builder
-from .variables.containers import SequenceVar
+from .variables.floats import with_tensors
 from .variables.lookup import lookup
 from .variables.modules import GlobalsVar
+from .variables.symbolic_indices import select_symbols
 from .variables.tensor import TensorVar
 
 GLOBAL_HOOKS = [
@@ -103,16 +103,6 @@ def states(args: Iterable[Any], kwargs: dict[str, Any]) -> list[tuple[torch.Tens
     ]
 
 
-def overloading(tx: Any, values: Iterable[Variable]) -> Iterator[Any]:
-    """Tensors of subclasses among the arguments, and in lists of them."""
-    for value in values:
-        value = value.realize(tx)
-        if isinstance(value, TensorVar) and value.overloads:
-            yield value
-        elif isinstance(value, SequenceVar):
-            yield from overloading(tx, value.items)
-
-
 def check_operator(target: Any, args: Iterable[Variable]) -> None:
     """An operator on tensors is what torch has made it: `torch.Tensor.__add__` may be replaced,
     too."""
@@ -155,9 +145,14 @@ class OutputGraph(Builder):
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
         self.module_paths: list[str] = []  # of the modules that are being called
         self.state = StateChanges()
+        self.errors: Any = None  # of the finished graph: graph_errors.GraphErrors
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
+        # (user's stack, root's step): where conditions are checked in the graph
+        self.asserted: list[tuple[Any, int]] = []
+        self.hooked: list[Any] = []  # tensors with hooks that are nodes, and where they were made
+        self.input_hooks: Any = None  # those on tensors from outside: gradient_hooks.InputHooks
+        self.asks_if_compiling = False  # has the program asked?
         self.steps = 0  # instructions that were traced
-        self.untold: set[int] = set()  # fakes that do not tell whether they need gradients
         self.root: Any = None  # the outermost frame
 
     def let_go(self) -> None:
@@ -194,7 +189,6 @@ class OutputGraph(Builder):
     to_fake = graph_values.to_fake
     to_node = graph_values.to_node
     answer = graph_values.answer
-    note_untold = graph_values.note_untold
     finish = graph_module.finish
 
     # ---- guards
@@ -257,29 +251,21 @@ class OutputGraph(Builder):
 
     # ---- nodes
     def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
-        """Run once with fake tensors, record, wrap the result, in the class of the arguments'."""
-        result = self.call_of_plain(tx, op, target, args, kwargs)
-        given = list(overloading(tx, (*args, *kwargs.values())))
-        return given[0].dispatch(tx, given, result) if given else result
-
-    def call_of_plain(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
+        """Run once with fake tensors, record, wrap the result."""
         if getattr(target, "__module__", None) == "_operator":
             check_operator(target, (*args, *kwargs.values()))
             if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):
                 target = graph_module.FUNCTIONS[target]
-        for prepare in hooks.BEFORE_NODES:
-            target, args, kwargs = prepare(tx, target, args, kwargs)
+        target, args, kwargs = select_symbols(tx, target, args, kwargs)
+        target, args, kwargs = with_tensors(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         given = states(fake_args, fake_kwargs)
         result = self.run_fake(op, target, fake_args, fake_kwargs)
         written = changed(given)
         tensors = [tensor for tensor, _ in given]
-        self.note_untold(tensors, result)
         if "as_strided" in getattr(target, "__name__", target):
             self.guard_offsets(tensors)
-        for note in hooks.AFTER_FAKES:
-            note(self, target, tensors, result)
         if not holds_tensor(result):
             return self.answer(tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))

@@ -21,6 +21,7 @@ from torch.fx.node import map_aggregate
 from miniinductor.eager_graphs import is_printed_exactly
 
 from . import hooks
+from .exceptions import SkipFrame
 from .sources import module_name
 from .variables.symbolic import SymVar
 from .variables.tensor import TensorVar
@@ -41,20 +42,7 @@ def check_names(output: "OutputGraph", gm: torch.fx.GraphModule) -> None:
                 output.globals_of(vars(module)).source.item(last), vars(module)[last]
             )
             if vars(module)[last] is not target:
-                call_by_object(gm, target)
-
-
-def call_by_object(gm: torch.fx.GraphModule, target: Any) -> None:
-    """The name of `target` means something else now."""
-
-    def original(*args: Any, **kwargs: Any) -> Any:
-        return target(*args, **kwargs)
-
-    original.__name__ = f"original_{target.__name__}"
-    for node in gm.graph.nodes:
-        if node.op == "call_function" and node.target is target:
-            node.target = original
-    gm.recompile()
+                raise SkipFrame(f"torch.{'.'.join(path[1:] + [last])} is the program's own")
 
 
 FUNCTIONS: dict[Any, Any] = {operator.pow: pow}  # an operator -> what is printed as a call of it

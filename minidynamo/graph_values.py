@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
-import torch.utils._pytree as pytree
 
 from .exceptions import Break
 from .variables.base import Variable
@@ -93,26 +92,6 @@ def wrap_result(output: "OutputGraph", value: Any) -> Variable:
 
 
 # ---- operations whose result is no tensor, or says less than eager's
-def note_untold(output: "OutputGraph", given: list[torch.Tensor], result: Any) -> None:
-    """Remember, as `untold`, results of which their fakes do not tell rightly whether they
-    need gradients.
-
-    In inference mode a view of a tensor that needs gradients needs them, too; fake tensors forget
-    that where the view is made of other operations (`view_as`, `flatten`).  And a tensor that needs
-    gradients, written there, has a history that autograd refuses to tell."""
-    inference, untold = torch.is_inference_mode_enabled(), output.untold
-    if not inference and not untold:
-        return
-    learning = inference and any(tensor.requires_grad for tensor in given)
-    for made in pytree.tree_leaves(result):
-        if not isinstance(made, torch.Tensor):
-            continue
-        written = any(made is tensor for tensor in given)
-        forgotten = learning and not made.is_inference() and made.requires_grad == written
-        if forgotten or not written and any(id(tensor) in untold for tensor in given):
-            untold.add(id(made))
-
-
 # methods that tell which object a tensor is, and where its memory lies
 OF_ITSELF = {"__hash__", "data_ptr", "const_data_ptr", "mutable_data_ptr", "storage_type"}
 

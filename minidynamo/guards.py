@@ -29,7 +29,6 @@ import builtins
 import math
 import numbers
 import re
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -286,22 +285,10 @@ class GuardFunction:
             "answer_failure": answer_failure,
             **printer.namespace,
         }
-        self.check: Any = self.compiled()
-
-    def compiled(self) -> types.FunctionType:
-        """The function of the text, which is compiled in its first call: many are never asked."""
-        self.namespace["compile_check"] = self.compile
         # C code that imports a module asks the running function's globals (torch.jit.trace does).
         self.namespace["__builtins__"] = builtins
-        check = types.FunctionType(compile_first.__code__, self.namespace, "check")
-        self.namespace["check"] = check
-        return check
-
-    def compile(self) -> None:
-        """Give `check` the code of its text."""
-        made: dict[str, Any] = {}
-        exec(compile(self.source, "<minidynamo guard>", "exec"), made)
-        self.check.__code__ = made["check"].__code__
+        exec(compile(self.source, "<minidynamo guard>", "exec"), self.namespace)
+        self.check: Any = self.namespace["check"]
 
     def first_failure(self, func: Any, *values: Any) -> tuple[Guard, str] | None:
         """(guard, reason) of the first guard that is false for these parameters, or None."""
@@ -325,14 +312,6 @@ class GuardFunction:
     def evaluable(self, node: Source) -> str:
         """The whole access, over the parameters of `check`."""
         return access(node, self.called)
-
-
-def compile_first(*parameters: Any) -> Any:
-    """What `check` does in its first call.  It has the code of this function at first, and globals
-    of its own: `globals()` is then `GuardFunction.namespace`, not this module's."""
-    names: Any = globals()
-    names["compile_check"]()
-    return names["check"](*parameters)
 
 
 def answer_failure(error: BaseException) -> bool:

@@ -101,6 +101,14 @@ class Codegen:
             self.push(arg)
         self.add(emit.call_n(len(args)))
 
+    def commit_call(self, function: Any, *args: Part) -> None:
+        """Push a call that writes, and note it: `object.__setattr__(config, "size", 3)`."""
+        self.add(emit.callee(emit.load_const(function)))
+        for arg in args:
+            self.push(arg)
+        for instruction in reversed(emit.call_n(len(args)) + emit.pop_top()):
+            self.commit(instruction.op, instruction.arg)
+
     def push(self, part: Part) -> None:
         if isinstance(part, Variable):
             self.value(part)
@@ -198,7 +206,11 @@ class Codegen:
         self.commits.append((op, arg))
 
     def commit_item(self, container: Any, key: Part, value: Part) -> None:
-        """container[key] = value."""
+        """container[key] = value.  For the contents of an object it is the `__setitem__` of list or
+        dict: that of the object's class was traced, and must not run again."""
+        if any(variable.payload is container for variable in self.output.sourced):
+            self.commit_call(container.cls.__setitem__, container, key, value)
+            return
         for part in (value, container, key):
             self.push(part)
         self.commit("STORE_SUBSCR")

@@ -24,8 +24,8 @@ from torch import fx
 from . import config
 
 if TYPE_CHECKING:
-    from .extras.guard_values import GuardFailure
     from .guards import Guard
+    from .messages import GuardFailure
     from .sources import Source
     from .symbolic_shapes import ShapeEnv
 
@@ -46,6 +46,10 @@ class BreakRecord:
     def is_consequence(self) -> bool:
         """Does it only follow from an earlier break inside the same loop?"""
         return self.kind == "loop"
+
+    def __str__(self) -> str:
+        hint = f" (hint: {self.hint})" if self.hint else ""
+        return f"{self.reason} at {self.file}:{self.line}{hint}"
 
 
 @dataclass(eq=False, repr=False)
@@ -76,7 +80,7 @@ class FrameRecord:
     failed_guard: "Guard | None" = None  # of the entry before: the first one that was false
     recompile_reason: str = ""  # what it found
     # why no earlier entry fitted: one for each whose guards are false, the oldest first
-    # (extras/guard_values.py); `advice` says the same, and what to do, in a message
+    # (messages.py); `advice` says the same, and what to do, in a message
     failures: "list[GuardFailure]" = field(default_factory=list)
     advice: str = ""
     number: int = field(default_factory=itertools.count().__next__)  # in order of compilation
@@ -93,6 +97,12 @@ class FrameRecord:
         """Calls that an entry answered: all but the one it was compiled for."""
         calls = repr(self.calls)  # "count(2)": its next number, without a step
         return max(0, int(calls[6:-1]) - 1)
+
+    def __repr__(self) -> str:
+        what = f"{len(self.guards)} guards, {len(self.graph_breaks)} graph breaks"
+        if self.skipped:
+            what = f"skipped: {self.skipped}"
+        return f"<FrameRecord of {self.function}: {what}>"
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -114,6 +124,16 @@ class Counters(defaultdict[str, Counter[str]]):
                 hits[record.function] += record.hits
             self[group] = +hits  # without those that have none
         return super().__getitem__(group)
+
+    def __str__(self) -> str:
+        lines = []
+        for group, counter in self.items():
+            if counter:
+                lines.append(f"{group}: {sum(counter.values())}")
+                lines += [f"    {count} x {what}" for what, count in counter.most_common()]
+        return "\n".join(lines)
+
+    __repr__ = __str__
 
 
 counters = Counters(Counter)

@@ -22,12 +22,12 @@ from . import hooks
 from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION, parameter_count, stack_effect
 from .bytecode.canonical import END_FOR_OPS
-from .extras import thread_state
+from .exceptions import SkipFrame
 from .reconstruct import Codegen
 from ._frame_hook import hand_over, tail_call
-from .resume import CARRIED, HANDLED, LASTI, VALUE
-from .resume import closure_names, is_resume_code, resume_code, unwind
+from .resume import HANDLED, LASTI, VALUE, closure_names, is_resume_code, resume_code, unwind
 from .symbolic_eval import evaluator
+from .symbolic_eval.code_info import liveness
 from .variables import base
 
 ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")  # nothing follows these
@@ -49,7 +49,6 @@ def rebuild(frame: "evaluator.RootFrame") -> "Tail":
     has started).
     """
     tail = Tail(frame)
-    thread_state.enter_again(tail)
     for prepare in hooks.BEFORE_VALUES:
         prepare(tail)
     if frame.split is None:
@@ -114,7 +113,9 @@ class Head(Codegen):
             else functools.partial(self.load_source, variable.source)
             for variable in inputs
         ]
+        start = len(self.instructions)
         self.call_object(graph, *arguments)
+        self.handler = self.output.errors.handler(self.output.root, self.instructions[start:])
 
 
 class Tail(Codegen):
@@ -126,47 +127,28 @@ class Tail(Codegen):
         """Stack, live locals, mutations; then write the locals.  The original instruction runs
         next."""
         frame = self.frame
-        finish_stack = self.push_stack()
-        frame.kept = {name for names in hooks.KEPT for name in names(self)}
+        for item in frame.stack:
+            if item.stack_kind == HANDLED:
+                raise SkipFrame("a graph break where an exception is handled")
+            self.value(item)
+        self.check_cells(position)
         if READERS_OF_ALL & set(self.code.co_names):
-            frame.kept.update(self.code.co_varnames)
+            frame.kept = set(self.code.co_varnames)
         live = frame.info.live_before(position).union(frame.kept)
         stores = self.push_locals(live)
         self.mutations()
         for name in reversed(stores):
             self.store_fast(name)
-        finish_stack()
 
-    def push_stack(self) -> Callable[[], None]:
-        """Push what lies on the stack.  Gives what is done when all is written.
-
-        Where exceptions are handled from then on, the stack is rebuilt into locals, and pushed
-        where nothing can raise any more: from then on the frame is inside of its `except` block
-        again."""
-        if all(item.stack_kind != HANDLED for item in self.frame.stack):
-            for item in self.frame.stack:
-                self.value(item)
-            return lambda: None
-        slots: list[str] = []
-        for item in self.frame.stack:
-            if item is not base.NULL:
-                self.value(item.exception if item.stack_kind == HANDLED else item)
-                slots.append(self.temp())
-                self.store_fast(slots[-1])
-        return functools.partial(self.begin_handling, slots)
-
-    def begin_handling(self, slots: list[str]) -> None:
-        """Push the stack from the locals `slots`, and tell the thread which exception is
-        handled."""
-        remaining = iter(slots)
-        for item in self.frame.stack:
-            if item is base.NULL:
-                self.emit("PUSH_NULL")
-                continue
-            self.load_fast(next(remaining))
-            if item.stack_kind == HANDLED:
-                self.emit("PUSH_EXC_INFO")
-                self.emit("POP_TOP")
+    def check_cells(self, position: int) -> None:
+        """A variable of a closure that may be unbound is a free one of the continuation, where
+        reading it raises another error."""
+        operations, cells = self.frame.info.operations, self.frame.cells
+        read = liveness(operations, {"LOAD_DEREF", "DELETE_DEREF"}, {"STORE_DEREF"})[position]
+        deleted = {operation.arg for operation in operations if operation.op == "DELETE_DEREF"}
+        for name in self.code.co_cellvars:
+            if name in deleted or name in read and cells[name].content is None:
+                raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
 
     def push_locals(self, live: Collection[str]) -> list[str]:
         """Push the live locals that have changed, in the order of these names."""
@@ -292,7 +274,7 @@ class Continuations:
             print("hello")      # what follows has two beginnings: behind the call, and there
         """
         exc = self.untraced[-1].exc
-        if not exc or self.leaves(exc):
+        if not exc:
             return []
         handler, depth, lasti = exc
         kinds = self.kinds[:depth] + [LASTI] * lasti + [VALUE]
@@ -302,17 +284,6 @@ class Continuations:
         for instruction in self.untraced:
             instruction.exc = call[0], depth, lasti
         return call
-
-    def leaves(self, exc: Any) -> bool:
-        """Does an exception leave the frame through this handler?  That of an `except` block, for
-        what is raised in the block, only restores the exception that was handled before, and raises
-        again."""
-        while exc is not None and exc[0].op != "PUSH_EXC_INFO":
-            n = self.index[id(exc[0])]
-            while self.natives[n].op != "RERAISE":
-                n += 1
-            exc = self.natives[n].exc
-        return exc is None
 
     def after(self, where: int, kinds: list[str]) -> list[Instruction]:
         """What goes on at native instruction `where`, with such a stack: its resume function, or
@@ -354,7 +325,7 @@ class Continuations:
         live = info.live_before(info.beginnings[where]).union(self.frame.kept) & self.bound
         made = resume_code(code, where, kinds, live)
         temps = self.names[: len(kinds)]
-        stack = [temp for temp, kind in zip(temps, kinds) if kind in CARRIED]
+        stack = [temp for temp, kind in zip(temps, kinds) if kind == VALUE]
         names = [*made.co_varnames[: made.co_argcount - len(stack)], *stack]
         function = emit.make_function(made, closure_names(code))
         out = unwind(kinds, temps) + self.go_on(function, names) + emit.return_value()

@@ -20,15 +20,11 @@ The original's cells and free variables arrive as free variables.  A resume func
 again goes on in another one of the *original* (`origins`), so that a loop that breaks in each turn
 comes back to the same two or three code objects.
 
-An exception that is being handled belongs to the thread, as does what it displaced: the caller ends
-the handling, the resume function begins it again (PUSH_EXC_INFO), so that `raise`,
-`sys.exc_info()` and the context of a new exception find it.
-
-Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: generators.
+Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: generators, `except`
+blocks (an exception that is being handled belongs to the thread), methods that call `super()`.
 """
 
 import inspect
-import sys
 import types
 import weakref
 from collections.abc import Collection, Sequence
@@ -40,10 +36,9 @@ from .exceptions import SkipFrame
 
 # The kinds of what lies on the stack: values, and CPython's mark NULL beside what is to be called.
 # LASTI: the place where a handler's exception was raised, from which its traceback was made.
-# HANDLED: what PUSH_EXC_INFO has put below the exception that is being handled, and POP_EXCEPT will
-# restore.  The parameter for it is that exception.
+# HANDLED: what PUSH_EXC_INFO has put below the exception that is being handled, which cannot be
+# handed on.
 VALUE, NULL, LASTI, HANDLED = "v", "n", "l", "h"
-CARRIED = {VALUE, HANDLED}  # what becomes a parameter
 GENERATOR_LIKE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 # id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
 _cache: dict[int, dict[Any, types.CodeType]] = {}
@@ -79,21 +74,12 @@ def closure_names(code: types.CodeType) -> tuple[str, ...]:
 
 
 def _stack_names(stack: Sequence[str]) -> list[str]:
-    return [f".1s{i}" for i, kind in enumerate(stack) if kind in CARRIED]
+    return [f".1s{i}" for i, kind in enumerate(stack) if kind == VALUE]
 
 
 def unwind(stack: Sequence[str], temporaries: Sequence[str]) -> list[Instruction]:
     """Instructions that empty the stack into `temporaries`, a local for each slot."""
-    pairs = zip(reversed(stack), reversed(temporaries))
-    return [instruction for kind, name in pairs for instruction in saved(kind, name)]
-
-
-def saved(kind: str, name: str) -> list[Instruction]:
-    """Code that takes what lies on the stack into a local of this name."""
-    if kind != HANDLED:
-        return emit.store_fast(name)
-    handled = emit.call(emit.load_const(sys.exception))
-    return handled + emit.store_fast(name) + [Instruction("POP_EXCEPT")]
+    return [ins for name in reversed(temporaries[: len(stack)]) for ins in emit.store_fast(name)]
 
 
 def restored(kind: str, name: str) -> list[Instruction]:
@@ -102,8 +88,6 @@ def restored(kind: str, name: str) -> list[Instruction]:
         return emit.push_null()
     if kind == LASTI:  # any number will do, the traceback is made already
         return emit.load_const(0)
-    if kind == HANDLED:
-        return emit.load_fast(name) + [Instruction("PUSH_EXC_INFO"), Instruction("POP_TOP")]
     return emit.load_fast(name)
 
 
@@ -144,8 +128,6 @@ def _make_resume_code(
     unbound = [v for v in code.co_varnames if v not in params and v not in free]
     prefix = _prefix(stack, body[k], len(free))
     line = _line_at(code, body, k)
-    if "__class__" in free:
-        body = explicit_super(code, body, free, params)
     rest = [ins for ins in body if ins.op not in ("COPY_FREE_VARS", "MAKE_CELL")]
     made = assemble(
         code,
@@ -174,8 +156,8 @@ def check_splittable(code: types.CodeType, body: list[Instruction], k: int) -> N
         raise CannotSplit("a specialised FOR_ITER jumps past this instruction")
     if k and body[k - 1].op in ("PRECALL", "KW_NAMES"):
         raise CannotSplit("between the parts of a call")
-    if k and body[k - 1].arg == "super" and body[k].op in ("PRECALL", "CALL"):
-        raise CannotSplit("between super and its call")
+    if "__class__" in closure_names(code) and any(ins.arg == "super" for ins in body):
+        raise CannotSplit("super() looks at the first local, which is another one in the rest")
     begun = any(ins.op == "RESUME" for ins in body[:k])
     if not begun or body[k].op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR"):
         raise CannotSplit("the function has not begun")
@@ -201,41 +183,6 @@ def _prefix(stack: Sequence[str], target: Instruction, free_count: int) -> list[
     for ins in prefix:
         ins.pos = target.pos
     return prefix
-
-
-def explicit_super(
-    code: types.CodeType, body: list[Instruction], free: Sequence[str], params: Sequence[str]
-) -> list[Instruction]:
-    """The body of a resume function, in which each `super()` is `super(__class__, self)`: without
-    arguments it looks at the first local, which is another variable here.  (That local is carried
-    over, though no instruction says that it is read.)"""
-    for ins in body:
-        # from 3.12 on one instruction, whose arguments lie on the stack; without this bit it does
-        # not look at them
-        if ins.op == "LOAD_SUPER_ATTR":
-            ins.flags |= 2
-    if not any(map(is_super_call, body, body[1:])):
-        return body
-    first = code.co_varnames[0] if code.co_argcount else ""
-    if first not in params and first not in free:
-        raise CannotSplit(f"super() needs the first parameter, {first}, which is not carried over")
-    load_first = "LOAD_DEREF" if first in free else "LOAD_FAST"
-    result = []
-    for n, ins in enumerate(body):
-        result.append(ins)
-        if n + 1 < len(body) and is_super_call(ins, body[n + 1]):
-            for call in body[n + 1 : n + 3]:
-                if call.op in ("PRECALL", "CALL"):
-                    call.arg = 2
-            result.append(Instruction("LOAD_DEREF", "__class__", pos=ins.pos, exc=ins.exc))
-            result.append(Instruction(load_first, first, pos=ins.pos, exc=ins.exc))
-    return result
-
-
-def is_super_call(ins: Instruction, call: Instruction) -> bool:
-    """Is it the `LOAD_GLOBAL super` whose call without arguments follows at once?"""
-    loads = ins.op == "LOAD_GLOBAL" and ins.arg == "super" and ins.flags
-    return bool(loads) and call.op in ("PRECALL", "CALL") and call.arg == 0
 
 
 def _line_at(code: types.CodeType, body: list[Instruction], k: int) -> int:

@@ -46,7 +46,7 @@ from miniinductor.sizes.printing import python_code
 
 from . import config, records
 from .exceptions import Break
-from .extras.once import tell
+from .messages import tell
 from .guards import Guard
 from .symbolic_numbers import SymNode, hint_of
 

@@ -52,9 +52,9 @@ from .devices import about, language_of, why_not
 from .eager_graphs import Interpreted, may_refuse, runnable, with_eager_errors
 from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
-from .graph_passes import JOINT, LAYOUTS, Context, changed, optimize
+from .graph_passes import laid_out, laid_out_joint, optimize
 from .foreach import join_groups
-from .hooks import extended
+from .in_place import overwritten_inputs
 from .ir import Graph
 from .kernels import build_kernels, main_device, write_kernels
 from .listings import listing_of
@@ -346,7 +346,7 @@ class Compilation:
         chooses again for each graph that is lowered.)"""
         if not self.generates:
             return joint
-        return changed(JOINT, joint, Context(self.record, inference=False))
+        return laid_out_joint(joint, self.record)
 
     def plan_of(self, joint: Joint, program: Any, forward: fx.GraphModule) -> Plan:
         """forward: the functional graph that the program computes."""
@@ -373,8 +373,7 @@ class Compilation:
         """Choose layouts, lower, fuse and build one functional graph."""
         record.keep_step("partition", functional)
         with record.timed("layouts"):
-            context = Context(record, inference=record.joint_graph is None)
-            functional = changed(LAYOUTS, functional, context)
+            functional = laid_out(functional, record)
         record.lowered_graph = functional
         with record.timed("lower"):
             graph = lower_graph(functional, record, written)
@@ -466,7 +465,7 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
     language = language_of(main_device(graph))
     for rewrite in language.rewrites:
         rewrite(graph, record)
-    scheduler = extended(Scheduler)(graph, record)
+    scheduler = Scheduler(graph, record)
     schedule = scheduler.schedule
     with record.timed("dependencies"):
         nodes = scheduler.live_nodes()
@@ -474,7 +473,7 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         if config.fusion:
             nodes = scheduler.fuse(nodes)
         schedule.nodes = schedule.topological(nodes)
-        schedule.overwritten = scheduler.overwritten(schedule.nodes)
+        schedule.overwritten = overwritten_inputs(schedule.nodes, schedule, record)
         for join in [*language.joiners, join_groups]:
             schedule.nodes = schedule.topological(join(schedule, record))
     record.fused_ir = Later(lambda: listing_of(schedule))

@@ -34,8 +34,11 @@ OURS: dict[Any, Decomposition] = {}
 FUSED_RANDOM: dict[Any, Decomposition] = {}  # config.fallback_random=False: kernels of ours draw
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = ["gelu", "_log_softmax"]  # lowerings/ adds names
-# torch's forms of these look at no position, where eager's kernels raise for a wrong one
-UNCHECKED = (aten.max_unpool2d.default, aten.max_unpool3d.default)
+# Rare ops that are eager kernels: torch's forms of these look at no position, where the kernels
+# raise for a wrong one, or differ from them in corners.
+KERNELS = """frac multilabel_margin_loss_forward special_xlog1py logspace index_fill take im2col
+pixel_unshuffle max_unpool2d max_unpool3d std_mean upsample_linear1d upsample_trilinear3d
+_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
@@ -77,9 +80,11 @@ def table_of_torch() -> dict[Any, Decomposition]:
     also = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
     found: dict[Any, Any] = dict(core_aten_decompositions().items())
     found |= {op: decomposition_table[op] for op in also if op in decomposition_table}
-    kept = {*LOWERINGS, *EXTERN, *UNCHECKED}
-    return {op: rule for op, rule in found.items() if op not in kept and is_pure(op)}
+    kept = {*LOWERINGS, *EXTERN}
+    return {op: rule for op, rule in found.items() if op not in kept and is_wanted(op)}
 
 
-def is_pure(op: Any) -> bool:
-    return isinstance(op, torch._ops.OpOverload) and not op._schema.is_mutable
+def is_wanted(op: Any) -> bool:
+    if not isinstance(op, torch._ops.OpOverload) or op._schema.is_mutable:
+        return False
+    return op.overloadpacket.__name__ not in KERNELS

@@ -56,6 +56,12 @@ class FakeMode(FakeTensorMode):
             raise
 
 
+def let_go(mode: FakeTensorMode) -> None:
+    """Forget which real tensors the mode knows, once a trace has ended: `torch.utils.swap_tensors`
+    refuses one to which a weak reference points.  What it makes from then on are other fakes."""
+    mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
+
+
 @functools.cache
 def written_arguments(func: Any) -> list[tuple[int, str]]:
     """(place, name) of the arguments that the op writes."""

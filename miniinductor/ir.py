@@ -86,6 +86,19 @@ class Layout:
             return 0
         return 1 + sum((n - 1) * step for n, step in zip(sizes(self.size), sizes(self.stride)))
 
+    @property
+    def has_own_places(self) -> bool:
+        """Has each element a place of its own, whatever lies between them?"""
+        reach = 0
+        pairs = list(zip(self.stride, self.size))
+        if not all(type(number) is int for pair in pairs for number in pair):
+            return False
+        for step, n in sorted(pairs):
+            if step <= reach and n > 1:
+                return False
+            reach += (n - 1) * step
+        return True
+
 
 def layouts_of(value: Any) -> Any:
     """The Layout of a (fake) tensor; of a tuple of them, a tuple."""
@@ -144,6 +157,42 @@ class Loops:
         """(the value of an iteration, the index at which it is stored), on the installed
         handler."""
         return self.inner_fn(index), index
+
+
+@dataclass
+class Scan(Loops):
+    """value[output_index(index, rindex)] = inner_fn(index, r) for all r up to rindex, combined in
+    `src_dtype`: cumsum.  `ranges` has all dimensions but the scanned one."""
+
+    reduction_ranges: list[Size]  # the scanned dimension
+    output_index: Callable[[Index, Index], Index]  # (index, rindex) -> list of expressions
+    kind: str  # one of ops.SCANS
+    src_dtype: torch.dtype
+    size: list[Size]
+
+    def get_size(self) -> Sequence[Size]:
+        return self.size
+
+    def element(self, index: Index, reduction_index: Index) -> tuple[Value, Index]:
+        value = ops.scan(self.src_dtype, self.kind, self.inner_fn(index, reduction_index))
+        if self.dtype != self.src_dtype:
+            value = ops.to_dtype(value, self.dtype, self.src_dtype)
+        return value, self.output_index(index, reduction_index)
+
+
+@dataclass
+class Scatter(Loops):
+    """output[output_index(index)] = (or +=) inner_fn(index).  It writes into the memory of
+    `target`, a stored buffer; elements that it does not write keep the target's values.  mode:
+    that of `ops.store`."""
+
+    output_index: Reindex  # index -> list of expressions (may use ops.indirect_indexing)
+    target: str
+    mode: str | None = None
+    reduction_ranges: Sequence[Size] = ()
+
+    def element(self, index: Index, reduction_index: Index) -> tuple[Value, Index]:
+        return self.inner_fn(index), self.output_index(index)
 
 
 @dataclass

@@ -99,10 +99,8 @@ def changes_state(gm: fx.GraphModule) -> bool:
 def steps_of(gm: fx.GraphModule, apart: Collection[fx.Node]) -> list[Step] | None:
     """The graph's ops in steps, `apart` and setters in eager ones; None where it cannot be cut.
 
-    An item of a tuple goes with the tuple, and all that happens in a mode (between a function that
-    the front end has marked by `ended_by`, and that which ends it) is one step."""
+    An item of a tuple goes with the tuple."""
     steps: list[Step] = []
-    ends: list[Any] = []  # of the modes that are entered
     for node in gm.graph.nodes:
         if node.op in OUTSIDE:
             continue
@@ -112,20 +110,14 @@ def steps_of(gm: fx.GraphModule, apart: Collection[fx.Node]) -> list[Step] | Non
             return None
         is_eager = node in apart or node.target in SETTERS
         tuples = [n for n in node.all_input_nodes if isinstance(value_of(n), (tuple, list))]
-        if ends or tuples:
-            step = steps[-1] if ends else next(s for s in steps if tuples[0] in s.members)
+        if tuples:
+            step = next(s for s in steps if tuples[0] in s.members)
             step.is_eager |= is_eager
             step.members.append(node)
         elif steps and steps[-1].is_eager == is_eager:
             steps[-1].members.append(node)
         else:
             steps.append(Step(is_eager, [node]))
-        if ends and node.target is ends[-1]:
-            ends.pop()
-        if hasattr(node.target, "ended_by"):
-            if not ends and len(steps[-1].members) > 1:
-                steps.append(Step(is_eager, [steps[-1].members.pop()]))
-            ends.append(node.target.ended_by)
     return steps
 
 

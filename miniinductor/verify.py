@@ -24,12 +24,12 @@ import torch
 
 from .handlers import indirect_symbol, loop_indices, loops, run_body
 from .ir import BufferView, ComputedBuffer, ExternKernel, Graph, Layout, MultiOutput, buffer_views
-from .more.scatter import Scatter
+from .ir import Scatter
 from .ops import BINARY, COMPARISON, LOGICAL, TESTS, UNARY, Dtype, OpsHandler, set_handler
 from .sizes.expressions import Size
 from .sizes.ranges import bounds
 from .sizes.symbols import extent
-from .more.scan import Scan
+from .ir import Scan
 
 
 # --- dtypes ---------------------------------------------------------------------------------------

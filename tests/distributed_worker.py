@@ -12,8 +12,6 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import checkpoint
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -254,31 +252,6 @@ def check_tensor_parallel() -> None:
         if what == "around":  # what runs eagerly is told by its name
             breaks = [str(one) for frame in records.frames for one in frame.graph_breaks]
             assert any("the tensor subclass DTensor is not traced" in one for one in breaks), breaks
-
-
-def check_checkpoint_of_fsdp() -> None:
-    """Saved by torch.distributed.checkpoint from compiled blocks, loaded into others that are made
-    and compiled anew, and into eager ones: training goes on alike."""
-    path = os.path.join(FOLDER, "fsdp")
-    trained = fsdp_blocks(make(), True)
-    optimizer = torch.optim.AdamW(trained.parameters(), 0.01)
-    losses_of(trained, optimizer)
-    model_state, optimizer_state = get_state_dict(trained, optimizer)
-    checkpoint.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=path)
-    found = {"went on": losses_of(trained, optimizer)}
-    for name, compiled in (("compiled", True), ("eager", False)):
-        minidynamo.reset()
-        model = fsdp_blocks(make(), compiled)
-        optimizer = torch.optim.AdamW(model.parameters(), 0.01)
-        model_state, optimizer_state = get_state_dict(model, optimizer)
-        state = {"model": model_state, "optimizer": optimizer_state}
-        checkpoint.load(state, checkpoint_id=path)
-        set_state_dict(
-            model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
-        )
-        found[name] = losses_of(model, optimizer)
-    for name in ("compiled", "eager"):
-        torch.testing.assert_close(found[name], found["went on"], rtol=1e-4, atol=1e-6)
 
 
 def check_ranks_share_a_cache():

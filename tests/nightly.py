@@ -24,7 +24,8 @@ sys.path.insert(0, str(ROOT))
 
 from tests.soundness.__main__ import GENERATORS  # noqa: E402
 
-LEAST = 30.0  # seconds of a part: starting a process that imports torch is ten of them
+START = 8.0  # seconds in which a process imports torch
+LEAST = 30.0  # seconds of a part
 GRACE = 120.0  # seconds after which a part that does not end by itself is stopped
 
 DRAWS = " --first {seed} --seconds {seconds} --jobs {jobs}"
@@ -39,13 +40,13 @@ PARTS = {
     "sweeps/triton": "tests/sweeps/graphs.py --triton --count {count=12} --seed {seed} --jobs 1",
     "sweeps/symbolic": "tests/sweeps/symbolic.py --count {count=12} --seed {seed}",
     "sweeps/shapes": "tests/sweeps/shapes.py --count {count=20} --seed {seed}",
-    "sweeps/ops": "tests/sweeps/ops.py {ops} --samples 0 --processes {jobs}",
+    "sweeps/ops": "tests/sweeps/ops.py {ops} --samples 4 --processes {jobs}",
     "storms": "-m benchmarks.programs.storms eager",
     "settling": "-m benchmarks.programs.settling",
     "soak": "tests/soak.py --alone --seconds {seconds} --seed {seed}",
     "faults": "tests/faults.py --sample 40 --seed {seed} --jobs {jobs}",
 }
-OPS = 12  # operators of each call of `sweeps/ops`
+OPS = 3  # operators of each call of `sweeps/ops`
 
 
 def some_ops(seed: int) -> str:
@@ -68,23 +69,23 @@ def filled_in(command: str, seed: int, seconds: float, jobs: int) -> tuple[list[
     return [sys.executable, *text.split()], count
 
 
-def call(command: list[str], seconds: float) -> tuple[int | None, str]:
-    """(exit status, or None if it was stopped; what it printed)."""
+def call(command: list[str], seconds: float) -> tuple[int | None, str, str]:
+    """(exit status, or None if it was stopped; what it printed; its errors and warnings)."""
     process = subprocess.Popen(
         command,
         cwd=ROOT,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
         env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
     )
     try:
-        text, _ = process.communicate(timeout=seconds)
-        return process.returncode, text
+        text, errors = process.communicate(timeout=seconds)
+        return process.returncode, text, errors
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        return None, process.communicate()[0]
+        return None, *process.communicate()
 
 
 def run(name: str, seed: int, seconds: float, jobs: int) -> bool:
@@ -92,11 +93,11 @@ def run(name: str, seed: int, seconds: float, jobs: int) -> bool:
     begin, calls, last = time.monotonic(), 0, ""
     while True:
         left = seconds - (time.monotonic() - begin)
-        command, count = filled_in(PARTS[name], seed, left, jobs)
-        status, text = call(command, max(left, 0) + min(GRACE, seconds))
+        command, count = filled_in(PARTS[name], seed, max(left - START, 1), jobs)
+        status, text, errors = call(command, max(left, 0) + min(GRACE, seconds / 2))
         calls, last = calls + 1, (text.strip().splitlines() or [""])[-1]
         if status:
-            print(f"{name}: FOUND SOMETHING\n{text}again: {' '.join(command)}", flush=True)
+            print(f"{name}: FOUND SOMETHING\n{text}{errors}again: {' '.join(command)}", flush=True)
             return False
         seed += count
         if not count or status is None or time.monotonic() - begin > seconds:

@@ -133,6 +133,7 @@ def split_points(code):
         if (
             state is None
             or UNKNOWN in state[0]
+            or HANDLED in state[0]
             or any(kind == UNKNOWN for v, kind in state[1].items() if v not in free)
         ):
             continue
@@ -153,7 +154,7 @@ def split(code, point):
     target, temporaries = body[k], [f".split{i}" for i in range(len(stack))]
     stash, names = (
         unwind(stack, temporaries),
-        [t for t, kind in zip(temporaries, stack) if kind in (VALUE, HANDLED)],
+        [t for t, kind in zip(temporaries, stack) if kind == VALUE],
     )
     arguments = [emit.load_fast(v) for v in rest.co_varnames[: rest.co_argcount - len(names)]] + [
         emit.load_fast(t) + emit.delete_fast(t) for t in names

@@ -278,7 +278,7 @@ def test_the_check_of_added_methods_itself_fails_on_a_planted_one(body):
 
 
 # --- code that is written is never read again -----------------------------------------------------
-WRITERS = ("codegen", "speed", "gpu", "lowerings")
+WRITERS = ("codegen", "gpu", "lowerings")
 SEARCHES = (
     "startswith",
     "endswith",
@@ -293,7 +293,6 @@ READ = {  # what these read is no line that a writer has made, or the whole kern
     "miniinductor/codegen/cpp.py": "prints the whole kernel",
     "miniinductor/gpu/helpers.py": "a finished kernel, whose indices become 64 bits wide",
     "miniinductor/gpu/products.py": "the lines of a template",
-    "miniinductor/speed/symbolic_divisors.py": "an expression of sympy",
 }
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import minidynamo
-from minidynamo.rules.asked_if_compiling import SAME_VALUES
+from minidynamo.rules.torch_state import SAME_VALUES
 from minidynamo.skipping import TORCH
 
 ASKS = re.compile(r"\bis_(?:dynamo_)?compiling\(\)")

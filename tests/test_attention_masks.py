@@ -2,7 +2,6 @@
 by itself."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -47,10 +46,10 @@ def test_masks(name, training, monkeypatch):
     changed, old = [], CLEANING["attention masks"]
 
     def counted(gm):
-        changed.append(old.run(gm))
+        changed.append(old(gm))
         return changed[-1]
 
-    monkeypatch.setitem(CLEANING, old.name, replace(old, run=counted))
+    monkeypatch.setitem(CLEANING, "attention masks", counted)
 
     def function(q, k, v):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=make(q))

@@ -9,8 +9,6 @@ import binascii
 import collections
 import contextlib
 import copy
-import dataclasses
-import enum
 import functools
 import io
 
@@ -116,24 +114,6 @@ def test_three_breaks():
         assert text in reason and reason.endswith(f"{__file__}:{first + line}"), reasons
 
 
-@make_test(X(), graphs=2, breaks=1)
-def test_branch_taken(x):
-    return x + 1 if x.sum() > 0 else x - 1
-
-
-def helper(x):
-    x = x * 2
-    print("in helper")
-    return x + 1
-
-
-@make_test(X(), graphs=4, breaks=1)
-def test_break_in_a_callee(x):
-    a = x + 1
-    b = helper(a)
-    return b * a
-
-
 @make_test(X())
 def test_closure_and_nonlocal(x):
     k = 3
@@ -185,22 +165,6 @@ def test_generators(x):
     return [v for v in h()], sum(g())
 
 
-@dataclasses.dataclass
-class Box:
-    a: object
-    b: int = 2
-
-    def area(self):
-        return self.a * self.b
-
-
-@make_test(X())
-def test_objects(x):
-    p = Box(x)
-    p.b += 1
-    return p.area() + Box(x, b=7).area(), p
-
-
 @make_test(X())
 def test_exceptions(x):
     try:
@@ -247,43 +211,6 @@ def test_builtins(x):
     )
 
 
-class Colour(enum.Enum):
-    RED = 1
-    BLUE = 2
-
-
-@make_test(X())
-def test_enum(x):
-    return x + Colour.RED.value if Colour.RED is not Colour.BLUE else x
-
-
-@make_test(X())
-def test_match(x):
-    match x.shape:
-        case (a, b):
-            return x + a * b
-        case _:
-            return x
-
-
-def down(x, n=3):
-    return x if n == 0 else down(x + 1, n - 1)
-
-
-@make_test(X())
-def test_recursion(x):
-    return down(x)
-
-
-Pair = collections.namedtuple("Pair", "a b")
-
-
-@make_test(X())
-def test_namedtuple(x):
-    t = Pair(x + 1, 2)
-    return t, t.a * t.b, t._replace(b=3)
-
-
 @make_test(X())
 def test_collections(x):
     d = collections.defaultdict(list)
@@ -302,17 +229,6 @@ def test_aliasing(x):
     return a, s, x + len(s), functools.reduce(lambda p, q: p + q, [x, x, x])
 
 
-@make_test(X())
-def test_unbound_local(x):
-    y = x + 1
-    z = y
-    del y
-    try:
-        y
-    except UnboundLocalError as e:
-        return str(e), z
-
-
 @make_test(X(), graphs=2, breaks=1)
 def test_graph_break(x):
     x = x + 1
@@ -321,22 +237,9 @@ def test_graph_break(x):
 
 
 @make_test(X())
-def test_partial_and_lambda(x):
-    return functools.partial(torch.add, x)(x) + (lambda *a, **k: a[0] + k["z"])(x, z=2)
-
-
-@make_test(X())
 def test_returned_input_is_the_input(x):
     y = x + 1
     return [x, y], x is x
-
-
-def test_identity_of_inputs():
-    compiled = minidynamo.compile(lambda x, d: (x, d, x + 1), backend="eager")
-    x, d = X(), {}
-    for _ in range(2):
-        got = compiled(x, d)
-        assert got[0] is x and got[1] is d
 
 
 def test_fullgraph_names_the_line():

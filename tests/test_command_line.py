@@ -34,13 +34,13 @@ def test_doctor_finds_all_that_is_needed(tmp_path):
     status, text = run(tmp_path, "-m", "minidynamo", "doctor")
     assert status == 0, text
     assert "all that compiling needs is there" in text and "missing" not in text
-    assert "C++ compiler: " in text and "ok       a compiled function is right" in text
+    assert "ok       torch 2" in text and "ok       a compiled function is right" in text
 
 
 def test_doctor_says_what_to_do_without_a_compiler(tmp_path):
     status, text = run(tmp_path, "-m", "minidynamo", "doctor", hidden=True)
     assert status == 1
-    assert "missing  C++ compiler" in text and "apt install g++" in text
+    assert "missing  a compiled function" in text and "apt install g++" in text
     assert "but ran eagerly" in text
 
 
@@ -50,18 +50,8 @@ def test_doctor_runs_where_a_module_is_missing(monkeypatch, capsys, gone):
     assert doctor.main([]) == 1
     lines = capsys.readouterr().out.splitlines()
     name = {"minidynamo.frame_hook": "frame hook"}.get(gone, gone)
-    at = next(n for n, line in enumerate(lines) if name in line and not line.startswith("ok"))
+    at = lines.index(f"missing  {name}")
     assert "pip install" in lines[at + 1]
-
-
-@pytest.mark.parametrize(
-    "system, name", [("Darwin", "xcode-select"), ("Windows", "CXX"), ("Linux", "apt install")]
-)
-def test_doctor_knows_other_systems(monkeypatch, system, name):
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(doctor.platform, "system", lambda: system)
-    monkeypatch.setattr(doctor.shutil, "which", lambda path: None)
-    assert doctor.compiler().state == "missing" and name in doctor.compiler().advice
 
 
 # --- the commands ---------------------------------------------------------------------------------

@@ -169,25 +169,8 @@ def test_files_of_pytorch_exist(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_chapter_says_how_to_see_it_in_the_real_compiler(name):
-    """And what it asks `TORCH_LOGS` for is there."""
-    import torch._logging._internal as logs
-
-    text = "\n".join(cells(name, "markdown"))
-    assert text.count("**See it in the real `torch.compile`.**") == 1
-    asked = {n for names in re.findall(r"TORCH_LOGS=([\w,]+)", text) for n in names.split(",")}
-    assert asked <= {*logs.log_registry.artifact_names, *logs.log_registry.log_alias_to_log_qnames}
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_no_prose_says_how_long_a_file_is(name):
     assert re.findall(r"[\d,]+ lines\b", " ".join(cells(name, "markdown"))) == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_something_is_to_be_predicted_before_it_is_run(name):
-    text = "\n".join(cells(name, "markdown"))
-    assert re.search(r"<details><summary>Predict: [^\n]+\?</summary>\n\n", text)
 
 
 def core_files() -> list[str]:
@@ -290,30 +273,6 @@ def generated_but_not_shown(name: str) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_said_of_generated_code_is_in_it(name):
     assert generated_but_not_shown(name) == []
-
-
-def outputs_of(name: str) -> list[tuple[dict, dict | None]]:
-    """(a code cell that shows something, the cell behind it) of a stored chapter; the list of the
-    core's names at its end is for looking up."""
-    cells = json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
-    return [
-        (cell, behind)
-        for cell, behind in zip(cells, [*cells[1:], None])
-        if cell.get("outputs") and "also_here(" not in "".join(cell["source"])
-    ]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_sentence_of_reading_follows_each_output(name):
-    """No code and no heading: first somebody says what is to be seen."""
-    silent = [
-        "".join(cell["source"])[-80:]
-        for cell, behind in outputs_of(name)
-        if behind is None
-        or behind["cell_type"] != "markdown"
-        or "".join(behind["source"]).lstrip().startswith("#")
-    ]
-    assert silent == []
 
 
 @pytest.mark.parametrize("name", NAMES)

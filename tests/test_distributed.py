@@ -22,7 +22,7 @@ import miniinductor
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "distributed_worker.py")
 CHECKS = (
     "ddp_around ddp_inside fsdp_around one_graph_for_each_block_of_fsdp "
-    "pieces_are_sent_one_by_one checkpoints_cross checkpoint_of_fsdp "
+    "pieces_are_sent_one_by_one checkpoints_cross "
     "tensor_parallel ranks_share_a_cache"
 ).split()
 

@@ -36,12 +36,6 @@ def test_what_is_nearer_than_the_bound_and_what_is_not(dtype):
         assert_no_worse(x, x, exact)
 
 
-def test_small_numbers_count_as_one_and_large_ones_set_the_scale():
-    zeros, large = torch.zeros(3), torch.tensor([1e6, 0.0])
-    assert not too_far(zeros + 2e-5, zeros) and too_far(zeros + 3e-5, zeros)
-    assert not too_far(large + torch.tensor([0.0, 20.0]), large)
-
-
 def test_the_rest_is_eagers():
     nan, infinite = torch.tensor([1.0, torch.nan]), torch.tensor([1.0, torch.inf])
     assert not too_far(nan, nan) and not too_far(infinite, infinite)

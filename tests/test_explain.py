@@ -3,14 +3,11 @@ reached."""
 
 import html.parser
 import re
-import itertools
-import random
 
 import pytest
 import torch
 
 import minidynamo
-import miniinductor
 from minidynamo.explain.draw import draw_joint
 from minidynamo.explain.explanation import FrameExplanation
 
@@ -139,52 +136,6 @@ def test_training_shows_the_joint_graph_and_the_cut(tmp_path):
     assert "no gradients" in repr(explained().joint)
 
 
-def chains(rng):
-    """A random program of products, which are eager kernels, and loops."""
-    values, lines = ["x"], ["def f(x, w):"]
-    for number in range(rng.randrange(3, 9)):
-        a, b = rng.choice(values), rng.choice(values)
-        form = rng.choice(
-            ["{a} @ w", "torch.relu({a}) @ {b}", "({a} + {b}) @ w", "{a}.sin() * {b}"]
-        )
-        lines.append(f"    v{number} = {form.format(a=a, b=b)}")
-        values.append(f"v{number}")
-    kept = rng.sample(values[1:], min(2, len(values) - 1))
-    return "\n".join([*lines, f"    return {values[-1]}.sum(0), {' + '.join(kept)}", ""])
-
-
-def allocated_at_most(function, *arguments):
-    """The peak of what torch's allocator gave in one call, and had not got back."""
-    with torch.profiler.profile(profile_memory=True) as profile:
-        result = function(*arguments)
-    events = profile.profiler.kineto_results.events()
-    changes = [event.nbytes() for event in events if event.name() == "[memory]"]
-    del result
-    return max(itertools.accumulate(changes), default=0)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_the_memory_picture_ends_at_the_peak_of_live_bytes(seed):
-    text, scope = chains(random.Random(seed)), {"torch": torch}
-    exec(text, scope)
-    arguments = torch.randn(48, 48), torch.randn(48, 48)
-    for switches in ({}, {"buffer_reuse": False, "in_place": False}):
-        with torch.no_grad(), miniinductor.config.patch(**switches):
-            e = minidynamo.explain(scope["f"])(*arguments)
-            picture, record = e.memory_picture, e.compiled
-            assert picture.top == record.peak_live_bytes > 0
-            for step in range(len(picture.steps)):
-                here = [row for row in picture.placed if row[3] <= step <= row[4]]
-                below = 0
-                for _, bottom, size, *_ in sorted(here, key=lambda row: row[1]):
-                    assert bottom == below  # nothing overlaps, and there is no gap
-                    below += size
-                assert below <= picture.top
-            if switches:  # each buffer is an allocation: the allocator knows
-                found = allocated_at_most(e.compiled_function, *arguments)
-                assert found == record.peak_live_bytes, text
-
-
 def well_formed(picture):
     import xml.dom.minidom
 
@@ -239,32 +190,6 @@ def test_the_replacement_written_as_python_does_what_the_program_does():
     } == {'log.append("start")', 'log.append("end")'}
 
 
-def test_a_resume_function_is_a_prefix_and_the_same_body():
-    import types
-
-    from minidynamo.bytecode import disassemble
-    from minidynamo.explain.draw_code import draw_resume
-    from minidynamo.resume import resume_code
-
-    def f(x):
-        y = x + 1
-        return y * 2
-
-    k = next(
-        n
-        for n, ins in enumerate(disassemble(f.__code__))
-        if ins.pos and ins.pos[0] == f.__code__.co_firstlineno + 2
-    )
-    resumed = types.FunctionType(resume_code(f.__code__, k, stack=[], live={"y"}), globals())
-    assert resumed(3) == 6
-    picture = well_formed(draw_resume(f, resumed))
-    (_, body), (_, rest) = picture.columns
-    new = {n for _, n in picture.notes}
-    assert [line.split()[1] for n, line in enumerate(rest) if n not in new] == [
-        line.split()[1] for line in body
-    ]
-
-
 def test_fusion_joins_each_buffer_to_what_computes_it():
     with torch.no_grad():
         e = minidynamo.explain(lambda x: torch.softmax(x @ x.t(), -1))(torch.randn(8, 8))
@@ -279,18 +204,6 @@ def test_fusion_joins_each_buffer_to_what_computes_it():
     assert len(by) == len(picture.columns[0][1]) and any(
         maker.startswith("library: ") for maker in by.values()
     )
-
-
-def test_a_lowered_graph_and_a_loop_body_print_as_loop_ir():
-    from miniinductor.dependencies import trace
-    from miniinductor.lowering import lower_graph
-    from miniinductor.records import CompileRecord
-
-    graph = lower_graph(explained().main.compiled.functional_graph, CompileRecord(), ())
-    assert repr(graph).startswith(
-        "buf0: float32[3] = reduction i0 < 3, r0 < 5"
-    ) and "store(buf0" in repr(graph.operations[0])
-    assert repr(trace(graph.operations[0])).startswith("for x0 < 3, r0 < 5:\n    tmp0 = load(")
 
 
 def colours_of(svg):

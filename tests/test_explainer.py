@@ -132,21 +132,6 @@ def test_entries_are_what_a_compiled_object_holds_and_nothing_runs():
     assert minidynamo.explain(f).entries != []  # of whoever has compiled it
 
 
-def test_a_series_of_calls_says_which_call_compiled_what():
-    e = minidynamo.explain(plain, backend="eager").calls(
-        [(torch.ones(2),), (torch.ones(2),), (torch.ones(3),), (torch.ones(4),)]
-    )
-    assert e.result.shape == (4,) and len(e.frames) == 2 and e.calls.title == "4 calls"
-    assert [row[1] for row in e.calls.rows] == ["plain", "-", "plain", "-"]
-    assert [row[0] for row in e.calls.rows] == [0, 1, 2, 3]
-    assert "expected (2,); found (3,)" in e.calls.rows[2][2]
-    assert e.counters["recompiles"] and e.symbols is not None
-    assert len(minidynamo.explain(plain)(torch.ones(2)).calls.rows) == 1
-    assert minidynamo.explain(plain).calls([]).result is None
-    with pytest.raises(TypeError, match="a tuple of arguments"):
-        minidynamo.explain(plain).calls([torch.ones(2)])
-
-
 def test_explanations_of_explanations_options_are_checked():
     for wrong in ({"mode": "max"}, {"dynamic": "yes"}, {"backend": "inducter"}):
         with pytest.raises(ValueError):

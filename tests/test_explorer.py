@@ -210,31 +210,3 @@ def test_a_program_that_compiles_nothing_has_no_page(tmp_path):
     done = run("-m", "minidynamo", "explain", script, "-o", tmp_path / "none" / "page.html")
     assert done.returncode == 2 and "there is no folder" in done.stderr
     assert not (tmp_path / "none").exists()
-
-
-def test_a_module_runs_and_its_exception_is_told_as_ever(program, tmp_path):
-    told = run(
-        *("-m", "minidynamo", "explain", "-o", tmp_path / "page.html"),
-        *("--measure", "--assembly", "-m", "program", "wrong"),
-        PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}",
-    )
-    lines = [line for line in told.stderr.splitlines() if not line.startswith("minidynamo: ")]
-    assert told.returncode == 1 and told.stdout == "['wrong'] __main__ True\n"
-    assert lines[0] == "Traceback (most recent call last):" and f'"{program}"' in lines[1]
-    assert lines[-1] == "ValueError: the program's own"
-    assert sum(line.startswith("  File") for line in lines) == 1
-    page_content = content((tmp_path / "page.html").read_text())
-    (entry,) = page_content["frames"][0]["entries"]
-    assert page_content["made"]["copy"] and entry["kernels"][0]["seconds"] > 0
-    assert entry["kernels"][0]["assembly"]
-
-
-def test_mistakes_at_the_command_line_have_clear_answers(tmp_path):
-    for arguments, said in (
-        (["explain"], "usage: python -m minidynamo explain"),
-        (["explain", tmp_path / "nothing.py"], "there is no file"),
-        (["explane"], "there is no command 'explane'"),
-    ):
-        from minidynamo.__main__ import main
-
-        assert main(list(map(str, arguments))) == 2, said

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo.explain import assembly, data
+from minidynamo.explain import data
 
 from tests.explorer import programs
 
@@ -86,30 +86,12 @@ def test_the_stack_is_that_of_the_interpreter():
     assert walk[-1] == ("RETURN_VALUE", ["add"], 2)
 
 
-ASSEMBLY = """
-\t.file 1 "folder" "kernel0"
-\t.globl\tf
-f:
-\tmovl $0, %eax
-.L2:
-\tnop
-.L3:
-\t.loc 1 4 2
-\taddl $1, %ebx
-\tcmpl $9, %ebx
-\tjne .L3
-\tjmp .L2
-\t.loc 1 7
-\tret
-"""
-
-
-def test_innermost_loops_of_an_assembly_file():
-    (function,) = [one for one in assembly.functions_of(ASSEMBLY) if one.name]
-    (loop,) = function.innermost_loops("kernel0")
-    assert loop.split("\n") == [
-        "a loop of 3 instructions",
-        "    4  addl $1, %ebx",
-        "    4  cmpl $9, %ebx",
-        "    4  jne .L3",
-    ]
+def test_loop_ir_is_a_graph(looked_at):
+    (entry,) = looked_at["frames"][0]["entries"]
+    loops = next(stage for stage in entry["stages"] if stage["kind"] == "loop_ir")
+    fused = next(stage for stage in entry["stages"] if stage["kind"] == "fused")
+    name = lambda found: found.rpartition("/")[2]  # noqa: E731
+    reads = {node["name"]: [*map(name, node["inputs"])] for node in loops["nodes"]}
+    assert reads["buf1"] == ["buf0"] and set(reads["buf5"]) == {"buf3", "buf4"}
+    (group,) = [node for node in fused["nodes"] if node["op"] == "group"]
+    assert [*map(name, group["inputs"])] == ["buf0"]

@@ -2,7 +2,6 @@
 happen."""
 
 import copy
-import os
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ import torch
 
 import minidynamo
 import miniinductor
-from miniinductor import compile_fx, devices
+from miniinductor import compile_fx
 from benchmarks.error_bound import assert_near
 
 
@@ -158,35 +157,3 @@ def test_a_result_takes_the_memory_of_what_dies():
         return torch.mm(torch.relu(y) + 1, w), torch.mm(y, w), torch.mm(torch.sigmoid(y).t() + y, w)
 
     compiled_like_eager(still_needed, *torch.randn(2, 64, 64, dtype=torch.float64))
-
-
-@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
-def test_an_output_takes_the_memory_of_the_product_it_is_made_of(monkeypatch):
-    pytest.importorskip("triton")
-    monkeypatch.setitem(devices.DEVICES, "cpu", devices.Device("cpu", hands_over=True))
-    a, b, c = torch.randn(6, 8), torch.randn(8, 5), torch.randn(6, 5)
-
-    def once(a, b, c):
-        return (torch.relu(a @ b) + c,)
-
-    def returned(a, b, c):
-        product = a @ b
-        return torch.relu(product) + c, product
-
-    def read_again(a, b, c):
-        product = a @ b
-        return torch.relu(product) + c, product.sum(0)
-
-    with miniinductor.config.patch(cpu_backend="triton"):
-        for function, handed in ((once, True), (returned, False), (read_again, False)):
-            compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), [a, b, c])
-            kept = compiled(a, b, c)
-            copies = [t.clone() for t in kept]
-            compiled(a + 1, b, c)
-            for got, copy, want in zip(kept, copies, function(a, b, c)):
-                assert torch.equal(got, copy)
-                torch.testing.assert_close(got, want)
-            assert (
-                any(place.startswith("in place of") for _, place, _ in compiled.record.memory_plan)
-                == handed
-            )

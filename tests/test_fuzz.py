@@ -1,7 +1,7 @@
-"""Random programs, plain against compiled, and what such programs found: each was a difference
-once.
+"""Random programs, plain against compiled; and graphs that raise: what is told, and what is never
+run again.
 
-The slow forms are `make fuzz` (10,000 programs) and the modules of `tests/fuzz` themselves.
+`make fuzz` runs 10,000 programs.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def fresh():
     minidynamo.reset()
 
 
-@pytest.mark.parametrize("first", range(0, 180, 45))
+@pytest.mark.parametrize("first", range(0, 90, 45))
 def test_random_programs(first):
     for seed in range(first, first + 45):
         found = check(program(seed), seed)
@@ -35,7 +35,7 @@ def test_random_programs(first):
 
 
 def test_random_programs_with_kernels():
-    for seed in range(5000, 5010):
+    for seed in range(5000, 5005):
         with config.patch(raise_internal_errors=False):
             found = check(program(seed), seed, "inductor", digits=4)
         assert not found, f"seed {seed}\n{function_text(program(seed))}\n{found}"
@@ -103,21 +103,6 @@ def test_an_error_of_the_graph_is_the_programs(backend):
             backend=backend,
         )
     assert sum(minidynamo.counters["raised"].values()) == 2 and sys.exc_info() == (None, None, None)
-
-
-def test_a_graph_that_raises_again_and_again_is_told(caplog):
-    """Plain Python runs each such call, after the graph has tried: that costs time."""
-
-    def f(x, index):
-        return x[index] * 2
-
-    compiled = minidynamo.compile(f, backend="eager")
-    with config.patch(raise_internal_errors=False), caplog.at_level("WARNING", "minidynamo"):
-        for index in (0, 7, 8, 9):
-            with contextlib.suppress(IndexError):
-                compiled(torch.ones(2), torch.tensor([index]))
-    assert caplog.text.count("plain Python runs such calls") == 1
-    assert "raises IndexError: index 8 is out of bounds" in caplog.text
 
 
 WRITES = {

@@ -43,20 +43,6 @@ def check(function, *args, rtol=1e-5, atol=1e-5, kernels=None, **how):
 # --- positions made of indices (gpu/bounds.py) ----------------------------------------------------
 
 
-def test_a_reduction_of_what_all_rows_share_is_one_number():
-    x, w = torch.randn(300, 70), torch.randn(70)
-    text = check(lambda v, w: F.cosine_similarity(v, w, dim=-1), x, w, kernels=1)
-    assert "tl.reshape(" in text
-    for dtype in (torch.float32, torch.float16, torch.int32):
-        y, u = (x * 9).to(dtype), (w * 9).to(dtype)
-        check(lambda v, w: v.sum(-1) + w.expand(300, 70).sum(-1), y, u, rtol=1e-3)
-        check(lambda v, w: (v.amax(-1), w.expand(300, 70).amax(-1)), y, u)
-        check(lambda v, w: (v > 3).any(-1) | (w > 30).expand(300, 70).any(-1), y, u)
-    check(lambda v: v * v.new_full((300, 70), 0.5).sum(-1, keepdim=True), x)
-    index = torch.randint(3, (70,))
-    check(lambda v, i: v.sum(-1) + v[:, 0][i.expand(300, 70).sum(-1)], x, index)
-
-
 # --- 16 bits --------------------------------------------------------------------------------------
 
 
@@ -93,19 +79,6 @@ def test_integers_that_grow_beyond_32_bits_have_64():
 
 
 # --- reductions in other forms (gpu/split_reductions.py) ------------------------------------------
-def test_reductions_over_few_elements_are_written_out():
-    x = torch.randn(90, 5, 37)
-    x[3, 2, 1], x[4] = torch.nan, -0.0
-    for dtype in (torch.float32, torch.bfloat16, torch.int32):
-        for reduce in (torch.sum, torch.amax, torch.amin):
-            text = check(lambda v: reduce(v, 1) * 2, x.nan_to_num().to(dtype) * 9, kernels=1)  # noqa: B023
-            assert "RBLOCK" not in text
-    got, _ = compiled(lambda v: v.sum(1), x)
-    assert torch.equal(torch.signbit(got), torch.signbit(x.sum(1)))
-    check(lambda v: v.amax(1), x)
-    check(lambda v: v.unfold(2, 3, 1).sum(-1).amax(2), x, kernels=1)
-    index = torch.randint(90, (4096,))
-    check(lambda t, i: F.embedding(i.view(-1, 4), t).sum(1), torch.randn(90, 20), index, kernels=1)
 
 
 @pytest.mark.parametrize("shape", [(1, 300_001), (3, 70_000), (70_000, 3), (2, 300, 301)])
@@ -141,48 +114,9 @@ def test_softmax_of_few_long_rows(shape):
 
 
 # --- variances of parts (lowerings/statistics.py) -------------------------------------------------
-STATISTICS = {  # shape, memory format, dimensions
-    "planes": ((40, 12, 19, 21), False, (0, 2, 3)),
-    "channels last": ((32, 24, 16, 14), True, (0, 2, 3)),
-    "channels last, an image": ((8, 40, 32, 32), True, (2, 3)),
-    "rows": ((3, 65_536), False, (1,)),
-    "all": ((3, 65_536), False, None),
-    "columns": ((8192, 24), False, (0,)),
-    "odd": ((8191, 24), False, (0,)),
-    "one of three": ((1024, 6, 70), False, (0, 2)),
-    "the last part is shorter": ((2, 65_537), False, (1,)),
-    "the last part is shorter, of all": ((3, 100_003), False, None),
-}
-
-
-@pytest.mark.parametrize("name", STATISTICS)
-def test_variances_are_put_together_of_parts(name):
-    shape, last, dims = STATISTICS[name]
-    x = torch.randn(shape) * 2 + 7
-    if last:
-        x = x.contiguous(memory_format=torch.channels_last)
-    for dtype, correction in ((torch.float32, 1), (torch.bfloat16, 0)):
-        y = x.to(dtype)
-        how = {"correction": correction, "keepdim": correction == 0}
-        got, _ = compiled(lambda v: torch.var_mean(v, dims, **how), y)  # noqa: B023
-        exact = torch.var_mean(y.double(), dims, **how)
-        for a, b in zip(got, exact):
-            assert a.shape == b.shape and a.dtype == dtype
-            rtol = 1e-5 if dtype == torch.float32 else 2**-8
-            torch.testing.assert_close(a.double(), b, rtol=rtol, atol=1e-6)
 
 
 # --- running values (lowerings/scans.py) ----------------------------------------------------------
-def test_a_reduction_of_everything_is_made_with_the_rows_it_depends_on():
-    a, b = torch.randn(2, 700, 60)
-
-    def divergence(x, y):
-        return F.kl_div(
-            F.log_softmax(x, -1), F.log_softmax(y, -1), reduction="sum", log_target=True
-        )
-
-    check(divergence, a, b, rtol=1e-4, atol=1e-2, kernels=2)
-    check(lambda x: (x - x.amax(1, keepdim=True)).exp().mean(), a, rtol=1e-4, kernels=2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

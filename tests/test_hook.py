@@ -2,11 +2,9 @@
 counts.  No torch."""
 
 import gc
-import inspect
 import sys
 import threading
 import traceback
-import weakref
 
 import pytest
 from other_evaluator import Evaluator
@@ -183,35 +181,6 @@ def test_generators_coroutines_and_class_bodies_run_as_they_are():
 
 
 # ---- the cache -----------------------------------------------------------------------------------
-def test_entries_are_tried_in_turn_and_the_hit_moves_to_the_front():
-    def f(x):
-        return x, "none"
-
-    calls = []
-
-    def entry(func, code, args):
-        wanted = type(args[0])
-
-        def guard(func, x):
-            calls.append(wanted.__name__)
-            return type(x) is wanted
-
-        return guard, patched(code, "none", wanted.__name__), "a record"
-
-    assert get_cache(f.__code__) is False
-    run = enabled(f, only(f, entry))
-    assert [run(x)[1] for x in (1, "s", 1.5)] == ["int", "str", "float"]
-    assert [e[1].co_consts[-1] for e in get_cache(f.__code__)] == [
-        "int",
-        "str",
-        "float",
-    ] and get_cache(f.__code__)[0][2] == "a record"
-    calls.clear()
-    assert run(2.5)[1] == "float" and calls == ["int", "str", "float"]
-    calls.clear()
-    assert run(3.5)[1] == "float" and calls == ["float"]
-    assert [e[1].co_consts[-1] for e in get_cache(f.__code__)] == ["float", "int", "str"]
-    assert f(1) == (1, "none")
 
 
 @pytest.mark.parametrize("change", ["clear", "append", "replace", "skip"])
@@ -280,57 +249,6 @@ def test_errors_of_callback_and_guard_unwind_the_frame():
 
 
 # ---- switching -----------------------------------------------------------------------------------
-
-
-def test_callbacks_and_guards_run_unhooked():
-    def helper():
-        return get_callback()
-
-    def f():
-        return "as is"
-
-    found = []
-
-    def callback(func, code, args):
-        found.append(helper())
-
-        def guard(func):
-            found.append(helper())
-            return True
-
-        return guard, returning(code, "new")
-
-    run = enabled(f, only(f, callback))
-    assert run() == run() == "new" and found == [None, None] and get_cache(helper.__code__) is False
-
-
-def test_the_wrapper_is_a_good_citizen():
-    class A:
-        def m(self, x, *, k=1):
-            """doc"""
-            return self, x, k
-
-    class_method = classmethod(enabled(lambda cls: cls, lambda *a: None))
-    a, wrapped = A(), disabled(A.m)
-    A.w, A.c = wrapped, class_method
-    assert a.w(1, k=2) == (a, 1, 2) and A.w is wrapped and A.c() is A
-    wrapped.note = 3
-    assert (
-        wrapped.note == 3
-        and vars(wrapped) == {"note": 3}
-        and wrapped.__wrapped__ is A.__dict__["m"]
-    )
-    assert (
-        list(inspect.signature(wrapped).parameters) == ["self", "x", "k"]
-        and inspect.unwrap(wrapped) is A.__dict__["m"]
-    )
-    watch = weakref.ref(wrapped)
-    wrapped.myself = wrapped
-    del A.w, wrapped
-    gc.collect()
-    assert watch() is None
-    with pytest.raises(TypeError):
-        disabled(5)()
 
 
 def test_another_tool_gets_the_frames_too_and_is_there_again():

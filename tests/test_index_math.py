@@ -66,42 +66,6 @@ def test_simplify_keeps_every_value(seed):
             assert limits[0] <= value(simple, a, b) <= limits[1]
 
 
-def polynomial(rng, symbols):
-    """A sum or product of a few symbols and numbers, never negative."""
-    parts = [rng.choice([*symbols, sympy.Integer(rng.randint(1, 6))]) for _ in range(3)]
-    shape = rng.randrange(4)
-    if shape == 0:
-        return parts[0] * parts[1] + parts[2]
-    if shape == 1:
-        return (parts[0] + parts[1]) * parts[2]
-    return parts[0] * parts[1] * parts[2] if shape == 2 else parts[0] + parts[1]
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_division_by_sizes_keeps_every_value(seed):
-    """Quotients and remainders of and by symbolic sizes, nested: the numbers are Python's."""
-    rng = random.Random(seed)
-    symbols = sympy.symbols("i j k", integer=True, positive=True)
-    for _ in range(12):
-        a, b = polynomial(rng, symbols), polynomial(rng, symbols)
-        first = rng.choice([FloorDiv, Mod])
-        direct = first(a, b)
-        for _ in range(6):
-            at = {symbol: rng.randint(1, 9) for symbol in symbols}
-            x, y = int(a.subs(at)), int(b.subs(at))
-            want = x // y if first is FloorDiv else x % y
-            assert direct.subs(at) == want, (first, a, b, direct, at)
-    for _ in range(12):
-        a, b, c = (polynomial(rng, symbols) for _ in range(3))
-        k = rng.randint(1, 4)
-        nested = FloorDiv(FloorDiv(a, b) * k + a, c), Mod(Mod(a, b) * k, c)
-        for _ in range(6):
-            at = {symbol: rng.randint(1, 9) for symbol in symbols}
-            x, y, z = (int(e.subs(at)) for e in (a, b, c))
-            wanted = (x // y * k + x) // z, x % y * k % z
-            assert tuple(int(e.subs(at)) for e in nested) == wanted, (a, b, c, k, nested, at)
-
-
 def test_what_simplifies():
     assert simplify(FloorDiv(8 * i + j, 8), {i: 4, j: 8}) == i
     assert simplify(Mod(8 * i + j, 8), {i: 4, j: 8}) == j

@@ -4,7 +4,6 @@ import ast
 import os
 import shutil
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "notebooks"))
 
 from exercises import ExerciseFailed, own_checks, own_compiler  # noqa: E402
-from exercises.other_pieces import OTHER_PIECES  # noqa: E402
 from exercises.own_compiler import EMPTY, PIECES  # noqa: E402
 from exercises.wrong_pieces import WRONG_PIECES  # noqa: E402
 
@@ -105,19 +103,6 @@ def test_the_reference_stands_in_and_says_so(tmp_path, capsys):
     assert "without_repetition" in said and "softmax" not in said
 
 
-def test_pieces_that_are_all_stubs_are_told_in_one_line(tmp_path, capsys):
-    folder = tmp_path / "my_compiler"
-    for name in PIECES:
-        own_compiler.begin(name, folder)
-    capsys.readouterr()
-    own_compiler.own(folder)
-    own_checks.module("gpu")
-    assert capsys.readouterr().out == (
-        "not begun, the reference stands in: autograd, breaks, cpp, effects, fusion, graph, "
-        "guards, hook, loops, machine, program, sizes\nnot begun, the reference stands in: gpu\n"
-    )
-
-
 def test_wrong_answers_fail(tmp_path, capsys):
     folder = tmp_path / "my_compiler"
     path = own_compiler.begin("graph", folder)
@@ -145,21 +130,6 @@ def written_bodies(name: str) -> dict[str, list[str]]:
     source = own_compiler.reference(name)
     lines, defined = source.splitlines(), own_compiler.functions(source)
     return {p: [lines[n] for n in own_compiler.body_lines(defined[p])] for p in PIECES[name].parts}
-
-
-@pytest.mark.parametrize("name", OTHER_PIECES)
-def test_another_way_to_write_it_passes(name: str, tmp_path: Path) -> None:
-    folder = tmp_path / "my_compiler"
-    path = own_compiler.begin(name, folder)
-    source = path.read_text()
-    defined = own_compiler.functions(source)
-    bodies = {
-        part: textwrap.indent(body.strip("\n"), " " * (defined[part].col_offset + 4)).splitlines()
-        for part, body in OTHER_PIECES[name].items()
-    }
-    left = {part: body for part, body in written_bodies(name).items() if part not in bodies}
-    path.write_text(own_compiler.with_bodies(source, bodies | left))
-    own_checks.check_piece(name, own_compiler.own(folder))
 
 
 MISTAKES = [(name, why) for name, mistakes in WRONG_PIECES.items() for why in mistakes]

@@ -83,26 +83,3 @@ def test_a_source_page_shows_the_file(tmp_path):
     text = (tmp_path / pages.source_page("minidynamo/guards.py")).read_text()
     lines = (pages.ROOT / "minidynamo/guards.py").read_text().count("\n")
     assert f'id="L{lines}"' in text and f'id="L{lines + 1}"' not in text
-
-
-HEAD = "<table class='docutils'><tr><th>model</th><th>cause</th><th>seconds</th></tr>"
-
-
-def test_a_wide_table_knows_its_columns_in_each_cell():
-    """On a phone its rows are small lists; a narrow table stays as it is."""
-    cause = "not finished in the seconds that there were"
-    wide = f"{HEAD}<tr><td>a long name</td><td>{cause} &amp; more</td><td>170</td></tr></table>"
-    found = pages.TABLE.sub(pages.stacked, f"<p>{wide}</p>")
-    assert '<table class="stacked docutils" role="table"' in found
-    assert f'<td role="cell" data-column="cause">{cause} &amp; more</td>' in found
-    assert 'data-column="seconds">170</td></tr></table></p>' in found
-    narrow = f"{HEAD}<tr><td>a</td><td>b</td><td>1</td></tr></table>"
-    assert pages.TABLE.sub(pages.stacked, narrow) == narrow
-    no_head = "<table><tr><td>" + "word " * 99 + "</td></tr></table>"
-    assert pages.TABLE.sub(pages.stacked, no_head) == no_head
-
-
-def test_a_table_of_any_size_is_judged():
-    assert not pages.is_wide([[], []]) and not pages.is_wide([["a"]])
-    assert pages.is_wide([["one word"], ["w" * 60]])  # it cannot be broken
-    assert not pages.is_wide([["many words"], ["word " * 60]])

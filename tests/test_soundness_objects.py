@@ -1,5 +1,5 @@
 """Which objects are one, what their classes answer by code, what custom functions read and write,
-who has hooks: samples of the generators, and the cases that were met."""
+who has hooks: samples of the generators."""
 
 import pytest
 import torch

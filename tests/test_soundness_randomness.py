@@ -39,4 +39,4 @@ def test_looking_at_a_module_that_a_frame_makes_draws_nothing(make):
 
 
 def test_sample():
-    assert not runner.sample(randomness, 40, "aot_eager,inductor,eager,inductor-training")
+    assert not runner.sample(randomness, 20, "aot_eager,inductor,eager,inductor-training")

@@ -5,7 +5,6 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-import pytest
 import torch
 
 import minidynamo
@@ -67,18 +66,6 @@ def test_a_call_walks_through_the_cache():
     assert said[-2].endswith("guard 0 is false.") and "callback says nothing" in said[-1]
 
 
-def test_guards_are_asked_until_one_fails():
-    def program(x, factor):
-        return x * factor
-
-    record = minidynamo.explain(program, backend="eager")(torch.ones(2), 3).main.record
-    x = torch.ones(2)
-    said = captions(steppers.guard_walk(record, {"same": (x, 3), "other": (x, 4)}))
-    assert "same: every guard holds, the entry runs." in said
-    assert said[-1].startswith("other: ") and "factor" in said[-1]
-    assert said[-1].endswith("this entry does not run.")
-
-
 def test_breaks_are_walked_in_order(capsys):
     def program(x):
         x = torch.relu(x)
@@ -104,28 +91,3 @@ def test_the_cut_slides_and_the_last_one_was_chosen():
     # no straight cut is cheaper than the chosen one
     amounts = [int(s.rpartition(" bytes")[0].rpartition(" ")[2].replace(",", "")) for s in said]
     assert min(amounts) == amounts[-1]
-
-
-def test_a_machine_is_watched():
-    jupytext = pytest.importorskip("jupytext")
-    assert jupytext
-    import build
-
-    scope = {}
-    for cell in build.read("04_bytecode").cells:
-        if cell.cell_type == "code" and (
-            "support" in build.tags(cell) or "import dis" in cell.source
-        ):
-            exec(compile(cell.source, "<04>", "exec"), scope)
-
-    def program(a, b):
-        return a * b + 1
-
-    with torch.no_grad():
-        stepper = well_formed(
-            steppers.machine_run(scope["Machine"](program, ["a", "b"]), "program")
-        )
-    torch.set_grad_enabled(True)
-    texts = [step.caption for step in stepper.steps]
-    assert [t.partition(" ")[0] for t in texts].count("BINARY_OP") == 2
-    assert sum("one more node" in t for t in texts) == 3  # mul, add, output

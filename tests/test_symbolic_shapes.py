@@ -8,8 +8,6 @@ import random
 import pytest
 import sympy
 import torch
-import torch.nn.functional as F
-from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from minidynamo import coverage
@@ -53,13 +51,6 @@ def test_a_decision_is_a_guard_with_its_line():
     assert [(g.code, g.line) for g in env.guards()] == [("4 <= x.shape[0] <= 9", "user.py:3")]
     assert n >= 4 and n + 1 > 4 and n * 2 <= 18  # proved: nothing new
     assert texts(env) == ["4 <= x.shape[0] <= 9"]
-
-
-def test_relations_are_reduced():
-    env, (a, b) = make(4, 8)
-    assert a * 2 + b == b * 2
-    assert texts(env)[-1] == "x.shape[0] * 2 == x.shape[1]"
-    assert b // 2 == a and b > a  # follow from it
 
 
 def test_the_example_of_the_paper():
@@ -112,53 +103,6 @@ def test_strides_follow_sizes():
         str(s) for s in y.stride()
     ] == ["9", "1"]
     assert not y.is_contiguous() and "y.shape[1] != 9" in texts(env)
-
-
-PROGRAMS = {
-    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
-    "matmul": lambda x: x @ x.transpose(-1, -2),
-    "view": lambda x: x.view(x.shape[0] * x.shape[1], -1).t().reshape(x.shape[0], -1),
-    "softmax": lambda x: torch.softmax(x.flatten(1), -1) / x.shape[1],
-    "pad": lambda x: F.pad(x, (1, 2, 0, 1)),
-    "cat": lambda x: torch.cat([x, x[:, :1]], 1).mean((0, 2)),
-    "slice": lambda x: x[:, 1:-1, ::2],
-    "chunk": lambda x: torch.cat(x.chunk(2, 2)),
-    "conv": lambda x: F.conv2d(x, torch.ones(3, x.shape[1], 3, 3), padding=1),
-    "interpolate": lambda x: F.interpolate(x, scale_factor=1.5),
-    "arange": lambda x: torch.arange(x.shape[2])[None, :] < torch.arange(x.shape[3])[:, None],
-    "expand": lambda x: x[:, None].expand(-1, 3, -1, -1, -1).sum(1),
-    "unfold": lambda x: x.unfold(2, 2, 1).contiguous(),
-    "branch": lambda x: x * 2 if x.shape[0] * 2 > x.shape[1] else x.sum(0),
-    "tril": lambda x: torch.tril(x.new_ones(x.shape[-1], x.shape[-1])),
-}
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_shapes_hold_wherever_the_guards_hold(name):
-    """The symbolic result's shape, evaluated at other sizes that pass the guards, is that of the
-    run there."""
-    program, picks, ran = PROGRAMS[name], random.Random(name), 0
-    env, mode, (x,) = fakes(torch.randn(4, 6, 8, 5))
-    with mode, enable_python_dispatcher():
-        if name == "conv":
-            with torch.no_grad():
-                result = F.conv2d(x, x.new_ones(3, x.shape[1], 3, 3), padding=1)
-        else:
-            result = program(x)
-    guards, rows = env.guards(), list(env.table.values())
-    for _ in range(40):
-        sizes = [picks.randint(2, 12) for _ in range(4)]
-        real = torch.randn(sizes)
-        if not all(eval(guard.code, {"x": real, "math": math}) for guard in guards):
-            continue
-        ran += 1
-        scope = {row.name: eval(row.sources[0], {"x": real}) for row in rows}
-        expected = program(real)
-        assert [eval(str(n), {"math": math, **scope}) for n in result.shape] == list(expected.shape)
-        assert [eval(str(n), {"math": math, **scope}) for n in result.stride()] == list(
-            expected.stride()
-        )
-    assert ran > 3
 
 
 def test_proofs_are_right_on_small_numbers():

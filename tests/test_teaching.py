@@ -1,6 +1,5 @@
 """The teacher's kit: slides say what the notebooks say; the students' tree holds no solution."""
 
-import json
 import os
 import re
 import subprocess
@@ -15,7 +14,6 @@ NOTEBOOKS = ROOT / "notebooks"
 sys.path[:0] = [str(NOTEBOOKS), str(NOTEBOOKS / "teaching"), str(ROOT / "tests")]
 import build  # noqa: E402
 import release  # noqa: E402
-import slides  # noqa: E402
 
 NAMES = sorted(p.stem for p in (NOTEBOOKS / "src").glob("*.py"))
 
@@ -156,33 +154,6 @@ def test_the_students_tree_grades_without_hidden_rows(student):
         text=True,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_each_exercise_says_its_level(name):
-    from exercises import level
-
-    source = (NOTEBOOKS / "src" / f"{name}.py").read_text()
-    said = dict(re.findall(r"^# \*\*(\d\d\.\d)\*\* \((warm-up|core|stretch)\)", source, re.M))
-    checked = re.findall(r'^check\("([\d.]+)"', source, re.M)
-    assert said == {exercise: level(exercise) for exercise in checked}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_slides_are_made_of_the_notebook(name):
-    notebook = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())
-    prose = " ".join(
-        "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown"
-    )
-    prose = re.sub(r"[\s*]+", " ", prose)
-    made = slides.slides_of(notebook)
-    assert len(made) >= 5
-    for slide in made:
-        assert len(slide.code.splitlines()) <= slides.MOST_LINES and all(slide.points)
-        for point in slide.points:
-            assert re.sub(r"[\s*]+", " ", point).strip() in prose
-    text = slides.deck(name, notebook)
-    assert not re.search(r'(?:src|href)="https?:', text) and text.count("<section>") == len(made)
 
 
 def test_the_plans_name_exercises_and_pieces_that_there_are():

@@ -27,46 +27,6 @@ def test_dropout_is_reproducible_and_backward_agrees(backend):
     assert not torch.equal(compiled(a), first)
 
 
-@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
-def test_eagers_very_numbers(p):
-    """With config.fallback_random the draws are eager's, so that a program of exact operations is
-    equal bit for bit."""
-
-    def f(x):
-        y = F.dropout(x, p) * 2
-        return (
-            y + torch.rand_like(x) * torch.randn(8, 6),
-            F.dropout(x.t(), 0.5),
-            torch.bernoulli(x.sigmoid()),
-            torch.randperm(5),
-            F.dropout2d(x.view(1, 8, 3, 2), 0.5),
-            torch.randint(0, 9, (3,)),
-            F.alpha_dropout(x, 0.2),
-            F.rrelu(x, training=True),
-        )
-
-    a = x(8, 6)
-    with miniinductor.config.patch(fallback_random=True):
-        results = []
-        for function in (
-            f,
-            minidynamo.compile(f, backend="inductor"),
-            minidynamo.compile(f, backend="aot_eager"),
-        ):
-            torch.manual_seed(11)
-            out = function(a)
-            results.append(
-                (
-                    out,
-                    torch.autograd.grad(sum(t.sum() for t in out if t.requires_grad), a),
-                    torch.get_rng_state(),
-                )
-            )
-        for result in results[1:]:
-            assert_near(result, results[0])
-            assert all(torch.equal(a, b) for a, b in zip(result[0][1:6], results[0][0][1:6]))
-
-
 def test_our_own_numbers_are_well_spread():
     def f(x):
         return (

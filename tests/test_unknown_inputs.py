@@ -43,8 +43,6 @@ def distributed():
 
 
 class Mine(torch.Tensor):
-    """With an operator of its own: others are traced (test_tensor_subclasses.py)."""
-
     def __pos__(self):
         return self * 3
 

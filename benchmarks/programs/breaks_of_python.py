@@ -39,7 +39,7 @@ def numpy_constants() -> Program:
     return f, (X(),)
 
 
-@program
+@program(graphs=2, breaks=3)
 def numpy_of_a_captured_value() -> Program:
     def f(x):
         a = (x * 2).numpy()
@@ -49,7 +49,7 @@ def numpy_of_a_captured_value() -> Program:
     return f, (X(grad=False),)
 
 
-@program
+@program(graphs=0, breaks=2)
 def numpy_argument() -> Program:
     def f(a):
         return np.maximum(a, 0.0).sum(axis=1)
@@ -148,7 +148,7 @@ def context_managers_of_contextlib() -> Program:
     return f, (X(), [])
 
 
-@program
+@program(graphs=1, breaks=1)
 def class_statement() -> Program:
     def f(x):
         class Pair:

@@ -146,7 +146,7 @@ def new_tensors() -> Program:
 
 
 # ---- attributes of tensors
-@program
+@program(graphs=2, breaks=1)
 def data_of_an_input() -> Program:
     def f(x, y):
         x.data = y * 2
@@ -155,7 +155,7 @@ def data_of_an_input() -> Program:
     return f, (X(grad=False), X(grad=False))
 
 
-@program
+@program(graphs=2, breaks=1)
 def data_of_a_parameter() -> Program:
     layer = linear()
 
@@ -166,7 +166,7 @@ def data_of_a_parameter() -> Program:
     return f, (X(grad=False),)
 
 
-@program
+@program(graphs=2, breaks=1)
 def set_underscore() -> Program:
     def f(x, y):
         z = torch.empty(0)
@@ -275,21 +275,21 @@ def parameter_made_in_a_frame() -> Program:
     return f, (X(),)
 
 
-@program
+@program(graphs=2, breaks=1)
 def lazy_module() -> Program:
     torch.manual_seed(1)
     module = nn.LazyLinear(5)
     return lambda x: torch.relu(module(x)), (X(),)
 
 
-@program
+@program(graphs=4, breaks=3)
 def lazy_modules() -> Program:
     torch.manual_seed(1)
     model = nn.Sequential(nn.LazyConv1d(3, 1), nn.LazyBatchNorm1d(), nn.Flatten(), nn.LazyLinear(2))
     return model, (X(2, 3, 4),)
 
 
-@program(graphs=3, breaks=2)
+@program(graphs=4, breaks=3)
 def lazy_module_behind_random_numbers() -> Program:
     torch.manual_seed(1)
     model = nn.Sequential(nn.LazyLinear(3), nn.Dropout(), nn.LazyLinear(2), nn.Dropout())
@@ -345,7 +345,7 @@ def autograd_function() -> Program:
     return lambda x: Cube.apply(x.sin()) + 1, (X(),)
 
 
-@program
+@program(graphs=1, breaks=1)
 def autograd_function_made_in_a_frame() -> Program:
     def f(x):
         class Twice(torch.autograd.Function):
@@ -479,7 +479,7 @@ class Masked:
         return cls(func(*plain, **(kwargs or {})), mask)
 
 
-@program
+@program(graphs=0, breaks=5)
 def tensor_subclass() -> Program:
     def f(x):
         image = x.as_subclass(Image)
@@ -498,7 +498,7 @@ def object_with_torch_function() -> Program:
 
 
 # ---- loops that the run counts
-@program
+@program(graphs=1, breaks=1)
 def while_loop() -> Program:
     def f(x):
         with torch.no_grad():

@@ -28,7 +28,7 @@ import miniinductor
 from miniinductor.sizes.prover import LARGEST, Symbol
 
 from .. import config
-from ..extras.guard_values import shown
+from ..messages import shown
 from ..replacement import CALL_PREFIXES
 from .files import Files
 from .entry_stages import Direction, directions_of, stages_of

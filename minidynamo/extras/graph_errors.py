@@ -16,24 +16,20 @@ PyTorch: every error of a graph leaves the frame.
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.utils.checkpoint
 
-from .extending import extends, notes_of
-from .. import config, frame_hook, hooks, records
+from .. import config, frame_hook, records
 from ..bytecode import Instruction
-from ..exceptions import BackendError, Break
+from ..exceptions import BackendError, Break, SkipFrame
 from ..foreign import is_foreign, ours
 from ..graph_capture import OutputGraph
 from ..reconstruct import Codegen
-from ..replacement import Head
 from ..resume import is_resume_code
 from ..symbolic_eval.evaluator import RootFrame
-from ..variables.base import Variable
-from .once import tell
 from .thread_state import push_state, restoring
 
 # Names of those that may draw random numbers.
@@ -47,46 +43,29 @@ STOPPED = getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
 
 
 class GraphErrors:
-    """What is known of one graph.
-
-    places: its inputs (by number) that it writes.  changes: does it write or draw?  in_order: does
-    the backend run the nodes in the program's order?  eager: the graph in PyTorch's own kernels,
-    with `raise_internal_errors` on: it is asked whether an error is the program's."""
+    """What is known of one graph.  changes: does it write or draw?"""
 
     def __init__(self, output: OutputGraph, gm: torch.fx.GraphModule) -> None:
         root = output.root
         self.function = root.code.co_name if is_resume_code(root.code) else root.function.name
-        self.errors = 0  # that plain Python ran the frame for
-        self.in_order = not output.generates_code
-        changed = changed_inputs(output)
-        inputs = [variable.node for variable in output.inputs]
-        self.places = [inputs.index(node) for node in changed if node in inputs]
-        self.changes = bool(changed) or any(map(draws, output.graph.nodes))
-        asks = config.raise_internal_errors and not self.in_order and not self.changes
-        before = dict(output.state.before)
-        self.eager = restoring(gm.forward, before) if asks else None
+        self.changes = bool(changed_inputs(output)) or any(map(draws, output.graph.nodes))
+        self.asks = config.raise_internal_errors and output.generates_code
+        self.eager = restoring(gm.forward, dict(output.state.before))
 
     def around(self, compiled: Callable) -> Callable:
-        if self.eager is None and (self.in_order or not self.places):
+        """With `raise_internal_errors` on, the graph in PyTorch's own kernels is asked whether an
+        error is the program's."""
+        if not self.asks or self.changes:
             return compiled
 
         def run(*args: Any) -> Any:
-            if not self.in_order and self.is_refused(args):
-                raise refusal()
             try:
                 return compiled(*args)
             except ours(Exception) as error:
-                if self.eager is not None:
-                    vars(error)["of_program"] = raises(self.eager, args)
+                vars(error)["of_program"] = raises(self.eager, args)
                 raise
 
         return run
-
-    def is_refused(self, args: tuple) -> bool:
-        """Is a tensor of inference mode written outside of it?  No guard looks at that, and a
-        generated kernel would not raise."""
-        made_there = any(args[n].is_inference() for n in self.places)
-        return made_there and not torch.is_inference_mode_enabled()
 
     def handler(self, frame: RootFrame, call: list[Instruction]) -> list[Instruction]:
         """Nothing has happened yet but what the graph did, so plain Python repeats it."""
@@ -109,22 +88,13 @@ class GraphErrors:
         error: Any = sys.exc_info()[1]
         if type(error) is STOPPED or isinstance(error, BackendError) or is_foreign(error):
             raise
-        of_program = vars(error).pop("of_program", False)
-        if config.raise_internal_errors and not self.in_order and not of_program:
+        if self.asks and not vars(error).pop("of_program", False):
             raise
-        repeatable = not self.changes or vars(error).pop("has_not_started", False)
-        records.counters["raised" if repeatable else "raised_after_write"][
+        records.counters["raised_after_write" if self.changes else "raised"][
             f"{self.function}: {type(error).__name__}: {error}"
         ] += 1
-        if not repeatable:
+        if self.changes:
             raise
-        self.errors += 1
-        if self.errors > 1:  # the first is the program's own as a rule, which says it itself
-            tell(
-                ("raised", self.function, type(error)),
-                f"the compiled graph of {self.function} raises {type(error).__name__}: {error}; "
-                f"plain Python runs such calls, after the graph has tried",
-            )
 
 
 def changed_inputs(output: OutputGraph) -> list[torch.fx.Node]:
@@ -135,43 +105,17 @@ def changed_inputs(output: OutputGraph) -> list[torch.fx.Node]:
     return [n for n, fake in fakes if isinstance(fake, torch.Tensor) and storage(fake) in written]
 
 
-def look(output: OutputGraph, gm: torch.fx.GraphModule) -> None:
-    notes_of(output)[GraphErrors] = GraphErrors(output, gm)
-
-
-def refuse_assertions(cg: Codegen) -> None:
-    """The program's own AssertionError comes of plain Python, which must not run again."""
-    output: Any = cg.output
-    if changed_inputs(output) or any(map(draws, output.graph.nodes)):
-        for stack, step in vars(output).get("asserted", ()):
+def refuse(output: OutputGraph) -> None:
+    """What plain Python is to raise.  Its own AssertionError, where it must not run again; a write
+    to what was made in inference mode, outside of it, where a generated kernel would not raise."""
+    changed = changed_inputs(output)
+    if changed or any(map(draws, output.graph.nodes)):
+        for stack, step in output.asserted:
             raise Break("assert", "an assertion in a graph that writes or draws", "", stack, step)
-
-
-def recovering(compiled: Callable, output: OutputGraph, results: list[Variable]) -> Callable:
-    """`compiled`, prepared for an error."""
-    return notes_of(output)[GraphErrors].around(compiled)
-
-
-hooks.GRAPH_MODULES.append(look)
-hooks.ADAPTERS.append(recovering)
-hooks.AFTER_WRITES.append(refuse_assertions)
-call_plainly = Head.call_graph
-
-
-@extends(Head)
-class Recovering(Head):
-    def call_graph(self, graph: Callable[..., Any], inputs: Sequence[Any]) -> None:
-        start = len(self.instructions)
-        call_plainly(self, graph, inputs)
-        errors: GraphErrors = notes_of(self.output)[GraphErrors]
-        self.handler = errors.handler(self.output.root, self.instructions[start:])
-
-
-def refusal() -> RuntimeError:
-    """Nothing was done: plain Python runs, and says it in its own words."""
-    error = RuntimeError("a write to what was made in inference mode, outside of it")
-    vars(error).update(has_not_started=True, of_program=True)
-    return error
+    for variable in output.inputs:
+        made_there = variable.node in changed and variable.value.is_inference()
+        if made_there and not torch.is_inference_mode_enabled():
+            raise SkipFrame("a write to what was made in inference mode, outside of it")
 
 
 def raises(graph: Callable, args: tuple) -> bool:

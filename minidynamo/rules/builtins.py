@@ -6,25 +6,23 @@
 In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/builtin.py.
 """
 
+import builtins
 import collections
 import functools
 import math
 import operator
 import sys
 import types
-import weakref
 from typing import Any
 
 import torch
 
 from ..exceptions import Break, ObservedException
-from ..foreign import ours
-from ..symbolic_eval.calls import unknown
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY
-from ..symbolic_eval.registry import NONE, rule, rules
+from ..symbolic_eval.operators import COMPARISONS, OPERATORS, UNARY, comparison
+from ..symbolic_eval.registry import NONE, refused, rule, rules
 from ..variables.registry import ByClass
-from ..variables.base import Variable
+from ..variables.base import Codegen, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
@@ -32,13 +30,12 @@ from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.more.arrays import ArrayVar
 from ..variables.more.iterators import EnumerateVar, HostIterator, ZipVar
-from ..variables.more.object_operations import through
+from ..variables.objects import ObjectVar, is_inherited, through
 from ..variables.more.sets import SetVar
-from ..variables.more.slices import slice_of
-from ..variables.objects import ObjectVar, is_inherited
+from ..variables.modules import PyModuleVar
+from ..variables.sequences import DequeVar, slice_of
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
-from .refusals import refused
 
 EMPTY = TupleVar([])
 
@@ -162,22 +159,67 @@ def is_callable(value: Variable) -> bool:
     return lookup(value.python_type(), "__call__")[1] is not MISSING
 
 
+# ---- id()
+class IdVar(Variable):
+    """id() of an object that is another one in each call: it may be compared with its like.
+
+    That of what the entry holds, or guards by its identity anyway, is a constant, and so is that of
+    an object from outside, with a guard on the number.  Mirrors `call_id` of torch's builtin.py."""
+
+    of: Variable
+    cls = int
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(id, self.of)
+
+
+@comparison(IdVar)
+def _compare_ids(tx: Any, symbol: str, a: Any, b: Any) -> Variable | None:
+    if symbol not in ("==", "!=") or type(a) is not IdVar or type(b) is not IdVar:
+        if any(isinstance(value, (ConstantVar, SymVar)) for value in (a, b)):
+            hint = "look the object up, and not its id"
+            raise Break("hash", "id() of an argument beside numbers from outside", hint)
+        return None
+    return ConstantVar(tx.same(a.of, b.of) is (symbol == "=="))
+
+
+@rule(id)
+def _id(tx: Any, value: Variable, /) -> Variable:
+    found = fixed_object(tx, value)
+    return IdVar(value) if found is None else ConstantVar(id(found))
+
+
+def fixed_object(tx: Any, value: Variable) -> Any:
+    """The real object, if it is the same one in every call of this entry; else None."""
+    if isinstance(value, (ClassVar, PyModuleVar)):
+        return value.value
+    if isinstance(value, FunctionVar):
+        if value.fn is not None and value.source is not None:
+            tx.output.guard(value.source, "ID", "{0} is {pin}", value.fn)
+        return value.fn
+    real = getattr(value, "value", None)
+    if real is None or not isinstance(value, (ObjectVar, TensorVar)):
+        return None
+    source = value.source
+    if source.kind == "pinned" or "ID" in source.guards:
+        return real
+    if isinstance(real, torch.nn.Module):
+        tx.output.guard(source, "ID", f"id({{0}}) == {id(real)}")
+        tx.output.modules.append(real)  # the entry goes with it
+    elif isinstance(value, ObjectVar):  # another one may have the number later: the same answer
+        tx.output.guard(source, "ADDRESS", f"id({{0}}) == {id(real)}")
+    else:
+        return None
+    return real
+
+
 # ---- reversed()
 @rule(reversed)
 def _reversed(tx, value, /):
     result = reversed_of.ask(type(value), tx, value)
-    if result is None:
-        kind = value.python_type()
-        if kind in weakref.ProxyTypes:  # the object behind it says what is wrong
-            raise Break("reversed", "reversed() of a weak reference's proxy")
-        tx.raise_(TypeError, f"'{kind.__name__}' object is not reversible")
+    if result is None:  # plain Python says what is wrong with it
+        raise Break("reversed", f"reversed() of {value}")
     return result
-
-
-@reversed_of(TensorVar)
-def _reversed_tensor(tx, value):
-    """Tensor.__reversed__."""
-    return value.call_method(tx, "flip", [ConstantVar(0)], {}) if value.fake.dim() else value
 
 
 @reversed_of(ObjectVar)
@@ -277,20 +319,6 @@ for _class in (int, float, complex, bool):
     rule(_class)(functools.partial(_converted, _class))
 
 
-@rule(eval)
-def _eval(tx, text, /, *namespaces):
-    """Of an expression without names: `eval("2 * 3")` gives the same whoever asks."""
-    source = text.value if type(text) is ConstantVar else None
-    try:
-        code = compile(source, "<string>", "eval") if type(source) is str else None
-    except ours(SyntaxError, ValueError):
-        code = None  # plain Python says what is wrong
-    inner = [value for value in code.co_consts if isinstance(value, types.CodeType)] if code else []
-    if code is None or code.co_names or inner or namespaces:
-        raise unknown(eval)
-    return tx.fold(eval, code, {"__builtins__": {}})
-
-
 def _pow(tx, base, exponent, *modulo):
     if not modulo:
         return tx.binary("**", base, exponent)
@@ -361,7 +389,8 @@ rules(
         operator.is_: lambda tx, a, b, /: tx.same(a, b),
         operator.is_not: lambda tx, a, b, /: not tx.same(a, b),
         (property, staticmethod, classmethod): refused("class", "making a descriptor"),
-        (collections.deque, types.MappingProxyType): refused("class", "making a deque or a proxy"),
+        types.MappingProxyType: refused("class", "making a proxy"),
+        collections.deque: lambda tx: DequeVar([]),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
         ),
@@ -375,6 +404,7 @@ rules(
         collections.OrderedDict: lambda tx, *args, **kwargs: updated(
             DictVar({}, collections.OrderedDict), tx, args, kwargs
         ),
+        builtins.__build_class__: refused("class", "a class statement", "define the class outside"),
         torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
         slice: lambda tx, first, second=None, step=NONE, /: slice_of(
             [NONE, first, step] if second is None else [first, second, step]

@@ -19,25 +19,24 @@ from torch.torch_version import TorchVersion
 from ..exceptions import Break
 from ..foreign import ours
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import NONE, checked, rule
+from ..symbolic_eval.registry import NONE, checked, refused, rule
 from ..variables.registry import ByClass
 from ..symbolic_eval.calls import callable_of_type, instance_of
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, ListVar, TupleVar
+from ..variables.containers import DictVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import IteratorVar
 from ..variables.lookup import lookup
 from ..variables.more.exceptions import initialise_exception
 from ..variables.more.instances import allocate, initialise_payload
 from ..variables.more.super import SuperVar
-from ..variables.more.tuples import is_plain_named_tuple
+from ..variables.wrap_containers import is_plain_named_tuple
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.tensor import TensorVar
 from .builtins import name_of
 from .text import text
-from .refusals import refused
 
 # class of the variable that is `self` -> handler(tx, descriptor, self, rest, kwargs)
 method_of = ByClass()
@@ -150,29 +149,12 @@ def of_exception(tx, name: str, self: ObjectVar, rest: list, kwargs: dict) -> Va
     if name == "__init__":
         initialise_exception(self.cls, self, rest, kwargs)
         return NONE
-    if name == "add_note" and len(rest) == 1 and type(rest[0]) is ConstantVar:
-        return _add_note(tx, self, rest[0])
     if name == "with_traceback" and len(rest) == 1:
         self.generic_setattr(tx, "__traceback__", rest[0])
         return self
     if name in ("__str__", "__repr__"):
         return ConstantVar(text(tx, self, "str" if name == "__str__" else "repr"))
     return None
-
-
-def _add_note(tx, error: ObjectVar, note: ConstantVar) -> Variable | None:
-    """error.add_note("text"): the list `__notes__`, which the first note makes."""
-    if type(note.value) is not str or error.fields is None:
-        return None
-    key = ConstantVar("__notes__")
-    notes = error.fields.get(tx, key)
-    if notes is None:
-        error.fields.store(tx, key, ListVar([note]))
-    elif type(notes.realize(tx)) is ListVar:
-        notes.realize(tx).call_method(tx, "append", [note], {})
-    else:
-        return None
-    return NONE
 
 
 def of_payload(tx, descriptor, self: ObjectVar, rest: list, kwargs: dict) -> Variable:

@@ -1,6 +1,6 @@
 """isinstance() and issubclass(); super(); calls of classes that are made in ways of their own.
 
-    isinstance(x, torch.FloatTensor)        super().forward(x)        Pair(1, 2)        Color(3)
+    isinstance(x, torch.Tensor)        super().forward(x)        Pair(1, 2)        Color(3)
 
 Every class is asked in its own way, as its metaclass says:
 
@@ -8,26 +8,26 @@ Every class is asked in its own way, as its metaclass says:
 |---|---|
 | type's | the MRO of the value's type, then its `__class__` |
 | abc's | `issubclass` of the type, guarded: a class may be registered later |
-| a protocol's | the attributes that it names |
-| torch.FloatTensor's and the like (C) | dtype, layout and device |
+| a protocol's, torch.FloatTensor's and the like (C) | nobody: a graph break |
 | any other in Python | is traced |
 """
 
 import abc
 import collections
 import enum
-import sys
 import types
 import typing
 import weakref
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 
 from ..exceptions import Break
 from ..foreign import ours
+from ..originals import NN_MODULE
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import rule, rules
+from ..symbolic_eval.registry import RULES, rule, rules
 from ..symbolic_eval.calls import class_with_base
 from ..variables.base import Variable
 from ..variables.more.opaque import OpaqueVar
@@ -35,14 +35,12 @@ from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, TupleVar, named
 from ..variables.functions import CellVar
-from ..variables.lookup import MISSING, lookup, trusted
+from ..variables.lookup import lookup, trusted
 from ..variables.more.super import SuperVar
-from ..variables.more.tuples import is_plain_named_tuple
+from ..variables.nn_modules import ModuleVar
+from ..variables.wrap_containers import is_plain_named_tuple
 from ..variables.objects import ObjectVar
-from ..variables.tensor import TensorVar
-from .new_modules import know_init
 
-LEGACY = type(torch.FloatTensor)
 ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)
 TYPING = ("typing", "typing_extensions")
 
@@ -80,11 +78,9 @@ def ask_class(tx, value, cls) -> bool:
     check = lookup(type(cls), "__instancecheck__")[1]
     if check is type.__instancecheck__:
         return by_type(tx, value, cls)
-    if isinstance(cls, LEGACY):
-        return is_legacy_tensor(tx, value, cls)
     of_typing = isinstance(cls, abc.ABCMeta) and check.__module__ in TYPING
     if of_typing and getattr(cls, "_is_protocol", False):
-        return fulfils(tx, value, cls)
+        raise Break("class", f"isinstance() of {value} and the protocol {cls.__name__}")
     if of_typing or check is abc.ABCMeta.__instancecheck__:
         return any(is_registered(tx, kind, cls) for kind in classes_of(tx, value))
     if isinstance(check, types.FunctionType):
@@ -134,54 +130,6 @@ def folded_check(tx, kind, cls) -> bool:
         return issubclass(kind, cls)
     except ours(Exception):
         raise Break("class", f"isinstance() with {cls}") from None
-
-
-def is_legacy_tensor(tx, value, cls) -> bool:
-    """torch.FloatTensor, torch.cuda.HalfTensor...: names for a dtype on a kind of device."""
-    if isinstance(value, OpaqueVar) and isinstance(value.value, torch.Tensor):
-        raise value.broken
-    if not isinstance(value, TensorVar):
-        return False
-    fake = value.fake
-    device = "cuda" if cls.is_cuda else "cpu"
-    if getattr(cls, "is_xpu", False):
-        device = "xpu"
-    found = (fake.dtype, fake.layout, fake.device.type) == (cls.dtype, cls.layout, device)
-    if value.value is not None and value.source is not None:
-        word = "" if found else "not "
-        tx.output.guard(value.source, ("INSTANCE", cls), f"{word}isinstance({{0}}, {{pin}})", cls)
-    return found
-
-
-def fulfils(tx, value, protocol) -> bool:
-    """A runtime-checkable protocol's `__instancecheck__`: are all its attributes there?"""
-    kind = value.python_type()
-    if protocol in kind.__mro__:
-        return True
-    if not getattr(protocol, "_is_runtime_protocol", False) or isinstance(value, OpaqueVar):
-        raise Break("class", f"isinstance() of {value} and the protocol {protocol.__name__}")
-    names = getattr(protocol, "__protocol_attrs__", None) or typing._get_protocol_attrs(protocol)
-    return all(has_member(tx, value, name) for name in sorted(names))
-
-
-def has_member(tx, value, name) -> bool:
-    """Has the value what a protocol names?  Python 3.12 looks without running anything, 3.11
-    asks."""
-    _, found = lookup(value.python_type(), name)  # which guards what it finds
-    if found is None:
-        raise Break("class", f"a protocol's {name}, which is None")
-    if found is not MISSING and not isinstance(found, property):
-        return True
-    if sys.version_info < (3, 12):
-        return tx.has_attr(value, name)
-    if found is not MISSING:
-        return True
-    fields = getattr(value, "fields", None)
-    if fields is not None:
-        return fields.get(tx, ConstantVar(name)) is not None
-    if hasattr(value.python_type(), "__dict__") and isinstance(value, ObjectVar):
-        return False
-    return tx.has_attr(value, name)
 
 
 @rule(issubclass)
@@ -241,6 +189,38 @@ def zero_argument_super(tx) -> list[Variable]:
     if first is None or cls is None:
         raise Break("class", "super() without a class or a first argument")
     return [cls, first.realize(tx)]
+
+
+# ---- modules that a frame makes, and writes to modules: torch's own Python code, traced
+# A module from outside has its own ways, which read its tables without a guard on torch's
+# functions; for one that is made here `nn.Module.__init__`, `__setattr__` and `__getattr__` are
+# functions like others.  Mirrors torch/_dynamo/variables/user_defined.py and nn_module.py.
+def traced(tx, name: str, *args: Variable, **kwargs: Variable) -> Variable:
+    """torch.nn.Module's own method, as Python."""
+    return tx.inline(tx.output.wrap_pinned(NN_MODULE[name]), list(args), kwargs)
+
+
+def know_init() -> None:
+    """torch.compile, once used, has put its own function in the place of Module.__init__, which
+    calls that and counts modules."""
+    init = torch.nn.Module.__init__
+    if getattr(init, "__module__", "").startswith("torch._dynamo.") and init not in RULES:
+        rule(init)(lambda tx, *args, **kwargs: traced(tx, "__init__", *args, **kwargs))
+
+
+@rule(torch.nn.Module.__setattr__)
+def _setattr(tx, self: Any, name: Variable, value: Variable, /) -> Variable:
+    if not isinstance(self, ModuleVar):
+        return traced(tx, "__setattr__", self, name, value)
+    self.module_setattr(tx, name.as_constant(), value)
+    return ConstantVar(None)
+
+
+@rule(torch.nn.Module.__getattr__)
+def _getattr(tx, self: Any, name: Variable, /) -> Variable:
+    if not isinstance(self, ModuleVar):
+        return traced(tx, "__getattr__", self, name)
+    return self.module_getattr(tx, name.as_constant())
 
 
 # ---- classes that are made in ways of their own

@@ -31,7 +31,7 @@ from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
 from ..variables.classes import ClassVar
 from ..variables.containers import TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
+from ..variables.functions import CallableVar, FunctionVar
 from ..variables.lookup import MISSING, is_programs, lookup, trusted
 from ..variables.modules import PyModuleVar
 from ..variables.tensor import TensorVar
@@ -122,8 +122,6 @@ class Reads:
                 self.tx.output.guard(found.source, "ID", "{0} is {pin}", found.fn)
             if is_programs(found.fn):
                 self.function(found.fn)
-        elif isinstance(found, BoundMethodVar) and is_function_class(found.instance):
-            self.methods(found.instance.value)
         elif isinstance(found, CallableVar) and found.value not in REFUSED:
             pass  # C code: an operation
         elif isinstance(found, ClassVar) and trusted(found.value.__module__):
@@ -138,18 +136,6 @@ class Reads:
         else:
             raise self.refuse(f"it reads {text}, which may change or be changed")
 
-    def given(self, function: Any) -> Any:
-        """A function among the arguments, which `backward` may call, too.  One that the frame has
-        made must not read the frame's variables."""
-        self.late = torch.is_grad_enabled()
-        made = isinstance(function, FunctionVar) and function.fn is None
-        if made and not (function.closure or function.defaults or function.kwdefaults):
-            real = types.FunctionType(function.code, function.globals, function.name)
-            self.function(real)
-            return real
-        self.value(function, str(function))
-        return function.real()
-
 
 def is_class(variable: Variable) -> bool:
     return isinstance(variable, (ClassVar, CallableVar, FunctionVar, PyModuleVar))
@@ -160,11 +146,6 @@ def is_data(variable: Variable) -> bool:
     if isinstance(variable, TupleVar):
         return True
     return isinstance(variable, TensorVar) or variable.is_constant() and not is_class(variable)
-
-
-def is_function_class(variable: Variable) -> bool:
-    """A custom function, whose `apply` is meant?"""
-    return isinstance(variable, ClassVar) and issubclass(variable.value, torch.autograd.Function)
 
 
 def is_written(variable: Any) -> bool:
@@ -211,7 +192,7 @@ def is_of_inference(tx: Frame, value: Any) -> bool:
     those into its graph is told by tensors, and not by their fakes."""
     if type(value) is not TensorVar:
         return False
-    return value.fake.is_inference() or id(value.fake) in tx.output.untold
+    return value.fake.is_inference() or torch.is_inference_mode_enabled()
 
 
 @rule(torch.autograd.Function.apply.__func__)
@@ -222,14 +203,11 @@ def _apply(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variable:
         raise Break("autograd function", f"{cls.__name__}.apply of what inference mode has made")
     reads = Reads(tx, cls)
     reads.methods(cls)
-    functions = [(n, v) for n, v in enumerate(args) if isinstance(v, (FunctionVar, CallableVar))]
-    given = {n: reads.given(function) for n, function in functions}
+    if any(isinstance(value, (FunctionVar, CallableVar)) for value in args):
+        raise reads.refuse("it is given a function")
 
     def apply(*values: Any, **named: Any) -> Any:
-        rest = iter(values)
-        return cls.apply(
-            *[given[n] if n in given else next(rest) for n in range(len(args))], **named
-        )
+        return cls.apply(*values, **named)
 
     apply.__name__, apply.__module__ = f"{cls.__name__}_apply", cls.__module__
-    return tx.node(apply, [arg for n, arg in enumerate(args) if n not in given], kwargs)
+    return tx.node(apply, list(args), kwargs)

@@ -13,19 +13,17 @@ Mirrors torch/_dynamo/symbolic_convert.py (`_detect_and_normalize_assert_stateme
 import sys
 from typing import Any
 
-import torch
 
 from ..exceptions import Break, ObservedException
+from ..resume import HANDLED, VALUE
 from ..symbolic_eval.opcodes import opcode, pushes
 from ..symbolic_eval.registry import NONE, rules
-from ..resume import HANDLED, VALUE
 from ..variables.base import Codegen, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import TupleVar
 from ..variables.more.exceptions import nothing_handled
 from ..variables.objects import ObjectVar
-from .torch_state import ContextVar
 
 
 class Handled(Variable):
@@ -93,11 +91,6 @@ def CHECK_EXC_MATCH(frame: Any, _: Any) -> None:
 @opcode
 def BEFORE_WITH(frame: Any, _: Any) -> None:
     manager = frame.stack.pop()
-    if type(manager) is ConstantVar and type(manager.value) is torch.device:
-        manager = ContextVar(torch.device, manager.value, {})
-    if type(manager) is ContextVar:
-        frame.stack += [manager.getattr(frame, "__exit__"), manager.method___enter__(frame)]
-        return
     if not isinstance(manager, ObjectVar):
         raise Break("with", f"{manager} as a context manager")
     enter, leave = manager.special(frame, "__enter__"), manager.special(frame, "__exit__")

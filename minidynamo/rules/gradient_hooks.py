@@ -19,14 +19,13 @@ from typing import Any
 import torch
 import torch.utils.hooks
 
-from ..extras.extending import extends, noted
 from .. import hooks
 from ..exceptions import Break
 from ..extras.graph_errors import draws, storage
 from ..reconstruct import Codegen
+from ..symbolic_eval.registry import rule
 from ..variables.base import Args, Frame, Variable
 from ..variables.tensor import TensorVar
-from ..variables.more.writing_calls import commit_call
 from .checkpoints import written_objects
 
 KIND = "tensor method"
@@ -49,35 +48,36 @@ class HandleVar(Variable):
         raise Break(KIND, "the handle of a hook leaves the frame", HINT, stack, step)
 
 
-@extends(TensorVar)
-class GradientHooks(TensorVar):
-    def method_register_hook(self, tx: Frame, hook: Variable) -> Variable:
-        learns = torch.is_grad_enabled() and self.of_fake(tx, "requires_grad")
-        if self.source is not None and learns:
-            return on_input(tx, torch.Tensor.register_hook, self, hook)
-        if not learns or self.of_fake(tx, "is_leaf"):
-            raise Break(KIND, "Tensor.register_hook() is not traced", HINT)
-        made = tx.user_stack(), tx.output.root.group_step
-        body, others = traced(tx, hook, self.fake)
+@rule(torch.Tensor.register_hook)
+def _register_hook(tx: Frame, tensor: TensorVar, hook: Variable) -> Variable:
+    learns = torch.is_grad_enabled() and tensor.of_fake(tx, "requires_grad")
+    if tensor.source is not None and learns:
+        return on_input(tx, torch.Tensor.register_hook, tensor, hook)
+    if not learns or tensor.of_fake(tx, "is_leaf"):
+        raise Break(KIND, "Tensor.register_hook() is not traced", HINT)
+    made = tx.user_stack(), tx.output.root.group_step
+    body, others = traced(tx, hook, tensor.fake)
 
-        def registered(value: torch.Tensor, *seen: Any) -> None:
-            if value.requires_grad:
-                value.register_hook(lambda gradient: body(gradient, *seen))
+    def registered(value: torch.Tensor, *seen: Any) -> None:
+        if value.requires_grad:
+            value.register_hook(lambda gradient: body(gradient, *seen))
 
-        target = registered
-        target.__name__ = target.__qualname__ = "register_hook"
-        node = tx.output.graph.create_node("call_function", target, (self.node, *others))
-        tx.output.calls += 1
-        tx.output.describe_node(tx, node, None)
-        vars(tx.output).setdefault("hooked", []).append((self, made))
-        return HandleVar(made)
+    target = registered
+    target.__name__ = target.__qualname__ = "register_hook"
+    node = tx.output.graph.create_node("call_function", target, (tensor.node, *others))
+    tx.output.calls += 1
+    tx.output.describe_node(tx, node, None)
+    tx.output.hooked.append((tensor, made))
+    return HandleVar(made)
 
-    def method_register_post_accumulate_grad_hook(self, tx: Frame, hook: Variable) -> Variable:
-        function = torch.Tensor.register_post_accumulate_grad_hook
-        learns = self.of_fake(tx, "requires_grad") and self.of_fake(tx, "is_leaf")
-        if self.source is None or not learns:
-            raise Break(KIND, f"Tensor.{function.__name__}() is not traced", HINT)
-        return on_input(tx, function, self, hook)
+
+@rule(torch.Tensor.register_post_accumulate_grad_hook)
+def _register_post_accumulate_grad_hook(tx: Frame, tensor: TensorVar, hook: Variable) -> Variable:
+    function = torch.Tensor.register_post_accumulate_grad_hook
+    learns = tensor.of_fake(tx, "requires_grad") and tensor.of_fake(tx, "is_leaf")
+    if tensor.source is None or not learns:
+        raise Break(KIND, f"Tensor.{function.__name__}() is not traced", HINT)
+    return on_input(tx, function, tensor, hook)
 
 
 # ---- on tensors from outside
@@ -96,7 +96,7 @@ class InputHooks(Variable):
             if storage(tensor.fake) in written or tensor.mutated:
                 raise Break(KIND, "a hook on a tensor that the frame writes", HINT, stack, step)
         parts = [part for register, *row, _ in self.rows for part in (pinned(cg, register), *row)]
-        commit_call(cg, register_all, *parts)
+        cg.commit_call(register_all, *parts)
 
 
 def pinned(cg: Codegen, value: Any) -> Any:
@@ -111,8 +111,9 @@ def register_all(*parts: Any) -> None:
 def on_input(tx: Frame, register: Any, tensor: TensorVar, hook: Variable) -> Variable:
     """register(tensor, hook), behind the graph."""
     made = tx.user_stack(), tx.output.root.group_step
-    known = noted(tx.output, InputHooks)
-    if not known.mutated:
+    known = tx.output.input_hooks
+    if known is None:
+        known = tx.output.input_hooks = InputHooks()
         known.mutated = True
         tx.output.sourced.append(known)
     known.rows.append((register, tensor, hook, made))
@@ -187,7 +188,7 @@ def moved(
 def refuse_results(cg: Codegen) -> None:
     """A compiled graph gives the tensor back without its hook: what is registered on it later, by
     whoever has it then, would see the gradient before this hook and not behind it."""
-    for variable, (stack, step) in vars(cg.output).get("hooked", ()):
+    for variable, (stack, step) in cg.output.hooked:
         if cg.output.generates_code and variable in cg.outputs:
             raise Break(KIND, "a tensor with a hook leaves the frame", HINT, stack, step)
 

@@ -1,6 +1,6 @@
 """itertools: the real iterators of C run on variables, which `Host` and `Iterable` hand to them.
 
-    itertools.chain(xs, ys)        itertools.groupby(rows, key)
+    itertools.chain(xs, ys)        itertools.product(xs, repeat=2)
 
 In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/iter.py.
 """
@@ -9,10 +9,8 @@ import itertools
 import operator
 
 from ..exceptions import Break
-from ..symbolic_eval.registry import NONE, rule, rules
+from ..symbolic_eval.registry import NONE, rule
 from ..variables.base import Variable, current
-from ..variables.constant import ConstantVar
-from ..variables.containers import TupleVar
 from ..variables.functions import CallableVar
 from ..variables.more.iterators import LibraryIterator
 
@@ -125,37 +123,3 @@ for _real, _row in ITERTOOLS.items():
 def library_iterator(tx, iterator, cls=None) -> Variable:
     made = tx.user_stack(), tx.output.root.group_step
     return LibraryIterator(iterator, made, cls or type(iterator))
-
-
-def _tee(tx, values, n=ConstantVar(2), /):
-    inner = tx.iter_of(values)
-    copied = type(inner) is LibraryIterator and hasattr(inner.steps, "__copy__")  # a tee
-    copies = tx.run_c(itertools.tee, inner.steps if copied else Host(tx, inner), n.as_constant())
-    return TupleVar(
-        [
-            inner if copied and copy_ is inner.steps else library_iterator(tx, copy_)
-            for copy_ in copies
-        ]
-    )
-
-
-class _Key:
-    """A key of groupby's, compared as the program compares it."""
-
-    def __init__(self, variable):
-        self.variable = variable
-
-    def __eq__(self, other):
-        return current().same_or_equal(self.variable, other.variable)
-
-
-def _groupby(tx, iterable, key=NONE):
-    def key_of(value):
-        return _Key(value if key.identity() is None else key.call(current(), [value], {}))
-
-    groups = itertools.groupby(Host(tx, iterable), key_of)
-    pairs = ((found.variable, library_iterator(tx, group)) for found, group in groups)
-    return library_iterator(tx, pairs, itertools.groupby)
-
-
-rules({itertools.tee: _tee, itertools.groupby: _groupby})

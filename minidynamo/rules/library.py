@@ -1,13 +1,11 @@
-"""The standard library: functools, operator, NumPy's numbers, inspect, copy, logging.
+"""The standard library: functools, operator, inspect, logging.
 
-    functools.reduce(f, xs)        operator.itemgetter(1)(row)        numpy.add(2, 3)
-    cached(3)        copy.copy(point)        logger.debug("...")
+    operator.itemgetter(1)(row)
+    cached(3)        logger.debug("...")
 
 In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/misc.py and functions.py.
 """
 
-import collections
-import copy
 import dataclasses
 import functools
 import inspect
@@ -17,37 +15,18 @@ import os
 import sys
 import types
 import warnings
-from collections.abc import Callable
 
 from ..exceptions import Break
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import rule, rules
+from ..symbolic_eval.registry import refused, rule, rules
 from ..symbolic_eval.calls import callable_of_type
 from ..variables.base import NULL, Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.more.numpy_numbers import NUMPY
-from ..variables.containers import DictVar, ListVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
-from ..variables.lookup import lookup, trusted
-from ..variables.more.partials import PartialVar
-from ..variables.more.sets import SetVar
-from ..variables.nn_modules import ModuleVar
+from ..variables.containers import DictVar, TupleVar
+from ..variables.functions import BoundMethodVar, PartialVar
+from ..variables.lookup import trusted
 from ..variables.objects import ObjectVar
-from . import polyfills
-from .refusals import refused
-
-
-def traced(function: Callable) -> Callable:
-    """The handler of what C code does as `function` does, which is traced in its place."""
-
-    def trace(tx, *args, **kwargs):
-        return tx.output.wrap_pinned(function).call(tx, list(args), kwargs)
-
-    return trace
-
-
-PROTOCOL = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")
 
 
 @rule(functools.partial)
@@ -117,34 +96,7 @@ def one_or_all(found: list[Variable]) -> Variable:
     return TupleVar(found) if len(found) > 1 else found[0]
 
 
-@callable_of_type(operator.methodcaller)
-def _method_call(tx, function, args, kwargs):
-    made_by, given = function.__reduce__()
-    named = {}
-    if isinstance(made_by, functools.partial):  # partial(methodcaller, name, **named)(*values)
-        given, named = (*made_by.args, *given), made_by.keywords
-    name, *values = given
-    wrap = tx.output.wrap_result
-    options = {key: wrap(item) for key, item in named.items()}
-    return args[0].call_method(tx, name, [wrap(item) for item in values], options)
-
-
-# ---- NumPy's functions, on numbers
-
-
-if NUMPY:
-
-    @callable_of_type(type(sys.modules["numpy"].add))
-    def _ufunc(tx, function, args, kwargs):
-        if not all(type(value) is ConstantVar for value in (*args, *kwargs.values())):
-            return None
-        result = tx.fold(on_host(function, args, kwargs))
-        if type(result) is ConstantVar:
-            return result
-        raise Break("C function", f"numpy.{function.__name__}() made an array")
-
-
-# ---- inspect, copy, logging
+# ---- inspect, logging
 
 
 def _fields(tx, value):
@@ -165,51 +117,6 @@ def _locals(tx):
     return DictVar({name: (ConstantVar(name), found[name].realize(tx)) for name in names})
 
 
-def _copy(tx, value):
-    if isinstance(value, (ListVar, DictVar, SetVar)):
-        return value.call_method(tx, "copy", [], {})
-    if isinstance(value, (ConstantVar, TupleVar, ClassVar, FunctionVar)):
-        return value
-    return copied_object(tx, value, "__copy__", lambda item: item)
-
-
-def deep_copy(tx, value, done) -> Variable:
-    """copy.deepcopy of containers and plain objects."""
-    if isinstance(value, (ConstantVar, ClassVar, FunctionVar, CallableVar)):
-        return value
-    if id(value) in done:
-        return done[id(value)]
-    if isinstance(value, DictVar):
-        made = done[id(value)] = DictVar({}, value.cls)
-        made.factory = value.factory
-        for key, item in value.pairs(tx):
-            made.store(tx, key, deep_copy(tx, item, done))
-        return made
-    if isinstance(value, SetVar):
-        return value.method_copy(tx)
-    if isinstance(value, ListVar):
-        made = done[id(value)] = value.method_copy(tx)
-        made.items[:] = [deep_copy(tx, item, done) for item in value.iterate(tx)]
-        return made
-    if isinstance(value, TupleVar):
-        return TupleVar([deep_copy(tx, item, done) for item in value.iterate(tx)], value.cls)
-    return copied_object(tx, value, "__deepcopy__", lambda item: deep_copy(tx, item, done))
-
-
-def copied_object(tx, value, special, copy_item) -> Variable:
-    """A plain object with its fields copied; anything with a protocol of its own breaks the
-    graph."""
-    plain = isinstance(value, ObjectVar) and not isinstance(value, ModuleVar)
-    if not plain or value.payload is not None or value.fields is None:
-        raise Break("C function", f"copying {value}")
-    if any(lookup(value.cls, name)[0] not in (None, object) for name in (special, *PROTOCOL)):
-        raise Break("C function", f"copying {value}")
-    fields = DictVar({})
-    for key, item in value.fields.pairs(tx):
-        fields.store(tx, key, copy_item(item))
-    return ObjectVar(value.cls, fields=fields)
-
-
 def _log(level, tx, logger, *args, **kwargs):
     """Logger.debug/info...: nothing happens while the level is off (guarded); else the graph
     breaks."""
@@ -228,17 +135,13 @@ rules(
         dataclasses.fields: _fields,
         locals: _locals,
         warnings.warn: refused("warning", "warnings.warn()", "warn outside the compiled function"),
-        copy.copy: _copy,
-        copy.deepcopy: lambda tx, value: deep_copy(tx, value, {}),
-        functools.reduce: traced(polyfills.reduce),
-        getattr(collections, "_count_elements"): traced(polyfills.count_elements),
     }
 )
 for _name in ("_path_normpath", "_path_splitroot", "_path_splitroot_ex"):  # pathlib, os.path
     if _split := getattr(sys.modules[os.name], _name, None):
         rule(_split)(lambda tx, path, _split=_split: tx.fold(_split, path.as_constant()))
 for _function in (
-    *(operator.itemgetter, operator.attrgetter, operator.methodcaller, object),
+    *(operator.itemgetter, operator.attrgetter, object),
     *(inspect.Parameter, inspect.signature, inspect.getfullargspec, logging.getLogger),
 ):  # what they make from real objects is the same each time
     rule(_function)(

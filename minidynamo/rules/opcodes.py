@@ -1,5 +1,4 @@
-"""Opcodes that few programs have: imports, `del`, `yield from`, `*rest`, `**named`, `match`; and
-the method of C that an object inherits.
+"""Opcodes that few programs have: imports, `del`, `yield from`, `*rest`, `**named`, `case [a, b]`.
 
 In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
 """
@@ -14,10 +13,9 @@ from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..symbolic_eval.opcodes import HANDLERS, LOAD_DEREF, opcode, push_callable, pushes
 from ..variables.constant import ConstantVar
-from ..variables.containers import ListVar, TupleVar
+from ..variables.containers import ListVar, dict_pairs
 from ..variables.functions import CallableVar
-from ..variables.more.container_methods import dict_pairs
-from .polyfills import NOTHING
+from ..variables.more.sets import SetVar
 
 
 @opcode
@@ -146,46 +144,6 @@ def SEND(frame: Any, target: int) -> None:
         frame.pc = target
 
 
-# ---- match
-def values_under(frame: Any, keys: Any, subject: Any) -> ConstantVar | TupleVar:
-    keys, nothing, found = list(keys.iterate(frame)), frame.output.wrap_pinned(NOTHING), []
-    if len({key.hash_key(frame) for key in keys}) < len(keys):
-        raise Break("match", "a pattern with one key twice")
-    for key in keys:
-        found.append(subject.call_method(frame, "get", [key, nothing], {}))
-        if found[-1].identity() is NOTHING:
-            return ConstantVar(None)
-    return TupleVar(found)
-
-
-@opcode
-def MATCH_CLASS(frame: Any, count: int) -> None:
-    subject, cls, names = frame.popn(3)
-    if not CallableVar(isinstance).call(frame, [subject, cls], {}).truth(frame):
-        frame.stack.append(ConstantVar(None))
-        return
-    values, attributes = [], ()
-    if count and frame.has_attr(cls, "__match_args__"):
-        attributes = cls.getattr(frame, "__match_args__").as_constant()
-    elif count and cls.value.__flags__ & 1 << 22:  # _Py_TPFLAGS_MATCH_SELF: int, str...
-        values = [subject]
-    if type(attributes) is tuple:
-        attributes = (*attributes[:count], *names.as_constant())
-    if (
-        type(attributes) is not tuple
-        or len(values) + len({*attributes}) != count + len(names.as_constant())
-        or not all(type(name) is str for name in attributes)
-    ):
-        raise Break("match", f"a pattern that is none of {cls}")
-    try:
-        values += [subject.getattr(frame, name) for name in attributes]
-        frame.stack.append(TupleVar(values))
-    except ObservedException as raised:
-        if not issubclass(raised.var.python_type(), AttributeError):
-            raise
-        frame.stack.append(ConstantVar(None))
-
-
 HANDLERS.update(
     {
         "END_SEND": lambda frame, _: frame.stack.pop(-2),
@@ -195,6 +153,7 @@ HANDLERS.update(
 )
 pushes(
     {
+        "BUILD_SET": lambda frame, n: SetVar.of(frame, frame.popn(n)),
         "GET_LEN": lambda frame, _: frame.output.wrap_result(frame.stack[-1].length(frame)),
         "LOAD_NAME": lambda frame, name: frame.globals.load(frame, name),
         "GET_YIELD_FROM_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
@@ -203,9 +162,5 @@ pushes(
         "MATCH_SEQUENCE": lambda frame, _: ConstantVar(
             bool(frame.stack[-1].python_type().__flags__ & 1 << 5)
         ),  # Py_TPFLAGS_SEQUENCE
-        "MATCH_MAPPING": lambda frame, _: ConstantVar(
-            bool(frame.stack[-1].python_type().__flags__ & 1 << 6)
-        ),
-        "MATCH_KEYS": lambda frame, _: values_under(frame, frame.stack[-1], frame.stack[-2]),
     }
 )

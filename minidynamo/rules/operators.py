@@ -31,13 +31,13 @@ from ..symbolic_eval.operators import (
 from ..variables.base import Variable
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.more.numpy_numbers import NUMPY
+from ..variables.more.arrays import NUMPY
 from ..variables.containers import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.lookup import lookup
 from ..variables.more.opaque import compared_by_identity
 from ..variables.more.sets import SetVar
-from ..variables.more.tuples import sequence_of
+from ..variables.sequences import sequence_of
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.symbolic import SymVar, pinned
 
@@ -204,27 +204,7 @@ def _sets(tx, operator, a, b):
         return None
     if isinstance(a, SetVar) and isinstance(b, SetVar):
         return a.call_method(tx, METHODS[operator.plain], [b], {})
-    if operator.plain == "&":
-        return common_of_views(tx, a, b)
-    if operator.plain == "^" and any(getattr(v, "kind", "") == "items" for v in (a, b)):
-        raise Break("C function", "^ of the items of a dictionary")
-    whole = a.dict if isinstance(a, DictViewVar) and a.kind == "keys" else a
-    made = SetVar.made(tx, whole)
-    made.call_method(tx, UPDATING[operator.plain], [b], {})
-    return made
-
-
-def common_of_views(tx, a: Any, b: Any) -> Variable:
-    """`&` where one is a view of a dictionary: what is in both, in the order of the smaller, or of
-    the one that is no view."""
-    view, other = (a, b) if isinstance(a, DictViewVar) else (b, a)
-    smaller = view.length(tx) < other.length(tx)
-    if isinstance(other, SetVar) and other.cls is set:
-        if view.length(tx) <= other.length(tx):
-            return other.method_intersection(tx, view)
-    elif isinstance(other, DictViewVar) and smaller:
-        view, other = other, view
-    return SetVar.of(tx, (v for v in other.iterate(tx) if view.contains(tx, v)))
+    raise Break("operator", f"{operator.plain} of a view of a dictionary")
 
 
 @comparison(SetVar, DictViewVar)

@@ -1,18 +1,33 @@
-"""C functions of the standard library that take callbacks, written in Python: the evaluator traces
-these instead.
+"""Functions of C and of functorch, written in Python: the evaluator traces these instead.
 
 In:   the same arguments.   Out: the same results.
 
     >>> reduce(operator.add, [1, 2, 3])
     6
-Mirrors torch/_dynamo/polyfills.
+    >>> torch.func.functional_call(module, {"weight": w}, (x,))
+    >>> torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+
+`functional_call` puts tensors into the module and takes them out again: both are traced, and the
+module is as it was.
+Mirrors torch/_dynamo/polyfills, variables/torch.py (`handle_functional_call`).
 """
 
+import collections
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.nn.utils import stateless
 from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from ..exceptions import Break
+from ..symbolic_eval.registry import rule
+from ..variables.base import Frame, Variable
+from ..variables.constant import ConstantVar
+from ..variables.tensor import TensorVar
+from .torch_state import at
+
 
 NOTHING = object()
 
@@ -60,55 +75,48 @@ def associative_scan(
     return tree_unflatten([torch.stack(parts, dim) for parts in zip(*done)], spec)
 
 
-def refuse_loop(reason: str) -> None:
-    """The graph breaks, and torch itself says what is wrong; see rules/torch_functions.py."""
+def grouped(lists: list[list[Any]], order: list[Any], with_indices: bool = False) -> dict[Any, Any]:
+    """`torch._C._group_tensors_by_device_and_dtype`, of which the first list says how to group, and
+    `order` in which order the groups come."""
+    groups: dict[Any, Any] = {key: ([[] for _ in lists], []) for key in order}
+    for number, tensor in enumerate(lists[0]):
+        found, indices = groups[tensor.device, tensor.dtype]
+        for members, given in zip(found, lists):
+            if given:
+                members.append(given[number])
+        if with_indices:
+            indices.append(number)
+    return groups
 
 
-def scan(
-    combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
-) -> Any:
-    """torch's prototype, step by step, as eager runs it.  # PyTorch: an operator of its own."""
-    carried, carry_spec = tree_flatten(init)
-    leaves, spec = tree_flatten(xs)
-    if not carried or not leaves or not all(isinstance(t, torch.Tensor) for t in carried + leaves):
-        refuse_loop("what is scanned or carried is not all tensors")
-    steps = list(zip(*[leaf.unbind(dim) for leaf in leaves]))
-    if not steps or any(leaf.shape[dim] != len(steps) for leaf in leaves):
-        refuse_loop("lengths that differ, or are 0")
-    kinds = [(t.shape, t.stride(), t.dtype, t.device) for t in carried]
-    rows: list[Any] = []
-    for step in reversed(steps) if reverse else steps:
-        before = tree_unflatten(list(carried), carry_spec)
-        result = combine_fn(before, tree_unflatten(list(step), spec))
-        new, new_spec = tree_flatten(result[0])
-        row, row_spec = tree_flatten(result[1])
-        found = [(t.shape, t.stride(), t.dtype, t.device) for t in new]
-        if new_spec != carry_spec or found != kinds:
-            refuse_loop("what is carried changes its kind")
-        if not all(isinstance(t, torch.Tensor) for t in row):
-            refuse_loop("results that are not all tensors")
-        carried = new
-        rows.append(row)
-    if reverse:
-        rows.reverse()
-    place = dim % leaves[0].dim()
-    stacked = [torch.stack(parts) for parts in zip(*rows)]
-    moved = [t.movedim(0, place) if 0 < place < t.dim() else t for t in stacked]
-    return tree_unflatten(carried, carry_spec), tree_unflatten(moved, row_spec)
+@rule(torch._C._group_tensors_by_device_and_dtype)
+def _group(tx: Frame, lists: Variable, with_indices: Any = ConstantVar(False), /) -> Variable:
+    first = next(iter(lists.iterate(tx)), None)
+    tensors = [] if first is None else list(first.iterate(tx))
+    if not tensors or not all(isinstance(tensor, TensorVar) for tensor in tensors):
+        raise Break("torch", "a list of tensors to group, in which something else lies")
+    order = tx.output.wrap_pinned(order_of_groups([tensor.fake for tensor in tensors]))
+    return tx.inline(tx.output.wrap_pinned(grouped), [lists, order, with_indices], {})
 
 
-def map_over(function: Callable[..., Any], xs: Any, *args: Any) -> Any:
-    """torch's prototype `map`: a function over the first dimension, step by step."""
-    leaves, spec = tree_flatten(xs)
-    if not leaves or not all(isinstance(t, torch.Tensor) and t.dim() for t in leaves):
-        refuse_loop("what is mapped over is not all tensors")
-    count = leaves[0].shape[0]
-    if not count or any(leaf.shape[0] != count for leaf in leaves):
-        refuse_loop("lengths that differ, or are 0")
-    rows = []
-    for step in zip(*[leaf.unbind(0) for leaf in leaves]):
-        row, row_spec = tree_flatten(function(tree_unflatten(list(step), spec), *args))
-        if not all(isinstance(t, torch.Tensor) for t in row):
-            refuse_loop("results that are not all tensors")
-        rows.append(row)
-    return tree_unflatten([torch.stack(parts) for parts in zip(*rows)], row_spec)
+def order_of_groups(tensors: list[Any]) -> list[tuple[torch.device, torch.dtype]]:
+    """The order is that of a hash table of C++, and sums depend on it: C++ itself is asked."""
+    groups = torch._C._group_tensors_by_device_and_dtype([tensors], True)
+    return [
+        (tensors[indices[0]].device, tensors[indices[0]].dtype) for _, indices in groups.values()
+    ]
+
+
+def traced(function: Callable, instead: Any) -> None:
+    """A call of `instead` is one of `function`, which is traced."""
+
+    @rule(instead)
+    def trace(tx: Frame, *args: Any, **kwargs: Any) -> Variable:
+        return tx.inline(tx.output.wrap_pinned(function), list(args), kwargs)
+
+
+traced(reduce, functools.reduce)
+traced(count_elements, getattr(collections, "_count_elements"))
+traced(associative_scan, at("_higher_order_ops.associative_scan"))
+for _function in (torch.func.functional_call, stateless.functional_call):
+    traced(_function, _function)  # it lies where torch's code is not traced

@@ -10,8 +10,7 @@ In:   nested lists or tuples that hold a symbolic number.  Out: a tensor of the 
 they have one dtype and no gradients.
 
 What torch.tensor makes of plain numbers is known while tracing: `.tolist()` and `bool(...)` give
-Python's numbers back.  Where a program asks that of a tensor of symbols, it is traced again with
-plain numbers.
+Python's numbers back.  To ask that of a tensor of symbols is a graph break.
 # PyTorch: symbols stay in torch.tensor, and are unbacked where they are read out.
 """
 
@@ -20,40 +19,28 @@ from typing import Any
 
 import torch
 
-from ..extras.extending import extends, noted
-from .. import hooks
-from ..conversion import Conversion
-from ..dynamic import SizePolicy
+from ..exceptions import Break
 from ..graph_values import guard_state
-from ..graph_capture import OutputGraph
+from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
-from ..variables.more.floats import is_float, tensor_of
+from ..variables.floats import is_float, tensor_of
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
+from .torch_state import at
 
 MOST = 32  # numbers in one tensor; each is a node
 # Of others torch refuses some numbers: torch.tensor(300, dtype=torch.uint8).
 DTYPES = (torch.int64, torch.float32, torch.float64)
 
 
-@extends(SizePolicy)
-class TensorPolicy(SizePolicy):
-    plain_tensors = False  # are the numbers in torch.tensor([...]) those of this run?
-
-
-class Made(list[TensorVar]):
-    """The tensors of symbols in this attempt."""
-
-
 def of_symbols(
     tx: Frame, data: Variable, dtype: torch.dtype | None, device: Variable | None
 ) -> Variable | None:
     """torch.tensor(data, dtype=dtype, device=device)"""
-    output: OutputGraph = tx.output
     numbers, shape = [], sizes_of(data)
-    if getattr(output.policy, "plain_tensors", False) or shape is None:
+    if shape is None:
         return None
     collect(data, numbers)
     if len(numbers) > MOST or not any(is_symbol(number) for number in numbers):
@@ -71,7 +58,6 @@ def of_symbols(
         made = tx.node(torch.stack, [ListVar(parts)])
     if len(shape) > 1:
         made = tx.node(torch.reshape, [made, TupleVar([ConstantVar(size) for size in shape])])
-    noted(output, Made).append(made)
     return made
 
 
@@ -145,28 +131,68 @@ def element(tx: Frame, number: Any, dtype: torch.dtype, device: Variable | None)
     return made
 
 
-@extends(TensorVar)
-class NewTensors(TensorVar):
-    def method_new_tensor(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
-        """A tensor of this one's dtype and device."""
-        if len(args) == 1 and not kwargs:
-            fake = self.fake
-            device = ConstantVar(fake.device)
-            made = of_symbols(tx, args[0].realize(tx), fake.dtype, device)
-            if made is not None:
-                return made
-        return tx.output.call_graph(tx, "call_method", "new_tensor", [self, *args], kwargs)
+@rule(torch.Tensor.new_tensor)
+def _new_tensor(tx: Frame, tensor: TensorVar, *args: Variable, **kwargs: Variable) -> Variable:
+    """A tensor of this one's dtype and device."""
+    if len(args) == 1 and not kwargs:
+        fake = tensor.fake
+        made = of_symbols(tx, args[0].realize(tx), fake.dtype, ConstantVar(fake.device))
+        if made is not None:
+            return made
+    return tensor.method_node(tx, "new_tensor", args, kwargs)
 
 
-@hooks.WAYS_ON.append
-def with_plain_numbers(conversion: Conversion) -> bool:
-    """A number was read out of a tensor, perhaps of one that holds symbols: torch knows plain
-    ones."""
-    policy: Any = conversion.policy
-    step, found = next(reversed(conversion.forced.items()))
-    output = conversion.attempts[-1]
-    if found.kind != "data-dependent" or policy.plain_tensors or not noted(output, Made):
+# ---- the ways of old: torch.Tensor([1.5]), torch.LongTensor(2, 3)
+NAMES = "Float Double Half BFloat16 Long Int Short Char Byte Bool".split()
+
+
+def _legacy(dtype: torch.dtype | None, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
+    """`torch.Tensor(2, 3)` and `torch.Tensor(x.shape)` are `torch.empty` of these sizes,
+    `torch.LongTensor((1, 2))` is `torch.tensor` of these numbers, `torch.Tensor(x)` is a view of
+    `x` if that has the dtype.  All else (a storage, an array) is a graph break.
+
+    `dtype`: None for torch.Tensor, which takes the default.  Mirrors `_call_legacy_tensor...`."""
+    if kwargs:
+        raise Break("arguments", "a legacy constructor of tensors with named arguments")
+    if len(args) == 1 and is_alike(args[0], dtype):
+        return tx.node(torch.ops.aten.alias.default, [args[0]])
+    if dtype is None:
+        guard_state(tx.output, functools.partial(torch._C._get_default_device), "cpu")
+        dtype = torch.get_default_dtype()
+    options = {"dtype": ConstantVar(dtype), "device": ConstantVar(torch.device("cpu"))}
+    if all(is_size(value) for value in args):
+        return tx.node(torch.empty, [TupleVar(list(args))], options)
+    if len(args) > 1 or not isinstance(args[0], (ListVar, TupleVar)):
+        raise Break("class", f"a tensor made of {args[0]}", "use torch.tensor or torch.empty")
+    if args[0].cls is torch.Size:
+        return tx.node(torch.empty, [args[0]], options)
+    return tx.call_c(torch.tensor, [args[0]], options)
+
+
+def is_alike(value: Variable, dtype: torch.dtype | None) -> bool:
+    """Is it a plain tensor of the CPU's, of this dtype?"""
+    if type(value) is not TensorVar or value.cls not in (torch.Tensor, torch.nn.Parameter):
         return False
-    policy.plain_tensors = True
-    del conversion.forced[step]
-    return True
+    plain = value.fake.layout is torch.strided and value.fake.is_cpu
+    return plain and dtype in (None, value.fake.dtype)
+
+
+def is_size(value: Variable) -> bool:
+    return isinstance(value, (ConstantVar, SymVar)) and value.python_type() is int
+
+
+if torch._C._get_default_device() == "cpu":
+    rule(torch.Tensor)(functools.partial(_legacy, None))
+for _name in NAMES:
+    _class = at(_name + "Tensor")
+    if _class is not None:
+        rule(_class)(functools.partial(_legacy, _class.dtype))
+
+
+@rule(at("_shape_as_tensor"))
+def _shape_as_tensor(tx: Frame, tensor: Variable) -> Variable:
+    """The sizes as numbers in a tensor."""
+    sizes = tensor.getattr(tx, "shape")
+    if not all(type(size) is ConstantVar for size in sizes.iterate(tx)):
+        raise Break("op", "torch._shape_as_tensor() of symbolic sizes")
+    return tx.node(torch.tensor, [TupleVar(list(sizes.iterate(tx)))])

@@ -8,39 +8,35 @@ import functools
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from miniinductor.sizes.symbols import is_contiguous
 
-from ..extras.extending import extends
 from ..exceptions import Break
 from ..extras.thread_state import call_state
-from ..symbolic_eval.registry import NONE, rule, rules
+from ..symbolic_eval.registry import NONE, refused, rule, rules
 
 from ..variables.constant import ConstantVar
-from ..variables.more.numpy_numbers import NUMPY
+from ..variables.more.arrays import NUMPY
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
-from ..variables.more.tensor_methods import constant_of
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
-from . import polyfills
 from .arrays import ArrayVar, tensor_of
-from .library import traced
 from .tensors_of_numbers import of_symbols, of_tensors
 from .torch_state import at
-from .refusals import refused
 
 ELSEWHERE = """
     compiler.is_exporting fx._symbolic_trace.is_fx_tracing jit.is_scripting jit.is_tracing
     onnx.is_in_onnx_export
-    _jit_internal.is_scripting cuda.is_current_stream_capturing xpu.is_current_stream_capturing
-    overrides.has_torch_function overrides.has_torch_function_unary
-    overrides.has_torch_function_variadic
+    cuda.is_current_stream_capturing xpu.is_current_stream_capturing
 """
+MASK = 3  # its position among the arguments of the attention
 CHANGES_STATE = """
     manual_seed seed get_rng_state set_rng_state initial_seed use_deterministic_algorithms
     set_num_threads save load compile set_default_device
 """
+LOOPS = "cond while_loop _higher_order_ops.scan _higher_order_ops.map"
 
 
 def _double(tx, value):
@@ -62,6 +58,53 @@ def _pad(function, tx, input, pad, *args, **kwargs):
 
 for _function in (torch.nn.functional.pad, torch.constant_pad_nd):
     rule(_function)(functools.partial(_pad, _function))
+
+
+def _recurrent(function, tx, *args, **kwargs):
+    """Where it learns on a GPU cuDNN's call runs as it is: torch's rule for gradients takes a step
+    of time after another, hundreds of kernels where cuDNN has one.  Without gradients the call
+    stays in the graph whole (miniinductor/extras/whole_calls.py).  torch.compile breaks its graph
+    at every recurrent module."""
+    values = [v for a in args for v in (a.iterate(tx) if isinstance(a, SequenceVar) else [a])]
+    fakes = [value.fake for value in values if isinstance(value, TensorVar)]
+    learns = torch.is_grad_enabled() and any(fake.requires_grad for fake in fakes)
+    if learns and any(map(on_gpu, fakes)):
+        text = f"{function.__name__} of cuDNN, with gradients"
+        raise Break("recurrent", text, "nothing is lost but one graph")
+    return tx.call_leaf(function, args, kwargs)
+
+
+def on_gpu(tensor: torch.Tensor) -> bool:
+    return tensor.is_cuda
+
+
+for _function in (torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu):
+    rule(_function)(functools.partial(_recurrent, _function))
+
+
+@rule(F.scaled_dot_product_attention)
+def _attention(tx, *args, **kwargs):
+    """Where the program has asked whether it is compiled, with its mask in memory that the
+    library's fused kernels on a GPU read.
+
+    transformers then makes masks that hide nothing, expanded along their rows, for which the
+    library has only its plain kernels: two products and a softmax over a tensor of all scores.
+    Where elements are dropped, too, the fused kernel drops other ones; plain Python never comes to
+    this call.  (Where nothing is dropped, miniinductor/passes/attention_masks.py copies such a mask
+    in any program.)  # PyTorch: keeps the mask and the plain kernels"""
+    mask = kwargs["attn_mask"] if "attn_mask" in kwargs else (*args, *[None] * 4)[MASK]
+    if tx.output.asks_if_compiling and isinstance(mask, TensorVar) and is_expanded(mask.fake):
+        mask = mask.call_method(tx, "contiguous", [], {})
+        if "attn_mask" in kwargs:
+            kwargs = {**kwargs, "attn_mask": mask}
+        else:
+            args = [*args[:MASK], mask, *args[MASK + 1 :]]
+    return tx.call_leaf(F.scaled_dot_product_attention, args, kwargs)
+
+
+def is_expanded(mask: torch.Tensor) -> bool:
+    """Is it on a GPU, and are the elements of a row one and the same in memory?"""
+    return on_gpu(mask) and mask.dim() > 0 and mask.stride(-1) == 0 and mask.shape[-1] != 1
 
 
 def _foreach(foreach, each):
@@ -147,7 +190,7 @@ for _name in ("tensor", "as_tensor", "asarray"):
 def _tensor_split(tx, *args, **kwargs):
     """Places in a tensor that the frame has made of numbers are those numbers."""
     places = args[1] if len(args) > 1 else kwargs.get("tensor_indices_or_sections")
-    known = constant_of(places, tx) if type(places) is TensorVar else None
+    known = places.made_of_numbers(tx) if type(places) is TensorVar else None
     if known is None or known.dtype is not torch.int64 or known.dim() > 1:
         return tx.node(torch.tensor_split, args, kwargs)
     numbers = known.tolist()
@@ -157,11 +200,6 @@ def _tensor_split(tx, *args, **kwargs):
         return tx.node(torch.tensor_split, [args[0], plain, *args[2:]], kwargs)
     others = {key: v for key, v in kwargs.items() if key != "tensor_indices_or_sections"}
     return tx.node(torch.tensor_split, args, {**others, name: plain})
-
-
-extends(TensorVar, "method_tensor_split")(
-    lambda self, tx, *a, **k: _tensor_split(tx, self, *a, **k)
-)
 
 
 def _tensor_of_symbols(tx, data, args, kwargs, make=of_symbols):
@@ -201,8 +239,17 @@ def contains(tx, variable, kinds) -> bool:
     return known or type(variable) in kinds
 
 
-def _refuse_loop(tx, reason):
-    raise Break("torch", f"torch's scan() or map(): {reason.as_constant()}")
+@rule(at("overrides.has_torch_function_variadic"), at("overrides.has_torch_function_unary"))
+def _any_overloads(tx, *values):
+    """Torch's Python code asks whether an object decides what it means."""
+    for value in values:
+        value = value.realize(tx)
+        if type(value) is not TensorVar and not value.is_constant():
+            raise Break("tensor subclass", f"{value} as an argument of a torch function")
+    return False
+
+
+rule(at("overrides.has_torch_function"))(lambda tx, values: _any_overloads(tx, *values.iterate(tx)))
 
 
 def dtype_of(x: Any) -> torch.dtype:
@@ -229,10 +276,9 @@ rules(
         torch.profiler.record_function: lambda tx, *_, **__: tx.call_class(
             contextlib.nullcontext, [], {}
         ),
-        at("_higher_order_ops.associative_scan"): traced(polyfills.associative_scan),
-        at("_higher_order_ops.scan"): traced(polyfills.scan),
-        at("_higher_order_ops.map"): traced(polyfills.map_over),
-        polyfills.refuse_loop: _refuse_loop,
+        tuple(map(at, LOOPS.split())): refused(
+            "torch", "a branch or loop of torch's", "torch compiles it by itself, outside"
+        ),
         _get_value: _double,
         _stack_if_compiling: lambda tx, values: values,
         tuple(map(at, CHANGES_STATE.split())): refused(

@@ -4,18 +4,19 @@ with torch.no_grad(): ...        torch.get_default_dtype()        with torch.aut
 """
 
 import functools
+import os
 from typing import Any
 
 import torch
 
-from ..exceptions import Break
+from ..directions import graph_break, is_compiling
 from ..graph_values import guard_state
-from ..extras.thread_state import STATES, call_state, enter, leave
+from ..extras.thread_state import STATES, call_state
+from ..skipping import TORCH
 from ..symbolic_eval.operations import on_host
-from ..symbolic_eval.registry import NONE, rule
+from ..symbolic_eval.registry import NONE, refused, rule, rules
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
-from ..variables.functions import MethodVar
 
 
 def at(path: str) -> Any:
@@ -33,18 +34,18 @@ READERS = """
     autograd.forward_ad._is_fwd_grad_enabled _C._functorch.maybe_current_level
     is_warn_always_enabled cuda.is_initialized _C._get_default_device
     distributed.is_initialized distributed.is_torchelastic_launched distributed.get_rank
-    distributed.get_world_size cuda.current_device
+    distributed.get_world_size cuda.current_device cuda.get_device_capability cuda.get_device_name
 """
 
 
 # The same all through the process, or guarded on entry in every frame.
 FIXED = """
     amp.autocast_mode.is_autocast_available _C._is_autocast_available cuda.is_available
-    _C._has_torch_function is_storage _C._get_privateuse1_backend_name
+    is_storage _C._get_privateuse1_backend_name
     backends.mps.is_available cuda.device_count can_cast cuda.is_bf16_supported
     _C._cuda_getDeviceCount _C._log_api_usage_once xpu.is_available
     cuda.get_arch_list
-    amp.is_autocast_available promote_types is_grad_enabled is_inference_mode_enabled
+    promote_types is_grad_enabled is_inference_mode_enabled
     _C._is_any_autocast_enabled get_default_dtype are_deterministic_algorithms_enabled
     get_default_device _C._is_torch_function_mode_enabled
     utils._python_dispatch.is_in_torch_dispatch_mode _C._are_functorch_transforms_active
@@ -53,7 +54,6 @@ FIXED = """
     backends.mkldnn.is_available backends.mkl.is_available backends.openmp.is_available
     backends.cudnn.is_available backends.cuda.is_built backends.mps.is_built
 """
-OF_A_DEVICE = "cuda.get_device_capability cuda.get_device_name"  # the current one, if none is named
 SDP = "flash mem_efficient math cudnn overrideable".split()
 
 STATES.update(
@@ -78,23 +78,6 @@ def _fold(function, guarded, tx, *args, **kwargs):
     if guarded:
         guard_state(tx.output, call, result.as_constant())
     return result
-
-
-def _fold_of_device(function, tx, *args, **kwargs):
-    """`get_device_name()` and `get_device_name("cuda")` speak of the device that is current."""
-    result = _fold(function, False, tx, *args, **kwargs)
-    device = args[0] if args else kwargs.get("device", NONE)
-    if not names_a_device(device.as_constant()):
-        current = torch.cuda.current_device
-        guard_state(tx.output, functools.partial(current), current())
-    return result
-
-
-def names_a_device(device: Any) -> bool:
-    """Does it say which one, as 1 and "cuda:1" do?"""
-    if isinstance(device, int):
-        return True
-    return device is not None and torch.device(device).index is not None
 
 
 def _write(setter, getter, tx, *args):
@@ -122,8 +105,6 @@ def _read(setter, getter, tx, *args):
 for _names, _guarded in ((FIXED, False), (READERS, True)):
     for _function in filter(callable, map(at, _names.split())):
         rule(_function)(functools.partial(_fold, _function, _guarded))
-for _function in map(at, OF_A_DEVICE.split()):
-    rule(_function)(functools.partial(_fold_of_device, _function))
 for _setter, _getter in STATES.items():
     rule(_setter)(functools.partial(_write, _setter, _getter))
 for _setter, _getter in READ_STATES.items():
@@ -143,49 +124,45 @@ rule(torch.autocast_increment_nesting)(functools.partial(_nest, 1))
 rule(torch.autocast_decrement_nesting)(functools.partial(_nest, -1))
 
 
-class ContextVar(Variable):
-    """A context manager of C, entered and left by nodes of the graph: inference mode; a device that
-    new tensors are made on.
-
-    `state`: what else of the thread's state had been set when it was entered, for `reconstruct` to
-    enter it in the same one behind a graph break.
-    """
-
-    make: Any
-    arg: Any
-    state: Any
-
-    def getattr(self, tx, name) -> MethodVar:
-        return MethodVar(self, name)
-
-    def method___enter__(self, tx) -> Variable:
-        changes = tx.output.state
-        changes.before.setdefault((torch._C._set_grad_enabled, ()), torch.is_grad_enabled())
-        self.state = {(setter, key): STATES[setter](*key) for setter, key in changes.before}
-        changes.entered.append(self)
-        call_state(tx.output, tx, enter, [self.make.__name__.strip("_"), self.arg])
-        return self
-
-    def method___exit__(self, tx, *_) -> None:
-        entered = tx.output.state.entered
-        if entered[-1:] != [self]:
-            raise Break("context", f"{self} is left before one that was entered later")
-        entered.pop()
-        call_state(tx.output, tx, leave, [])
-
-    def reconstruct(self, cg) -> None:
-        cg.call_object(self.make, ConstantVar(self.arg))
-
-    def __repr__(self):
-        return f"{self.make.__name__.strip('_')}({self.arg})"
-
-
-@rule(torch._C._InferenceMode)
-def _inference_mode(tx, mode=ConstantVar(True)):
-    if not mode.value and not torch.is_grad_enabled() and tx.output.generates_code:
-        raise Break(
-            "inference mode",
-            "inference_mode(False) where no gradients are recorded",
-            "use torch.enable_grad(), or leave the mode outside",
+rules(
+    {
+        torch._C._InferenceMode: refused(
+            "inference mode", "inference_mode() is entered", "enter it around the compiled function"
         )
-    return ContextVar(torch._C._InferenceMode, mode.value, {})
+    }
+)
+
+
+# ---- programs that ask whether they are compiled, and then go another way
+QUESTIONS = ("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils.is_compiling")
+OPTIMIZERS = os.path.join(TORCH, "optim", "")
+# Files and folders of torch's that ask, and go two ways to the same values.
+SAME_VALUES = (
+    *("optim/", "nn/modules/module.py", "nn/parallel/", "nn/attention/", "_higher_order_ops/"),
+    *("utils/checkpoint.py", "autograd/graph.py", "_utils.py", "fx/", "compiler/"),
+    *("distributed/_functional_collectives.py", "distributed/device_mesh.py"),
+)
+
+
+def yes(tx) -> Variable:
+    """The answer to `is_compiling()`, which is noted.  Torch's own code is told that it is not
+    compiled, as its two ways may give different values (padded rows of a TransformerEncoder) or
+    errors; but for files where they give the same, and the other one cannot be traced."""
+    asker = tx.code.co_filename
+    if asker.startswith(TORCH) and not asker[len(TORCH) :].startswith(SAME_VALUES):
+        return ConstantVar(False)
+    capturable = tx.locals.get("capturable")  # of an optimizer, which then looks at devices
+    if asker.startswith(OPTIMIZERS) and capturable is not None and capturable.truth(tx):
+        return ConstantVar(False)
+    tx.output.asks_if_compiling = True
+    return ConstantVar(True)
+
+
+rules({(is_compiling, *map(at, QUESTIONS)): yes})
+rules(
+    {
+        graph_break: refused(
+            "graph_break()", "minidynamo.graph_break() was called", "remove the call"
+        )
+    }
+)

@@ -263,7 +263,7 @@ def message_of(exception: Any) -> str:
     """What it says of a name that there is not.  (Other texts may be others in each call, and are
     counted as one reason.)"""
     named = issubclass(exception.python_type(), (AttributeError, NameError))
-    args = named and getattr(exception, "init_args", None) or ()
+    args: Any = named and getattr(exception, "init_args", None) or ()
     return str(args[0].value) if len(args) == 1 and isinstance(args[0], ConstantVar) else ""
 
 

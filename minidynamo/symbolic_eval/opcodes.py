@@ -24,10 +24,10 @@ from ..foreign import ours
 from ..variables.base import NULL, Args, Lazy, Named, RealVar, Variable, refusal
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
-from ..variables.functions import CellVar, FunctionVar, MethodVar
+from ..variables.functions import BOUND, CellVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar
 from ..variables.lookup import MISSING
-from ..variables.more.functions import BOUND
+from ..variables.sequences import slice_of
 from ..variables.tensor import TensorVar
 
 if TYPE_CHECKING:
@@ -192,6 +192,10 @@ def push_callable(frame: Frame, found: Variable) -> None:
     frame.stack.extend((NULL, found) if sys.version_info < (3, 13) else (found, NULL))
 
 
+def is_in(frame: Frame, item: Variable, container: Variable) -> bool:
+    return container.contains(frame, item)
+
+
 # ---- what pushes one value, and what jumps
 PUSHES = {
     "COPY": lambda frame, n: frame.stack[-n],
@@ -205,6 +209,8 @@ PUSHES = {
     "LOAD_ATTR": lambda frame, name: frame.stack.pop().getattr(frame, name),
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
+    "BUILD_SLICE": lambda frame, n: slice_of(frame.popn(n)),
+    "CONTAINS_OP": lambda frame, invert: ConstantVar(is_in(frame, *frame.popn(2)) != bool(invert)),
     "BUILD_MAP": lambda frame, n: dict_of_pairs(frame, frame.popn(2 * n)),
     "BUILD_CONST_KEY_MAP": lambda frame, n: dict_of(
         frame, frame.stack.pop().iterate(frame), frame.popn(n)
@@ -260,7 +266,7 @@ def checked(frame: Frame, condition: Variable) -> bool:
     if not fake.is_cpu or fake.dim() or getattr(fake, "constant", None) is not None:
         return False
     made = frame.user_stack(), frame.output.root.group_step
-    vars(frame.output).setdefault("asserted", []).append(made)
+    frame.output.asserted.append(made)
     frame.node(torch._assert_async, [condition])
     return True
 

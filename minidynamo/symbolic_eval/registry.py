@@ -8,13 +8,13 @@ those of the function, after `tx`, the frame that calls.
         return hasattr(value.python_type(), "__call__")
 
 A rule may return a Python constant.  Files of `minidynamo/rules/` register more, and know what a
-call means by the type of what is called (by_type.py); nothing registered means a graph break.
+call means by the type of what is called (calls.py); nothing registered means a graph break.
 PyTorch: `BuiltinVariable.call_...` methods and tables of handlers, in
 torch/_dynamo/variables/builtin.py.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..exceptions import Break
 from ..variables.base import Args, Named, Variable, fitting
@@ -58,3 +58,14 @@ def rules(table: dict[Any, Callable]) -> None:
     """`rule` for many functions, each with a handler of one line; a key may be a tuple of them."""
     for functions, handler in table.items():
         rule(*(functions if isinstance(functions, tuple) else (functions,)))(handler)
+
+
+def refused(kind: str, reason: str, hint: str = "") -> Callable:
+    """The handler of what always breaks the graph.
+
+    rules({warnings.warn: refused("warning", "warnings.warn()", "warn outside")})"""
+
+    def refuse(tx: "Frame", *args: Variable, **kwargs: Variable) -> NoReturn:
+        raise Break(kind, reason, hint)
+
+    return refuse

@@ -156,7 +156,6 @@ class Variable(Fields):
     getitem = refusal("item", "{self}[...] is not traced")
     setitem = refusal("item", "{self}[...] = ... is not traced")
     delitem = refusal("item", "del {self}[...] is not traced")
-    contains = refusal("item", "... in {self} is not traced")
 
     # (part): what a node of the graph is given for this value; part(item) is that for an item of it
     argument = refusal("argument", "{self} as an argument of a torch function")
@@ -171,9 +170,13 @@ class Variable(Fields):
             raise Break("reconstruct", f"writes to {self} cannot be repeated")
 
     def __repr__(self) -> str:
-        """What a message calls it; more/names_in_messages.py knows better names."""
+        """What a message calls it."""
         name = type(self).__name__.removesuffix("Var").lower()
         return f"{name}({self.source.name()})" if self.source is not None else name
+
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        """By walking it, as Python does where a class has no `__contains__`."""
+        return any(tx.same_or_equal(value, item) for value in self.iterate(tx))
 
 
 class RealVar(Variable):
@@ -237,6 +240,9 @@ class Null(Variable):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit("PUSH_NULL")
+
+    def __repr__(self) -> str:
+        return "NULL"
 
 
 NULL = Null()

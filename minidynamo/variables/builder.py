@@ -10,21 +10,27 @@ code objects).  The rules for each kind of value lie beside its variable, in tab
 Mirrors torch/_dynamo/variables/builder.py.
 """
 
-from typing import Any
+import types
+from typing import Any, cast
 
 import torch
 
 from ..dynamic import SizePolicy
 from ..exceptions import Break
+from ..foreign import ours
 from ..guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, is_state, literal
 from ..sources import Source, SourceTree
-from . import classes, functions, modules, nn_modules, wrap_containers, wrap_tensors  # noqa: F401
-from .base import Added, Lazy, Variable, refusal
-from .constant import ConstantVar, is_constant_value
+from . import classes, modules, nn_modules, wrap_containers, wrap_functions, wrap_tensors  # noqa: F401
+from .base import Added, Lazy, Variable
+from .constant import HASHED_BY_IDENTITY, LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, named
+from .functions import CellVar
 from .lookup import can_change, trusted
+from .more.opaque import OpaqueVar
 from .objects import wrap_object
-from .registry import BY_VALUE, PINNED, SHARED, Rule
+from .registry import BY_VALUE, PINNED, RESULTS, SHARED, Rule
+from .tensor import TensorVar
+
 
 WRITTEN = (str, int, bool, type(None))  # classes of what is written into a guard
 SELF_GUARDED = (torch.Tensor, torch.nn.Module)  # their rules guard the type, among other things
@@ -47,6 +53,9 @@ class Builder:
         self.layouts: dict[bytes, bytes] = {}  # each once
         self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
         self.frame: Any = None  # the innermost one
+        self.asked: dict[int, Source] = {}  # id of an object that is a key by identity -> where
+        self.literals: dict[Variable, object] = {}  # tuples that are constants of the new code
+        self.generators: list[Any] = []  # that this frame has made
 
     def line(self) -> str:
         """Where the program is."""
@@ -106,12 +115,15 @@ class Builder:
         return variable
 
     def wrap_shared(self, value: Any, source: Source) -> Variable:
-        """The variable of an object that was not met before; more/opaque.py has one for what cannot
-        be traced."""
+        """The variable of an object that was not met before."""
         if source.kind != "pinned" and not issubclass(type(value), SELF_GUARDED):
             self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
         rule: Rule = SHARED.of(value) or wrap_object
-        return rule(self, value, source)
+        try:
+            return rule(self, value, source)
+        except Break as broken:
+            self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
+            return OpaqueVar(value, broken, source=source)
 
     def guard_alias(self, variable: Variable, value: Any, source: Source) -> None:
         """An object that has a variable lies at this source, too: it must in later calls.
@@ -160,15 +172,34 @@ class Builder:
             self.guard(source, "ID", "{0} is {pin}", found)
         return self.wrap_pinned(found)
 
-    # (cell, source): more/functions.py
-    wrap_cell = refusal("function", "the closure of a function from outside")
+    def wrap_cell(self, cell: Any, source: Source) -> Variable:
+        """The variable of a closure cell, one however many functions share it."""
+        known = self.memo.get(id(cell))
+        if known is None:
+            try:
+                content = Lazy(cell.cell_contents, source.child("cell"))
+            except ours(ValueError):
+                self.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
+                content = None
+            known = self.memo[id(cell)] = (CellVar(content, cell, source=source), cell)
+        return known[0]
 
     def wrap_key(self, key: Any) -> Variable:
-        """The variable of a key of a dictionary: a constant, or what more/dictionary_keys.py
-        knows."""
-        if not is_constant_value(key):
-            raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
-        return ConstantVar(key)
+        """The variable of a key of a dictionary: a constant, or what hashes by its identity or by
+        its parts."""
+        if is_constant_value(key):
+            return ConstantVar(key)
+        if type(key) in (torch.Tensor, torch.nn.Parameter):
+            known, variable = self.memo.get(id(key)), self.wrap_pinned(key)
+            if known is not None and variable.source.kind != "pinned":
+                self.guard(variable.source, "ID", "{0} is {pin}", key)
+            return variable
+        by_parts = isinstance(key, tuple) and all(
+            type(part) in LITERALS or isinstance(part, type) for part in key
+        )
+        if by_parts or isinstance(key, HASHED_BY_IDENTITY):
+            return cast(Any, self).wrap_result(key)
+        raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
 
     def fields_of(self, value: Any, source: Source) -> Any:
         """The instance __dict__ as a DictVar whose entries are wrapped when read."""
@@ -213,3 +244,24 @@ class Builder:
         for name in FUNCTION_FIELDS:
             value = getattr(function, name)
             self.guard(source, ("DEFAULTS", name), f"{{0}}.{name} is {{pin}}", value)
+
+    def note_key(self, variable: Any) -> None:
+        """An object from outside is looked up by its identity: `x in {y}`, `names[id(x)]`.  The
+        same ones must be one object in later calls, too, and others not (`guard_keys_apart`)."""
+        if variable.source is None:
+            return
+        real = variable.value if isinstance(variable, TensorVar) else variable.identity()
+        first = self.asked.setdefault(id(real), variable.source)
+        if first is not variable.source:
+            self.guard_pair("{0} is {1}", first, variable.source)
+
+
+@RESULTS.rule(test=lambda value: True, order=99)
+def pinned_result(output: Builder, value: Any) -> Variable:
+    """What else a folded call gave is held by the entry; not what each call makes anew."""
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        raise Break("argument", "a folded call gave a tensor")
+    if hasattr(kind, "__next__") or kind in (bytearray, set):
+        raise Break("constant", f"a call gave a {kind.__name__}")
+    return output.wrap_pinned(value)

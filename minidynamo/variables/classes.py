@@ -10,17 +10,28 @@ Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable).
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
+from ..exceptions import Break
 from .base import Args, Frame, Named, RealVar, Variable
+from .constant import ConstantVar
+from .functions import BoundMethodVar, bound_descriptor
+from .lookup import METHODS, MISSING, WALKED, can_change, is_programs, lookup
+from .objects import method_of_class
 from .registry import BY_VALUE, PINNED, by_identity
+
+
+OF_EVERY_CLASS = frozenset(
+    """
+    __name__ __qualname__ __module__ __mro__ __bases__ __doc__ __class__ __dict__ __subclasses__
+    __flags__ __base__ mro
+    """.split()
+)  # these attributes are asked of `type`, and not of the bases
 
 
 class ClassVar(RealVar):
     """A class.  Calling it makes an instance: `__new__`, `__init__`, traced."""
-
-    # refused: a metaclass may have a say in both
-    getattr, truth = RealVar.generic_getattr, Variable.truth
 
     def is_constant(self) -> bool:
         return True
@@ -30,6 +41,89 @@ class ClassVar(RealVar):
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_class(self.value, args, kwargs)
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        cls = self.value
+        if name in OF_EVERY_CLASS:
+            return self.own_attribute(tx, name)
+        self.refuse_own_lookup()
+        owner, found = lookup(cls, name)
+        meta_owner, meta = lookup(type(cls), name)
+        if (
+            meta is not MISSING
+            and (found is MISSING or isinstance(meta, property))
+            and type(cls) is not type
+        ):
+            if isinstance(meta, types.FunctionType):
+                return BoundMethodVar(tx.output.wrap_pinned(meta), self)
+            if isinstance(meta, property):
+                return tx.output.wrap_pinned(meta.fget).call(tx, [self], {})
+        if found is MISSING:
+            if meta is not MISSING:
+                if not hasattr(type(meta), "__get__"):
+                    return tx.output.wrap_class_attribute(meta_owner, meta, name)
+                if callable(meta):
+                    return bound_descriptor(meta, self)
+                return self.own_attribute(tx, name)
+            return self.fallback(tx, name)
+        if isinstance(found, METHODS):
+            return method_of_class(tx, owner, found, name, None, self)
+        if is_programs(lookup(type(found), "__get__")[1]):
+            raise Break("attribute", f"the descriptor {cls.__name__}.{name}")
+        if hasattr(type(found), "__get__"):
+            return tx.fold_pinned(getattr, cls, name)
+        return tx.output.wrap_class_attribute(owner, found, name)
+
+    def refuse_own_operator(self, *names: str) -> None:
+        """What a metaclass of the program's computes is not what it computes later."""
+        for name in names:
+            if is_programs(lookup(type(self.value), name)[1]):
+                raise Break("class", f"{name} of the metaclass {type(self.value).__name__}")
+
+    def refuse_own_lookup(self) -> None:
+        kind = type(self.value)
+        if kind is not type and isinstance(lookup(kind, "__getattribute__")[1], METHODS):
+            raise Break("class", f"__getattribute__ of the metaclass {kind.__name__}")
+
+    def fallback(self, tx: Frame, name: str) -> Variable:
+        """What the metaclass's `__getattr__` makes of a name that nothing defines (Python 3.11's
+        EnumType looks for a member)."""
+        cls = self.value
+        _, getter = lookup(type(cls), "__getattr__")
+        if getter is MISSING:
+            tx.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
+        return tx.output.wrap_pinned(getter).call(tx, [self, ConstantVar(name)], {})
+
+    def truth(self, tx: Frame) -> bool:
+        self.refuse_own_operator("__bool__", "__len__")
+        return True
+
+    def hash_key(self, tx: Frame) -> Any:
+        self.refuse_own_operator("__hash__", "__eq__")
+        return self.value
+
+    def own_attribute(self, tx: Frame, name: str) -> Variable:
+        """What `type` itself answers: a name, the bases, a docstring..."""
+        cls = self.value
+        if name == "__flags__":
+            raise Break("attribute", "__flags__ of a class, into which Python writes at any time")
+        WALKED[cls] = None  # guards the MRO
+        value = tx.run_now(getattr, cls, name)
+        if can_change(cls) and (value is None or isinstance(value, (str, dict))):
+            return tx.output.wrap(value, tx.output.tree.pinned(cls).attr(name))
+        return tx.fold_pinned(getattr, cls, name)
+
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        if lookup(type(self.value), "__getitem__")[1] is not MISSING:
+            raise Break("class", f"an item of the class {self.value.__name__}")
+        if is_programs(lookup(self.value, "__class_getitem__")[1]):
+            return self.getattr(tx, "__class_getitem__").call(tx, [key], {})
+        if hasattr(self.value, "__class_getitem__"):
+            return tx.fold_pinned(lambda: self.value[key.as_constant()])
+        return Variable.getitem(self, tx, key)
+
+    def __repr__(self) -> str:
+        return f"the class {self.value.__qualname__}"
 
 
 def is_class(value: Any) -> bool:

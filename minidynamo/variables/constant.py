@@ -13,19 +13,27 @@ from __future__ import annotations
 
 import enum
 import types
+import typing
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from ..exceptions import Break
 from ..guards import constant_check
-from .base import Frame, OutputGraph, RealVar, Source, Variable
+from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
+from .lookup import lookup
 from .registry import BY_VALUE
 
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 CONSTANT_TYPES = LITERALS | {range, slice, types.CodeType, torch._C._SDPBackend}
 CONSTANT_TYPES |= {torch.dtype, torch.device, torch.layout, torch.memory_format}
 CONSTANT_TYPES |= {torch.finfo, torch.iinfo}
+
+HASHED_BY_IDENTITY = (
+    *(type, types.FunctionType, types.BuiltinFunctionType),
+    *(types.GenericAlias, types.UnionType, typing._Final),
+)
 
 
 def is_constant_value(value: Any) -> bool:
@@ -34,6 +42,18 @@ def is_constant_value(value: Any) -> bool:
     if kind is slice:
         return all(map(is_constant_value, (value.start, value.stop, value.step)))
     return kind in CONSTANT_TYPES or issubclass(kind, enum.Enum)
+
+
+# type -> what makes an argument of torch's functions of such a constant; else it is one itself
+ARGUMENTS: dict[type, Callable[[Any], Any]] = {}
+
+
+def argument_of(value: Any) -> Any:
+    """The constant as torch's functions take it."""
+    if type(value) is slice:
+        return slice(argument_of(value.start), argument_of(value.stop), argument_of(value.step))
+    convert = ARGUMENTS.get(type(value))
+    return value if convert is None else convert(value)
 
 
 class ConstantVar(RealVar):
@@ -46,7 +66,7 @@ class ConstantVar(RealVar):
         return self.value
 
     def argument(self, part: Any) -> Any:
-        return self.value
+        return argument_of(self.value)
 
     def hash_key(self, tx: Frame) -> Any:
         kind = type(self.value)
@@ -62,11 +82,52 @@ class ConstantVar(RealVar):
     def length(self, tx: Frame) -> int:
         return tx.fold(len, self.value).value
 
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if not isinstance(self.value, enum.Enum):
+            return tx.fold(getattr, self.value, name)
+        own = f"_{name}_"  # a member of an enumeration has `_name_` and `_value_`
+        if name not in ("name", "value") or lookup(type(self.value), name)[0] is not enum.Enum:
+            raise Break("attribute", f".{name} of {self}, which is neither its name nor its value")
+        fields = tx.output.fields_of(self.value, tx.output.tree.pinned(self.value).instance_dict())
+        return fields.get(tx, ConstantVar(own))
+
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
+        """A method of an immutable object is called now."""
+        if isinstance(self.value, enum.Enum):
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        if type(self.value) is str and name == "join" and len(args) == 1:
+            items = [item.as_constant() for item in tx.listed_fast(args[0])]
+            return tx.fold(self.value.join, items)
+        if type(self.value) is str and name == "format":
+            values = [tx.text_of(value) for value in args]
+            named = {key: tx.text_of(value) for key, value in kwargs.items()}
+            return tx.fold(self.value.format, *values, **named)
+        if name in ("__enter__", "__exit__"):
+            raise Break("context", f"{self} is entered by a call, or left where it was not entered")
+        values = [value.as_constant() for value in args]
+        named = {key: value.as_constant() for key, value in kwargs.items()}
+        return tx.fold(lambda: getattr(self.value, name)(*values, **named))
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        return tx.iter_of(self).rest(tx)
+
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        return tx.fold(lambda: self.value[key.as_constant()])
+
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        return tx.fold(lambda: item.as_constant() in self.value).value
+
+    def __repr__(self) -> str:
+        value = self.value
+        if type(value) is int and value.bit_length() > 10_000:  # which has no text
+            return f"constant int of {value.bit_length()} bits"
+        return f"constant {value!r:.200}"
+
 
 BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
 
 
-@BY_VALUE.rule(*CONSTANT_TYPES - {slice}, test=is_constant_value, order=10)
+@BY_VALUE.rule(*CONSTANT_TYPES - {slice, float}, test=is_constant_value, order=10)
 def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A constant at `source`; an int is a symbol if the policy of sizes says so."""
     if type(value) is int and builder.policy.of_int(value, source):

@@ -1,132 +1,30 @@
-"""Containers: list, tuple, torch.Size, named tuples; dict, OrderedDict, defaultdict; dict views.
+"""Dictionaries: dict, OrderedDict, defaultdict, and their views.  (Lists and tuples: sequences.py.)
 
-In:   lists and dicts of variables.   Out: the same methods as Python's, on variables.
+In:   keys and values as variables.   Out: the same methods as Python's, on variables.
 
-    >>> ListVar([a, b]).call_method(tx, "append", [c], {})
+    >>> DictVar(named({"a": x})).getitem(tx, ConstantVar("a"))      # x
 
-Items of a container with a source are looked at when they are read, and only what was read is
-guarded: the length of a list, one key of a dict.  What the program writes is repeated behind the
-graph (`replay`).  Mirrors torch/_dynamo/variables/lists.py and dicts.py.
+Items of a dict with a source are looked at when they are read, and only what was read is guarded:
+one key, or all of them once the program walks it.  What the program writes is repeated behind the
+graph (`replay`).  Mirrors torch/_dynamo/variables/dicts.py.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
+import operator
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import Any
+from typing import Any, cast
 
 from ..exceptions import Break
-from ..foreign import ours
-from ..guards import keys_check
+from ..guards import exact_key, keys_check
 from .base import Codegen, Frame, Lazy, Variable, current
 from .constant import ConstantVar
-from .symbolic import SymVar
-
-INDICES: set[type[Variable]] = {SymVar}  # what may be taken as a constant index
-
-
-class Container(Variable):
-    """The base of all: more/container_methods.py gives it the special methods by name."""
-
-    shared = True
-
-
-class SequenceVar(Container):
-    """Items in order."""
-
-    items: list
-    cls: Any  # the exact Python type
-    resized: int = field(default=0, init=False)  # how often items were added, removed or moved
-
-    def item(self, tx: Frame, index: int) -> Variable:
-        found = self.items[index]
-        if type(found) is Lazy:
-            found = self.items[index] = found.realize(tx)
-        return found
-
-    def is_constant(self) -> bool:
-        return all(item.is_constant() for item in self.items)
-
-    def as_constant(self) -> Any:
-        return self.cls([item.as_constant() for item in self.items])
-
-    def truth(self, tx: Frame) -> bool:
-        return bool(self.items)
-
-    def length(self, tx: Frame) -> int:
-        return len(self.items)
-
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
-
-    def index_of(self, tx: Frame, key: Variable) -> Any:
-        if not key.is_constant() and type(key) not in INDICES:
-            raise Break(
-                "item", f"an index that is not a constant ({key})", "index with a Python int"
-            )
-        return key.as_constant()
-
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
-        index = self.index_of(tx, key)
-        try:
-            self.items[index]
-        except ours(IndexError, TypeError, ValueError) as error:
-            # `items` is a list, whatever the sequence is
-            tx.raise_(type(error), str(error).replace("list", self.cls.__name__, 1))
-        return self.item_or_items(tx, index)
-
-    def item_or_items(self, tx: Frame, index: Any) -> Variable:
-        """What lies at an index that there is; more/slices.py knows slices, too."""
-        return self.item(tx, index)
-
-    def argument(self, part: Callable[[Variable], Any]) -> Any:
-        items = [part(item) for item in self.iterate(current())]
-        return items if isinstance(self, ListVar) else tuple(items)
-
-    def contents(self, cg: Codegen) -> None:
-        """Push a tuple of the items."""
-        cg.build("BUILD_TUPLE", self.items)
-
-
-class TupleVar(SequenceVar):
-    """tuple, torch.Size, namedtuple."""
-
-    cls: Any = tuple
-
-    def hash_key(self, tx: Frame) -> Any:
-        return tuple(self.item(tx, n).hash_key(tx) for n in range(len(self.items)))
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if self.cls is tuple:
-            self.contents(cg)
-        else:  # more/tuples.py makes those again
-            super().reconstruct(cg)
-
-
-class ListVar(SequenceVar):
-    """list."""
-
-    cls: Any = list
-
-    def is_constant(self) -> bool:
-        return False
-
-    def _changed(self) -> None:
-        self.mutated = True
-        self.resized += 1
-
-    def method_append(self, tx: Frame, value: Variable, /) -> None:
-        self.items.append(value)
-        self._changed()
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.build("BUILD_LIST", self.items)
-
-    def replay(self, cg: Codegen) -> None:
-        if self.mutated:
-            items = functools.partial(cg.build, "BUILD_LIST", self.items)
-            cg.commit_item(self, ConstantVar(slice(None)), items)
+from .sequences import Container, SequenceVar as SequenceVar, TupleVar
+from .sequences import ListVar as ListVar
 
 
 class DictVar(Container):
@@ -140,16 +38,35 @@ class DictVar(Container):
     written: dict[Any, Any] = field(default_factory=dict, init=False)
     real_keys: list = field(default_factory=list, kw_only=True)  # of one with a source
     keys_text: str = field(default="{0}", kw_only=True)  # how a guard reads the keys
+    factory = cast(Any, None)  # of a defaultdict
+    rewritten = False  # does the replay store everything?
+    removed = 0  # how often a key was removed or moved
 
     def guard_keys(self, tx: Frame) -> None:
-        if self.source is not None:
-            check = keys_check(self.real_keys, self.keys_text)
-            tx.output.guard(self.source, "KEYS", *check)
+        """The keys are these, in this order.  An OrderedDict's table has the same keys, and must
+        have them later: dict.__setitem__() writes to the table alone, and len() asks the table."""
+        if self.source is None:
+            return
+        check = keys_check(self.real_keys, self.keys_text)
+        tx.output.guard(self.source, "KEYS", *check)
+        if issubclass(self.cls, collections.OrderedDict):
+            table = f"{tx.output.tree.pinned(dict).key}.keys({{0}})"
+            same = f"{{{{*map(exact_key, {table})}}}} == {{pin}}"
+            tx.output.guard(self.source, "TABLE", same, {*map(exact_key, self.real_keys)})
 
     def guard_key(self, tx: Frame, kind: str, host: Any) -> None:
-        """Guard that `host` is among the keys (PRESENT) or is not (ABSENT): that the keys are all
-        the same.  (more/dictionary_keys.py guards the one key.)"""
-        self.guard_keys(tx)
+        """A key that was read is guarded alone, where a guard can name it; walking the dictionary
+        or asking its length guards all keys."""
+        if isinstance(host, (Variable, tuple)):
+            self.guard_keys(tx)
+        elif "KEYS" in self.source.guards:
+            return
+        elif kind == "ABSENT" and type(host) is str and self.keys_text == "{0}":
+            tx.output.guard_absent(self.source, host)
+        else:
+            word = "in" if kind == "PRESENT" else "not in"
+            check = f"{{pin}} {word} {self.keys_text}"
+            tx.output.guard(self.source, (kind, host), check, host)
 
     def get(self, tx: Frame, key: Variable) -> Any:
         """The value under `key`, or None; guarded either way."""
@@ -194,21 +111,153 @@ class DictVar(Container):
         self.store(tx, key, value)
 
     def as_constant(self) -> Any:
+        if self.cls is collections.defaultdict:
+            raise Break("constant", "a defaultdict where a constant is needed")
         pairs = self.pairs(current())
-        return self.cls([(key.as_constant(), value.as_constant()) for key, value in pairs])
+        found = [(key.as_constant(), value.as_constant()) for key, value in pairs]
+        if self.cls is collections.defaultdict:
+            return self.cls((self.factory or ConstantVar(None)).as_constant(), found)
+        return self.cls(found)
 
     def method_values(self, tx: Frame) -> Any:
         return DictViewVar(self, "values")
 
     def replay(self, cg: Codegen) -> None:
+        if self.rewritten:
+            cg.commit_call(replace_dict, self, functools.partial(self.contents, cg))
+            return
         # What is pushed last is stored first: so new keys come in their order.
         for host, key in reversed(self.written.items()):
             cg.commit_item(self, key, self.items[host][1])
+
+    def truth(self, tx: Frame) -> bool:
+        return self.length(tx) > 0
+
+    def length(self, tx: Frame) -> int:
+        return len(self.keys(tx))
+
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        value = self.get(tx, key)
+        if value is None:
+            if self.factory is not None and self.factory.realize(tx).identity() is not None:
+                value = self.factory.realize(tx).call(tx, [], {})
+                self.store(tx, key, value)
+                return value
+            tx.raise_var(KeyError, [key])
+        return value
+
+    def method_get(self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /) -> Any:
+        value = self.get(tx, key)
+        return default if value is None else value
+
+    def method_keys(self, tx: Frame) -> Any:
+        return DictViewVar(self, "keys")
+
+    def method_items(self, tx: Frame) -> Any:
+        return DictViewVar(self, "items")
+
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        return {key.as_constant(): part(value) for key, value in self.pairs(current())}
+
+    def contents(self, cg: Codegen) -> None:
+        """Push a dict of the items."""
+        mapping(cg, self.items)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.cls is dict:
+            self.contents(cg)
+        elif self.cls is collections.defaultdict:
+            factory = self.factory or ConstantVar(None)
+            cg.call_object(self.cls, factory, functools.partial(self.contents, cg))
+        else:
+            cg.call_object(self.cls, functools.partial(self.contents, cg))
+
+    def contains(self, tx: Frame, key: Variable) -> bool:
+        found = self.items.get(key.hash_key(tx))
+        if found is not None and type(found[1]) is Lazy and self.source is not None:
+            self.guard_key(tx, "PRESENT", key.hash_key(tx))
+            return True
+        return found is not None or self.get(tx, key) is not None
+
+    def method_popitem(self, tx: Frame) -> Any:
+        keys = self.keys(tx)
+        if not keys:
+            tx.raise_(KeyError, "popitem(): dictionary is empty")
+        return TupleVar([keys[-1], self.method_pop(tx, keys[-1])])
+
+    def method_setdefault(
+        self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /
+    ) -> Any:
+        value = self.get(tx, key)
+        if value is None:
+            self.store(tx, key, default)
+            value = default
+        return value
+
+    def method_copy(self, tx: Frame) -> Any:
+        self.guard_keys(tx)
+        made: Any = DictVar(dict(self.items), self.cls)
+        made.factory = self.factory
+        return made
+
+    def remove(self, tx: Frame, key: Variable) -> None:
+        self.guard_keys(tx)  # replay writes all that are left
+        self.items.pop(key.hash_key(tx))
+        self.written[key.hash_key(tx)] = True
+        self.removed += 1
+        self.mutated = self.rewritten = True
+
+    def delitem(self, tx: Frame, key: Variable) -> None:
+        if self.get(tx, key) is None:
+            tx.raise_var(KeyError, [key])
+        self.remove(tx, key)
+
+    def method_pop(self, tx: Frame, key: Variable, default: Variable | None = None, /) -> Any:
+        value = self.get(tx, key)
+        if value is None:
+            if default is not None:
+                return default
+            tx.raise_var(KeyError, [key])
+        self.remove(tx, key)
+        return value
+
+    def method_update(self, tx: Frame, other: Variable | None = None, /, **named: Variable) -> None:
+        ordered = self.cls is collections.OrderedDict and not isinstance(other, DictVar)
+        if ordered and other is not None and tx.has_attr(other, "items"):
+            raise Break("dictionary", "an OrderedDict of a mapping that is no dictionary")
+        for key, value in dict_pairs(tx, other) if other is not None else ():
+            self.store(tx, key, value)
+        for name, value in named.items():
+            self.store(tx, ConstantVar(name), value)
+
+    def method_clear(self, tx: Frame) -> None:
+        self.guard_keys(tx)
+        self.items.clear()
+        self.mutated = self.rewritten = True
 
 
 def named(values: dict[str, Any]) -> dict[Any, tuple[Variable, Any]]:
     """The items of a DictVar whose keys are these names."""
     return {name: (ConstantVar(name), value) for name, value in values.items()}
+
+
+def of_the_dict(name: str) -> Any:
+    return property(operator.attrgetter(f"dict.{name}"))
+
+
+class ProxyVar(Container):
+    """types.MappingProxyType: reads of the dict behind it."""
+
+    dict: Any
+    cls = types.MappingProxyType
+    shared = False
+    truth, length, iterate = map(of_the_dict, ("truth", "length", "iterate"))
+    getitem, get, contains = map(of_the_dict, ("getitem", "get", "contains"))
+    method_get, method_keys = map(of_the_dict, ("method_get", "method_keys"))
+    method_values, method_items = map(of_the_dict, ("method_values", "method_items"))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(types.MappingProxyType, self.dict)
 
 
 class DictViewVar(Container):
@@ -219,5 +268,66 @@ class DictViewVar(Container):
     kind: str
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
-        """Those of `values()`; more/dictionaries.py knows the others."""
-        return (self.dict.get(tx, key) for key in self.dict.keys(tx))
+        keys = self.dict.keys(tx)
+        if self.kind == "keys":
+            return iter(keys)
+        values = (self.dict.get(tx, key) for key in keys)
+        if self.kind == "values":
+            return values
+        return (TupleVar([key, value]) for key, value in zip(keys, values))
+
+    @property
+    def cls(self) -> type:
+        return type(getattr({}, self.kind)())
+
+    def length(self, tx: Frame) -> int:
+        return self.dict.length(tx)
+
+    def truth(self, tx: Frame) -> bool:
+        return self.dict.truth(tx)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(getattr(self.dict.cls, self.kind), self.dict)
+
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        held = self.dict.contains if self.kind == "keys" else super().contains
+        return held(tx, item)
+
+
+def mapping(cg: Codegen, items: dict[Any, tuple[Variable, Any]]) -> None:
+    """Push a dict: host key -> (key, value)."""
+    for key, value in items.values():
+        cg.value(key)
+        cg.value(value)
+    cg.emit("BUILD_MAP", len(items))
+
+
+def replace_dict(target: Any, contents: dict) -> None:
+    """Give a dict these contents, without a method that its class may have overridden."""
+    kind = collections.OrderedDict if isinstance(target, collections.OrderedDict) else dict
+    kind.clear(target)
+    for key, value in contents.items():
+        kind.__setitem__(target, key, value)
+
+
+def dict_pairs(tx: Frame, other: Variable) -> Iterator[Any]:
+    """(key, value) variables of a mapping or of an iterable of pairs, one after the other: what
+    walks them stores each before it asks for the next."""
+    payload = getattr(other, "payload", None)
+    if isinstance(other, DictVar):
+        yield from other.pairs(tx)
+    elif isinstance(payload, DictVar) and other.cls.__iter__ in (
+        dict.__iter__,
+        collections.OrderedDict.__iter__,
+    ):
+        yield from payload.pairs(tx)
+    elif tx.has_attr(other, "keys"):
+        keys = other.call_method(tx, "keys", [], {})
+        for key in tx.listed_fast(keys):
+            yield key, other.getitem(tx, key)
+    else:
+        for pair in other.iterate(tx):
+            items = tx.listed_fast(pair) if hasattr(pair.python_type(), "__iter__") else ()
+            if len(items) != 2:
+                raise Break("arguments", "an item of a dictionary's update that is no pair")
+            yield items

@@ -12,14 +12,39 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterable
 from dataclasses import field
 from typing import Any
 
 import torch
 
-from .base import Args, Frame, Lazy, Named, OutputGraph, RealVar, Source, Variable
-from .registry import BY_VALUE, PINNED, by_identity
+from ..bytecode import emit
+from ..exceptions import Break
+from ..foreign import ours
+from .base import Args, Codegen, Frame, Lazy, Named, RealVar, Variable
+from .constant import ConstantVar
+from .containers import DictVar, TupleVar, mapping, named
+from .lookup import MISSING, lookup
+
+
+BOUND = {  # descriptors of C types -> what binding them makes
+    types.MethodDescriptorType: types.BuiltinMethodType,
+    types.WrapperDescriptorType: types.MethodWrapperType,
+}
+
+
+def written(name: str) -> bool:
+    """Is this a field of every function that a program may replace?"""
+    try:
+        setattr(written, name, getattr(written, name))
+    except ours(AttributeError, TypeError):
+        return False
+    return True
+
+
+WRITABLE = frozenset(filter(written, dir(written)))
+
+
+NAMES_OF_METHODS = {*dir(types.MethodType)} - {"__doc__"}  # what is not asked of the function
 
 
 class CellVar(Variable):
@@ -37,6 +62,30 @@ class CellVar(Variable):
     def store(self, value: Variable) -> None:
         self.content, self.mutated = value, True
 
+    def reconstruct(self, cg: Codegen) -> None:
+        if isinstance(self.cell, str):  # the root's own cell, or one of its free variables
+            cg.add(emit.load_cell(self.cell))
+        elif self.source is not None:
+            cg.load_source(self.source)
+        else:
+            cg.call_object(types.CellType)
+            cg.remember(self)
+            if self.content is not None:  # after `remember`: a closure may refer to itself
+                cg.value(self.content)
+                cg.emit("COPY", 2)
+                cg.emit("STORE_ATTR", "cell_contents")
+
+    def replay(self, cg: Codegen) -> None:
+        if self.content is None:
+            raise Break("reconstruct", "a variable of a closure that is deleted")
+        if isinstance(self.cell, str):
+            cg.value(self.content)
+            cg.commit("STORE_DEREF", self.cell)
+        else:
+            cg.value(self.content)
+            cg.value(self)
+            cg.commit("STORE_ATTR", "cell_contents")
+
 
 class FunctionVar(Variable):
     """A Python function: a real one (`fn`) or one made in this frame (`fn` None)."""
@@ -49,12 +98,77 @@ class FunctionVar(Variable):
     defaults: tuple = ()
     kwdefaults: dict = field(default_factory=dict)
     closure: tuple = ()
+    attrs: Any = None  # its __dict__, once somebody asks
+    annotations: Any = None
 
     def identity(self) -> Any:
         return self if self.fn is None else self.fn
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_function(self, args, kwargs)
+
+    def real(self) -> Any:
+        if self.fn is None or self.attrs is not None and self.attrs.mutated:
+            raise Break("constant", f"{self} was made or changed in this frame")
+        return self.fn
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if isinstance(self.attrs, DictVar) and name in self.attrs.items:
+            return self.attrs.get(tx, ConstantVar(name))
+        if name == "__dict__":
+            return dict_of(self, tx)
+        if self.fn is not None:
+            return real_attribute(self, tx, name)
+        if name in MADE_HERE:
+            return MADE_HERE[name](self)
+        return Variable.getattr(self, tx, name)
+
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        if self.fn is not None:
+            raise Break("attribute", f"setting .{name} of the function {self.name}")
+        if name in ("__name__", "__qualname__"):
+            self.name = value.as_constant()
+        elif name == "__annotations__":
+            self.annotations = value
+        dict_of(self, tx).store(tx, ConstantVar(name), value)
+
+    def hash_key(self, tx: Frame) -> Any:
+        tx.output.note_key(self)
+        return self.identity()
+
+    def argument(self, part: Any) -> Any:
+        return Variable.argument(self, part) if self.fn is None else self.fn
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.fn is not None:
+            cg.load_const(self.fn)
+            return
+        added = self.defaults or self.kwdefaults or self.attrs or self.annotations
+        if not added and self.name == self.code.co_qualname:
+            self._made(cg)
+        else:
+            attributes = {} if self.attrs is None else self.attrs.items
+            cg.call_object(
+                new_function,
+                functools.partial(self._made, cg),
+                TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None),
+                functools.partial(mapping, cg, named(self.kwdefaults)),
+                ConstantVar(self.name),
+                functools.partial(mapping, cg, attributes),
+                self.annotations or ConstantVar(None),
+            )
+        cg.remember(self)
+
+    def _made(self, cg: Codegen) -> None:
+        """The function, without what can be set later."""
+        parts = (self.code, self.globals, self.name.rpartition(".")[2], None)
+        closure: Any = ConstantVar(None)
+        if self.closure:
+            closure = functools.partial(cg.build, "BUILD_TUPLE", self.closure)
+        cg.call_object(types.FunctionType, *map(RealVar, parts), closure)
+
+    def __repr__(self) -> str:
+        return f"the function {self.name}"
 
 
 class BoundMethodVar(Variable):
@@ -64,10 +178,34 @@ class BoundMethodVar(Variable):
     instance: Variable
     cls: type = types.MethodType
 
-    getattr = Variable.generic_getattr  # which refuses
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if name == "__self__":
+            return self.instance
+        if self.cls is not types.MethodType:
+            raise Break("attribute", f".{name} of a method of C")
+        if name == "__func__":
+            return self.function
+        if name in NAMES_OF_METHODS:
+            return tx.method_of(self, name)
+        return self.function.getattr(tx, name)
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.function.call(tx, [self.instance, *args], kwargs)
+
+    def real(self) -> Any:
+        return getattr(self.instance.real(), self.function.real().__name__)
+
+    def hash_key(self, tx: Frame) -> Any:
+        tx.output.note_key(self.instance)
+        return ("bound method", self.function.identity(), self.instance.identity())
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.cls is not types.MethodType:
+            raise Break("reconstruct", "a method of C as a value")
+        cg.call_object(types.MethodType, self.function, self.instance)
+
+    def __repr__(self) -> str:
+        return f"the method {getattr(self.function, 'name', self.function)}"
 
 
 class MethodVar(Variable):
@@ -77,12 +215,42 @@ class MethodVar(Variable):
     instance: Variable
     name: str
     native = True
+    given = None  # the object itself, where it came from outside
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.instance.call_method(tx, self.name, args, kwargs)
 
     def truth(self, tx: Frame) -> bool:
         return True
+
+    def identity(self) -> Any:
+        return self if self.given is None else self.given
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.value(self.instance)
+        cg.emit("LOAD_ATTR", self.name)
+
+    @property
+    def shared(self) -> bool:  # type: ignore[override]
+        """Is it one object wherever it lies?  (What would keep a tensor's method would keep the
+        tensor alive.)"""
+        return not issubclass(self.instance.cls or object, torch.Tensor)
+
+    def python_type(self) -> type:
+        for owner in self.instance.python_type().__mro__:
+            if self.name in owner.__dict__:
+                return BOUND.get(type(owner.__dict__[self.name]), types.BuiltinMethodType)
+        return types.BuiltinMethodType
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if name == "__name__":
+            return ConstantVar(self.name)
+        if name == "__self__":
+            return self.instance
+        return Variable.getattr(self, tx, name)
+
+    def __repr__(self) -> str:
+        return f"the method .{self.name} of {self.instance}"
 
 
 class CallableVar(RealVar):
@@ -92,42 +260,104 @@ class CallableVar(RealVar):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return tx.call_c(self.value, args, kwargs)
 
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if type(self.value) is functools._lru_cache_wrapper:
+            raise Break("attribute", f".{name} of a cached function")
+        return tx.fold_pinned(getattr, self.value, name)
 
-# ---- functions, methods and callables from outside
-C_CALLABLES = (
-    *(types.BuiltinFunctionType, types.MethodWrapperType, functools._lru_cache_wrapper),
-    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
-    *(types.GetSetDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket),
-    type(torch.ops.aten),
-)
+    def getitem(self, tx: Frame, key: Variable) -> Variable:  # Optional[int], dict[str, int]
+        return tx.fold_pinned(lambda: self.value[key.real()])
 
-
-# (Those that a program makes anew are guarded by their code alone: more/made_functions.py.)
-BY_VALUE.rule(types.FunctionType)(by_identity)
-
-
-def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
-    """FunctionVar of a real function; defaults and cells are read through `source`."""
-
-    def read(name: str, pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Lazy]:
-        return {key: Lazy(value, source.attr(name).item(key)) for key, value in pairs}
-
-    defaults = read("__defaults__", enumerate(fn.__defaults__ or ()))
-    named = read("__kwdefaults__", (fn.__kwdefaults__ or {}).items())
-    cells = enumerate(fn.__closure__ or ())
-    closure = tuple(builder.wrap_cell(cell, source.child("closure", n)) for n, cell in cells)
-    parts = fn.__code__, fn.__globals__, fn.__qualname__, tuple(defaults.values()), named, closure
-    return FunctionVar(fn, *parts, source=source)
+    def __repr__(self) -> str:
+        name = getattr(self.value, "__qualname__", None)
+        if name is None:  # no repr(): that may be Python, and the object half made
+            return f"a {type(self.value).__qualname__}"
+        return f"{getattr(self.value, '__module__', None) or ''}.{name}".lstrip(".")
 
 
-@PINNED.rule(types.FunctionType)
-def pinned_function(builder: OutputGraph, value: Any) -> Variable:
-    builder.guard_function(value)
-    variable = function_of(builder, value, builder.tree.pinned(value))
-    variable.source = None  # rebuilt, it is the object itself
-    return variable
+def bound_descriptor(found: Any, instance: Variable) -> BoundMethodVar:
+    """A method of a C type: what its descriptor's `__get__` makes is no `types.MethodType`."""
+    made = BOUND.get(type(found), types.MethodType)
+    return BoundMethodVar(CallableVar(found), instance, cls=made)
 
 
-@PINNED.rule(*C_CALLABLES, test=lambda value: issubclass(type(value), C_CALLABLES), order=30)
-def pinned_callable(builder: OutputGraph, value: Any) -> Variable:
-    return CallableVar(value)
+def new_function(
+    template: Any, defaults: Any, kwdefaults: Any, name: str, attributes: Any, annotations: Any
+) -> Any:
+    template.__defaults__ = defaults
+    template.__kwdefaults__ = kwdefaults or None
+    template.__qualname__ = name
+    template.__name__ = name.rpartition(".")[2]
+    if annotations is not None:
+        template.__annotations__ = annotations
+    for attribute, value in (attributes or {}).items():
+        setattr(template, attribute, value)
+    return template
+
+
+def real_attribute(self: FunctionVar, tx: Frame, name: str) -> Variable:
+    if lookup(types.FunctionType, name)[1] is MISSING:
+        found = dict_of(self, tx).get(tx, ConstantVar(name))
+        if found is None:
+            tx.raise_(AttributeError, f"'function' object has no attribute '{name}'")
+        return found
+    value = getattr(self.fn, name)
+    if name in ("__globals__", "__closure__"):
+        raise Break("attribute", f"function.{name} is not traced")
+    source = self.source or tx.output.tree.pinned(self.fn)
+    if name not in WRITABLE:
+        return tx.output.wrap_pinned(value)
+    return tx.output.wrap(value, source.attr(name))
+
+
+def dict_of(self: FunctionVar, tx: Frame) -> DictVar:
+    if self.attrs is None and self.fn is None:
+        self.attrs = DictVar({})
+    elif self.attrs is None:
+        source = self.source or tx.output.tree.pinned(self.fn)
+        self.attrs = tx.output.wrap(vars(self.fn), source.attr("__dict__"))
+    return self.attrs
+
+
+def annotations_of(self: FunctionVar) -> Variable:
+    self.annotations = self.annotations or DictVar({})
+    return self.annotations
+
+
+MADE_HERE = {  # attributes of a function that was made in this frame
+    "__name__": lambda f: ConstantVar(f.name.rpartition(".")[2]),
+    "__qualname__": lambda f: ConstantVar(f.name),
+    "__code__": lambda f: ConstantVar(f.code),
+    "__doc__": lambda f: ConstantVar(
+        next((doc for doc in f.code.co_consts[:1] if isinstance(doc, str)), None)
+    ),
+    "__module__": lambda f: ConstantVar(f.globals.get("__name__")),
+    "__annotations__": annotations_of,
+    "__closure__": lambda f: TupleVar(list(f.closure)) if f.closure else ConstantVar(None),
+    "__defaults__": lambda f: TupleVar(list(f.defaults)) if f.defaults else ConstantVar(None),
+}
+if hasattr(types.FunctionType, "__type_params__"):  # 3.12; `def f[T]()` breaks the graph
+    MADE_HERE["__type_params__"] = lambda f: TupleVar([])
+
+
+class PartialVar(Variable):
+    """functools.partial."""
+
+    function: Variable
+    args: list[Variable]
+    kwargs: dict[str, Variable]
+    cls = functools.partial
+    shared = True
+
+    getattr = Variable.generic_getattr  # which refuses
+
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def reconstruct(self, cg: Codegen) -> None:
+        kwargs = functools.partial(mapping, cg, named(self.kwargs))
+        cg.call_object(new_partial, TupleVar([self.function, *self.args]), kwargs)
+
+
+def new_partial(args: Any, kwargs: dict[str, Any]) -> functools.partial:
+    return functools.partial(*args, **kwargs)

@@ -10,16 +10,21 @@ Mirrors torch/_dynamo/variables/iter.py.
 
 from __future__ import annotations
 
+import builtins
+import collections
 import types
 from collections.abc import Iterator
 from dataclasses import field
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
-from .base import Frame, Variable, refusal
+from .. import hooks
+from ..exceptions import Break, SkipFrame
+from .base import Codegen, Frame, Variable, refusal
 from .constant import ConstantVar
-from .containers import DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
+from .containers import DictVar, DictViewVar, ProxyVar, ListVar, SequenceVar, TupleVar
 from .objects import ObjectVar
 from .registry import ByClass
+
 
 iterator_of = ByClass()  # handler(tx, variable) -> an iterator
 
@@ -40,40 +45,106 @@ class IteratorVar(Variable):
 
     iterate = rest
 
+    def length(self, tx: Frame) -> int:
+        """heapq's functions ask for it in a `try`."""
+        tx.raise_(TypeError, f"object of type '{self.python_type().__name__}' has no len()")
+
+    def method___next__(self, tx: Frame) -> Variable:
+        value = self.next(tx)
+        if value is None:
+            tx.raise_(StopIteration)
+        return value
+
+    def method___iter__(self, tx: Frame) -> Variable:
+        return self
+
 
 class SequenceIterator(IteratorVar):
     """Over a list or tuple variable (live: the list may grow)."""
 
     sequence: SequenceVar
     index: int = 0  # of the item that comes next
+    step = 1  # -1: from the last item down
 
     def next(self, tx: Frame) -> Variable | None:
-        if self.index >= len(self.sequence.items):
+        if not 0 <= self.index < len(self.sequence.items):
             # at the end, where it stays though the list may grow
             empty = ListVar if self.sequence.cls is list else TupleVar
-            self.sequence, self.index = empty([]), 0
+            self.sequence, self.index = empty([]), min(self.step, 0)
             return None
-        self.index += 1
-        return self.sequence.item(tx, self.index - 1)
+        self.index += self.step
+        return self.sequence.item(tx, self.index - self.step)
+
+    def python_type(self) -> type:
+        empty: Any = () if isinstance(self.sequence, TupleVar) else self.sequence.cls()
+        return type(iter(empty) if self.step > 0 else reversed(empty))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.sequence.resized and self.sequence.source is not None:
+            raise Break("reconstruct", "an iterator of a list from outside that grew or shrank")
+        cg.call_object(iterator_at, self.sequence, ConstantVar(self.index), ConstantVar(self.step))
 
 
 class KeysIterator(IteratorVar):
-    """Over a dict, one of its views or a set; more/iterators.py looks whether these change."""
+    """Over a dict, one of its views or a set; these must not change meanwhile."""
 
-    cls = cast(Any, None)
+    @property
+    def cls(self) -> type:
+        return type(iter(self.empty()))
+
+    before: tuple[int, int]
+    ended = False
+    taken = 0
 
     def __init__(self, tx: Frame, walked: Any) -> None:
         self.walked = walked
         self.left = iter(list(walked.iterate(tx)))
+        self.before = self.state()
 
     def next(self, tx: Frame) -> Variable | None:
-        return next(self.left, None)
+        if self.ended:
+            return None
+        if self.state() != self.before:
+            raise SkipFrame("a dictionary or set whose keys change while it is walked")
+        value = next(self.left, None)
+        self.taken += 1
+        self.ended = value is None
+        return value
+
+    def owner(self) -> Any:
+        return getattr(self.walked, "dict", self.walked)
+
+    def state(self) -> tuple[int, int]:
+        """What stays while nothing is added or removed: the size, and how often keys went."""
+        return len(self.owner().items), getattr(self.owner(), "removed", 0)
+
+    def empty(self) -> Any:
+        """An object of the kind that is walked, without items."""
+        if self.owner().cls in (set, frozenset):
+            return set()
+        like: Any = collections.OrderedDict() if self.owner().cls is collections.OrderedDict else {}
+        kind = getattr(self.walked, "kind", "keys")
+        return getattr(like, kind)()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        owner = self.owner()
+        if self.ended:
+            raise Break("reconstruct", "an iterator of a dictionary or set at its end")
+        if owner.source is not None:
+            differs = getattr(owner, "rewritten", True)
+        else:
+            differs = self.state() != self.before
+        if owner.mutated and differs:
+            raise SkipFrame(
+                "a dictionary or set that is written while a loop with a break walks it"
+            )
+        cg.call_object(advanced, self.walked, ConstantVar(self.taken))
 
 
 iterator_of(IteratorVar)(lambda tx, iterator: iterator)
 iterator_of(SequenceVar)(lambda tx, sequence: SequenceIterator(sequence))
 iterator_of(ObjectVar)(lambda tx, instance: tx.iter_of_object(instance))
-iterator_of(DictVar, DictViewVar)(KeysIterator)
+iterator_of(DictVar, DictViewVar, ProxyVar)(KeysIterator)
 
 
 class GeneratorVar(IteratorVar):
@@ -84,14 +155,128 @@ class GeneratorVar(IteratorVar):
     done: bool = field(default=False, init=False)
     started: bool = field(default=False, init=False)
 
+    def __post_init__(self) -> None:
+        # where: the lines of the program, the step of the root
+        self.made = self.frame.parent.user_stack(), self.frame.output.root.group_step
+        self.frame.output.generators.append(self)
+
+    running = False
+
     def next(self, tx: Frame) -> Variable | None:
         return self.send(tx, ConstantVar(None))
 
     def send(self, tx: Frame, value: Variable) -> Variable | None:
-        """The next yielded variable, or None; the return value is then in `frame.returned`."""
+        """The next yielded variable, or None; the return value is then in `frame.returned`.  One
+        that raises is done; one that runs cannot be asked for more."""
+        if self.running:
+            tx.raise_(ValueError, "generator already executing")
         if self.done:
             return None
-        yielded = self.frame.resume_generator(tx, value if self.started else None)
-        self.started = True
-        self.done = yielded is None
+        self.running, done = True, True
+        try:
+            yielded = self.frame.resume_generator(tx, value if self.started else None)
+            done = yielded is None
+        finally:
+            self.running, self.started, self.done = False, True, done
         return yielded
+
+    def method_send(self, tx: Frame, value: Variable) -> Variable:
+        if not self.started and value.identity() is not None:
+            tx.raise_(TypeError, "can't send non-None value to a just-started generator")
+        over, yielded = self.done, self.send(tx, value)
+        if yielded is None:
+            returned = self.frame.returned
+            return tx.raise_var(
+                StopIteration, [] if over or returned.identity() is None else [returned]
+            )
+        return yielded
+
+    def method___next__(self, tx: Frame) -> Variable:
+        return self.method_send(tx, ConstantVar(None))
+
+    def method_close(self, tx: Frame) -> None:
+        if self.must_be_closed():
+            raise Break("generator", "closing a generator inside a try or with")
+        self.done = True
+
+    def method_throw(self, tx: Frame, *exception: Variable) -> NoReturn:
+        raise Break("generator", "throwing into a generator")
+
+    def must_be_closed(self) -> bool:
+        """Would closing it run more of its body?"""
+        if not self.started or self.done:
+            return False
+        operations, entries = self.frame.info.operations, self.frame.info.ops
+        entry = entries[self.frame.pc - 1][2]
+        while entry is not None and is_end_of_handler(operations, entry[0]):
+            entry = entries[entry[0] + 2][2]  # its RERAISE goes on to the next one
+        if entry is None or operations[entry[0]].op in IMPLICIT_HANDLERS:
+            return False
+        return not catches_nothing_of_close(operations, entry[0])
+
+    def reconstruct(self, cg: Codegen) -> None:
+        raise Break(
+            "generator",
+            f"the generator {self.frame.code.co_name} lives across a graph break or leaves "
+            "the frame",
+            "consume it before",
+            *self.made,
+        )
+
+
+def iterator_at(sequence: Any, index: int, step: int) -> Any:
+    """iter(sequence), or reversed(sequence) for step -1, with item `index` to come next; it goes on
+    to look at the live sequence."""
+    made: Any = iter(sequence) if step > 0 else reversed(sequence)
+    made.__setstate__(index)
+    return made
+
+
+def advanced(values: Any, taken: int) -> Iterator[Any]:
+    """iter(values), `taken` steps on."""
+    made = iter(values)
+    for _ in range(taken):
+        next(made)
+    return made
+
+
+# Handlers that the compiler puts around every generator's body, without a `try`.
+IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")
+
+
+def is_end_of_handler(operations: list, place: int) -> bool:
+    """Only the cleanup that CPython puts around a handler, which runs nothing of the program's?"""
+    steps = [operation.op for operation in operations[place : place + 3]]
+    return steps == ["COPY", "POP_EXCEPT", "RERAISE"]
+
+
+def catches_nothing_of_close(operations: list, place: int) -> bool:
+    """Does the handler at `place` ask for other exceptions alone (`except IndexError:`)?
+    GeneratorExit, which closing raises, runs none of it then: `collections.abc.Sequence.__iter__`
+    is such a generator."""
+    if operations[place].op != "PUSH_EXC_INFO":
+        return False
+    place += 1
+    while operations[place].op == "LOAD_GLOBAL" and operations[place + 1].op == "CHECK_EXC_MATCH":
+        caught = vars(builtins).get(operations[place].arg)
+        if not isinstance(caught, type) or issubclass(GeneratorExit, caught):
+            return False
+        if operations[place + 2].op != "POP_JUMP_IF_FALSE":
+            return False
+        place = operations[place + 2].arg
+    return operations[place].op == "RERAISE"
+
+
+def check_generators(cg: Codegen) -> None:
+    """One that was left inside a `try` or `with` runs its end when plain Python lets it go."""
+    for generator in cg.output.generators:
+        if generator.must_be_closed():
+            raise Break(
+                "generator",
+                f"the generator {generator.frame.code.co_name} is left inside a try or with",
+                "consume it, or close it",
+                *generator.made,
+            )
+
+
+hooks.BEFORE_VALUES.append(check_generators)

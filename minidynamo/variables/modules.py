@@ -17,21 +17,50 @@ import sys
 import types
 from typing import Any
 
-from .base import Codegen, Frame, OutputGraph, RealVar, Variable, refusal
+from ..exceptions import Break
+from .base import Codegen, Frame, OutputGraph, RealVar, Variable
 from .constant import ConstantVar
 from .lookup import trusted
 from .registry import BY_VALUE, PINNED, by_identity
+
+PACKAGE = __name__.partition(".")[0]
 
 
 class PyModuleVar(RealVar):
     """A Python module (`import math`)."""
 
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name in self.value.__dict__:
-            return tx.output.globals_of(self.value.__dict__).load(tx, name)
-        return self.other(tx, name)
+    def name(self) -> object:
+        return self.value.__dict__.get("__name__")
 
-    other = refusal("attribute", "{self}.{1}, which is not among its globals")  # (tx, name)
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        values, entries = self.value.__dict__, tx.output.globals_of(self.value.__dict__)
+        if self.name() == PACKAGE:
+            getattr(self.value, name, None)  # ours looks for a name when it is first used
+        if trusted(self.name()):
+            if name not in values:  # a program may set it later
+                tx.output.guard_absent(entries.source, name)
+            # A switch such as torch.backends.cudnn.enabled is a property of the module's class.
+            if name in type(self.value).__dict__:
+                value = tx.run_now(getattr, self.value, name)
+                return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
+            if name not in values:
+                return tx.output.wrap_pinned(tx.run_now(getattr, self.value, name))
+        if name in values or name in entries.written:
+            return entries.load(tx, name)
+        is_plain = type(self.value) is types.ModuleType and "__getattr__" not in values
+        if not is_plain or hasattr(types.ModuleType, name):
+            raise Break("attribute", f"{self}.{name}, which is not among its globals")
+        for missing in (name, "__getattr__"):
+            tx.output.guard_absent(entries.source, missing)
+        return tx.run_now(getattr, self.value, name)  # raises
+
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        if type(self.value) is not types.ModuleType:  # torch.backends.cudnn: a switch, perhaps
+            raise Break("attribute", f"{self}.{name} = ... of a {type(self.value).__name__}")
+        tx.output.globals_of(self.value.__dict__).written[name] = value
+
+    def __repr__(self) -> str:
+        return f"module {self.name()}"
 
 
 class GlobalsVar:

@@ -1,6 +1,9 @@
 """torch.nn.Module: parameters, buffers and submodules, and what calling a module runs.
 
-In:   attribute reads and writes, calls.   Out: what `forward` gives, with the forward hooks.
+In:   attribute reads and writes, calls; `self.layers[1:]` of a ModuleList.
+Out:  what `forward` gives, with the forward hooks; writes, kept for replay; a break for parameters.
+      Nodes that are made meanwhile know in which submodule they lie ("h.0.mlp"), by which
+      explanations group a graph.
 
     >>> ModuleVar(nn.Linear, value=layer, source=src).call(tx, [x], {})
 
@@ -12,12 +15,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.fx
+from torch.nn.modules.lazy import LazyModuleMixin
 
+from ..exceptions import Break, Restart
 from ..guards import MODULE_TABLES
 from ..originals import NN_MODULE
-from .base import Args, Frame, Named, OutputGraph, Source, Variable
+from ..sources import module_path
+from .base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, current
 from .constant import ConstantVar
-from .containers import DictVar
+from .containers import DictVar, TupleVar
 from .lookup import MISSING, lookup
 from .objects import ObjectVar, fields_of
 from .registry import SHARED
@@ -26,13 +33,39 @@ CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hook
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
+class ModuleListVar(TupleVar):
+    """A slice of a ModuleList, made in this frame: walked, indexed, measured."""
+
+    def is_constant(self) -> bool:
+        return False
+
+    argument = Variable.argument
+
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        found = self.index_of(tx, key)
+        return (
+            ModuleListVar(self.items[found], self.cls)
+            if isinstance(found, slice)
+            else super().getitem(tx, key)
+        )
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(torch.nn.ModuleList, TupleVar(self.items))
+
+
 class ModuleVar(ObjectVar):
     """torch.nn.Module: parameters, buffers and submodules live in dicts of their own; calling runs
     `forward`."""
 
     def table(self, tx: Frame, name: str) -> DictVar:
-        """The dictionary of this name, one of `MODULE_TABLES`."""
-        return self.fields.get(tx, ConstantVar(name))
+        """The dictionary of this name, one of `MODULE_TABLES`.  A program may have taken it away,
+        or put something else in its place."""
+        found = self.fields.get(tx, ConstantVar(name))
+        if found is None:
+            return DictVar({})
+        if not isinstance(found, DictVar):
+            raise Break("module", f"a {self.cls.__name__} whose {name} is no dictionary")
+        return found
 
     def module_getattr(self, tx: Frame, name: str) -> Variable:
         """nn.Module.__getattr__."""
@@ -53,28 +86,97 @@ class ModuleVar(ObjectVar):
             return self.module_getattr(tx, name)
         return super().generic_getattr(tx, name)
 
+    def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
+        if fallback is not NN_MODULE["__getattr__"]:
+            return super().fallback_getattr(tx, name, fallback)
+        return self.module_getattr(tx, name)  # without a guard on torch's function
+
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        is_slice = key.is_constant() and isinstance(key.as_constant(), slice)
+        if self.cls is not torch.nn.ModuleList or not is_slice:
+            return super().getitem(tx, key)
+        children = [value for _, value in self.table(tx, "_modules").pairs(tx)]
+        return ModuleListVar(children[key.as_constant()], torch.nn.ModuleList)
+
+    # ---- calling
     def calls_forward(self) -> bool:
-        """Does a call of it run torch's code, and so the hooks and `forward`?"""
-        return all(lookup(self.cls, name)[1] is NN_MODULE[name] for name in CALLING)
+        """Does a call of it run torch's code, and so the hooks and `forward`?  (The `__call__` of a
+        torch.fx.GraphModule only makes errors readable.)"""
+        rest = CALLING[1:]
+        if any(self.fields.get(current(), ConstantVar(name)) for name in rest):
+            return False  # the program has put its own on this one
+        if not all(lookup(self.cls, name)[1] is NN_MODULE[name] for name in rest):
+            return False
+        called = lookup(self.cls, "__call__")[1]
+        if not issubclass(self.cls, torch.fx.GraphModule):
+            return called is NN_MODULE["__call__"]
+        wrapped = lookup(self.cls, "_wrapped_call")[1]
+        torchs = getattr(called, "__module__", "") == "torch.fx.graph_module"
+        return torchs and getattr(wrapped, "cls_call", self) is None
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         if not self.calls_forward():
             return super().call(tx, args, kwargs)
         tx.output.guard_no_global_hooks()
-        if not self.has_hooks(tx):
-            return self.run_forward(tx, args, kwargs)
-        # torch's own code runs the hooks, traced by more/object_operations.py (else: a break)
-        return super().call(tx, args, kwargs)
-
-    def run_forward(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        return self.getattr(tx, "forward").call(tx, args, kwargs)
+        if self.has_hooks(tx):
+            return super().call(tx, args, kwargs)  # torch's own code runs them
+        paths = tx.output.module_paths
+        paths.append(module_path(self.source))
+        try:
+            return self.getattr(tx, "forward").call(tx, args, kwargs)
+        finally:
+            paths.pop()
 
     def has_hooks(self, tx: Frame) -> bool:
-        """Has the program registered hooks?  Those tables that are empty are guarded."""
+        """Has the program registered hooks?  Those tables that are empty are guarded.  Refuses
+        hooks that torch's own code would not run here, and tables that are not what torch has
+        made."""
+        for name in HOOKS:
+            if name not in self.fields.items:
+                raise Break("module", f"a {self.cls.__name__} without {name}")
+            if lookup(self.cls, name)[0] is not None:
+                raise Break("module", f"{self.cls.__name__}.{name} is the program's own")
         empty = [name for name in HOOKS if not self.value.__dict__[name]]
         for name in empty:
             tx.output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
-        return len(empty) < len(HOOKS)
+        if len(empty) == len(HOOKS):
+            return False
+        if self.value._backward_hooks or self.value._backward_pre_hooks:
+            raise Break("module", f"backward hooks of {self.cls.__name__}")
+        always = "_forward_hooks_always_called"  # torch's code omits them while compiling
+        if self.value.__dict__.get(always, True):
+            raise Break("module", f"hooks of {self.cls.__name__} that are always called")
+        tx.output.guard(self.fields.source.item(always), "NO_HOOKS", "not {0}")
+        return True
+
+    # ---- writing
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        setter = lookup(self.cls, "__setattr__")[1]
+        if setter is NN_MODULE["__setattr__"]:
+            self.module_setattr(tx, name, value)
+        else:
+            super().setattr(tx, name, value)
+
+    def module_setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        """nn.Module.__setattr__, where it only stores."""
+        is_held = any(name in self.table(tx, t).items for t in ("_parameters", "_modules"))
+        if is_held or issubclass(value.python_type(), (torch.nn.Parameter, torch.nn.Module)):
+            reason = f"setting the parameter or submodule self.{name} in forward"
+            raise Break("module", reason, "assign it in __init__")
+        buffers = self.table(tx, "_buffers")
+        if name in buffers.items:
+            self.become_input(tx, buffers.source.item(name))
+            buffers.store(tx, ConstantVar(name), value)
+        else:
+            self.generic_setattr(tx, name, value)
+
+    def become_input(self, tx: Frame, source: Source) -> None:
+        """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of
+        the graph's state."""
+        inputs = tx.output.policy.replaced
+        if source.name() not in inputs:
+            inputs.add(source.name())
+            raise Restart()
 
 
 @SHARED.rule(test=lambda value: issubclass(type(value), torch.nn.Module), order=20)
@@ -83,6 +185,9 @@ def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
     its type alone: whatever is read of it is guarded, and one in its place of which all that holds
     is as good."""
     kind = type(value)
+    if issubclass(kind, LazyModuleMixin):
+        reason = f"the first call of a {kind.__name__} gives it its parameters"
+        raise Break("module", reason, "call the model once before it is compiled")
     inner = source.base is not None and source.base.key == "_modules"
     if inner or builder.policy.of_module(value, source):
         builder.guard(source, "TYPE", "type({0}) is {pin}", kind)

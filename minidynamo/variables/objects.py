@@ -14,15 +14,29 @@ Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable).
 
 from __future__ import annotations
 
+import collections
+import functools
 import types
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import Any
+from typing import Any, NoReturn
 
-from ..exceptions import Break
-from .base import Frame, OutputGraph, Source, Variable, refusal
+import torch
+
+from ..exceptions import Break, ObservedException
+from .base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, current
 from .constant import ConstantVar
-from .functions import BoundMethodVar
-from .lookup import METHODS, MISSING, lookup
+from .containers import mapping, named
+from .functions import BoundMethodVar, bound_descriptor
+from .lookup import HEAP_TYPE, METHODS, MISSING, lookup
+from .registry import SHARED
+
+
+# The type of the descriptors `first` and `second`; each knows the index of its item.
+FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
+# Types of C that look attributes up in a way of their own.
+OWN_LOOKUP = {types.MethodType, types.GenericAlias, types.UnionType, *weakref.ProxyTypes}
 
 
 def method_of_class(
@@ -57,13 +71,24 @@ class ObjectVar(Variable):
 
     # ---- attributes
     def getattr(self, tx: Frame, name: str) -> Variable:
-        getter = self.own_special(tx, "__getattribute__")
-        if getter is not None:
-            return getter.call(tx, [ConstantVar(name)], {})
-        return self.generic_getattr(tx, name)
+        """The class's `__getattr__` answers for attributes that are not there."""
+        try:
+            getter = self.own_special(tx, "__getattribute__")
+            if getter is not None:
+                return getter.call(tx, [ConstantVar(name)], {})
+            return self.generic_getattr(tx, name)
+        except ObservedException as raised:
+            _, fallback = lookup(self.cls, "__getattr__")
+            if not issubclass(raised.var.python_type(), AttributeError) or fallback is MISSING:
+                raise
+            return self.fallback_getattr(tx, name, fallback)
 
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
         """object.__getattribute__."""
+        if self.cls in OWN_LOOKUP:  # list[int].append is list's
+            return tx.fold_pinned(getattr, self.real(), name)
+        if name == "__class__" and lookup(self.cls, name)[0] is object:
+            return tx.output.wrap_pinned(self.cls)
         owner, found = lookup(self.cls, name)
         if found is not MISSING and not isinstance(found, METHODS):
             data = self.data_descriptor(tx, found, name)
@@ -79,7 +104,11 @@ class ObjectVar(Variable):
             self.missing(tx, name)
         return self.class_attribute(tx, owner, found, name)
 
-    missing = refusal("attribute", ".{1} of {self}")  # (tx, name)
+    def missing(self, tx: Frame, name: str) -> NoReturn:
+        in_c = not self.cls.__flags__ & HEAP_TYPE
+        if in_c and self.value is not None and hasattr(self.value, name):
+            raise Break("attribute", f".{name} of {self}, which C code looks up elsewhere")
+        tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def data_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
         """What a descriptor that goes before the instance's `__dict__` gives; None: it is none."""
@@ -97,10 +126,20 @@ class ObjectVar(Variable):
         lookup(type(found), "__get__")  # guards that its class does not become a descriptor
         return tx.output.wrap_class_attribute(owner, found, name)
 
-    # Other descriptors: slots, fields that C code keeps, those of Python classes (coverage).
-    read_descriptor = bind_descriptor = write_descriptor = refusal(
-        "attribute", "a descriptor of {self} is not traced"
-    )
+    def read_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
+        if isinstance(found, types.MemberDescriptorType):
+            is_dict = name == "__dict__" and self.fields is not None  # of a SimpleNamespace
+            return self.fields if is_dict else self.slot(tx, name)
+        if isinstance(found, types.GetSetDescriptorType):
+            return self.field_of_c(tx, name)
+        if type(found) is FIELD and self.payload is not None:
+            return self.payload.item(tx, found.__reduce__()[1][0])
+        if isinstance(found, property):
+            text = f"property {name!r} of {self.cls.__name__!r} object has no getter"
+            tx.raise_(AttributeError, text)
+        if not hasattr(type(found), "__get__"):
+            return None
+        raise self.unknown(found, name)
 
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         setter = self.own_special(tx, "__setattr__")
@@ -133,6 +172,201 @@ class ObjectVar(Variable):
         """The bound special method, unless a type of C answers in its own way."""
         return None if is_inherited(self.cls, name) else self.special(tx, name)
 
+    def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
+        return tx.output.wrap_pinned(fallback).call(tx, [self, ConstantVar(name)], {})
+
+    def unknown(self, found: Any, name: str) -> Break:
+        kind = type(found).__name__
+        return Break("attribute", f"the descriptor {kind} of {self.cls.__name__}.{name}")
+
+    def bind_descriptor(self, tx: Frame, found: Any, name: str) -> Variable:
+        if isinstance(found, functools.cached_property):
+            value = tx.output.wrap_pinned(found.func).call(tx, [self], {})
+            self.fields.store(tx, ConstantVar(name), value)
+            return value
+        if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return bound_descriptor(found, self)
+        raise self.unknown(found, name)
+
+    def write_descriptor(
+        self, tx: Frame, owner: Any, found: Any, name: str, value: Variable
+    ) -> None:
+        if isinstance(found, property):
+            if found.fset is None:
+                text = f"property {name!r} of {self.cls.__name__!r} object has no setter"
+                tx.raise_(AttributeError, text)
+            tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
+        elif self.is_slot(owner, found, name):
+            self.slots[name], self.mutated = value, True
+        else:
+            raise self.unknown(found, name)
+
+    def field_of_c(self, tx: Frame, name: str) -> Variable:
+        """What C code computes when it is read."""
+        if name == "__dict__" and self.fields is not None:
+            return self.fields
+        if name in self.slots:
+            return self.slots[name]
+        if self.value is not None:
+            return tx.output.wrap(tx.run_now(getattr, self.value, name), self.source.attr(name))
+        raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
+
+    def slot(self, tx: Frame, name: str) -> Variable:
+        """What lies in one of the object's slots."""
+        if name in self.slots:
+            return self.slots[name].realize(tx)
+        if self.value is None or not hasattr(self.value, name):
+            if self.value is not None and self.source is not None:
+                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {pin})", name)
+            self.missing(tx, name)
+        return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
+
+    def is_slot(self, owner: Any, found: Any, name: str) -> bool:
+        """Is this attribute one of the program's slots?  A context's `to_save` is written like
+        one."""
+        if isinstance(found, types.GetSetDescriptorType):
+            return owner is torch._C._FunctionBase
+        if not isinstance(found, types.MemberDescriptorType):
+            return False
+        if owner is not torch._C._FunctionBase and name not in vars(owner).get("__slots__", ()):
+            raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
+        return True
+
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
+        method = self.special(tx, name) if name.startswith("__") else None
+        return (method or self.getattr(tx, name)).call(tx, args, kwargs)
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        return tx.iter_of(self).rest(tx)
+
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        method = self.special(tx, "__call__")
+        if method is None:
+            tx.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
+        if is_inherited(self.cls, "__call__"):
+            return tx.call_c(self.real(), args, kwargs)
+        return method.call(tx, args, kwargs)
+
+    def truth(self, tx: Frame) -> bool:
+        for name, kind in (("__bool__", bool), ("__len__", int)):
+            method = self.special(tx, name)
+            if method is not None:
+                found = method.call(tx, [], {})
+                if not issubclass(found.python_type(), kind):
+                    raise Break("truth", f"{name} of a {self.cls.__name__} gave {found}")
+                return found.truth(tx)
+        return True
+
+    def delattr(self, tx: Frame, name: str) -> None:
+        deleter = self.own_special(tx, "__delattr__")
+        if deleter is not None:
+            deleter.call(tx, [ConstantVar(name)], {})
+        else:
+            self.generic_delattr(tx, name)
+
+    def generic_delattr(self, tx: Frame, name: str) -> None:
+        descriptor = lookup(type(lookup(self.cls, name)[1]), "__delete__")[1] is not MISSING
+        if descriptor or self.fields is None or self.pinned:
+            raise Break("attribute", f"deleting .{name} of {self}")
+        elif self.fields.get(tx, ConstantVar(name)) is None:
+            self.missing(tx, name)
+        else:
+            self.fields.remove(tx, ConstantVar(name))
+
+    def length(self, tx: Frame) -> int:
+        found = through(self, tx, "__len__", []).as_constant()
+        if not isinstance(found, int) or found < 0:
+            raise Break("length", f"len() of a {self.cls.__name__} gave {found!r:.50}")
+        return found
+
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        if lookup(self.cls, "__getitem__")[1] is MISSING:
+            tx.raise_(TypeError, f"'{self.cls.__name__}' object is not subscriptable")
+        return through(self, tx, "__getitem__", [key])
+
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
+        if lookup(self.cls, "__setitem__")[1] is MISSING:
+            tx.raise_(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
+        through(self, tx, "__setitem__", [key, value])
+
+    def delitem(self, tx: Frame, key: Variable) -> None:
+        through(self, tx, "__delitem__", [key])
+
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        if self.special(tx, "__contains__") is not None:
+            return through(self, tx, "__contains__", [item]).truth(tx)
+        if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
+            raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
+        return Variable.contains(self, tx, item)
+
+    def real(self) -> Any:
+        if self.value is None or self.mutated or (self.fields is not None and self.fields.mutated):
+            raise Break(
+                "constant", f"{self} was made or changed in this frame; a real object is needed"
+            )
+        if self.source is not None and self.source.kind != "pinned":
+            output = current().output
+            if self.cls.__weakrefoffset__:  # the entry does not hold it, and goes with it
+                output.guard(self.source, "ID", f"id({{0}}) == {id(self.value)}")
+                output.modules.append(self.value)
+            else:
+                output.guard(self.source, "ID", "{0} is {pin}", self.value)
+        return self.value
+
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        """An object of a subclass of int or float is a number to torch."""
+        for kind in (int, float):
+            if isinstance(self.value, kind):
+                return kind.__pos__(self.real())
+        return super().argument(part)
+
+    def immutable(self) -> bool:
+        """May C code be called on the real object while tracing?  What C hashes by value does not
+        change (a pattern, a Decimal)."""
+        method = lookup(self.cls, "__hash__")[1]
+        if self.pinned or self.source is not None and self.source.kind == "pinned":
+            return True
+        return isinstance(method, types.WrapperDescriptorType) and method is not object.__hash__
+
+    def hash_key(self, tx: Frame) -> Any:
+        method, equal = lookup(self.cls, "__hash__")[1], lookup(self.cls, "__eq__")[1]
+        if method is object.__hash__ and equal is object.__eq__:
+            tx.output.note_key(self)
+            return self.identity()
+        if self.value is not None and self.pinned:
+            return self.value
+        if method is None:
+            tx.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+        return Variable.hash_key(self, tx)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.value is not None:
+            cg.load_const(self.value)
+            return
+        cg.call_object(
+            new_object,
+            functools.partial(cg.pinned, self.cls),
+            self.push_fields(cg),
+            functools.partial(mapping, cg, named(self.slots)),
+            ConstantVar(None)
+            if self.payload is None
+            else functools.partial(self.payload.contents, cg),
+        )
+
+    def push_fields(self, cg: Codegen) -> Callable[[], None]:
+        """What pushes a dict of its `__dict__`."""
+        return functools.partial(mapping, cg, {} if self.fields is None else self.fields.items)
+
+    def replay(self, cg: Codegen) -> None:
+        if not self.mutated or self.source is None:
+            return
+        for name, value in self.slots.items():
+            cg.commit_call(object.__setattr__, self, ConstantVar(name), value)
+
+    def __repr__(self) -> str:
+        where = f" {self.source.name()}" if self.source else ""
+        return f"{self.cls.__name__} object{where}"
+
 
 def is_inherited(cls: type, name: str) -> bool:
     """Is its special method that of a base in C?  (`__setattr__ = dict.__setitem__` is not.)"""
@@ -159,3 +393,41 @@ def wrap_object(
     if kind.__dictoffset__ and own is not None:
         fields = fields_of(builder, value, source)
     return builder.replayed(variable_class(kind, value, fields, source=source))
+
+
+def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
+    """An instance of `cls` with this __dict__, these slots and these contents; `__init__` was
+    traced, not run again."""
+    base: Any = next(
+        (b for b in (collections.OrderedDict, dict, list, set) if issubclass(cls, b)), object
+    )
+    if issubclass(cls, tuple):
+        made, payload = tuple.__new__(cls, payload), None
+    else:
+        made = cls() if cls is types.SimpleNamespace else base.__new__(cls)
+    if payload is not None:
+        if isinstance(made, dict):
+            for key, value in payload.items():
+                base.__setitem__(made, key, value)
+        else:
+            (list.extend if base is list else set.update)(made, payload)
+    if fields:
+        object.__getattribute__(made, "__dict__").update(fields)
+    for name, value in (slots or {}).items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Variable:
+    method = self.special(tx, name)
+    if method is None:
+        if name == "__len__":
+            tx.raise_(TypeError, f"object of type '{self.cls.__name__}' has no len()")
+        raise Break("C function", f"{name} of a {self.cls.__name__}")
+    return method.call(tx, args, {})
+
+
+@SHARED.rule(test=lambda value: issubclass(type(value), torch.optim.Optimizer), order=98)
+def wrap_optimizer(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
+    builder.modules.append(value)  # its entries, which hold its parameters, go with it
+    return wrap_object(builder, value, source)

@@ -28,45 +28,16 @@ from .constant import ConstantVar
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 # sympy's rules for them are not those of floats.
 NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)
-# functions that stay symbolic -> what computes them for such numbers (coverage; operators do that
-# themselves)
+# functions that stay symbolic -> what computes them for such numbers (operators do themselves)
 CALLS: dict[Any, Callable] = {}
 
 
-class Unpinned(Variable):
-    """A value made of symbolic numbers.  What it is asked beside arithmetic (`n.bit_length()`,
-    `table[n]`) is asked of the constant that it is in this run, and that is guarded."""
-
-    def constant(self) -> ConstantVar:
-        return ConstantVar(self.as_constant())
-
-    def hash_key(self, tx: Frame) -> Any:
-        return self.as_constant()
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        if name == "__class__":
-            return tx.output.wrap_pinned(self.python_type())
-        return self.constant().getattr(tx, name)
-
-    def call_method(self, tx: Frame, name: str, args: Any, kwargs: Any) -> Any:
-        return self.constant().call_method(tx, name, args, kwargs)
-
-    def iterate(self, tx: Frame) -> Any:
-        return self.constant().iterate(tx)
-
-    def length(self, tx: Frame) -> Any:
-        return self.constant().length(tx)
-
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
-        return self.constant().getitem(tx, key)
-
-    def call(self, tx: Frame, args: Any, kwargs: Any) -> Any:
-        return self.constant().call(tx, args, kwargs)
-
-
-class SymVar(Unpinned):
+class SymVar(Variable):
     """`value`: a torch.SymInt, SymFloat or SymBool; `node`: its placeholder, of a symbol that is an
-    input of the graph."""
+    input of the graph.
+
+    What it is asked beside arithmetic (`n.bit_length()`, `table[n]`) is asked of the constant that
+    it is in this run, and that is guarded."""
 
     value: Any
     node: Any = None
@@ -90,11 +61,28 @@ class SymVar(Unpinned):
         node = self.value.node
         return node.guard_bool() if node.pytype is bool else node.guard_int()
 
+    def constant(self) -> ConstantVar:
+        return ConstantVar(self.as_constant())
+
+    def hash_key(self, tx: Frame) -> Any:
+        return self.as_constant()
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if name == "__class__":
+            return tx.output.wrap_pinned(self.python_type())
+        return self.constant().getattr(tx, name)
+
+    def call_method(self, tx: Frame, name: str, args: Any, kwargs: Any) -> Any:
+        return self.constant().call_method(tx, name, args, kwargs)
+
     def truth(self, tx: Frame) -> bool:
         return bool(self.value) if self.python_type() is bool else bool(self.value != 0)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.symbolic(self.value.node.expr)
+
+    def __repr__(self) -> str:
+        return f"symbolic {self.value}"
 
 
 def pinned(variable: Variable) -> Variable:

@@ -1,80 +1,164 @@
 """Tensors: a node of the FX graph and a fake tensor that knows shape, dtype, device and
 requires_grad.
 
-In:   attribute reads, methods and operators on it.
+In:   attribute reads and writes, methods and operators on it.
 Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what needs the *values*
-      breaks the graph.
+      breaks the graph.  What a program sets (`p.grad = None`, `x.scale = 2`) is given back when it
+      is read, and set behind the graph.
 
     >>> TensorVar(node, fake).getattr(tx, "shape")      # TupleVar of constants, no node
 
-Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
+A method that is no plain node is a method `method_...` here, or has a rule of its own, as functions
+have: `rule(torch.Tensor.register_hook)`.  What torch itself keeps in a tensor (`requires_grad`,
+`names`, `data`) cannot be set.
+Mirrors torch/_dynamo/variables/tensor.py, and side_effects.py (paper section 3.5).
 """
 
 from __future__ import annotations
 
 import operator
 import types
+from collections.abc import Callable, Iterator
+from dataclasses import field
+from typing import Any
 
 import torch
 
 from ..exceptions import Break
+from ..foreign import ours
 from ..originals import calls_replaced, in_leaf_module, made_by_torch, replaced_in_tensor
+from ..symbolic_eval.registry import RULES
 from .base import Args, Codegen, Frame, Named, Variable
+from .constant import ConstantVar
 from .lookup import lookup
 from .objects import method_of_class
+
+# Told by the fake tensor, without a node: attributes, and methods.
+TOLD = """
+    dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta
+    is_mps is_xpu is_mkldnn is_nested itemsize nbytes names output_nr is_sparse_csr is_mtia
+    is_ipu is_xla is_vulkan is_maia
+    """
+METADATA = {name for name in TOLD.split() if hasattr(torch.Tensor, name)}
+METADATA_METHODS = frozenset("dim ndimension numel nelement stride".split())
+UNGUARDED = {"is_leaf", "output_nr", "names"}  # of an input: guarded when they are read
+HISTORY = {"requires_grad", "is_leaf"}
+VIEWS = frozenset("T mT H mH real imag data".split())
+# They need the numbers, which fake tensors know of constants alone.
+VALUE_METHODS = frozenset(
+    "item tolist numpy __int__ __float__ __bool__ __index__ __complex__ __array__".split()
+)
+NOT_TRACED = frozenset(
+    """
+    backward _is_view retain_grad share_memory_ data_ptr storage untyped_storage _typed_storage
+    storage_offset __dlpack__ pin_memory set_ apply_ map_ __reduce_ex__ __deepcopy__ record_stream
+    __setattr__ __delattr__ as_subclass __hash__
+    """.split()
+)
+HINT = "set it outside the compiled function"
 
 
 class TensorVar(Variable):
     """`node` in the graph under construction, `fake` its example value, `cls` Tensor or Parameter;
-    `value` the real one of an input."""
+    `value` the real one of an input.  `written`: what the frame has set on it."""
 
     node: torch.fx.Node
     fake: torch.Tensor
     cls: type = torch.Tensor
     value: torch.Tensor | None = None
-    overloads = False  # does its class mean something by operations? (more/tensor_subclasses.py)
-
-    def truth(self, tx: Frame) -> bool:
-        reason = f"a branch on a tensor's value ({self.describe()})"
-        raise Break("data-dependent", reason, "use torch.where, or keep the test outside")
+    written: dict[str, Variable] = field(default_factory=dict, init=False)
 
     def describe(self) -> str:
         return f"{str(self.fake.dtype).removeprefix('torch.')}{list(self.fake.shape)}"
 
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_graph_output(self)
+
+    def hash_key(self, tx: Frame) -> Any:
+        tx.output.note_key(self)
+        return self
+
+    # ---- operations
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         return tx.node(operator.getitem, [self, key])
 
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         tx.node(operator.setitem, [self, key, value])
 
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        if not self.fake.dim():
+            tx.raise_(TypeError, "iteration over a 0-d tensor")
+        parts = tx.output.call_graph(tx, "call_method", "unbind", [self, ConstantVar(0)], {})
+        return parts.iterate(tx)
+
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        result = tx.output.call_graph(tx, "call_method", "__contains__", [self, item], {})
+        return result.truth(tx)
+
+    def length(self, tx: Frame) -> Any:
+        if not self.fake.dim():
+            tx.raise_(TypeError, "len() of a 0-d tensor")
+        return self.fake.shape[0]
+
+    # ---- reading attributes
     def getattr(self, tx: Frame, name: str) -> Variable:
         found = self.replaced(tx, name)
         if found is not None:
             return found
+        if name in METADATA:
+            return self.metadata(tx, name)
+        if name in VIEWS:
+            return tx.node(getattr, [self, ConstantVar(name)])
         read = getattr(self, "get_" + name, None)
-        if read is not None:
-            return read(tx)
-        return self._other_attribute(tx, name)
+        return read(tx) if read is not None else self.other_attribute(tx, name)
+
+    def metadata(self, tx: Frame, name: str) -> Variable:
+        if name in UNGUARDED and self.value is not None:
+            found = getattr(self.value, name)
+            tx.output.guard(self.source, ("FLAG", name), f"{{0}}.{name} == {{pin}}", found)
+        return tx.output.wrap_result(self.of_fake(tx, name))
+
+    def of_fake(self, tx: Frame, name: str) -> Any:
+        """The fake tensor's attribute.  In inference mode a view of a tensor that needs gradients
+        needs them, too, which fakes forget; of one that was written in another mode, autograd may
+        refuse to tell it."""
+        if name in HISTORY and torch.is_inference_mode_enabled():
+            raise Break("tensor attribute", f"Tensor.{name} in inference mode")
+        try:
+            return getattr(self.fake, name)
+        except ours(RuntimeError) as error:
+            raise Break("tensor attribute", f"Tensor.{name}: {str(error)[:80]}") from None
 
     def get_shape(self, tx: Frame) -> Variable:
+        """Of a parameter: from now on it matters whatever the backend is."""
+        if self.source is not None and self.value is not None:
+            check = f"{{0}}.shape == {tuple(self.value.shape)}"
+            tx.output.guard(self.source, "SHAPE", check)
         return tx.output.wrap_result(self.fake.shape)
 
-    def _other_attribute(self, tx: Frame, name: str) -> Variable:
-        """A method; what else a tensor may have is known to more/tensor_attributes.py."""
-        if not callable(getattr(torch.Tensor, name, None)):
+    def get_grad(self, tx: Frame) -> Variable:
+        if "grad" in self.written:
+            return self.written["grad"]
+        if self.value is not None:
+            return tx.output.wrap(self.value.grad, self.source.attr("grad"))
+        return ConstantVar(None)  # no graph runs a backward pass
+
+    def other_attribute(self, tx: Frame, name: str) -> Variable:
+        """What the frame has set, what the program has put on the tensor, or a method."""
+        if name in self.written:
+            return self.written[name]
+        if self.value is not None and name in getattr(self.value, "__dict__", {}):
+            return tx.output.wrap(self.value.__dict__[name], self.source.attr(name))
+        if not hasattr(torch.Tensor, name) and hasattr(self.cls, name):
+            raise Break("tensor attribute", f"{self.cls.__name__}.{name} is the program's")
+        found = getattr(torch.Tensor, name, None)
+        if found is None:
+            if self.value is not None:
+                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {pin})", name)
+            tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        if not callable(found):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         return tx.method_of(self, name)
-
-    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-        found = self.replaced(tx, name)
-        if found is not None:
-            return found.call(tx, args, kwargs)
-        method = getattr(self, "method_" + name, None)  # a method that is no node of the graph
-        if method is not None:
-            return method(tx, *args, **kwargs)
-        if not callable(getattr(torch.Tensor, name, None)):  # a property, or on this tensor alone
-            return self.getattr(tx, name).call(tx, args, kwargs)
-        return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 
     def replaced(self, tx: Frame, name: str) -> Variable | None:
         """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
@@ -88,5 +172,133 @@ class TensorVar(Variable):
             return None
         return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
 
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load_graph_output(self)
+    # ---- setting attributes
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        if name == "data" and value is self:  # module.to(...) that changes nothing
+            return
+        is_plain = not hasattr(torch.Tensor, name) and not name.startswith("_")
+        if not is_plain and not (name == "grad" and self.fits_as_gradient(tx, value)):
+            raise Break("tensor attribute", f"setting Tensor.{name}", HINT)
+        if not self.mutated:
+            self.mutated = True
+            tx.output.sourced.append(self)
+        self.written[name] = value
+
+    def fits_as_gradient(self, tx: Frame, value: Any) -> bool:
+        """May it be set?  Of what does not fit plain Python says why."""
+        if not self.getattr(tx, "is_leaf").as_constant():
+            return False
+        if value.identity() is None:
+            return True
+        if type(value) is not TensorVar or value is self:
+            return False
+        own, given = self.fake, value.fake
+        alike = (own.dtype, own.device, own.layout) == (given.dtype, given.device, given.layout)
+        return alike and list(own.shape) == list(given.shape)
+
+    def replay(self, cg: Codegen) -> None:
+        for name, value in self.written.items():
+            cg.value(value)
+            cg.value(self)
+            cg.commit("STORE_ATTR", name)
+
+    # ---- methods
+    def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
+        found = self.replaced(tx, name)
+        if found is not None:
+            return found.call(tx, args, kwargs)
+        if name in METADATA_METHODS:
+            values = [value.as_constant() for value in (*args, *kwargs.values())]
+            return tx.fold(getattr(self.fake, name), *values)
+        method = getattr(self, "method_" + name, None)
+        if method is not None:
+            return method(tx, *args, **kwargs)
+        known = getattr(torch.Tensor, name, None)
+        if not callable(known):  # a property, or on this tensor alone
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        if known in RULES:
+            return RULES[known](tx, [self, *args], kwargs)
+        if name in VALUE_METHODS:
+            return self.python_value(tx, name)
+        if name in NOT_TRACED:
+            raise Break("tensor method", f"Tensor.{name}() is not traced")
+        return self.method_node(tx, name, args, kwargs)
+
+    def method_node(self, tx: Frame, name: str, args: Any, kwargs: Named) -> Variable:
+        return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
+
+    def method___len__(self, tx: Frame) -> Any:
+        return tx.output.wrap_result(self.length(tx))
+
+    def method_size(self, tx: Frame, dim: Variable | None = None) -> Any:
+        shape = self.get_shape(tx)
+        if dim is not None and dim.identity() is not None:
+            return tx.fold(lambda: self.fake.size(dim.as_constant()))
+        return shape
+
+    def method_requires_grad_(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
+        tensor = self.fake if self.value is None else self.value
+        self.of_fake(tx, "requires_grad")
+        if tensor.is_inference() or tensor._is_view():  # what it needs is not told by its flag
+            raise Break("tensor method", "requires_grad_() of a view or an inference tensor")
+        return self.method_node(tx, "requires_grad_", args, kwargs)
+
+    def method_detach_(self, tx: Frame) -> Any:
+        """Eager refuses a view, and no guard tells a view from another tensor of its sizes."""
+        self.of_fake(tx, "requires_grad")
+        if self.source is not None:
+            raise Break("tensor method", "detach_() of a tensor that may be a view in another call")
+        return self.method_node(tx, "detach_", (), {})
+
+    def method_type(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
+        if not args and not kwargs:
+            return ConstantVar(self.fake.type())
+        kind = getattr(args[0], "value", None) if args else None
+        if type(kind).__name__ == "tensortype":  # torch.DoubleTensor, by its name
+            args = (ConstantVar(kind.__module__ + "." + getattr(kind, "__name__")), *args[1:])
+        return self.method_node(tx, "type", args, kwargs)
+
+    def method_new(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
+        """x.new(size) makes a tensor of that size, x.new((2, 3)) one that holds 2 and 3: a graph
+        has tuples only, so that a torch.Size is given by its name."""
+        if args and getattr(args[0], "cls", None) is torch.Size:
+            kwargs = kwargs | {"size": args[0]}
+            args = args[1:]
+        return self.method_node(tx, "new", args, kwargs)
+
+    # ---- values: known where the frame has made a constant
+    def truth(self, tx: Frame) -> bool:
+        hint = "use torch.where, or keep the test outside"
+        return self.value_of(tx, bool, "a branch on a tensor's value", hint)
+
+    def value_of(self, tx: Frame, convert: Callable, reason: str, hint: str) -> Any:
+        """The value, where fake tensors know it; else a break."""
+        try:
+            with tx.output.fake_mode:
+                return convert(self.fake)
+        except ours(Exception):
+            raise Break("data-dependent", f"{reason} ({self.describe()})", hint) from None
+
+    def python_value(self, tx: Frame, name: str) -> Variable:
+        """item() and the like."""
+        hint = "the value leaves the graph; keep it a tensor"
+        value = self.value_of(tx, lambda fake: getattr(fake, name)(), f"Tensor.{name}()", hint)
+        if type(value) not in (int, float, bool, complex):
+            raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
+        return ConstantVar(value)
+
+    def method_tolist(self, tx: Frame) -> Variable:
+        """Its numbers one by one; those of a `torch.tensor([2, 3])` in the frame are known."""
+        known = self.made_of_numbers(tx)
+        if known is not None:
+            return tx.output.wrap_result(known.tolist())
+        return self.python_value(tx, "tolist")
+
+    def made_of_numbers(self, tx: Frame) -> torch.Tensor | None:
+        """The tensor itself, if the frame has made it of numbers, and nothing was written since."""
+        node, memory = self.node, self.fake.untyped_storage()._cdata
+        if node.op != "call_function" or node.target is not torch.tensor or node.all_input_nodes:
+            return None
+        if any(fake.untyped_storage()._cdata == memory for _, fake in tx.output.written):
+            return None
+        return torch.tensor(*node.args, **node.kwargs).detach()

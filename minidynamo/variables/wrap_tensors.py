@@ -5,7 +5,9 @@ Out:  a node of the graph with a fake tensor, and guards on dtype, device, sizes
 
     >>> wrap_tensor(builder, x, tree.local("x")).fake.shape
 
-Parameters and buffers are guarded by identity, which holds the rest of them fast.
+Tensors without sizes and strides that a graph could be made of are refused by name
+(docs/how_it_is_tested.md has the whole table).  Parameters and buffers are guarded by identity,
+which holds the rest of them fast.
 Mirrors torch/_dynamo/variables/builder.py (wrap_tensor) and guards.py (TENSOR_MATCH).
 """
 
@@ -20,6 +22,7 @@ from miniinductor.sizes.printing import python_code
 
 from .. import config
 from ..exceptions import Break
+from ..foreign import ours
 from ..layouts import KNOWS_NAMES, layout_of
 from ..guards import Guard
 from ..sources import module_name
@@ -28,19 +31,40 @@ from .registry import SHARED
 from .tensor import TensorVar
 
 # Is it negated or conjugated lazily, zeros without memory, of inference mode?
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 VIEW_BITS = ("is_neg", "is_conj", "_is_zerotensor", "is_inference")
 
 
 @SHARED.rule(test=lambda value: issubclass(type(value), torch.Tensor), order=10)
 def wrap_tensor(builder: OutputGraph, value: Any, source: Source) -> TensorVar:
     """A placeholder of the graph, or a parameter that the graph holds."""
-    kind = type(value)
-    if kind not in (torch.Tensor, torch.nn.Parameter):
-        raise Break("tensor subclass", f"the tensor subclass {kind.__name__} is not traced")
+    refused = kind_without_graph(value)
+    if refused is not None:
+        raise Break("tensor", f"{refused} is not traced", "give the compiled function others")
     wrap = wrap_parameter if builder.is_held(source) else wrap_input
     variable = wrap(builder, value, source)
     builder.by_fake[id(variable.fake)] = variable
     return variable
+
+
+def kind_without_graph(value: Any) -> str | None:
+    """The name of a kind that is not traced, which fake tensors do not know, or only half; or None.
+    (Sparse COO tensors and those of oneDNN are.)  PyTorch: the same for most of them."""
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return f"the tensor subclass {type(value).__name__}"
+    if value.is_quantized:
+        return "a quantised tensor"
+    if value.layout in COMPRESSED:
+        return f"a sparse tensor ({value.layout})"
+    if value.is_nested:
+        return "a nested tensor"
+    if KNOWS_NAMES and value.has_names():
+        return "a tensor with named dimensions"
+    try:
+        value.is_leaf
+    except ours(RuntimeError):  # made without gradients; then its memory was written with them
+        return "a view that was written in another mode, of which autograd tells nothing,"
+    return None
 
 
 def wrap_parameter(builder: OutputGraph, value: torch.Tensor, source: Source) -> TensorVar:

@@ -8,7 +8,6 @@ In:   a captured graph and a tracer.  Out: what the graph gives for fake tensors
 """
 
 import bisect
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,8 +23,7 @@ class OriginInterpreter(fx.Interpreter):
 
     starts: autograd numbers its functions as they are made: for each node the number of the first
       one that it makes, which is the number that comes next when it starts.  origins: the origin of
-      what each node computes.  ends: functions that leave what the program has entered (inference
-      mode)."""
+      what each node computes."""
 
     def __init__(self, gm: fx.GraphModule, tracer: Tracer) -> None:
         super().__init__(gm)
@@ -33,16 +31,6 @@ class OriginInterpreter(fx.Interpreter):
         self.tracer = tracer
         self.starts: list[int] = []
         self.origins: list[dict[str, Any]] = []
-        self.ends: list[Callable] = []
-
-    def run(self, *args: Any, **options: Any) -> Any:
-        try:
-            return super().run(*args, **options)
-        except BaseException:
-            # now: a mode that is left after the tracer's own would bring them back
-            while self.ends:
-                self.ends.pop()()
-            raise
 
     def run_node(self, node: fx.Node) -> Any:
         # (what the front end has written down of each node)
@@ -68,11 +56,6 @@ class OriginInterpreter(fx.Interpreter):
             self.tracer.meta = dict(origin, backward=True)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if hasattr(target, "ended_by"):  # so the front end marks what enters a mode
-            target(*args, **kwargs)
-            return self.ends.append(target.ended_by)
-        if self.ends and target is self.ends[-1]:
-            self.ends.pop()
         rule = CALLS.get(target, OriginInterpreter.plain_call)
         return rule(self, target, args, kwargs)
 

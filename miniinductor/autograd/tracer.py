@@ -37,8 +37,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from .. import coverage
 from ..eager_answers import is_row_by_row, refusal, tensors_in
 from ..exceptions import CannotFunctionalize, CannotTrace, DataDependent
-from ..fake_mode import FakeMode
-from ..more.swapped_tensors import let_go
+from ..fake_mode import FakeMode, let_go
 from ..sizes.symbols import same, same_sizes, sizes
 from .functionalize import Graph, Node, functional_form, graph_module, is_view
 from .rules import Op, is_composite, of_tensors

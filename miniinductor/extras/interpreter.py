@@ -26,13 +26,13 @@ from torch import Tensor
 
 from ..handlers import loop_indices, loops, run_body
 from ..ir import BufferView, ComputedBuffer, Graph, MultiOutput
-from ..more.scatter import Scatter
+from ..ir import Scatter
 from ..lowerings.random import philox
 from ..ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
 from ..runtime.program import in_layout
 from ..sizes.expressions import FloorDiv, Mod, Size
 from ..sizes.symbols import extent
-from ..more.scan import Scan
+from ..ir import Scan
 
 
 # --- index expressions ----------------------------------------------------------------------------

@@ -1,15 +1,12 @@
 """Triton as a language for kernels, and CUDA GPUs as devices: all that they add to the stages.
 
 In:   nothing.  Out: `LANGUAGES["triton"]` and `DEVICES["cuda"]`, where the stages find them
-      (devices.py), and the passes that choose layouts for library kernels of a GPU.
+      (devices.py).
 """
-
-from torch import fx
 
 from .. import config
 from ..foreach import Foreach
 from ..devices import Device, Language, register_device, register_language
-from ..graph_passes import JOINT, LAYOUTS, Context, graph_pass
 from ..ir import Graph
 from ..kernels import main_device
 from ..nodes import Group, Schedule, ScheduledNode
@@ -17,7 +14,6 @@ from ..records import CompileRecord
 from . import cuda_graphs
 from .build import build_triton_kernels, why_not
 from .kernel_writer import TritonForeachWriter, TritonKernelWriter
-from .layouts import optimize_for_gpu
 from .products import FusedProduct, MatmulWriter, with_products
 from .split_reductions import rewrite_reductions
 from .workers import start_workers
@@ -31,16 +27,6 @@ def reductions(graph: Graph, record: CompileRecord) -> None:
 def products(schedule: Schedule, record: CompileRecord) -> list[ScheduledNode]:
     """Matrix products and what follows them as one."""
     return with_products(schedule, main_device(schedule.graph), record)
-
-
-@graph_pass(JOINT, "convolutions of a GPU", order=20)
-def convolutions_of_training(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
-    return optimize_for_gpu(gm, context.record, products=False)
-
-
-@graph_pass(LAYOUTS, "devices", order=20)
-def for_libraries(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
-    return optimize_for_gpu(gm, context.record, convolutions=context.inference)
 
 
 register_language(

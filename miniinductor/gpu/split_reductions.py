@@ -30,7 +30,7 @@ from typing import Any
 import sympy
 import torch
 
-from ..dependencies import int_or_none, loop_variables, trace
+from ..dependencies import int_or_none, loop_variables
 from ..ir import (
     Buffer,
     ComputedBuffer,
@@ -43,6 +43,7 @@ from ..ir import (
 )
 from ..lowerings.chunks import nearest_divisor
 from ..ops import Value, ops
+from ..recording import trace
 from ..records import CompileRecord
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.ranges import simplify

@@ -26,7 +26,6 @@ from ..autograd.functionalize import is_view
 from ..devices import recomputes
 from ..exceptions import CannotLower, blaming
 from ..handlers import loop_variables
-from ..hooks import extended
 from ..ir import (
     Buffer,
     BufferView,
@@ -48,7 +47,7 @@ from ..ops import EXPENSIVE_PRICE, OpsHandler, fill, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size
 from ..sizes.symbols import SYMBOLIC, same_sizes, size
-from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
+from . import indexing, parts, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
 from .kept_checks import calls_to_store
 from .pointwise import is_slow_in_cpp
@@ -290,7 +289,11 @@ class GraphLowering(fx.Interpreter):
         return replace(view, stride=theirs)
 
     def new_value(self, box: TensorBox, target: Buffer | None) -> BufferView:
-        """The new value of an input, the `target`."""
+        """The new value of an input, the `target`, stored as that is if it is not stored yet."""
+        layout = None if target is None else target.layout
+        if layout and isinstance(box.base.data, Pointwise) and layout.has_own_places:
+            box = box.copy() if isinstance(box.data, View) else box
+            box.realize(tuple(layout.stride))
         return box.as_buffer_view()
 
     def copied(self, box: TensorBox, stride: Sequence[Size] | None) -> BufferView:
@@ -332,7 +335,7 @@ def lower_graph(
     second output.
     """
     coverage.load()
-    lowering = extended(GraphLowering)(gm, record, written)
+    lowering = GraphLowering(gm, record, written)
     with building(lowering.lowered):
         lowering.run()
     return lowering.lowered

@@ -1,10 +1,14 @@
-"""Lowerings whose index depends on data: embedding.
+"""Lowerings of reads and writes at positions that are data.
 
-In:   tensors of positions.  Out: `Pointwise` values that load through `ops.indirect_indexing`
-      (checked: an index out of range raises IndexError).
+In:   embedding, x[i], x[mask] = 0, gather, scatter, scatter_reduce, index_add ...  Out: `Pointwise`
+      values that load through `ops.indirect_indexing` (checked: an index out of range raises
+      IndexError); `Scatter`s into a copy.
 
-lowerings/positions.py has other reads, lowerings/scatters.py writes.  Mirrors
-torch/_inductor/lowering.py (`index_impl`, `embedding`).
+    gather(x, 0, i)[a, b]       is x[i[a, b], b]
+    index_select(x, 0, i)[a, b] is x[i[a], b]
+    x.index_put((i,), v)[a]     is v[k] for the k with i[k] == a, x[a] where there is none
+
+Mirrors torch/_inductor/lowering.py (`index_impl`, `embedding`, `gather`, `scatter_reduce_`).
 """
 
 from collections.abc import Callable, Sequence
@@ -13,10 +17,26 @@ from typing import Any
 import sympy
 import torch
 
-from ..ir import Index, TensorBox
-from ..ops import ops
+from ..autograd.functionalize import is_view
+from ..ir import ComputedBuffer, ExternKernel, Index, Loader, Reindex, TensorBox, current_graph
+from ..ir import Scatter
+from ..ops import Value, ops
 from ..sizes.expressions import Size
-from .registry import Call, NotLowered, aten, broadcast_loader, cast, lower, made
+from ..sizes.symbols import same_sizes
+from .extern import EXTERN
+from .pointwise import full
+from .registry import (
+    Call,
+    NotLowered,
+    aten,
+    broadcast_loader,
+    cast,
+    lower,
+    made,
+    normalize_dim,
+    number,
+    view,
+)
 
 
 def positions_in(
@@ -38,3 +58,180 @@ def embedding(call: Call, weight: TensorBox, indices: TensorBox, *options: Any) 
     load, row = weight.make_loader(), positions_in(indices, weight.get_size()[0])
     rank = len(indices.get_size())
     return made(call, lambda index: load([row(index[:rank]), *index[rank:]]), weight, indices)
+
+
+def placer(size: Sequence[Size], given: dict[int, TensorBox]) -> tuple[Reindex, list[Size]]:
+    """(index into x[i, :, j] -> index into x, size of x[i, :, j]).  given: {dimension: index
+    tensor}.  The index tensors broadcast together; their dimensions stand where they stood if they
+    are neighbours, in front otherwise (NumPy's rule)."""
+    shape = broadcast_sizes(*[t.get_size() for t in given.values()])
+    dims = list(given)
+    front = dims[0] if dims[-1] - dims[0] < len(dims) else 0
+    positions = {k: positions_in(t, size[k], shape, True) for k, t in given.items()}
+    others = [n for k, n in enumerate(size) if k not in given]
+
+    def place(index: Index) -> Index:
+        block = index[front : front + len(shape)]
+        rest = iter([*index[:front], *index[front + len(shape) :]])
+        return [positions[k](block) if k in positions else next(rest) for k in range(len(size))]
+
+    return place, [*others[:front], *shape, *others[front:]]
+
+
+# dtypes that kernels can add to atomically
+ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
+
+
+def is_used_up(call: Call, x: TensorBox) -> bool:
+    """May a scatter write into `x`, not into a copy?  If that is the fresh, whole result of an
+    eager kernel or a scatter, and read by this call alone."""
+    call.node.meta["scatters"] = True  # asked below: a view of a scatter's result is no scatter
+    node: Any = call.node.args[0]
+    alone = len(node.users) == 1
+    if not isinstance(getattr(x.data, "data", None), Scatter):
+        return alone and isinstance(x.data, ExternKernel) and node.target in EXTERN
+    while alone and is_view(node.target):  # others may read what this is a view of
+        node = node.args[0]
+        alone = len(node.users) == 1
+    return alone and "scatters" in node.meta
+
+
+def broadcast_sizes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
+    """What shapes broadcast to; that they do has been checked while tracing."""
+    rank = max(map(len, shapes))
+    columns = zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes])
+    return tuple(next((n for n in column if n != 1), 1) for column in columns)
+
+
+def scatter_into(
+    call: Call,
+    x: TensorBox,
+    ranges: Sequence[Size],
+    value: Loader,
+    place: Reindex,
+    mode: str | None = None,
+) -> TensorBox:
+    """A copy of x in which element place(index) becomes (mode: is combined with) value(index), for
+    index in `ranges`."""
+    if mode and (x.dtype not in ATOMIC or mode != "atomic_add" and x.device.type != "cpu"):
+        raise NotLowered(f"{mode} of {x.dtype} on {x.device.type}")
+    if 0 in ranges:
+        return x.copy()
+    base = x if is_used_up(call, x) else x.copy()
+    eager = call.first  # in its strides, if it is the result: views of it may be outputs
+    is_result = eager.is_dense and same_sizes(x.get_size(), eager.size)
+    base.realize(eager.stride if is_result else None)
+    origins, target = call.origins | x.origins, base.data
+    data = Scatter(
+        x.device, x.dtype, list(ranges), value, place, target.name, mode, origins=origins
+    )
+    return TensorBox(current_graph().add(ComputedBuffer, target.layout, origins, data=data))
+
+
+@lower(aten.index.Tensor, aten._unsafe_index.Tensor)
+def index_tensor(call: Call, x: TensorBox, indices: Sequence[TensorBox | None]) -> TensorBox:
+    size, given = x.get_size(), {k: t for k, t in enumerate(indices) if t is not None}
+    load, (place, _) = x.make_loader(), placer(size, given)
+    if 0 in call.value.size:
+        return full(call, call.value.size, 0)
+    if any(size[k] == 0 for k in given):
+        raise NotLowered("indexing with empty tensors")
+    return made(call, lambda index: load(place(index)), x, *given.values())
+
+
+@lower(aten.index_put.default, aten._unsafe_index_put.default)
+def index_put(
+    call: Call,
+    x: TensorBox,
+    indices: Sequence[TensorBox | None],
+    values: TensorBox,
+    accumulate: bool = False,
+) -> TensorBox:
+    """x[mask] = scalar is a choice per element."""
+    mask = indices[0]
+    if mask is None or mask.dtype != torch.bool or any(t is not None for t in indices[1:]):
+        place, ranges = placer(x.get_size(), {k: t for k, t in enumerate(indices) if t is not None})
+        mode = "atomic_add" if accumulate else None
+        return scatter_into(call, x, ranges, broadcast_loader(values, ranges), place, mode)
+    if values.get_size() not in ((), (1,)) or accumulate:
+        raise NotLowered("a boolean mask with a tensor of values")
+    rank, load, test = len(mask.get_size()), x.make_loader(), mask.make_loader()
+    value = broadcast_loader(values, ())
+    body = lambda index: ops.where(test(index[:rank]), value([]), load(index))  # noqa: E731
+    return made(call, body, x, mask, values)
+
+
+def _at_least_1d(call: Call, box: TensorBox) -> TensorBox:
+    """A scalar is indexed as a vector of one element."""
+    return box if box.get_size() else view(call, box, [1], lambda index: [])
+
+
+@lower(aten.gather.default, aten.index_select.default)
+def gather(
+    call: Call, x: TensorBox, dim: int, index: TensorBox, sparse_grad: bool = False
+) -> TensorBox:
+    """index_select's index is a vector: the same position for every place along the other
+    dimensions."""
+    x, index = _at_least_1d(call, x), _at_least_1d(call, index)
+    dim = normalize_dim(dim, len(x.get_size()))
+    load, position = x.make_loader(), positions_in(index, x.get_size()[dim])
+    is_vector = call.name == "index_select"
+
+    def body(at: Index) -> Value:
+        at = at or [sympy.Integer(0)]
+        return load([*at[:dim], position([at[dim]] if is_vector else at), *at[dim + 1 :]])
+
+    return made(call, body, x, index)
+
+
+COMBINE = {"sum": "atomic_add", "prod": "atomic_mul", "amax": "atomic_max", "amin": "atomic_min"}
+
+
+@lower(aten.scatter.src, aten.scatter.value, aten.scatter_add.default, aten.scatter_reduce.two)
+def scatter(
+    call: Call,
+    x: TensorBox,
+    dim: int,
+    index: TensorBox,
+    source: Any,
+    reduce: str | None = None,
+    include_self: bool = True,
+) -> TensorBox:
+    if not include_self or reduce == "mean":
+        # of dtypes that the decomposition leaves
+        raise NotLowered("mean, or without the tensor's own values")
+    is_scalar = not x.get_size()
+    x, index = _at_least_1d(call, x), _at_least_1d(call, index)
+    dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype
+    position = positions_in(index, x.get_size()[dim])
+    value = lambda at: number(source, dtype)  # noqa: E731
+    if isinstance(source, TensorBox):
+        value = _at_least_1d(call, source).make_loader()
+    mode = "atomic_add" if call.name == "scatter_add" else COMBINE.get(reduce or "")
+    place = lambda at: [*at[:dim], position(at), *at[dim + 1 :]]  # noqa: E731
+    result = scatter_into(call, x, index.get_size(), value, place, mode)
+    return view(call, result, (), lambda _: [sympy.Integer(0)]) if is_scalar else result
+
+
+@lower(aten.index_add.default, aten.index_copy.default)
+def index_add(
+    call: Call, x: TensorBox, dim: int, index: TensorBox, source: TensorBox, alpha: float = 1
+) -> TensorBox:
+    """Whole slices of `source` go to (are added at) the positions of `index`, which must not be
+    negative."""
+    if not x.get_size() or not source.get_size():
+        raise NotLowered("a tensor of no dimensions")
+    dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype
+    slices = [[*t.get_size()[:dim], *t.get_size()[dim + 1 :]] for t in (x, source)]
+    if not same_sizes(*slices):
+        raise NotLowered("slices of another shape, which the kernel refuses")
+    position = positions_in(_at_least_1d(call, index), x.get_size()[dim])
+    load = source.make_loader()
+
+    def value(at: Index) -> Value:
+        element = load(at)
+        return element if alpha == 1 else ops.mul(element, number(alpha, dtype))
+
+    place = lambda at: [*at[:dim], position([at[dim]]), *at[dim + 1 :]]  # noqa: E731
+    mode = "atomic_add" if call.name == "index_add" else None
+    return scatter_into(call, x, source.get_size(), value, place, mode)

@@ -1,14 +1,16 @@
 """Elementwise lowerings: mostly one word of a table each.
 
-In:   arithmetic, comparison, bit and maths ops.  Out: `Pointwise` values.
+In:   arithmetic, comparison, bit and maths ops, division that rounds, powers.  Out: `Pointwise`
+      values.
 
     >>> UNARY["exp"] == INT_TO_FLOAT        # how the arguments of the scalar op are promoted
     True
 
-Mirrors the `register_pointwise` calls of torch/_inductor/lowering.py.
+Mirrors the `register_pointwise` calls of torch/_inductor/lowering.py (and `div`, `pow`).
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import sympy
@@ -16,9 +18,10 @@ import torch
 
 from .. import config
 from ..ir import Index, TensorBox
-from ..ops import COMPARISON, Value, ops
+from ..ops import BITWISE, COMPARISON, LOGICAL, OP_NAMES, UNARY_FLOAT, Value, ops
 from ..sizes.symbols import hint, sizes
 from .registry import (
+    LOWERINGS,
     Call,
     NotLowered,
     Promotion,
@@ -36,12 +39,13 @@ from .registry import (
 
 DEFAULT, INT_TO_FLOAT, BOOL = Promotion.DEFAULT, Promotion.INT_TO_FLOAT, Promotion.ALWAYS_BOOL
 
-UNARY = dict.fromkeys(
-    "exp log sqrt rsqrt reciprocal sigmoid tanh erf".split(), INT_TO_FLOAT
-) | dict.fromkeys(("neg", "bitwise_not"), DEFAULT)
-BINARY = dict.fromkeys(
-    "mul maximum minimum bitwise_and bitwise_or bitwise_xor".split(), DEFAULT
-) | dict.fromkeys(COMPARISON, BOOL)
+UNARY = dict.fromkeys(UNARY_FLOAT, INT_TO_FLOAT) | dict.fromkeys(("neg", "bitwise_not"), DEFAULT)
+BINARY = (
+    dict.fromkeys("mul maximum minimum remainder fmod hypot".split(), DEFAULT)
+    | dict.fromkeys(BITWISE, DEFAULT)
+    | dict.fromkeys(("atan2", "copysign"), INT_TO_FLOAT)
+    | dict.fromkeys(COMPARISON, BOOL)
+)
 OF_BOOLS = {  # what an op does to truth values
     "mul": "logical_and",
     "maximum": "logical_or",
@@ -50,6 +54,8 @@ OF_BOOLS = {  # what an op does to truth values
     "bitwise_or": "logical_or",
     "bitwise_xor": "logical_xor",
     "bitwise_not": "logical_not",
+    "fmax": "logical_or",
+    "fmin": "logical_and",
 }
 
 # of floats, and of float64: functions that eager computes in vectors, and our C++ does not
@@ -90,6 +96,8 @@ def elementwise(name: str, promotion: Promotion, op: str = "") -> None:
 
 for _name, _promotion in (UNARY | BINARY).items():
     elementwise(_name, _promotion)
+elementwise("__lshift__", DEFAULT, "bitwise_left_shift")
+elementwise("__rshift__", DEFAULT, "bitwise_right_shift")
 
 
 @lower(aten.add, aten.sub)
@@ -107,6 +115,11 @@ def add(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
 
 @lower(aten.div.Tensor, aten.div.Scalar)
 def div(call: Call, a: Any, b: Any) -> TensorBox:
+    """On a GPU eager's kernel multiplies by 1 / b, and x / 6 may become an index."""
+    if isinstance(b, (int, float)) and call.value.device.type == "cuda":
+        wide = torch.float64 if call.value.dtype == torch.float64 else torch.float32
+        b = torch.tensor(b, dtype=wide).reciprocal().item()
+        return pointwise(call, ops.mul, a, b, promotion=INT_TO_FLOAT)
     return pointwise(call, ops.truediv, a, b, promotion=INT_TO_FLOAT)
 
 
@@ -149,6 +162,129 @@ def to_copy(
     return mapped(call, x, lambda v: cast(v, src, dst), dst)
 
 
+INTEGERS_STAY = ("floor", "ceil", "trunc", "round")  # they leave integers as they are
+SIGNS = ("abs", "sign", "sgn")  # they leave truth values as they are
+NEVER = ("isnan", "isinf")  # of no integer
+
+
+@lower(*[getattr(aten, name).default for name in (*INTEGERS_STAY, *SIGNS, *NEVER, "signbit")])
+def of_floats(call: Call, x: TensorBox) -> TensorBox:
+    """Ops that say nothing new of some dtypes."""
+    name, is_whole, is_truth = call.name, not x.dtype.is_floating_point, x.dtype == torch.bool
+    if name in INTEGERS_STAY and is_whole or name in SIGNS and is_truth:
+        return x.copy()
+    if name in NEVER and is_whole or name == "signbit" and is_truth:
+        return full(call, call.value.size, False)
+    function = getattr(ops, "sign" if name == "sgn" else name)
+    return pointwise(
+        call, function, x, promotion=BOOL if call.value.dtype == torch.bool else DEFAULT
+    )
+
+
+@lower(*[getattr(aten, name) for name in (*LOGICAL, "logical_not")])
+def logical(call: Call, *args: Any) -> TensorBox:
+    dtype, function = promoted(BOOL, *args), getattr(ops, call.name)
+    return pointwise(
+        call, lambda *values: function(*[truth(v, dtype) for v in values]), *args, promotion=BOOL
+    )
+
+
+@lower(aten.copy.default)
+def copy(call: Call, destination: TensorBox, source: Any, non_blocking: bool = False) -> TensorBox:
+    """Of a number (`x.copy_(3)`) eager makes a tensor first."""
+    dtype = call.value.dtype
+    if is_number(source):
+        is_large = isinstance(source, float) and not abs(source) < 2**31
+        if is_large and not (dtype.is_floating_point or dtype.is_complex):
+            raise NotLowered("a number that the integers may not hold")
+        wide = torch.tensor(source).dtype if isinstance(source, (bool, int)) else torch.float64
+        return made(call, lambda index: cast(number(source, wide), wide, dtype))
+    load = broadcast_loader(source, call.value.size)
+    return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
+
+
+@lower(aten.rsub)
+def rsub(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
+    return add(call, b, a, alpha)
+
+
+@lower(aten.clamp, aten.clamp_min, aten.clamp_max)
+def clamp(call: Call, x: TensorBox, min: Any = None, max: Any = None) -> TensorBox:
+    if call.name == "clamp_max":
+        min, max = None, min
+    pairs = [(min, ops.maximum), (max, ops.minimum)]
+    bounds = [(bound, combine) for bound, combine in pairs if bound is not None]
+
+    def body(v: Value, *limits: Value) -> Value:
+        for limit, (_, combine) in zip(limits, bounds):
+            v = combine(v, limit)
+        return v
+
+    return pointwise(call, body, x, *[bound for bound, _ in bounds])
+
+
+@lower(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def rounded_div(call: Call, a: Any, b: Any, rounding_mode: str | None = None) -> TensorBox:
+    if rounding_mode is None:
+        return div(call, a, b)
+    if rounding_mode == "floor":
+        return floor_divide(call, a, b)
+    dtype, result = promoted(DEFAULT, a, b), call.value.dtype
+    if not dtype.is_floating_point:
+        return pointwise(call, ops.truncdiv, a, b)
+
+    def truncated(u: Value, v: Value) -> Value:
+        # eager rounds the quotient of float16 and bfloat16 before it truncates
+        return ops.trunc(cast(cast(ops.truediv(u, v), dtype, result), result, dtype))
+
+    return pointwise(call, truncated, a, b)
+
+
+@lower(aten.floor_divide)
+def floor_divide(call: Call, a: Any, b: Any) -> TensorBox:
+    if call.value.dtype.is_floating_point and is_long_in_cpp(call):
+        raise NotLowered("eager's kernel is in vectors")
+    if call.value.dtype in (torch.float16, torch.bfloat16):
+        raise NotLowered("eager floors float16 and bfloat16 quotients in a way of its own")
+    return pointwise(call, ops.floordiv, a, b)
+
+
+@lower(aten.pow)
+def power(call: Call, a: Any, b: Any) -> TensorBox:
+    dtype = promoted(DEFAULT, a, b)
+    powers: dict[float, Callable[[Value], Value]] = {
+        1: lambda v: v,
+        2: lambda v: ops.mul(v, v),
+        3: lambda v: ops.mul(ops.mul(v, v), v),
+    }
+    if dtype.is_floating_point:
+        powers |= {-1: ops.reciprocal}
+        if call.value.dtype != torch.float16:  # there eager's pow(-inf, 0.5) is inf, as in C
+            powers |= {0.5: ops.sqrt, -0.5: ops.rsqrt}
+    if is_number(b) and b in powers and call.value.dtype != torch.bool:
+        return pointwise(call, lambda v, _: powers[b](v), a, b)
+    if dtype == torch.bool or not dtype.is_floating_point and is_number(b):
+        raise NotLowered("power of a truth value, or an integer to a large or negative number")
+    if dtype is torch.float64 and is_long_in_cpp(call):
+        raise NotLowered("eager's kernel is in vectors")
+    return pointwise(call, ops.pow, a, b)
+
+
+@lower(aten.fmax.default, aten.fmin.default)
+def extreme_ignoring_nan(call: Call, a: Any, b: Any) -> TensorBox:
+    extreme = ops.maximum if call.name == "fmax" else ops.minimum
+    dtype = promoted(DEFAULT, a, b)
+    if not dtype.is_floating_point:
+        if dtype == torch.bool:
+            extreme = getattr(ops, OF_BOOLS[call.name])
+        return pointwise(call, extreme, a, b)
+
+    def larger(u: Value, v: Value) -> Value:
+        return ops.where(ops.isnan(u), v, ops.where(ops.isnan(v), u, extreme(u, v)))
+
+    return pointwise(call, larger, a, b)
+
+
 # --- creation -------------------------------------------------------------------------------------
 def full(call: Call, size: Any, value: Any, dtype: torch.dtype | None = None) -> TensorBox:
     """`value` everywhere; dtype: if not that of the (first) result."""
@@ -183,18 +319,37 @@ def full_rule(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
 
 @lower(aten.arange.start_step, aten.arange.start, aten.arange.default)
 def arange(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
-    """start + place * step, of integers.  (lowerings/float_ranges.py has those of floats.)"""
-    start, step = steps_of(*args)
-    dtype = call.value.dtype
-    if dtype.is_floating_point:
-        raise NotLowered("a range of floats")
-    return made(call, lambda index: ops.index_expr(index[0] * whole(step) + whole(start), dtype))
+    """start + place * step, rounded once to the result's dtype: in integers where start and step
+    are, and else in float64 (1e38 is none of float32's)."""
+    start, step = (0, 1) if len(args) == 1 else (*args[:1], *args[2:], 1)[:2]
+    dtype, wide = call.value.dtype, torch.float64
+
+    def body(index: Index) -> Value:
+        if not dtype.is_floating_point:
+            return ops.index_expr(index[0] * whole(step) + whole(start), dtype)
+        if is_whole(start) and is_whole(step):
+            place = ops.index_expr(index[0] * whole(step) + whole(start), torch.int64)
+            return cast(place, torch.int64, dtype)
+        value = cast(ops.index_expr(index[0], torch.int64), torch.int64, wide)
+        value = ops.mul(value, number(step, wide))
+        return cast(ops.add(value, number(start, wide)), wide, dtype)
+
+    return made(call, body)
 
 
-def steps_of(start: Any, end: Any = None, step: Any = 1) -> tuple[Any, Any]:
-    """(start, step) of the arguments of arange, whose one argument is the end."""
-    return (0 if end is None else start), step
+def is_whole(n: Any) -> bool:
+    return isinstance(n, sympy.Expr) or (abs(n) < 2**31 and float(n).is_integer())
 
 
 def whole(n: Any) -> Any:
     return n if isinstance(n, sympy.Expr) else int(n)
+
+
+# --- prims: what torch's decompositions are written in --------------------------------------------
+for _name in (*OP_NAMES, "div", "fmax", "fmin"):
+    _packet, _prim = getattr(aten, _name, None), getattr(torch.ops.prims, _name, None)
+    if _packet is not None and _prim is not None:
+        _overloads = [
+            getattr(_packet, o, None) for o in ("default", "Tensor", "Tensor_Tensor", "self")
+        ]
+        LOWERINGS[_prim.default] = next(LOWERINGS[o] for o in _overloads if o in LOWERINGS)

@@ -11,7 +11,7 @@ In:   reshape, transpose, expand, split ...  Out: `View`s; of tril, which has ze
     >>> reshape_index((4, 8), (2, 2, 8))([i, 1, j])   # no division: only the first dimension is cut
     [2*i + 1, j]
 
-lowerings/ has others (rearranging.py), and joined tensors (joined.py).  Mirrors
+parts.py has others, and joined tensors.  Mirrors
 torch/_inductor/ir.py (View, SliceView, ExpandView ...).
 """
 

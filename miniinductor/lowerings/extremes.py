@@ -11,7 +11,6 @@ Mirrors torch/_inductor/lowering.py (`make_reduction`).
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import sympy
@@ -27,9 +26,6 @@ from ..lowering.pointwise import truth
 from ..lowering.reductions import extreme, reduce
 from ..lowering.registry import Call, NotLowered, aten, lower, mapped
 from ..ops import ops
-from ..runtime.build import PRELUDES
-
-PRELUDES.append(Path(__file__).with_name("extremes.h"))
 
 
 @lower(aten.max.dim, aten.min.dim)

@@ -22,7 +22,7 @@ aten = torch.ops.aten
 Maybe = Tensor | None
 
 
-def var_mean(x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
+def var_mean(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
     """Two passes, accurate where one pass cancels; on a GPU perhaps of parts (statistics.py)."""
     if recomputes(x.device):
         return torch.var_mean(x, dims, correction=0, keepdim=True)
@@ -31,7 +31,7 @@ def var_mean(x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
 
 
 def normalized(
-    x: Tensor, dims: Sequence[int], eps: float, by_channel: bool = False
+    x: Tensor, dims: list[int], eps: float, by_channel: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Over `dims`: ((x - mean) / deviation, mean, variance, 1 / deviation)."""
     wide = upcast(x)

@@ -1,30 +1,24 @@
-"""Pooling over two or three dimensions: max, average, adaptive.
+"""Pooling over two dimensions: max and average.
 
-In:   max_pool2d, avg_pool3d, ...  Out: a `Pointwise` that reads every element of its window; where
-      windows are large, a `Reduction` over the window.
+In:   max_pool2d, avg_pool2d.  Out: a `Pointwise` that reads every element of its window.
 
     avg_pool2d(x, 3, padding=1):  the window of output i starts at i*stride - 1; what lies outside x
                                   counts as 0
-    adaptive_avg_pool2d(x, 7):    the window of output i: floor(i*n / 7) up to ceil((i+1)*n / 7);
-                                  sizes differ by one
 
-Mirrors torch/_inductor/lowering.py (`max_pool2d_with_indices`, `avg_pool2d`,
-`_adaptive_avg_pool2d`).  Left out: max pools with large windows, fractional pools (they run as
-eager kernels).
+Mirrors torch/_inductor/lowering.py (`max_pool2d_with_indices`, `avg_pool2d`).  Left out: large
+windows, three dimensions, adaptive pools whose windows differ (they run as eager kernels).
 """
 
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import sympy
 import torch
-from torch._prims_common import suggest_memory_format
 
-from ..ir import Index, Reduction, TensorBox
+from ..ir import Index, TensorBox
 from ..lowering.reductions import accumulate_dtype
 from ..lowering.registry import (
     READ_SEVERAL_TIMES,
@@ -37,46 +31,52 @@ from ..lowering.registry import (
     number,
 )
 from ..ops import Value, ops
-from ..sizes.expressions import FloorDiv, Size
 from ..sizes.prover import is_nonnegative
-from .joined import between
+from ..lowering.parts import between
 
-UNROLLED = 27  # elements of a window that are written out; larger ones are a reduction's loops
-READ_SEVERAL_TIMES |= {
-    aten.max_pool2d_with_indices.default,
-    aten.max_pool3d_with_indices.default,
-    aten.avg_pool2d.default,
-    aten.avg_pool3d.default,
-}
+UNROLLED = 27  # elements of a window, which are written out
+READ_SEVERAL_TIMES |= {aten.max_pool2d_with_indices.default, aten.avg_pool2d.default}
 
 
-@dataclass
+def _pair(value: Any) -> list[Any]:
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    return values * 2 if len(values) == 1 else values
+
+
 class Windows:
-    """The window of each output, one entry of every list per pooled dimension."""
+    """The window of each output: of one size, at equal distances, perhaps reaching out of x."""
 
-    x: TensorBox
-    counts: list[int]  # most elements of a window
-    # (dimension, output index, k) -> where in x its element k lies
-    place: Callable[[int, sympy.Expr, sympy.Expr], sympy.Expr]
-    # (dimension, output index) -> (low, high): where a place must lie; None where it always does
-    limits: Callable[[int, sympy.Expr], tuple[Size | None, Size | None]]
+    def __init__(
+        self, call: Call, x: TensorBox, kernel: Any, stride: Any, padding: Any, dilation: Any = 1
+    ) -> None:
+        if 0 in call.first.size or 0 in x.get_size():
+            raise NotLowered("pooling of an empty tensor")
+        self.counts, self.padding, self.dilation = map(_pair, (kernel, padding, dilation))
+        if math.prod(self.counts) > UNROLLED:
+            raise NotLowered(f"a window of more than {UNROLLED} elements")
+        self.stride = _pair(stride) or self.counts
+        self.sizes, self.outputs = x.get_size()[-2:], call.first.size[-2:]
+        self.load = x.make_loader()  # now: what is stored later must not be read by this value
 
-    def __post_init__(self) -> None:
-        self.load = self.x.make_loader()  # now: what is stored later must not be read by this value
+    def place(self, d: int, output: Any, k: int) -> Any:
+        """Where in x, along dimension d, element k of the window of an output lies."""
+        return output * self.stride[d] - self.padding[d] + k * self.dilation[d]
+
+    def reaches(self, d: int, padding: int = 0) -> bool:
+        """May a window reach beyond x and so much padding?"""
+        last = self.place(d, self.outputs[d] - 1, self.counts[d] - 1)
+        return not is_nonnegative(sympy.sympify(self.sizes[d] + padding - 1 - last))
 
     def element(
-        self, index: Index, at: Index, outside: float
+        self, index: Index, at: tuple[int, ...], outside: float
     ) -> tuple[Value | None, Value, sympy.Expr]:
         """Of element `at` of the window of output `index`: (is it inside x, or None if always; its
         value, else `outside`; its flat place)."""
-        rank = len(self.counts)
-        batch, output = list(index[:-rank]), index[-rank:]
-        places = [self.place(d, output[d], at[d]) for d in range(rank)]
-        flat = sympy.Integer(0)
+        batch, places = list(index[:-2]), [self.place(d, index[d - 2], at[d]) for d in (0, 1)]
+        flat = places[0] * self.sizes[1] + places[1]
         tests = []
         for d, place in enumerate(places):
-            flat = flat * self.x.get_size()[d - rank] + place
-            low, high = self.limits(d, output[d])
+            low, high = 0 if self.padding[d] else None, self.sizes[d] if self.reaches(d) else None
             if low is not None or high is not None:
                 tests.append(between(place, low, high))
         if not tests:
@@ -87,88 +87,8 @@ class Windows:
     def places(self) -> Iterator[tuple[int, ...]]:
         return itertools.product(*map(range, self.counts))
 
-    def total(self, call: Call, compute: torch.dtype) -> TensorBox:
-        """The sum over each window, as `compute`."""
-        x = self.x
 
-        def one(index: Index, at: Index) -> Value:
-            return cast(self.element(index, at, 0)[1], x.dtype, compute)
-
-        def unrolled(index: Index) -> Value:
-            return functools.reduce(ops.add, [one(index, at) for at in self.places()])
-
-        if math.prod(self.counts) <= UNROLLED:
-            return made(call, unrolled, x, dtype=compute)
-        shape, origins = list(call.value.size), call.origins | x.origins
-        return TensorBox.stored(
-            Reduction(x.device, compute, shape, one, self.counts, "sum", compute, origins=origins)
-        )
-
-
-def _many(value: Any, rank: int) -> list[Any]:
-    values = list(value) if isinstance(value, (list, tuple)) else [value]
-    return values * rank if len(values) == 1 else values
-
-
-def fixed_windows(
-    call: Call, x: TensorBox, kernel: Any, stride: Any, padding: Any, dilation: Any = 1
-) -> Windows:
-    """Windows of one size at equal distances, perhaps reaching out of x."""
-    _refuse_empty(call, x)
-    rank = 2 if "2d" in call.name else 3
-    counts, padding, dilation = _many(kernel, rank), _many(padding, rank), _many(dilation, rank)
-    stride = _many(stride, rank) or counts
-    outputs, sizes = call.first.size[-rank:], x.get_size()[-rank:]
-
-    def place(d: int, output: sympy.Expr, k: sympy.Expr) -> sympy.Expr:
-        return output * stride[d] - padding[d] + k * dilation[d]
-
-    def limits(d: int, output: sympy.Expr) -> tuple[Size | None, Size | None]:
-        last = place(d, outputs[d] - 1, counts[d] - 1)
-        is_inside = is_nonnegative(sympy.sympify(sizes[d] - 1 - last))
-        return 0 if padding[d] else None, None if is_inside else sizes[d]
-
-    return Windows(x, counts, place, limits)
-
-
-def adaptive_windows(call: Call, x: TensorBox, outputs: Sequence[Size]) -> Windows:
-    """Windows that cover x evenly."""
-    _refuse_empty(call, x)
-    sizes = x.get_size()[-len(outputs) :]
-    if any(isinstance(n, sympy.Expr) for n in (*sizes, *outputs)):
-        raise NotLowered("adaptive pooling over symbolic sizes")
-    widths = [{int(width(sizes[d], m, i)) for i in range(m)} for d, m in enumerate(outputs)]
-
-    def place(d: int, output: sympy.Expr, k: sympy.Expr) -> sympy.Expr:
-        return FloorDiv(output * sizes[d], outputs[d]) + k
-
-    def limits(d: int, output: sympy.Expr) -> tuple[None, Size | None]:
-        return None, end(sizes[d], outputs[d], output) if len(widths[d]) > 1 else None
-
-    return Windows(x, [max(found) for found in widths], place, limits)
-
-
-def end(size: Size, outputs: Size, i: Any) -> sympy.Expr:
-    """Where window i of so many ends."""
-    return FloorDiv((i + 1) * size + outputs - 1, outputs)
-
-
-def width(size: Size, outputs: Size, i: Any) -> sympy.Expr:
-    return end(size, outputs, i) - FloorDiv(i * size, outputs)
-
-
-def _refuse_empty(call: Call, x: TensorBox) -> None:
-    if 0 in call.first.size or 0 in x.get_size():
-        raise NotLowered("pooling of an empty tensor")
-
-
-def _is_channels_last_image(given: torch.Tensor) -> bool:
-    is_image = given.dim() == 4 and all(type(n) is int for n in given.shape)
-    return is_image and suggest_memory_format(given) is torch.channels_last
-
-
-# --- max ------------------------------------------------------------------------------------------
-@lower(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
+@lower(aten.max_pool2d_with_indices.default)
 def max_pool(
     call: Call,
     x: TensorBox,
@@ -178,23 +98,9 @@ def max_pool(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> list[TensorBox]:
-    image: Any = call.node.args[0]
-    if "3d" in call.name and _is_channels_last_image(image.meta["val"]):
-        raise NotLowered("eager refuses to see channels-last images here")
-    return _largest(call, fixed_windows(call, x, kernel, stride, padding, dilation))
-
-
-@lower(aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default)
-def adaptive_max_pool(call: Call, x: TensorBox, output_size: Sequence[Size]) -> list[TensorBox]:
-    return _largest(call, adaptive_windows(call, x, list(output_size)))
-
-
-def _largest(call: Call, windows: Windows) -> list[TensorBox]:
     """[largest element, its place]: the first among equals; a NaN is the largest, the last one of
     several, as in eager."""
-    x = windows.x
-    if math.prod(windows.counts) > UNROLLED:
-        raise NotLowered(f"a window of more than {UNROLLED} elements")
+    windows = Windows(call, x, kernel, stride, padding, dilation)
     floating = x.dtype.is_floating_point
     lowest = float("-inf") if floating else torch.iinfo(x.dtype).min
 
@@ -225,8 +131,7 @@ def _largest(call: Call, windows: Windows) -> list[TensorBox]:
     return [made(call, body, x, dtype=layout.dtype) for layout, body in bodies]
 
 
-# --- average --------------------------------------------------------------------------------------
-@lower(aten.avg_pool2d.default, aten.avg_pool3d.default)
+@lower(aten.avg_pool2d.default)
 def avg_pool(
     call: Call,
     x: TensorBox,
@@ -237,71 +142,37 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> TensorBox:
-    windows = fixed_windows(call, x, kernel, stride, padding)
-    kernel, rank = windows.counts, len(windows.counts)
-    padding, sizes = _many(padding, rank), x.get_size()[-rank:]
+    """total / (count(0) * count(1)) + 0.0: no average is -0.0, as in eager."""
+    windows, dtype = Windows(call, x, kernel, stride, padding), call.value.dtype
+    if divisor_override is not None or not dtype.is_floating_point:
+        raise NotLowered("an average of integers, or with a divisor of its own")
+    compute = accumulate_dtype(dtype)
 
     def count(d: int, output: sympy.Expr) -> Any:
         """Elements of the window along dimension d that count; a number where every window has as
         many."""
-        if divisor_override:
-            return 1 if d else divisor_override
-        pad = padding[d] if count_include_pad else 0
-        last = windows.place(d, call.value.size[d - rank] - 1, kernel[d] - 1)
-        is_padding = count_include_pad and is_nonnegative(sympy.sympify(sizes[d] - 1 + pad - last))
-        if is_padding or windows.limits(d, output) == (None, None):
-            return kernel[d]
-        start = ops.index_expr(windows.place(d, output, sympy.Integer(0)), torch.int64)
-        stop = ops.add(start, ops.constant(kernel[d], torch.int64))
-        stop = ops.minimum(stop, number(sizes[d] + pad, torch.int64))
+        size, pad = windows.sizes[d], windows.padding[d] if count_include_pad else 0
+        is_whole = count_include_pad and not windows.reaches(d, pad)
+        if is_whole or not windows.padding[d] and not windows.reaches(d):
+            return windows.counts[d]
+        start = ops.index_expr(windows.place(d, output, 0), torch.int64)
+        stop = ops.add(start, ops.constant(windows.counts[d], torch.int64))
+        stop = ops.minimum(stop, number(size + pad, torch.int64))
         if not count_include_pad:
             start = ops.maximum(start, ops.constant(0, torch.int64))
         return ops.sub(stop, start)
 
-    # eager's kernel for channels-last images adds to zeros, and divides; the others add what they
-    # have divided to a zero
-    image: Any = call.node.args[0]
-    divides_last = divisor_override is not None and _is_channels_last_image(image.meta["val"])
-    return _average(call, windows, count, "before" if divides_last else "after")
-
-
-@lower(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
-def adaptive_avg_pool(call: Call, x: TensorBox, output_size: Sequence[Size]) -> TensorBox:
-    sizes = x.get_size()[-len(output_size) :]
-
-    def count(d: int, output: sympy.Expr) -> Value:
-        return ops.index_expr(width(sizes[d], output_size[d], output), torch.int64)
-
-    return _average(call, adaptive_windows(call, x, list(output_size)), count, "before")
-
-
-def _average(
-    call: Call, windows: Windows, count: Callable[[int, sympy.Expr], Any], zero: str
-) -> TensorBox:
-    """total / (count(0) * count(1) * ...)
-
-    zero: whether 0.0 is added "before" the division or "after" it, so that no average, or none but
-    by a negative divisor, is -0.0."""
-    dtype, rank = call.value.dtype, len(windows.counts)
-    if not dtype.is_floating_point:
-        raise NotLowered("an average of integers")
-    compute = accumulate_dtype(dtype)
-    total = windows.total(call, compute)
-    load = total.make_loader()
-
     def body(index: Index) -> Value:
-        counts = [count(d, output) for d, output in enumerate(index[-rank:])]
+        values = [windows.element(index, at, 0)[1] for at in windows.places()]
+        total = functools.reduce(ops.add, [cast(value, x.dtype, compute) for value in values])
+        counts = [count(d, index[d - 2]) for d in (0, 1)]
         numbers = math.prod(c for c in counts if isinstance(c, int))
         others = [c for c in counts if not isinstance(c, int)]
         divisor = ops.constant(numbers, torch.int64 if others else compute)
         if others:
             product = functools.reduce(ops.mul, others, divisor)
             divisor = ops.to_dtype(product, compute, torch.int64)
-        nothing = ops.constant(0.0, compute)
-        if zero == "before":
-            average = ops.truediv(ops.add(load(index), nothing), divisor)
-        else:
-            average = ops.add(ops.truediv(load(index), divisor), nothing)
+        average = ops.add(ops.truediv(total, divisor), ops.constant(0.0, compute))
         return cast(average, compute, dtype)
 
-    return made(call, body, total)
+    return made(call, body, x)

@@ -18,7 +18,6 @@ Mirrors torch/_inductor/fx_passes/replace_random.py.  Left out: float64 and 16-b
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
-from pathlib import Path
 
 import sympy
 import torch
@@ -31,7 +30,6 @@ from ..ir import Index, TensorBox
 from ..lowering.registry import Call, lower
 from ..lowering.registry import made as value_of
 from ..ops import Value, ops
-from ..runtime.build import PRELUDES
 from ..sizes.expressions import Size
 
 aten = torch.ops.aten
@@ -160,6 +158,3 @@ FUSED_RANDOM |= {
     aten.bernoulli_.float: bernoulli_,
     aten.native_dropout.default: native_dropout,
 }
-
-
-PRELUDES.append(Path(__file__).with_name("random.h"))

@@ -7,7 +7,6 @@ In:   var, std, var_mean.  Out: two passes over the elements, on a CPU of a prog
     [64, 96, 37, 41] over 0, 2, 3      ->  each image's channel is a row of 1517; then 64 of those
     channels-last, the same            ->  1024 parts of 95 pixels; then those 1024
     2^24 elements                      ->  1024 parts of 16384
-    [16, 1600048], of each row         ->  66 parts of 24256; the last of them has 23408
 
     M2 = sum of the parts' M2 + n * sum of (a part's mean - mean)^2,  parts of n elements
 
@@ -157,8 +156,6 @@ def rows(x: Tensor, dims: list[int], inner: list[int]) -> tuple[list[int], int] 
         return None  # a row for each program
     wanted = max(length // ROW, min(PROGRAMS * length // x.numel(), length // PART), 1)
     cuts = divisor_near(length, wanted)
-    if length // cuts > ROW:  # no divisor is near: the last part is shorter
-        cuts = -(-length // uneven_part(length, wanted))
     return (inner, cuts) if length // cuts <= ROW and count > length // cuts else None
 
 
@@ -189,15 +186,13 @@ def of_parts(
     # (inner dimensions lie side by side: this is a view)
     ones = [d for d in range(x.dim()) if x.shape[d] == 1]
     seen = upcast(x).permute([*ones, *order])
-    length = math.prod(x.shape[d] for d in inner)
-    if length % cuts:
-        mean, squares, counts = of_uneven_parts(seen.reshape([*sizes[0], length]), cuts)
-    else:
-        seen = seen.reshape([*sizes[0], cuts, length // cuts, *sizes[1]])
-        mean, squares, counts = of_even_parts(seen, first + 1)
-    count = math.prod(x.shape[d] for d in dims)
-    center = (mean * (counts / count)).sum(between, keepdim=True)
-    spread = ((mean - center).square() * counts).sum(between, keepdim=True)
+    count, length = (math.prod(x.shape[d] for d in group) for group in (dims, inner))
+    part = length // cuts
+    seen = seen.reshape([*sizes[0], cuts, part, *sizes[1]])
+    means = seen.mean(first + 1, keepdim=True)
+    squares, mean = (seen - means).square().sum(first + 1), means.squeeze(first + 1)
+    center = (mean * (part / count)).sum(between, keepdim=True)
+    spread = ((mean - center).square() * part).sum(between, keepdim=True)
     total = squares.sum(between, keepdim=True) + spread
     variance = total / max(count - correction, 0)
     kept = [d for d in (*before, *after) if d not in dims]
@@ -205,27 +200,3 @@ def of_parts(
     back = [kept.index(d) for d in sorted(kept)]
     found = [t.reshape(shape).permute(back) for t in (variance, center)]
     return found[0], found[1]
-
-
-def of_even_parts(x: Tensor, axis: int) -> tuple[Tensor, Tensor, Any]:
-    """(mean, sum of squared differences, number of elements) of the parts along an axis."""
-    mean = x.mean(axis, keepdim=True)
-    return mean.squeeze(axis), (x - mean).square().sum(axis), x.shape[axis]
-
-
-def of_uneven_parts(x: Tensor, cuts: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The same of so many parts of the last axis; the last of them is shorter."""
-    length = x.shape[-1]
-    part = uneven_part(length, cuts)
-    parts = torch.nn.functional.pad(x, (0, part * cuts - length)).unflatten(-1, (cuts, part))
-    exists = torch.arange(part * cuts, device=x.device).reshape(cuts, part) < length
-    before = torch.arange(cuts, device=x.device) * part
-    counts = (length - before).clamp(max=part).to(x.dtype)
-    mean = parts.sum(-1) / counts
-    differences = torch.where(exists, parts - mean.unsqueeze(-1), 0.0)
-    return mean, differences.square().sum(-1), counts
-
-
-def uneven_part(length: int, cuts: int) -> int:
-    """Elements of each part but the last: whole cache lines."""
-    return -(-length // (cuts * STEP)) * STEP

@@ -1,1 +1,1 @@
-"""Graph passes that only make programs faster; each enters itself in graph_passes.py."""
+"""Graph passes; graph_passes.py has their list."""

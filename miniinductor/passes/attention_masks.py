@@ -30,7 +30,6 @@ from torch import fx
 from torch.nn import functional as F
 
 from ..autograd.rules import call_rule
-from ..graph_passes import CLEANING, graph_pass
 from ..sizes.symbols import SYMBOLIC
 
 aten = torch.ops.aten
@@ -51,7 +50,6 @@ class NotConstant(Exception):
     """The value depends on the graph's inputs, on chance or on symbolic sizes."""
 
 
-@graph_pass(CLEANING, "attention masks", order=50)
 def drop_attention_masks(gm: fx.GraphModule) -> int:
     kinds: dict[fx.Node, str | None] = {}
     values: dict[fx.Node, Any] = {}

@@ -17,7 +17,6 @@ import torch
 from torch import fx
 
 from ..autograd.functionalize import is_view
-from ..graph_passes import CLEANING, graph_pass
 from ..ops import exact_key
 from ..sizes.symbols import size
 
@@ -65,7 +64,6 @@ def is_private(source: Any, copy: fx.Node) -> bool:
     return is_made and not reaches_output_by_views(source, SHARING, without=copy)
 
 
-@graph_pass(CLEANING, "common subexpressions", order=30)
 def merge_common(gm: fx.GraphModule) -> int:
     """One node for equal calls.  Random ops are never merged."""
     seen: dict[Any, fx.Node] = {}

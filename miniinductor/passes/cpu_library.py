@@ -24,7 +24,6 @@ import torch
 from torch import fx
 
 from .. import config
-from ..graph_passes import LAYOUTS, Context, graph_pass
 from ..records import CompileRecord
 from .layout import TRANSPOSITIONS, LayoutPass, aten, value_of
 
@@ -35,19 +34,18 @@ PRODUCTS = (aten.mm.default, aten.addmm.default)
 HEAVY_WEIGHTS = 8  # weights this many times as large as the image: plain memory
 
 
-@graph_pass(LAYOUTS, "library kernels of the CPU", order=30)
-def for_cpu(gm: fx.GraphModule, context: Context) -> fx.GraphModule:
+def for_cpu(gm: fx.GraphModule, record: CompileRecord, is_inference: bool) -> fx.GraphModule:
     """The graph with the CPU's library kernels; `gm` itself where nothing is gained."""
     if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
         return gm
     calls = [n for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)]
-    if context.inference and config.channels_last and any(map(is_image, calls)):
-        changed = CpuLibrary.applied(gm, context.record, True)
+    if is_inference and config.channels_last and any(map(is_image, calls)):
+        changed = CpuLibrary.applied(gm, record, True)
         if changed is not gm:
             return changed
     if not config.onednn_products or not any(n.target in PRODUCTS for n in calls):
         return gm
-    return CpuLibrary.applied(gm, context.record, False)
+    return CpuLibrary.applied(gm, record, False)
 
 
 def is_float_on_cpu(node: fx.Node) -> bool:

@@ -20,7 +20,6 @@ import torch
 from torch import fx
 
 from ..autograd.functionalize import COUNTS_PLACES
-from ..graph_passes import CLEANING, graph_pass
 from ..sizes.symbols import alike
 from ..sizes.symbols import size
 from .common_subexpressions import stand_in
@@ -35,7 +34,6 @@ NO_OPS = {
 }
 
 
-@graph_pass(CLEANING, "no-ops", order=20)
 def remove_no_ops(gm: fx.GraphModule) -> int:
     """Copies, casts and reshapes whose result is what they were given.
 
@@ -66,7 +64,6 @@ def offset(tensor: torch.Tensor) -> Any:
 aten = torch.ops.aten
 
 
-@graph_pass(CLEANING, "copies over whole tensors", order=15)
 def forget_overwritten(gm: fx.GraphModule) -> int:
     return sum(map(forgets, gm.graph.find_nodes(op="call_function", target=aten.copy.default)))
 

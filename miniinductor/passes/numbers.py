@@ -21,7 +21,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..autograd.rules import call_rule
 from ..foreign import ours
-from ..graph_passes import CLEANING, graph_pass
 from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
 from .layout import aten, value_of
@@ -62,7 +61,6 @@ def as_held(value: float, dtype: torch.dtype | None) -> tuple[float, torch.dtype
 
 
 # --- passes ---------------------------------------------------------------------------------------
-@graph_pass(CLEANING, "arithmetic with numbers", order=5)
 def compute_numbers(gm: fx.GraphModule) -> int:
     """What the graph computes on the CPU from Python's numbers alone, by eager's kernels, now."""
     known: dict[fx.Node, torch.Tensor] = {}
@@ -122,7 +120,6 @@ def computed(
         return None
 
 
-@graph_pass(CLEANING, "numbers", order=10)
 def numbers_to_devices(gm: fx.GraphModule) -> int:
     """Tensors of no dimensions on the CPU that our kernels on a GPU would read (x[0] = 5, x *
     torch.tensor(2.)).

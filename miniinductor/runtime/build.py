@@ -34,9 +34,10 @@ from .disk import digest, disk, remove_file
 from .launch import Kernel
 
 KERNELS_PER_FILE = 6
-# what stands before generated kernels; lowerings/ adds files of its own
-CODEGEN = Path(__file__).parent.parent / "codegen"
-PRELUDES = [CODEGEN / f"cpp_{name}.h" for name in ("prelude", "maths", "halves", "transpose")]
+# what stands before generated kernels
+HERE = Path(__file__).parent.parent
+PRELUDES = [HERE / f"codegen/cpp_{name}.h" for name in ("prelude", "maths", "halves", "transpose")]
+PRELUDES += [HERE / f"lowerings/{name}.h" for name in ("arithmetic", "extremes", "random")]
 
 
 def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None]]:

@@ -21,6 +21,7 @@ import sympy
 from ..current import Current
 from .expressions import FloorDiv, Mod, Size
 from .intervals import Interval, interval, settled
+from .prover import is_nonnegative
 
 Ranges = Mapping[sympy.Symbol, Size]  # a variable -> how far it runs
 DIVISIONS = (FloorDiv, Mod)
@@ -114,6 +115,19 @@ def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
     return closed(joined(sympy.expand(found)))
 
 
+def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:
+    """Is 0 <= expression < size for all indices in range, for sure?"""
+    limits = bounds(expression, ranges)
+    if limits is not None and isinstance(size, (int, sympy.Integer)):
+        return bool(limits[0] >= 0 and limits[1] < size)
+    if expression.has(sympy.Abs, sympy.Max, sympy.Min):  # not highest where its variables are
+        return False
+    highest = expression.replace(Mod, lambda a, b: b - 1).xreplace(
+        {v: sympy.sympify(n) - 1 for v, n in ranges.items()}
+    )
+    return is_nonnegative(expression) and is_nonnegative(size - 1 - highest)
+
+
 class Simplifier:
     """Rewrites an expression from its leaves up: each quotient, remainder, maximum, ... takes a
     simpler form where the ranges of the loop variables allow one."""
@@ -178,6 +192,27 @@ class Simplifier:
         return None
 
     def symbolic(self, e: sympy.Expr) -> sympy.Expr:
-        """A division by a symbol, or one whose bounds depend on a symbol, stays as it is.
-        (speed/symbolic_divisors.py puts a method here that simplifies some.)"""
+        """A division by a symbol, or one whose bounds depend on a symbol: x // s is 0, and x % s is
+        x, for 0 <= x < s."""
+        if not e.args[1].is_Integer:
+            e = self._cut(e)
+        if not isinstance(e, DIVISIONS):
+            return e
+        numerator, divisor = e.args
+        if lies_in(numerator, divisor, self.ranges):
+            return sympy.Integer(0) if isinstance(e, FloorDiv) else numerator
         return e
+
+    def _cut(self, e: sympy.Expr) -> sympy.Expr:
+        """A quotient or remainder by k*t, where dividing by k alone comes out: (8*i + j) // (8*t)
+        is i // t for 0 <= j < 8."""
+        numerator = sympy.expand(e.args[0])
+        k, rest = e.args[1].as_coeff_Mul()
+        if not k.is_Integer or k <= 1:
+            return e
+        inner = self.visit(FloorDiv(numerator, k))
+        if inner.has(*DIVISIONS) or not inner.has(*numerator.free_symbols):
+            return e
+        if isinstance(e, FloorDiv):
+            return FloorDiv(inner, rest)
+        return k * Mod(inner, rest) + sympy.expand(numerator - k * inner)

@@ -245,7 +245,7 @@ from miniinductor.passes import no_ops
 excerpt(no_ops.remove_no_ops)
 
 # %% [markdown]
-# (The decorator enters the function into the list of passes. `NO_OPS` are the operations that it looks
+# (`CLEANING` in `graph_passes.py` is the list of passes. `NO_OPS` are the operations that it looks
 # at, `COUNTS_PLACES` those that see where in its memory a tensor begins.)
 #
 # The real pass asks for more than the naive one. `alike` compares the metadata of both values: dtype,

@@ -4,7 +4,6 @@
 `MINI_PICTURES=folder` keeps a screenshot of each page in both themes and widths.
 """
 
-import json
 import os
 import random
 import time
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import minidynamo
 from minidynamo.sources import identifier
 
 from . import programs
@@ -201,27 +199,6 @@ def test_the_map_shows_breaks_with_their_stacks_and_the_recompilation(chromium, 
     opened.page.close()
 
 
-def test_the_top_of_the_memory_picture_is_the_peak_of_live_bytes(chromium, pages):
-    for name in ("mlp_training", "gpt2"):
-        path, document = pages[name]
-        opened = Opened(chromium, path)
-        for plan in document["frames"][0]["entries"][0]["memory"]:
-            steps = range(max(life["last"] for life in plan["lives"]) + 1)
-            live = [
-                sum(one["bytes"] for one in plan["lives"] if one["first"] <= step <= one["last"])
-                for step in steps
-            ]
-            assert max(live) == plan["peak_live_bytes"]
-            if opened.page.locator("select[aria-label='Direction'] >> visible=true").count() > 1:
-                opened.page.select_option("#pane-memory select", plan["direction"])
-            heights = opened.ask(
-                "[...document.querySelectorAll('.memory .area')].flatMap(area =>"
-                " area.getAttribute('points').split(' ').map(point => Number(point.split(',')[1])))"
-            )
-            assert min(heights) == pytest.approx(8, abs=0.01)  # the top of the axis
-        opened.page.close()
-
-
 @pytest.mark.parametrize("name", ["mlp_training", "breaks"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious(chromium, pages, name, theme):
@@ -238,16 +215,6 @@ def test_axe_finds_nothing_serious(chromium, pages, name, theme):
             if one["impact"] in ("serious", "critical")
         ]
         assert serious == []
-    opened.page.close()
-
-
-def test_print_shows_all_rows(chromium, pages):
-    opened = Opened(chromium, pages["mlp_training"][0])
-    before = opened.page.locator("#guards-rows .row").count()
-    opened.ask("window.dispatchEvent(new Event('beforeprint'))")
-    assert opened.page.locator("#guards-rows .row").count() > before
-    opened.ask("window.dispatchEvent(new Event('afterprint'))")
-    assert opened.page.locator("#guards-rows .row").count() == before
     opened.page.close()
 
 
@@ -333,34 +300,6 @@ def first_failure_in_a_call(guards, values):
     return found[0] if found else None
 
 
-def test_the_form_of_later_frames_agrees_with_their_guards(chromium, pages):
-    """500 random changed inputs of helpers and of what follows graph breaks."""
-    path, _ = pages["breaks"]
-    opened, rng = Opened(chromium, path), random.Random(5)
-    e = programs.explain_breaks()
-    frames = e.to_json()["frames"]
-    alone = {one.record.function for one in e.frames if one.record.code.co_argcount == 1}
-    asked = [one for one in frames[1:] if one["arguments"] and one["function"] in alone]
-    assert len(asked) >= 4 and any("resume" in frame["function"] for frame in asked)
-    for frame in asked:
-        (name,) = [one["path"] for one in frame["arguments"]]
-        records = [
-            one.record
-            for one in e.frames
-            if one.record.function == frame["function"] and one.record.replacement_code
-        ]
-        opened.page.select_option("#tools select", frame["entries"][0]["id"])
-        for _ in range(-(-500 // len(asked))):
-            value = changed(rng)
-            verdicts = opened.page.evaluate(ANSWER, ["", {name: told_of(value)}])
-            assert len(verdicts) == len(records) == len(frame["entries"])
-            for record, (verdict, text) in zip(records, verdicts):
-                failed = first_failure(record.guard_function, record, name, value)
-                assert (verdict == "passes") == (failed is None), (frame["id"], text, failed)
-                assert failed is None or failed.code in text
-    opened.page.close()
-
-
 def told_of(value):
     return {
         "dtype": str(value.dtype).removeprefix("torch."),
@@ -377,13 +316,3 @@ def first_failure(guards, record, name, value):
     with torch.no_grad():
         found = guards.first_failure(function, value)
     return found[0] if found else None
-
-
-def test_a_comparison_with_a_document_as_json(chromium, pages, tmp_path):
-    (tmp_path / "other.json").write_text(json.dumps(pages["mlp_training"][1]))
-    opened = Opened(chromium, pages["five_lines"][0])
-    opened.page.click("#pane-compare .fold")
-    opened.page.set_input_files("#pane-compare input[type=file]", str(tmp_path / "other.json"))
-    opened.page.wait_for_selector("#compare-rows .added")
-    assert opened.said == [] and minidynamo.compile is not None
-    opened.page.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import minidynamo
 from minidynamo import entry_guards, guards
-from minidynamo.variables.more import functions, module_operations
+from minidynamo.variables import functions, modules
 
 from .mutants import mutant
 
@@ -152,19 +152,19 @@ for kind, killers in KILLERS.items():
     "what functions lack may come", f"absence --only function --modes eager --seconds {SECONDS}"
 )
 def functions_keep_lacking() -> None:
-    plain = functions.in_dictionary
+    plain = functions.real_attribute
 
-    def in_dictionary(tx, fields, owner, name):
-        if name not in vars(owner):
+    def real_attribute(self, tx, name):
+        if not hasattr(self.fn, name):
             tx.raise_(AttributeError, name)
-        return plain(tx, fields, owner, name)
+        return plain(self, tx, name)
 
-    functions.in_dictionary = in_dictionary
+    functions.real_attribute = real_attribute
 
 
 @mutant("what modules of the library lack may come", "absence --only library --modes eager")
 def modules_keep_lacking() -> None:
-    module_operations.PyModuleVar.getattr = module_operations.plain_module_getattr
+    modules.trusted = lambda name: False
 
 
 @mutant(

@@ -162,4 +162,4 @@ def no_copies():
 
         return 0
 
-    graph_passes.CLEANING["no-ops"] = graph_passes.Pass("no-ops", 20, remove)
+    graph_passes.CLEANING["no-ops"] = remove

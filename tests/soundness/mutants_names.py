@@ -110,7 +110,7 @@ def by_name() -> None:
 
 @mutant("functions: attributes of functions are fixed", "functions --modes eager")
 def fixed_attributes() -> None:
-    from minidynamo.variables.more import functions
+    from minidynamo.variables import functions
 
     functions.WRITABLE = frozenset()
 

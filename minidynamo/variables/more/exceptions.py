@@ -23,7 +23,6 @@ from ..constant import ConstantVar
 from ..containers import TupleVar
 from ..objects import ObjectVar, wrap_object
 from ..registry import SHARED
-from .object_operations import ObjectOperations
 
 # Exceptions with fields of their own in C that take any arguments all the same.
 ANY_ARGUMENTS: tuple[type, ...] = (StopIteration, StopAsyncIteration, SystemExit)
@@ -77,7 +76,7 @@ class TracebackVar(Variable):
         raise Break("exception", "the traceback of an exception that was caught", "", *self.where)
 
 
-class ExceptionVar(ObjectOperations):
+class ExceptionVar(ObjectVar):
     """An exception.  `init_args` are its arguments; `slots` hold the links to other exceptions and
     the traceback, which BaseException keeps in C."""
 
@@ -100,6 +99,14 @@ class ExceptionVar(ObjectOperations):
         if name == "__suppress_context__":
             return ConstantVar(False)
         raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
+
+    def generic_setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        """Of BaseException's own fields, `raise ... from ...` writes one."""
+        right = issubclass(value.python_type(), (BaseException, type(None)))
+        if name == "__cause__" and self.value is None and right:
+            self.slots[name], self.slots["__suppress_context__"] = value, ConstantVar(True)
+        else:
+            super().generic_setattr(tx, name, value)
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.value is not None:

@@ -5,27 +5,23 @@ Out:  a variable that the program may bind, hand to a function or return; using 
 
     def f(x, lock):
         return g(x, lock)       # nothing asks for the lock: one graph
-
-Without this file the graph breaks where such a value is looked at first.
 """
 
 import collections
 import random
 import threading
-import types
 import weakref
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 
-from ...extras.extending import extends
 from ...exceptions import Break
-from ..base import RealVar, Source, Variable
-from ..builder import Builder
+from ...sources import KINDS
+from ..base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
 from ..lookup import lookup
 from ..registry import SHARED
 
-plain_wrap = Builder.wrap_shared
+KINDS["call"] = "{p}()"
 
 
 class OpaqueVar(RealVar):
@@ -33,21 +29,18 @@ class OpaqueVar(RealVar):
 
     broken: Break
 
-    def _refuse(self, *args: Variable) -> Any:
+    def _refuse(self: Any, *args: Any) -> Any:
         raise self.broken
 
-
-REFUSED = (
-    *("as_constant", "real", "hash_key", "getattr", "setattr", "delattr", "call", "call_method"),
-    *("truth", "iterate", "length", "getitem", "setitem", "delitem", "contains", "argument"),
-)
-extends(OpaqueVar, *REFUSED)(OpaqueVar._refuse)
+    refused = cast(Any, _refuse)
+    as_constant = real = hash_key = getattr = setattr = delattr = call = call_method = refused
+    truth = iterate = length = getitem = setitem = delitem = contains = argument = refused
 
 
 # What has state of its own in C, or in each thread, and modules in C++.
-UNTRACED: tuple[Any, ...] = (*weakref.ProxyTypes, threading.local, random.Random, weakref.ref)
+UNTRACED: tuple[Any, ...] = (*weakref.ProxyTypes, threading.local, random.Random)
 # ... and containers of C that are rare in models.
-UNTRACED += (collections.deque, types.MappingProxyType, super)
+UNTRACED += (collections.deque, super)
 
 
 def is_untraced(value: Any) -> bool:
@@ -56,18 +49,25 @@ def is_untraced(value: Any) -> bool:
     return scripted or issubclass(kind, UNTRACED)
 
 
+class WeakRefVar(OpaqueVar):
+    """A weak reference: a call gives its object, which plain Python may have let go by then if
+    the frame has written anything."""
+
+    def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
+        if args or kwargs or any(known.mutated for known in tx.output.sourced):
+            raise self.broken
+        return tx.output.wrap(self.value(), self.source.child("call"))
+
+
+@SHARED.rule(test=lambda value: issubclass(type(value), weakref.ref), order=5)
+def wrap_weak_reference(builder: OutputGraph, value: Any, source: Source) -> WeakRefVar:
+    broken = Break("object", "a weak reference is not traced", "hold the object itself")
+    return WeakRefVar(value, broken, source=source)
+
+
 @SHARED.rule(test=is_untraced, order=5)
-def refuse(builder: Builder, value: Any, source: Source) -> NoReturn:
+def refuse(builder: OutputGraph, value: Any, source: Source) -> NoReturn:
     raise Break("object", f"a {type(value).__name__} is not traced", "use it outside")
-
-
-@extends(Builder)
-def wrap_shared(builder: Builder, value: Any, source: Source) -> Variable:
-    try:
-        return plain_wrap(builder, value, source)
-    except Break as broken:
-        builder.guard(source, "TYPE", "type({0}) is {pin}", type(value))
-        return OpaqueVar(value, broken, source=source)
 
 
 def compared_by_identity(variable: Variable) -> bool:

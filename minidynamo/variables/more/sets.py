@@ -16,14 +16,12 @@ from typing import Any
 
 from ...exceptions import Break
 from ...guards import exact_key
-from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
 from ..base import Codegen, Frame, OutputGraph, Source, Variable
-from ..constant import ConstantVar, is_constant_value
+from ..constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..containers import Container, TupleVar
 from ..iterators import iterator_of, KeysIterator
 from ..registry import RESULTS, SHARED
-from .dictionary_keys import HASHED_BY_IDENTITY
 from .instances import CONTENTS
 
 
@@ -116,7 +114,13 @@ class SetVar(Container):
                     self.method_add(tx, value)
 
     def method_copy(self, tx: Frame) -> SetVar:
-        return self.combined(tx, "copy")
+        return self if self.cls is frozenset else self.combined(tx, "copy")
+
+    def method_clear(self, tx: Frame) -> None:
+        self.written()
+        self.items.clear()
+        self.table.clear()
+        self.removed += 1
 
     def combined(self, tx: Frame, name: str, *others: Variable) -> SetVar:
         """What the method of real sets makes of them: it knows the order."""
@@ -194,11 +198,6 @@ def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
 def folded_set(builder: OutputGraph, value: Any) -> SetVar:
     """A set that a folded call gave."""
     return SetVar({item: builder.wrap_result(item) for item in value}, type(value), value)
-
-
-@opcode
-def BUILD_SET(frame: Frame, count: int) -> None:
-    frame.stack.append(SetVar.of(frame, frame.popn(count)))
 
 
 @rule(set)

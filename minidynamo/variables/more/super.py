@@ -9,15 +9,12 @@ Mirrors torch/_dynamo/variables/misc.py (SuperVariable).
 
 from typing import Any
 
-from ... import hooks
 from ...exceptions import Break
-from ...replacement import Tail
-from ...symbolic_eval.code_info import liveness
 from ..base import Codegen, Frame, Variable
 from ..classes import ClassVar
 from ..lookup import METHODS, MISSING, lookup
 from ..objects import ObjectVar, method_of_class
-from .functions import BOUND, bound_descriptor
+from ..functions import BOUND, bound_descriptor
 
 
 class SuperVar(Variable):
@@ -28,10 +25,11 @@ class SuperVar(Variable):
     cls = super
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        bound_to_class = isinstance(self.object, ClassVar)
+        # Else to an instance, which may be a class whose metaclass this is about.
+        bound_to_class = (
+            isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__
+        )
         kind = self.object.value if bound_to_class else self.object.python_type()
-        if self.start not in kind.__mro__:
-            raise Break("class", "super() in a method of a metaclass")
         mro = kind.__mro__
         owner, found = lookup(mro[0], name, mro[mro.index(self.start) + 1 :])
         if found is MISSING or name == "__class__":  # its own, not the object's
@@ -53,17 +51,3 @@ class SuperVar(Variable):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(super, ClassVar(self.start), self.object)
-
-
-# ---- graph breaks
-def first_local(tail: Tail) -> list[str]:
-    """The first local, where super() without arguments may read it behind the graph break, though
-    no instruction says so."""
-    code, split = tail.code, tail.frame.split
-    if "__class__" not in code.co_freevars or not code.co_argcount or split is None:
-        return []
-    read_later = liveness(tail.frame.info.operations, {"LOAD_GLOBAL"}, frozenset())
-    return [code.co_varnames[0]] if "super" in read_later[split[0]] else []
-
-
-hooks.KEPT.append(first_local)

@@ -1,0 +1,371 @@
+"""Sequences: list, tuple, torch.Size, named tuples, what `x.max(0)` gives; slices.
+
+In:   lists of variables.   Out: the same methods as Python's, on variables.
+
+    >>> ListVar([a, b]).call_method(tx, "append", [c], {})
+
+Items of a sequence with a source are looked at when they are read, and only what was read is
+guarded.  What the program writes is repeated behind the graph (`replay`).
+Mirrors torch/_dynamo/variables/lists.py.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
+from typing import Any
+
+from ..exceptions import Break
+from ..foreign import ours
+from .base import Codegen, Frame, Lazy, Variable, current, peek
+from .constant import ConstantVar, is_constant_value
+from .symbolic import SymVar
+
+INDICES: set[type[Variable]] = {SymVar}  # what may be taken as a constant index
+
+
+class Container(Variable):
+    """The base of all: more/container_methods.py gives it the special methods by name."""
+
+    shared = True
+
+    def hash_key(self, tx: Frame) -> Any:
+        if self.cls.__hash__ is None:
+            home = "collections." if self.cls.__module__ == "collections" else ""
+            tx.raise_(TypeError, f"unhashable type: '{home}{self.cls.__name__}'")
+        return Variable.hash_key(self, tx)
+
+    def method___len__(self, tx: Frame) -> Any:
+        return tx.output.wrap_result(self.length(tx))
+
+    def method___iter__(self, tx: Frame) -> Any:
+        return tx.iter_of(self)
+
+    def method___getitem__(self, tx: Frame, key: Variable, /) -> Any:
+        return self.getitem(tx, key)
+
+    def method___setitem__(self, tx: Frame, key: Variable, value: Variable, /) -> None:
+        self.setitem(tx, key, value)
+
+    def method___delitem__(self, tx: Frame, key: Variable, /) -> None:
+        self.delitem(tx, key)
+
+    def method___contains__(self, tx: Frame, item: Variable, /) -> Any:
+        return ConstantVar(self.contains(tx, item))
+
+
+class SequenceVar(Container):
+    """Items in order."""
+
+    items: list
+    cls: Any  # the exact Python type
+    resized: int = field(default=0, init=False)  # how often items were added, removed or moved
+
+    def item(self, tx: Frame, index: int) -> Variable:
+        found = self.items[index]
+        if type(found) is Lazy:
+            found = self.items[index] = found.realize(tx)
+        return found
+
+    def is_constant(self) -> bool:
+        return all(item.is_constant() for item in self.items)
+
+    def as_constant(self) -> Any:
+        return self.cls([item.as_constant() for item in self.items])
+
+    def truth(self, tx: Frame) -> bool:
+        return bool(self.items)
+
+    def length(self, tx: Frame) -> int:
+        return len(self.items)
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        return tx.iter_of(self).rest(tx)
+
+    def index_of(self, tx: Frame, key: Variable) -> Any:
+        if not key.is_constant() and type(key) not in (SymVar, SliceVar):
+            raise Break(
+                "item", f"an index that is not a constant ({key})", "index with a Python int"
+            )
+        return key.as_constant()
+
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        index = self.index_of(tx, key)
+        try:
+            self.items[index]
+        except ours(IndexError, TypeError, ValueError) as error:
+            # `items` is a list, whatever the sequence is
+            tx.raise_(type(error), str(error).replace("list", self.cls.__name__, 1))
+        return self.item_or_items(tx, index)
+
+    def item_or_items(self, tx: Frame, index: Any) -> Variable:
+        """What lies at an index that there is, or at a slice."""
+        if not isinstance(index, slice):
+            return self.item(tx, index)
+        found = self.items[index]
+        if self.cls is tuple and found == self.items:
+            return self  # CPython makes no copy
+        return sequence_of(self.cls, found)
+
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        items = [part(item) for item in self.iterate(current())]
+        return items if isinstance(self, ListVar) else tuple(items)
+
+    def contents(self, cg: Codegen) -> None:
+        """Push a tuple of the items."""
+        cg.build("BUILD_TUPLE", self.items)
+
+    def getattr(self, tx: Frame, name: str) -> Variable:
+        if self.cls.__module__ == "torch.return_types" and name in self.cls.__match_args__:
+            return self.item(tx, self.cls.__match_args__.index(name))
+        return Variable.getattr(self, tx, name)
+
+    def method_index(
+        self,
+        tx: Frame,
+        value: Variable,
+        start: Variable = ConstantVar(0),
+        stop: Variable = ConstantVar(sys.maxsize),
+        /,
+    ) -> Any:
+        first, last, _ = slice(whole(start), whole(stop)).indices(len(self.items))
+        for n, item in enumerate(self.iterate(tx)):
+            if first <= n < last and (tx.same_or_equal(item, value)):
+                return ConstantVar(n)
+        tx.raise_(
+            ValueError,
+            f"{tx.text_of(value)!r} is not in {self.cls.__name__}"
+            if isinstance(self, ListVar)
+            else "tuple.index(x): x not in tuple",
+        )
+
+    def method_count(self, tx: Frame, value: Variable, /) -> Any:
+        return ConstantVar(sum(tx.same_or_equal(item, value) for item in self.iterate(tx)))
+
+    def method_numel(self, tx: Frame) -> Any:
+        product: Any = ConstantVar(1)
+        for size in self.iterate(tx):
+            product = tx.binary("*", product, size)
+        return product
+
+
+class TupleVar(SequenceVar):
+    """tuple, torch.Size, namedtuple."""
+
+    cls: Any = tuple
+
+    def hash_key(self, tx: Frame) -> Any:
+        return tuple(self.item(tx, n).hash_key(tx) for n in range(len(self.items)))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.is_literal():  # one object, however often it is loaded
+            cg.load_const(cg.output.literals.setdefault(self, self.as_constant()))
+        elif self.cls is tuple:
+            self.contents(cg)
+        elif hasattr(self.cls, "_fields"):
+            cls = functools.partial(cg.pinned, self.cls)
+            cg.call_object(tuple.__new__, cls, functools.partial(self.contents, cg))
+        else:
+            cg.call_object(self.cls, functools.partial(self.contents, cg))
+
+    def method__replace(self, tx: Frame, **changes: Variable) -> Any:
+        if not changes.keys() <= {*self.cls._fields}:
+            raise Break("arguments", f"no such field of {self.cls.__name__}")
+        items = [changes.get(name, item) for name, item in zip(self.cls._fields, self.items)]
+        return TupleVar(items, self.cls)
+
+    def as_constant(self) -> Any:
+        values = [item.as_constant() for item in self.items]
+        return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
+
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        items = super().argument(part)
+        return self.cls(*items) if hasattr(self.cls, "_fields") else items
+
+    def is_literal(self) -> bool:
+        """May it be a constant of the replacement code?"""
+        return (
+            self.cls is tuple
+            and not any(type(peek(item)) is Lazy or item.source for item in self.items)
+            and self.is_constant()
+            and all(is_constant_value(peek(item).as_constant()) for item in self.items)
+        )
+
+    @property
+    def shared(self) -> bool:  # type: ignore[override]
+        return not self.is_literal()
+
+
+class ListVar(SequenceVar):
+    """list."""
+
+    cls: Any = list
+
+    def is_constant(self) -> bool:
+        return False
+
+    def _changed(self) -> None:
+        self.mutated = True
+        self.resized += 1
+
+    def method_append(self, tx: Frame, value: Variable, /) -> None:
+        self.items.append(value)
+        self._changed()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build("BUILD_LIST", self.items)
+
+    def replay(self, cg: Codegen) -> None:
+        if self.mutated:
+            items = functools.partial(cg.build, "BUILD_LIST", self.items)
+            cg.commit_item(self, ConstantVar(slice(None)), items)
+
+    def delitem(self, tx: Frame, key: Variable) -> None:
+        try:
+            del self.items[self.index_of(tx, key)]
+        except ours(IndexError, TypeError) as error:
+            tx.raise_(type(error), *error.args)
+        self._changed()
+
+    def method_insert(self, tx: Frame, index: Variable, value: Variable, /) -> None:
+        self.items.insert(whole(index), value)
+        self._changed()
+
+    def method_remove(self, tx: Frame, value: Variable, /) -> Any:
+        for n, item in enumerate(self.iterate(tx)):
+            if tx.same_or_equal(item, value):
+                del self.items[n : n + 1]
+                return self._changed()
+        tx.raise_(ValueError, "list.remove(x): x not in list")
+
+    def method_reverse(self, tx: Frame) -> None:
+        self.items.reverse()
+        self.mutated = True
+
+    def method_copy(self, tx: Frame) -> Any:
+        return ListVar(list(self.items))
+
+    def method_sort(
+        self, tx: Frame, /, *, key: Variable | None = None, reverse: Variable = ConstantVar(False)
+    ) -> None:
+        # The list is empty while it is sorted: the key function may look.
+        items = list(self.iterate(tx))
+        self.items.clear()
+        self._changed()
+        resized = self.resized
+        try:
+            items = tx.sorted(items, key, reverse)
+        finally:
+            changed = self.resized != resized
+            self.items[:] = items
+        if changed:
+            tx.raise_(ValueError, "list modified during sort")
+
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
+        index = self.index_of(tx, key)
+        if isinstance(index, slice):
+            before = len(self.items)
+            assigned: Any = tx.listed_fast(value)
+            if len(self.items) != before:  # 3.13 looks where the slice lies afterwards, not before
+                raise Break("item", "a list that changes while a slice of it is assigned")
+        else:
+            assigned = value
+        try:
+            self.items[index] = assigned
+        except ours(IndexError, TypeError, ValueError) as error:
+            tx.raise_(type(error), *error.args)
+        self.mutated = True
+
+    def method_extend(self, tx: Frame, values: Variable, /) -> None:
+        # Each item is there before the next is asked for: the iterator may look, or raise.
+        for value in self._others(tx, values):
+            self.method_append(tx, value)
+        self.mutated = True
+
+    def _others(self, tx: Frame, values: Variable) -> Iterable[Variable]:
+        """What to walk when this list takes `values`: a copy, if that is the list itself."""
+        if values is self or values.payload is self:
+            return list(self.iterate(tx))
+        walk = values.iterate(tx)
+        tx.length_hint(values)
+        return walk
+
+    def method_pop(self, tx: Frame, index: Variable = ConstantVar(-1), /) -> Any:
+        place = whole(index)
+        if not self.items:
+            tx.raise_(IndexError, "pop from empty list")
+        if not -len(self.items) <= place < len(self.items):
+            tx.raise_(IndexError, "pop index out of range")
+        value = self.item(tx, place)
+        del self.items[place]
+        self._changed()
+        return value
+
+    def method_clear(self, tx: Frame) -> None:
+        self.items.clear()
+        self._changed()
+
+
+class DequeVar(Container):
+    """A collections.deque that this frame makes and empties, as contextlib.ExitStack does."""
+
+    items: list
+    cls: type = collections.deque
+
+    def truth(self, tx: Frame) -> bool:
+        return bool(self.items)
+
+    def method_append(self, tx: Frame, value: Variable, /) -> None:
+        self.items.append(value)
+
+    def method_pop(self, tx: Frame) -> Any:
+        if not self.items:
+            tx.raise_(IndexError, "pop from an empty deque")
+        return self.items.pop()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(self.cls, functools.partial(cg.build, "BUILD_TUPLE", self.items))
+
+
+class SliceVar(Variable):
+    """A slice with parts that are not constants (x[: tensor])."""
+
+    parts: list[Variable]
+    cls = slice
+    shared = True
+
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        return slice(*map(part, self.parts))
+
+    def as_constant(self) -> Any:
+        return slice(*[part.as_constant() for part in self.parts])
+
+    def reconstruct(self, cg: Codegen) -> None:
+        for part in self.parts:
+            cg.value(part)
+        cg.emit("BUILD_SLICE", 3)
+
+
+def slice_of(parts: list[Any]) -> Variable:
+    parts = parts if len(parts) == 3 else [*parts, ConstantVar(None)]
+    if all(type(part) is ConstantVar for part in parts):
+        return ConstantVar(slice(*[part.value for part in parts]))
+    return SliceVar(parts)
+
+
+def sequence_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
+    """A new list, or a tuple of this class; a plain one where its items have names."""
+    if cls is list:
+        return ListVar(list(items))
+    return TupleVar(list(items), tuple if hasattr(cls, "_fields") else cls)
+
+
+def whole(index: Variable) -> int:
+    """The int that C code takes as a place; plain Python complains of what is none."""
+    value = index.as_constant()
+    if not isinstance(value, int):
+        raise Break("arguments", f"{index} as a place in a sequence")
+    return value

@@ -1,1 +1,0 @@
-"""Coverage of what both packages share: whose an exception is."""
