@@ -104,10 +104,11 @@ def steps_of(gm: fx.GraphModule, apart: Collection[fx.Node]) -> list[Step] | Non
     for node in gm.graph.nodes:
         if node.op in OUTSIDE:
             continue
-        if changes_its_shape(node) or node.users and value_of(node) is None:
-            return None  # what its tensors are at a cut is not known
-        # (an example of what a piece takes does not say where in its memory it begins)
-        is_eager = node in apart or node.target in SETTERS or "as_strided" in name_of(node)
+        # what its tensors are at a cut is not known, nor where in its memory one begins
+        is_unknown = changes_its_shape(node) or "as_strided" in name_of(node)
+        if is_unknown or node.users and value_of(node) is None:
+            return None
+        is_eager = node in apart or node.target in SETTERS
         tuples = [n for n in node.all_input_nodes if isinstance(value_of(n), (tuple, list))]
         if tuples:
             step = next(s for s in steps if tuples[0] in s.members)

@@ -41,7 +41,7 @@ from ..eager_answers import refusal
 from ..exceptions import CannotFunctionalize, blaming
 from ..ir import same_layout
 from ..sizes.symbols import same_sizes, sizes
-from .written_views import COUNTS_PLACES, INVERSES, LAZY_VIEWS, in_its_memory
+from .written_views import COUNTS_PLACES, INVERSES, LAZY_VIEWS, check_memory
 
 aten = torch.ops.aten
 Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
@@ -189,7 +189,9 @@ class Functionalizer:
     def arguments(self, node: Node) -> tuple[tuple, dict[str, Any]]:
         """(args, kwargs) of the node as they are now."""
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
-        return in_its_memory(node, args, kwargs) if node.target in COUNTS_PLACES else (args, kwargs)
+        if node.target in COUNTS_PLACES:
+            check_memory(node, args)
+        return args, kwargs
 
     def write(self, node: Node, value: Node) -> None:
         """`node`, perhaps a view, holds `value` from here on, and so does its part of the root.

@@ -6,7 +6,7 @@ Out:  what the op gives, recorded in another way; or NotImplemented, and the tra
       CannotTrace: the op runs eagerly.
 
     x.add_(x.t())           # eager raises, or reads what it has just written
-    x.t().uniform_()        # eager draws in the order of memory
+    x.t().uniform_()        # drawn as x.uniform_(): eager draws in the order of memory
     y.unsqueeze_(0)         # from here on y stands for a view of what it was
 """
 
@@ -67,9 +67,14 @@ def written_with_care(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> An
     check_write(tracer, op, args, kwargs)
     if torch.Tag.nondeterministic_seeded in op.tags:
         # eager draws in the order of memory; the functional form in that of the indices
-        order = order_in_memory(written_and_read(op, args, kwargs)[0][0])
+        written = written_and_read(op, args, kwargs)[0][0]
+        order = order_in_memory(written)
         if order != sorted(order):
-            raise CannotTrace(f"{op} draws into memory of another order")
+            if written is not args[0]:
+                raise CannotTrace(f"{op} draws into memory of another order")
+            with tracer:
+                op(written.permute(order), *args[1:], **kwargs)
+            return written
     if is_composite(op):
         return NotImplemented
     if torch.Tag.inplace_view in op.tags:

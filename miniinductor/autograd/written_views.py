@@ -6,7 +6,6 @@ Out:  the view's source, and its new value.
     x[:3].add_(1)                        ->   x1 = slice_scatter(x, x[:3] + 1, 0, 0, 3)
     x.t().add_(1)                        ->   x1 = t(add(t(x), 1))
     a, b = x.split(2);  b.mul_(3)        ->   x1 = slice_scatter(x, b * 3, 0, 2, 4)
-    x.as_strided((2,), (3,), 1).zero_()  ->   x1 = index_put(x, [the places], zeros)
 """
 
 import math
@@ -101,7 +100,7 @@ def computed(made: "Functionalizer", like: Node, view: Node, value: Node) -> tup
     return view.args[0], made.emit(like, LAZY_VIEWS[view.target], (value,))
 
 
-# --- pieces of a split, places in memory ----------------------------------------------------------
+# --- pieces of a split ----------------------------------------------------------------------------
 PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
 
 
@@ -126,78 +125,28 @@ def written_piece(made: "Functionalizer", like: Node, piece: Node, value: Node) 
 
 @inverts(aten.as_strided.default)
 def written_places(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
-    """(aten.as_strided_scatter counts the offset from the start of the storage, which several
-    buffers of generated code share.)"""
-    source, *where = view.args
-    return source, in_places(made, like, source, value, *where)
-
-
-def in_places(
-    made: "Functionalizer",
-    like: Node,
-    source: Node,
-    value: Node,
-    size: Sequence[Any],
-    stride: Sequence[Any],
-    offset: Any = None,
-) -> Node:
-    """`source` with `value` at the places that as_strided(size, stride, offset) reads."""
+    """Of a view of all elements in their order, such as pooling makes."""
+    source, size, stride, *offset = view.args
     whole = source.meta["val"]
-    start = (whole.storage_offset() if offset is None else offset) - whole.storage_offset()
-    if not whole.is_contiguous() or start < 0:
-        raise CannotFunctionalize("write through as_strided of a tensor that is not contiguous")
-    shape, rows = list(whole.shape), [math.prod(size[k + 1 :]) for k in range(len(size))]
-    if start == 0 and math.prod(size) == whole.numel() and list(stride) == rows:
-        return made.emit(like, aten.reshape.default, (value, shape))
-    place = {"device": whole.device}
-    at = made.emit(like, aten.full.default, ([1], start), {"dtype": torch.int64, **place})
-    for n, step in zip(size, stride):  # the position of each element, dimension by dimension
-        counted = made.emit(like, aten.arange.default, (n,), place)
-        steps = made.emit(like, aten.mul.Tensor, (counted, step))
-        column = made.emit(like, aten.unsqueeze.default, (at, 1))
-        sums = made.emit(like, aten.add.Tensor, (column, steps))
-        at = made.emit(like, aten.reshape.default, (sums, [-1]))
-    flat = made.emit(like, aten.reshape.default, (made.read(source), [-1]))
-    values = made.emit(like, aten.reshape.default, (value, [-1]))
-    new = made.emit(like, aten.index_put.default, (flat, [at], values))
-    new.meta["in_range"] = True  # the places are those of a view
-    return made.emit(like, aten.reshape.default, (new, shape))
+    start = offset[0] if offset and offset[0] is not None else whole.storage_offset()
+    rows = [math.prod(size[k + 1 :]) for k in range(len(size))]
+    is_all = start == whole.storage_offset() and math.prod(size) == whole.numel()
+    if not (is_all and whole.is_contiguous() and list(stride) == rows):
+        raise CannotFunctionalize("write through as_strided to a part, or in another order")
+    return reshaped(made, like, view, value)
 
 
-def in_its_memory(node: Node, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    """Arguments of as_strided, which counts strides and offset of its own.  The tensor that stands
-    for a written one may begin elsewhere in its memory, or lie there in other strides."""
-    names = [argument.name for argument in node.target._schema.arguments]
-    written = (dict(zip(names, node.args)) | node.kwargs)["self"]
-    given = dict(zip(names, args)) | kwargs
-    before, now = written.meta["val"], given["self"].meta["val"]
-    if now is before:
-        return args, kwargs
-    if not same_sizes(before.stride(), now.stride()):
-        raise CannotFunctionalize("as_strided of a written tensor whose new value lies otherwise")
-    offset = given.get("storage_offset")
-    if offset is not None:
-        offset += now.storage_offset() - before.storage_offset()
-        if not (isinstance(offset, int) and offset >= 0):
-            raise CannotFunctionalize("as_strided begins before the tensor that it is given")
-        given["storage_offset"] = offset
-    if not holds(now, given["size"], given["stride"], given.get("storage_offset")):
-        raise CannotFunctionalize("as_strided reaches beyond the new value of a written tensor")
-    return tuple(given[name] for name in names if name in given), {}
+def check_memory(node: Node, args: tuple) -> None:
+    """Raise CannotFunctionalize if this op, of `COUNTS_PLACES`, is given a tensor that was written,
+    and whose new value begins elsewhere in its memory, or lies there in other strides."""
+    before, now = node.args[0].meta["val"], args[0].meta["val"]
+    if now is not before and not same_sizes(places(before), places(now)):
+        raise CannotFunctionalize(f"{node.target} of a tensor that was written")
 
 
-def holds(
-    tensor: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
-) -> bool:
-    """Do all places of such a view lie in the tensor's memory?  No, where that is not certain."""
-    if is_as_before(tensor, size, stride, offset):
-        return True
-    start = tensor.storage_offset() if offset is None else offset
-    if not all(type(n) is int for n in (*tensor.shape, *tensor.stride(), *size, *stride, start)):
-        return False
-    held = tensor.untyped_storage().nbytes() // tensor.element_size()
-    last = start + sum((n - 1) * step for n, step in zip(size, stride))
-    return 0 in size or last < held
+def places(tensor: torch.Tensor) -> tuple:
+    """What says where its elements lie, and how large their memory is."""
+    return *tensor.stride(), tensor.storage_offset(), tensor.untyped_storage().nbytes()
 
 
 def is_as_before(
