@@ -27,7 +27,7 @@ from unittest import mock
 import sympy
 
 import miniinductor.compile as driver
-from miniinductor import coverage, foreach, memory
+from miniinductor import coverage, foreach, in_place, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp_expressions
 from miniinductor.gpu import kernel_writer as triton
@@ -35,9 +35,8 @@ from miniinductor.recording import Recorder
 from miniinductor.passes import common_subexpressions
 from miniinductor.passes import no_ops
 from miniinductor.nodes import Schedule
-from miniinductor.speed import in_place
 from miniinductor.scheduler import Scheduler
-from miniinductor.speed import tiles
+from miniinductor.codegen import tiles
 
 from .mutants import mutant
 
