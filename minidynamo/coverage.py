@@ -1,19 +1,10 @@
-"""Loads the folders beside minidynamo's core: each file in them registers what it adds.
+"""Loads the folders whose files register what they know: what calls mean, kinds of values.
 
     coverage.load()             # once, before the first frame is captured
 
-The core imports nothing of these folders.  Where it says "extras/x.py does y", that file enters in
-one of four ways:
-
-* registries, which the core asks and whose emptiness means a graph break: what a call means
-  (`symbolic_eval/registry.py`), who answers an operator (`operators.py`), how a value becomes a
-  variable (`variables/registry.py`), opcodes (`HANDLERS`);
-* lists of functions to call on the way of a frame (`hooks.py`);
-* methods: `@extends(ListVar)` gives a class of the core more of them, or takes the place of one
-  that does the plain thing (`extras/extending.py`);
-* classes in a list, of which the last is used (`guards.PRINTERS`).
-
-See `miniinductor.coverage`.
+The evaluator finds their entries in tables: what a call means (`symbolic_eval/registry.py`), who
+answers an operator (`operators.py`), how a value becomes a variable (`variables/registry.py`).
+What no table knows breaks the graph.  `hooks.py` lists functions that are called on a frame's way.
 """
 
 import functools

@@ -151,6 +151,7 @@ class OutputGraph(Builder):
         self.asserted: list[tuple[Any, int]] = []
         self.hooked: list[Any] = []  # tensors with hooks that are nodes, and where they were made
         self.input_hooks: Any = None  # those on tensors from outside: gradient_hooks.InputHooks
+        self.handling = False  # does the frame run in an `except` block of its callers?
         self.asks_if_compiling = False  # has the program asked?
         self.steps = 0  # instructions that were traced
         self.root: Any = None  # the outermost frame

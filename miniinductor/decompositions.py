@@ -25,7 +25,7 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from . import coverage
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
-from .lowerings.chunks import maximum_and_sum
+from .lowering.chunks import maximum_and_sum
 from .sizes.symbols import same
 
 aten = torch.ops.aten

@@ -41,7 +41,7 @@ from ..ir import (
     Reduction,
     contiguous_strides,
 )
-from ..lowerings.chunks import nearest_divisor
+from ..lowering.chunks import nearest_divisor
 from ..ops import Value, ops
 from ..recording import trace
 from ..records import CompileRecord

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...extras.extending import noted
 from ... import hooks
 from ...exceptions import Break
 from ..base import Args, Codegen, Frame, Named, OutputGraph, RealVar, Source, Variable
@@ -42,15 +41,9 @@ def new_exception(
     return made
 
 
-class Surroundings:
-    """Does the frame run in an `except` block of its callers?"""
-
-    handling = False
-
-
 @contextmanager
 def look_around(output: OutputGraph) -> Iterator[None]:
-    noted(output, Surroundings).handling = sys.exc_info()[1] is not None
+    output.handling = sys.exc_info()[1] is not None
     yield
 
 
@@ -59,10 +52,9 @@ hooks.TRACING.append(look_around)
 
 def nothing_handled(output: OutputGraph) -> bool:
     """Does the frame run outside of all `except` blocks?  Guarded if so."""
-    handling = noted(output, Surroundings).handling
-    if not handling:
+    if not output.handling:
         output.guard(output.tree.pinned(sys.exc_info), "HANDLING", "{0}()[1] is None")
-    return not handling
+    return not output.handling
 
 
 class TracebackVar(Variable):
