@@ -34,12 +34,12 @@ DRAWS = " --first {seed} --seconds {seconds} --jobs {jobs}"
 PARTS = {
     name: f"-m tests.soundness.{name} {options}{DRAWS}" for name, (_, options) in GENERATORS.items()
 } | {
-    "programs": "-m tests.fuzz.run_programs --count {count=200} --first {seed} --jobs {jobs}",
-    "kernels": "-m tests.fuzz.run_programs --backend inductor --count {count=20} --first {seed}",
-    "sweeps/graphs": "tests/sweeps/graphs.py --count {count=48} --seed {seed} --jobs 1",
-    "sweeps/triton": "tests/sweeps/graphs.py --triton --count {count=12} --seed {seed} --jobs 1",
-    "sweeps/symbolic": "tests/sweeps/symbolic.py --count {count=12} --seed {seed}",
-    "sweeps/shapes": "tests/sweeps/shapes.py --count {count=20} --seed {seed}",
+    "programs": "-m tests.fuzz.run_programs --count {count=40} --first {seed} --jobs {jobs}",
+    "kernels": "-m tests.fuzz.run_programs --backend inductor --count {count=5} --first {seed}",
+    "sweeps/graphs": "tests/sweeps/graphs.py --count {count=12} --seed {seed} --jobs 1",
+    "sweeps/triton": "tests/sweeps/graphs.py --triton --count {count=6} --seed {seed} --jobs 1",
+    "sweeps/symbolic": "tests/sweeps/symbolic.py --count {count=6} --seed {seed}",
+    "sweeps/shapes": "tests/sweeps/shapes.py --count {count=5} --seed {seed}",
     "sweeps/ops": "tests/sweeps/ops.py {ops} --samples 4 --processes {jobs}",
     "storms": "-m benchmarks.programs.storms eager",
     "settling": "-m benchmarks.programs.settling",

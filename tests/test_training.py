@@ -217,7 +217,6 @@ PROGRAMS = {
         torch.tensor([1, 0, 5, 3]),
     ),
     "dropout": lambda x: F.dropout(x, 0.4) * F.dropout(x * 2, 0.3),
-    "dropout of a transpose": lambda x: F.dropout(x.t(), 0.4) + torch.rand_like(x.t()),
     "random": lambda x: (
         x * torch.rand(4, 6) + torch.randn_like(x).exp() * torch.bernoulli(torch.full((4, 6), 0.3))
     ),

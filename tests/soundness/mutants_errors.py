@@ -96,9 +96,9 @@ def no_index_checks():
 
 @mutant("errors: positions that nobody uses are not checked", "errors --count 300 --modes inductor")
 def no_unused_positions():
-    from miniinductor import dependencies
+    from miniinductor import recording
 
-    dependencies.HAS_EFFECT = ("store",)
+    recording.HAS_EFFECT = ("store",)
 
 
 @mutant("errors: negative positions count from the end", "errors --count 200 --modes inductor")

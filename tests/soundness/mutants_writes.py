@@ -27,7 +27,7 @@ from unittest import mock
 import sympy
 
 import miniinductor.compile as driver
-from miniinductor import coverage, foreach, memory
+from miniinductor import coverage, foreach, in_place, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp_expressions
 from miniinductor.gpu import kernel_writer as triton
