@@ -22,6 +22,7 @@ import functools
 import keyword
 import linecache
 import re
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -143,6 +144,9 @@ class OutputGraph(Builder):
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
         self.module_paths: list[str] = []  # of the modules that are being called
         self.state = StateChanges()
+        self.input_hooks: Any = None  # of gradients: gradient_hooks.InputHooks
+        # does the frame run in an `except` block of its callers?
+        self.handling = sys.exc_info()[1] is not None
         self.errors: Any = None  # of the finished graph: graph_errors.GraphErrors
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
         self.asks_if_compiling = False  # has the program asked?
@@ -260,8 +264,6 @@ class OutputGraph(Builder):
         tensors = [tensor for tensor, _ in given]
         if "as_strided" in getattr(target, "__name__", target):
             self.guard_offsets(tensors)
-        for note in hooks.AFTER_FAKES:
-            note(self, target, tensors, result)
         if not holds_tensor(result):
             return self.answer(tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from miniinductor.sizes.printing import python_code
 
-from . import frame_hook, hooks
+from . import frame_hook
 from .bytecode import Instruction, disassemble, emit
 from .bytecode.assembler import stack_effect
 from .extras import thread_state
@@ -41,6 +41,7 @@ from .originals import BUILTINS
 from .resume import closure_names
 from .variables.base import Lazy, Variable, peek
 from .variables.functions import CellVar
+from .variables.iterators import position_late
 
 if TYPE_CHECKING:
     import sympy
@@ -225,8 +226,7 @@ class Codegen:
         for op, arg in reversed(self.commits):
             self.emit(op, arg)
         thread_state.leave_as_the_frame(self)
-        for write in hooks.AFTER_WRITES:
-            write(self)
+        position_late(self)
         assert self.depth == start, "mutations left the stack unbalanced"
 
     def mutated_cells(self) -> list[CellVar]:

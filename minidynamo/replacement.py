@@ -18,7 +18,6 @@ import types
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from . import hooks
 from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION, parameter_count, stack_effect
 from .bytecode.canonical import END_FOR_OPS
@@ -29,6 +28,7 @@ from .resume import HANDLED, LASTI, VALUE, closure_names, is_resume_code, resume
 from .symbolic_eval import evaluator
 from .symbolic_eval.code_info import liveness
 from .variables import base
+from .variables.iterators import check_generators
 
 ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")  # nothing follows these
 HALF_A_CALL = ("LOAD_METHOD", "LOAD_SUPER_ATTR")
@@ -49,8 +49,7 @@ def rebuild(frame: "evaluator.RootFrame") -> "Tail":
     has started).
     """
     tail = Tail(frame)
-    for prepare in hooks.BEFORE_VALUES:
-        prepare(tail)
+    check_generators(tail)
     if frame.split is None:
         tail.value(frame.returned)
         tail.mutations()

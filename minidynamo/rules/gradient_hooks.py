@@ -19,8 +19,6 @@ from typing import Any
 import torch
 import torch.utils.hooks
 
-from ..extras.extending import noted
-from .. import hooks
 from ..exceptions import Break
 from ..extras.graph_errors import draws, storage
 from ..reconstruct import Codegen
@@ -112,10 +110,10 @@ def register_all(*parts: Any) -> None:
 def on_input(tx: Frame, register: Any, tensor: TensorVar, hook: Variable) -> Variable:
     """register(tensor, hook), behind the graph."""
     made = tx.user_stack(), tx.output.root.group_step
-    known = noted(tx.output, InputHooks)
-    if not known.mutated:
+    known = tx.output.input_hooks
+    if known is None:
+        known = tx.output.input_hooks = tx.output.replayed(InputHooks())
         known.mutated = True
-        tx.output.sourced.append(known)
     known.rows.append((register, tensor, hook, made))
     return HandleVar(made)
 
@@ -191,6 +189,3 @@ def refuse_results(cg: Codegen) -> None:
     for variable, (stack, step) in vars(cg.output).get("hooked", ()):
         if cg.output.generates_code and variable in cg.outputs:
             raise Break(KIND, "a tensor with a hook leaves the frame", HINT, stack, step)
-
-
-hooks.AFTER_WRITES.append(refuse_results)

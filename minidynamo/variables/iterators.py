@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, NoReturn, cast
 
-from .. import hooks
 from ..exceptions import Break, SkipFrame
 from ..resume import is_resume_code
 from ..sources import KINDS
@@ -272,9 +271,6 @@ def position_late(cg: Codegen) -> None:
         cg.emit("POP_TOP")
 
 
-hooks.AFTER_WRITES.append(position_late)
-
-
 @SHARED.rule(*map(type, (iter([]), iter(()), reversed([]))))
 def wrap_iterator(builder: OutputGraph, value: Any, source: Source) -> SequenceIterator:
     """One that was made in front of a graph break, and is used behind it.  (Others are at another
@@ -328,6 +324,3 @@ def check_generators(cg: Codegen) -> None:
                 "consume it, or close it",
                 *generator.made,
             )
-
-
-hooks.BEFORE_VALUES.append(check_generators)

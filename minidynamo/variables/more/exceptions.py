@@ -11,12 +11,8 @@ Mirrors torch/_dynamo/variables/builtin.py (ExceptionVariable).
 import functools
 import sys
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from ...extras.extending import noted
-from ... import hooks
 from ...exceptions import Break
 from ..base import Args, Codegen, Frame, Named, OutputGraph, RealVar, Source, Variable
 from ..constant import ConstantVar
@@ -42,27 +38,11 @@ def new_exception(
     return made
 
 
-class Surroundings:
-    """Does the frame run in an `except` block of its callers?"""
-
-    handling = False
-
-
-@contextmanager
-def look_around(output: OutputGraph) -> Iterator[None]:
-    noted(output, Surroundings).handling = sys.exc_info()[1] is not None
-    yield
-
-
-hooks.TRACING.append(look_around)
-
-
 def nothing_handled(output: OutputGraph) -> bool:
     """Does the frame run outside of all `except` blocks?  Guarded if so."""
-    handling = noted(output, Surroundings).handling
-    if not handling:
+    if not output.handling:
         output.guard(output.tree.pinned(sys.exc_info), "HANDLING", "{0}()[1] is None")
-    return not handling
+    return not output.handling
 
 
 class TracebackVar(Variable):
