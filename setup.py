@@ -15,8 +15,8 @@ setup(
         ),
         Extension("minidynamo._layouts", ["minidynamo/layouts.c"], extra_compile_args=["-O2"]),
         Extension(
-            "miniinductor.speed._launcher",
-            ["miniinductor/speed/launcher.c"],
+            "miniinductor.gpu._launcher",
+            ["miniinductor/gpu/launcher.c"],
             extra_compile_args=["-O2"],
         ),
     ]

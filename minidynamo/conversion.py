@@ -35,6 +35,7 @@ from .replacement import Tail, rebuild, replacement
 from .rules.gradient_hooks import refuse_results
 from .symbolic_eval.evaluator import RootFrame
 from .variables.base import Lazy, Variable
+from .variables.floats import floats_as_tensors
 from .variables.functions import CellVar, FunctionVar
 from .variables.lookup import forget_lookups
 
@@ -186,9 +187,7 @@ class Conversion:
         if output.state.before:
             compiled = thread_state.restoring(compiled, dict(output.state.before))
         compiled = output.errors.around(compiled)
-        for adapt in hooks.ADAPTERS:
-            compiled = adapt(compiled, output, results)
-        return frame_hook.disabled(compiled)
+        return frame_hook.disabled(floats_as_tensors(compiled, output))
 
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any], writes: bool

@@ -1,6 +1,6 @@
 """Loads the folders whose files register what they add to tables: what a call means
 (`symbolic_eval/registry.py`), who answers an operator (`operators.py`), how a value becomes a
-variable (`variables/registry.py`), opcodes (`HANDLERS`), lists of functions (`hooks.py`).
+variable (`variables/registry.py`), opcodes (`HANDLERS`).
 
     coverage.load()             # once, before the first frame is captured
 """

@@ -34,7 +34,7 @@ from torch._subclasses import fake_tensor
 
 from miniinductor.fake_mode import FakeMode, let_go
 
-from . import config, graph_module, graph_values, hooks, symbolic_inputs
+from . import config, graph_module, graph_values, symbolic_inputs
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .extras.thread_state import StateChanges
@@ -45,8 +45,10 @@ from .sources import Source, numbered
 from .symbolic_shapes import ShapeEnv
 from .variables.base import Args, Named, Variable
 from .variables.builder import Builder
+from .variables.floats import with_tensors
 from .variables.lookup import lookup
 from .variables.modules import GlobalsVar
+from .variables.symbolic_indices import select_symbols
 from .variables.tensor import TensorVar
 
 GLOBAL_HOOKS = [
@@ -144,11 +146,14 @@ class OutputGraph(Builder):
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
         self.module_paths: list[str] = []  # of the modules that are being called
         self.state = StateChanges()
-        self.input_hooks: Any = None  # of gradients: gradient_hooks.InputHooks
-        # does the frame run in an `except` block of its callers?
-        self.handling = sys.exc_info()[1] is not None
         self.errors: Any = None  # of the finished graph: graph_errors.GraphErrors
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
+        # (user's stack, root's step): where conditions are checked in the graph
+        self.asserted: list[tuple[Any, int]] = []
+        self.hooked: list[Any] = []  # tensors with hooks that are nodes, and where they were made
+        self.input_hooks: Any = None  # those on tensors from outside: gradient_hooks.InputHooks
+        # does the frame run in an `except` block of its callers?
+        self.handling = sys.exc_info()[1] is not None
         self.asks_if_compiling = False  # has the program asked?
         self.steps = 0  # instructions that were traced
         self.root: Any = None  # the outermost frame
@@ -254,8 +259,8 @@ class OutputGraph(Builder):
             check_operator(target, (*args, *kwargs.values()))
             if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):
                 target = graph_module.FUNCTIONS[target]
-        for prepare in hooks.BEFORE_NODES:
-            target, args, kwargs = prepare(tx, target, args, kwargs)
+        target, args, kwargs = select_symbols(tx, target, args, kwargs)
+        target, args, kwargs = with_tensors(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         given = states(fake_args, fake_kwargs)

@@ -41,7 +41,6 @@ from .originals import BUILTINS
 from .resume import closure_names
 from .variables.base import Lazy, Variable, peek
 from .variables.functions import CellVar
-from .variables.iterators import position_late
 
 if TYPE_CHECKING:
     import sympy
@@ -226,7 +225,6 @@ class Codegen:
         for op, arg in reversed(self.commits):
             self.emit(op, arg)
         thread_state.leave_as_the_frame(self)
-        position_late(self)
         assert self.depth == start, "mutations left the stack unbalanced"
 
     def mutated_cells(self) -> list[CellVar]:

@@ -54,7 +54,7 @@ from .exceptions import NOT_COMPILED, CannotLower, CompilerError
 from .foreign import ThreadState, ours
 from .graph_passes import laid_out, laid_out_joint, optimize
 from .foreach import join_groups
-from .hooks import extended
+from .in_place import overwritten_inputs
 from .ir import Graph
 from .kernels import build_kernels, main_device, write_kernels
 from .listings import listing_of
@@ -465,7 +465,7 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
     language = language_of(main_device(graph))
     for rewrite in language.rewrites:
         rewrite(graph, record)
-    scheduler = extended(Scheduler)(graph, record)
+    scheduler = Scheduler(graph, record)
     schedule = scheduler.schedule
     with record.timed("dependencies"):
         nodes = scheduler.live_nodes()
@@ -473,7 +473,7 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         if config.fusion:
             nodes = scheduler.fuse(nodes)
         schedule.nodes = schedule.topological(nodes)
-        schedule.overwritten = scheduler.overwritten(schedule.nodes)
+        schedule.overwritten = overwritten_inputs(schedule.nodes, schedule, record)
         for join in [*language.joiners, join_groups]:
             schedule.nodes = schedule.topological(join(schedule, record))
     record.fused_ir = Later(lambda: listing_of(schedule))

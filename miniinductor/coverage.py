@@ -1,4 +1,4 @@
-"""Loads the folders whose files register what they add: lowerings, passes, rules, strategies.
+"""Loads the folders whose files register what they add: lowerings, passes, rules.
 
     coverage.load()             # once, before the first graph is compiled
 
@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 
-FOLDERS = ("passes", "lowerings", "speed", "gpu", "extras")
+FOLDERS = ("passes", "lowerings", "gpu", "extras")
 
 
 @contextlib.contextmanager

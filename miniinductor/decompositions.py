@@ -25,7 +25,7 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from . import coverage
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
-from .lowerings.chunks import maximum_and_sum
+from .lowering.chunks import maximum_and_sum
 from .sizes.symbols import same
 
 aten = torch.ops.aten
@@ -37,8 +37,8 @@ ALSO_FROM_TORCH = ["gelu", "_log_softmax"]  # lowerings/ adds names
 # Rare ops that are eager kernels: torch's forms of these look at no position, where the kernels
 # raise for a wrong one, or differ from them in corners.
 KERNELS = """frac multilabel_margin_loss_forward special_xlog1py logspace index_fill take im2col
-pixel_unshuffle max_unpool2d max_unpool3d std_mean _upsample_nearest_exact1d
-_upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
+pixel_unshuffle max_unpool2d max_unpool3d std_mean upsample_linear1d upsample_trilinear3d
+_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 

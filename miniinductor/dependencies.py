@@ -12,10 +12,10 @@ In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody`: a list of th
 
 Loops change by rewriting index expressions, never by running the closure again:
     drop size-1 loops; merge neighbours that run through memory as one; and `split_to`, the opposite
-    of merging, to make two bodies run over the same loops.  speed/loop_order.py sorts them.
+    of merging, to make two bodies run over the same loops; sort them in the order of memory.
 
-Mirrors torch/_inductor/dependencies.py and loop_body.py.  Left out: index propagation, value
-ranges.
+recording.py makes the bodies.  Mirrors torch/_inductor/dependencies.py and loop_body.py.  Left out:
+value ranges.
 """
 
 import functools
@@ -26,16 +26,14 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import sympy
-import torch
 
-from .handlers import is_loop_variable, loop_variable, loop_variables, run_body
-from .hooks import extended
-from .ir import ComputedBuffer, origin, playing
-from .ops import OpsHandler, exact_key, fill, price, set_handler
-from .replaceable import replaceable
-from .sizes.expressions import Position, flatten
+from .handlers import is_loop_variable, loop_variable, loop_variables
+from .ir import playing
+from .ops import OpsHandler, price
+from .sizes.expressions import FloorDiv, Mod, flatten
 from .sizes.ranges import simplify
 from .sizes.symbols import Size, expand, hint, quotient, same
+from .sizes.symbols import size as size_of
 
 
 class Access(NamedTuple):
@@ -81,119 +79,6 @@ class Instruction:
             return self
         args = tuple(change(arg) if isinstance(arg, sympy.Expr) else arg for arg in self.args)
         return replace(self, args=args, block=tuple(i.rewritten(change) for i in self.block))
-
-
-# --- recording ------------------------------------------------------------------------------------
-class Recorder(OpsHandler):
-    """Writes each op down, equal ones once.  (speed/known_indices.py extends it: an index that is
-    computed as a value, such as arange(n) + 1, becomes an index expression.)"""
-
-    origin = ""  # `play` sets it; while a closure is traced, ir.origin says it
-    buffer = ""  # whose body it is
-    device = torch.device("cpu")  # where that lies
-    flat_reduction_index: sympy.Expr
-
-    def __init__(self, ranges: Mapping[sympy.Symbol, Size]):
-        self.instructions: list[Instruction] = []
-        self.seen: dict[tuple, object] = {}
-        self.count = itertools.count()
-        self.ranges = ranges
-
-    def emit(
-        self, op: str, *args: object, block: tuple = (), make: Callable[[int], Result] = Ref
-    ) -> Result:
-        """make: the result, from its number."""
-        key = (op, exact_key(args))
-        if not block and op != "store" and key in self.seen:
-            return self.seen[key]
-        result = make(next(self.count))
-        first = (self.buffer, result) if playing.value is None else playing.value.first
-        node = self.origin or origin.value
-        self.instructions.append(Instruction(op, args, result, block, node, first))
-        self.seen[key] = result
-        return result
-
-    def index_expr(self, expr: Size, dtype: torch.dtype) -> Ref:
-        return self.emit("index_expr", sympy.sympify(expr), dtype)
-
-    def reduction(
-        self,
-        dtype: torch.dtype,
-        src_dtype: torch.dtype,
-        kind: str,
-        value: Ref,
-        flat: sympy.Expr | None = None,
-    ) -> Ref:
-        if flat is None:  # (a sum asks for no place: its loops may be merged in any order)
-            flat = self.flat_reduction_index if kind.startswith("arg") else sympy.Integer(0)
-        return self.emit("reduction", dtype, src_dtype, kind, value, flat)
-
-    def indirect_indexing(self, value: Ref, size: Size, wrap_neg: bool = True) -> sympy.Expr:
-        def position(number: int) -> sympy.Symbol:
-            return Position(f"indirect{number}", integer=True)
-
-        return self.emit("indirect_indexing", value, size, wrap_neg, make=position)
-
-    def masked(self, mask: Ref, body: Callable[[], Ref], other: object) -> Ref:
-        outside, seen = self.instructions, self.seen
-        self.instructions, self.seen = [], dict(seen)
-        value = body()
-        block, self.instructions, self.seen = tuple(self.instructions), outside, seen
-        return self.emit("masked", mask, value, other, block=block)
-
-    def body(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
-        """What was recorded, as the body of these loops."""
-        return LoopBody(outer, inner, without_unused(self.instructions)).rewritten(
-            lambda e: e
-        )  # (simplified)
-
-
-def _record_plain(name: str) -> Callable:
-    return lambda self, *args, **kwargs: self.emit(name, *args, *kwargs.values())
-
-
-fill(Recorder, _record_plain)
-
-
-def trace(buffer: ComputedBuffer) -> "LoopBody":
-    """ComputedBuffer -> LoopBody over its own ranges."""
-    data = buffer.data
-    outer, inner = tuple(data.ranges), tuple(data.reduction_ranges)
-    x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
-    recorder = extended(Recorder)(dict(zip(x + r, outer + inner)))
-    recorder.flat_reduction_index, recorder.buffer = flatten(r, inner), buffer.name
-    recorder.device = buffer.layout.device
-    origin.value = ""
-    with set_handler(recorder):
-        run_body(buffer, x, r)
-    return recorder.body(outer, inner)
-
-
-DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # of integers, they may be by zero
-MAY_RAISE = ("indirect_indexing", *DIVISIONS)
-HAS_EFFECT = ("store", *MAY_RAISE)
-
-
-def without_unused(instructions: Sequence[Instruction]) -> list[Instruction]:
-    """Only those whose result something uses.
-
-    Checks stay though nobody uses their result: x[i] of an x with one row reads the same element
-    for each i, but must raise for i = 1."""
-    used: set[object] = set()
-
-    def sweep(block: Sequence[Instruction]) -> list[Instruction]:
-        kept = []
-        for instruction in reversed(block):
-            if instruction.op not in HAS_EFFECT and instruction.result not in used:
-                continue
-            used.update(arg for arg in instruction.args if isinstance(arg, Ref))
-            used.update(*[expr.free_symbols for expr in instruction.expressions()])
-            if instruction.block:
-                instruction = replace(instruction, block=tuple(sweep(instruction.block)))
-            kept.append(instruction)
-        return kept[::-1]
-
-    return sweep(instructions)
 
 
 # --- linear forms ---------------------------------------------------------------------------------
@@ -374,13 +259,6 @@ class LoopBody:
         return merge_loops([in_order_of_memory(self.with_loops(several))])[0]
 
 
-@replaceable
-def in_order_of_memory(body: LoopBody) -> LoopBody:
-    """The body over loops that step through memory in its order.  (speed/loop_order.py sorts
-    them; here they stand as in the program.)"""
-    return body
-
-
 def int_or_none(value: object) -> int | None:
     if isinstance(value, int):
         return value
@@ -433,3 +311,94 @@ def common_loops(first: tuple[Size, ...], second: tuple[Size, ...]) -> tuple[Siz
         result.append(factor)
         below = step
     return tuple(reversed(result))
+
+
+# --- loops in the order of memory -----------------------------------------------------------------
+def in_order_of_memory(body: LoopBody) -> LoopBody:
+    """The body over loops that step through memory in its order: quotients become loops of their
+    own, and loops are sorted.
+
+        out[x0 + 64*x1] = ...           # x1, x0: the innermost loop takes the smallest steps
+        out[8*x0 + x1] = in[x1//4]      # x0, x1, x2 with x2 < 4: in[x1]
+
+    Mirrors torch/_inductor/ir.py (`simplify_and_reorder`)."""
+    body = split_divisions(body)
+    return body.with_loops(stride_order(body, "x") + stride_order(body, "r"))
+
+
+def split_divisions(body: LoopBody) -> LoopBody:
+    """x//k and x%k, where k divides the size of x, become plain variables: x is split into
+    (size/k, k)."""
+    for _ in range(8):  # more such loops stay as they are
+        cut = next(divisors(body), None)
+        if cut is None:
+            break
+        sizes: dict[sympy.Symbol, list] = {v: [n] for v, n in body.ranges().items()}
+        sizes.update([cut])
+        outer = [n for v in body.x for n in sizes[v]]
+        body = body.split_to(outer, [n for v in body.r for n in sizes[v]])
+    return body
+
+
+def divisors(body: LoopBody) -> Iterator[tuple[sympy.Symbol, list[Size]]]:
+    """(loop variable, the sizes into which a quotient or remainder divides its loop)"""
+    sizes = body.ranges()
+    for index in body.indices:
+        for division in index.atoms(FloorDiv, Mod) if index.has(FloorDiv, Mod) else ():
+            variable, divisor = division.args[0], size_of(division.args[1])
+            size = sizes.get(variable, 0)
+            count = None if size in (0, divisor) else quotient(size, divisor)
+            if count is not None:
+                yield variable, [count, divisor]
+
+
+def stride_order(body: LoopBody, prefix: str) -> list[sympy.Symbol]:
+    """Loops sorted so that the innermost steps through memory by the smallest stride.
+
+    The first access that tells two loops apart decides.  Stores are asked before loads, but where
+    columns are reduced: else such a kernel might read memory in large steps."""
+    # a scan, and argmax, take the elements in their own order
+    in_order = body.has_scan() or any(k.startswith("arg") for k in body.reduction_kinds())
+    if prefix == "r" and in_order:
+        return body.r
+    accesses, compare = body.reads(), compare_strides
+    if prefix == "x" and len(body.outer) > 1 and reads_lie_along_outer(body):
+        accesses, compare = accesses + body.writes(), far_first
+    elif prefix == "x":
+        accesses = body.writes() + accesses
+
+    def before(first: sympy.Symbol, second: sympy.Symbol) -> int:
+        for access in accesses:
+            strides = [stride_of(access.index, v) for v in (first, second)]
+            known = [None if stride is None else hint(stride) for stride in strides]
+            decided = compare(*known)
+            if decided:
+                return decided
+        return 0
+
+    loops = body.x if prefix == "x" else body.r
+    return sorted(loops, key=functools.cmp_to_key(before))
+
+
+def compare_strides(a: int | None, b: int | None) -> int:
+    """-1: a loop of stride `a` belongs outside of one of stride `b`; 1: inside; 0: this access does
+    not tell.  The larger stride is outside.  A stride of None is no constant."""
+    if a is None or b is None or a == b or 0 in (a, b):
+        return 0
+    return -1 if abs(a) > abs(b) else 1
+
+
+def reads_lie_along_outer(body: LoopBody) -> bool:
+    """Is it a reduction of columns: only outer loops step through memory one by one?"""
+    if not body.inner:
+        return False
+    along_inner = any(stride_of(a.index, r) == 1 for a in body.reads() for r in body.r)
+    along_outer = any(stride_of(a.index, x) == 1 for a in body.reads() for x in body.x)
+    return along_outer and not along_inner
+
+
+def far_first(a: int | None, b: int | None) -> int:
+    """As `compare_strides`; a stride that is no constant counts as larger than 1."""
+    if None in (a, b) and 1 in (a, b):
+        return -1 if a is None else 1
+    return compare_strides(a, b)

@@ -8,9 +8,9 @@ In:   `register_language(Language(...))` and `register_device(Device(...))`, cal
     >>> why_not(torch.device("meta"))
     'there is no code generator for device meta'
 
-The core knows kernels on the CPU in C++.  Everything else is coverage, and enters itself here
-(gpu/registration.py): a stage asks the registry and does the plain thing where nothing is
-registered.  Mirrors `register_backend_for_device` in torch/_inductor/codegen/common.py.
+kernels.py registers C++ for CPUs, gpu/registration.py Triton for GPUs: a stage asks the registry,
+and does the plain thing where nothing is registered.  Mirrors `register_backend_for_device` in
+torch/_inductor/codegen/common.py.
 """
 
 import math
@@ -34,7 +34,7 @@ class Language:
     """How kernels of one language are written and built.
 
     writers: kind of group -> the class whose `write()` gives its Kernel, made of (group, buffers,
-      names to keep, places of FX nodes, overwritten inputs); coverage adds kinds of its own.
+      names to keep, places of FX nodes, overwritten inputs).
     build: (device, kernels, bytes that each moves) -> functions, in the same order; raises
       CompilerError.
     most_pointers: how many pointers one kernel takes.

@@ -12,7 +12,7 @@ Decompositions compute with every dtype and shape, and our loops would, too; sha
 less than kernels do.  So the op runs once on zeros of the shapes of this call, or of two elements a
 dimension where it is large; answers are kept for the process.  In place of a symbol stands its
 number in this call: what is refused wrongly is computed by eager's kernel.  Tensors on a GPU are
-asked only where numbers or missing elements matter, with tensors on the CPU.
+asked only where missing elements matter, with tensors on the CPU.
 """
 
 import functools
@@ -164,12 +164,11 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
     """Why eager raises for dtypes, shapes or numbers of the call; "" where it computes, or where
     that is not known."""
     tensors = tensors_in(*args, *kwargs.values())
-    doubt = doubt_about_numbers(op, args, kwargs, tensors)
-    if doubt and (not tensors or op in FILLS or "symbol" in doubt):
+    if doubt := doubt_about_numbers(op, args, kwargs, tensors):
         return doubt
     if not tensors or not computes(op):
         return ""
-    if not all(t.device.type == "cpu" for t in tensors) and not doubt and all(map(count, tensors)):
+    if not all(t.device.type == "cpu" for t in tensors) and all(map(count, tensors)):
         return ""
     if any(t.layout is not torch.strided for t in tensors):
         return ""
@@ -182,8 +181,7 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
     if not is_dimension and (not is_exact or name_of(op) in LOOKING):
         # with other dtypes and numbers it would be the same: it is about the small sizes, or zeros
         usual = lambda t: replace(sample_of(t), dtype=usual_dtype(t.dtype))  # noqa: E731
-        real = lambda t: replace(sample_of(t), dtype=usual_dtype(t.dtype, False))  # noqa: E731
-        if all(ask(op, args, kwargs, one, usual_number).error for one in (usual, real)):
+        if ask(op, args, kwargs, usual, usual_number).error:
             return ""
     return str(error).split("\n")[0] or type(error).__name__
 
@@ -201,10 +199,8 @@ def computes(op: Op) -> bool:
     return not is_view and torch.Tag.nondeterministic_seeded not in op.tags
 
 
-def usual_dtype(dtype: torch.dtype, is_complex: bool = True) -> torch.dtype:
+def usual_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype of the same kind for which every kernel is written."""
-    if dtype.is_complex and is_complex:
-        return torch.complex64
     return torch.float32 if dtype.is_floating_point or dtype.is_complex else torch.int64
 
 

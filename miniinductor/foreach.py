@@ -19,11 +19,9 @@ codegen/triton_combo_kernel.py).  Left out: joining different bodies.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from . import config
-from .codegen.common import Kernel
 from .dependencies import Instruction, Ref, int_or_none, loop_variable, merge_loops
 from .devices import language_of
 from .nodes import Group, Node, Schedule, ScheduledNode, buffer_bytes
@@ -48,30 +46,6 @@ class Foreach(Group):
         first = parts[0].group
         super().__init__([n for part in parts for n in part.group.nodes], first.outer, first.inner)
         self.parts = parts
-
-
-def of_all_parts(kernel: Kernel, parts: Sequence[Part]) -> Kernel:
-    """The first part's kernel as that of all: theirs stand where the first's stand there."""
-    first = parts[0].names
-
-    def every(names: Sequence[str]) -> list[str]:
-        return [part.names[first.index(name)] for part in parts for name in names]
-
-    def of_all(marks: Sequence[str]) -> tuple[str, ...]:
-        """ "buf0.3" of the first part is "buf7.3" of another one."""
-        found = [mark.partition(".") for mark in marks]
-        return tuple(
-            dict.fromkeys(
-                part.names[first.index(name)] + dot + number if name in first else name
-                for part in parts
-                for name, dot, number in found
-            )
-        )
-
-    about = [(name, of_all(marks), reason, op) for name, marks, reason, op in kernel.about]
-    summary = "foreach_" + kernel.summary
-    stored, read = every(kernel.stored), every(kernel.read)
-    return replace(kernel, summary=summary, stored=stored, read=read, about=about)
 
 
 def join_groups(schedule: Schedule, record: CompileRecord) -> list[ScheduledNode]:

@@ -5,7 +5,7 @@ In:   a buffer whose body is a function over `ops`.  Out: the calls of `ops`, th
     >>> with set_handler(handler):                  # one that counts, records, prints, writes C++
     ...     run_body(buffer, loop_variables("i", len(buffer.data.ranges)), [])
 
-`Recorder` (dependencies.py) and the writers of kernels (codegen/) are handlers.  Three look at a
+`Recorder` (recording.py) and the writers of kernels (codegen/) are handlers.  Three look at a
 body without compiling it: its text (extras/printed_ir.py), its dtypes (verify.py), its values
 (extras/interpreter.py).  Mirrors torch/_inductor/ops_handler.py.
 """

@@ -86,6 +86,19 @@ class Layout:
             return 0
         return 1 + sum((n - 1) * step for n, step in zip(sizes(self.size), sizes(self.stride)))
 
+    @property
+    def has_own_places(self) -> bool:
+        """Has each element a place of its own, whatever lies between them?"""
+        reach = 0
+        pairs = list(zip(self.stride, self.size))
+        if not all(type(number) is int for pair in pairs for number in pair):
+            return False
+        for step, n in sorted(pairs):
+            if step <= reach and n > 1:
+                return False
+            reach += (n - 1) * step
+        return True
+
 
 def layouts_of(value: Any) -> Any:
     """The Layout of a (fake) tensor; of a tuple of them, a tuple."""

@@ -22,7 +22,9 @@ from torch import fx
 
 from .codegen.common import Kernel
 from .codegen.cpp import CppKernelWriter
+from .codegen.cpp_foreach import ForeachWriter
 from .devices import LANGUAGES, Language, language_of, register_language
+from .foreach import Foreach
 from .ir import Graph
 from .nodes import ExternNode, Group, Schedule, ScheduledNode, buffer_bytes, bytes_touched
 from .records import CompileRecord, KernelRecord
@@ -35,7 +37,7 @@ Place: TypeAlias = tuple[str, torch.device]  # a language and a device
 class KernelStep:
     """A call of a kernel of ours."""
 
-    group: Any  # a Group, or a kind of node that coverage has added
+    group: Any  # a Group, or a node of another kind (gpu/products.py)
     kernel: Kernel  # what its writer made of it
     language: str
     device: torch.device
@@ -170,7 +172,7 @@ def record_of(step: KernelStep, schedule: Schedule) -> KernelRecord:
 
 CPP = Language(
     name="cpp",
-    writers={Group: CppKernelWriter},  # speed/foreach_writer.py adds its own
+    writers={Group: CppKernelWriter, Foreach: ForeachWriter},
     build=lambda device, kernels, moved: build_cpp_kernels(
         [(kernel.source, kernel.summary) for kernel in kernels]
     ),

@@ -23,8 +23,9 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 
-from .dependencies import LoopBody, trace
+from .dependencies import LoopBody
 from .ir import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, buffer_views
+from .recording import trace
 from .sizes.expressions import Position
 from .sizes.symbols import Size, hint
 
@@ -174,7 +175,7 @@ class Schedule:
         self.escaping = {v.name for v in graph.results}
         effects = [b.name for b in graph.operations if has_effect(b)]
         # name -> names that come before: of eager kernels with an effect the one before it;
-        # speed/in_place.py adds the readers of the old value of an input that is overwritten
+        # in_place.py adds the readers of the old value of an input that is overwritten
         self.before = {later: {earlier} for earlier, later in zip(effects, effects[1:])}
 
     def makers(self, nodes: Sequence[ScheduledNode]) -> Makers:
@@ -186,11 +187,20 @@ class Schedule:
         }
 
     def must_follow(self, node: ScheduledNode, nodes: Iterable[ScheduledNode]) -> set[str]:
-        """Names whose makers run before `node`: what it reads, and what `before` says of it.
-        (lowerings/scatters.py: of a scatter also who reads what its target held.)"""
-        return node.read_names.union(
+        """Names whose makers run before `node`: what it reads, what `before` says of it, and of a
+        scatter also who reads what its target held."""
+        names = node.read_names.union(
             *[self.before[name] for name in node.names if name in self.before]
         )
+        for target in getattr(node, "targets", ()):
+            names.update(
+                other.names[0]
+                for other in nodes
+                if other is not node
+                and target in other.read_names
+                and not (set(node.names) & other.read_names)
+            )
+        return names
 
     def topological(
         self, nodes: Sequence[ScheduledNode], makers: Makers | None = None

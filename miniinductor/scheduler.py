@@ -17,7 +17,7 @@ pair with the best score until no pair is left (paper section 4.3).  A pair is f
   * each element one side reads of the other's result is the element written in the same iteration;
   * no path leads from one to the other through a third node (a cycle).
 
-After fusion, speed/in_place.py and foreach.py decide what is written over existing memory and
+After fusion, in_place.py and foreach.py decide what is written over existing memory and
 join alike kernels (`make_schedule` in compile.py calls all three).  Mirrors
 torch/_inductor/scheduler.py.  Left out: templates (gpu/products.py fuses around them afterwards),
 reordering for communication or peak memory.
@@ -30,9 +30,8 @@ from typing import TypeAlias
 import sympy
 
 from . import config
-from .dependencies import MAY_RAISE, common_loops, loop_variables, stride_of
+from .dependencies import common_loops, loop_variables, stride_of
 from .devices import language_of
-from .hooks import extended
 from .ir import ExternKernel, Graph
 from .nodes import (
     Group,
@@ -45,13 +44,15 @@ from .nodes import (
     has_effect,
     node_of,
 )
+from .recording import MAY_RAISE
 from .records import CompileRecord, FusionDecision
 from .sizes.symbols import same
 
 MAX_NODES = 64  # bodies in one kernel: beyond that registers spill and compile time grows
 MAX_BUFFERS = 96  # pointers one kernel takes
 MAX_WORK = 1024  # simple operations in one kernel (64 sines): a C++ compiler's time grows faster
-REACH = 16  # a node is tried with this many next users of the same buffer, not with later ones
+AFTER_SCAN = 4  # simple operations on a scan's result that its own loop may do
+REACH = 16  # a node is tried with so many next users of the same buffer; no record tells of others
 REASONS = {  # category -> why such a pair is fused
     "vertical": "the second reads what the first writes, in the same iteration",
     "epilogue": "the second continues from the reduction's result",
@@ -74,7 +75,7 @@ class Scheduler:
 
     def __init__(self, graph: Graph, record: CompileRecord):
         self.graph, self.record = graph, record
-        self.schedule = extended(Schedule)(graph)
+        self.schedule = Schedule(graph)
         self.buffers = self.schedule.buffers
         self.rank: dict[ScheduledNode, int] = {}  # each node's place in this round's order
 
@@ -110,11 +111,6 @@ class Scheduler:
             seen |= further
             stack.extend(further)
         return False
-
-    def overwritten(self, nodes: list[ScheduledNode]) -> dict[str, str]:
-        """{buffer: the graph input whose memory it takes}; the other inputs that the graph writes
-        get a copy at the end.  nodes: in execution order.  (speed/in_place.py finds some.)"""
-        return {}
 
     # -- fusion
     def fuse(self, nodes: list[ScheduledNode]) -> list[ScheduledNode]:
@@ -247,6 +243,8 @@ class Scheduler:
 
     def ways(self, first: Group, second: Group) -> list[Way]:
         """In which the pair may run over common loops, best first."""
+        if first.has_scan:
+            return [on_inner_loops]
         if first.is_reduction == second.is_reduction:
             return [same_loops]
         return [on_inner_loops, on_outer_loops, on_reordered_loops]
@@ -266,6 +264,13 @@ class Scheduler:
         pointers = first.read_names | second.read_names | set(first.names) | set(second.names)
         if len(pointers) > MAX_BUFFERS:
             raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
+        # a scan goes through its loop in order; a little pointwise work may follow each step
+        if second.has_scan or (first.has_scan and second.is_reduction):
+            raise Refused(
+                "a scan goes through its loop in order, and its results are read at other places"
+            )
+        if first.has_scan and second.device.type == "cpu" and second.work > AFTER_SCAN:
+            raise Refused("a scan goes element by element: so much work is faster in vectors")
 
     def check_accesses(self, first: Group, second: Group) -> None:
         """Each read of the other's buffer must be of the element written in this iteration."""

@@ -19,6 +19,16 @@ In:   the steps of a call and the memory plan.  Out: a `Wrapper`: the source, an
             set_grad_enabled(recording)
     <BLANKLINE>
 
+Eager kernels are called by the name that is cheaper to call: torch_mm, not torch.ops.aten.mm.out.
+What they take of buffers in the arena are views that are made once per workspace:
+
+            (buf0, buf0_view0, buf1,) = workspace
+            torch_mm(buf0_view0, arg1, out=buf1)
+
+Of symbolic sizes a wrapper keeps the workspaces of a few: `workspaces = workspaces_for(s0)`.  Where
+kernels have overwritten inputs, autograd is told, as eager's in-place ops do:
+`increment_version((arg0,))`.
+
 memory.py says what a workspace is; runtime/program.py makes the callable of the text.  Mirrors
 torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
 """
@@ -32,7 +42,6 @@ import torch
 import torch.utils._pytree as pytree
 
 from .codegen.cpp_expressions import TYPES
-from .hooks import extended
 from .ir import BufferView, ComputedBuffer, ExternKernel, Layout, MultiOutput, Opaque, same_layout
 from .kernels import KernelStep, Step, functions_of
 from .memory import MemoryPlan
@@ -42,6 +51,22 @@ from .runtime.program import NewWorkspace, in_layout
 from .sizes.floats import MEANING
 from .sizes.printing import python_code
 from .sizes.symbols import Size, same, sizes
+from .sizes.symbols import size as size_of
+
+
+aten = torch.ops.aten
+# ops whose torch.* form is cheaper to call than the overload, and its out= form, too
+FAST_OUT = {
+    aten.mm.default: torch.mm,
+    aten.bmm.default: torch.bmm,
+    aten.addmm.default: torch.addmm,
+    aten.baddbmm.default: torch.baddbmm,
+}
+FAST = {
+    **FAST_OUT,
+    aten.convolution.default: torch.convolution,
+    aten.embedding.default: torch.embedding,
+}
 
 
 @dataclass
@@ -60,7 +85,7 @@ def print_wrapper(
     """The function that runs these steps.
 
     inference: the results go to the program as they are, not through an autograd function."""
-    writer = extended(WrapperWriter)(schedule, memory, device, functions_of(steps), inference)
+    writer = WrapperWriter(schedule, memory, device, functions_of(steps), inference)
     for step, freed in zip(steps, memory.freed):
         writer.emit(step, freed)
     return Wrapper(writer.source(), writer.scope)
@@ -89,6 +114,8 @@ class WrapperWriter:
         }
         self.lines: list[str] = []
         self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
+        # (buffer, size, stride, offset) -> the name of a view of the arena
+        self.views: dict[tuple, str] = {}
 
     # -- steps -------------------------------------------------------------------------------------
     def emit(self, step: Step, freed: Sequence[str]) -> None:
@@ -156,7 +183,9 @@ class WrapperWriter:
 
     def callee(self, buffer: ExternKernel, writes: bool = False) -> Callable:
         """The function that is called for an eager kernel.  writes: into given memory."""
-        return buffer.out_op if writes else buffer.op
+        if writes:
+            return FAST_OUT.get(buffer.op, buffer.out_op)
+        return buffer.op if buffer.kwargs else FAST.get(buffer.op, buffer.op)
 
     # -- arguments
     def argument(self, value: object) -> str:
@@ -183,6 +212,12 @@ class WrapperWriter:
         strides of dimensions of size 1 count, too)."""
         if self.is_whole(view, exact):
             return view.name
+        root = self.memory.root(view.name)
+        if root in self.memory.in_arena:
+            key = (root, tuple(view.size), tuple(view.stride), view.offset)
+            if key not in self.views:
+                self.views[key] = f"{root}_view{sum(k[0] == root for k in self.views)}"
+            return self.views[key]
         size, stride = self.tuple_of(view.size), self.tuple_of(view.stride)
         return f"as_strided({view.name}, {size}, {stride}, {self.offset(view)})"
 
@@ -281,11 +316,10 @@ class WrapperWriter:
         return listing.written(listing + "\n")
 
     def definition(self, body: list[str]) -> list[str]:
-        """The entry.  That of a backward half takes a list of its inputs, and empties it.
-        # PyTorch: "boxed" calls."""
         inputs = ", ".join(self.graph.inputs)
         if not (self.memory.frees_inputs and inputs):
             return [f"def call({inputs}):", *indent(body)]
+        # `boxed` calls in torch/_functorch/_aot_autograd/utils.py
         return [
             "def call(*inputs):",
             "    return call.owned(list(inputs))",
@@ -317,9 +351,13 @@ class WrapperWriter:
             for name, value in self.graph.mutations
             if value.name not in self.overwritten
         ]
+        told = []
+        if self.overwritten:
+            self.scope["increment_version"] = torch.autograd.graph.increment_version
+            told = [f"increment_version(({', '.join(self.overwritten.values())},))"]
         if copies:
-            return [f"outputs = {outputs}", *copies, "return outputs"]
-        return [f"return {outputs}"]
+            return [*told, f"outputs = {outputs}", *copies, "return outputs"]
+        return [*told, f"return {outputs}"]
 
     def with_workspace(self, lines: list[str]) -> list[str]:
         """The lines with the sizes and the memory that they name; on a GPU also its stream, and the
@@ -361,23 +399,30 @@ class WrapperWriter:
 
     def workspace_list(self, symbols: str) -> list[str]:
         """The lines that find the list of workspaces for this call; none where there is but one.
-        symbols: names of the sizes on which a workspace depends (speed/slots.py).
+        symbols: names of the sizes on which a workspace depends.
 
         Each stream of a GPU has workspaces of its own: calls on one stream run in order, so they
         may share what lies between them."""
-        if self.device.type != "cuda":
+        is_gpu = self.device.type == "cuda"
+        if symbols:
+            self.scope["workspaces_for"] = WorkspacesBySize()
+            return [f"workspaces = workspaces_for({'stream, ' if is_gpu else ''}{symbols})"]
+        if not is_gpu:
             self.scope["workspaces"] = []
             return []
         self.scope["workspaces_of"] = {}
         return ["workspaces = workspaces_of.setdefault(stream, [])"]
 
     def workspace_plan(self) -> dict[str, tuple]:
-        """Of each tensor of a workspace its dtype, place in the arena, size, stride and offset.
-        (speed/kept_views.py: also of views of them.)"""
+        """Of each tensor of a workspace, and each view of one, its dtype, place in the arena, size,
+        stride and offset."""
         plan: dict[str, tuple] = {}
         for name, place in self.memory.in_arena.items():
             layout = self.buffers[name].layout
             plan[name] = (layout.dtype, place, sizes(layout.size), sizes(layout.stride), 0)
+        for (name, shape, stride, offset), view in self.views.items():
+            dtype, place, *_ = plan[name]
+            plan[view] = (dtype, place, sizes(shape), sizes(stride), size_of(offset))
         return plan
 
     def new_workspace(self, plan: list[tuple]) -> NewWorkspace:
@@ -390,3 +435,15 @@ class WrapperWriter:
 
 def tuple_text(items: Sequence[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+class WorkspacesBySize(dict):
+    """sizes -> the list of workspaces for them.  Beyond `most`, the oldest sizes are forgotten."""
+
+    def __call__(self, *sizes: int, most: int = 4) -> list:
+        workspaces = self.get(sizes)
+        if workspaces is None:
+            if len(self) >= most:
+                self.pop(next(iter(self)), None)
+            workspaces = self[sizes] = []
+        return workspaces

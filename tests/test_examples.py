@@ -24,9 +24,10 @@ import minidynamo  # noqa: E402
 import miniinductor  # noqa: E402
 from minidynamo.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
 from miniinductor import compile as stages  # noqa: E402
+from miniinductor import recording
 from miniinductor import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
-from miniinductor.codegen.code import code, named  # noqa: E402
+from miniinductor.codegen.code import named  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
 from miniinductor.gpu.block_sizes import Config, Launch  # noqa: E402
 from miniinductor.extras.printed_ir import PrintHandler  # noqa: E402
@@ -190,7 +191,6 @@ MORE = {  # file -> what else its example finds
     "codegen/plan": softmax_plan,
     "gpu/block_sizes": softmax_launch,
     "codegen/tree": lambda: {"named": named},
-    "speed/contents": lambda: {"code": code, "named": named},
     "eager_answers": lambda: {
         "aten": torch.ops.aten,
         "rows": torch.ones(10, 1, 5),
@@ -212,7 +212,12 @@ MORE = {  # file -> what else its example finds
             CompileRecord(),
         )
     },
-    "dependencies": lambda: {"buffer": exponential(), "handler": PrintHandler()},
+    "dependencies": lambda: {
+        "buffer": exponential(),
+        "handler": PrintHandler(),
+        "trace": recording.trace,
+    },
+    "recording": lambda: {"buffer": exponential()},
     "foreach": lambda: scheduled(
         lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
         torch.randn(3),
@@ -234,7 +239,7 @@ MORE = {  # file -> what else its example finds
         "handler": PrintHandler(),
         "set_handler": set_handler,
     },
-    "speed/in_place": lambda: scheduled(
+    "in_place": lambda: scheduled(
         lambda p, g: [p.sub(g * 0.1)], torch.randn(3), torch.randn(3), written=["arg0"]
     ),
     "kernels": softmax_schedule,

@@ -1,4 +1,4 @@
-"""What a pointwise kernel reads along an outer loop (speed/tiles.py): bits as eager's, whole lines.
+"""What a pointwise kernel reads along an outer loop (tiles.py): bits as eager's, whole lines.
 
 Each program is arithmetic that IEEE determines, so eager's bits are the only right ones."""
 

@@ -63,8 +63,8 @@ Sizes as symbols
 Backends
     minidynamo backends.py
 The driver of miniinductor
-    miniinductor __init__.py config.py compile.py records.py listings.py hooks.py
-    miniinductor replaceable.py current.py fake_mode.py
+    miniinductor __init__.py config.py compile.py records.py listings.py
+    miniinductor current.py fake_mode.py
 Autograd
     miniinductor/autograd tracer.py functionalize.py joint.py partition.py runtime.py
 Graph passes
@@ -76,7 +76,7 @@ Sizes and indices
 Lowering
     miniinductor/lowering registry.py graph.py pointwise.py reductions.py views.py
 Fusion
-    miniinductor dependencies.py nodes.py scheduler.py in_place.py
+    miniinductor dependencies.py recording.py nodes.py scheduler.py in_place.py
 Kernels in C++
     miniinductor kernels.py devices.py
     miniinductor/codegen plan.py tree.py cpp.py cpp_expressions.py cpp_reductions.py

@@ -110,7 +110,7 @@ def refuse(output: OutputGraph) -> None:
     to what was made in inference mode, outside of it, where a generated kernel would not raise."""
     changed = changed_inputs(output)
     if changed or any(map(draws, output.graph.nodes)):
-        for stack, step in vars(output).get("asserted", ()):
+        for stack, step in output.asserted:
             raise Break("assert", "an assertion in a graph that writes or draws", "", stack, step)
     for variable in output.inputs:
         made_there = variable.node in changed and variable.value.is_inference()

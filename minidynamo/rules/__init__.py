@@ -1,5 +1,5 @@
-"""What calls and operators mean that few programs need, one subject a file.
+"""What calls and operators mean, one subject a file.
 
-Each file registers itself in `minidynamo.symbolic_eval.registry` when `minidynamo.coverage` loads
-it; the core breaks the graph at a call that nobody has registered.
+Each file registers itself in `minidynamo.symbolic_eval.registry` when it is loaded; a call that
+nobody has registered breaks the graph.
 """

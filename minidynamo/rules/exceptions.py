@@ -1,13 +1,7 @@
 """`raise`, `try` and `with`: exceptions of the traced program.
 
 In, out: as in `symbolic_eval.opcodes`, whose table these handlers join.
-
-`assert torch.isfinite(x).all(), "..."`: the condition is checked in the graph.
-
-Where it fails the graph raises, and plain Python runs the frame and raises the program's own
-AssertionError, with its message, where it stands (`extras/graph_errors.py`).  In a graph that
-writes or draws, and on a GPU, where such a check would end the process, it is a graph break.
-Mirrors torch/_dynamo/symbolic_convert.py (`_detect_and_normalize_assert_statement`).
+Mirrors torch/_dynamo/symbolic_convert.py.
 """
 
 import sys

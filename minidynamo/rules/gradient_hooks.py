@@ -66,7 +66,7 @@ def _register_hook(tx: Frame, tensor: TensorVar, hook: Variable) -> Variable:
     node = tx.output.graph.create_node("call_function", target, (tensor.node, *others))
     tx.output.calls += 1
     tx.output.describe_node(tx, node, None)
-    vars(tx.output).setdefault("hooked", []).append((tensor, made))
+    tx.output.hooked.append((tensor, made))
     return HandleVar(made)
 
 
@@ -186,6 +186,6 @@ def moved(
 def refuse_results(cg: Codegen) -> None:
     """A compiled graph gives the tensor back without its hook: what is registered on it later, by
     whoever has it then, would see the gradient before this hook and not behind it."""
-    for variable, (stack, step) in vars(cg.output).get("hooked", ()):
+    for variable, (stack, step) in cg.output.hooked:
         if cg.output.generates_code and variable in cg.outputs:
             raise Break(KIND, "a tensor with a hook leaves the frame", HINT, stack, step)

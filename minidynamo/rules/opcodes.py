@@ -15,6 +15,7 @@ from ..symbolic_eval.opcodes import HANDLERS, LOAD_DEREF, opcode, push_callable,
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, dict_pairs
 from ..variables.functions import CallableVar
+from ..variables.more.sets import SetVar
 
 
 @opcode
@@ -152,6 +153,7 @@ HANDLERS.update(
 )
 pushes(
     {
+        "BUILD_SET": lambda frame, n: SetVar.of(frame, frame.popn(n)),
         "GET_LEN": lambda frame, _: frame.output.wrap_result(frame.stack[-1].length(frame)),
         "LOAD_NAME": lambda frame, name: frame.globals.load(frame, name),
         "GET_YIELD_FROM_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),

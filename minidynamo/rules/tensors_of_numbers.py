@@ -25,7 +25,7 @@ from ..symbolic_eval.registry import rule
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import ListVar, TupleVar
-from ..variables.more.floats import is_float, tensor_of
+from ..variables.floats import is_float, tensor_of
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 from .torch_state import at

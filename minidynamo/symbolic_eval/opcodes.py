@@ -266,7 +266,7 @@ def checked(frame: Frame, condition: Variable) -> bool:
     if not fake.is_cpu or fake.dim() or getattr(fake, "constant", None) is not None:
         return False
     made = frame.user_stack(), frame.output.root.group_step
-    vars(frame.output).setdefault("asserted", []).append(made)
+    frame.output.asserted.append(made)
     frame.node(torch._assert_async, [condition])
     return True
 

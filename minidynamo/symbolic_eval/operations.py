@@ -28,7 +28,6 @@ from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup
 from ..variables.objects import FIELD, ObjectVar, is_inherited, method_of_class
 from ..variables.more.exceptions import ExceptionVar, TracebackVar
-from ..variables.more.iterators import SentinelVar
 from ..variables.symbolic import CALLS, SymVar, apply, pinned
 from ..variables.tensor import TensorVar
 from . import operators
@@ -242,7 +241,9 @@ class Operations:
             if not hasattr(made.python_type(), "__next__"):
                 kind = made.python_type().__name__
                 self.raise_(TypeError, f"iter() returned non-iterator of type '{kind}'")
-            return made if isinstance(made, IteratorVar) else SentinelVar(made)
+            if not isinstance(made, IteratorVar):
+                raise Break("iteration", f"{made}, whose __next__ is the program's")
+            return made
         if variable.special(self, "__getitem__") is not None:
             raise Break("iteration", f"iterating over {variable}, which has __getitem__ alone")
         self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
@@ -261,8 +262,6 @@ class Operations:
 
     def length_hint(self: Any, values: Any) -> None:
         """What operator.length_hint() calls; the answer only saves CPython allocations."""
-        if isinstance(values, SentinelVar):
-            values = values.object
         if not isinstance(values, ObjectVar):
             return
         for name in ("__len__", "__length_hint__"):

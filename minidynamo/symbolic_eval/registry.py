@@ -8,7 +8,7 @@ those of the function, after `tx`, the frame that calls.
         return hasattr(value.python_type(), "__call__")
 
 A rule may return a Python constant.  Files of `minidynamo/rules/` register more, and know what a
-call means by the type of what is called (by_type.py); nothing registered means a graph break.
+call means by the type of what is called (calls.py); nothing registered means a graph break.
 PyTorch: `BuiltinVariable.call_...` methods and tables of handlers, in
 torch/_dynamo/variables/builtin.py.
 """

@@ -56,7 +56,6 @@ class Builder:
         self.asked: dict[int, Source] = {}  # id of an object that is a key by identity -> where
         self.literals: dict[Variable, object] = {}  # tuples that are constants of the new code
         self.generators: list[Any] = []  # that this frame has made
-        self.late: list[Any] = []  # iterators to be positioned once what they walk is written
 
     def line(self) -> str:
         """Where the program is."""

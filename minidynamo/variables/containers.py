@@ -111,8 +111,13 @@ class DictVar(Container):
         self.store(tx, key, value)
 
     def as_constant(self) -> Any:
+        if self.cls is collections.defaultdict:
+            raise Break("constant", "a defaultdict where a constant is needed")
         pairs = self.pairs(current())
-        return self.cls([(key.as_constant(), value.as_constant()) for key, value in pairs])
+        found = [(key.as_constant(), value.as_constant()) for key, value in pairs]
+        if self.cls is collections.defaultdict:
+            return self.cls((self.factory or ConstantVar(None)).as_constant(), found)
+        return self.cls(found)
 
     def method_values(self, tx: Frame) -> Any:
         return DictViewVar(self, "values")

@@ -18,16 +18,13 @@ from dataclasses import field
 from typing import Any, NoReturn, cast
 
 from ..exceptions import Break, SkipFrame
-from ..resume import is_resume_code
-from ..sources import KINDS
-from .base import Codegen, Frame, OutputGraph, Source, Variable, refusal
+from .base import Codegen, Frame, Variable, refusal
 from .constant import ConstantVar
 from .containers import DictVar, DictViewVar, ProxyVar, ListVar, SequenceVar, TupleVar
 from .objects import ObjectVar
-from .registry import SHARED, ByClass
+from .registry import ByClass
 
 
-KINDS["walked"] = "{p}.__reduce__()[1][0]"
 iterator_of = ByClass()  # handler(tx, variable) -> an iterator
 
 
@@ -69,7 +66,6 @@ class SequenceIterator(IteratorVar):
     step = 1  # -1: from the last item down
 
     def next(self, tx: Frame) -> Variable | None:
-        self.mutated = True
         if not 0 <= self.index < len(self.sequence.items):
             # at the end, where it stays though the list may grow
             empty = ListVar if self.sequence.cls is list else TupleVar
@@ -82,25 +78,14 @@ class SequenceIterator(IteratorVar):
         empty: Any = () if isinstance(self.sequence, TupleVar) else self.sequence.cls()
         return type(iter(empty) if self.step > 0 else reversed(empty))
 
-    def replay(self, cg: Codegen) -> None:
-        """Of one from outside: it goes on where this frame has left it."""
-        if self.mutated:
-            cg.output.late.append(self)
-
     def reconstruct(self, cg: Codegen) -> None:
-        late = self.sequence.mutated and self.sequence.source is not None
-        if late:
-            cg.output.late.append(self)
-        cg.call_object(
-            iterator_at,
-            self.sequence,
-            ConstantVar(None if late else self.index),
-            ConstantVar(self.step),
-        )
+        if self.sequence.resized and self.sequence.source is not None:
+            raise Break("reconstruct", "an iterator of a list from outside that grew or shrank")
+        cg.call_object(iterator_at, self.sequence, ConstantVar(self.index), ConstantVar(self.step))
 
 
 class KeysIterator(IteratorVar):
-    """Over a dict, one of its views or a set; more/iterators.py looks whether these change."""
+    """Over a dict, one of its views or a set; these must not change meanwhile."""
 
     @property
     def cls(self) -> type:
@@ -238,12 +223,11 @@ class GeneratorVar(IteratorVar):
         )
 
 
-def iterator_at(sequence: Any, index: int | None, step: int) -> Any:
+def iterator_at(sequence: Any, index: int, step: int) -> Any:
     """iter(sequence), or reversed(sequence) for step -1, with item `index` to come next; it goes on
-    to look at the live sequence.  index None: it is positioned later."""
+    to look at the live sequence."""
     made: Any = iter(sequence) if step > 0 else reversed(sequence)
-    if index is not None:
-        made.__setstate__(index)
+    made.__setstate__(index)
     return made
 
 
@@ -253,38 +237,6 @@ def advanced(values: Any, taken: int) -> Iterator[Any]:
     for _ in range(taken):
         next(made)
     return made
-
-
-def position(iterator: Any, index: int | None) -> None:
-    """`index` comes next, now that the list has been written: it would be cut to the list's old
-    length before.  None: nothing comes any more."""
-    if index is None:
-        collections.deque(iterator, 0)
-    else:
-        iterator.__setstate__(index)
-
-
-def position_late(cg: Codegen) -> None:
-    for iterator in cg.output.late:
-        over = iterator.sequence.source is None and iterator.source is not None
-        cg.call_object(position, iterator, ConstantVar(None if over else iterator.index))
-        cg.emit("POP_TOP")
-
-
-@SHARED.rule(*map(type, (iter([]), iter(()), reversed([]))))
-def wrap_iterator(builder: OutputGraph, value: Any, source: Source) -> SequenceIterator:
-    """One that was made in front of a graph break, and is used behind it.  (Others are at another
-    place in each call, and a loop that breaks would be compiled for each turn.)"""
-    if source.kind != "local" or source.key[0] == "." or not is_resume_code(builder.root.code):
-        raise Break("iterator", f"a {type(value).__name__} that was made before this frame")
-    made_by, (over, *_), *place = value.__reduce__()
-    builder.guard(source, "PLACE", f"{{0}}.__reduce__()[2:] == {tuple(place)!r}")
-    sequence: Any = builder.wrap(over, source.child("walked")) if place else TupleVar([])
-    if not isinstance(sequence, SequenceVar):
-        raise Break("iterator", f"an iterator over a {type(over).__name__}")
-    made: Any = SequenceIterator(sequence, *place or [0], source=source)
-    made.step = 1 if made_by is iter else -1
-    return builder.replayed(made)
 
 
 # Handlers that the compiler puts around every generator's body, without a `try`.

@@ -34,13 +34,12 @@ from .lookup import lookup
 from .objects import method_of_class
 
 # Told by the fake tensor, without a node: attributes, and methods.
-METADATA = frozenset(
-    """
+TOLD = """
     dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta
     is_mps is_xpu is_mkldnn is_nested itemsize nbytes names output_nr is_sparse_csr is_mtia
     is_ipu is_xla is_vulkan is_maia
-    """.split()
-)
+    """
+METADATA = {name for name in TOLD.split() if hasattr(torch.Tensor, name)}
 METADATA_METHODS = frozenset("dim ndimension numel nelement stride".split())
 UNGUARDED = {"is_leaf", "output_nr", "names"}  # of an input: guarded when they are read
 HISTORY = {"requires_grad", "is_leaf"}

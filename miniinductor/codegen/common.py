@@ -11,7 +11,7 @@ Mirrors torch/_inductor/codegen/common.py (CSE).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sympy
@@ -100,6 +100,31 @@ class Kernel:
     # what is known of each line of the source, see listings.py
     about: list[About] = field(default_factory=list, compare=False, repr=False)
     launch: Any = None  # Triton: how many programs, and which block sizes to try
+
+
+def of_all_parts(kernel: Kernel, parts: Sequence[Any]) -> Kernel:
+    """The first part's kernel as that of all (foreach.py): theirs stand where the first's stand
+    there."""
+    first = parts[0].names
+
+    def every(names: Sequence[str]) -> list[str]:
+        return [part.names[first.index(name)] for part in parts for name in names]
+
+    def of_all(marks: Sequence[str]) -> tuple[str, ...]:
+        """ "buf0.3" of the first part is "buf7.3" of another one."""
+        found = [mark.partition(".") for mark in marks]
+        return tuple(
+            dict.fromkeys(
+                part.names[first.index(name)] + dot + number if name in first else name
+                for part in parts
+                for name, dot, number in found
+            )
+        )
+
+    about = [(name, of_all(marks), reason, op) for name, marks, reason, op in kernel.about]
+    summary = "foreach_" + kernel.summary
+    stored, read = every(kernel.stored), every(kernel.read)
+    return replace(kernel, summary=summary, stored=stored, read=read, about=about)
 
 
 def marked(text: str, origin: Any) -> Marked:

@@ -53,10 +53,13 @@ from ..sizes.symbols import Size
 from .code import Code, call, code, element, index_code, named
 from .common import Kernel, Value, origin_text, summary
 from .cpp_expressions import HALVES, CppExpressions, CppScope, compute_type, memory_type
-from .cpp_reductions import ACCUMULATORS, ARRAY_TYPES, Accumulator, Lanes, Sums
+from .cpp_reductions import ACCUMULATORS, ARRAY_TYPES, STACK, Accumulator, Lanes, Spread, Sums
 from .cpp_reductions import declarations
 from .plan import PARALLEL_WORK, KernelPlan, plan_kernel, with_lanes
-from .strategy import STRATEGIES, applicable
+from .rows import Rows
+from .strategy import Strategy
+from .tables import Tables
+from .tiles import Tiles
 from .tree import Block, Bound, Branch, Comment, Line, Loop, Pragma, Statement, Statements
 from .tree import has_branch, nest, printed, sets_error
 
@@ -64,9 +67,9 @@ from .tree import has_branch, nest, printed, sets_error
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 STACK_BYTES = 1 << 17  # for values between stages
 SMALL = 2048  # elements of each where their number is a symbol: more lie in memory of the thread
-STACK = "memory for values between two loops"  # what lines that declare them are for
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
 BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
+STRATEGIES: list[type[Strategy]] = [Rows, Spread, Tiles, Tables]  # as they are asked
 
 
 class CppKernelWriter(CppExpressions):
@@ -100,7 +103,6 @@ class CppKernelWriter(CppExpressions):
         # stores of what they hold, which wait until their loop has ended
         self.deferred: list[Deferred] = []
         self.inner_variables = set()
-        self.conditions: dict[str, Value] = {}  # name of a value -> that without which it is 0
         # of bfloat16 and float16 (cpp_expressions.py); copies: a value -> the element it came from
         self.exact, self.raw = set(), {}
         self.copies: dict[tuple[str, torch.dtype], Code] = {}
@@ -120,7 +122,8 @@ class CppKernelWriter(CppExpressions):
     def decide(self) -> None:
         """Which form the kernel takes: from its plan alone, before a line is written."""
         self.decide_threads()
-        self.strategies = applicable(self.strategies)
+        found = [one for one in self.strategies if one.applies()]
+        self.strategies = [one for one in found if one.writes_alone] or found
         self.plan_crossings()
 
     def decide_threads(self) -> None:
@@ -255,7 +258,6 @@ class CppKernelWriter(CppExpressions):
         may be used anew there."""
         self.scope, self.inner_variables = scope, set(inner_variables)
         self.exact.clear()
-        self.conditions.clear()
 
     def play(self, node: Node, body: LoopBody | None = None) -> None:
         self.node, body = node, body or self.plan.bodies[node.name]
@@ -272,22 +274,11 @@ class CppKernelWriter(CppExpressions):
                 self.store(name, index, self.finished(value), mode)
 
     def write_lanes(self, nodes: Sequence[Node]) -> None:
-        """The inner loop; perhaps several, for parts of the lanes."""
-        for plan in self.ask("pieces") or [self.plan]:
-            self.plan = plan
-            body = self.lane_body(nodes)
-            first = self.ask("first_in_lanes", body) or []
-            lines = self.ask("inner_loop", [*first, *body], self.accumulators)
-            self.outside.lines += self.where_wanted(lines)
-
-    def where_wanted(self, lines: list[Statement]) -> list[Statement]:
-        """The loops in a branch, where they add up nothing unless a condition holds."""
-        wanted = self.wanted(self.accumulators)
-        if not wanted or sets_error(lines) or any(c.inner for c in wanted):
-            return lines
-        declared = declarations(self.accumulators)
-        loops = [line for line in lines if line not in declared]
-        return [*declared, Branch(code(" || ".join(["{}"] * len(wanted)), *wanted), loops)]
+        """The inner loop."""
+        body = self.lane_body(nodes)
+        first = self.ask("first_in_lanes", body) or []
+        lines = self.ask("inner_loop", [*first, *body], self.accumulators)
+        self.outside.lines += lines
 
     def lane_body(self, nodes: Sequence[Node]) -> list[Statement]:
         """What one iteration of the inner loop does."""
@@ -308,7 +299,7 @@ class CppKernelWriter(CppExpressions):
         what the plain form is: the method of this class that is named after the question,
         plain_inner_loop for "inner_loop".  Without such a method None: there is nothing to add."""
         for one in self.strategies:
-            answer = getattr(one, question)(*args)
+            answer = getattr(one, question)(*args) if hasattr(one, question) else None
             if answer is not None:
                 return answer
         plain = getattr(self, f"plain_{question}", None)
@@ -319,17 +310,6 @@ class CppKernelWriter(CppExpressions):
         # the loops come first: if they cut a sum into chunks, the accumulators become doubles
         loops = self.chunks(lines, accumulators, 0, self.size(self.plan.inner[0]))
         return [*declarations(accumulators), *loops]
-
-    def wanted(self, accumulators: Sums) -> list[Value]:
-        """Conditions, without all of which this loop adds up nothing; none: it may add up
-        something, or stores elements.  So a careful form of a sum, where(c, x, 0).sum(), costs
-        nothing where the plain one is right (lowerings/variances.py)."""
-        nodes = self.plan.nodes_of(self.current_stage, inner=True)
-        found = [self.conditions.get(a.term) for a in accumulators]
-        are_sums = all(a.kind == "sum" for a in accumulators)
-        if not are_sums or not all(node.is_reduction for node in nodes) or None in found:
-            return []
-        return list({one.text: one for one in found if one is not None}.values())
 
     def chunks(
         self, lines: Statements, accumulators: Sums, start: Bound, end: Bound
@@ -609,12 +589,6 @@ class CppKernelWriter(CppExpressions):
         self.outside.add(f"{c_type} {total} = {start};")
         self.scope.add(code("{} = {};", total, added))
         return Value(total, dtype, True)
-
-    def where(self, condition: Value, a: Value, b: Value) -> Value:
-        found = super().where(condition, a, b)
-        if b.number == 0:
-            self.conditions[found.text] = condition
-        return found
 
 
 def combined(mode: str, there: Code, value: Value, dtype: torch.dtype) -> Code:

@@ -153,7 +153,7 @@ class CppExpressions(OpsHandler):
     temporary: Callable[[Code, torch.dtype, bool], Value]  # names an expression
     index: Callable[[sympy.Expr], Code]
     position: Callable[[str], sympy.Symbol]
-    size: Callable[[Size], Code]
+    size: Callable[[Size], int | Code]
     changes_inside: Callable[[sympy.Expr], bool]
     ask: Callable[..., Any]
     scope_of: Callable[[bool], CppScope]

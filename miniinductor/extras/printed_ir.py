@@ -1,4 +1,4 @@
-"""(coverage) Graphs, loop bodies and schedules as text: what a record and `print` show.
+"""Graphs, loop bodies and schedules as text: what a record and `print` show.
 
 In:   an FX graph, a lowered graph, one buffer of it, a schedule, a node of one.  Out: lines that
       know what they show; `lines_of` (listings.py) finds the function by the class.
@@ -9,9 +9,8 @@ In:   an FX graph, a lowered graph, one buffer of it, a schedule, a node of one.
         tmp1 = exp(tmp0)
         store(buf0, 8*i0 + i1, tmp1)
 
-`PrintHandler` is the handler under which a loop body prints itself.  Without this file records have
-no text of the loop IR, and everything is compiled as before.  Mirrors the `KernelFormatterHandler`
-in torch/_inductor/ops_handler.py.
+`PrintHandler` is the handler under which a loop body prints itself.  Mirrors the
+`KernelFormatterHandler` in torch/_inductor/ops_handler.py.
 """
 
 import itertools

@@ -225,7 +225,7 @@ class CudaCode:
 
     def function(self, cfg: Config, assumed: Assumed) -> tuple[int, dict[str, Any]]:
         """(loaded function, what a launch needs to know), compiled now if it was not."""
-        from ..speed import _launcher  # type: ignore[attr-defined]
+        from . import _launcher  # type: ignore[attr-defined]
 
         name = self.cubin(cfg, assumed)
         if name not in self.functions:
@@ -243,7 +243,7 @@ class CudaCode:
     # -- launches ----------------------------------------------------------------------------------
     def load(self, cfg: Config, assumed: Assumed, values: Sequence[int] = ()) -> Callable:
         """The kernel with these block sizes, for these sizes, ready to call."""
-        from ..speed import _launcher  # type: ignore[attr-defined]
+        from . import _launcher  # type: ignore[attr-defined]
 
         function, about = self.function(cfg, assumed)
         grid = (*self.launch.grid(cfg, values), 1)[:2]

@@ -40,14 +40,14 @@ from typing import Any
 import sympy
 import torch
 
-from ..codegen.common import Kernel, origin_text, summary
+from ..codegen.common import Kernel, of_all_parts, origin_text, summary
 from ..dependencies import int_or_none
 from ..ir import Buffer, playing
 from ..nodes import Group, Node
 from ..listings import Listing, Marked, indent
 from ..sizes.symbols import hint, sizes
 from ..sizes.symbols import size as as_size
-from ..foreach import Foreach, of_all_parts
+from ..foreach import Foreach
 from .block_sizes import Launch, foreach_config
 from .bounds import BoundedExpressions
 from .expressions import NARROW, NotOnline, Pending, reads_of, triton_type

@@ -30,7 +30,7 @@ from typing import Any
 import sympy
 import torch
 
-from ..dependencies import int_or_none, loop_variables, trace
+from ..dependencies import int_or_none, loop_variables
 from ..ir import (
     Buffer,
     ComputedBuffer,
@@ -41,8 +41,9 @@ from ..ir import (
     Reduction,
     contiguous_strides,
 )
-from ..lowerings.chunks import nearest_divisor
+from ..lowering.chunks import nearest_divisor
 from ..ops import Value, ops
+from ..recording import trace
 from ..records import CompileRecord
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.ranges import simplify

@@ -3,9 +3,8 @@
 In:   an ATen call.  Out: an `ExternKernel` (and `MultiOutput`s) whose tensor arguments are stored
       buffers.
 
-Matrix products stay library calls: `EXTERN` (lowerings/library.py adds convolutions, attention
-and sorting).  An op without a lowering runs as its eager kernel, too; that is recorded as a
-fallback, with its reason.
+Matrix products, convolutions, attention and sorting stay library calls: `EXTERN`.  An op without a
+lowering runs as its eager kernel, too; that is recorded as a fallback, with its reason.
 Mirrors torch/_inductor/kernel/*.py and `fallback_handler`.
 """
 
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 import torch.utils._pytree as pytree
 
 from ..autograd.functionalize import COUNTS_PLACES
@@ -24,6 +24,27 @@ from .registry import LOWERINGS, Call, aten
 PRODUCTS = [getattr(aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm", "mv")]
 # op -> its out= overload, or None
 EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS}
+ATTENTION = "flash_attention_for_cpu flash_attention efficient_attention cudnn_attention".split()
+EXTERN |= dict.fromkeys(
+    [
+        aten.bernoulli.default,  # draws the numbers that eager draws
+        aten.bernoulli.p,
+        aten.binary_cross_entropy.default,  # it looks at each probability, and raises
+        aten.dot.default,
+        aten.convolution.default,
+        aten.convolution_backward.default,
+        aten.grid_sampler_2d.default,  # twice to ten times as fast as its formula in fused kernels
+        aten.max_pool2d_with_indices_backward.default,
+        aten.sort.default,
+        aten.sort.stable,
+        aten.topk.default,
+    ]
+)
+for _kind in ATTENTION:
+    for _half in ("", "_backward"):
+        EXTERN[getattr(aten, f"_scaled_dot_product_{_kind}{_half}").default] = None
+if torch._C._has_mkldnn:
+    EXTERN[torch.ops.mkldnn._linear_pointwise.default] = None
 # ops that write at positions
 SCATTERS = "index_put scatter scatter_add scatter_reduce index_add index_copy".split()
 

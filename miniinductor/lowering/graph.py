@@ -26,7 +26,6 @@ from ..autograd.functionalize import is_view
 from ..devices import recomputes
 from ..exceptions import CannotLower, blaming
 from ..handlers import loop_variables
-from ..hooks import extended
 from ..ir import (
     Buffer,
     BufferView,
@@ -290,7 +289,11 @@ class GraphLowering(fx.Interpreter):
         return replace(view, stride=theirs)
 
     def new_value(self, box: TensorBox, target: Buffer | None) -> BufferView:
-        """The new value of an input, the `target`."""
+        """The new value of an input, the `target`, stored as that is if it is not stored yet."""
+        layout = None if target is None else target.layout
+        if layout and isinstance(box.base.data, Pointwise) and layout.has_own_places:
+            box = box.copy() if isinstance(box.data, View) else box
+            box.realize(tuple(layout.stride))
         return box.as_buffer_view()
 
     def copied(self, box: TensorBox, stride: Sequence[Size] | None) -> BufferView:
@@ -332,7 +335,7 @@ def lower_graph(
     second output.
     """
     coverage.load()
-    lowering = extended(GraphLowering)(gm, record, written)
+    lowering = GraphLowering(gm, record, written)
     with building(lowering.lowered):
         lowering.run()
     return lowering.lowered

@@ -17,14 +17,11 @@ from torch import fx
 
 from ..autograd.functionalize import is_view
 from ..checks import may_raise, name_of
-from ..sizes.symbols import same, same_sizes
+from ..sizes.symbols import same
 from .extern import EXTERN
 from .registry import LOWERINGS
 
-WHOLE = frozenset("_to_copy clone cat flip sum mean prod amax amin any all var_mean".split())
-WRITES = frozenset("index_put _unsafe_index_put index_add index_copy".split())
-SCATTERS = frozenset("scatter scatter_add scatter_reduce".split())
-READS_AT = frozenset("index _unsafe_index gather index_select embedding".split())
+WHOLE = frozenset("_to_copy clone cat flip sum mean prod amax amin any all var_mean expand".split())
 
 
 def calls_to_store(graph: fx.Graph, is_forward: bool) -> set[fx.Node]:
@@ -58,16 +55,7 @@ def reads_all(user: fx.Node, node: fx.Node) -> bool:
     value, name = user.meta["val"], name_of(user.target)
     if isinstance(value, torch.Tensor) and any(type(n) is int and n == 0 for n in value.shape):
         return False
-    if name in WHOLE | WRITES or torch.Tag.pointwise in user.target.tags:  # type: ignore[union-attr]
-        return True
-    if name in READS_AT:
-        return user.args[:1] != (node,)
-    if name in SCATTERS:
-        index, source = user.args[2], user.args[3]
-        if node is not source or not isinstance(index, fx.Node):
-            return True
-        return same_sizes(index.meta["val"].shape, node.meta["val"].shape)
-    if name == "expand":
+    if name in WHOLE or torch.Tag.pointwise in user.target.tags:  # type: ignore[union-attr]
         return True
     is_whole_view = is_view(user.target) and name not in ("as_strided", "unfold")
     return is_whole_view and bool(same(value.numel(), node.meta["val"].numel()))

@@ -1,6 +1,6 @@
-"""Linear, bilinear and trilinear resampling as the weighted sums that eager's kernels compute.
+"""Bilinear resampling as the weighted sum that eager's kernels compute.
 
-In:   an image (n, channels, *sizes).  Out: the resampled one (n, channels, *output_size).
+In:   an image (n, channels, height, width).  Out: the resampled one.
 
     a * (1 - w) + b * w         # here: an infinity with a weight above zero gives an infinity
     a + (b - a) * w             # torch's rule: the same for finite values, NaN where b - a is
@@ -15,89 +15,59 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp.decompositions import upsample_compute_output_size
 from torch._prims_common import suggest_memory_format
 
 from ..decompositions import LOW_PRECISION, decomposition, upcast
-from ..sizes.symbols import same
 from ..devices import recomputes
+from ..sizes.symbols import same
 
 aten = torch.ops.aten
-Numbers = Sequence[int]
 CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 
 
-@decomposition(
-    aten.upsample_linear1d.default,
-    aten.upsample_bilinear2d.default,
-    aten.upsample_trilinear3d.default,
-)
-def linear(
-    x: Tensor, output_size: Numbers, align_corners: bool, *scales: float | None, **named: Any
+@decomposition(aten.upsample_bilinear2d.default)
+def bilinear(
+    x: Tensor,
+    output_size: Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
 ) -> Any:
-    """scales: of each dimension how often it becomes as large, or None: what the sizes say."""
+    """scales: how often a dimension becomes as large, or None: what the sizes say."""
     is_wide = x.dtype in (torch.float32, torch.float64)
     if not is_wide and not (x.dtype in LOW_PRECISION and recomputes(x.device)):
         return NotImplemented  # on a CPU, eager rounds the weights of 16 bits, or not
     if any(same(n, 0) for n in output_size):
         return NotImplemented  # (eager refuses a result without pixels)
-    rank = len(output_size)
-    given = (*scales, *named.values(), *[None] * rank)[:rank]
-    sides = [
-        neighbours(x, dim, count, align_corners, scale)
-        for dim, (count, scale) in enumerate(zip(output_size, given))
-    ]
-    result = weighted(x, sides, [None, None])
+    rows = neighbours(x, 2, output_size[0], align_corners, scales_h)
+    above, below, down = [t.unsqueeze(-1) for t in rows]
+    left, right, along = neighbours(x, 3, output_size[1], align_corners, scales_w)
+
+    def row(at: Tensor) -> Tensor:
+        first, second = [upcast(aten._unsafe_index(x, [None, None, at, k])) for k in (left, right)]
+        return first * (1 - along) + second * along
+
+    result = row(above) * (1 - down) + row(below) * down
     layout = suggest_memory_format(x)
     if x.is_cuda and x.shape[1] < CHANNELS_LAST_FROM:
         layout = torch.contiguous_format
     return result.to(x.dtype).clone(memory_format=layout)  # (strides of a single channel, too)
 
 
-@decomposition(
-    aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec, aten.upsample_trilinear3d.vec
-)
-def with_factors(
-    x: Tensor,
-    output_size: Numbers | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | None,
-) -> Any:
-    size = upsample_compute_output_size(x.size(), output_size, scale_factors)
-    return linear(x, size, align_corners, *(scale_factors or ()))
-
-
-def weighted(x: Tensor, sides: list, at: list) -> Tensor:
-    """The sum over two neighbours in each dimension that is left.  at: indices of the others."""
-    if not sides:
-        return upcast(aten._unsafe_index(x, at))
-    (before, behind, weight), *others = sides
-    first = weighted(x, others, [*at, before])
-    second = weighted(x, others, [*at, behind])
-    return first * (1 - weight) + second * weight
-
-
 def neighbours(
     x: Tensor, dim: int, count: int, align_corners: bool, scale: float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Of `count` places along an image's dimension: the pixel before each, the one behind it, and
-    the weight of the latter; each as a column that broadcasts against the
-    dimensions that follow.
+    the weight of the latter.
 
     Eager takes one pixel twice where nothing is resampled: its neighbour may be infinite."""
-    size = x.shape[2 + dim]
-    dtype = torch.float32 if x.dtype in LOW_PRECISION else x.dtype
+    size, dtype = x.shape[dim], torch.float32 if x.dtype in LOW_PRECISION else x.dtype
     place = torch.arange(count, device=x.device)
     if same(size, count):
-        before = behind = place
-        weight = torch.zeros_like(place, dtype=dtype)
-    else:
-        exact = source_of(place.to(dtype), size, count, align_corners, scale)
-        before = exact.to(torch.int64)
-        behind = (before + 1).clamp(max=size - 1)
-        weight = (exact - before).clamp(0.0, 1.0)
-    column = (-1, *[1] * (x.dim() - 3 - dim))
-    return before.reshape(column), behind.reshape(column), weight.reshape(column)
+        return place, place, torch.zeros_like(place, dtype=dtype)
+    exact = source_of(place.to(dtype), size, count, align_corners, scale)
+    before = exact.to(torch.int64)
+    return before, (before + 1).clamp(max=size - 1), (exact - before).clamp(0.0, 1.0)
 
 
 def source_of(

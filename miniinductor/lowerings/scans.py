@@ -3,7 +3,7 @@
 In:   cumsum, cumprod, logcumsumexp.  Out: a `Scan`.
 
 In C++ a scan goes element by element.  So what is costly is computed in vectors, before it and
-behind it; only a little pointwise work joins its kernel (`check_scan`, which the scheduler asks).
+behind it; only a little pointwise work joins its kernel (scheduler.py).
 
 Mirrors torch/_inductor/lowering.py (`cumsum`).
 """
@@ -13,14 +13,11 @@ import math
 import torch
 
 from .. import config
-from ..hooks import extends
 from ..ir import Pointwise, TensorBox
 from ..lowering.graph import cost
 from ..lowering.reductions import accumulate_dtype
 from ..lowering.registry import NARROW, Call, NotLowered, aten, cast, lower, mapped, normalize_dim
 from ..ir import Scan
-from ..nodes import Group, Refused
-from ..scheduler import Scheduler, Way, on_inner_loops
 from ..sizes.symbols import hint
 
 IN_ORDER = 4  # operations of an element that a scan in C++ computes in its own loop, at most
@@ -56,27 +53,3 @@ def cumulative(
         x.device, result, others, element, [count], whole, kind, compute, size, origins=origins
     )
     return TensorBox.stored(data)
-
-
-# --- fusion ---------------------------------------------------------------------------------------
-AFTER_SCAN = 4  # simple operations on a scan's result that its own loop may do
-
-
-@extends(Scheduler)
-class ScanScheduler(Scheduler):
-    def ways(self, first: Group, second: Group) -> list[Way]:
-        return [on_inner_loops] if first.has_scan else super().ways(first, second)
-
-    def check_kernel(self, first: Group, second: Group) -> None:
-        super().check_kernel(first, second)
-        check_scan(first, second)
-
-
-def check_scan(first: Group, second: Group) -> None:
-    """A scan goes through its loop in order.  A little pointwise work may follow each step."""
-    if second.has_scan or (first.has_scan and second.is_reduction):
-        raise Refused(
-            "a scan goes through its loop in order, and its results are read at other places"
-        )
-    if first.has_scan and second.device.type == "cpu" and second.work > AFTER_SCAN:
-        raise Refused("a scan goes element by element: so much work is faster in vectors")

@@ -31,7 +31,7 @@ from ..sizes.symbols import maximum
 from ..ops import Value, ops
 from ..sizes.expressions import Size
 from ..devices import recomputes
-from .chunks import COLUMNS, PROGRAMS, STEP, divisor_near, in_memory, is_packed, trailing
+from ..lowering.chunks import COLUMNS, PROGRAMS, STEP, divisor_near, in_memory, is_packed, trailing
 
 aten = torch.ops.aten
 LEAST = 1 << 17  # elements below which another kernel costs more than it saves

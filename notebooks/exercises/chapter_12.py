@@ -31,7 +31,7 @@ def gelu(p):
 @exercise("12.2", "an epilogue in Triton")
 def _(answer):
     import minidynamo
-    from miniinductor.dependencies import trace
+    from miniinductor.recording import trace
     from miniinductor.ir import ComputedBuffer, ExternKernel
     from miniinductor.lowering import lower_graph
     from miniinductor.ops import OpsHandler

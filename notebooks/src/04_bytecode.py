@@ -244,9 +244,7 @@ excerpt(evaluator.Frame.inline)
 # parameter its argument. A generator gets a frame as well, which runs when somebody asks for a value.
 
 # %%
-from minidynamo.rules import exceptions
-
-excerpt(exceptions.Catching.unwind)
+excerpt(evaluator.Frame.unwind)
 
 # %% [markdown]
 # What the program was doing is taken off the stack, the exception is put onto it, and evaluation goes on

@@ -95,7 +95,7 @@ print("naive:", naive_kernel(v))
 # expression, in the loop variables.
 
 # %%
-from miniinductor.dependencies import Recorder
+from miniinductor.recording import Recorder
 
 excerpt(Recorder.emit)
 

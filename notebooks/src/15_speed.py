@@ -21,8 +21,8 @@
 # against eager and `torch.compile`; ablation, and how it misleads; the roofline; Amdahl's law, or
 # why a model gains less than its kernels.
 #
-# **Core files of this chapter:** `miniinductor/config.py`; beside the core `miniinductor/speed/`
-# and `benchmarks/`.
+# **Core files of this chapter:** `miniinductor/config.py`, the strategies of the C++ writer (`rows.py`,
+# `tables.py` and `tiles.py` in `miniinductor/codegen/`), and `benchmarks/`.
 
 # %%
 import time
@@ -258,7 +258,7 @@ Table(["partition", "bytes kept for backward", "forward kernels", "backward kern
 # inputs and outputs.
 
 # %%
-from miniinductor.dependencies import trace
+from miniinductor.recording import trace
 from miniinductor.ir import ComputedBuffer
 from miniinductor.lowering import lower_graph
 from miniinductor.ops import BINARY, UNARY

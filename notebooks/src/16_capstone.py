@@ -650,9 +650,7 @@ from minidynamo.explain import also_here
 
 also_here(
     "miniinductor/compile.py",
-    "miniinductor/hooks.py",
     "miniinductor/current.py",
-    "miniinductor/replaceable.py",
     "miniinductor/fake_mode.py",
     "miniinductor/checks.py",
     "miniinductor/exceptions.py",

@@ -1,7 +1,7 @@
 """Mutants that `c_objects` and `endless` must notice."""
 
 from minidynamo.graph_capture import OutputGraph
-from minidynamo.rules import c_methods, classes
+from minidynamo.rules import c_methods
 from minidynamo.symbolic_eval import operations
 from minidynamo.variables import containers, functions, iterators, sequences
 from minidynamo.variables.more import sets
@@ -65,11 +65,6 @@ def forgetful_sets() -> None:
 @mutant("any-number-of-arguments", METHODS)
 def unasked_signatures() -> None:
     c_methods.takes = lambda descriptor, args, kwargs: True
-
-
-@mutant("protocols-are-classes", "c_objects --only operations.*builtins.float")
-def protocols_by_type() -> None:
-    classes.fulfils = lambda tx, value, protocol: protocol in value.python_type().__mro__
 
 
 @mutant("walks-count-no-steps", "endless --limit 20")

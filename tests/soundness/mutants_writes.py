@@ -31,7 +31,7 @@ from miniinductor import coverage, foreach, memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp_expressions
 from miniinductor.gpu import kernel_writer as triton
-from miniinductor.speed.known_indices import FollowingRecorder
+from miniinductor.recording import Recorder
 from miniinductor.passes import common_subexpressions
 from miniinductor.passes import no_ops
 from miniinductor.nodes import Schedule
@@ -174,13 +174,13 @@ def begin_of_copies() -> None:
 
 # --- masks ----------------------------------------------------------------------------------------
 def _always(comparison: str) -> None:
-    original = FollowingRecorder.compare
+    original = Recorder.compare
 
     def compare(self: Any, op: str, a: Any, b: Any) -> Any:
         known = isinstance(self.known.get(a), sympy.Expr), isinstance(self.known.get(b), sympy.Expr)
         return self.truth(True) if op == comparison and all(known) else original(self, op, a, b)
 
-    setattr(FollowingRecorder, comparison, lambda self, a, b: compare(self, comparison, a, b))
+    setattr(Recorder, comparison, lambda self, a, b: compare(self, comparison, a, b))
 
 
 @mutant("mask: the end of a slice", CPU)

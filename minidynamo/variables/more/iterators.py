@@ -9,7 +9,7 @@ In:   variables.   Out: as in `variables.iterators`.
 from collections.abc import Iterator
 from typing import Any
 
-from ...exceptions import Break, ObservedException
+from ...exceptions import Break
 from ...symbolic_eval.registry import rules
 from ..base import Codegen, Frame, Variable
 from ..constant import ConstantVar
@@ -113,38 +113,6 @@ class ZipVar(IteratorVar):
         cg.call_object(zip, *self.inners)
 
 
-class SentinelVar(IteratorVar):
-    """Objects with a Python __next__."""
-
-    object: Variable
-
-    def next(self, tx: Frame) -> Variable | None:
-        try:
-            return self.method___next__(tx)
-        except ObservedException as raised:
-            if issubclass(raised.var.python_type(), StopIteration):
-                return None
-            raise
-
-    def iterate(self, tx: Frame) -> Iterator[Variable]:
-        return tx.iter_of(self).rest(tx)
-
-    def method___next__(self, tx: Frame) -> Variable:
-        return self.object.call_method(tx, "__next__", [], {})
-
-    def identity(self) -> Any:
-        return self.object.identity()
-
-    def getattr(self, tx: Frame, name: str) -> Variable:
-        return self.object.getattr(tx, name)
-
-    def python_type(self) -> type:
-        return self.object.python_type()
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.value(self.object)
-
-
 class LibraryIterator(IteratorVar):
     """One of itertools' own, run on variables; `made` says where, for there plain Python must make
     it if it outlives the trace."""
@@ -208,5 +176,3 @@ rules(
         filter: lambda tx, function, values, /: FilterVar(function, tx.iter_of(values)),
     }
 )
-# As often as Python asks it.
-iterator_of(SentinelVar)(lambda tx, made: tx.iter_of_object(made.object))

@@ -16,7 +16,6 @@ from typing import Any
 
 from ...exceptions import Break
 from ...guards import exact_key
-from ...symbolic_eval.opcodes import opcode
 from ...symbolic_eval.registry import rule
 from ..base import Codegen, Frame, OutputGraph, Source, Variable
 from ..constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
@@ -199,11 +198,6 @@ def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
 def folded_set(builder: OutputGraph, value: Any) -> SetVar:
     """A set that a folded call gave."""
     return SetVar({item: builder.wrap_result(item) for item in value}, type(value), value)
-
-
-@opcode
-def BUILD_SET(frame: Frame, count: int) -> None:
-    frame.stack.append(SetVar.of(frame, frame.popn(count)))
 
 
 @rule(set)

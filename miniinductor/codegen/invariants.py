@@ -20,12 +20,12 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen.code import Code, code, index_code, named
-from ..codegen.common import Value
-from ..codegen.cpp_expressions import CppScope
-from ..codegen.cpp_reductions import ARRAY_TYPES
-from ..codegen.strategy import Found, Strategy
-from ..codegen.tree import Definition, Line, Pragma, Statement, Statements, names_in, nest
+from .code import Code, code, index_code, named
+from .common import Value
+from .cpp_expressions import CppScope
+from .cpp_reductions import ARRAY_TYPES
+from .strategy import Found, Strategy
+from .tree import Bound, Definition, Line, Pragma, Statement, Statements, names_in, nest
 from ..dependencies import stride_of
 from ..ir import playing
 
@@ -40,7 +40,7 @@ class RowInvariants(Strategy):
 
     def begin_rows(
         self,
-        lanes: tuple[str | sympy.Symbol, str, str],
+        lanes: tuple[sympy.Symbol, Bound, Bound],
         place: Code,
         width: int,
         outer: Iterable[str | sympy.Symbol],

@@ -13,6 +13,8 @@ starts over.  # PyTorch: torch.SymFloat, turned into tensors later
 (torch/fx/passes/_tensorify_python_scalars.py).
 """
 
+from __future__ import annotations
+
 import functools
 import operator
 from collections.abc import Callable, Iterable
@@ -23,16 +25,14 @@ import torch
 
 from miniinductor.sizes.prover import LARGEST, Symbol
 
-from ... import hooks
-from ...graph_capture import OutputGraph
-from ...symbolic_eval.registry import rule
-from ...symbolic_numbers import SymNode, is_of_floats
-from ..base import Frame, Source, Variable
-from ..constant import ConstantVar, wrap_constant
-from ..containers import SequenceVar
-from ..registry import BY_VALUE
-from ..symbolic import SymVar, pinned
-from ..tensor import TensorVar
+from ..symbolic_eval.registry import rule
+from ..symbolic_numbers import SymNode, is_of_floats
+from .base import Frame, OutputGraph, Source, Variable
+from .constant import ConstantVar, wrap_constant
+from .containers import SequenceVar
+from .registry import BY_VALUE
+from .symbolic import SymVar, pinned
+from .tensor import TensorVar
 
 FINITE = "type({0}) is float and -1e308 < {0} < 1e308"
 
@@ -119,7 +119,6 @@ ARITHMETIC = frozenset(
 SCALED_SUMS = ("add", "sub", "foreach_add", "foreach_sub")  # x + alpha * y
 
 
-@hooks.BEFORE_NODES.append
 def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     """(target, args, kwargs) of a call in the graph where each float is a tensor, if the operation
     takes one there; else it is a number, and pinned."""
@@ -168,8 +167,7 @@ for _name, _symbol in (("addcmul", "*"), ("addcdiv", "/")):
         rule(getattr(torch.Tensor, _method))(_scaled(_method, _symbol))
 
 
-@hooks.ADAPTERS.append
-def floats_as_tensors(compiled: Callable, output: OutputGraph, results: object) -> Callable:
+def floats_as_tensors(compiled: Callable, output: OutputGraph) -> Callable:
     """`compiled`, with tensors in the place of the inputs that are floats for the program."""
     places = [n for n, variable in enumerate(output.inputs) if type(variable) is FloatInput]
 

@@ -21,11 +21,11 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen.code import Code, code, named
-from ..codegen.cpp_expressions import memory_type
-from ..codegen.cpp_reductions import Sums, bound
-from ..codegen.strategy import Strategy
-from ..codegen.tree import Line, Pragma, Statement, Statements, nest
+from .code import Code, code, named
+from .cpp_expressions import memory_type
+from .cpp_reductions import Sums, bound
+from .strategy import Strategy
+from .tree import Line, Pragma, Statement, Statements, nest
 from ..dependencies import stride_of
 from ..ir import playing
 from ..sizes.expressions import is_indirect

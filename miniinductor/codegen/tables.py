@@ -1,40 +1,33 @@
-"""The lanes of a pointwise kernel in C++: longer ones, pieces of them, and tables before the rows.
+"""The lanes of a pointwise kernel in C++: longer ones, and tables before the rows.
 
-In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of the lanes, and what
-      is the same in each row (invariants.py) computed before them.
+In:   a pointwise group's loop bodies.  Out: longer lanes, and what is the same in each row
+      (invariants.py) computed before them.
 
   * Longer lanes: loops over (pixels, 3) become (pixels/32, 96), in which the last variable is r0 %
     3: three lanes fill no vector.
-  * Pieces: reflect padding reads at 63 - |63 - |r0 - 1||, which is 1 - r0, then r0 - 1, then 127 -
-    r0: a loop for each.
   * Tables: bilinear upsampling makes a column of the result of the same columns in each row.
 
-Left out: pieces of outer loops, tables of symbolic sizes, and of more lanes than one table holds.
+Left out: parts of the lanes in which an index or a condition is simpler (reflect padding, joined
+rows), tables of symbolic sizes, and of more lanes than one table holds.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
-import sympy
 import torch
 
 from .. import config
-from ..codegen.code import code, named
-from ..codegen.cpp_reductions import bound
-from ..codegen.plan import KernelPlan
-from ..codegen.tree import Statement, Statements, names_in, nest
-from ..dependencies import LoopBody, loop_variable, mergeable, stride_of
-from ..extras.interpreter import evaluate
+from .code import code, named
+from .cpp_reductions import bound
+from .tree import Statement, Statements, names_in, nest
+from ..dependencies import LoopBody, loop_variable, mergeable
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.symbols import hint
 from .invariants import RowInvariants
-from .known_indices import COMPARED, recorded
 
 SHORT_LANES = 16  # lanes that are joined with the loop around them
 LONGER_LANES = 512  # and how many they become at most
 LEAST_ROWS, MOST_LANES = 8, 1024  # rows that share a table; its elements
-MOST_PIECES, LONGEST = 5, 1 << 22  # pieces are found by looking at every lane, of so many at most
 
 
 class Tables(RowInvariants):
@@ -47,7 +40,6 @@ class Tables(RowInvariants):
             return False
         if not plan.is_pointwise or not plan.inner or not isinstance(plan.inner[-1], int):
             return False
-        self.found = plan_pieces(plan) if plan.inner[-1] <= LONGEST else None
         has_rows = bool(plan.outer) and hint(plan.outer[-1], 512) >= LEAST_ROWS
         # variables that the rows do not change: of a last loop that is short no others are, so that
         # all loops share the tables
@@ -57,11 +49,7 @@ class Tables(RowInvariants):
         writer.outside.parent = self.above
         return True
 
-    def pieces(self) -> list[KernelPlan] | None:
-        return self.found
-
     def begin_lanes(self) -> None:
-        """For one piece of the lanes."""
         lane, size = self.writer.plan.r[-1], self.writer.plan.inner[-1]
         self.is_on = False
         if self.is_open and size <= MOST_LANES:
@@ -89,36 +77,24 @@ class Tables(RowInvariants):
 # --- longer lanes ---------------------------------------------------------------------------------
 def with_longer_lanes(bodies: list[LoopBody]) -> list[LoopBody]:
     """Pointwise bodies whose last loop is short, over (rows/k, k*lanes) instead of (rows, lanes),
-    if that is what they store side by side.  Lanes that are still short are joined once more: those
-    of (pixels, 2, 3) with both."""
-    found = bodies
-    while len(found[0].outer) >= 2 and config.lane_tables:
-        joined = joined_once(found)
-        if joined is None:
-            break
-        found = joined
-        if found[0].outer[-1] >= SHORT_LANES:
-            return found
-    return bodies
-
-
-def joined_once(bodies: list[LoopBody]) -> list[LoopBody] | None:
-    """The last loop joined with (a part of) the one around it; None: it is not worth that."""
+    if that is what they store side by side."""
     sizes = bodies[0].outer
+    if len(sizes) < 2 or not config.lane_tables:
+        return bodies
     rows, lanes = sizes[-2:]
     if not isinstance(rows, int) or not isinstance(lanes, int) or lanes == 1:
-        return None
+        return bodies
     if lanes >= SHORT_LANES and not share_tables(bodies, rows * lanes):
-        return None
+        return bodies
     a, b = loop_variable("x", len(sizes) - 2), loop_variable("x", len(sizes) - 1)
     writes = [access.index for body in bodies for access in body.writes()]
     if not all(mergeable(index, a, b, lanes) for index in writes):
-        return None
+        return bodies
     if any(i.op == "masked" for body in bodies for i in body.walk()):
-        return None  # their conditions may be those of pieces
+        return bodies  # each lane would have a condition of its own
     joined = rows if lanes >= SHORT_LANES else rows_in_a_lane(bodies)
-    if joined == 1:
-        return None
+    if joined * lanes < SHORT_LANES:
+        return bodies
     outer = sizes[:-2] + ((rows // joined,) if joined < rows else ()) + (joined * lanes,)
     lane = loop_variable("x", len(outer) - 1)
     row = FloorDiv(lane, lanes)
@@ -146,75 +122,7 @@ def rows_in_a_lane(bodies: Sequence[LoopBody]) -> int:
     where a table can hold what then varies with the lane alone."""
     *around, rows, lanes = bodies[0].outer
     rows_left = hint(around[-1], 512) if around else 1
-    if steps_evenly(bodies):
-        rows_left = math.prod(hint(n, 512) for n in around)
     if rows * lanes <= MOST_LANES and rows_left >= LEAST_ROWS:
         return rows
     counts = [n for n in range(2, LONGER_LANES // lanes + 1) if rows % n == 0]
-    left = rows_left if steps_evenly(bodies) else 1
-    return max((n for n in counts if rows // n * left >= LEAST_ROWS), default=1)
-
-
-def steps_evenly(bodies: Sequence[LoopBody]) -> bool:
-    """Does nothing but even steps of reads depend on the last loop but one?  Then the place of a
-    lane in its row is the same in all rows, whatever loops are around."""
-    row = loop_variable("x", len(bodies[0].outer) - 2)
-    reads = [access.index for body in bodies for access in body.reads()]
-    is_asked = any(
-        i.op == "index_expr" and i.args[0].has(row) for body in bodies for i in body.walk()
-    )
-    return not is_asked and all(stride_of(index, row) is not None for index in reads)
-
-
-# --- pieces ---------------------------------------------------------------------------------------
-def plan_pieces(plan: KernelPlan) -> list[KernelPlan] | None:
-    """A plan for each part of the lanes, in which indices and conditions that vary with the lane
-    alone take simpler forms; None: there are no such parts."""
-    ends = ends_of_pieces(plan)
-    return [piece(plan, start, end) for start, end in zip(ends, ends[1:])] or None
-
-
-def ends_of_pieces(plan: KernelPlan) -> list[int]:
-    """Where these parts begin, and the last one ends."""
-    lane, size = plan.r[-1], plan.inner[-1]
-    cuts, runs = {0, size}, 0
-    ranges = dict(zip(plan.x + plan.r, plan.outer + plan.inner))
-    for body in plan.bodies.values():
-        for access in body.reads():
-            part = lane_part(access.index, lane)
-            if part is not None:
-                steps = evaluate(part, {lane: torch.arange(size)}).diff()
-                cuts.update(k + int(steps[k] != 1) for k in changes(steps))
-                runs += int((steps.abs() == 1).sum())
-        for test, difference in recorded(body, ranges)[0].undecided:
-            if difference.free_symbols == {lane}:
-                values = evaluate(difference, {lane: torch.arange(size)})
-                cuts.update(changes(COMPARED[test](values, 0)))
-                runs += size
-    ends = sorted(cuts)
-    return ends if 2 < len(ends) <= MOST_PIECES + 1 and runs >= size // 2 else []
-
-
-def piece(plan: KernelPlan, start: int, end: int) -> KernelPlan:
-    """The plan of the lanes from `start` to `end`."""
-    bodies = {name: moved(plan, body, start, end) for name, body in plan.bodies.items()}
-    return replace(plan, inner=(end - start,), bodies=bodies)
-
-
-def moved(plan: KernelPlan, body: LoopBody, start: int, end: int) -> LoopBody:
-    """The body of these lanes, which count from 0 on."""
-    lane, count = plan.r[-1], end - start
-    ranges = dict(zip(plan.x + plan.r, plan.outer + plan.inner))
-    body = body.substitute(plan.outer, (count,), {lane: lane + start})
-    return recorded(body, {**ranges, lane: count})[1]
-
-
-def lane_part(index: sympy.Expr, lane: sympy.Symbol) -> sympy.Expr | None:
-    """The part of an index that varies with the lane alone, if not by a constant step."""
-    part = sympy.Add(*[term for term in sympy.Add.make_args(index) if term.has(lane)])
-    return part if part.free_symbols == {lane} and stride_of(part, lane) is None else None
-
-
-def changes(values: torch.Tensor) -> list[int]:
-    """Where an element differs from the one before."""
-    return ((values[1:] != values[:-1]).nonzero().flatten() + 1).tolist()
+    return max((n for n in counts if rows // n >= LEAST_ROWS), default=1)

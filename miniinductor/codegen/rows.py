@@ -25,15 +25,14 @@ import sympy
 import torch
 
 from .. import config
-from ..codegen.code import code, named
-from ..codegen.common import Value
-from ..codegen.cpp import STACK
-from ..codegen.cpp_expressions import CppScope, compute_type
-from ..codegen.cpp_reductions import ARRAY_TYPES, LANES, Sums, array_declarations, bound, filled
-from ..codegen.cpp_reductions import longest
-from ..codegen.plan import estimate
-from ..codegen.tree import Block, Bound, Branch, Line, Loop, Pragma, Statement, Statements
-from ..codegen.tree import nest, sets_error
+from .code import code, named
+from .common import Value
+from .cpp_expressions import CppScope, compute_type
+from .cpp_reductions import ARRAY_TYPES, LANES, STACK, Sums, array_declarations, bound, filled
+from .cpp_reductions import longest
+from .plan import estimate
+from .tree import Bound, Line, Loop, Pragma, Statement, Statements
+from .tree import nest
 from ..dependencies import Access, int_or_none, stride_of
 from ..ir import playing
 from ..nodes import Node
@@ -220,7 +219,7 @@ class Rows(RowInvariants):
         elif self.shares_rows:
             lines = self.shared_rows(accumulators, columns, size)
         else:
-            rows = self.where_wanted(accumulators, self.all_rows(accumulators, columns, 0, size))
+            rows = self.all_rows(accumulators, columns, 0, size)
             lines = [*array_declarations(accumulators, self.block_width), *rows]
         self.is_on = False
         return self.above.lines + lines
@@ -270,7 +269,7 @@ class Rows(RowInvariants):
         writer, row = self.writer, self.writer.plan.r[0]
         count, width = torch.get_num_threads(), self.block_width
         start, end = f"{row}_start", f"{row}_end"
-        lines = self.where_wanted(accumulators, self.all_rows(accumulators, columns, start, end))
+        lines = self.all_rows(accumulators, columns, start, end)
         arrays = [array for a in accumulators for array in a.arrays()]
         own = []
         for c_type, name, value in arrays:
@@ -289,16 +288,3 @@ class Rows(RowInvariants):
             *[Line(f"{c_type}* {name} = {name}s[0];", origin=PART) for c_type, name, _ in arrays],
             *nest(merged, [("part", 1, count), ("k", 0, self.count)]),
         ]
-
-    def where_wanted(self, accumulators: Sums, rows: list[Statement]) -> list[Statement]:
-        """The rows in a branch, where they add nothing unless a column wants it."""
-        wanted = [condition.text for condition in self.writer.wanted(accumulators)]
-        in_tables = self.is_on and all(name in self.lazy for name in wanted)
-        if not wanted or not in_tables or sets_error(rows):
-            return rows
-        asked = [self.definition(name) for name in self.needed(wanted)]
-        asked += [Line(f"is_wanted |= {name};", origin=PART) for name in wanted]
-        pragma = Pragma(simd=True, clauses=" reduction(|:is_wanted)") if config.vectorize else None
-        first = Line("int32_t is_wanted = 0;", origin=PART)
-        branch = Branch("is_wanted", rows)
-        return [Block([first, *nest(asked, [self.columns], pragma), branch])]

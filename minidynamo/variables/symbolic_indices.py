@@ -13,13 +13,12 @@ from typing import Any
 
 import torch
 
-from .. import hooks
-from ..variables.base import Variable
-from ..variables.constant import ConstantVar
-from ..variables.containers import TupleVar
-from ..variables.sequences import SliceVar
-from ..variables.symbolic import SymVar
-from ..variables.tensor import TensorVar
+from .base import Variable
+from .constant import ConstantVar
+from .containers import TupleVar
+from .sequences import SliceVar
+from .symbolic import SymVar
+from .tensor import TensorVar
 
 ELLIPSIS = ConstantVar(...)
 
@@ -78,6 +77,3 @@ def select_symbols(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, A
     if not value and not rest:
         return torch.select, [tensor, ConstantVar(dim), item], {}
     return target, [tensor, TupleVar(rest or [ELLIPSIS]), *value], kwargs
-
-
-hooks.BEFORE_NODES.append(select_symbols)

@@ -22,13 +22,13 @@ from typing import Any
 import sympy
 
 from .. import config
-from ..codegen.common import Kernel
-from ..codegen.cpp import CppKernelWriter
-from ..codegen.plan import PARALLEL_WORK, estimate
-from ..codegen.tree import Bound, Line, Pragma, Statement, nest
-from ..kernels import CPP
+from .code import Code, named
+from .common import Kernel, of_all_parts
+from .cpp import CppKernelWriter
+from .plan import PARALLEL_WORK, estimate
+from .tree import Line, Pragma, Statement, nest
 from ..sizes.symbols import Size
-from ..foreach import Foreach, of_all_parts
+from ..foreach import Foreach
 
 PARTS = "which of the alike parts is computed"
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
@@ -52,8 +52,8 @@ class ForeachWriter(CppKernelWriter):
         work = sum(estimate(part.group.outer) for part in self.parts) * max(1, operations // 4)
         self.parallel = config.openmp and work >= PARALLEL_WORK
 
-    def size(self, number: Size) -> Bound:
-        return "size" if number == SIZE else super().size(number)
+    def size(self, number: Size) -> int | Code:
+        return named("size") if number == SIZE else super().size(number)
 
     def simd(self) -> Pragma | None:
         if self.parallel:
@@ -83,6 +83,3 @@ class ForeachWriter(CppKernelWriter):
             ],
         )
         return of_all_parts(kernel, self.parts)
-
-
-CPP.writers[Foreach] = ForeachWriter

@@ -1,1 +1,0 @@
-"""What only makes C++ kernels faster: strategies that register themselves (codegen/strategy.py)."""
