@@ -32,6 +32,7 @@ from .graph_capture import OutputGraph
 from .guards import Guard
 from .records import BreakRecord, FrameRecord
 from .replacement import Tail, rebuild, replacement
+from .rules.gradient_hooks import refuse_results
 from .symbolic_eval.evaluator import RootFrame
 from .variables.base import Lazy, Variable
 from .variables.floats import floats_as_tensors
@@ -103,6 +104,7 @@ class Conversion:
                 frame = self.trace()
                 tail = rebuild(frame)
                 graph_errors.refuse(frame.output)
+                refuse_results(tail)
             if self.policy.pin(frame.output.shape_env.pinned()):
                 return None  # with those sizes as numbers
         except Restart:

@@ -1,7 +1,4 @@
-"""What other files add to the conversion of a frame, as lists of functions.
-
-AFTER_WRITES.append(refuse_results)     # code that stands behind the replayed writes
-"""
+"""What the explorer adds to the conversion of a frame, as lists of functions."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,14 +8,8 @@ if TYPE_CHECKING:
     import torch
 
     from .graph_capture import OutputGraph
-    from .reconstruct import Codegen
 
-# --- before and while a frame is traced -----------------------------------------------------------
 # the frame is evaluated within these
 TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
-# --- the replacement code -------------------------------------------------------------------------
-AFTER_WRITES: "list[Callable[[Codegen], None]]" = []  # behind what repeats the frame's writes
-
-# --- the graph ------------------------------------------------------------------------------------
 # (output, what torch.fx has made of its graph), before a backend sees that
 GRAPH_MODULES: "list[Callable[[OutputGraph, torch.fx.GraphModule], None]]" = []

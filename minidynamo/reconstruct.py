@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from miniinductor.sizes.printing import python_code
 
-from . import frame_hook, hooks
+from . import frame_hook
 from .bytecode import Instruction, disassemble, emit
 from .bytecode.assembler import stack_effect
 from .extras import thread_state
@@ -225,8 +225,6 @@ class Codegen:
         for op, arg in reversed(self.commits):
             self.emit(op, arg)
         thread_state.leave_as_the_frame(self)
-        for write in hooks.AFTER_WRITES:
-            write(self)
         assert self.depth == start, "mutations left the stack unbalanced"
 
     def mutated_cells(self) -> list[CellVar]:

@@ -35,7 +35,7 @@ def test_what_the_traced_part_raised(x):
     return x + 1
 
 
-@make_test(X(), breaks=2)
+@make_test(X(), breaks=1)
 def test_a_bare_raise(x):
     x = x.sin()
     try:
@@ -53,7 +53,7 @@ def test_a_bare_raise(x):
     return x + 1
 
 
-@make_test(X(), graphs=0, breaks=3)
+@make_test(X(), graphs=0, breaks=1)
 def test_handlers_in_handlers(x):
     try:
         fail(x)
@@ -70,7 +70,7 @@ def test_handlers_in_handlers(x):
     return x + 1, sys.exception()
 
 
-@make_test(X(), graphs=5, breaks=4)
+@make_test(X(), graphs=5, breaks=3)
 def test_in_finally_and_else(x):
     log = []
     for kind in (None, KeyError):

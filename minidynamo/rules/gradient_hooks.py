@@ -19,7 +19,6 @@ from typing import Any
 import torch
 import torch.utils.hooks
 
-from .. import hooks
 from ..exceptions import Break
 from ..extras.graph_errors import draws, storage
 from ..reconstruct import Codegen
@@ -113,9 +112,8 @@ def on_input(tx: Frame, register: Any, tensor: TensorVar, hook: Variable) -> Var
     made = tx.user_stack(), tx.output.root.group_step
     known = tx.output.input_hooks
     if known is None:
-        known = tx.output.input_hooks = InputHooks()
+        known = tx.output.input_hooks = tx.output.replayed(InputHooks())
         known.mutated = True
-        tx.output.sourced.append(known)
     known.rows.append((register, tensor, hook, made))
     return HandleVar(made)
 
@@ -191,6 +189,3 @@ def refuse_results(cg: Codegen) -> None:
     for variable, (stack, step) in cg.output.hooked:
         if cg.output.generates_code and variable in cg.outputs:
             raise Break(KIND, "a tensor with a hook leaves the frame", HINT, stack, step)
-
-
-hooks.AFTER_WRITES.append(refuse_results)
