@@ -35,7 +35,6 @@ from miniinductor.recording import Recorder
 from miniinductor.passes import common_subexpressions
 from miniinductor.passes import no_ops
 from miniinductor.nodes import Schedule
-from miniinductor import in_place
 from miniinductor.scheduler import Scheduler
 from miniinductor.codegen import tiles
 
