@@ -21,7 +21,8 @@
 # objects that are born inside and escape; closures and cells; in-place operations on tensors.
 #
 # **Core files of this chapter:** `minidynamo/reconstruct.py`, `minidynamo/replacement.py`,
-# `minidynamo/variables/sequences.py`, `minidynamo/variables/containers.py`, `minidynamo/variables/objects.py`.
+# `minidynamo/variables/sequences.py`, `minidynamo/variables/containers.py`,
+# `minidynamo/variables/objects.py`.
 
 # %%
 import torch
