@@ -21,7 +21,8 @@
 # objects that are born inside and escape; closures and cells; in-place operations on tensors.
 #
 # **Core files of this chapter:** `minidynamo/reconstruct.py`, `minidynamo/replacement.py`,
-# `minidynamo/variables/containers.py`, `minidynamo/variables/objects.py`.
+# `minidynamo/variables/sequences.py`, `minidynamo/variables/containers.py`,
+# `minidynamo/variables/objects.py`.
 
 # %%
 import torch
@@ -112,7 +113,7 @@ e.replay
 # that changed (each line of `mutations` *emits* bytecode; `commits` keeps the stores for last):
 
 # %%
-from minidynamo.variables.containers import ListVar
+from minidynamo.variables.sequences import ListVar
 
 excerpt(ListVar.method_append)
 
