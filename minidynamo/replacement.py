@@ -28,7 +28,6 @@ from .resume import HANDLED, LASTI, VALUE, closure_names, is_resume_code, resume
 from .symbolic_eval import evaluator
 from .symbolic_eval.code_info import liveness
 from .variables import base
-from .variables.iterators import check_generators
 
 ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")  # nothing follows these
 HALF_A_CALL = ("LOAD_METHOD", "LOAD_SUPER_ATTR")
