@@ -31,7 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("minidynamo", "miniinductor")
 EXPLAIN = "minidynamo/explain/"  # the explorer has a budget of its own
-BUDGET = (34_500, 359_000)  # lines and tokens of all else.  These numbers only become smaller.
+BUDGET = (28_000, 292_000)  # lines, tokens: they only go down
 EXPLAIN_BUDGET = 9_000  # lines
 LIMITS = (90, 25)  # lines and complexity of a function
 TYPED = 0.8  # so much of the public functions says what it takes and gives
