@@ -39,7 +39,7 @@ linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_cop
 # Rare ops that are eager kernels: torch's forms of these look at no position, where the kernels
 # raise for a wrong one, or differ from them in corners.
 KERNELS = """frac multilabel_margin_loss_forward special_xlog1py logspace index_fill take im2col
-pixel_unshuffle max_unpool2d max_unpool3d std_mean upsample_linear1d upsample_trilinear3d
+pixel_unshuffle max_unpool2d max_unpool3d std_mean upsample_trilinear3d
 _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 

@@ -248,7 +248,7 @@ def _bound(tx, function, args, kwargs):
     owner = function.__self__
     if isinstance(owner, type):
         return call_class_method(tx, owner, function, args, kwargs)
-    if type(owner) is str:
+    if type(owner) is str or isinstance(owner, enum.Enum):
         return ConstantVar(owner).call_method(tx, function.__name__, args, kwargs)
     return None
 

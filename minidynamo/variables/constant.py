@@ -82,8 +82,13 @@ class ConstantVar(RealVar):
     def length(self, tx: Frame) -> int:
         return tx.fold(len, self.value).value
 
+    def is_member_with(self, name: str) -> bool:
+        """A member of an enumeration that has this itself?  (Not `upper` of `E(str, Enum)`.)"""
+        kind, mixed_in = type(self.value), (*CONSTANT_TYPES, tuple)
+        return issubclass(kind, enum.Enum) and lookup(kind, name)[0] not in mixed_in
+
     def getattr(self, tx: Frame, name: str) -> Variable:
-        if not isinstance(self.value, enum.Enum):
+        if not self.is_member_with(name):
             return tx.fold(getattr, self.value, name)
         own = f"_{name}_"  # a member of an enumeration has `_name_` and `_value_`
         if name not in ("name", "value") or lookup(type(self.value), name)[0] is not enum.Enum:
@@ -93,7 +98,7 @@ class ConstantVar(RealVar):
 
     def call_method(self, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
         """A method of an immutable object is called now."""
-        if isinstance(self.value, enum.Enum):
+        if self.is_member_with(name):
             return self.getattr(tx, name).call(tx, args, kwargs)
         if type(self.value) is str and name == "join" and len(args) == 1:
             items = [item.as_constant() for item in tx.listed_fast(args[0])]

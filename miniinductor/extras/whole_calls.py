@@ -7,6 +7,7 @@ Out:  the same call, of which the tracer sees the ATen op itself.
     F.dropout(x, 0.5)       # aten.native_dropout: Python's rule draws other numbers than eager
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,8 @@ import torch.utils._pytree as pytree
 
 from ..exceptions import CannotTrace
 from ..autograd.rules import call_rule
-from ..sizes.symbols import hint, same
+from ..lowerings.interpolation import bilinear, linear
+from ..sizes.symbols import hint, is_symbolic, same
 
 DROPOUT = {
     F.dropout,
@@ -57,6 +59,10 @@ def pooled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any
 @call_rule(*RESAMPLING)
 def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
     images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
+    if target in (F.interpolate, F.upsample) and any(map(is_symbolic, images)):
+        out = by_sizes(*args, **kwargs)
+        if out is not NotImplemented:
+            return out
     texts = [value for value in (*args, *kwargs.values()) if isinstance(value, str)]
     # lowerings/interpolation.py
     has_own_rule = is_linear(target, args, kwargs) or "nearest-exact" in texts
@@ -66,6 +72,31 @@ def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> 
     if isinstance(out, torch.Tensor) and same(out.numel(), 0):
         raise CannotTrace("eager may refuse to make an image without pixels")
     return out
+
+
+def by_sizes(
+    image: torch.Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Any:
+    """Linear and bilinear resampling to sizes that are symbols: torch's C++ code in front of its
+    kernels computes those of numbers alone.  NotImplemented for what else F.interpolate does."""
+    rule = {("linear", 3): linear, ("bilinear", 4): bilinear}.get((mode, image.dim()))
+    if rule is None or antialias or (size is None) == (scale_factor is None):
+        return NotImplemented
+    rank, each = image.dim() - 2, scale_factor if size is None else size
+    each = list(each) if isinstance(each, (list, tuple)) else [each] * rank
+    if len(each) != rank:
+        return NotImplemented
+    if size is not None:
+        return rule(image, each, bool(align_corners))
+    scales = [None if recompute_scale_factor else float(scale) for scale in each]
+    sizes = [math.trunc(n * float(scale)) for n, scale in zip(image.shape[2:], each)]
+    return rule(image, sizes, bool(align_corners), *scales)
 
 
 # eager's gradients of these look at values: a loss may not depend on the phase of a complex vector

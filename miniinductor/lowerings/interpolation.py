@@ -1,4 +1,4 @@
-"""Bilinear resampling as the weighted sum that eager's kernels compute.
+"""Linear and bilinear resampling as the weighted sum that eager's kernels compute.
 
 In:   an image (n, channels, height, width).  Out: the resampled one.
 
@@ -52,6 +52,17 @@ def bilinear(
     if x.is_cuda and x.shape[1] < CHANNELS_LAST_FROM:
         layout = torch.contiguous_format
     return result.to(x.dtype).clone(memory_format=layout)  # (strides of a single channel, too)
+
+
+@decomposition(aten.upsample_linear1d.default)
+def linear(
+    x: Tensor, output_size: Sequence[int], align_corners: bool, scales: float | None = None
+) -> Any:
+    if x.dtype not in (torch.float32, torch.float64) or any(same(n, 0) for n in output_size):
+        return NotImplemented
+    left, right, along = neighbours(x, 2, output_size[0], align_corners, scales)
+    first, second = [aten._unsafe_index(x, [None, None, k]) for k in (left, right)]
+    return first * (1 - along) + second * along
 
 
 def neighbours(
