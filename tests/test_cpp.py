@@ -575,13 +575,12 @@ def test_a_switch_changes_no_result(switch):
 def test_other_instruction_sets(flags, vectorize, monkeypatch):
     """What an AVX2 host, or one without either, compiles: the same numbers."""
     from miniinductor.runtime import compiler
-    from miniinductor.runtime import build
 
     if not {"avx2", "fma"} <= compiler.cpu_flags():
         pytest.skip("this processor has no AVX2")
-    native, bits = build.FLAGS, 256 if flags else 128
+    native, bits = compiler.FLAGS, 256 if flags else 128
     monkeypatch.setattr(
-        build,
+        compiler,
         "FLAGS",
         (*[f for f in native if f != "-march=native"], "-march=x86-64", *flags.split()),
     )

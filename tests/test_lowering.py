@@ -294,7 +294,6 @@ VIEWS = {
     "pad_negative": lambda x: F.pad(x, (-1, 2, 1, -3)),
     "reflect": lambda x: F.pad(x, (2, 1), mode="reflect"),
     "replicate": lambda x: F.pad(x, (2, 1), mode="replicate"),
-    "circular": lambda x: F.pad(x, (2, 1), mode="circular"),
     "tril": lambda x: x.tril(1),
     "triu": lambda x: x.triu(-1),
     "pixel_shuffle": lambda x: F.pixel_shuffle(x.reshape(1, 105, 1, 1)[:, :100], 5),

@@ -40,9 +40,10 @@ PLANTED = {
 def use_sanitizers(folder):
     sys.path[:0] = [HERE, os.path.dirname(os.path.dirname(HERE))]
     import miniinductor.config
-    from miniinductor.runtime import build
+    from miniinductor.runtime import build, compiler
 
-    build.FLAGS = tuple("-O1" if flag == "-O3" else flag for flag in build.FLAGS) + SANITIZE
+    flags = ("-O1" if flag == "-O3" else flag for flag in compiler.FLAGS)
+    compiler.FLAGS = (*flags, *SANITIZE)
     miniinductor.config.cache_dir = folder
     return build
 
