@@ -49,6 +49,6 @@ def test_the_check_finds_a_file_that_is_not_told(monkeypatch):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_each_chapter_names_files_that_there_are(path: Path):
     first = path.read_text().split("# %%")[1]
-    told = first.split("**Core files of this chapter:**")[1]
+    told = first.split("**Files of this chapter:**")[1]
     files = re.findall(r"`(\w+/\S+)`", told)
     assert files and all((ROOT / name).exists() for name in files)

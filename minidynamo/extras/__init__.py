@@ -1,1 +1,1 @@
-"""What makes capture faster or more forgiving, and could be deleted: see `minidynamo.coverage`."""
+"""What a graph that raises costs, and the state of the thread in which frames are traced."""

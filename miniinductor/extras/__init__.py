@@ -1,5 +1,5 @@
-"""Coverage of the driver and of the tracer: plans kept on disk, graphs cut at sizes that only the
-run knows, calls that torch's own rules would take apart wrongly.
+"""The loop IR that runs and prints, and calls that stay whole while tracing.
 
-Each file registers itself (coverage.py).
+    >>> run_graph(graph, [x])           # interpreter: the loop IR's meaning, with torch tensors
+    >>> print(graph)                    # printed_ir
 """

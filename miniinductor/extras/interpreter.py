@@ -1,5 +1,4 @@
-"""(coverage) What the loop IR means: it runs here with torch tensors, one element grid per loop
-nest.
+"""What the loop IR means: it runs here with torch tensors, one element grid per loop nest.
 
 In:   `ir.Graph` and the real inputs.  Out: the outputs; mutated inputs have been written.  Slow and
       plain: this is the definition that every code generator is tested against.

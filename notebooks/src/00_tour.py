@@ -33,7 +33,7 @@
 # and notices that five steps can happen in the same pan. *Exactly:* the shelf is main memory, the
 # pan is the CPU's registers and cache, and a step is one kernel.
 #
-# **Core files of this chapter:** `minidynamo/convert_frame.py` and `miniinductor/compile.py`, the
+# **Files of this chapter:** `minidynamo/convert_frame.py` and `miniinductor/compile.py`, the
 # two drivers; each stage is a call there.
 
 # %%

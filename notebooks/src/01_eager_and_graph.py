@@ -24,8 +24,7 @@
 #
 # The paper tells this story in its section 2.
 #
-# **Core files of this chapter:** none yet; the five ways stand in `notebooks/prior/`, beside the
-# core.
+# **Files of this chapter:** none yet; the five ways stand in `notebooks/prior/`.
 
 # %%
 import time

@@ -21,7 +21,7 @@
 # interpreting, transforming and drawing it; what a *backend* is. At the end you write three graph
 # passes of your own.
 #
-# **Core files of this chapter:** `minidynamo/graph_capture.py`, `minidynamo/graph_module.py`,
+# **Files of this chapter:** `minidynamo/graph_capture.py`, `minidynamo/graph_module.py`,
 # `minidynamo/backends.py`.
 
 # %%

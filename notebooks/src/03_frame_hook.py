@@ -21,7 +21,7 @@
 # PEP 523; how our hook swaps a code object; the per-code cache; why the hook costs nothing when it
 # is off.
 #
-# **Core files of this chapter:** `minidynamo/frame_hook.c`, `minidynamo/frame_hook.py`,
+# **Files of this chapter:** `minidynamo/frame_hook.c`, `minidynamo/frame_hook.py`,
 # `minidynamo/skipping.py`, `minidynamo/convert_frame.py`, `minidynamo/entries.py`.
 
 # %%

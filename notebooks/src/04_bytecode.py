@@ -21,7 +21,7 @@
 # instruction set for three Python versions; a small symbolic evaluator; what the real one adds:
 # inlining, exceptions, loops. At the end you write opcode handlers.
 #
-# **Core files of this chapter:** `minidynamo/bytecode/`, `minidynamo/symbolic_eval/`.
+# **Files of this chapter:** `minidynamo/bytecode/`, `minidynamo/symbolic_eval/`.
 
 # %%
 import dis

@@ -21,7 +21,7 @@
 # **What you will learn:** variables and lazy values; sources as a tree; what is guarded and what is
 # not; the generated guard function; recompilation and its limit; whether guards are asserts.
 #
-# **Core files of this chapter:** `minidynamo/variables/`, `minidynamo/sources.py`,
+# **Files of this chapter:** `minidynamo/variables/`, `minidynamo/sources.py`,
 # `minidynamo/guards.py`, `minidynamo/entry_guards.py`.
 
 # %%

@@ -23,7 +23,7 @@
 # loops, `with` and `try` blocks; breaks inside inlined calls; how to read the records and get rid
 # of breaks.
 #
-# **Core files of this chapter:** `minidynamo/conversion.py`, `minidynamo/replacement.py`,
+# **Files of this chapter:** `minidynamo/conversion.py`, `minidynamo/replacement.py`,
 # `minidynamo/resume.py`.
 
 # %%

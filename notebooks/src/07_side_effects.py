@@ -20,7 +20,7 @@
 # **What you will learn:** simulation now, replay later; identity and aliasing; redundant writes;
 # objects that are born inside and escape; closures and cells; in-place operations on tensors.
 #
-# **Core files of this chapter:** `minidynamo/reconstruct.py`, `minidynamo/replacement.py`,
+# **Files of this chapter:** `minidynamo/reconstruct.py`, `minidynamo/replacement.py`,
 # `minidynamo/variables/sequences.py`, `minidynamo/variables/containers.py`,
 # `minidynamo/variables/objects.py`.
 

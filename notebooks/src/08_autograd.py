@@ -23,7 +23,7 @@
 # functionalization; the joint graph; recomputation against memory as a minimum cut; what the pieces
 # around it do.
 #
-# **Core files of this chapter:** `miniinductor/autograd/`.
+# **Files of this chapter:** `miniinductor/autograd/`.
 
 # %%
 import torch

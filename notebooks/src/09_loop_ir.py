@@ -19,7 +19,7 @@
 # **What you will learn:** decompositions; tensors as functions of an index; why an IR made of Python functions is so short; handlers; views as index maths;
 # reductions; when a value is stored. At the end you add an operation to the compiler.
 #
-# **Core files of this chapter:** `miniinductor/ops.py`, `miniinductor/ir.py`, `miniinductor/handlers.py`, `miniinductor/extras/interpreter.py`,
+# **Files of this chapter:** `miniinductor/ops.py`, `miniinductor/ir.py`, `miniinductor/handlers.py`, `miniinductor/extras/interpreter.py`,
 # `miniinductor/lowering/`.
 
 # %%

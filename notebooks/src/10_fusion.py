@@ -21,7 +21,7 @@
 # two loop nests may share a kernel; kinds of fusion; greedy choice; reading the record of every
 # decision. At the end you write the fusion rule.
 #
-# **Core files of this chapter:** `miniinductor/dependencies.py`, `miniinductor/recording.py`, `miniinductor/nodes.py`,
+# **Files of this chapter:** `miniinductor/dependencies.py`, `miniinductor/recording.py`, `miniinductor/nodes.py`,
 # `miniinductor/scheduler.py`.
 
 # %%

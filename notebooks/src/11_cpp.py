@@ -26,7 +26,7 @@
 # printing; what lets GCC vectorise; threads; accurate sums; transposed access; why compile time
 # matters; building and caching. At the end you write parts of a generator and a kernel by hand.
 #
-# **Core files of this chapter:** `miniinductor/kernels.py`, `miniinductor/codegen/`.
+# **Files of this chapter:** `miniinductor/kernels.py`, `miniinductor/codegen/`.
 
 # %%
 import sympy

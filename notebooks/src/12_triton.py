@@ -28,8 +28,7 @@
 # nothing is timed in it: the times below were recorded on a GPU and say so. (Triton's packages
 # exist for Linux only.)
 #
-# **Core files of this chapter:** `miniinductor/devices.py`; all else is coverage:
-# `miniinductor/gpu/`.
+# **Files of this chapter:** `miniinductor/devices.py`, `miniinductor/gpu/`.
 
 # %%
 import os

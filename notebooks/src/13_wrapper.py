@@ -19,7 +19,7 @@
 # **What you will learn:** what a call costs beside its kernels; the generated wrapper; lifetimes and an arena; why outputs are special; the launcher; choosing block sizes by timing, and how
 # timing goes wrong; record and replay, its three traps, and how CUDA Graphs avoid them.
 #
-# **Core files of this chapter:** `miniinductor/memory.py`, `miniinductor/wrapper.py`, `miniinductor/runtime/`.
+# **Files of this chapter:** `miniinductor/memory.py`, `miniinductor/wrapper.py`, `miniinductor/runtime/`.
 
 # %%
 import ctypes

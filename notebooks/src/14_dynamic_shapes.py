@@ -22,7 +22,7 @@
 # compilation; kernels with sizes as arguments; what cannot be symbolic. The paper tells this in its
 # section 5.
 #
-# **Core files of this chapter:** `minidynamo/dynamic.py`, `minidynamo/symbolic_shapes.py`,
+# **Files of this chapter:** `minidynamo/dynamic.py`, `minidynamo/symbolic_shapes.py`,
 # `minidynamo/symbolic_numbers.py`, `miniinductor/sizes/`.
 
 # %%

@@ -21,7 +21,7 @@
 # against eager and `torch.compile`; ablation, and how it misleads; the roofline; Amdahl's law, or
 # why a model gains less than its kernels.
 #
-# **Core files of this chapter:** `miniinductor/config.py`, the strategies of the C++ writer (`rows.py`,
+# **Files of this chapter:** `miniinductor/config.py`, the strategies of the C++ writer (`rows.py`,
 # `tables.py` and `tiles.py` in `miniinductor/codegen/`), and `benchmarks/`.
 
 # %%

@@ -22,7 +22,7 @@
 # or cause recompilations, and how to see that; what the compiled step is made of; that it learns
 # the same; where to go from here.
 #
-# **Core files of this chapter:** all of it has been seen; `miniinductor/compile.py` once more.
+# **Files of this chapter:** all of it has been seen; `miniinductor/compile.py` once more.
 
 # %%
 import copy

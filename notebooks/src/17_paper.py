@@ -21,7 +21,7 @@
 # models is organised; why two honest tables differ; which ways of capturing a graph are silently
 # wrong.
 #
-# **Core files of this chapter:** none; the tables are made in `benchmarks/paper/`, beside the
+# **Files of this chapter:** none; the tables are made in `benchmarks/paper/`, beside the
 # core.
 
 # %%

@@ -21,7 +21,7 @@
 # **What you will learn:** what `torchrun`, DDP and FSDP2 do; why one graph for the backward delays
 # communication; how a graph is cut so that sending and computing overlap; when that is worth it.
 #
-# **Core files of this chapter:** `miniinductor/autograd/runtime.py`, `miniinductor/pieces.py`.
+# **Files of this chapter:** `miniinductor/autograd/runtime.py`, `miniinductor/pieces.py`.
 
 # %%
 import statistics
