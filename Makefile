@@ -32,8 +32,8 @@ check-site: $(READY)	# the built pages in headless Chromium (needs playwright an
 	@$(BIN)/python notebooks/check_site.py --browser
 
 test: $(READY)
-	@echo "[test] running the tests"
-	@$(BIN)/python -m pytest tests
+	@echo "[test] running the tests, a process for each core"
+	@$(BIN)/python -m pytest -n auto --dist loadfile tests
 
 # origins of every object over 200 random programs and 10 models, and the page in headless Chromium
 # (a `chromium` on PATH; PICTURES=folder keeps screenshots)
