@@ -29,6 +29,7 @@ import sympy
 
 from .handlers import is_loop_variable, loop_variable, loop_variables
 from .ir import playing
+from .listings import lines_of
 from .ops import OpsHandler, price
 from .sizes.expressions import FloorDiv, Mod, flatten
 from .sizes.ranges import simplify
@@ -111,6 +112,9 @@ class LoopBody:
     outer: tuple[Size, ...]  # sizes of x0, x1, ...
     inner: tuple[Size, ...]  # sizes of r0, r1, ...
     instructions: list[Instruction]
+
+    def __repr__(self) -> str:
+        return "\n    ".join(lines_of(self))
 
     @property
     def x(self) -> list[sympy.Symbol]:

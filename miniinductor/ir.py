@@ -37,6 +37,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from .current import Current
+from .listings import listing_of
 from .ops import Value, ops
 from .sizes.expressions import Size
 from .sizes.ranges import simplify
@@ -257,6 +258,9 @@ class ComputedBuffer(Buffer):
 
     data: Any = None
 
+    def __repr__(self) -> str:
+        return listing_of(self)
+
 
 @dataclass
 class ExternKernel(Buffer):
@@ -459,6 +463,9 @@ class Graph:
     checks: set[str] = field(default_factory=set)
     outputs: list[Any] = field(default_factory=list)
     mutations: list[tuple[str, BufferView]] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return listing_of(self)
 
     @property
     def results(self) -> list[BufferView]:

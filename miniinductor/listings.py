@@ -78,7 +78,7 @@ class Listing(Text):
 @functools.singledispatch
 def lines_of(stage: Any) -> list[str]:
     """A stage of the compiler, or a part of one, as text.  (extras/printed_ir.py knows how.)"""
-    return [repr(stage)]
+    return [object.__repr__(stage)]
 
 
 def listing_of(stage: Any) -> Listing:

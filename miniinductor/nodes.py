@@ -25,6 +25,7 @@ import torch
 
 from .dependencies import LoopBody
 from .ir import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, buffer_views
+from .listings import listing_of
 from .recording import trace
 from .sizes.expressions import Position
 from .sizes.symbols import Size, hint
@@ -71,6 +72,9 @@ class ExternNode:
         else:
             self.read_names = {v.name for v in buffer_views((buffer.args, buffer.kwargs))}
 
+    def __str__(self) -> str:
+        return listing_of(self)
+
     # As a step of the program (kernels.py, memory.py): the buffers that it makes, and all it uses.
     def made(self) -> list[str]:
         return self.names
@@ -92,6 +96,9 @@ class Group:
         # buffers into which scatters write (ir.Scatter)
         self.targets = {n.buffer.data.target for n in nodes if hasattr(n.buffer.data, "target")}
         self.read_names = ({a.name for a in self.reads} | self.targets) - set(self.names)
+
+    def __str__(self) -> str:
+        return listing_of(self)
 
     @functools.cached_property
     def work(self) -> int:
@@ -177,6 +184,9 @@ class Schedule:
         # name -> names that come before: of eager kernels with an effect the one before it;
         # in_place.py adds the readers of the old value of an input that is overwritten
         self.before = {later: {earlier} for earlier, later in zip(effects, effects[1:])}
+
+    def __str__(self) -> str:
+        return listing_of(self)
 
     def makers(self, nodes: Sequence[ScheduledNode]) -> Makers:
         """{node: the nodes that must run before it}, from must_follow."""

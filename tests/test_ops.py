@@ -7,7 +7,7 @@ from backend_helpers import missing_ops
 from front_helpers import lower
 
 from miniinductor.extras.interpreter import InterpreterHandler
-from miniinductor.extras.printed_ir import PrintHandler, buffer_text
+from miniinductor.extras.printed_ir import PrintHandler
 from miniinductor.verify import DtypeError, DtypeHandler
 from miniinductor.ops import (
     BINARY,
@@ -72,7 +72,7 @@ def test_the_printer_names_equal_subexpressions_once():
 
 def test_the_text_of_a_buffer():
     graph, _ = lower(lambda x: torch.exp(x) + 1, [torch.randn(4, 8)])
-    text = buffer_text(graph.operations[0]).splitlines()
+    text = repr(graph.operations[0]).splitlines()
     assert text[0].startswith("buf0: float32[4, 8] = pointwise i0 < 4, i1 < 8")
     assert [line.strip() for line in text[1:]] == [
         "tmp0 = load(arg0, 8*i0 + i1)",

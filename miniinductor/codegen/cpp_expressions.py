@@ -174,6 +174,9 @@ class CppExpressions(OpsHandler):
         """The value of a call of a function of the prelude."""
         return self.name_code(call(function, *arguments, of=of), dtype, *arguments)
 
+    def rand(self, seed: Value, offset: Value) -> Value:
+        return self.call("rand", torch.float32, seed, offset)
+
     def name_code(self, expression: Code, dtype: torch.dtype, *parts: Any) -> Value:
         inner = any(part.inner for part in parts if isinstance(part, Value))
         return self.temporary(expression, dtype, inner)

@@ -3,7 +3,7 @@
 In:   an FX graph, a lowered graph, one buffer of it, a schedule, a node of one.  Out: lines that
       know what they show; `lines_of` (listings.py) finds the function by the class.
 
-    >>> print(buffer_text(buffer))
+    >>> print(buffer)
     buf0: float32[4, 8] = pointwise i0 < 4, i1 < 8
         tmp0 = load(arg0, 8*i0 + i1)
         tmp1 = exp(tmp0)
@@ -23,7 +23,7 @@ from torch import fx
 from ..dependencies import LoopBody
 from ..handlers import indirect_symbol, loop_indices, loops, run_body
 from ..ir import BufferView, ComputedBuffer, ExternKernel, Graph, MultiOutput, origin, playing
-from ..listings import Marked, indent, lines_of, listing_of
+from ..listings import Marked, indent, lines_of
 from ..nodes import ExternNode, Group, Schedule
 from ..ops import OpsHandler, Value, fill, set_handler
 from ..sizes.expressions import Size
@@ -93,6 +93,7 @@ def _printed(name: str) -> Callable[..., str]:
 fill(PrintHandler, _printed)
 
 
+@lines_of.register(ComputedBuffer)
 def buffer_lines(buffer: Any) -> list[Marked]:
     """One operation of a graph as text: a head, and the statements of its body."""
     layout = buffer.layout
@@ -120,18 +121,9 @@ def buffer_lines(buffer: Any) -> list[Marked]:
     return [head, *lines]
 
 
-def buffer_text(buffer: Any) -> str:
-    """One operation of a graph as text."""
-    return "\n".join(buffer_lines(buffer))
-
-
 @lines_of.register
 def graph_lines(graph: Graph) -> list[str]:
     return [line for buffer in graph.operations for line in buffer_lines(buffer)]
-
-
-setattr(Graph, "__repr__", listing_of)  # what a notebook shows of a lowered graph
-setattr(ComputedBuffer, "__repr__", buffer_text)
 
 
 @lines_of.register
@@ -187,16 +179,3 @@ def schedule_lines(schedule: Schedule) -> list[str]:
     for node in schedule.nodes:
         lines += [*([""] if lines else []), *lines_of(node)]
     return lines
-
-
-def text_of(stage: Any) -> str:
-    return "\n".join(lines_of(stage))
-
-
-def body_text(body: LoopBody) -> str:
-    return "\n    ".join(lines_of(body))
-
-
-setattr(LoopBody, "__repr__", body_text)
-for _kind in (ExternNode, Group, Schedule):
-    setattr(_kind, "__str__", text_of)

@@ -23,8 +23,6 @@ import sympy
 import torch
 from torch import Tensor
 
-from ..codegen.common import Value as Scalar
-from ..codegen.cpp_expressions import CppExpressions
 from ..decompositions import FUSED_RANDOM
 from ..ir import Index, TensorBox
 from ..lowering.registry import Call, lower
@@ -73,13 +71,6 @@ def lowered_uniform(call: Call, seed: TensorBox, size: Sequence[Size]) -> Tensor
         return ops.rand(load([sympy.Integer(0)]), ops.index_expr(place, torch.int64))
 
     return value_of(call, body, seed)
-
-
-def rand_of_writer(self: CppExpressions, seed: Scalar, offset: Scalar) -> Scalar:
-    return self.call("rand", torch.float32, seed, offset)
-
-
-setattr(CppExpressions, "rand", rand_of_writer)
 
 
 def draw(size: Sequence[int], device: torch.device | str) -> Tensor:
