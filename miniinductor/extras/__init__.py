@@ -1,5 +1,2 @@
-"""The loop IR that runs and prints, and calls that stay whole while tracing.
-
->>> run_graph(graph, [x])           # interpreter: the loop IR's meaning, with torch tensors
->>> print(graph)                    # printed_ir
-"""
+"""The loop IR that runs (`interpreter`) and prints (`printed_ir`), and calls that stay whole while
+tracing (`whole_calls`)."""
