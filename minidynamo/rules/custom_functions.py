@@ -209,5 +209,7 @@ def _apply(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variable:
     def apply(*values: Any, **named: Any) -> Any:
         return cls.apply(*values, **named)
 
-    apply.__name__, apply.__module__ = f"{cls.__name__}_apply", cls.__module__
+    apply.__name__ = f"{cls.__name__}_apply"
+    if not cls.__module__.startswith("torch."):  # where torch.fx would look for it by its name
+        apply.__module__ = cls.__module__
     return tx.node(apply, list(args), kwargs)

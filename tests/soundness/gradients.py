@@ -395,5 +395,5 @@ def check(case: int, mode: Mode) -> str:
 if __name__ == "__main__":
     runner.main(
         "tests.soundness.gradients",
-        "eager,aot_eager,aot_eager-training,inductor,inductor-dynamic,inductor-training,",
+        "eager,aot_eager,aot_eager-training,inductor,inductor-dynamic,inductor-training",
     )
