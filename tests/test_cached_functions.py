@@ -64,3 +64,15 @@ def test_a_cached_function_breaks_the_graph_unless_it_is_torchs():
         return x + torch.backends.mps.is_available()
 
     assert minidynamo.compile(g, backend="eager", fullgraph=True)(torch.ones(2)).sum() == 2
+
+
+def test_a_logger_of_transformers_warns_once():
+    """`Logger.warning_once` is a cached function in the place of a method."""
+    logger = pytest.importorskip("transformers.utils.logging").get_logger("told")
+
+    def f(x):
+        logger.warning_once("once")
+        return x + 1
+
+    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
+    assert all(torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0)) for _ in range(2))

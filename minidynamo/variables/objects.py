@@ -186,6 +186,8 @@ class ObjectVar(Variable):
             return value
         if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return bound_descriptor(found, self)
+        if isinstance(found, functools._lru_cache_wrapper):  # `logger.warning_once` of transformers
+            return BoundMethodVar(tx.output.wrap_pinned(found), self)
         raise self.unknown(found, name)
 
     def write_descriptor(
