@@ -79,15 +79,6 @@ def user_line(conversion: "Conversion") -> str:
     return f"{conversion.code.co_filename}:{line}"
 
 
-def internal_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
-    """Write a fault of the compiler's own down, or raise it where the tests want that.
-
-    where: the part of the compiler; line: of the user's."""
-    if config.raise_internal_errors:
-        raise error
-    note_error(error, record, where, line)
-
-
 def note_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
     """Write down, and tell, that a compiler failed and the frame runs eagerly."""
     record.error = "".join(traceback.format_exception(error))

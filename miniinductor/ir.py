@@ -254,7 +254,7 @@ class ConstantBuffer(Buffer):
 
 @dataclass
 class ComputedBuffer(Buffer):
-    """A loop nest that fills the buffer: data is Pointwise or Reduction.  (more/ has others.)"""
+    """A loop nest that fills the buffer: data is Pointwise, Reduction, Scan or Scatter."""
 
     data: Any = None
 

@@ -107,7 +107,7 @@ def is_pure(function: Any) -> bool:
 
 
 def may_be_read(value: Any) -> bool:
-    """May C code be called on the real object while tracing?  (more/object_operations.py.)"""
+    """May C code be called on the real object while tracing?  (`ObjectVar.immutable` says it.)"""
     return hasattr(value, "immutable") and value.immutable()
 
 

@@ -12,7 +12,7 @@ In:   what one iteration computes, and what it adds.  Out: the reduction's loops
             lane0[k] = lane0[k] + tmp0;
         }
     }
-    acc0 = acc0 + mini::sum_of(lane0);      put together two halves at a time (cpp_lanes.h)
+    acc0 = acc0 + mini::sum_of(lane0);      put together two halves at a time (cpp_prelude.h)
 
 Long sums of floats are sums of chunks, added up in double.  Where memory runs along the outer loop,
 the lanes do too: rows.py.
