@@ -125,7 +125,7 @@ soak: $(READY)	# one process for half an hour: random programs, threads, forks, 
 
 setup: $(READY)
 
-$(READY): pyproject.toml setup.py minidynamo/frame_hook.c minidynamo/extras/*.h minidynamo/layouts.c miniinductor/gpu/launcher.c tools/setup_environment.py
+$(READY): pyproject.toml setup.py minidynamo/frame/frame_hook.c minidynamo/extras/*.h minidynamo/guards/layouts.c miniinductor/codegen/triton/launcher.c tools/setup_environment.py
 	@sh tools/find_python.sh "$(PYTHON)" tools/setup_environment.py "$(VENV)" "$(TORCH)"
 	@touch $(READY)
 

@@ -2,22 +2,23 @@
 
 from setuptools import Extension, setup
 
+HEADERS = ("other_evaluators", "hand_over", "newer_pythons", "switched")
+
+
+def extension(name: str, source: str, depends: tuple[str, ...] = ()) -> Extension:
+    return Extension(name, [source], extra_compile_args=["-O2"], depends=list(depends))
+
+
 setup(
     ext_modules=[
-        Extension(
-            "minidynamo._frame_hook",
-            ["minidynamo/frame_hook.c"],
-            extra_compile_args=["-O2"],
-            depends=[
-                f"minidynamo/extras/{name}.h"
-                for name in ("other_evaluators", "hand_over", "newer_pythons", "switched")
-            ],
+        extension(
+            "minidynamo.frame._frame_hook",
+            "minidynamo/frame/frame_hook.c",
+            tuple(f"minidynamo/frame/{name}.h" for name in HEADERS),
         ),
-        Extension("minidynamo._layouts", ["minidynamo/layouts.c"], extra_compile_args=["-O2"]),
-        Extension(
-            "miniinductor.gpu._launcher",
-            ["miniinductor/gpu/launcher.c"],
-            extra_compile_args=["-O2"],
+        extension("minidynamo.guards._layouts", "minidynamo/guards/layouts.c"),
+        extension(
+            "miniinductor.codegen.triton._launcher", "miniinductor/codegen/triton/launcher.c"
         ),
     ]
 )

@@ -5,9 +5,9 @@
     ... def f(x):
     ...     return torch.relu(x) + 1
 
-The files in the order in which a call flows through them: `frame_hook` (C), `convert_frame`,
-`bytecode/`, `symbolic_eval/`, `variables/`, `sources`, `guards`, `graph_capture`, `reconstruct`,
-`replacement`, `resume`, `backends`.  `minidynamo.bytecode`, `.resume` and `.frame_hook` import
+The folders in the order in which a call flows through them: `frame/` (the hook, in C), `convert/`,
+`bytecode/`, `evaluate/`, `variables/`, `functions/`, `wrap/`, `guards/`, `shapes/`, `graph/`,
+`rebuild/`.  `minidynamo.bytecode`, `.rebuild.resume` and `.frame.frame_hook` import
 without torch: everything else loads on first use. Mirrors torch/_dynamo (paper section 3).
 """
 
@@ -19,7 +19,7 @@ from miniinductor.version import __version__ as __version__
 
 _HOME = {  # public name -> the file where it lies
     "compile": "api",
-    "reset": "convert_frame",
+    "reset": "convert.convert_frame",
     "disable": "directions",
     "graph_break": "directions",
     "is_compiling": "directions",
@@ -29,8 +29,8 @@ _HOME = {  # public name -> the file where it lies
     "torch_backend": "backends",
     "list_backends": "backends",
     "counters": "records",
-    "Unsupported": "exceptions",
-    "BackendError": "exceptions",
+    "Unsupported": "errors",
+    "BackendError": "errors",
 }
 __all__ = [*_HOME, "config", "explain"]
 
@@ -38,7 +38,7 @@ __all__ = [*_HOME, "config", "explain"]
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         importlib.import_module(f"{__name__}.{_HOME[name]}")
-    elif name in ("config", "records", "backends", "convert_frame", "explain"):
+    elif name in ("config", "records", "backends", "explain"):
         globals()[name] = importlib.import_module(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

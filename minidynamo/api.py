@@ -21,14 +21,16 @@ from typing import Any, cast
 
 import torch
 
-from . import _frame_hook, coverage, frame_hook, messages
+from miniinductor.errors import ours
+
+from . import coverage, records
 from .backends import Backend
-from .convert_frame import FrameCompiler
+from .convert.convert_frame import FrameCompiler
+from .convert.skipping import skip_reason
 from .directions import disable, framed, named_like
-from .exceptions import did_you_mean
-from .foreign import ours
-from .skipping import skip_reason
-from .symbolic_eval.torch_rules import is_leaf
+from .errors import did_you_mean
+from .evaluate.calls import is_leaf
+from .frame import _frame_hook, frame_hook
 
 CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
@@ -98,7 +100,7 @@ def tell_of_target(target: Any) -> None:
     code = getattr(target, "__code__", None)
     if code is not None and (reason := skip_reason(code)):
         place = f"{code.co_filename}:{code.co_firstlineno}"
-        messages.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
+        records.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
 
 
 # --- calls of ours inside of torch.compile's

@@ -26,8 +26,8 @@ from typing import Any
 
 from torch import fx
 
-from . import frame_hook
-from .exceptions import did_you_mean
+from .errors import did_you_mean
+from .frame import frame_hook
 
 Backend = Callable[..., Callable]
 _REGISTRY: dict[str, Backend] = {}

@@ -1,6 +1,5 @@
-"""Loads the folders whose files register what they add to tables: what a call means
-(`symbolic_eval/registry.py`), who answers an operator (`operators.py`), how a value becomes a
-variable (`variables/registry.py`), opcodes (`HANDLERS`).
+"""The files that fill the tables: what a call means (`functions/`), how a value becomes a variable,
+opcodes.
 
     coverage.load()             # once, before the first frame is captured
 """
@@ -8,17 +7,17 @@ variable (`variables/registry.py`), opcodes (`HANDLERS`).
 import functools
 import importlib
 
-from miniinductor.coverage import load_folders
+from miniinductor.coverage import without_collecting
 
 from . import config
 
-FOLDERS = ("rules", "variables.more")
 TRACE = "minidynamo.explain.trace"  # named, not imported: it stands on top of everything
 
 
 @functools.cache
 def load() -> None:
     """Load these files, once, and what both packages trace with."""
-    load_folders("minidynamo", FOLDERS)
+    with without_collecting():
+        importlib.import_module("minidynamo.functions")
     if config.trace_folder:
         importlib.import_module(TRACE).start_in(config.trace_folder)

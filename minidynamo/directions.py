@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.nn import Module
 
-from . import frame_hook
+from .frame import frame_hook
 
 
 def named_like(fn: Any, made: Any) -> Any:

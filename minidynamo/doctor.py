@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
     ).parse_args(arguments)
     print(f"ok       Python {platform.python_version()} (CPython 3.11 to 3.13)")
     advice = {name: looked_for(name, f"`pip install {name}`") for name in MODULES}
-    advice["frame hook"] = looked_for("minidynamo.frame_hook", HOOK)
+    advice["frame hook"] = looked_for("minidynamo.frame.frame_hook", HOOK)
     advice["a compiled function"] = works()
     for what, todo in advice.items():
         if todo:

@@ -22,9 +22,9 @@ from torch import fx
 
 from miniinductor import config
 from miniinductor.autograd import runtime
+from miniinductor.autograd.eager_graphs import runnable
 from miniinductor.compile import compile_fx
-from miniinductor.eager_graphs import runnable
-from miniinductor.foreign import ours
+from miniinductor.errors import ours
 
 LOG = logging.getLogger("minidynamo")
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)

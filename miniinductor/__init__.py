@@ -4,8 +4,8 @@
     >>> compiled(*example_inputs)           # what gm(*example_inputs) gives
     >>> compiled.record                     # every stage: graphs, loop IR, fusions, kernels, times
 
-Mirrors torch/_inductor (paper section 4).  The stages, in order: autograd/, graph_passes,
-lowering/, scheduler, kernels and codegen/, memory, runtime/.  `sizes/` and `foreign` are
+Mirrors torch/_inductor (paper section 4).  The stages, in order: autograd/, passes/,
+lowering/, ir/, schedule/, codegen/, toolchain/, runtime/.  `sizes/` and `errors` are
 minidynamo's, too: they load nothing else.
 """
 
@@ -13,7 +13,7 @@ import importlib
 
 from .version import __version__ as __version__
 
-# Imported when they are first asked for: minidynamo uses sizes/ and `foreign`, and must not load
+# Imported when they are first asked for: minidynamo uses sizes/ and `errors`, and must not load
 # the compiler with them.
 _HOME = {"aot_eager": "compile", "compile_fx": "compile", "CompileRecord": "records"}
 __all__ = [*_HOME, "config"]

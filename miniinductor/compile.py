@@ -31,7 +31,9 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import config, coverage, dispatch_keys, pieces
+from . import config, coverage, pieces
+from .autograd import fake_mode
+from .autograd.eager_graphs import Interpreted, may_refuse, runnable, with_eager_errors
 from .autograd.joint import Joint, trace_forward, trace_joint
 from .autograd.outputs import has_lazy_bits, needs_gradient, with_outputs
 from .autograd.partition import activations, partition
@@ -46,30 +48,26 @@ from .autograd.runtime import (
     inner_writes,
 )
 from .autograd.tracer import no_autocast, without_autocast
-from .current import Current
-from .decompositions import FUSED_RANDOM, table
+from .codegen.kernels import build_kernels, main_device, write_kernels
 from .devices import about, language_of, why_not
-from .eager_graphs import Interpreted, may_refuse, runnable, with_eager_errors
-from .exceptions import NOT_COMPILED, CannotLower, CompilerError
-from .foreign import ThreadState, ours
-from .graph_passes import laid_out, laid_out_joint, optimize
-from .foreach import join_groups
-from .in_place import overwritten_inputs
-from .ir import Graph
-from .kernels import build_kernels, main_device, write_kernels
-from .listings import listing_of
+from .errors import NOT_COMPILED, CannotLower, CompilerError, ThreadState, ours
+from .ir.loops import Graph
+from .ir.verify import verify_graph
 from .lowering import lower_graph
+from .lowering.decompositions import FUSED_RANDOM, table
 from .lowering.extern import is_cheap
-from .memory import plan_memory
-from .nodes import Schedule
-from .records import CompileRecord, Later, first_line, tell
-from .runtime.aliased_inputs import guard_shared_memory
-from .runtime.program import Program
-from .scheduler import Scheduler
+from .options import Current
+from .passes.graph_passes import laid_out, laid_out_joint, optimize
+from .records import CompileRecord, Later, first_line, listing_of, tell
+from .runtime.memory import plan_memory
+from .runtime.program import Program, guard_shared_memory
+from .runtime.wrapper import print_wrapper
+from .schedule.foreach import join_groups
+from .schedule.in_place import overwritten_inputs
+from .schedule.nodes import Schedule
+from .schedule.scheduler import Scheduler
 from .sizes.ranges import multiples
 from .sizes.symbols import hints_of, is_symbolic, multiples_of, size_hints
-from .verify import verify_graph
-from .wrapper import print_wrapper
 
 MODES = (None, "default", "reduce-overhead", "max-autotune")
 # explain measures kernels: (program, record) -> the program with a clock around each of its calls
@@ -114,7 +112,7 @@ class CompiledGraph:
     def __call__(self, *inputs: object) -> object:
         if self.expected is None:
             return self.function(*inputs)
-        if dispatch_keys.is_unusual():
+        if fake_mode.is_unusual():
             return self.record.input_graph(*inputs)
         for n, (value, expected) in enumerate(zip(inputs, self.expected)):
             if expected is not None and (found := layout_of(value)) != expected:
@@ -167,7 +165,7 @@ class Compilation:
     parts: in training, a function that gives both halves of the joint graph (`Parts`), since the
       backward half is compiled later.
     cuts: how often a graph was cut of which this one is a piece.
-    step: in training, what recordings of both halves share (gpu/cuda_graphs.py).
+    step: in training, what recordings of both halves share (runtime/cuda_graphs.py).
     clock: what was in CLOCK when this began."""
 
     gm: fx.GraphModule
@@ -392,7 +390,7 @@ class Compilation:
     # --- the stages: a callable
     def start(self, program: Any, record: CompileRecord, is_backward: bool = False) -> Callable:
         """The callable of a Program; in mode="reduce-overhead" it is recorded and replayed, where
-        its device can do that (gpu/cuda_graphs.py)."""
+        its device can do that (runtime/cuda_graphs.py)."""
         if self.clock and isinstance(program, Program):
             program = self.clock(program, record)
         run = program.start()

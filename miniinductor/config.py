@@ -69,7 +69,7 @@ matmul_templates = "timed"
 
 # --- graphs
 # random ops are eager's kernels and draw eager's very numbers; False: fused kernels draw
-# (lowerings/random.py).  Dropout masks are then computed again in backward instead of being kept,
+# (lowering/random.py).  Dropout masks are then computed again in backward instead of being kept,
 # and torch.manual_seed still decides the numbers.
 fallback_random = True
 channels_last = True  # convolutions get images in channels-last memory where that is faster

@@ -9,10 +9,9 @@ import contextlib
 import functools
 import gc
 import importlib
-import pkgutil
 from collections.abc import Iterator
 
-FOLDERS = ("passes", "lowerings", "gpu", "extras")
+STAGES = ("lowering", "passes.graph_passes", "languages")  # they fill tables when they are imported
 
 
 @contextlib.contextmanager
@@ -27,16 +26,9 @@ def without_collecting() -> Iterator[None]:
             gc.enable()
 
 
-@without_collecting()
-def load_folders(package: str, folders: tuple[str, ...]) -> None:
-    """Import every module in these folders of a package, in the order of their names."""
-    for folder in folders:
-        home = importlib.import_module(f"{package}.{folder}")
-        for name in sorted(found.name for found in pkgutil.iter_modules(home.__path__)):
-            importlib.import_module(f"{home.__name__}.{name}")
-
-
 @functools.cache
 def load() -> None:
-    """Load miniinductor's folders, once."""
-    load_folders("miniinductor", FOLDERS)
+    """Load these, once."""
+    with without_collecting():
+        for stage in STAGES:
+            importlib.import_module(f"miniinductor.{stage}")

@@ -8,7 +8,7 @@ In:   `register_language(Language(...))` and `register_device(Device(...))`, cal
     >>> why_not(torch.device("meta"))
     'there is no code generator for device meta'
 
-kernels.py registers C++ for CPUs, gpu/registration.py Triton for GPUs: a stage asks the registry,
+kernels.py registers C++ for CPUs, languages.py Triton for GPUs: a stage asks the registry,
 and does the plain thing where nothing is registered.  Mirrors `register_backend_for_device` in
 torch/_inductor/codegen/common.py.
 """
@@ -25,8 +25,8 @@ from .records import CompileRecord
 
 if TYPE_CHECKING:
     from .codegen.common import Kernel
-    from .ir import Graph
-    from .nodes import Schedule, ScheduledNode
+    from .ir.loops import Graph
+    from .schedule.nodes import Schedule, ScheduledNode
 
 
 @dataclass

@@ -10,10 +10,22 @@ In:   a module whose variables are options with their defaults.  Out: its `patch
     AttributeError: minidynamo.config has no option 'recompile_limt': did you mean recompile_limit?
 
 Mirrors torch/utils/_config_module.py.
+
+A value that a `with` block sets for the thread it runs in: the handler, the graph under
+construction, what is known of sizes.
+
+>>> handler = Current("none")
+>>> with handler.set("a handler"):
+...     handler.value
+'a handler'
+>>> handler.value
+'none'
 """
 
+import contextlib
 import difflib
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -64,3 +76,16 @@ def checked(name: str) -> Callable[..., AbstractContextManager[None]]:
             vars(module).update(before)
 
     return patch
+
+
+class Current(threading.local):
+    def __init__(self, value: Any = None) -> None:
+        self.value = value  # what every thread begins with
+
+    @contextlib.contextmanager
+    def set(self, value: Any) -> Iterator[Any]:
+        before, self.value = self.value, value
+        try:
+            yield value
+        finally:
+            self.value = before

@@ -25,8 +25,8 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
+from .autograd.eager_graphs import runnable
 from .autograd.functionalize import Graph
-from .eager_graphs import runnable
 from .records import CompileRecord
 from .sizes.symbols import SYMBOLIC
 

@@ -211,7 +211,7 @@ def stack(heading: str, values: Sequence[Any], room: int) -> Panel:
 def call_walk(function: Callable, hooked: Callable, calls: Iterable[tuple]) -> Stepper:
     """Each call for real.  Before it each guard in the cache is asked about the arguments; behind
     it the cache is read again, which tells whether the callback was asked."""
-    from minidynamo.frame_hook import get_cache
+    from minidynamo.frame.frame_hook import get_cache
 
     code, steps = function.__code__, []
     asked = {True: "holds", False: "is false", None: "was not asked"}

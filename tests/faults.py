@@ -32,8 +32,8 @@ import torch
 
 import minidynamo
 import miniinductor.config
-from miniinductor.runtime import compiler
-from miniinductor.runtime.disk import disk
+from miniinductor.toolchain import cpp as compiler
+from miniinductor.toolchain.disk import disk
 
 disk()  # loads coverage
 

@@ -22,8 +22,8 @@ HELPERS = ["tests/conftest.py", "tests/other_evaluator.py", "tests/split_points.
 BUILD = """
 from setuptools import Extension, setup
 flags = ["-O2", "-Wall", "-Werror"]
-places = {"minidynamo._frame_hook": "minidynamo/frame_hook.c",
-          "minidynamo._layouts": "minidynamo/layouts.c"}
+places = {"minidynamo.frame._frame_hook": "minidynamo/frame/frame_hook.c",
+          "minidynamo.guards._layouts": "minidynamo/guards/layouts.c"}
 modules = [Extension(name, [file], extra_compile_args=flags) for name, file in places.items()]
 setup(name="hook", packages=[], ext_modules=modules)
 """

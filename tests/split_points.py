@@ -8,11 +8,12 @@ In:   a code object.  Out: `split_points(code)`: [(instruction, stack kinds, liv
 
 import dis
 
-from minidynamo.bytecode import Instruction, assemble, disassemble, emit
+from minidynamo.bytecode import Instruction, assemble, disassemble, assembler as emit
 from minidynamo.bytecode.assembler import VERSION
-from minidynamo.resume import HANDLED, LASTI
-from minidynamo.resume import GENERATOR_LIKE, check_splittable
-from minidynamo.resume import NULL, VALUE, CannotSplit, closure_names, resume_code, unwind
+from minidynamo.bytecode.assembler import HANDLED, LASTI
+from minidynamo.rebuild.resume import GENERATOR_LIKE, check_splittable
+from minidynamo.bytecode.assembler import NULL, VALUE
+from minidynamo.rebuild.resume import CannotSplit, closure_names, resume_code, unwind
 
 ENDS = set(
     (

@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import miniinductor
 from minidynamo import coverage
-from minidynamo.symbolic_shapes import ShapeEnv, symbolic_fake
+from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake
 
 
 coverage.load()

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 import minidynamo
 from miniinductor import coverage
-from miniinductor.graph_passes import CLEANING
+from miniinductor.passes.graph_passes import CLEANING
 from benchmarks.error_bound import assert_near
 
 

@@ -14,7 +14,14 @@ import pytest
 
 import minidynamo.bytecode
 
-from minidynamo.bytecode import Instruction, assemble, canonical, disassemble, emit, slots
+from minidynamo.bytecode import (
+    Instruction,
+    assemble,
+    canonical,
+    disassemble,
+    assembler as emit,
+    slots,
+)
 from minidynamo.bytecode.assembler import (
     PAIRS,
     VERSION,

@@ -9,7 +9,8 @@ import torch
 from record_helpers import last_compiled
 
 import minidynamo
-from minidynamo import config, frame_hook
+from minidynamo import config
+from minidynamo.frame import frame_hook
 
 
 @pytest.fixture(autouse=True)

@@ -44,12 +44,12 @@ def test_doctor_says_what_to_do_without_a_compiler(tmp_path):
     assert "but ran eagerly" in text
 
 
-@pytest.mark.parametrize("gone", ["torch", "sympy", "minidynamo.frame_hook"])
+@pytest.mark.parametrize("gone", ["torch", "sympy", "minidynamo.frame.frame_hook"])
 def test_doctor_runs_where_a_module_is_missing(monkeypatch, capsys, gone):
     monkeypatch.setitem(sys.modules, gone, None)
     assert doctor.main([]) == 1
     lines = capsys.readouterr().out.splitlines()
-    name = {"minidynamo.frame_hook": "frame hook"}.get(gone, gone)
+    name = {"minidynamo.frame.frame_hook": "frame hook"}.get(gone, gone)
     at = lines.index(f"missing  {name}")
     assert "pip install" in lines[at + 1]
 

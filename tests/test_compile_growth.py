@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import minidynamo
-from miniinductor import scheduler
+from miniinductor.schedule import scheduler
 
 from record_helpers import last_compiled
 from benchmarks.error_bound import assert_near

@@ -10,10 +10,10 @@ import torch
 import minidynamo
 import miniinductor
 from minidynamo import coverage
-from minidynamo.symbolic_eval.opcodes import HANDLERS
-from minidynamo.symbolic_eval.registry import RULES
+from minidynamo.evaluate.opcodes import HANDLERS
+from minidynamo.variables.rules import RULES
 from miniinductor import coverage as inductor_coverage
-from miniinductor.kernels import CPP
+from miniinductor.languages import CPP
 from miniinductor.lowering.registry import LOWERINGS
 
 ROOT = Path(__file__).resolve().parent.parent

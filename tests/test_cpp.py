@@ -16,12 +16,12 @@ from record_helpers import last_compiled
 
 import minidynamo
 import miniinductor.config
-from miniinductor.codegen.cpp import CppKernelWriter
-from miniinductor.codegen.cpp_expressions import constant_text
-from miniinductor.ir import ComputedBuffer, Layout, Pointwise, TensorBox, current_graph
-from miniinductor.ir import Scatter
-from miniinductor.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, ops
-from miniinductor.runtime import build
+from miniinductor.codegen.cpp.kernel_writer.kernel_writer import CppKernelWriter
+from miniinductor.codegen.cpp.kernel_writer.expressions import constant_text
+from miniinductor.ir.loops import ComputedBuffer, Layout, Pointwise, TensorBox, current_graph
+from miniinductor.ir.loops import Scatter
+from miniinductor.ir.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, ops
+from miniinductor.toolchain import cpp as build
 
 CPU = torch.device("cpu")
 SPECIAL = torch.tensor(
@@ -574,7 +574,7 @@ def test_a_switch_changes_no_result(switch):
 )
 def test_other_instruction_sets(flags, vectorize, monkeypatch):
     """What an AVX2 host, or one without either, compiles: the same numbers."""
-    from miniinductor.runtime import compiler
+    from miniinductor.toolchain import cpp as compiler
 
     if not {"avx2", "fma"} <= compiler.cpu_flags():
         pytest.skip("this processor has no AVX2")

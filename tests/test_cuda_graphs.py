@@ -13,7 +13,7 @@ import torch.nn.functional as F
 import minidynamo
 import miniinductor
 from miniinductor.devices import DEVICES, Device
-from miniinductor.gpu import cuda_graphs
+from miniinductor.runtime import cuda_graphs
 
 
 def by_address(tensor):

@@ -5,15 +5,15 @@ import sympy
 import torch
 from backend_helpers import make_graph, missing_ops, pointwise, reduce
 
-from miniinductor.dependencies import (
+from miniinductor.ir.dependencies import (
     common_loops,
     linear_form,
     loop_variable,
     merge_loops,
     stride_of,
 )
-from miniinductor.ops import ops
-from miniinductor.recording import Recorder, trace
+from miniinductor.ir.ops import ops
+from miniinductor.ir.recording import Recorder, trace
 
 x0, x1, r0 = loop_variable("x", 0), loop_variable("x", 1), loop_variable("r", 0)
 

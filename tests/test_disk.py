@@ -14,11 +14,11 @@ from test_runtime import SOURCE, launch
 import miniinductor
 import miniinductor.config
 from miniinductor import records
-from miniinductor.exceptions import CompilerError
-from miniinductor.runtime.compiler import find_compiler
-from miniinductor.runtime import build as builder
-from miniinductor.runtime.disk import temporary_folder, disk
-from miniinductor.runtime.build import build_kernels
+from miniinductor.errors import CompilerError
+from miniinductor.toolchain.cpp import find_compiler
+from miniinductor.toolchain import cpp as builder
+from miniinductor.toolchain.disk import temporary_folder, disk
+from miniinductor.toolchain.cpp import build_kernels
 
 CONFIG = miniinductor.config
 
@@ -85,7 +85,7 @@ def test_the_folder_follows_the_system(environment, place, monkeypatch):
 def test_without_a_home_the_folder_is_private_temporary_and_goes_at_exit():
     code = (
         "import os, miniinductor.config as config; config.cache_dir = ''\n"
-        "from miniinductor.runtime.disk import temporary_folder, disk\n"
+        "from miniinductor.toolchain.disk import temporary_folder, disk\n"
         "disk().write('a', b'b'); assert disk().read('a') == b'b'\n"
         "folder = disk().folder(); assert os.stat(folder).st_mode & 0o777 == 0o700\n"
         "child = os.fork()\n"
@@ -122,7 +122,7 @@ def test_what_belongs_to_another_user_is_not_read(cache):
 
 def test_kernels_that_share_machine_code_are_compiled_once(cache, monkeypatch):
     """Two kernels of one source may differ in their sizes alone, and have one job."""
-    from miniinductor.gpu import build
+    from miniinductor.codegen.triton import build
 
     compiled = []
 
@@ -142,7 +142,7 @@ def test_kernels_that_share_machine_code_are_compiled_once(cache, monkeypatch):
 @pytest.mark.parametrize("name", ["k.cubin", "k.best", "k.race"])
 def test_a_kept_file_of_which_one_byte_has_changed_is_not_there(cache, name):
     """Machine code of GPU kernels and what was measured of them, too: all go through `disk()`."""
-    from miniinductor.gpu import timing
+    from miniinductor.codegen.triton import timing
 
     content = bytes(100)
     timing.keep(name, content)

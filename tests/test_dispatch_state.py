@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import minidynamo
 import miniinductor
-from minidynamo import frame_hook
-from miniinductor import dispatch_keys
+from minidynamo.frame import frame_hook
+from miniinductor.autograd import fake_mode as dispatch_keys
 
 X = torch.tensor([0.3, 0.7])
 T = torch.tensor([1.0, 3.0])

@@ -13,8 +13,9 @@ from record_helpers import last_compiled
 
 import minidynamo
 import miniinductor
-from minidynamo import frame_hook, records
-from minidynamo.exceptions import SpecializationError
+from minidynamo.frame import frame_hook
+from minidynamo import records
+from minidynamo.errors import SpecializationError
 from benchmarks.error_bound import too_far
 
 

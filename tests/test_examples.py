@@ -22,19 +22,19 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 import minidynamo  # noqa: E402
 import miniinductor  # noqa: E402
-from minidynamo.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
+from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
 from miniinductor import compile as stages  # noqa: E402
-from miniinductor import recording
-from miniinductor import kernels
+from miniinductor.ir import recording
+from miniinductor.codegen import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
-from miniinductor.codegen.code import named  # noqa: E402
-from miniinductor.decompositions import table  # noqa: E402
-from miniinductor.gpu.block_sizes import Config, Launch  # noqa: E402
-from miniinductor.extras.printed_ir import PrintHandler  # noqa: E402
+from miniinductor.codegen.common import named  # noqa: E402
+from miniinductor.lowering.decompositions import table  # noqa: E402
+from miniinductor.codegen.triton.block_sizes import Config, Launch  # noqa: E402
+from miniinductor.schedule.printed_ir import PrintHandler  # noqa: E402
 from miniinductor.lowering import lower_graph  # noqa: E402
-from miniinductor.ops import ops, set_handler  # noqa: E402
+from miniinductor.ir.ops import ops, set_handler  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
-from miniinductor.scheduler import Scheduler  # noqa: E402
+from miniinductor.schedule.scheduler import Scheduler  # noqa: E402
 from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
 from miniinductor.sizes.printing import index_text, python_code  # noqa: E402
 from miniinductor.sizes.ranges import simplify  # noqa: E402
@@ -179,7 +179,7 @@ def explained():
 MORE = {  # file -> what else its example finds
     "explain/notebook": lambda: {"e": explained()},
     "explain/packing": lambda: {"document": explained().to_json()},
-    "runtime/disk": lambda: {"disk": importlib.import_module("miniinductor.runtime.disk").disk},
+    "runtime/disk": lambda: {"disk": importlib.import_module("miniinductor.toolchain.disk").disk},
     "more/joined_quotients": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "more/polynomials": quotients,
     "more/equal_sizes": quotients,

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo import frame_hook, records
-from minidynamo.entries import CODES
+from minidynamo.frame import frame_hook
+from minidynamo import records
+from minidynamo.convert.entries import CODES
 
 
 @pytest.fixture(autouse=True)

@@ -30,8 +30,8 @@ from benchmarks.error_bound import assert_no_worse
 from benchmarks.models import MODELS
 from benchmarks.runner import largest_difference
 from benchmarks.workloads import WORKLOADS
-from miniinductor.gpu import build as triton_build
-from miniinductor.gpu import cuda_graphs
+from miniinductor.codegen.triton import build as triton_build
+from miniinductor.runtime import cuda_graphs
 
 pytestmark = pytest.mark.gpu
 same = test_cpp.same

@@ -40,7 +40,7 @@ def check(function, *args, rtol=1e-5, atol=1e-5, kernels=None, **how):
     return "\n".join(kernel.source for kernel in record.kernels)
 
 
-# --- positions made of indices (gpu/bounds.py) ----------------------------------------------------
+# --- positions made of indices (codegen/triton/tiles.py) ------------------------------------------
 
 
 # --- 16 bits --------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def test_integers_that_grow_beyond_32_bits_have_64():
     check(lambda x: (torch.arange(300).to(torch.int8), torch.arange(70).max() + x), torch.randn(70))
 
 
-# --- reductions in other forms (gpu/split_reductions.py) ------------------------------------------
+# --- reductions in other forms (codegen/triton/split_reductions.py) -------------------------------
 
 
 @pytest.mark.parametrize("shape", [(1, 300_001), (3, 70_000), (70_000, 3), (2, 300, 301)])
@@ -113,10 +113,10 @@ def test_softmax_of_few_long_rows(shape):
             check(lambda v: torch.softmax(v, -1), changed)
 
 
-# --- variances of parts (lowerings/statistics.py) -------------------------------------------------
+# --- variances of parts (lowering/statistics.py) -------------------------------------------------
 
 
-# --- running values (lowerings/scans.py) ----------------------------------------------------------
+# --- running values (lowering/reductions.py) ------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -12,8 +12,8 @@ import minidynamo
 import miniinductor
 from miniinductor import config
 from miniinductor.autograd.joint import trace_forward
-from miniinductor.decompositions import table
-from miniinductor.graph_passes import optimize
+from miniinductor.lowering.decompositions import table
+from miniinductor.passes.graph_passes import optimize
 from benchmarks.error_bound import assert_near
 
 

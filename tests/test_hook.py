@@ -9,8 +9,8 @@ import traceback
 import pytest
 from other_evaluator import Evaluator
 
-from minidynamo.bytecode import Instruction, assemble, disassemble, emit
-from minidynamo.frame_hook import (
+from minidynamo.bytecode import Instruction, assemble, disassemble, assembler as emit
+from minidynamo.frame.frame_hook import (
     disabled,
     enabled,
     get_cache,

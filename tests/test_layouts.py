@@ -4,7 +4,7 @@ right in kernels."""
 import torch
 
 import minidynamo
-from minidynamo import _layouts, layouts
+from minidynamo.guards import _layouts, layouts
 
 
 class Scaled(torch.nn.Module):

@@ -127,7 +127,7 @@ def test_the_check_finds_a_planted_one(planted):
 
 
 def test_a_method_that_is_put_into_a_class_is_found(monkeypatch):
-    from minidynamo import guards, sources
+    from minidynamo.guards import guards, sources
 
     monkeypatch.setattr(sources.Source, "planted", guards.exact_key, raising=False)
-    assert "minidynamo.sources.Source.planted" in [*foreign_methods(sources)]
+    assert "minidynamo.guards.sources.Source.planted" in [*foreign_methods(sources)]

@@ -6,10 +6,10 @@ import torch
 from backend_helpers import missing_ops
 from front_helpers import lower
 
-from miniinductor.extras.interpreter import InterpreterHandler
-from miniinductor.extras.printed_ir import PrintHandler
-from miniinductor.verify import DtypeError, DtypeHandler
-from miniinductor.ops import (
+from miniinductor.runtime.interpreter import InterpreterHandler
+from miniinductor.schedule.printed_ir import PrintHandler
+from miniinductor.ir.verify import DtypeError, DtypeHandler
+from miniinductor.ir.ops import (
     BINARY,
     COMPARISON,
     OP_NAMES,

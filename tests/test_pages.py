@@ -79,7 +79,7 @@ def test_every_term_has_an_anchor_of_its_own():
 
 
 def test_a_source_page_shows_the_file(tmp_path):
-    pages.write_source_pages({"minidynamo/guards.py"}, tmp_path, "<style></style>")
-    text = (tmp_path / pages.source_page("minidynamo/guards.py")).read_text()
-    lines = (pages.ROOT / "minidynamo/guards.py").read_text().count("\n")
+    pages.write_source_pages({"minidynamo/guards/guards.py"}, tmp_path, "<style></style>")
+    text = (tmp_path / pages.source_page("minidynamo/guards/guards.py")).read_text()
+    lines = (pages.ROOT / "minidynamo/guards/guards.py").read_text().count("\n")
     assert f'id="L{lines}"' in text and f'id="L{lines + 1}"' not in text

@@ -15,7 +15,7 @@ import minidynamo
 import miniinductor
 from miniinductor import records
 from miniinductor.autograd.tracer import Tracer
-from miniinductor.exceptions import CannotTrace
+from miniinductor.errors import CannotTrace
 
 SEED = 45
 

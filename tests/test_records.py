@@ -153,7 +153,7 @@ def test_a_backend_of_the_users_that_raises_raises(backend, cause, is_registered
 
 
 def test_a_failure_of_our_own_compiler_is_told_once_and_runs_eagerly(told, monkeypatch):
-    from minidynamo.conversion import Conversion
+    from minidynamo.convert.conversion import Conversion
 
     monkeypatch.setattr(Conversion, "is_worth_it", None)
     compiled = minidynamo.compile(doubled)

@@ -9,8 +9,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import minidynamo
-import minidynamo.rules.torch_functions as rule
-import miniinductor.extras.whole_calls as whole_calls
+import minidynamo.functions.torch_functions as rule
+import miniinductor.lowering.whole_calls as whole_calls
 
 KINDS = [nn.LSTM, nn.GRU, nn.RNN, lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k)]
 FORMS = list(itertools.product(*[(False, True)] * 2, (1, 2)))

@@ -22,7 +22,7 @@ from test_bytecode import FUNCTIONS, Derived
 
 from minidynamo.bytecode import disassemble
 from minidynamo.bytecode.assembler import VERSION
-from minidynamo.resume import CannotSplit, resume_code
+from minidynamo.rebuild.resume import CannotSplit, resume_code
 
 
 def outcome(function, *args, **kwargs):

@@ -11,11 +11,11 @@ from test_scheduler import exp, mm
 
 import miniinductor
 import miniinductor.config
-from miniinductor.runtime import compiler
-from miniinductor.runtime import build as builder
-from miniinductor.ops import ops
+from miniinductor.toolchain import cpp as compiler
+from miniinductor.toolchain import cpp as builder
+from miniinductor.ir.ops import ops
 from miniinductor.records import CompileRecord
-from miniinductor.runtime.build import build_kernels
+from miniinductor.toolchain.cpp import build_kernels
 
 SOURCE = """extern "C" int NAME(void** args) {
     const float* in0 = (const float*)args[0];   // a comment

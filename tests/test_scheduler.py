@@ -6,8 +6,8 @@ from backend_helpers import CPU, layer_norm, make_graph, pointwise, reduce, run,
 
 import miniinductor.config
 from miniinductor.compile import make_schedule
-from miniinductor.ir import ExternKernel, Layout, TensorBox, contiguous_strides, current_graph
-from miniinductor.ops import ops
+from miniinductor.ir.loops import ExternKernel, Layout, TensorBox, contiguous_strides, current_graph
+from miniinductor.ir.ops import ops
 from miniinductor.records import CompileRecord
 from benchmarks.error_bound import assert_near
 
@@ -94,7 +94,7 @@ def test_shifted_reads_are_refused_with_the_two_elements():
     def shifted(a):
         first = exp(a)
         load = first.make_loader()
-        from miniinductor.ir import Pointwise
+        from miniinductor.ir.loops import Pointwise
 
         return [
             TensorBox(Pointwise(CPU, torch.float32, [9], lambda i: ops.neg(load([8 - i[0]])))),

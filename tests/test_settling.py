@@ -117,8 +117,8 @@ def test_a_module_that_stays_keeps_its_parameters_in_the_graph():
 
 
 def test_of_a_module_that_lived_long_the_next_is_none_of_many(monkeypatch):
-    monkeypatch.setattr(minidynamo.entries, "SOON", 0)
-    monkeypatch.setattr(minidynamo.entries, "WORTH", 0)
+    monkeypatch.setattr(minidynamo.convert.entries, "SOON", 0)
+    monkeypatch.setattr(minidynamo.convert.entries, "WORTH", 0)
     compiled = minidynamo.compile(lambda net, x: net(x), backend="eager")
     for _ in range(12):
         compiled(Net(), torch.ones(2, 3))

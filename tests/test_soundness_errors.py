@@ -109,7 +109,7 @@ def test_raises_what_eager_raises(name, backend):
 
 
 def test_what_a_kernel_alone_refuses_is_not_hidden():
-    from miniinductor.eager_graphs import with_eager_errors
+    from miniinductor.autograd.eager_graphs import with_eager_errors
 
     def refuse(x):
         raise IndexError("index out of range in self (in compiled kernel made_up)")

@@ -9,7 +9,7 @@ import torch
 
 import minidynamo
 from miniinductor import coverage
-from miniinductor import foreign as rules
+from miniinductor import errors as rules
 from tests.soundness import foreign, runner
 
 
@@ -23,11 +23,11 @@ WIDE = {"Exception", "RuntimeError", "OSError", "TypeError", "ValueError", "Attr
 WIDE |= {"KeyError", "IndexError", "LookupError", "AssertionError", "ImportError"}
 ALLOWED = {  # before anything is compiled, in a process of its own, the rule itself
     "minidynamo/doctor.py",
-    "minidynamo/frame_hook.py",
-    "minidynamo/variables/more/arrays.py",
+    "minidynamo/frame/frame_hook.py",
+    "minidynamo/functions/arrays.py",
     "miniinductor/autograd/runtime.py",  # saved_by: it raises again what is not autograd's
-    "miniinductor/foreign.py",
-    "miniinductor/gpu/worker.py",
+    "miniinductor/errors.py",
+    "miniinductor/codegen/triton/worker.py",
 }
 PACKAGES = Path(__file__).parent.parent
 
@@ -97,7 +97,7 @@ def test_an_exception_in_a_guard_surfaces():
         pass
 
     assert torch.equal(compiled(x, {"a": 3}), x * 3)
-    check = minidynamo.guards.answer_failure
+    check = minidynamo.guards.guards.answer_failure
     assert check(caught(lambda: {}["a"])) is False
     with pytest.raises(TimeoutError):
         check(caught(lambda: interrupted(TimeoutError("now"))))
@@ -105,7 +105,7 @@ def test_an_exception_in_a_guard_surfaces():
 
 def test_no_temporary_file_stays_when_a_build_is_interrupted(tmp_path, monkeypatch):
     import miniinductor
-    from miniinductor.runtime import build
+    from miniinductor.toolchain import cpp as build
 
     def interrupt(*arguments):
         raise KeyboardInterrupt

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 import minidynamo
-from minidynamo import frame_hook
+from minidynamo.frame import frame_hook
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "notebooks"))
 import steppers  # noqa: E402

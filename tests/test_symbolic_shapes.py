@@ -11,8 +11,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from minidynamo import coverage
-from minidynamo.symbolic_numbers import hint_of
-from minidynamo.symbolic_shapes import ShapeEnv, symbolic_fake
+from minidynamo.shapes.symbolic_numbers import hint_of
+from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.printing import python_code
 

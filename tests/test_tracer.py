@@ -8,7 +8,7 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from miniinductor.exceptions import CannotTrace, DataDependent
+from miniinductor.errors import CannotTrace, DataDependent
 
 aten = torch.ops.aten
 

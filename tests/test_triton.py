@@ -24,10 +24,10 @@ import miniinductor
 import miniinductor.config as config
 from benchmarks.models import MODELS
 from benchmarks.runner import largest_difference
-from miniinductor.gpu import kernel_writer, tiles
-from miniinductor.ops import ops
-from miniinductor.gpu import build as triton_build
-from miniinductor.gpu.interpreter import load_interpreted
+from miniinductor.codegen.triton import kernel_writer, tiles
+from miniinductor.ir.ops import ops
+from miniinductor.codegen.triton import build as triton_build
+from miniinductor.codegen.triton.interpreter import load_interpreted
 
 NOT_HERE = {
     "test_the_writer_defines_every_op",
@@ -309,9 +309,9 @@ def test_indices_are_wide_where_they_must_be():
     """Also along the reduction: 4096*r0 does not fit into 32 bits."""
     from backend_helpers import make_graph
 
-    from miniinductor.gpu.kernel_writer import TritonKernelWriter
+    from miniinductor.codegen.triton.kernel_writer import TritonKernelWriter
     from miniinductor.records import CompileRecord
-    from miniinductor.scheduler import Scheduler
+    from miniinductor.schedule.scheduler import Scheduler
 
     for rows, wide in ((1 << 20, True), (1 << 10, False)):
         graph = make_graph(

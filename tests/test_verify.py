@@ -4,9 +4,9 @@ import pytest
 import torch
 from front_helpers import lower
 
-from miniinductor.ir import BufferView
-from miniinductor.ops import ops
-from miniinductor.verify import BadGraph, verify_graph
+from miniinductor.ir.loops import BufferView
+from miniinductor.ir.ops import ops
+from miniinductor.ir.verify import BadGraph, verify_graph
 
 
 def graph():

@@ -8,7 +8,7 @@ import torch
 
 import minidynamo
 import miniinductor
-from minidynamo.exceptions import BackendError, SpecializationError, Unsupported
+from minidynamo.errors import BackendError, SpecializationError, Unsupported
 
 
 @pytest.fixture(autouse=True)
@@ -168,7 +168,7 @@ def test_errors_show_the_users_lines_alone():
 
 
 def test_a_cache_that_cannot_be_written_is_told_once(tmp_path, caplog):
-    from miniinductor.runtime import disk
+    from miniinductor.toolchain import disk
 
     disk.temporary_folder.cache_clear()
     (tmp_path / "file").touch()

@@ -120,8 +120,10 @@ def child(name, hooked):
         return
     import torch  # noqa: F401
 
-    from minidynamo import config, convert_frame, entries, frame_hook, records
-    from minidynamo.conversion import Conversion
+    from minidynamo import config, records
+    from minidynamo.convert import convert_frame, entries
+    from minidynamo.frame import frame_hook
+    from minidynamo.convert.conversion import Conversion
 
     ours = (
         "minidynamo's own code",

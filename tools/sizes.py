@@ -42,46 +42,54 @@ TABLE = "<!-- written by `make sizes`: reading -->"  # stands before the table, 
 # What one reads first, in the order in which a program flows through it: a folder, and its files.
 READING = """
 A frame comes in
-    minidynamo api.py config.py exceptions.py records.py frame_hook.c frame_hook.py skipping.py
-    minidynamo convert_frame.py conversion.py entries.py
+    minidynamo api.py config.py errors.py records.py
+    minidynamo/frame frame_hook.c frame_hook.py
+    minidynamo/convert skipping.py convert_frame.py conversion.py entries.py
 Bytecode
-    minidynamo/bytecode __init__.py assembler.py emit.py canonical.py
+    minidynamo/bytecode __init__.py assembler.py canonical.py
 Symbolic evaluation
-    minidynamo/symbolic_eval evaluator.py opcodes.py operations.py operators.py calls.py
+    minidynamo/evaluate evaluator.py opcodes.py operations.py operators.py calls.py
 Values on the symbolic stack
-    minidynamo/variables base.py registry.py constant.py symbolic.py tensor.py containers.py
-    minidynamo/variables lookup.py objects.py functions.py binding.py iterators.py nn_modules.py
-    minidynamo/variables modules.py classes.py builder.py wrap_containers.py wrap_tensors.py
+    minidynamo/variables base.py registry.py constant.py symbolic.py tensor.py dicts.py
+    minidynamo/variables objects.py functions.py iterators.py nn_modules.py modules.py
+    minidynamo/variables classes.py
+    minidynamo/wrap builder.py containers.py tensors.py
 Sources and guards
-    minidynamo sources.py guards.py entry_guards.py
+    minidynamo/guards sources.py guards.py
+    minidynamo/convert entry_guards.py
 The graph under construction
-    minidynamo graph_capture.py graph_values.py graph_module.py symbolic_inputs.py
+    minidynamo/graph output_graph.py graph_module.py symbolic_inputs.py
 Values as code again, graph breaks
-    minidynamo reconstruct.py resume.py replacement.py
+    minidynamo/rebuild reconstruct.py resume.py replacement.py
 Sizes as symbols
-    minidynamo dynamic.py symbolic_shapes.py symbolic_numbers.py
+    minidynamo/shapes dynamic.py symbolic_shapes.py symbolic_numbers.py
 Backends
     minidynamo backends.py
 The driver of miniinductor
-    miniinductor __init__.py config.py compile.py records.py listings.py
-    miniinductor current.py fake_mode.py
+    miniinductor __init__.py config.py compile.py records.py options.py
+    miniinductor/autograd fake_mode.py
 Autograd
     miniinductor/autograd tracer.py functionalize.py joint.py partition.py runtime.py
 Graph passes
-    miniinductor decompositions.py graph_passes.py
+    miniinductor/lowering decompositions.py
+    miniinductor/passes graph_passes.py
 Loop IR
-    miniinductor ops.py ir.py handlers.py
+    miniinductor/ir ops.py loops.py handlers.py
 Sizes and indices
     miniinductor/sizes expressions.py symbols.py printing.py ranges.py
 Lowering
     miniinductor/lowering registry.py graph.py pointwise.py reductions.py views.py
 Fusion
-    miniinductor dependencies.py recording.py nodes.py scheduler.py in_place.py
+    miniinductor/ir dependencies.py recording.py
+    miniinductor/schedule nodes.py scheduler.py in_place.py
 Kernels in C++
-    miniinductor kernels.py devices.py
-    miniinductor/codegen plan.py tree.py cpp.py cpp_expressions.py cpp_reductions.py
+    miniinductor/codegen kernels.py
+    miniinductor devices.py
+    miniinductor/codegen plan.py tree.py
+    miniinductor/codegen/cpp kernel_writer.py expressions.py reductions.py
 Memory, the wrapper, the run
-    miniinductor memory.py wrapper.py runtime/program.py runtime/build.py
+    miniinductor/runtime memory.py wrapper.py program.py
+    miniinductor/toolchain cpp.py
 """
 
 LAYOUT = {
@@ -286,7 +294,7 @@ def write_readme(sizes: dict[str, Size]) -> None:
 
 # --- the rules ------------------------------------------------------------------------------------
 def dotted_name(path: Path, root: Path) -> str:
-    """minidynamo/rules/sets.py -> minidynamo.rules.sets; a package's `__init__` is the package."""
+    """minidynamo/graph/x.py -> minidynamo.graph.x; a package's `__init__` is the package."""
     parts = path.relative_to(root).with_suffix("").parts
     return ".".join(part for part in parts if part != "__init__")
 

@@ -15,7 +15,7 @@ coroutines and exception groups (such frames run as plain Python).
 """
 
 import dis
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from .assembler import VERSION, Instruction
@@ -152,3 +152,40 @@ def canonical(instructions: Sequence[Instruction]) -> tuple[list[CanonicalOp], d
         if op.exc:
             op.exc = first[id(op.exc[0])], *op.exc[1:]
     return result, first
+
+
+def successors(operation: CanonicalOp, n: int) -> list[int]:
+    """Where control may go behind operation `n`, if that does not raise."""
+    op = operation.op
+    after = []
+    if op not in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP"):
+        after.append(n + 1)
+    if op in ("JUMP", "FOR_ITER", "SEND") or op.startswith("POP_JUMP"):
+        after.append(operation.arg)
+    return after
+
+
+def liveness(
+    operations: Sequence[CanonicalOp], reads: Set[str], writes: Set[str]
+) -> list[frozenset[str]]:
+    """Before each operation: the variables that an opcode of `reads` may ask for later, with no
+    opcode of `writes` in between.
+
+    It goes backwards through the code, and again until nothing changes: loops jump back."""
+    live: list[frozenset[str]] = [frozenset()] * (len(operations) + 1)
+    changed = True
+    while changed:
+        changed = False
+        for n in range(len(operations) - 1, -1, -1):
+            operation = operations[n]
+            names = set().union(*[live[after] for after in successors(operation, n)])
+            if operation.op in writes:
+                names.discard(operation.arg)
+            if operation.op in reads:
+                names.add(operation.arg)
+            if operation.exc is not None:
+                names |= live[operation.exc[0]]
+            if names != live[n]:
+                live[n] = frozenset(names)
+                changed = True
+    return live

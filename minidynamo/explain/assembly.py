@@ -25,9 +25,8 @@ from typing import Any
 
 import torch
 
-from miniinductor.runtime.build import prelude
-from miniinductor.runtime.compiler import compiler_command
-from miniinductor.exceptions import CompilerError
+from miniinductor.errors import CompilerError
+from miniinductor.toolchain.cpp import compiler_command, prelude
 
 MOST_LINES = 400  # of one kernel
 
@@ -127,7 +126,7 @@ def functions_of(text: str) -> Iterator[Function]:
 # --- Triton ---------------------------------------------------------------------------------------
 def ptx(record: Any, device: torch.device) -> str:
     """The instructions of a kernel as it was compiled for this GPU."""
-    from miniinductor.gpu import build
+    from miniinductor.codegen.triton import build
 
     kernel, moved = record.kernel, record.bytes_read + record.bytes_written
     code = build.CudaCode(kernel, build.named_source(kernel), device, moved)
@@ -135,7 +134,7 @@ def ptx(record: Any, device: torch.device) -> str:
     with tempfile.TemporaryDirectory() as folder:
         job |= {"cubin": os.path.join(folder, "kernel"), "keep": ["ptx"]}
         subprocess.run(
-            [sys.executable, "-m", "miniinductor.gpu.worker"],
+            [sys.executable, "-m", "miniinductor.codegen.triton.worker"],
             input=json.dumps(job) + "\n",
             capture_output=True,
             text=True,

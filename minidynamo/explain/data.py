@@ -28,10 +28,10 @@ import miniinductor
 from miniinductor.sizes.prover import LARGEST, Symbol
 
 from .. import config
-from ..messages import shown
-from ..replacement import CALL_PREFIXES
-from .files import Files
+from ..rebuild.replacement import CALL_PREFIXES
+from ..records import shown
 from .entry_stages import Direction, directions_of, stages_of
+from .files import Files
 from .measure import copy_rate, sheet_of
 from .stages import Stage, instruction_ends
 from .stepping import walk_of

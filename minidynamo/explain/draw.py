@@ -11,13 +11,13 @@ of operations inside. Kinds differ by shape and line, not by colour alone, so th
 print is legible; each SVG element carries the id of its node.
 """
 
-from typing import Any
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
 import html
 import re
 import textwrap
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from .palette import picture_style
 from .views import many

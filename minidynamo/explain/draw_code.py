@@ -11,18 +11,18 @@ Mirrors what depyf and tlparse show as separate texts.  Bands join lines by outl
 that no colour is needed.
 """
 
-from typing import Any
-from collections.abc import Callable, Iterable, Sequence
 import html
 import inspect
 import itertools
 import re
 import textwrap
 import types
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..bytecode import canonical, disassemble
-from ..frame_hook import Switched, get_cache
+from ..frame.frame_hook import Switched, get_cache
 from .draw import Drawn, Picture
 from .views import many
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import fx
 
-from miniinductor.listings import NOTHING, Listing, listing_of
+from miniinductor.records import NOTHING, Listing, listing_of
 
 from .files import Files
 from .measure import sheet_of

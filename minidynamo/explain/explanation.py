@@ -6,13 +6,13 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
     >>> e.frames[0].graph                   # stages of one frame; e.graph is that of the main frame
 """
 
-from typing import Any
-from collections.abc import Callable, Iterable, Mapping, Sequence
 import dis
 import inspect
 import io
 import os
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from miniinductor.sizes.printing import python_code
 

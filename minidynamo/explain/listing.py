@@ -1,10 +1,10 @@
 """What a file of ours defines: each function and class with a sentence and the beginning of its
 code.
 
-In:   paths of source files, such as "minidynamo/guards.py".
+In:   paths of source files, such as "minidynamo/guards/guards.py".
 Out:  a `Listing`: folded, file by file.
 
-    >>> also_here("minidynamo/hooks.py")        # in a notebook: names to unfold
+    >>> also_here("minidynamo/records.py")        # in a notebook: names to unfold
 
 It is made when a page is built, from the sources as they are; so it cannot go stale.
 """

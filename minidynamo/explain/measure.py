@@ -30,7 +30,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from miniinductor.compile import CLOCK
-from miniinductor.foreign import ours
+from miniinductor.errors import ours
 from miniinductor.records import CompileRecord
 from miniinductor.runtime.program import Program
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from miniinductor.listings import Listing
+from miniinductor.records import Listing
 
 from .stages import Stage
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from miniinductor import kernels
+from miniinductor.codegen import kernels
 from miniinductor.records import CompileRecord
 
 from ..records import FrameRecord

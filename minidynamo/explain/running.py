@@ -22,8 +22,11 @@ from typing import Any
 
 import miniinductor
 
-from .. import api, convert_frame, frame_hook, records, resume
-from ..entries import CODES, CacheEntry
+from .. import api, records
+from ..convert import convert_frame
+from ..convert.entries import CODES, CacheEntry
+from ..frame import frame_hook
+from ..rebuild import resume
 from .explanation import Explanation, FrameExplanation
 from .measure import measuring
 from .stepping import watching

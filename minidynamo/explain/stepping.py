@@ -22,8 +22,8 @@ from typing import Any
 
 from torch import fx
 
-from .. import hooks
-from ..graph_capture import OutputGraph
+from .. import records
+from ..graph.output_graph import OutputGraph
 from ..variables.base import Lazy, peek
 
 MOST = 12  # values of a stack that are kept, from its top
@@ -92,5 +92,5 @@ def remember(_: object, graph: fx.GraphModule) -> None:
         weakref.finalize(graph, WALKS.pop, id(graph), None).atexit = False
 
 
-hooks.TRACING.append(watched)
-hooks.GRAPH_MODULES.append(remember)
+records.TRACING.append(watched)
+records.GRAPH_MODULES.append(remember)

@@ -6,12 +6,12 @@ In:   text or objects.  Out: `Code`, `Table`, `Several`: each has `_repr_html_` 
     >>> Code("int main() {}", "cpp", "a kernel")
 """
 
-from typing import Any
 import contextlib
 import html
 import inspect
 import textwrap
 from dataclasses import dataclass
+from typing import Any
 
 MOST_LINES = 15  # of an excerpt that are shown unfolded
 ROWS_IN_VIEW = 15  # of a table

@@ -19,11 +19,20 @@ from typing import Any
 
 import torch
 
-from ..exceptions import Break
-from ..guards import constant_check
-from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable
-from .lookup import lookup
+from ..errors import Break
+from ..guards.guards import constant_check
+from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable, lookup
 from .registry import BY_VALUE
+
+try:
+    import numpy
+
+    kinds = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
+    NUMBERS = {getattr(numpy, name) for name in kinds.split()}
+    NUMPY = NUMBERS | {numpy.bool_}
+except ImportError:  # torch works without it
+    numpy = None  # type: ignore[assignment]
+    NUMBERS = NUMPY = set()
 
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 CONSTANT_TYPES = LITERALS | {range, slice, types.CodeType, torch._C._SDPBackend}

@@ -25,12 +25,12 @@ import torch
 
 from miniinductor.sizes.prover import LARGEST, Symbol
 
-from ..symbolic_eval.registry import rule
-from ..symbolic_numbers import SymNode, is_of_floats
+from ..shapes.symbolic_numbers import SymNode, is_of_floats
 from .base import Frame, OutputGraph, Source, Variable
 from .constant import ConstantVar, wrap_constant
-from .containers import SequenceVar
+from .dicts import SequenceVar
 from .registry import BY_VALUE
+from .rules import rule
 from .symbolic import SymVar, pinned
 from .tensor import TensorVar
 

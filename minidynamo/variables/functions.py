@@ -1,4 +1,11 @@
-"""Callables: Python functions (inlined), closures and their cells, bound methods, C callables.
+"""The arguments of a call, bound to the parameters of a Python function as CPython binds them.
+
+In:   a FunctionVar, positional and named arguments as variables.
+Out:  parameter name -> variable; or the TypeError of the traced program, in CPython's words.
+
+    >>> bind(tx, function, [a], {"scale": b})       # {"x": a, "scale": b}
+
+Callables: Python functions (inlined), closures and their cells, bound methods, C callables.
 
 In:   arguments as variables.   Out: whatever inlining (`tx.inline`) or the rules for C callables
       give.
@@ -11,19 +18,52 @@ Mirrors torch/_dynamo/variables/functions.py (paper section 3.4, inlining).
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..bytecode import emit
-from ..exceptions import Break
-from ..foreign import ours
-from .base import Args, Codegen, Frame, Lazy, Named, RealVar, Variable
+from miniinductor.errors import ours
+
+from ..bytecode import assembler
+from ..errors import Break
+from .base import MISSING, Args, Codegen, Frame, Lazy, Named, RealVar, Variable, lookup
 from .constant import ConstantVar
-from .containers import DictVar, TupleVar, mapping, named
-from .lookup import MISSING, lookup
+from .dicts import DictVar, TupleVar, mapping, named
+
+if TYPE_CHECKING:
+    pass
+
+
+def bind(tx: Frame, function: FunctionVar, args: Args, kwargs: Named) -> dict[str, Any]:
+    """Parameters of a call: name -> variable, or a default that nobody looked at."""
+    code = function.code
+    count = code.co_argcount
+    parameters = code.co_varnames[: count + code.co_kwonlyargcount]
+    stars = iter(code.co_varnames[len(parameters) :])
+    by_position, extra = parameters[:count], args[count:]
+    given: dict[str, Any] = dict(zip(by_position, args))
+    rest = {}
+    for name, value in kwargs.items():
+        if name not in parameters[code.co_posonlyargcount :]:
+            rest[name] = value
+        elif name in given:
+            tx.wrong_arguments(function, args, kwargs)
+        else:
+            given[name] = value
+    if code.co_flags & inspect.CO_VARARGS:
+        given[next(stars)] = TupleVar(list(extra))
+        extra = []
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        given[next(stars)] = DictVar(named(rest))
+        rest = {}
+    with_default = by_position[count - len(function.defaults) :]
+    bound = dict(zip(with_default, function.defaults)) | function.kwdefaults | given
+    if extra or rest or not bound.keys() >= {*parameters}:
+        tx.wrong_arguments(function, args, kwargs)
+    return bound
 
 
 BOUND = {  # descriptors of C types -> what binding them makes
@@ -64,7 +104,7 @@ class CellVar(Variable):
 
     def reconstruct(self, cg: Codegen) -> None:
         if isinstance(self.cell, str):  # the root's own cell, or one of its free variables
-            cg.add(emit.load_cell(self.cell))
+            cg.add(assembler.load_cell(self.cell))
         elif self.source is not None:
             cg.load_source(self.source)
         else:

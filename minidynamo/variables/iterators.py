@@ -17,13 +17,12 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, NoReturn, cast
 
-from ..exceptions import Break, SkipFrame
+from ..errors import Break, SkipFrame
 from .base import Codegen, Frame, Variable, refusal
 from .constant import ConstantVar
-from .containers import DictVar, DictViewVar, ProxyVar, ListVar, SequenceVar, TupleVar
+from .dicts import DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, TupleVar
 from .objects import ObjectVar
 from .registry import ByClass
-
 
 iterator_of = ByClass()  # handler(tx, variable) -> an iterator
 

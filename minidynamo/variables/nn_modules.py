@@ -18,14 +18,24 @@ import torch
 import torch.fx
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from ..exceptions import Break, Restart
-from ..guards import MODULE_TABLES
-from ..originals import NN_MODULE
-from ..sources import module_path
-from .base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, current
+from ..errors import Break, Restart
+from ..frame.originals import NN_MODULE
+from ..guards.guards import MODULE_TABLES
+from ..guards.sources import module_path
+from .base import (
+    MISSING,
+    Args,
+    Codegen,
+    Frame,
+    Named,
+    OutputGraph,
+    Source,
+    Variable,
+    current,
+    lookup,
+)
 from .constant import ConstantVar
-from .containers import DictVar, TupleVar
-from .lookup import MISSING, lookup
+from .dicts import DictVar, TupleVar
 from .objects import ObjectVar, fields_of
 from .registry import SHARED
 

@@ -24,14 +24,25 @@ from typing import Any, NoReturn
 
 import torch
 
-from ..exceptions import Break, ObservedException
-from .base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, current
+from ..errors import Break, ObservedException
+from .base import (
+    HEAP_TYPE,
+    METHODS,
+    MISSING,
+    Args,
+    Codegen,
+    Frame,
+    Named,
+    OutputGraph,
+    Source,
+    Variable,
+    current,
+    lookup,
+)
 from .constant import ConstantVar
-from .containers import mapping, named
+from .dicts import mapping, named
 from .functions import BoundMethodVar, bound_descriptor
-from .lookup import HEAP_TYPE, METHODS, MISSING, lookup
 from .registry import SHARED
-
 
 # The type of the descriptors `first` and `second`; each knows the index of its item.
 FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any
 
-from ..exceptions import Break
-from ..foreign import ours
+from miniinductor.errors import ours
+
+from ..errors import Break
 from .base import Codegen, Frame, Lazy, Variable, current, peek
 from .constant import ConstantVar, is_constant_value
 from .symbolic import SymVar

@@ -20,8 +20,9 @@ from typing import Any
 import sympy
 import torch
 
-from ..exceptions import Break
-from ..foreign import ours
+from miniinductor.errors import ours
+
+from ..errors import Break
 from .base import Codegen, Frame, Variable
 from .constant import ConstantVar
 

@@ -15,7 +15,7 @@ import torch
 
 from .base import Variable
 from .constant import ConstantVar
-from .containers import TupleVar
+from .dicts import TupleVar
 from .sequences import SliceVar
 from .symbolic import SymVar
 from .tensor import TensorVar

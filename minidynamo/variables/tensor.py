@@ -24,14 +24,14 @@ from typing import Any
 
 import torch
 
-from ..exceptions import Break
-from ..foreign import ours
-from ..originals import calls_replaced, in_leaf_module, made_by_torch, replaced_in_tensor
-from ..symbolic_eval.registry import RULES
-from .base import Args, Codegen, Frame, Named, Variable
+from miniinductor.errors import ours
+
+from ..errors import Break
+from ..frame.originals import calls_replaced, in_leaf_module, made_by_torch, replaced_in_tensor
+from .base import Args, Codegen, Frame, Named, Variable, lookup
 from .constant import ConstantVar
-from .lookup import lookup
 from .objects import method_of_class
+from .rules import RULES
 
 # Told by the fake tensor, without a node: attributes, and methods.
 TOLD = """

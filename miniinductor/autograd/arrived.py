@@ -12,8 +12,8 @@ from collections.abc import Collection
 import torch
 from torch import fx
 
-from ..checks import may_raise
 from ..sizes.symbols import alike
+from .checks import may_raise
 from .functionalize import Graph, is_needed, with_graph
 from .partition import is_tangent
 

@@ -36,11 +36,11 @@ from torch._dispatch.python import enable_python_dispatcher
 # torch.fx writes the Python of such a module when it is first called: few graphs are
 from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 
-from ..checks import may_raise
-from ..eager_answers import refusal
-from ..exceptions import CannotFunctionalize, blaming
-from ..ir import same_layout
+from ..errors import CannotFunctionalize, blaming
+from ..ir.loops import same_layout
 from ..sizes.symbols import same_sizes, sizes
+from .checks import may_raise
+from .eager_answers import refusal
 from .written_views import COUNTS_PLACES, INVERSES, LAZY_VIEWS, check_memory
 
 aten = torch.ops.aten

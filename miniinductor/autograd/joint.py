@@ -37,20 +37,22 @@ import torch.utils._pytree as pytree
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 
-from ..exceptions import CannotTrace, blaming
-from ..foreign import is_fault, ours
+from ..errors import CannotTrace, blaming, is_fault, ours
 from .functionalize import functionalize
-from .histories import (
+from .origins import OriginInterpreter
+from .outputs import (
+    Output,
     StandIn,
+    ViewPlanner,
     check_histories,
     forget_history,
     has_several_outputs,
     has_siblings,
     history_of,
+    is_tensor,
+    needs_gradient,
     unreached,
 )
-from .origins import OriginInterpreter
-from .outputs import Output, ViewPlanner, is_tensor, needs_gradient
 from .tracer import (
     Decompositions,
     fake_inputs,

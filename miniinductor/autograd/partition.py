@@ -36,9 +36,9 @@ import torch
 from torch import fx
 
 from .. import config
-from ..checks import may_raise
 from ..records import SavedActivation
 from ..sizes.symbols import estimate, is_dense
+from .checks import may_raise
 from .functionalize import (
     MAY_BE_VIEWS,
     Graph,

@@ -33,18 +33,16 @@ from typing import Any
 import torch
 from torch import fx
 
-from .. import config, dispatch_keys
-from ..eager_graphs import runnable, writable
-from ..exceptions import CannotLower, CompilerError
-from ..foreign import ThreadState, faults, ours
+from .. import config
+from ..errors import CannotLower, CompilerError, ThreadState, faults, ours
 from ..records import CompileRecord, Later, first_line, tell
-from ..runtime.program import in_layout
 from ..sizes.symbols import fill
+from . import fake_mode
 from .arrived import WithoutTangents
+from .eager_graphs import runnable, writable
 from .functionalize import output_of
-from .histories import registration
 from .joint import Joint
-from .outputs import with_outputs
+from .outputs import registration, with_outputs
 from .partition import Parts
 from .tracer import without_autocast
 from .written_views import COUNTS_PLACES
@@ -151,7 +149,7 @@ class Backward:
     def called(self, tensors: list[Any]) -> Any:
         """The gradients.  `tensors` alone holds them, so that the half can free each after its last
         use."""
-        if dispatch_keys.is_unusual():  # a dispatch mode, vmap...: it sees each operation
+        if fake_mode.is_unusual():  # a dispatch mode, vmap...: it sees each operation
             return runnable(self.graph())(*tensors)[0]
         if self.run is None:
             self.run = ThreadState().around(self.compile)
@@ -361,3 +359,17 @@ def by_data(joint: Joint, run: Callable) -> Callable:
         return run(*given)
 
     return call if joint.uncounted else run
+
+
+def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
+    """The tensor, copied if its strides are others; strides of dimensions of size 1 do not
+    matter."""
+    if (
+        tensor.stride() == stride
+        or not tensor.numel()
+        or all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride))
+    ):
+        return tensor
+    return torch.empty_strided(
+        tensor.shape, stride, dtype=tensor.dtype, device=tensor.device
+    ).copy_(tensor)

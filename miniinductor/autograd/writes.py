@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..eager_answers import tensors_in
-from ..exceptions import CannotTrace
+from ..errors import CannotTrace
 from ..sizes.symbols import hint
+from .eager_answers import tensors_in
 from .functionalize import functional_form
 from .rules import Op, is_composite
 from .written_views import is_as_before

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from ..exceptions import CannotFunctionalize
-from ..ir import same_layout
+from ..errors import CannotFunctionalize
+from ..ir.loops import same_layout
 from ..sizes.symbols import same, same_sizes, sizes
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Fused groups in, source code of C++ kernels out (`cpp`)."""
+"""Fused groups in, kernels out: what all languages share, and a folder for each of them."""

@@ -17,7 +17,8 @@ C++ (cpp.py) writes loops: `x` are loops over threads, `r` the loop over vector 
 groups the last loop becomes the lanes (`with_lanes`).  Elements that one inner loop makes and a
 later one reads *cross* stages: they lie in memory meanwhile (the writer may put them on the stack).
 
-Triton (gpu/tile_plan.py) can make its axes of the same loops: `outer` is flattened into axis x,
+Triton (codegen/triton/tile_plan.py) can make its axes of the same loops: `outer` is flattened into
+axis x,
 `inner` into axis r; pointwise groups have no r.  A looped kernel writes one loop over r for each of
 `plan.stages()`; a persistent one plays `plan.nodes` in order.  Elements that cross stages are
 computed again.  A template that brings its own loops builds its plan by `plan_of`.
@@ -31,8 +32,8 @@ from dataclasses import dataclass
 
 import sympy
 
-from ..dependencies import LoopBody, loop_variables, merge_loops
-from ..nodes import Node
+from ..ir.dependencies import LoopBody, loop_variables, merge_loops
+from ..schedule.nodes import Node
 from ..sizes.symbols import Size, estimate
 
 PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save

@@ -21,10 +21,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ..ir import playing
-from ..listings import Marked, indent
-from .code import Code, code
-from .common import marked
+from ..ir.loops import playing
+from ..records import Marked, indent
+from .common import Code, code, marked
 
 
 @dataclass(frozen=True)

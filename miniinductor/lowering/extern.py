@@ -16,8 +16,8 @@ import torch
 import torch.utils._pytree as pytree
 
 from ..autograd.functionalize import COUNTS_PLACES
-from ..exceptions import CannotLower
-from ..ir import BufferView, ExternKernel, Layout, MultiOutput, TensorBox
+from ..errors import CannotLower
+from ..ir.loops import BufferView, ExternKernel, Layout, MultiOutput, TensorBox
 from ..records import CompileRecord, Fallback
 from .registry import LOWERINGS, Call, aten
 

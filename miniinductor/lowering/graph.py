@@ -24,9 +24,9 @@ from torch import fx
 from .. import config, coverage
 from ..autograd.functionalize import is_view
 from ..devices import recomputes
-from ..exceptions import CannotLower, blaming
-from ..handlers import loop_variables
-from ..ir import (
+from ..errors import CannotLower, blaming
+from ..ir.handlers import loop_variables
+from ..ir.loops import (
     Buffer,
     BufferView,
     ComputedBuffer,
@@ -43,15 +43,14 @@ from ..ir import (
     from_node,
     layouts_of,
 )
-from ..ops import EXPENSIVE_PRICE, OpsHandler, fill, price, set_handler
+from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, fill, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size
 from ..sizes.symbols import SYMBOLIC, same_sizes, size
 from . import indexing, parts, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
-from .kept_checks import calls_to_store
 from .pointwise import is_slow_in_cpp
-from .refusals import check_arguments, check_result, unknown_numbers
+from .refusals import calls_to_store, check_arguments, check_result, unknown_numbers
 from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
 
 

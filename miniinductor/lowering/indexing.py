@@ -18,9 +18,17 @@ import sympy
 import torch
 
 from ..autograd.functionalize import is_view
-from ..ir import ComputedBuffer, ExternKernel, Index, Loader, Reindex, TensorBox, current_graph
-from ..ir import Scatter
-from ..ops import Value, ops
+from ..ir.loops import (
+    ComputedBuffer,
+    ExternKernel,
+    Index,
+    Loader,
+    Reindex,
+    Scatter,
+    TensorBox,
+    current_graph,
+)
+from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import same_sizes
 from .extern import EXTERN

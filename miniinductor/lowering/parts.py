@@ -23,9 +23,9 @@ import sympy
 import torch
 from torch import fx
 
-from ..exceptions import CannotLower
-from ..ir import Buffer, Index, Layout, Reindex, TensorBox, same_layout
-from ..ops import Value, ops
+from ..errors import CannotLower
+from ..ir.loops import Buffer, Index, Layout, Reindex, TensorBox, same_layout
+from ..ir.ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
 from ..sizes.prover import is_nonnegative
 from ..sizes.symbols import extent, hint, is_symbolic, maximum, same, same_sizes, size, sizes

@@ -17,8 +17,8 @@ import sympy
 import torch
 
 from .. import config
-from ..ir import Index, TensorBox
-from ..ops import BITWISE, COMPARISON, LOGICAL, OP_NAMES, UNARY_FLOAT, Value, ops
+from ..ir.loops import Index, TensorBox
+from ..ir.ops import BITWISE, COMPARISON, LOGICAL, OP_NAMES, UNARY_FLOAT, Value, ops
 from ..sizes.symbols import hint, sizes
 from .registry import (
     LOWERINGS,

@@ -7,6 +7,22 @@ In:   sum, mean, amax ...  Out: `Reduction` values, with pointwise work around t
 float16 and bfloat16 are summed in float32, integers and bools in int64, as torch does.
 lowerings/ has others: variances (statistics.py), argmax and any (extremes.py).
 Mirrors torch/_inductor/lowering.py (`make_reduction`).
+
+Lowerings of extremes' places, and of truth values together.
+
+In:   argmax, argmin, max and min along a dimension; any, all.  Out: a `Reduction`, of places one
+      that gives an index: the first among equals, or that of a NaN.
+
+Mirrors torch/_inductor/lowering.py (`make_reduction`).
+
+Lowerings of running sums, products and log-sums.
+
+In:   cumsum, cumprod, logcumsumexp.  Out: a `Scan`.
+
+In C++ a scan goes element by element.  So what is costly is computed in vectors, before it and
+behind it; only a little pointwise work joins its kernel (scheduler.py).
+
+Mirrors torch/_inductor/lowering.py (`cumsum`).
 """
 
 from collections.abc import Sequence
@@ -15,11 +31,11 @@ from typing import Any
 import sympy
 import torch
 
-from ..ir import Index, Reduction, TensorBox
-from ..ops import Value, ops
+from ..ir.loops import Index, Reduction, TensorBox
+from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import size as as_size
-from .pointwise import full
+from .pointwise import full, truth
 from .registry import (
     NARROW,
     Call,
@@ -143,3 +159,33 @@ def extreme(call: Call, x: TensorBox, dims: Any = (), keepdim: bool = False) -> 
     compute = torch.uint8 if x.dtype == torch.bool else x.dtype
     kind = call.name.removeprefix("a")
     return reduce(call, x, dims, keepdim, kind, compute, x.dtype)
+
+
+@lower(aten.max.dim, aten.min.dim)
+def extreme_with_index(
+    call: Call, x: TensorBox, dim: int, keepdim: bool = False
+) -> list[TensorBox]:
+    return [extreme(call, x, [dim], keepdim), place_of_extreme(call, x, dim, keepdim)]
+
+
+@lower(aten.argmax.default, aten.argmin.default)
+def place_of_extreme(
+    call: Call, x: TensorBox, dim: int | None = None, keepdim: bool = False
+) -> TensorBox:
+    compute = torch.uint8 if x.dtype == torch.bool else x.dtype
+    return reduce(call, x, dim, keepdim, "arg" + call.name[-3:], compute, torch.int64)
+
+
+@lower(aten.any, aten.all)
+def any_or_all(call: Call, x: TensorBox, dims: Any = None, keepdim: bool = False) -> TensorBox:
+    """all(x) is not any(not x)."""
+    if call.value.dtype != torch.bool:
+        raise NotLowered("uint8 result")
+    box = x
+    if x.dtype != torch.bool:
+        box = mapped(call, x, lambda v: truth(v, x.dtype), torch.bool)
+    if call.name == "any":
+        return reduce(call, box, dims, keepdim, "any", torch.bool, torch.bool)
+    box = mapped(call, box, ops.logical_not, torch.bool)
+    some_false = reduce(call, box, dims, keepdim, "any", torch.bool, torch.bool)
+    return mapped(call, some_false, ops.logical_not, torch.bool, x)

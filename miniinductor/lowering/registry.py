@@ -23,8 +23,8 @@ from torch import fx
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
-from ..ir import Index, Loader, Pointwise, Reindex, TensorBox, View, layouts_of
-from ..ops import Value, ops
+from ..ir.loops import Index, Loader, Pointwise, Reindex, TensorBox, View, layouts_of
+from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import sizes
 

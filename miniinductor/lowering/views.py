@@ -23,8 +23,8 @@ from typing import Any
 import sympy
 import torch
 
-from ..ir import Index, Reindex, TensorBox
-from ..ops import Value, ops
+from ..ir.loops import Index, Reindex, TensorBox
+from ..ir.ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size, flatten
 from ..sizes.symbols import hint, same, sizes
 from .registry import Call, aten, broadcast_index, lower, made, normalize_dim, view

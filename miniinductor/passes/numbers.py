@@ -20,10 +20,10 @@ from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..autograd.rules import call_rule
-from ..foreign import ours
+from ..errors import ours
 from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
-from .layout import aten, value_of
+from .library_layouts import aten, value_of
 
 MAKERS = {aten.full.default, aten.scalar_tensor.default}  # of a tensor from one number
 EXACT = {  # dtypes whose numbers Python has

@@ -1,2 +1,1 @@
-"""What runs when a compiled graph is called: building and loading kernels (`build`), calling them
-(`launch`)."""
+"""What runs when a compiled graph is called: the wrapper, its memory, CUDA graphs."""

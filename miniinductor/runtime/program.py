@@ -6,20 +6,38 @@ In:   what wrapper.py printed.  Out: a `Program`; `start()` gives the callable.
     >>> call = program.start()
     >>> [out] = call(x)
 
-The file also has what a wrapper calls beside kernels: workspaces, `in_layout`.
+The file also has what a wrapper calls beside kernels: workspaces.
 Mirrors torch/_inductor/output_code.py (`CompiledFxGraph`).
+
+Two inputs of a graph that writes may overlap in memory: each call looks.
+
+In:   a compiled graph that writes to its inputs.  Out: the same, which runs the captured graph
+      eagerly in a call in which two of its tensors may share a byte.
+
+    def f(x, y):
+        x.add_(1)               # f(a, a[:2]): y is written, too
+        return y * 2
+
+    >>> flat = torch.zeros(100)  # parameters in one piece
+    >>> are_apart([flat[:50], flat[50:]])
+    True
+
+# PyTorch: compiles such a call for itself, over the memory that the inputs share.
 """
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import fx
 
+from ..autograd.eager_graphs import runnable
+from ..records import CompileRecord
 from ..sizes.symbols import Size, fill
-from . import launch
+from ..toolchain import cpp
 
 ALIGNMENT = 64
 
@@ -40,7 +58,7 @@ class Program:
         """The callable."""
         scope: dict[str, Any] = {**self.scope}
         if "empty_cpu(" in self.source:
-            scope["empty_cpu"] = launch.empty_cpu
+            scope["empty_cpu"] = cpp.empty_cpu
         exec(compile(self.source, "<miniinductor wrapper>", "exec"), scope)
         call = scope["call"]
         call.owned, call.workspaces_of = scope.get("call_owned"), scope.get("workspaces_of", {})
@@ -79,15 +97,37 @@ class NewWorkspace:
         return tuple(tensors)
 
 
-def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-    """The tensor, copied if its strides are others; strides of dimensions of size 1 do not
-    matter."""
-    if (
-        tensor.stride() == stride
-        or not tensor.numel()
-        or all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride))
-    ):
-        return tensor
-    return torch.empty_strided(
-        tensor.shape, stride, dtype=tensor.dtype, device=tensor.device
-    ).copy_(tensor)
+def guard_shared_memory(run: Callable, gm: fx.GraphModule, record: CompileRecord) -> Callable:
+    """`run`, the function of a graph that writes to its inputs, which is right only if no two of
+    its tensors overlap in memory: each call looks, and runs the FX graph eagerly if two may."""
+    record.notes.append(
+        "writes to tensors: each call first checks that no two of the graph's tensors share memory"
+    )
+    held = [*gm.parameters(), *gm.buffers()]  # each tensor once
+
+    def checked(*inputs: object) -> object:
+        tensors = [*[t for t in inputs if isinstance(t, torch.Tensor)], *held]
+        if len({t.untyped_storage()._cdata for t in tensors}) == len(tensors):
+            return run(*inputs)
+        return run(*inputs) if are_apart(tensors) else runnable(gm)(*inputs)
+
+    return checked
+
+
+def are_apart(tensors: Sequence[torch.Tensor]) -> bool:
+    """Lies each tensor behind the end of the one before it, and does autograd not mind?
+
+    Where gradients are recorded for one of them the answer is no: a write to a view gives the whole
+    memory, and so all other views of it, another history."""
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return False
+    spans = sorted(span_of(tensor) for tensor in tensors if tensor.numel())
+    return all(a[0] != b[0] or a[2] <= b[1] for a, b in zip(spans, spans[1:]))
+
+
+def span_of(tensor: torch.Tensor) -> tuple[Any, Any, Any]:
+    """(its memory, its first byte there, the byte behind its last)."""
+    width = tensor.element_size()
+    last = sum([(n - 1) * step for n, step in zip(tensor.shape, tensor.stride())])
+    start = tensor.storage_offset()
+    return tensor.untyped_storage()._cdata, start * width, (start + last + 1) * width

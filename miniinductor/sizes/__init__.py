@@ -10,6 +10,6 @@ The files, in the order in which one needs the other:
 * `floats`: what is computed from sizes in floating point
 * `symbols`: from `torch.SymInt` to expressions and back; hints; what holds for all sizes
 
-minidynamo makes the symbols (`minidynamo/symbolic_shapes.py`), miniinductor writes kernels with
-them.  Mirrors torch/utils/_sympy and torch/_inductor/sizevars.py (paper section 5).
+minidynamo makes the symbols (`minidynamo/shapes/symbolic_shapes.py`), miniinductor writes kernels
+with them.  Mirrors torch/utils/_sympy and torch/_inductor/sizevars.py (paper section 5).
 """

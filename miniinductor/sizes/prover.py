@@ -10,7 +10,8 @@ In:   rows of the symbol table, and facts (sympy relations that hold).  Out: `si
     (True, (7, oo))
 
 An integer relation is a question about the sign of one expression, the gap between its sides, which
-`PROOFS` are asked in order.  minidynamo/symbolic_shapes.py makes guards of what is not proved: a
+`PROOFS` are asked in order. minidynamo/shapes/symbolic_shapes.py makes guards of what is not
+proved: a
 weaker prover means more guards, never wrong ones.  Mirrors `_maybe_evaluate_static`, `replacements`
 and `bound_sympy` of torch/fx/experimental/symbolic_shapes.py (paper section 5).  Left out: systems
 of inequalities (PyTorch hands those of torch.export to a solver).

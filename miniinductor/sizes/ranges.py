@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 import sympy
 
-from ..current import Current
+from ..options import Current
 from .expressions import FloorDiv, Mod, Size
 from .intervals import Interval, interval, settled
 from .prover import is_nonnegative

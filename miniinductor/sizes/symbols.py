@@ -31,7 +31,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from ..current import Current
+from ..options import Current
 from .expressions import FloorDiv, Mod, Size
 from .floats import hidden, shown
 from .printing import python_code

@@ -1,6 +1,6 @@
 """Checks of notebook 03: the frame hook."""
 
-from minidynamo import frame_hook
+from minidynamo.frame import frame_hook
 
 from . import exercise, row
 

@@ -116,7 +116,7 @@ def matched(x, parts):
 def _(answer):
     import minidynamo
     from minidynamo import coverage
-    from minidynamo.symbolic_eval import code_info, opcodes
+    from minidynamo.evaluate import code_info, opcodes
 
     coverage.load()  # its own handler may not be there yet: nothing has been compiled so far
     pushed = []

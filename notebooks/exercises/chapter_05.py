@@ -49,8 +49,8 @@ def _(answer):
 
 @exercise("05.3", "a new guard kind")
 def _(answer):
-    from minidynamo.guards import GuardFunction
-    from minidynamo.sources import SourceTree
+    from minidynamo.guards.guards import GuardFunction
+    from minidynamo.guards.sources import SourceTree
 
     def plain():
         guard = answer()  # a guard function would count an error of the check as "false"

@@ -53,7 +53,7 @@ class Without(TorchDispatchMode):
 
 @exercise("09.1", "a decomposition")
 def _(answer):
-    from miniinductor import decompositions
+    from miniinductor.lowering import decompositions
 
     op, x = hat_op(), torch.tensor([-2.0, -0.5, 0.0, 0.25, 3.0])
 
@@ -123,7 +123,7 @@ def _(answer):
 @exercise("09.3", "a counting handler")
 def _(answer):
     import sympy
-    from miniinductor.ops import ops, set_handler
+    from miniinductor.ir.ops import ops, set_handler
 
     i = sympy.Symbol("i", integer=True)
 

@@ -61,7 +61,7 @@ def _(answer):
     )
 
     import minidynamo
-    from miniinductor.scheduler import Scheduler
+    from miniinductor.schedule.scheduler import Scheduler
 
     original = Scheduler.candidates
     watched = Watched(answer)

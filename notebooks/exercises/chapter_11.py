@@ -7,7 +7,7 @@ from . import close, exercise, row
 
 
 def repeated(i):
-    from miniinductor.ops import ops
+    from miniinductor.ir.ops import ops
 
     x = ops.load("x", i)
     twice = ops.mul(x, ops.constant(2, torch.float32))
@@ -16,26 +16,26 @@ def repeated(i):
 
 
 def summed_first(i):
-    from miniinductor.ops import ops
+    from miniinductor.ir.ops import ops
 
     one, two = ops.constant(1, torch.float32), ops.constant(2, torch.float32)
     ops.store("out", i, ops.mul(ops.add(ops.load("x", i), one), two))
 
 
 def biggest(i):
-    from miniinductor.ops import ops
+    from miniinductor.ir.ops import ops
 
     ops.store("out", i, ops.maximum(ops.load("x", i), ops.constant(0, torch.float32)))
 
 
 def smallest_first(i):
-    from miniinductor.ops import ops
+    from miniinductor.ir.ops import ops
 
     ops.store("out", i, ops.maximum(ops.constant(0, torch.float32), ops.load("x", i)))
 
 
 def lines(handler, body):
-    from miniinductor.ops import set_handler
+    from miniinductor.ir.ops import set_handler
 
     with set_handler(handler()) as used:
         body(sympy.Symbol("i"))
@@ -43,7 +43,7 @@ def lines(handler, body):
 
 
 def run(handler, body, x):
-    from miniinductor.runtime.build import build_kernels
+    from miniinductor.toolchain.cpp import build_kernels
 
     inner = "\n".join(lines(handler, body))
     source = (
@@ -103,7 +103,7 @@ def _(answer):
 @exercise("11.3", "row sums, accurately")
 def _(answer):
     def sums(x):
-        from miniinductor.runtime.build import build_kernels
+        from miniinductor.toolchain.cpp import build_kernels
 
         (kernel,) = build_kernels([(answer(*x.shape), "row_sums")])
         out = torch.full((x.shape[0],), float("nan"))

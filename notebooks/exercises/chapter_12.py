@@ -31,13 +31,13 @@ def gelu(p):
 @exercise("12.2", "an epilogue in Triton")
 def _(answer):
     import minidynamo
-    from miniinductor.recording import trace
-    from miniinductor.ir import ComputedBuffer, ExternKernel
+    from miniinductor.ir.recording import trace
+    from miniinductor.ir.loops import ComputedBuffer, ExternKernel
     from miniinductor.lowering import lower_graph
-    from miniinductor.ops import OpsHandler
+    from miniinductor.ir.ops import OpsHandler
     from miniinductor.records import CompileRecord
-    from miniinductor.gpu.build import source_file
-    from miniinductor.gpu.interpreter import load_interpreted
+    from miniinductor.codegen.triton.build import source_file
+    from miniinductor.codegen.triton.interpreter import load_interpreted
 
     handler_class, template = answer
     written = [
@@ -128,8 +128,8 @@ def pairs(source, top, total, columns, BLOCK: tl.constexpr):
 
 @exercise("12.3", "merging two softmaxes")
 def _(answer):
-    from miniinductor.gpu.build import source_file
-    from miniinductor.gpu.interpreter import load_interpreted
+    from miniinductor.codegen.triton.build import source_file
+    from miniinductor.codegen.triton.interpreter import load_interpreted
 
     def pairs(x):
         kernel = load_interpreted(source_file(KERNEL), "pairs")

@@ -53,7 +53,7 @@ def _(answer):
 
 @exercise("14.2", "always so?")
 def _(answer):
-    from minidynamo.symbolic_shapes import ShapeEnv
+    from minidynamo.shapes.symbolic_shapes import ShapeEnv
 
     yield row(
         "s0 + s1 - 2: the paper's question, s0 + s1 > 2, is always so",

@@ -125,7 +125,7 @@ def _(gm):
 
 @wrong("03.1", "counts each name once")
 def _(function, *args):
-    from minidynamo import frame_hook
+    from minidynamo.frame import frame_hook
 
     names: dict[str, int] = {}
 
@@ -138,7 +138,7 @@ def _(function, *args):
 
 @wrong("03.1", "leaves the hooked function out")
 def _(function, *args):
-    from minidynamo import frame_hook
+    from minidynamo.frame import frame_hook
 
     names: dict[str, int] = {}
 
@@ -152,7 +152,7 @@ def _(function, *args):
 
 @wrong("03.2", "1.0 is taken for 1")
 def _(function, result_of):
-    from minidynamo import frame_hook
+    from minidynamo.frame import frame_hook
 
     def callback(called, code, args):
         if code is not function.__code__ or args[0] not in result_of:

@@ -33,7 +33,7 @@
 # and notices that five steps can happen in the same pan. *Exactly:* the shelf is main memory, the
 # pan is the CPU's registers and cache, and a step is one kernel.
 #
-# **Files of this chapter:** `minidynamo/convert_frame.py` and `miniinductor/compile.py`, the
+# **Files of this chapter:** `minidynamo/convert/convert_frame.py` and `miniinductor/compile.py`, the
 # two drivers; each stage is a call there.
 
 # %%
@@ -77,7 +77,7 @@ e
 # ## Stage 1 · The frame hook
 #
 # CPython lets an extension decide how a *frame* (one call of a Python function) is evaluated: PEP
-# 523. Our hook (`minidynamo/frame_hook.c`) swaps the frame's code object before its first
+# 523. Our hook (`minidynamo/frame/frame_hook.c`) swaps the frame's code object before its first
 # instruction runs. The first listing is the bytecode that Python compiled from `scaled_gelu`. The second
 # is what ran instead: count the call, call the compiled graph with `x` and `y`, return its result.
 # (Behind that, folded away, stands the original again: if the graph raises an error, the program goes on there, so
@@ -156,7 +156,7 @@ e.aten
 # ## Stage 5 · The loop IR: tensors as functions of an index
 #
 # *Lowering* turns each ATen operation into a Python function from an index to a value, over a
-# closed set of scalar operations (`miniinductor/ops.py`). A pointwise operation that calls its
+# closed set of scalar operations (`miniinductor/ir/ops.py`). A pointwise operation that calls its
 # producer's function has *inlined* it: all of them have become one loop body. `buf0` is the
 # only *buffer*, a tensor that gets memory; the `tmp`s are values of one element.
 
@@ -168,7 +168,7 @@ e.loop_ir
 #
 # ## Stage 6 · C++
 #
-# The same Python function, run with a handler that prints C++ (`miniinductor/codegen/cpp.py`),
+# The same Python function, run with a handler that prints C++ (`miniinductor/codegen/cpp/kernel_writer.py`),
 # gives the kernel. One loop, each element read once and written once.
 
 # %%
@@ -190,7 +190,7 @@ e.wrapper
 # ## A reduction: softmax in one kernel
 #
 # `softmax` has two reductions (a maximum and a sum) and pointwise work between and after them. The
-# *scheduler* (`miniinductor/scheduler.py`) decides what shares a kernel, and records why, or why
+# *scheduler* (`miniinductor/schedule/scheduler.py`) decides what shares a kernel, and records why, or why
 # not.
 
 # %%
@@ -444,11 +444,11 @@ also_here(
     "minidynamo/api.py",
     "minidynamo/config.py",
     "minidynamo/records.py",
-    "minidynamo/exceptions.py",
-    "minidynamo/hooks.py",
-    "minidynamo/originals.py",
+    "minidynamo/errors.py",
+    "minidynamo/records.py",
+    "minidynamo/frame/originals.py",
     "minidynamo/coverage.py",
-    "minidynamo/foreign.py",
+    "minidynamo/errors.py",
 )
 
 # %% [markdown]
@@ -456,17 +456,17 @@ also_here(
 #
 # | stage | here | in PyTorch | section of the paper |
 # |---|---|---|---|
-# | frame hook | `minidynamo/frame_hook.c` | `torch/csrc/dynamo/eval_frame.c` | 3 |
+# | frame hook | `minidynamo/frame/frame_hook.c` | `torch/csrc/dynamo/eval_frame.c` | 3 |
 # | symbolic evaluation | `minidynamo/symbolic_eval/` | `torch/_dynamo/symbolic_convert.py` | 3 |
-# | guards | `minidynamo/guards.py` | `torch/_dynamo/guards.py`, a tree in C++ | 3 |
-# | graph breaks | `minidynamo/resume.py` | `torch/_dynamo/resume_execution.py` | 3 |
+# | guards | `minidynamo/guards/guards.py` | `torch/_dynamo/guards.py`, a tree in C++ | 3 |
+# | graph breaks | `minidynamo/rebuild/resume.py` | `torch/_dynamo/resume_execution.py` | 3 |
 # | ATen trace | `miniinductor/autograd/` | `torch/_functorch/aot_autograd.py` | 3 |
 # | lowering and loop IR | `miniinductor/lowering/`, `ir.py` | `torch/_inductor/lowering.py`, `ir.py` | 4 |
-# | scheduling | `miniinductor/scheduler.py` | `torch/_inductor/scheduler.py` | 4 |
-# | C++ | `miniinductor/codegen/cpp.py` | `torch/_inductor/codegen/cpp.py` | 4 |
-# | Triton | `miniinductor/gpu/kernel_writer.py` | `torch/_inductor/codegen/triton.py` | 4 |
-# | memory, wrapper | `miniinductor/memory.py`, `miniinductor/wrapper.py` | `torch/_inductor/codegen/wrapper.py` | 4 |
-# | symbolic sizes | `minidynamo/symbolic_shapes.py` | `torch/fx/experimental/symbolic_shapes.py` | 5 |
+# | scheduling | `miniinductor/schedule/scheduler.py` | `torch/_inductor/scheduler.py` | 4 |
+# | C++ | `miniinductor/codegen/cpp/kernel_writer.py` | `torch/_inductor/codegen/cpp.py` | 4 |
+# | Triton | `miniinductor/codegen/triton/kernel_writer.py` | `torch/_inductor/codegen/triton.py` | 4 |
+# | memory, wrapper | `miniinductor/runtime/memory.py`, `miniinductor/runtime/wrapper.py` | `torch/_inductor/codegen/wrapper.py` | 4 |
+# | symbolic sizes | `minidynamo/shapes/symbolic_shapes.py` | `torch/fx/experimental/symbolic_shapes.py` | 5 |
 #
 # The paper: *PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode Transformation and
 # Graph Compilation*, ASPLOS 2024.

@@ -21,7 +21,7 @@
 # interpreting, transforming and drawing it; what a *backend* is. At the end you write three graph
 # passes of your own.
 #
-# **Files of this chapter:** `minidynamo/graph_capture.py`, `minidynamo/graph_module.py`,
+# **Files of this chapter:** `minidynamo/graph/output_graph.py`, `minidynamo/graph/graph_module.py`,
 # `minidynamo/backends.py`.
 
 # %%
@@ -506,12 +506,12 @@ check_piece("graph")
 from minidynamo.explain import also_here
 
 also_here(
-    "minidynamo/graph_capture.py",
-    "minidynamo/graph_values.py",
-    "minidynamo/graph_module.py",
-    "minidynamo/symbolic_inputs.py",
+    "minidynamo/graph/output_graph.py",
+    "minidynamo/graph/graph_module.py",
+    "minidynamo/graph/graph_module.py",
+    "minidynamo/graph/symbolic_inputs.py",
     "minidynamo/backends.py",
-    "miniinductor/graph_passes.py",
+    "miniinductor/passes/graph_passes.py",
 )
 
 # %% [markdown]

@@ -21,8 +21,8 @@
 # PEP 523; how our hook swaps a code object; the per-code cache; why the hook costs nothing when it
 # is off.
 #
-# **Files of this chapter:** `minidynamo/frame_hook.c`, `minidynamo/frame_hook.py`,
-# `minidynamo/skipping.py`, `minidynamo/convert_frame.py`, `minidynamo/entries.py`.
+# **Files of this chapter:** `minidynamo/frame/frame_hook.c`, `minidynamo/frame/frame_hook.py`,
+# `minidynamo/convert/skipping.py`, `minidynamo/convert/convert_frame.py`, `minidynamo/convert/entries.py`.
 
 # %%
 import dis
@@ -31,7 +31,7 @@ import time
 import torch
 
 import minidynamo
-from minidynamo import frame_hook
+from minidynamo.frame import frame_hook
 from minidynamo.explain import Code, Table, excerpt
 
 torch.manual_seed(0)
@@ -100,7 +100,7 @@ log
 # ## PEP 523
 #
 # CPython keeps a function pointer per interpreter: "evaluate this frame". An extension may replace
-# it. Ours is in `minidynamo/frame_hook.c`; here is what it looks like from Python. The callback is
+# it. Ours is in `minidynamo/frame/frame_hook.c`; here is what it looks like from Python. The callback is
 # asked once about each new code object:
 
 # %%
@@ -297,7 +297,7 @@ print(f"before {before * 1e3:.2f} ms   with the hook on {inside * 1e3:.2f} ms   
 # minidynamo's callback is `FrameCompiler`. Its first question is whether to leave the frame alone:
 
 # %%
-from minidynamo import convert_frame
+from minidynamo.convert import convert_frame
 
 excerpt(convert_frame.skip_reason)
 
@@ -493,10 +493,10 @@ check_piece("hook")
 from minidynamo.explain import also_here
 
 also_here(
-    "minidynamo/frame_hook.py",
-    "minidynamo/skipping.py",
-    "minidynamo/convert_frame.py",
-    "minidynamo/entries.py",
+    "minidynamo/frame/frame_hook.py",
+    "minidynamo/convert/skipping.py",
+    "minidynamo/convert/convert_frame.py",
+    "minidynamo/convert/entries.py",
 )
 
 # %% [markdown]

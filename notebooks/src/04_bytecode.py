@@ -227,7 +227,7 @@ for function in (with_a_loop, with_a_helper):
 # canonical opcode.
 
 # %%
-from minidynamo.symbolic_eval import evaluator, opcodes
+from minidynamo.evaluate import evaluator, opcodes
 
 excerpt(evaluator.Frame.loop)
 
@@ -303,7 +303,7 @@ print("breaks:", len(e.main.record.graph_breaks))
 # %%
 from collections import Counter
 from benchmarks.models import bert
-from minidynamo.symbolic_eval.code_info import _CACHE as prepared
+from minidynamo.evaluate.code_info import _CACHE as prepared
 
 counts = Counter()
 

@@ -21,8 +21,8 @@
 # **What you will learn:** variables and lazy values; sources as a tree; what is guarded and what is
 # not; the generated guard function; recompilation and its limit; whether guards are asserts.
 #
-# **Files of this chapter:** `minidynamo/variables/`, `minidynamo/sources.py`,
-# `minidynamo/guards.py`, `minidynamo/entry_guards.py`.
+# **Files of this chapter:** `minidynamo/variables/`, `minidynamo/guards/sources.py`,
+# `minidynamo/guards/guards.py`, `minidynamo/convert/entry_guards.py`.
 
 # %%
 import torch
@@ -110,7 +110,7 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if
 # replacement code.
 
 # %%
-from minidynamo.sources import KINDS, SourceTree
+from minidynamo.guards.sources import KINDS, SourceTree
 
 tree = SourceTree()
 source = tree.local("self").attr("layers").item(0).attr("weight")
@@ -227,7 +227,7 @@ e.guard_source
 # length 2 does not hold.
 
 # %%
-from minidynamo.guards import GuardFunction
+from minidynamo.guards.guards import GuardFunction
 
 excerpt(GuardFunction.first_failure)
 
@@ -396,7 +396,7 @@ check("05.2", why)
 # makes the guard for grad mode.
 
 # %% tags=["exercise"]
-from minidynamo.guards import Guard
+from minidynamo.guards.guards import Guard
 
 def mkldnn_guard() -> Guard:
     """A guard on torch.backends.mkldnn.enabled."""
@@ -522,9 +522,9 @@ from minidynamo.explain import also_here
 
 also_here(
     "minidynamo/variables/",
-    "minidynamo/sources.py",
-    "minidynamo/guards.py",
-    "minidynamo/entry_guards.py",
+    "minidynamo/guards/sources.py",
+    "minidynamo/guards/guards.py",
+    "minidynamo/convert/entry_guards.py",
 )
 
 # %% [markdown]

@@ -23,8 +23,8 @@
 # loops, `with` and `try` blocks; breaks inside inlined calls; how to read the records and get rid
 # of breaks.
 #
-# **Files of this chapter:** `minidynamo/conversion.py`, `minidynamo/replacement.py`,
-# `minidynamo/resume.py`.
+# **Files of this chapter:** `minidynamo/convert/conversion.py`, `minidynamo/rebuild/replacement.py`,
+# `minidynamo/rebuild/resume.py`.
 
 # %%
 import dis
@@ -34,7 +34,7 @@ import torch
 import minidynamo
 from minidynamo.bytecode import disassemble
 from minidynamo.explain import Code, Table, excerpt
-from minidynamo.resume import resume_code
+from minidynamo.rebuild.resume import resume_code
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False);
@@ -259,7 +259,7 @@ Table(["what", "where", "hint"],
 # away.
 
 # %%
-from minidynamo.symbolic_eval.evaluator import RootFrame
+from minidynamo.evaluate.evaluator import RootFrame
 
 excerpt(RootFrame.loop)
 
@@ -537,7 +537,7 @@ check_piece("breaks")
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
 
-also_here("minidynamo/conversion.py", "minidynamo/resume.py")
+also_here("minidynamo/convert/conversion.py", "minidynamo/rebuild/resume.py")
 
 # %% [markdown]
 # ## What real PyTorch has

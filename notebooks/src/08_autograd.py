@@ -363,7 +363,7 @@ Table(["model", *(f"{v}: peak MiB" for v in variants), *(f"{v}: ms" for v in var
 # must be kept, whoever compiles. Nothing can be won where most values are inputs of library calls.
 #
 # Dropout masks are part of what is saved. With `miniinductor.config.fallback_random = False` the
-# kernels draw themselves (`miniinductor/lowerings/random.py`: a counter-based generator, so a
+# kernels draw themselves (`miniinductor/lowering/random.py`: a counter-based generator, so a
 # number depends on a seed and its position alone), and the backward kernels draw the same mask
 # again:
 

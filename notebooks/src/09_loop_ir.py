@@ -19,7 +19,7 @@
 # **What you will learn:** decompositions; tensors as functions of an index; why an IR made of Python functions is so short; handlers; views as index maths;
 # reductions; when a value is stored. At the end you add an operation to the compiler.
 #
-# **Files of this chapter:** `miniinductor/ops.py`, `miniinductor/ir.py`, `miniinductor/handlers.py`, `miniinductor/extras/interpreter.py`,
+# **Files of this chapter:** `miniinductor/ir/ops.py`, `miniinductor/ir/loops.py`, `miniinductor/ir/recording.py`, `miniinductor/runtime/interpreter.py`,
 # `miniinductor/lowering/`.
 
 # %%
@@ -29,7 +29,7 @@ import torch
 import minidynamo
 import miniinductor
 from minidynamo.explain import Code, Table, excerpt
-from miniinductor.ops import ops, set_handler
+from miniinductor.ir.ops import ops, set_handler
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False);
@@ -41,7 +41,7 @@ torch.set_grad_enabled(False);
 # two reductions and some pointwise work:
 
 # %%
-from miniinductor import decompositions
+from miniinductor.lowering import decompositions
 
 excerpt(decompositions.softmax)
 
@@ -115,7 +115,7 @@ draw_closure(body, title="double(relu(load_x)): functions, and the cells that th
 # `ops` is a namespace that does nothing by itself. What `ops.mul` *does* depends on the handler that is installed while the body runs. Run it with a handler that prints:
 
 # %%
-from miniinductor.extras.printed_ir import PrintHandler
+from miniinductor.schedule.printed_ir import PrintHandler
 
 i = sympy.Symbol("i", integer=True, nonnegative=True)
 
@@ -131,7 +131,7 @@ print(show(body, i))
 # With a handler that works out dtypes, the same body gives a dtype:
 
 # %%
-from miniinductor.verify import DtypeHandler
+from miniinductor.ir.verify import DtypeHandler
 
 with set_handler(DtypeHandler(lambda name: torch.float32)):
     print(body(i))
@@ -144,7 +144,7 @@ with set_handler(DtypeHandler(lambda name: torch.float32)):
 # The same body before three handlers. The one in the middle is written on the spot: it answers with C++ expressions, and is a small code generator (notebook 11 makes a real one of it):
 
 # %%
-from miniinductor.ops import OpsHandler
+from miniinductor.ir.ops import OpsHandler
 
 class CppWords(OpsHandler):
     """The value of each op is a C++ expression; `lines` keeps one line per op."""
@@ -184,7 +184,7 @@ Columns("one body, three handlers", columns, [(c, k, k, k, k) for c in (0, 1) fo
 # The vocabulary is closed. `OpsHandler` names every operation, and a test checks that each handler has each of them:
 
 # %%
-from miniinductor.ops import BINARY, COMPARISON, OP_NAMES, REDUCTIONS, UNARY
+from miniinductor.ir.ops import BINARY, COMPARISON, OP_NAMES, REDUCTIONS, UNARY
 
 print(len(OP_NAMES), "operations, among them:", ", ".join(n for n in OP_NAMES if n not in UNARY + BINARY + COMPARISON))
 print("reductions:", ", ".join(REDUCTIONS))
@@ -296,7 +296,7 @@ for inlining in (True, False):
 # iterations at once, and an op is the torch operation of its name:
 
 # %%
-from miniinductor.extras.interpreter import InterpreterHandler, run_graph
+from miniinductor.runtime.interpreter import InterpreterHandler, run_graph
 
 excerpt(InterpreterHandler.load)
 
@@ -394,7 +394,7 @@ check("09.2", lower_hat)
 # `"constant"` costs nothing.
 
 # %% tags=["support"]
-from miniinductor.ops import OP_NAMES, OpsHandler
+from miniinductor.ir.ops import OP_NAMES, OpsHandler
 
 class CountingBase(OpsHandler):
     """Each op reports its name to `count`."""
@@ -517,10 +517,10 @@ check_piece("loops")
 from minidynamo.explain import also_here
 
 also_here(
-    "miniinductor/ops.py",
-    "miniinductor/ir.py",
-    "miniinductor/handlers.py",
-    "miniinductor/decompositions.py",
+    "miniinductor/ir/ops.py",
+    "miniinductor/ir/loops.py",
+    "miniinductor/ir/recording.py",
+    "miniinductor/lowering/decompositions.py",
     "miniinductor/lowering/",
 )
 

@@ -21,8 +21,8 @@
 # two loop nests may share a kernel; kinds of fusion; greedy choice; reading the record of every
 # decision. At the end you write the fusion rule.
 #
-# **Files of this chapter:** `miniinductor/dependencies.py`, `miniinductor/recording.py`, `miniinductor/nodes.py`,
-# `miniinductor/scheduler.py`.
+# **Files of this chapter:** `miniinductor/ir/dependencies.py`, `miniinductor/ir/recording.py`, `miniinductor/schedule/nodes.py`,
+# `miniinductor/schedule/scheduler.py`.
 
 # %%
 import torch
@@ -95,7 +95,7 @@ print("naive:", naive_kernel(v))
 # expression, in the loop variables.
 
 # %%
-from miniinductor.recording import Recorder
+from miniinductor.ir.recording import Recorder
 
 excerpt(Recorder.emit)
 
@@ -105,7 +105,7 @@ excerpt(Recorder.emit)
 # arguments, and nothing else in the list depends on the loops:
 
 # %%
-from miniinductor.dependencies import Instruction
+from miniinductor.ir.dependencies import Instruction
 
 excerpt(Instruction.expressions)
 
@@ -125,7 +125,7 @@ excerpt(Instruction.expressions)
 # elements of what is made inside.
 
 # %%
-from miniinductor.scheduler import Scheduler
+from miniinductor.schedule.scheduler import Scheduler
 
 excerpt(Scheduler.check_accesses)
 
@@ -464,11 +464,11 @@ check_piece("fusion")
 from minidynamo.explain import also_here
 
 also_here(
-    "miniinductor/dependencies.py",
-    "miniinductor/recording.py",
-    "miniinductor/nodes.py",
-    "miniinductor/scheduler.py",
-    "miniinductor/in_place.py",
+    "miniinductor/ir/dependencies.py",
+    "miniinductor/ir/recording.py",
+    "miniinductor/schedule/nodes.py",
+    "miniinductor/schedule/scheduler.py",
+    "miniinductor/schedule/in_place.py",
 )
 
 # %% [markdown]

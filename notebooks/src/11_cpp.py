@@ -26,7 +26,7 @@
 # printing; what lets GCC vectorise; threads; accurate sums; transposed access; why compile time
 # matters; building and caching. At the end you write parts of a generator and a kernel by hand.
 #
-# **Files of this chapter:** `miniinductor/kernels.py`, `miniinductor/codegen/`.
+# **Files of this chapter:** `miniinductor/codegen/kernels.py`, `miniinductor/codegen/`.
 
 # %%
 import sympy
@@ -35,7 +35,7 @@ import torch
 import minidynamo
 import miniinductor
 from minidynamo.explain import Code, Table, excerpt
-from miniinductor.ops import OP_NAMES, OpsHandler, ops, set_handler
+from miniinductor.ir.ops import OP_NAMES, OpsHandler, ops, set_handler
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False);
@@ -85,7 +85,7 @@ Code(source, "cpp", "our small generator wrote this")
 # signature, an array of pointers, so that one launcher can call them all.)
 
 # %%
-from miniinductor.runtime.build import build_kernels
+from miniinductor.toolchain.cpp import build_kernels
 
 (kernel,) = build_kernels([(source, "tiny")])
 x, out = torch.randn(1000), torch.empty(1000)
@@ -110,7 +110,7 @@ print("tiny:", out[0], "  torch:", torch.relu(x)[0])
 # its maths from a small prelude with torch's semantics.
 
 # %%
-from miniinductor.codegen import cpp_expressions
+from miniinductor.codegen.cpp.kernel_writer import expressions as cpp_expressions
 
 excerpt(cpp_expressions.CppScope.temporary)
 
@@ -341,7 +341,7 @@ for inputs in ((small,), (x,)):
 # compiler and CPU.
 
 # %%
-from miniinductor.runtime import build
+from miniinductor.toolchain import cpp as build
 
 excerpt(build.cache_key)
 
@@ -370,7 +370,7 @@ print(f"first compilation {cold.wall:.2f} s, with the shared object on disk {war
 
 # %%
 from benchmarks.models import bert
-from miniinductor.runtime.build import strip_comments
+from miniinductor.toolchain.cpp import strip_comments
 
 model, inputs = bert()
 e = minidynamo.explain(model)(**inputs)
@@ -585,7 +585,7 @@ check_piece("cpp")
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
 
-also_here("miniinductor/kernels.py", "miniinductor/codegen/")
+also_here("miniinductor/codegen/kernels.py", "miniinductor/codegen/")
 
 # %% [markdown]
 # ## What real PyTorch has

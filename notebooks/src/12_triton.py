@@ -208,7 +208,7 @@ print("with other=0:", top, "  right:", negative.amax(1))
 # Compare with `TinyCpp` in notebook 11. The values are names of *tiles*, and the loop is gone:
 
 # %%
-from miniinductor.ops import OpsHandler, ops, set_handler
+from miniinductor.ir.ops import OpsHandler, ops, set_handler
 
 class TinyTriton(OpsHandler):
     """Each op appends a line `tN = ...` and returns `tN`; `index` is a tile of indices, `inside` its mask."""
@@ -246,8 +246,8 @@ Code(tiny_triton_kernel(body), "python", "the same body as ever, as Triton")
 # programs here, of which the last has a tile that sticks out:
 
 # %%
-from miniinductor.gpu.build import source_file
-from miniinductor.gpu.interpreter import load_interpreted
+from miniinductor.codegen.triton.build import source_file
+from miniinductor.codegen.triton.interpreter import load_interpreted
 
 # a kernel must stand in a file: Triton reads its text
 file = source_file(tiny_triton_kernel(body))
@@ -261,12 +261,12 @@ torch.allclose(out, torch.exp(-2 * x + x))
 #
 # ## The real generator
 #
-# `miniinductor/gpu/kernel_writer.py` takes the same fused groups as the C++ generator. What it adds
+# `miniinductor/codegen/triton/kernel_writer.py` takes the same fused groups as the C++ generator. What it adds
 # is knowledge about tiles: a value is a name, a dtype, and the *axes* along which it varies. A mean
 # per row is a column `[XBLOCK, 1]`; it broadcasts against `[XBLOCK, RBLOCK]` by itself.
 
 # %%
-from miniinductor.gpu.kernel_writer import TritonKernelWriter
+from miniinductor.codegen.triton.kernel_writer import TritonKernelWriter
 
 excerpt(TritonKernelWriter.load)
 
@@ -357,7 +357,7 @@ draw_shapes();
 # an H100:
 
 # %%
-from miniinductor.gpu.block_sizes import block_configs
+from miniinductor.codegen.triton.block_sizes import block_configs
 
 # the sizes for a GPU; the interpreter prefers a few large tiles
 os.environ["TRITON_INTERPRET"] = "0"
@@ -418,7 +418,7 @@ Code(kernel.source, "python", f"cross entropy: {kernel.name}")
 import re
 import tempfile
 from pathlib import Path
-from miniinductor.gpu.build import compile_all
+from miniinductor.codegen.triton.build import compile_all
 
 def compile_for_h100(source, name, constants, num_warps):
     """{"ttgir": text, "ptx": text} of a Triton source with one input and one output of float32."""
@@ -602,7 +602,7 @@ check("12.1", row_max)
 # `self.pointer(name)`.
 
 # %% tags=["support"]
-from miniinductor.ops import OpsHandler
+from miniinductor.ir.ops import OpsHandler
 from miniinductor.sizes.printing import index_text
 
 MATMUL = '''import triton

@@ -19,7 +19,7 @@
 # **What you will learn:** what a call costs beside its kernels; the generated wrapper; lifetimes and an arena; why outputs are special; the launcher; choosing block sizes by timing, and how
 # timing goes wrong; record and replay, its three traps, and how CUDA Graphs avoid them.
 #
-# **Files of this chapter:** `miniinductor/memory.py`, `miniinductor/wrapper.py`, `miniinductor/runtime/`.
+# **Files of this chapter:** `miniinductor/runtime/memory.py`, `miniinductor/runtime/wrapper.py`, `miniinductor/runtime/`.
 
 # %%
 import ctypes
@@ -33,7 +33,7 @@ import minidynamo
 import miniinductor
 from benchmarks.runner import interleave, keep_freed_memory
 from minidynamo.explain import Code, Table, excerpt
-from miniinductor.runtime.build import build_kernels
+from miniinductor.toolchain.cpp import build_kernels
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False);
@@ -129,8 +129,8 @@ e.wrapper
 # into planned memory, too. The code that writes this code:
 
 # %%
-from miniinductor import memory
-from miniinductor.wrapper import WrapperWriter
+from miniinductor.runtime import memory
+from miniinductor.runtime.wrapper import WrapperWriter
 
 excerpt(WrapperWriter.emit)
 
@@ -234,9 +234,9 @@ Table(["allocated by", "lives to the end", "tensors of their own"],
 # %%
 import inspect
 
-from miniinductor.runtime.launch import Kernel
+from miniinductor.toolchain.cpp import Kernel
 
-Code(inspect.getsource(Kernel), "python", "miniinductor/runtime/launch.py")
+Code(inspect.getsource(Kernel), "python", "miniinductor/toolchain/cpp.py")
 
 # %% [markdown]
 # The first lines turn tensors into an array of pointers. Then the kernel is called, with Python's lock let go, so
@@ -271,7 +271,7 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, 
 # The C++ generator copies transposed reads through tiles (notebook 11). Their shape is one of two constants, chosen by timing on one machine. Here it is timed on yours:
 
 # %% tags=["volatile"]
-from miniinductor.codegen import tiles
+from miniinductor.codegen.cpp.kernel_writer import tiles
 
 def add_transposed(x, y):
     return x + y.t()
@@ -317,7 +317,7 @@ axis.title.set_fontsize(9);
 # does so for every kernel. The winner's name is stored beside the machine code, so it is found once per machine:
 
 # %%
-from miniinductor.gpu.build import CudaCode
+from miniinductor.codegen.triton.build import CudaCode
 
 excerpt(CudaCode.timed)
 
@@ -339,7 +339,7 @@ excerpt(CudaCode.choose)
 #
 # A fast matrix product is not found by lowering loops. Its shape is known (tiles, an accumulator in
 # registers, a walk along the inner axis), so a person writes it once, with holes, and the compiler
-# fills the holes in. `miniinductor/gpu/templates/matmul.jinja` is that text. The holes are sizes,
+# fills the holes in. `miniinductor/codegen/triton/matmul.jinja` is that text. The holes are sizes,
 # pointers, masks and, behind the loop, the *epilogue*: the pointwise work that reads the product
 # while it still is in registers. Here a product, a bias and a GELU become one kernel, which runs in
 # Triton's interpreter:
@@ -366,7 +366,7 @@ Code(loop.rstrip(), "triton", "the loop and the epilogue, as filled in")
 # programs, one for each processor at least. For an H100:
 
 # %%
-from miniinductor.gpu.block_sizes import PROCESSORS, product_configs
+from miniinductor.codegen.triton.block_sizes import PROCESSORS, product_configs
 
 os.environ["TRITON_INTERPRET"] = "0"    # the list for a GPU; the interpreter has a shorter one
 rows = []
@@ -386,7 +386,7 @@ Table(["m x n x k", "candidate", "programs", "multiplications per number loaded"
 # behind it, and keeps the winner:
 
 # %%
-from miniinductor.gpu.products import Alternatives
+from miniinductor.codegen.triton.products import Alternatives
 
 excerpt(Alternatives.chosen)
 
@@ -476,7 +476,7 @@ print("for 5:", naive_graphed(torch.full((16,), 5.0))[0].item(), "  should be 15
 # Our code for real CUDA graphs does exactly this, once per stream:
 
 # %%
-from miniinductor.gpu import cuda_graphs
+from miniinductor.runtime import cuda_graphs
 
 excerpt(cuda_graphs.Recording.replay_now)
 
@@ -709,7 +709,7 @@ check_piece("program")
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
 
-also_here("miniinductor/memory.py", "miniinductor/wrapper.py", "miniinductor/runtime/")
+also_here("miniinductor/runtime/memory.py", "miniinductor/runtime/wrapper.py", "miniinductor/runtime/")
 
 # %% [markdown]
 # ## What real PyTorch has

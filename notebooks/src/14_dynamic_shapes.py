@@ -22,8 +22,8 @@
 # compilation; kernels with sizes as arguments; what cannot be symbolic. The paper tells this in its
 # section 5.
 #
-# **Files of this chapter:** `minidynamo/dynamic.py`, `minidynamo/symbolic_shapes.py`,
-# `minidynamo/symbolic_numbers.py`, `miniinductor/sizes/`.
+# **Files of this chapter:** `minidynamo/shapes/dynamic.py`, `minidynamo/shapes/symbolic_shapes.py`,
+# `minidynamo/shapes/symbolic_numbers.py`, `miniinductor/sizes/`.
 
 # %%
 import sympy
@@ -200,7 +200,7 @@ region_walk(compiled, lambda a, b: (torch.randn(a), torch.randn(b)), [*sizes[:4]
 # rest the hint answers, and the answer is learned.
 
 # %%
-from minidynamo.symbolic_shapes import ShapeEnv
+from minidynamo.shapes.symbolic_shapes import ShapeEnv
 
 excerpt(ShapeEnv.decide)
 
@@ -321,7 +321,7 @@ minidynamo.explain(positive, dynamic=True)(torch.randn(8)).breaks
 # When a guard on a size fails, the next one makes *that* size a symbol.
 
 # %%
-from minidynamo.dynamic import SizePolicy
+from minidynamo.shapes.dynamic import SizePolicy
 
 excerpt(SizePolicy.is_symbol)
 
@@ -628,9 +628,9 @@ check_piece("sizes")
 from minidynamo.explain import also_here
 
 also_here(
-    "minidynamo/dynamic.py",
-    "minidynamo/symbolic_shapes.py",
-    "minidynamo/symbolic_numbers.py",
+    "minidynamo/shapes/dynamic.py",
+    "minidynamo/shapes/symbolic_shapes.py",
+    "minidynamo/shapes/symbolic_numbers.py",
     "miniinductor/sizes/",
 )
 

@@ -258,10 +258,10 @@ Table(["partition", "bytes kept for backward", "forward kernels", "backward kern
 # inputs and outputs.
 
 # %%
-from miniinductor.recording import trace
-from miniinductor.ir import ComputedBuffer
+from miniinductor.ir.recording import trace
+from miniinductor.ir.loops import ComputedBuffer
 from miniinductor.lowering import lower_graph
-from miniinductor.ops import BINARY, UNARY
+from miniinductor.ir.ops import BINARY, UNARY
 from miniinductor.records import CompileRecord
 
 def operations(record):
@@ -362,7 +362,7 @@ Table(["operation", "share of eager's time"], [(key, f"{t / whole:.1%}") for key
 
 # %% [markdown]
 # A model that gains more than this must have got faster *products*, too: ours calls oneDNN for
-# large ones (`miniinductor/passes/cpu_library.py`, switch `onednn_products`). What is left to win lies
+# large ones (`miniinductor/passes/library_layouts.py`, switch `onednn_products`). What is left to win lies
 # in the products. They can read fewer bytes: weights that are packed in advance, or a smaller dtype.
 # Their kernels can take in the pointwise work behind them, as a template does (notebook 13).
 #
@@ -509,7 +509,7 @@ also_here(
     "miniinductor/config.py",
     "miniinductor/options.py",
     "miniinductor/records.py",
-    "miniinductor/listings.py",
+    "miniinductor/records.py",
 )
 
 # %% [markdown]

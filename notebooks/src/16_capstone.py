@@ -627,11 +627,11 @@ check("16.4", culprit)
 # 1. **An op of your own, all the way.** Add RMSNorm as a decomposition (09) with a gradient (08);
 #    check that forward and backward are one kernel each; train the GPT with it.
 # 2. **Another random op.** With `fallback_random=False` kernels draw dropout masks themselves
-#    (`miniinductor/lowerings/random.py`, 08). Find a random operation that is still an eager call,
+#    (`miniinductor/lowering/random.py`, 08). Find a random operation that is still an eager call,
 #    and lower it (09), in C++ (11) and in Triton (12); the same seed must give the same numbers in
 #    both.
 # 3. **A product of your own.** Exercise 12.2 puts pointwise work into the kernel of a product, as
-#    `gpu/templates/matmul.jinja` does on a GPU. The C++ backend always calls a library: give it a
+#    `codegen/triton/matmul.jinja` does on a GPU. The C++ backend always calls a library: give it a
 #    template for small matrices, with an epilogue (11), chosen by timing (13).
 # 4. **A fusion that pays.** Find a pair of kernels in this model's backward half that is not fused,
 #    read the recorded reason (10), and either make it fuse or show with a roofline (15) that it
@@ -650,11 +650,11 @@ from minidynamo.explain import also_here
 
 also_here(
     "miniinductor/compile.py",
-    "miniinductor/current.py",
-    "miniinductor/fake_mode.py",
-    "miniinductor/checks.py",
-    "miniinductor/exceptions.py",
-    "miniinductor/foreign.py",
+    "miniinductor/options.py",
+    "miniinductor/autograd/fake_mode.py",
+    "miniinductor/autograd/checks.py",
+    "miniinductor/errors.py",
+    "miniinductor/errors.py",
     "miniinductor/coverage.py",
 )
 

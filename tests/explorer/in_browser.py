@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from minidynamo.sources import identifier
+from minidynamo.guards.sources import identifier
 
 from . import programs
 from .programs import Opened

@@ -203,7 +203,7 @@ class Watch:
         self.steps = 0
 
     def __enter__(self):
-        from minidynamo.graph_capture import OutputGraph
+        from minidynamo.graph.output_graph import OutputGraph
 
         self.cls, self.real = OutputGraph, OutputGraph.count_step
         watch = self

@@ -39,7 +39,8 @@ import torch
 
 import minidynamo
 import miniinductor
-from minidynamo import convert_frame, frame_hook
+from minidynamo.convert import convert_frame
+from minidynamo.frame import frame_hook
 from benchmarks.error_bound import too_far
 
 from tests.other_evaluator import Evaluator
@@ -70,7 +71,7 @@ PHASES = ("first", "build", "warm", "shape", "guards", "calls", "beside")
 KEPT = os.path.join(miniinductor.config.cache_dir, "kept-kernels")  # from run to run
 STEADY = 0.02  # seconds for which calls are repeated
 DEVICE = torch.ops.prim.device.default
-REMEMBERED = miniinductor.foreign.remembered(len).__code__
+REMEMBERED = miniinductor.errors.remembered(len).__code__
 FIRST = next(at.offset for at in dis.get_instructions(REMEMBERED) if at.opname == "RESUME")
 COMPILING = ("first", "build", "warm", "shape")  # phases that compile something
 
@@ -183,7 +184,7 @@ def places(frame: types.FrameType | None) -> list[str]:
 
 
 def is_not_promised(frame: types.FrameType | None) -> bool:
-    """Is it a moment for which miniinductor/foreign.py promises nothing?
+    """Is it a moment for which miniinductor/errors.py promises nothing?
 
     C++ asks a tensor without data for its device: what is raised there ends the process, since
     torch's function is `noexcept`.  Or Python's linecache reads a file, or traceback is about
@@ -319,7 +320,7 @@ def thread_state() -> dict:
         "grad mode": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
         "autocast": [torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")],
-        "autocast nesting": miniinductor.foreign.autocast_nesting(),
+        "autocast nesting": miniinductor.errors.autocast_nesting(),
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
         "dispatch keys": dispatch_keys(),
         "function modes": torch._C._len_torch_function_stack(),

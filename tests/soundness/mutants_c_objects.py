@@ -1,10 +1,10 @@
 """Mutants that `c_objects` and `endless` must notice."""
 
-from minidynamo.graph_capture import OutputGraph
-from minidynamo.rules import c_methods
-from minidynamo.symbolic_eval import operations
-from minidynamo.variables import containers, functions, iterators, sequences
-from minidynamo.variables.more import sets
+from minidynamo.graph.output_graph import OutputGraph
+from minidynamo.functions import c_methods
+from minidynamo.evaluate import operations
+from minidynamo.variables import dicts as containers, functions, iterators, sequences
+from minidynamo.variables import sets
 
 from .mutants import mutant
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import minidynamo
-from minidynamo import entry_guards, guards
+from minidynamo.convert import entry_guards
+from minidynamo.guards import guards
 from minidynamo.variables import functions, modules
 
 from .mutants import mutant

@@ -54,14 +54,14 @@ def no_checks():
 )
 def no_effects():
     """(Kernels that only check stay for another reason: `Graph.checks`.)"""
-    from miniinductor import scheduler
+    from miniinductor.schedule import scheduler
 
     scheduler.has_effect = lambda buffer: False
 
 
 @mutant("errors: what may raise is dead code", "errors --count 100 --modes inductor,aot_eager")
 def no_calls_that_may_raise():
-    from miniinductor import checks
+    from miniinductor.autograd import checks
 
     checks.RAISING = frozenset()
 
@@ -75,7 +75,7 @@ def no_checks_of_the_rest():
 
 @mutant("errors: kernels that only check are dropped", "errors --count 150 --modes inductor")
 def no_kernels_for_checks():
-    from miniinductor.ir import Graph
+    from miniinductor.ir.loops import Graph
 
     Graph.checks = property(lambda self: set(), lambda self, value: None)
 
@@ -89,21 +89,21 @@ def no_refusals_of_dead_code():
 
 @mutant("errors: positions are not checked", "errors --count 150 --modes inductor")
 def no_index_checks():
-    from miniinductor.codegen.cpp_expressions import CppExpressions
+    from miniinductor.codegen.cpp.kernel_writer.expressions import CppExpressions
 
     CppExpressions.error_if = lambda self, condition, error: None
 
 
 @mutant("errors: positions that nobody uses are not checked", "errors --count 300 --modes inductor")
 def no_unused_positions():
-    from miniinductor import recording
+    from miniinductor.ir import recording
 
     recording.HAS_EFFECT = ("store",)
 
 
 @mutant("errors: negative positions count from the end", "errors --count 200 --modes inductor")
 def wrapped_positions():
-    from miniinductor.codegen.cpp_expressions import CppExpressions
+    from miniinductor.codegen.cpp.kernel_writer.expressions import CppExpressions
 
     plain = CppExpressions.indirect_indexing
     CppExpressions.indirect_indexing = lambda self, value, size, wrap_neg=True: plain(
@@ -113,7 +113,7 @@ def wrapped_positions():
 
 @mutant("errors: every dtype has a kernel", "errors --count 100000 --only untouched")
 def no_dtype_question():
-    from miniinductor import eager_answers
+    from miniinductor.autograd import eager_answers
 
     eager_answers.computes = lambda op: False
 
@@ -122,7 +122,7 @@ def no_dtype_question():
 def any_probability():
     from torch._decomp import decomposition_table
 
-    from miniinductor import decompositions
+    from miniinductor.lowering import decompositions
     from miniinductor.lowering import extern
 
     op = aten.binary_cross_entropy.default
@@ -132,7 +132,7 @@ def any_probability():
 
 @mutant("errors: x + 0.0 is x", "errors --count 900 --modes inductor")
 def plus_zero():
-    from miniinductor.codegen.cpp_expressions import CppExpressions
+    from miniinductor.codegen.cpp.kernel_writer.expressions import CppExpressions
 
     plain = CppExpressions.binary
 
@@ -146,14 +146,14 @@ def plus_zero():
 
 @mutant("aliases: torch.tensor gives what it is given", "aliases --count 40 --modes eager")
 def tensor_without_copy():
-    from minidynamo.rules import torch_functions
+    from minidynamo.functions import torch_functions
 
     torch_functions._tensor_of_tensor = lambda tx, function, data, args, kwargs: data
 
 
 @mutant("aliases: copies may be left out before an output", "aliases --count 60 --modes aot_eager")
 def no_copies():
-    from miniinductor import graph_passes
+    from miniinductor.passes import graph_passes
 
     def remove(gm):
         for node in list(gm.graph.nodes):

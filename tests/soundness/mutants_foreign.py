@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-import minidynamo.convert_frame
-import minidynamo.graph_capture
-import minidynamo.guards
-import minidynamo.symbolic_numbers
-import minidynamo.extras.graph_errors
-import miniinductor.foreign
-from minidynamo.symbolic_eval import operations
+import minidynamo.convert.convert_frame
+import minidynamo.graph.output_graph
+import minidynamo.guards.guards
+import minidynamo.shapes.symbolic_numbers
+import minidynamo.convert.graph_errors
+import miniinductor.errors
+from minidynamo.evaluate import operations
 
 from .mutants import mutant
 
@@ -36,8 +36,8 @@ def widened(module: Any, name: str) -> None:
 
 
 for _module, _name in (
-    (minidynamo.convert_frame, "faults"),
-    (minidynamo.graph_capture, "ours"),
+    (minidynamo.convert.convert_frame, "faults"),
+    (minidynamo.graph.output_graph, "ours"),
     (operations, "ours"),
 ):
     _label = f"{_module.__name__}: {_name}() catches all"
@@ -46,36 +46,36 @@ for _module, _name in (
 
 @mutant("guards answer every exception", STEADY)
 def guards_answer_everything() -> None:
-    minidynamo.guards.is_foreign = lambda error: False
+    minidynamo.guards.guards.is_foreign = lambda error: False
 
 
 @mutant("a graph that raised is repeated whatever raised", STEADY)
 def graphs_answer_everything() -> None:
-    minidynamo.extras.graph_errors.is_foreign = lambda error: False
+    minidynamo.convert.graph_errors.is_foreign = lambda error: False
 
 
 @mutant("handlers are not told", COMPILING)
 def handlers_are_not_told() -> None:
-    miniinductor.foreign.is_of_a_handler = lambda trace: False
+    miniinductor.errors.is_of_a_handler = lambda trace: False
 
 
 @mutant("what another thread sets is not told", COMPILING)
 def threads_are_not_told() -> None:
-    miniinductor.foreign.was_set_from_outside = lambda error, trace: False
+    miniinductor.errors.was_set_from_outside = lambda error, trace: False
 
 
 @mutant("the thread's state is not put back", COMPILING)
 def state_stays() -> None:
-    miniinductor.foreign.ThreadState.put_back = lambda self, error=None: None
+    miniinductor.errors.ThreadState.put_back = lambda self, error=None: None
 
 
 @mutant(
     "functions of Python answer C++", "foreign --modes eager,aot_eager --count 1200 --only shape"
 )
 def python_answers() -> None:
-    for kind, answers in minidynamo.symbolic_numbers.ANSWERS.items():
+    for kind, answers in minidynamo.shapes.symbolic_numbers.ANSWERS.items():
         told = [in_python(answer()) for answer in answers]
-        minidynamo.symbolic_numbers.ANSWERS[kind] = tuple(told)
+        minidynamo.shapes.symbolic_numbers.ANSWERS[kind] = tuple(told)
 
 
 def in_python(answer: bool) -> Any:

@@ -4,8 +4,8 @@ of draws."""
 import torch
 
 from miniinductor.autograd import joint, outputs
-from miniinductor.extras import whole_calls
-from miniinductor.lowerings import random
+from miniinductor.lowering import whole_calls
+from miniinductor.lowering import random
 
 from .mutants import mutant
 
@@ -54,6 +54,6 @@ def _() -> None:
 
 @mutant("numbers are drawn by other rules", RANDOMNESS)
 def _() -> None:
-    from miniinductor import decompositions
+    from miniinductor.lowering import decompositions
 
     decompositions.OURS.update(random.FUSED_RANDOM)

@@ -1,6 +1,6 @@
 """Mutants of what is guarded, and compiled, of tensors' layouts and bits."""
 
-from minidynamo.graph_capture import OutputGraph
+from minidynamo.graph.output_graph import OutputGraph
 
 import miniinductor.compile as driver
 from miniinductor.autograd import functionalize, outputs, runtime

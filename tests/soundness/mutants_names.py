@@ -9,15 +9,15 @@ from .mutants import mutant
 
 @mutant("names: parameters keep their names", "names --count 40 --modes eager")
 def parameters_keep_their_names() -> None:
-    from minidynamo import guards
-    from minidynamo.sources import identifier
+    from minidynamo.guards import guards
+    from minidynamo.guards.sources import identifier
 
     guards.name_parameters = lambda parameters, text: [identifier(name) for name in parameters]
 
 
 @mutant("names: attributes of graphs may mean something", "names --count 60 --modes eager")
 def nothing_is_reserved() -> None:
-    from minidynamo import graph_capture
+    from minidynamo.graph import output_graph as graph_capture
 
     graph_capture.reserved_names = lambda: set()
 
@@ -26,7 +26,7 @@ def nothing_is_reserved() -> None:
 def sizes_share_their_names() -> None:
     import re
 
-    from minidynamo import graph_capture
+    from minidynamo.graph import output_graph as graph_capture
 
     graph_capture.SIZE = re.compile(r"(?!)")
 
@@ -52,7 +52,7 @@ def constants_keep_their_names() -> None:
 
 def without(kind: str) -> None:
     """No guard of this kind is made."""
-    from minidynamo.graph_capture import OutputGraph
+    from minidynamo.graph.output_graph import OutputGraph
 
     plain = OutputGraph.guard
 
@@ -76,14 +76,14 @@ def no_defaults() -> None:
 
 @mutant("functions: nothing of modules is guarded", "functions --modes eager")
 def nothing_fixed() -> None:
-    from minidynamo.graph_capture import OutputGraph
+    from minidynamo.graph.output_graph import OutputGraph
 
     OutputGraph.guard_fixed = lambda self, source, value: None
 
 
 @mutant("functions: what leaves call is not looked at", "functions --modes inductor")
 def no_reads() -> None:
-    from minidynamo.symbolic_eval import operations
+    from minidynamo.evaluate import operations
     from minidynamo.variables import tensor
 
     operations.calls_replaced = tensor.calls_replaced = lambda output, function, goes_on: False
@@ -94,7 +94,7 @@ def no_reads() -> None:
     "functions --modes eager,inductor",
 )
 def replaced_methods() -> None:
-    from minidynamo import graph_capture
+    from minidynamo.graph import output_graph as graph_capture
     from minidynamo.variables import tensor
 
     graph_capture.replaced_in_tensor = lambda owner, name, found: False
@@ -103,7 +103,7 @@ def replaced_methods() -> None:
 
 @mutant("functions: graphs call by name", "functions --modes eager")
 def by_name() -> None:
-    from minidynamo import graph_module
+    from minidynamo.graph import graph_module
 
     graph_module.check_names = lambda output, gm: None
 
@@ -117,6 +117,6 @@ def fixed_attributes() -> None:
 
 @mutant("functions: the program's builtins are taken for Python's", "functions --modes eager")
 def any_builtins() -> None:
-    from minidynamo import convert_frame
+    from minidynamo.convert import convert_frame
 
     convert_frame.replaced_needed = lambda: ""

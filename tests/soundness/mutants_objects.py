@@ -1,11 +1,11 @@
 """Mutants of what is known of objects: which are one, what their classes answer, what custom
 functions read and write, who has hooks."""
 
-from minidynamo import entry_guards
-from minidynamo.graph_capture import OutputGraph
-from minidynamo.rules import custom_functions
+from minidynamo.convert import entry_guards
+from minidynamo.graph.output_graph import OutputGraph
+from minidynamo.functions import custom_functions
 
-from miniinductor import fake_mode as mode
+from miniinductor.autograd import fake_mode as mode
 
 from .mutants import mutant
 

@@ -27,16 +27,18 @@ from unittest import mock
 import sympy
 
 import miniinductor.compile as driver
-from miniinductor import coverage, foreach, in_place, memory
+from miniinductor import coverage
+from miniinductor.schedule import foreach, in_place
+from miniinductor.runtime import memory
 from miniinductor.autograd import functionalize
-from miniinductor.codegen import cpp_expressions
-from miniinductor.gpu import kernel_writer as triton
-from miniinductor.recording import Recorder
-from miniinductor.passes import common_subexpressions
+from miniinductor.codegen.cpp.kernel_writer import expressions as cpp_expressions
+from miniinductor.codegen.triton import kernel_writer as triton
+from miniinductor.ir.recording import Recorder
+from miniinductor.passes import no_ops as common_subexpressions
 from miniinductor.passes import no_ops
-from miniinductor.nodes import Schedule
-from miniinductor.scheduler import Scheduler
-from miniinductor.codegen import tiles
+from miniinductor.schedule.nodes import Schedule
+from miniinductor.schedule.scheduler import Scheduler
+from miniinductor.codegen.cpp.kernel_writer import tiles
 
 from .mutants import mutant
 

@@ -29,9 +29,9 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # triton reads it when it is imp
 import torch
 
 import miniinductor
-from miniinductor.ir import same_layout
+from miniinductor.ir.loops import same_layout
 from miniinductor.runtime import program as runtime_program
-from miniinductor.runtime import launch
+from miniinductor.toolchain import cpp as launch
 from miniinductor.sizes.symbols import is_dense
 from tests.soundness import modes, runner
 from tests.soundness.modes import Mode

@@ -35,7 +35,7 @@ from torch import fx  # noqa: E402
 
 import miniinductor  # noqa: E402
 from benchmarks.error_bound import too_far, tolerance as tolerance_of  # noqa: E402
-from miniinductor.decompositions import table  # noqa: E402
+from miniinductor.lowering.decompositions import table  # noqa: E402
 
 FLOATS = [torch.float32] * 5 + [torch.float64, torch.bfloat16, torch.float16]
 INTEGERS = [torch.int64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]

@@ -584,7 +584,7 @@ def report(rows, options):
         )
         counts = ", ".join(f"{kernel} {n}" for kernel, n in kernels.most_common())
         print(f"\neager kernels for want of a rule, by number of ops: {counts}")
-        from miniinductor.decompositions import OURS, table
+        from miniinductor.lowering.decompositions import OURS, table
         from miniinductor.lowering import LOWERINGS
 
         print(

@@ -24,8 +24,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from minidynamo import frame_hook
-from minidynamo.bytecode import Instruction, assemble, emit
+from minidynamo.frame import frame_hook
+from minidynamo.bytecode import Instruction, assemble, assembler as emit
 from minidynamo.bytecode.assembler import parameter_count, stack_effect
 
 from .effects import Outside, replay

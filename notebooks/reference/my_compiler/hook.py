@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from minidynamo import frame_hook
+from minidynamo.frame import frame_hook
 
 from .breaks import Entry, split
 

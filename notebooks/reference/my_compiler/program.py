@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from miniinductor.runtime.build import build_kernels
+from miniinductor.toolchain.cpp import build_kernels
 
 from .autograd import computed_of, cut, differentiate, part
 from .cpp import Writer, stored_buffers

@@ -1,0 +1,266 @@
+"""One frame in, one cache entry out: the callback of the frame hook.
+
+In:   the function, its code object and its bound parameters, from the hook, before anything ran.
+Out:  None (run it as it is) or a `CacheEntry`; every decision lands in `records`.
+
+    >>> callback = FrameCompiler(backend="eager")
+    >>> compiled = frame_hook.enabled(fn, callback)
+
+What lies here is what holds for all the frames of one `minidynamo.compile(...)`: which are left
+alone, how many entries a code object may have.  Every program settles: a frame whose entries
+answer no second call, or of which there are `config.recompile_limit`, runs as plain Python where
+none fits.
+`conversion.py` takes one frame to its entry.  If the compiler itself fails, the frame runs eagerly
+and the failure is recorded. Mirrors torch/_dynamo/convert_frame.py and cache_size.py.
+"""
+
+import logging
+import os
+import threading
+import types
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import _symbolic_trace
+from torch.utils._device import DeviceContext
+
+from miniinductor.autograd.fake_mode import is_unusual
+from miniinductor.errors import ThreadState, faults, ours
+
+from .. import backends, config, coverage, records
+from ..errors import BackendError, SkipFrame, Unsupported
+from ..frame import frame_hook
+from ..rebuild.resume import is_resume_code
+from ..records import FrameRecord, debug
+from ..shapes.dynamic import MODULE, SizePolicy
+from .conversion import Conversion
+from .entries import CODES, DEAD, CacheEntry, entries_before, forget_entries, owner_of, watch
+from .skipping import UNHOOKED, replaced_needed, skip_reason
+
+LOCK = threading.RLock()
+# A process is forked when no thread compiles: the child has only the thread that forked it, and
+# would wait for ever for a lock that another one held.
+os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
+COMPILING = threading.local()
+# What fake tensors would log while a frame is traced is in the reason of the graph break.
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(
+    lambda record: not getattr(COMPILING, "active", False)
+)
+PATIENCE = 4  # at least so many entries are tried, though none has answered a second call
+ANEW = 2  # so many entries soon died with a module: the next takes any module of its class
+CROWD = 32  # so does the one after so many that have answered no second call
+# (id of a compiler, id of a code object, owner, how many entries) -> the code object that was told
+# of as given up
+GIVEN_UP: "weakref.WeakValueDictionary[tuple, types.CodeType]" = weakref.WeakValueDictionary()
+# (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
+# may hold a model.
+COMPILERS: "weakref.WeakValueDictionary[Any, FrameCompiler]" = weakref.WeakValueDictionary()
+
+
+def identity(backend: object) -> Any:
+    """A key by which two backends that are alive can be told apart.  It is no `==`: two callables
+    may say that they are equal, and compile in different ways."""
+    if isinstance(backend, str):
+        return backend
+    if isinstance(backend, types.MethodType):  # `obj.method` is a new object each time
+        return id(backend.__self__), id(backend.__func__)
+    return id(backend)
+
+
+class FrameCompiler:
+    """The callback that one `minidynamo.compile(...)` installs."""
+
+    def __init__(
+        self,
+        backend: str | backends.Backend = "inductor",
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+        mode: str | None = None,
+    ) -> None:
+        coverage.load()
+        self.backend_name, self.backend = backends.lookup_backend(backend)
+        self.registered = isinstance(backend, str)
+        self.key: Any = id(self)  # the same for equal options, see `of`
+        self.fullgraph = fullgraph
+        # torch's own compilers know no symbols of ours
+        self.dynamic = False if backends.is_torchs(self.backend) else dynamic
+        self.mode = mode
+        # (a callable of the user's need not take a mode)
+        self.options = {"mode": mode} if self.registered and mode is not None else {}
+        # id -> code object of a function that was given to `compile` itself
+        self.compiled_by_name: Any = weakref.WeakValueDictionary()
+
+    @classmethod
+    def of(cls, backend: Any, **options: Any) -> "FrameCompiler":
+        """The compiler for these options, the same one each time: its entries are shared."""
+        key = (identity(backend), *sorted(options.items()))
+        compiler = COMPILERS.get(key)
+        if compiler is None:
+            compiler = COMPILERS[key] = cls(backend, **options)
+            compiler.key = key
+        return compiler
+
+    def __call__(self, function: Any, code: types.CodeType, args: Sequence[Any]) -> Any:
+        if code.co_filename.startswith(UNHOOKED):
+            frame_hook.set_cache(code, ...)
+            return None
+        if skip_reason(code) is not None:
+            frame_hook.set_cache(code, None)
+            return None
+        if getattr(COMPILING, "active", False):  # a frame of the compiler's own work
+            return None
+        # it would see what the compiler does, and a graph's kernels
+        if is_unusual() or in_function_mode():
+            return None
+        if self.is_left_alone(code, owner_of(args)):
+            return None
+        with LOCK:
+            try:
+                return CompilingState().around(self.convert, function, code, args)
+            except (Unsupported, BackendError) as error:
+                # what the user is told is about their lines, not about ours
+                raise error if config.verbose else error.with_traceback(None)
+
+    def is_left_alone(self, code: types.CodeType, owner: int | None) -> bool:
+        """Does this call run as plain Python, without another look?  The first one that is given up
+        does not: it tells."""
+        entries = entries_before(code, self, owner)
+        if self.fullgraph or not self.enough(code, entries):
+            return False
+        key = id(self), id(code), owner if entries else None, len(entries)
+        if GIVEN_UP.get(key) is code:
+            return True
+        GIVEN_UP[key] = code
+        return False
+
+    def enough(self, code: types.CodeType, entries: list[CacheEntry]) -> str:
+        """Why there is to be no other entry beside these: or an empty text."""
+        limit = config.recompile_limit
+        dead = [hits for hits, _ in DEAD.get((self.key, id(code)), {}).values()]
+        answered = [*dead, *(entry.record.hits for entry in entries)]
+        if len(answered) >= limit:
+            text = f", for {len(dead)} modules that soon died" if dead else ""
+            return f"was compiled {len(answered)} times (config.recompile_limit){text}"
+        if self.fullgraph or any(answered) or not config.count_hits:
+            return ""
+        is_enough = len(answered) >= max(PATIENCE, limit // 2)
+        return f"was compiled {len(answered)} times, each for a single call" if is_enough else ""
+
+    def convert(
+        self, function: Any, code: types.CodeType, args: Sequence[Any]
+    ) -> CacheEntry | None:
+        name = getattr(function, "__qualname__", code.co_name)
+        if is_resume_code(code):
+            name = code.co_name
+        record = FrameRecord(weakref.ref(code), name, backend=self.backend_name)
+        before = entries_before(code, self, owner_of(args))
+        policy = SizePolicy(self.dynamic, self.met_before(code, before))
+        conversion = Conversion(self, function, code, args, record, policy)
+        if not self.may_recompile(before, conversion):
+            return None
+        records.counters["frames"][code.co_name] += 1
+        try:
+            if replaced := replaced_needed():
+                raise SkipFrame(f"{replaced} is the program's own")
+            entry = conversion.run()
+        except (Unsupported, BackendError):
+            raise
+        except ours(SkipFrame, RecursionError) as skipped:  # (not a signal's: see foreign.py)
+            # RecursionError: the program has a container that contains itself
+            self.skip(conversion, str(skipped), skipped)
+            return None
+        except faults() as error:
+            if config.raise_internal_errors:
+                raise
+            self.skip(conversion, f"the compiler failed: {type(error).__name__}: {error}", error)
+            return None
+        finally:
+            for output in conversion.attempts:
+                output.let_go()
+        if entry is None:
+            self.skip(conversion, "no tensor operation to compile")
+            return None
+        records.remember(record)
+        CODES[id(code)] = code
+        watch(code, entry, conversion.attempts[-1].modules)
+        records.show(entry)
+        return entry
+
+    def met_before(self, code: types.CodeType, before: list[CacheEntry]) -> list[list[Any]]:
+        """What earlier entries have met: those that stay, and those of modules that come and go."""
+        met = [entry.record.sizes for entry in before]
+        dead = [met for _, met in DEAD.get((self.key, id(code)), {}).values()]
+        if len(dead) >= ANEW:
+            met += dead
+        unused = [entry for entry in entries_before(code, self, None) if not entry.record.hits]
+        if len(unused) >= CROWD:
+            met.append([(code.co_varnames[0], MODULE, -1, False)])
+        return met
+
+    def may_recompile(self, before: list[CacheEntry], conversion: Conversion) -> bool:
+        """These entries did not fit: the record says why the newest did not.  May there be one
+        more?  (If not, this call runs as plain Python; the entries stay, for those that fit.)"""
+        function, args, record = conversion.function, conversion.args, conversion.record
+        if before:
+            newest = before[-1].record
+            failures = list(newest.guard_function.failures(function, *args))
+            if failures:
+                record.failed_guard, record.recompile_reason = failures[0]
+            known = [source for entry in before for source in entry.record.input_sources]
+            conversion.policy.note_replaced(known, [guard for guard, _ in failures], newest.guards)
+        record.skipped = self.enough(conversion.code, before)
+        if not before and not record.skipped:
+            return True
+        records.judge_entries(record, before, function, args)
+        if record.skipped:
+            records.give_up(record, before)
+            return False
+        told = f"{conversion.code.co_name}: {record.recompile_reason}"
+        records.counters["recompiles"][told] += 1
+        debug(1, f"recompiling {told}{record.advice}")
+        return True
+
+    def skip(self, conversion: Conversion, reason: str, error: Exception | None = None) -> None:
+        """Frames of this code run as plain Python from now on; `error`: what was raised, which the
+        user is told."""
+        code, record = conversion.code, conversion.record
+        record.skipped = reason
+        records.counters["skipped"][f"{code.co_name}: {reason}"] += 1
+        records.remember(record)
+        debug(1, f"skipped {code.co_name}: {reason}")
+        frame_hook.set_cache(code, None)
+        CODES[id(code)] = code  # `reset` gives it another chance
+        if error is not None:
+            records.tell_skipped(conversion, error)
+
+
+def in_function_mode() -> bool:
+    """Would somebody else see operations?  (A default device is a mode, too: torch's own, which is
+    guarded.)  The proxies of `torch.fx.symbolic_trace` are to see them as well."""
+    modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+    return _symbolic_trace._is_fx_tracing_flag or any(type(m) is not DeviceContext for m in modes)
+
+
+class CompilingState(ThreadState):
+    """What compiling a frame changes for this thread, see miniinductor/errors.py: `around` calls
+    `begin`, the work, and `put_back`, whatever is raised."""
+
+    def begin(self) -> None:
+        COMPILING.active = True
+        super().begin()
+
+    def put_back(self) -> None:
+        COMPILING.active = False
+        super().put_back()
+
+
+def reset() -> None:
+    """Forget every compiled entry, the counters and the records."""
+    with LOCK:
+        forget_entries()
+        GIVEN_UP.clear()
+        records.TOLD.clear()
+        records.frames.clear()
+        records.counters.clear()

@@ -1,0 +1,120 @@
+"""What Python and torch had under their names when the compiler was imported, and what a program
+has put in its place since.
+
+    >>> torch.relu = lambda x: x - 1
+    >>> MODULES[id(vars(torch))]["relu"], made_by_torch(torch.relu)
+    (<built-in method relu of type object at 0x...>, False)
+
+In:   a function or method of torch's that the graph would call whole.
+Out:  whether it finds something of the program's, which is guarded, and then traced instead.
+"""
+
+import builtins
+import dis
+import functools
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from ..graph.output_graph import OutputGraph
+
+LEAF_MODULES = tuple(
+    """
+    torch.nn.functional torch._C._nn torch.functional torch._C._special torch._C._linalg
+    torch._C._fft torch.special torch.linalg torch.fft torch._jit_internal
+    torch._C._VariableFunctions torch._C._sparse torch.sparse torch._C._nested
+    """.split()
+)
+TORCH = os.path.dirname(torch.__file__) + os.sep  # the folder of torch's files
+BUILTINS = dict(vars(builtins))
+TENSOR, NN_MODULE = dict(vars(torch.Tensor)), dict(vars(torch.nn.Module))
+MODULES = {  # id of a module's dictionary -> a copy of it
+    id(vars(module)): dict(vars(module))
+    for name in ("torch", "torch._VF", *LEAF_MODULES)
+    if isinstance(module := sys.modules.get(name), types.ModuleType)
+}
+FIELDS = frozenset(  # what C code keeps in a tensor: `shape`, `dtype`...
+    name
+    for name in dir(torch._C.TensorBase)
+    if isinstance(getattr(torch._C.TensorBase, name, None), types.GetSetDescriptorType)
+)
+MISSING = object()
+
+
+def made_by_torch(value: object) -> bool:
+    """Is this a Python function of torch's, by where its globals are?  (`functools.wraps` copies
+    `__module__`.)"""
+    inner = getattr(value, "__func__", value)
+    if not isinstance(inner, types.FunctionType):
+        return False
+    name = inner.__globals__.get("__name__")
+    return type(name) is str and name.partition(".")[0] == "torch"
+
+
+def replaced_in_tensor(owner: type, name: str, found: object) -> bool:
+    """Is `found`, the attribute of this name of `owner`, the program's, although torch's tensors
+    have one of that name?"""
+    if owner is not torch.Tensor or name not in TENSOR and not hasattr(torch._C.TensorBase, name):
+        return False
+    return found is not TENSOR.get(name, MISSING) and not made_by_torch(found)
+
+
+def in_leaf_module(function: types.FunctionType) -> bool:
+    """Is this one of the Python functions that a graph calls whole?"""
+    return function.__globals__.get("__name__") in LEAF_MODULES
+
+
+@functools.cache
+def global_paths(code: types.CodeType) -> list[tuple[str, ...]]:
+    """`("torch", "nn", "init")` for each `torch.nn.init` that the code may read: a global's name,
+    and attributes."""
+    paths: list[tuple[str, ...]] = []
+    open_path = False  # is the last path's value on top of the stack, so that it may go on?
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "LOAD_GLOBAL":
+            paths.append((instruction.argval,))
+            open_path = True
+        elif open_path and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            paths[-1] += (instruction.argval,)
+        elif instruction.opname not in ("CACHE", "PRECALL"):
+            open_path = False
+    return list(dict.fromkeys(paths))
+
+
+def calls_replaced(output: "OutputGraph", function: Any, goes_on: Callable[[Any], bool]) -> bool:
+    """Does torch's `function`, which the graph would call whole, find something of the
+    program's under the names in its code?
+
+    What it finds is guarded.  goes_on: whether a function that is found so is looked at,
+    too."""
+    known = output.read_functions.get(function)
+    if known is not None:
+        return known
+    replaced = output.read_functions[function] = False
+    for first, *path in global_paths(function.__code__):
+        place: dict[str, Any] = function.__globals__
+        value: Any = None
+        for name in (first, *path):
+            if name not in place:
+                break
+            value = place[name]
+            output.guard_fixed(output.globals_of(place).source.item(name), value)
+            was = MODULES.get(id(place), {}).get(name, value)
+            replaced = replaced or found_other(value, was)
+            if not isinstance(value, types.ModuleType):
+                break
+            place = value.__dict__
+        if isinstance(value, types.FunctionType) and goes_on(value):
+            output.guard_function(value)
+            replaced = calls_replaced(output, value, goes_on) or replaced
+    output.read_functions[function] = replaced
+    return replaced
+
+
+def found_other(found: Any, was: Any) -> bool:
+    return found is not was and callable(was) and not made_by_torch(found)

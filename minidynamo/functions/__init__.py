@@ -1,0 +1,22 @@
+"""What calls mean, one subject a file.
+
+Each file adds its entries to the tables of `variables/registry.py` and `evaluate/calls.py` when it
+is imported; a call that nobody has registered breaks the graph.
+"""
+
+from . import (  # noqa: F401
+    arrays,
+    builtins,
+    c_methods,
+    classes,
+    custom_functions,
+    exceptions,
+    gradient_hooks,
+    instances,
+    library,
+    polyfills,
+    tensors_of_numbers,
+    text,
+    torch_functions,
+    torch_state,
+)

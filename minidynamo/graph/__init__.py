@@ -1,0 +1,1 @@
+"""The FX graph under construction: nodes, inputs, and the state of the thread that it changes."""

@@ -1,0 +1,294 @@
+"""The captured graph as an `fx.GraphModule`: its names, its parameters, its inputs.
+
+In:   the `OutputGraph` of a finished attempt, and the variables that the frame needs of it.
+Out:  what a backend gets: the module, and example inputs.
+
+    >>> module, example_inputs = output.finish(outputs)
+
+Mirrors `OutputGraph.compile_and_call_fx_graph` of torch/_dynamo/output_graph.py.
+
+Variables as arguments and results of the graph's nodes.
+
+In:   a variable, before an op runs; what it gave, afterwards.
+Out:  what the op is run with (`to_fake`), and what its node says (`to_node`); the variable of the
+      result (`wrap_output`; `wrap_result` for what is no tensor, which is guarded: `answer`).
+
+    if x.is_contiguous(): ...       # FLAG: x.is_contiguous() is True
+    torch.get_num_threads()         # STATE: it gives the same again
+
+These functions are methods of `OutputGraph`.  Mirrors torch/_dynamo/variables/builder.py
+(`wrap_fx_proxy`).
+"""
+
+import functools
+import operator
+import re
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+from torch.fx.graph import inplace_methods
+from torch.fx.node import map_aggregate
+
+from miniinductor.autograd.eager_graphs import is_printed_exactly
+
+from .. import records
+from ..errors import Break, SkipFrame
+from ..guards.sources import module_name
+from ..variables.base import Variable
+from ..variables.constant import ConstantVar, is_constant_value
+from ..variables.dicts import ListVar, TupleVar
+from ..variables.registry import RESULTS
+from ..variables.symbolic import SYMBOLIC, SymVar, wrap_symbolic
+from ..variables.tensor import TensorVar
+
+if TYPE_CHECKING:
+    from .output_graph import OutputGraph
+
+
+def check_names(output: "OutputGraph", gm: torch.fx.GraphModule) -> None:
+    """torch.fx writes torch's functions by their names, which must mean those of the nodes, now and
+    later: `F.relu = mine`."""
+    called = {node.target: None for node in gm.graph.nodes if node.op == "call_function"}
+    for target in filter(torch.fx.graph._is_from_torch, called):
+        *path, last = torch.fx.node._get_qualified_name(target).split(".")
+        module: Any = functools.reduce(getattr, path[1:], torch) if path[:1] == ["torch"] else None
+        if isinstance(module, types.ModuleType) and not hasattr(module, last):
+            raise SkipFrame(f"torch.{'.'.join(path[1:] + [last])} is no name of torch's")
+        if isinstance(module, types.ModuleType) and last in vars(module):
+            output.guard_fixed(
+                output.globals_of(vars(module)).source.item(last), vars(module)[last]
+            )
+            if vars(module)[last] is not target:
+                raise SkipFrame(f"torch.{'.'.join(path[1:] + [last])} is the program's own")
+
+
+FUNCTIONS: dict[Any, Any] = {operator.pow: pow}  # an operator -> what is printed as a call of it
+for _name in inplace_methods:
+    if _name != "setitem":  # `c += t` of a number is `c + t`
+        _plain = getattr(operator, _name[1:], None) or getattr(operator, _name[1:] + "_")
+        FUNCTIONS[getattr(operator, _name)] = FUNCTIONS.get(_plain, _plain)
+
+
+def as_printed(graph: torch.fx.Graph, arguments: Any) -> Any:
+    """The arguments of a node, with a call that makes it for each number that torch.fx would print
+    as another one."""
+
+    def exact(value: Any) -> Any:
+        if is_printed_exactly(value):
+            return value
+        if type(value) is float:
+            return graph.call_function(float, ("-nan",))
+        return graph.call_function(complex, (exact(value.real), exact(value.imag)))
+
+    return map_aggregate(arguments, exact)
+
+
+def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
+    """The captured GraphModule, which returns `outputs` as a tuple, and its example inputs: the
+    program's tensors, or fake ones where sizes are symbols."""
+    drop_unused_inputs(output, {variable.node for variable in outputs})
+    output.graph.output(tuple(variable.node for variable in outputs))
+    made = torch.fx.GraphModule(output.attributes, output.graph, "CapturedGraph")
+    check_names(output, made)
+    name_parameters(output, made)
+    for look in records.GRAPH_MODULES:
+        look(output, made)
+    if not any(type(variable) is SymVar for variable in output.inputs):
+        return made, [variable.value for variable in output.inputs]
+    return made, [
+        variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
+        for variable in output.inputs
+    ]
+
+
+def name_parameters(output: "OutputGraph", made: torch.fx.GraphModule) -> None:
+    """Parameters and buffers lie in the module that has them."""
+    for node in made.graph.nodes:
+        known = output.by_fake.get(id(node.meta.get("example_value")))
+        if node.op == "get_attr" and known is not None and known.source is not None:
+            node.meta["module_path"] = module_name(known.source).rpartition(".")[0]
+
+
+def drop_unused_inputs(output: "OutputGraph", results: set[torch.fx.Node]) -> None:
+    """Nothing is handed to the graph that it does not read: the inputs that stay are those that are
+    read or given back, and the symbols that are sizes of such."""
+
+    def is_used(node: torch.fx.Node) -> bool:
+        return bool(node.users) or node in results
+
+    sizes = {
+        symbol
+        for variable in output.inputs
+        if type(variable) is TensorVar and is_used(variable.node)
+        for symbol in symbols_of(variable.fake)
+    }
+    used: list[Any] = []
+    for variable in output.inputs:
+        is_size = type(variable) is SymVar and variable.value.node._expr in sizes
+        if is_used(variable.node) or is_size:
+            used.append(variable)
+        else:
+            output.graph.erase_node(variable.node)
+    for node in list(output.graph.nodes):
+        if node.op == "get_attr" and not is_used(node):
+            output.graph.erase_node(node)
+    output.inputs = used
+
+
+def symbols_of(fake: torch.Tensor) -> set[Any]:
+    """The symbols in a fake tensor's sizes and strides."""
+    sizes = (*fake.shape, *fake.stride()) if fake.layout is torch.strided else fake.shape
+    return {
+        symbol for n in sizes if type(n) is torch.SymInt for symbol in n.node._expr.free_symbols
+    }
+
+
+# Names of those that may draw random numbers.
+DRAWS = re.compile(
+    r"rand|dropout|bernoulli|multinomial|poisson|rrelu|gumbel|attention"
+    r"|(normal|uniform|exponential|cauchy|geometric)_?$|^(lstm|gru|rnn)"
+)
+
+
+def holds_tensor(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(holds_tensor, value))
+    return isinstance(value, torch.Tensor)
+
+
+def wrap_output(output: "OutputGraph", node: torch.fx.Node, value: Any) -> Variable:
+    """The variable of what a node gives."""
+    if isinstance(value, torch.Tensor):
+        known = output.by_fake.get(id(value))
+        if known is None:
+            known = output.by_fake[id(value)] = TensorVar(node, value)
+        return known
+    if not isinstance(value, (tuple, list)):
+        return output.wrap_result(value)
+    items: list[Variable] = []
+    for n, item in enumerate(value):
+        if holds_tensor(item):
+            part = output.graph.create_node("call_function", operator.getitem, (node, n))
+            part.meta = dict(node.meta, example_value=item)
+            items.append(output.wrap_output(part, item))
+        else:
+            items.append(output.wrap_result(item))
+    return ListVar(items) if type(value) is list else TupleVar(items, type(value))
+
+
+def to_fake(output: "OutputGraph", variable: Any) -> Any:
+    """The value to run with fake tensors."""
+    kind = type(variable)
+    if kind is TensorVar or kind is SymVar:
+        return variable.fake
+    return variable.argument(output.to_fake)
+
+
+def to_node(output: "OutputGraph", variable: Any) -> Any:
+    """The argument as it stands in the graph."""
+    kind = type(variable)
+    if kind is TensorVar:
+        return variable.node
+    if kind is SymVar:
+        return output.symbolic_node(output.frame, variable.value)
+    return variable.argument(output.to_node)
+
+
+def wrap_result(output: "OutputGraph", value: Any) -> Variable:
+    """A value that a folded call gave: constants and containers of constants."""
+    if is_constant_value(value):
+        return ConstantVar(value)
+    kind = type(value)
+    if kind in SYMBOLIC:
+        return wrap_symbolic(value)
+    if kind in (tuple, torch.Size):
+        return TupleVar([output.wrap_result(item) for item in value], kind)
+    if kind is list:
+        return ListVar([output.wrap_result(item) for item in value])
+    rule = RESULTS.of(value)
+    if rule is None:
+        raise Break("constant", f"a call gave a {kind.__name__}")
+    return rule(output, value)
+
+
+# ---- operations whose result is no tensor, or says less than eager's
+# methods that tell which object a tensor is, and where its memory lies
+OF_ITSELF = {"__hash__", "data_ptr", "const_data_ptr", "mutable_data_ptr", "storage_type"}
+
+
+def answer(
+    output: "OutputGraph",
+    tx: Any,
+    op: str,
+    target: Any,
+    args: Any,
+    kwargs: Any,
+    result: Any,
+    written: Any,
+) -> Variable:
+    """A call that gave no tensor: it read a flag of a tensor or the process's state, gave or
+    wrote."""
+    name = target if op == "call_method" else target.__name__
+    if args and name != "type" and (name in OF_ITSELF or tells_of_itself(result)):
+        raise Break("string", f"{name}() of a tensor: a fake one would answer for it")
+    if not args and not kwargs and name.startswith(("is_", "get_", "are_")):
+        guard_state(output, functools.partial(target), result)
+    elif len(args) == 1 and not kwargs:
+        guard_flag(output, args[0], name)
+    if result is None and (op == "call_function" or written):
+        node = output.add_node(tx, op, target, args, kwargs, None)
+        output.written += [(node, tensor) for tensor in written]
+    return output.wrap_result(result)
+
+
+def tells_of_itself(result: Any) -> bool:
+    """Is it text, a class or a function, or a list of such?  A fake tensor tells of itself."""
+    if isinstance(result, (list, tuple)):
+        return any(map(tells_of_itself, result))
+    return isinstance(result, (str, bytes, type)) or callable(result)
+
+
+def guard_state(output: "OutputGraph", call: functools.partial[Any], value: Any) -> None:
+    """`call` (a functools.partial) read `value` from the process's state: it must give the same
+    again.  What the frame itself sets is guarded on entry."""
+    name = call.func.__name__
+    if output.state.before and ("grad" in name or "autocast" in name):
+        return
+    named = [f"{k}={v!r}" for k, v in call.keywords.items()]
+    arguments = ", ".join([*map(repr, call.args), *named])
+    check = f"{{0}}({arguments}) == {{pin}}"
+    output.guard(output.tree.pinned(call.func), ("STATE", arguments), check, value)
+
+
+def guard_flag(output: "OutputGraph", variable: Variable, name: str) -> None:
+    """`tensor.is_...()` was read of an input."""
+    if type(variable) is not TensorVar or variable.value is None:
+        return
+    if name.startswith(("is_", "_is_")) and hasattr(torch.Tensor, name):
+        check = f"{{0}}.{name}() is {getattr(variable.value, name)()}"
+        output.guard(variable.source, ("FLAG", name), check)
+
+
+def storage(fake: torch.Tensor) -> int:
+    return fake.untyped_storage()._cdata if fake.layout is torch.strided else id(fake)
+
+
+def name_of(node: torch.fx.Node) -> str:
+    target = node.target
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def argument(node: torch.fx.Node, place: int, name: str, default: Any = None) -> Any:
+    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
+
+
+def draws(node: torch.fx.Node) -> bool:
+    """May it draw random numbers?"""
+    name = name_of(node)
+    if not node.op.startswith("call") or not DRAWS.search(name):
+        return False
+    if "attention" in name:
+        return bool(argument(node, 4, "dropout_p"))
+    return "dropout" not in name or bool(argument(node, 2, "training", True))

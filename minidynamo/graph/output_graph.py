@@ -1,0 +1,350 @@
+"""The FX graph under construction, with everything one attempt at a frame collects: inputs,
+attributes, and (wrap/builder.py) values and guards.
+
+In:   `call_graph("call_function", torch.add, [x, y], {})` from the evaluator, variables as
+      arguments.
+Out:  a node in `graph` (executed once with fake tensors) and a variable for its result;
+      `finish(outputs)` gives the `fx.GraphModule` and its example inputs for the backend.
+
+    >>> output.call_graph(tx, "call_method", "relu", [x], {})
+
+Parameters and buffers of modules are `get_attr` nodes guarded by identity; other tensors are
+placeholders.  Each node's meta holds `example_value`, what it gave for fake tensors, and where in
+the program it comes from: `source_line` (file, line, its text), `user_stack` (the calls that led
+there), `instruction` (at which byte of the root's code it ends), `module_path` ("h.0.mlp", of the
+module that is being called); `stack_trace` is what torch.fx prints where a node fails.
+Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
+"""
+
+import builtins
+import contextlib
+import functools
+import keyword
+import linecache
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses import fake_tensor
+
+from miniinductor.autograd.fake_mode import FakeMode, let_go
+from miniinductor.errors import ours
+
+from .. import config
+from ..errors import Break
+from ..frame.originals import replaced_in_tensor
+from ..guards.sources import Source, numbered
+from ..shapes.dynamic import SizePolicy
+from ..shapes.symbolic_shapes import ShapeEnv
+from ..variables.base import Args, Named, Variable, lookup
+from ..variables.floats import with_tensors
+from ..variables.modules import GlobalsVar
+from ..variables.symbolic_indices import select_symbols
+from ..variables.tensor import TensorVar
+from ..wrap.builder import Builder
+from . import graph_module, symbolic_inputs
+from .graph_module import holds_tensor
+from .thread_state import StateChanges
+
+GLOBAL_HOOKS = [
+    f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
+]
+SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
+# what fake tensors raise where an op needs to know the numbers in a tensor
+NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
+
+
+@functools.cache
+def reserved_names() -> set[str]:
+    """Names that mean something in the text, or in an object, of an `fx.GraphModule`."""
+    module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
+    words = (*keyword.kwlist, *dir(builtins), *torch.fx.graph._custom_builtins)
+    return {"self", *words, *dir(module)}
+
+
+# ---- which tensors an operation has written: those that are not as they were
+def state_of(tensor: torch.Tensor) -> Any:
+    """What an in-place operation on a tensor changes: torch's count of writes, and metadata
+    (`requires_grad_()`, `t_()`); None for inference tensors, where torch does not count."""
+    if tensor.is_inference():
+        return None
+    return (
+        tensor._version,
+        tensor.requires_grad,
+        plain(tensor.shape),
+        tensor.layout is torch.strided and plain(tensor.stride()),
+    )
+
+
+def plain(sizes: Iterable[Any]) -> tuple[Any, ...]:
+    """Sizes as things that can be compared.
+
+    `s0 == s1` of two symbolic sizes would be a decision, with a guard: their expressions are
+    compared.  They are not simplified: that the operation has found s0 to be 3 is no write."""
+    return tuple([n.node._expr if type(n) is torch.SymInt else n for n in sizes])
+
+
+def changed(given: list[tuple[torch.Tensor, Any]]) -> list[torch.Tensor]:
+    """Those of the tensors that are not as they were."""
+    return [tensor for tensor, state in given if state is None or state != state_of(tensor)]
+
+
+def states(args: Iterable[Any], kwargs: dict[str, Any]) -> list[tuple[torch.Tensor, Any]]:
+    """[(tensor, state)] of the tensors among the arguments, also those in lists."""
+    return [
+        (leaf, state_of(leaf))
+        for arg in (*args, *kwargs.values())
+        for leaf in (arg if type(arg) in (list, tuple) else (arg,))
+        if isinstance(leaf, torch.Tensor)
+    ]
+
+
+def check_operator(target: Any, args: Iterable[Variable]) -> None:
+    """An operator on tensors is what torch has made it: `torch.Tensor.__add__` may be replaced,
+    too."""
+    if any(type(arg) is TensorVar for arg in args):
+        name = target.__name__.strip("_")
+        for special in (f"__{name}__", f"__r{name}__"):
+            owner, found = lookup(torch.Tensor, special)
+            if replaced_in_tensor(owner, special, found):
+                raise Break("tensor method", f"Tensor.{special}, which the program has replaced")
+
+
+class OutputGraph(Builder):
+    """One attempt.  `inputs` are the variables of the placeholders, in their order: a symbol comes
+    before the tensors that have it as a size."""
+
+    def __init__(self, generates_code: bool, policy: SizePolicy) -> None:
+        super().__init__()
+        # does the backend rely on parameters' shapes and devices?
+        self.generates_code = generates_code
+        self.policy = policy
+        # the graph
+        self.graph = torch.fx.Graph()
+        self.inputs: list[Any] = []
+        self.last_input: torch.fx.Node | None = None
+        self.attributes: dict[str, torch.Tensor] = {}
+        self.names: dict[str, int] = {}  # of placeholders and attributes
+        self.calls = 0  # nodes that compute something
+        # functions of torch's that it calls whole -> do they call what the program replaced?
+        self.read_functions: dict[Any, bool] = {}
+        self.written: list[tuple[torch.fx.Node, torch.Tensor]] = []  # (node, what it changed)
+        # fake tensors and symbols
+        self.shape_env = ShapeEnv(self.line)
+        self.fake_mode = FakeMode(static_shapes=True)
+        self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
+        self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
+        # source of a float that changes -> its variable; expression over such -> its 0-d tensor
+        self.floats: dict[Any, Any] = {}
+        self.input_layouts: dict[int, Any] = {}  # id of an input -> (sizes, strides)
+        self.globals: dict[int, GlobalsVar] = {}
+        self.modules: list[Any] = []  # (and optimizers: their entries go with them)
+        self.module_paths: list[str] = []  # of the modules that are being called
+        self.state = StateChanges()
+        self.errors: Any = None  # of the finished graph: graph_errors.GraphErrors
+        self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
+        # (user's stack, root's step): where conditions are checked in the graph
+        self.asserted: list[tuple[Any, int]] = []
+        self.hooked: list[Any] = []  # tensors with hooks that are nodes, and where they were made
+        self.input_hooks: Any = None  # those on tensors from outside: gradient_hooks.InputHooks
+        # does the frame run in an `except` block of its callers?
+        self.handling = sys.exc_info()[1] is not None
+        self.asks_if_compiling = False  # has the program asked?
+        self.steps = 0  # instructions that were traced
+        self.root: Any = None  # the outermost frame
+
+    def let_go(self) -> None:
+        """Once the frame is compiled, the program's objects do not live on with the attempt: fake
+        tensors hold the shape environment through C++, where the collector sees no cycle."""
+        self.shape_env.where = str  # in place of `self.line`; str() is ""
+        frame, self.root, self.frame = self.root, None, None
+        tables: list[Any] = [self.memo, self.pinned_memo, self.by_fake, self.sourced, self.globals]
+        if frame is not None:
+            tables += [frame.locals, frame.bound, frame.cells, frame.stack]
+        for table in tables:
+            table.clear()
+        let_go(self.fake_mode)
+
+    def count_step(self) -> None:
+        """One instruction, or one step of something that walks.  An analysis that does not end
+        (`for _ in itertools.repeat(None)`) breaks the graph."""
+        self.steps += 1
+        if self.steps > config.step_limit:
+            raise Break(
+                "limit",
+                f"more than {config.step_limit} instructions in the calls of one frame "
+                "(config.step_limit)",
+            )
+
+    # ---- methods that lie in files of their own, where `self` is called `output`
+    symbolic_fake_of = symbolic_inputs.symbolic_fake_of
+    symbolic_int = symbolic_inputs.symbolic_int
+    add_symbols = symbolic_inputs.add_symbols
+    symbolic_node = symbolic_inputs.symbolic_node
+    unwritten_fake = symbolic_inputs.unwritten_fake
+    wrap_output = graph_module.wrap_output
+    wrap_result = graph_module.wrap_result
+    to_fake = graph_module.to_fake
+    to_node = graph_module.to_node
+    answer = graph_module.answer
+    finish = graph_module.finish
+
+    # ---- guards
+    def guard_no_global_hooks(self) -> None:
+        """No hooks are installed for all modules, and none must be later."""
+        table = torch.nn.modules.module
+        for name in GLOBAL_HOOKS:
+            self.guard(self.tree.pinned(getattr(table, name), name), "NO_HOOKS", "not {0}")
+            if getattr(table, name):
+                raise Break("module", "global module hooks are installed")
+
+    def globals_of(self, values: dict[str, Any]) -> GlobalsVar:
+        found = self.globals.get(id(values))
+        if found is None:
+            found = self.globals[id(values)] = GlobalsVar(values, self)
+        return found
+
+    # ---- inputs
+    def unique_name(self, text: str) -> str:
+        """A name for a placeholder or an attribute of the graph that nothing else in the generated
+        module has."""
+        text = re.sub("[^0-9A-Za-z]+", "_", text).strip("_")
+        text = text if text and not text[0].isdigit() else "t_" + text
+        reserved = SIZE.fullmatch(text) or text in reserved_names()
+        return numbered(text + "_" if reserved else text, self.names)
+
+    def add_input(self, kind: str, name: str, fake: Any) -> torch.fx.Node:
+        """A placeholder (kept before everything else) or get_attr node."""
+        place: Any = contextlib.nullcontext()
+        if kind == "placeholder" and self.last_input is not None:
+            place = self.graph.inserting_after(self.last_input)
+        elif kind == "placeholder":
+            place = self.graph.inserting_before()  # the beginning of the graph
+        with place:
+            node = self.graph.create_node(kind, name, name=name)
+        if kind == "placeholder":
+            self.last_input = node
+            if not SIZE.fullmatch(name):
+                # the parameter of the generated function is called what the node is; a backend
+                # knows sizes by their symbols
+                node.target = node.name
+        node.meta["example_value"] = fake
+        return node
+
+    def fake_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        with warnings.catch_warnings():  # torch reads `.grad` of what is no leaf
+            warnings.simplefilter("ignore")
+            try:
+                return self.fake_mode.from_tensor(tensor, static_shapes=True)
+            except ours(AssertionError) as error:
+                # of a view, after its base changed (requires_grad_) while tracing
+                raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
+
+    def own_stride(self, source: Source, d: int, stride: int) -> Any:
+        """A stride of the tensor at `source` that follows from no sizes: a symbol, or a number of
+        this run."""
+        if d not in self.policy.strides.get(source, ()):
+            return stride
+        return self.shape_env.create_symbol(stride, source.child("stride", d), duck=False)
+
+    # ---- nodes
+    def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
+        """Run once with fake tensors, record, wrap the result."""
+        if getattr(target, "__module__", None) == "_operator":
+            check_operator(target, (*args, *kwargs.values()))
+            if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):
+                target = graph_module.FUNCTIONS[target]
+        target, args, kwargs = select_symbols(tx, target, args, kwargs)
+        target, args, kwargs = with_tensors(tx, target, args, kwargs)
+        fake_args = [self.to_fake(a) for a in args]
+        fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
+        given = states(fake_args, fake_kwargs)
+        result = self.run_fake(op, target, fake_args, fake_kwargs)
+        written = changed(given)
+        tensors = [tensor for tensor, _ in given]
+        if "as_strided" in getattr(target, "__name__", target):
+            self.guard_offsets(tensors)
+        if not holds_tensor(result):
+            return self.answer(tx, op, target, args, kwargs, result, written)
+        known = self.by_fake.get(id(result))
+        if known is not None and not written:
+            # a tensor that was known came back: x.contiguous(), dropout(x, training=False)
+            return known
+        node = self.add_node(tx, op, target, args, kwargs, result)
+        self.written += [(node, tensor) for tensor in written]
+        return self.wrap_output(node, result)
+
+    def run_fake(self, op: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """What the op gives for fake tensors.  Raises `Break` where only the run can tell."""
+        # torch's rules in Python are those for symbolic sizes
+        dispatcher: Any = enable_python_dispatcher if self.symbol_nodes else contextlib.nullcontext
+        try:
+            with self.fake_mode, dispatcher():
+                if op == "call_function":
+                    return target(*args, **kwargs)
+                return getattr(args[0], target)(*args[1:], **kwargs)
+        except Break:
+            raise
+        except ours(Exception) as error:
+            raise self.failure(target, error) from None
+
+    def failure(self, target: Any, error: Exception) -> Break:
+        """Why an operation cannot be run with fake tensors: an error of the program's, which plain
+        Python raises with its own message; or it needs the numbers in a tensor."""
+        name = getattr(target, "__qualname__", None) or getattr(target, "__name__", target)
+        called = f"Tensor.{target}" if isinstance(target, str) else str(name)
+        if isinstance(error, NEEDS_DATA):
+            return Break(
+                "data-dependent",
+                f"{called} needs the tensor's values ({error})",
+                "the shape or value depends on data; keep it outside the compiled function",
+            )
+        if isinstance(error, fake_tensor.UnsupportedFakeTensorException):
+            return Break("fake tensor", f"{called}: {error}")
+        text = str(error).strip().partition("\n")[0]
+        reason = f"{called} failed while tracing: {type(error).__name__}: {text}"
+        return Break("op failed", reason)
+
+    def guard_offsets(self, given: list[torch.Tensor]) -> None:
+        """as_strided counts places from the start of a memory.  The inputs that lie in it must
+        begin where they do now."""
+        storages = {fake.untyped_storage()._cdata for fake in given}
+        for variable in self.by_fake.values():
+            real, fake = variable.value, variable.fake
+            if real is None or real.layout is not torch.strided:  # None: made in the frame
+                continue
+            if fake.untyped_storage()._cdata in storages:
+                check = f"{{0}}.storage_offset() == {real.storage_offset()}"
+                self.guard(variable.source, "OFFSET", check)
+
+    def add_node(
+        self, tx: Any, op: str, target: Any, args: Args, kwargs: Named, result: Any
+    ) -> torch.fx.Node:
+        positional = tuple(self.to_node(a) for a in args)
+        named = {k: self.to_node(v) for k, v in kwargs.items()}
+        positional, named = graph_module.as_printed(self.graph, (positional, named))
+        node = self.graph.create_node(op, target, positional, named)
+        self.calls += 1
+        return self.describe_node(tx, node, result)
+
+    def describe_node(self, tx: Any, node: torch.fx.Node, result: Any) -> torch.fx.Node:
+        """Write down what it gave, and where in the program it comes from."""
+        stack = tx.user_stack()
+        file, line, function = stack[-1]
+        text = linecache.getline(file, line).strip()
+        info, pc = self.root.info, self.root.pc
+        node.meta.update(
+            example_value=result,
+            user_stack=stack,
+            instruction=info.operations[pc - 1].instruction.end,
+            source_line=(file, line, text),
+        )
+        if self.module_paths:
+            node.meta["module_path"] = self.module_paths[-1]
+        node.stack_trace = f'  File "{file}", line {line}, in {function}\n    {text}'
+        return node

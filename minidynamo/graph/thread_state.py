@@ -1,0 +1,108 @@
+"""The thread's state, where a frame changes it: grad mode, autocast.
+
+In:   the `StateChanges` that `functions/torch_state.py` writes down while tracing.
+Out:  the state as it was, once the frame is traced; code that sets it as the frame left it; a graph
+      that puts it back if it raises.
+
+    with torch.no_grad():
+        y = x + 1
+        graph_break()       # the replacement code sets grad mode to False again behind the graph
+
+Changes are nodes of the graph, and made while tracing, for the ops that follow.  Left out:
+inference mode and devices that are entered in a frame (the graph breaks there).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from ..variables.base import RealVar, Variable
+from ..variables.constant import ConstantVar
+
+if TYPE_CHECKING:
+    from ..rebuild.reconstruct import Codegen
+    from .output_graph import OutputGraph
+
+# what a program may set for its thread: setter -> getter
+STATES: dict[Callable, Callable] = {}
+
+
+# ---- while tracing
+@dataclass
+class StateChanges:
+    """What a frame does to the thread's state."""
+
+    # (setter, its first arguments) -> value, of what the frame sets
+    before: dict[Any, Any] = field(default_factory=dict)
+    after: dict[Any, Any] = field(default_factory=dict)
+    autocast_depth: int = 0  # autocast regions entered less those left
+
+
+def call_state(output: "OutputGraph", tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
+    """A change of the thread's state: made now for the ops that follow, and a node of the graph,
+    which does not count as one that computes something."""
+    constants: list[Variable] = [ConstantVar(value) for value in values]
+    node = output.add_node(tx, "call_function", setter, constants, {}, None)
+    output.calls -= 1
+    setter(*values)
+    return node
+
+
+@contextmanager
+def put_back(output: "OutputGraph") -> Iterator[None]:
+    """The state is as it was once the frame is traced; what the frame left changed is written down
+    for the replacement code."""
+    changes = output.state
+    try:
+        yield
+    finally:
+        for (setter, key), value in changes.before.items():
+            final = STATES[setter](*key)
+            if final != value:
+                changes.after[setter, key] = final
+        set_all(changes.before)
+        setters = [setter for setter, _ in changes.before]
+        if changes.autocast_depth or torch.set_autocast_cache_enabled in setters:
+            torch.clear_autocast_cache()  # of fake tensors
+
+
+def set_all(values: dict[Any, Any]) -> None:
+    for (setter, key), value in values.items():
+        setter(*key, value)
+
+
+# ---- the replacement code
+def push_state(cg: "Codegen", values: dict[Any, Any], nesting: int = 0) -> None:
+    """Set grad mode and the like to these values, and go `nesting` autocast regions deeper (or, if
+    it is negative, out of so many)."""
+    calls: list[tuple] = [(setter, *key, final) for (setter, key), final in values.items()]
+    one_region = torch.autocast_increment_nesting
+    if nesting < 0:
+        one_region = torch.autocast_decrement_nesting
+    calls += [(one_region,)] * abs(nesting)
+    for function, *args in calls:
+        cg.call_object(function, *map(RealVar, args))
+        cg.emit("POP_TOP")
+
+
+def leave_as_the_frame(cg: "Codegen") -> None:
+    """The state is what the traced code made of it."""
+    push_state(cg, cg.output.state.after, cg.output.state.autocast_depth)
+
+
+# ---- around the compiled graph
+def restoring(compiled: Callable, state: dict[Any, Any]) -> Callable:
+    """`compiled`, whose failure leaves the thread's state as it was."""
+
+    def run(*args: Any) -> Any:
+        try:
+            return compiled(*args)
+        except BaseException:
+            set_all(state)
+            raise
+
+    return run

@@ -1,0 +1,336 @@
+"""Guards: what an entry assumes, as objects, and the one readable Python function that checks them
+all.
+
+In:   `Guard`s on the nodes of a `SourceTree`.
+Out:  `GuardFunction`: `.check(func, *parameters) -> bool`, `.source` (its text), `.guards`,
+      `.first_failure(...)`.
+
+    >>> print(entry.record.guard_function.source)
+    def check(this_function, x):
+        try:
+            if not (type(x) is P_Tensor and x.dtype is P_float32 and ...): return False
+            ...
+        return True
+
+Names.  A parameter is called what the program calls it, unless the text uses that word for
+something else: a parameter `len` is `len_` in a function that asks for lengths (`name_parameters`),
+so that no name of the program hides one of ours.
+
+The function follows the tree.  The arguments' own checks come first (they fail most often), then
+the thread's state, then everything below.  An exception while checking means False: a missing
+attribute is a failed guard.  One that comes from elsewhere (foreign.py) leaves the user's call.
+
+Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guards.cpp (paper
+section 3.3).
+# PyTorch: the tree is built from C++ nodes; a generated Python function can be read.
+"""
+
+import builtins
+import math
+import numbers
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from miniinductor.errors import is_foreign, ours
+
+from .. import config
+from ..errors import SkipFrame
+from .sources import KINDS, Source, SourceTree, identifier
+
+# What the accesses and checks call by name; coverage adds some.
+NAMES: dict[str, Any] = {"math": math}
+
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
+FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
+# The kinds of guards that one comparison of a tensor's layout stands for; GRAD while gradients are
+# recorded (layouts.py).
+BY_LAYOUT = ("TENSOR", "DTYPE", "SHAPE", "STRIDE", "DEVICE", "VIEW_BITS")
+SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
+# The text is printed before it is known which names are free in it: parameter 2 is "\1" "2" "\1"
+# in it at first.
+PARAMETER = re.compile("\1([0-9]+)\1")
+WORD = re.compile(r"(?<![\w.'\"])[^\W\d]\w*")  # a word of a text that may be a name: no attribute
+
+
+def is_state(source: Any) -> bool:
+    """Is a parameter or buffer of a module there, or another thing that a module keeps so?"""
+    table = source.base if isinstance(source, Source) else None
+    return table is not None and table.kind == "item" and table.key in MODULE_TABLES
+
+
+@dataclass(slots=True)
+class Guard:
+    """One assumption: `check` is Python with `{0}` for the guarded value (`{1}`... where `source`
+    is a tuple); `pins` are the objects it names."""
+
+    kind: str
+    source: Any  # a Source, a tuple of them, or None
+    check: str
+    pins: dict = field(default_factory=dict)
+    line: str = ""
+
+    def text(self, written: Callable[[Source], str]) -> str:
+        """The check, where each source is written so."""
+        if isinstance(self.source, tuple):
+            return self.check.format(*map(written, self.source))
+        return self.check.format("" if self.source is None else written(self.source))
+
+    @property
+    def code(self) -> str:
+        return self.text(str)
+
+    def __str__(self) -> str:
+        line = f"    # {self.line}" if self.line else ""
+        return f"{self.kind:12} {self.code}{line}"
+
+
+def has_long_text(value: Any) -> bool:
+    """Is it too long to be written into the guard, so that the entry holds the object itself?
+    Python refuses to write an int of over 4300 digits."""
+    if type(value) is int:
+        return value.bit_length() > 10_000
+    return type(value) in (str, bytes) and len(value) > 10_000
+
+
+def literal(value: object) -> str:
+    """A constant as it stands in a guard's check.  That is a text for `str.format`: braces are
+    doubled."""
+    return repr(value).replace("{", "{{").replace("}", "}}")
+
+
+def constant_check(value: Any) -> tuple[str, Any]:
+    """(check, object to pin or None): equal *and* of the same type, with -0.0 and nan told
+    apart."""
+    kind = type(value)
+    if any(value is single for single in SINGLETONS):
+        return f"{{0}} is {value!r}", None
+    if kind in (int, str, bytes) and not has_long_text(value):
+        return f"type({{0}}) is {kind.__name__} and {{0}} == {literal(value)}", None
+    if kind is float and math.isfinite(value) and value != 0.0:
+        return f"type({{0}}) is float and {{0}} == {value!r}", None
+    if kind in (float, complex):
+        return f"type({{0}}) is {kind.__name__} and repr({{0}}) == {repr(value)!r}", None
+    if hasattr(type(value), "tobytes"):  # a number of NumPy's: its bytes tell -0.0 and nan apart
+        same = f"{{0}}.tobytes() == {literal(value.tobytes())}"
+        return "type({0}) is type({pin}) and " + same, value
+    if kind in (range, slice):  # range(0, 3, 2) == range(0, 4, 2), slice(1) == slice(True)
+        return "exact_key({0}) == {pin}", exact_key(value)
+    return "type({0}) is type({pin}) and {0} == {pin}", value
+
+
+def exact_key(value: Any) -> Any:
+    """What stands for a key of a dictionary, or an element of a set.  To Python 1, True and 1.0 are
+    one key, but a program that walks the keys sees which one it is."""
+    kind = type(value)
+    if kind is str or kind is int:
+        return kind, value
+    if kind in (tuple, frozenset):
+        return kind, kind(map(exact_key, value))
+    if kind in (range, slice):
+        return kind, *map(exact_key, (value.start, value.stop, value.step))
+    if isinstance(value, torch.Tensor):  # `==` of two gives a tensor
+        return id(value)
+    if isinstance(value, numbers.Number) and value == value:
+        return kind, repr(value)  # of -0.0
+    return kind, value
+
+
+def keys_check(keys: Sequence[Any], text: str = "{0}") -> tuple[str, Any]:
+    """(check, object to pin): `text` has these keys, in this order."""
+    if all(type(key) is str for key in keys):
+        return f"[*{text}] == {{pin}} and {{{{*map(type, {text})}}}} <= {{{{str}}}}", [*keys]
+    return f"[*map(exact_key, {text})] == {{pin}}", [*map(exact_key, keys)]
+
+
+NAMES["exact_key"] = exact_key
+
+
+def access(node: Source, called: Mapping[str, str]) -> str:
+    """The whole access; `called` says what each argument is called."""
+    if node.kind == "local":
+        return called[node.key]
+    return node.expr(access(node.base, called) if node.base is not None else None)
+
+
+class GuardPrinter:
+    """The tree of sources as lines of Python: what several guards read is read once.
+
+        v1 = x.__dict__
+        v2 = v1['config']
+        if not (type(v2) is P_Config and v2.size == 3): return False
+
+    `called`: what stands for each argument in the text."""
+
+    def __init__(
+        self, tree: SourceTree, called: dict[str, str], pair_guards: Sequence[Guard]
+    ) -> None:
+        self.tree = tree
+        self.pair_guards = pair_guards
+        self.namespace: dict[str, Any] = {pin.key: pin.value for pin in tree.pins.values()}
+        self.guards: list[Guard] = []
+        self.lines: list[str] = []
+        # source -> the local or global of the check function that holds its value
+        self.names = {pin: pin.key for pin in tree.pins.values()}
+        self.names.update({node: called[name] for name, node in tree.locals.items()})
+        self.paired = {node for guard in pair_guards for node in guard.source}
+        self.known_needs: dict[Source, bool] = {}
+
+    def print(self, state_guards: list[Guard]) -> None:
+        tree = self.tree
+        for node in tree.locals.values():
+            self.check(node, self.names[node])
+        self.line([self.text(guard) for guard in state_guards])
+        for node in filter(self.is_needed, tree.frees.values()):
+            self.check(node, self.assign(node, None))
+        for pin in tree.pins.values():
+            pin.guards.pop("TYPE", None)  # the entry itself holds the object: it stays what it is
+            self.check(pin, pin.key)
+        for root in (*tree.locals.values(), *tree.frees.values(), *tree.pins.values()):
+            self.below(root)
+        for guard in self.pair_guards:
+            self.line([self.text(guard, *[self.names[node] for node in guard.source])])
+
+    def is_needed(self, node: Source) -> bool:
+        """Is there anything to look at, at `node` or below?"""
+        found = self.known_needs.get(node)
+        if found is None:
+            found = bool(node.guards) or node in self.paired
+            found = found or any([self.is_needed(child) for child in node.children.values()])
+            self.known_needs[node] = found
+        return found
+
+    def below(self, node: Source) -> None:
+        """The guards of everything that is read from `node`: leaves first."""
+        inner = []
+        for child in filter(self.is_needed, node.children.values()):
+            if child.children or child in self.paired:
+                inner.append(child)
+            else:
+                self.check(child, child.expr(self.names[node]))
+        for child in inner:
+            self.check(child, self.assign(child, self.names[node]))
+            self.below(child)
+
+    def check(self, node: Source, value: str) -> None:
+        """The guards of one source, whose value is `value` in the text."""
+        kinds = {*BY_LAYOUT} if node.layout else set()
+        if node.layout.startswith("layout"):
+            kinds.add("GRAD")
+        if ".startswith(" in node.layout:  # sizes are symbols, and so are strides
+            kinds.discard("STRIDE")
+        if not kinds <= node.guards.keys():
+            kinds = set()
+        texts = {
+            node.layout.format(value) if guard.kind in kinds else self.text(guard, value): guard
+            for guard in node.guards.values()
+        }
+        self.line(list(texts))
+        self.guards += [guard for guard in node.guards.values() if guard.kind in kinds]
+
+    def line(self, conditions: list[str]) -> None:
+        if conditions:
+            self.lines.append(f"        if not ({' and '.join(conditions)}): return False")
+
+    def text(self, guard: Guard, *names: str) -> str:
+        """One guard, as it stands in the text."""
+        self.guards.append(guard)
+        self.namespace.update(guard.pins)
+        return guard.check.format(*names)
+
+    def assign(self, node: Source, parent: str | None) -> str:
+        """Read the value of `node` into a local."""
+        name = self.names[node] = f"v{len(self.names)}"
+        self.lines.append(f"        {name} = {node.expr(parent)}")
+        return name
+
+
+class GuardFunction:
+    """The check of one cache entry: `check`, its text `source`, and the `guards` in it."""
+
+    def __init__(
+        self,
+        tree: SourceTree,
+        parameters: Sequence[str],
+        state_guards: list[Guard],
+        pair_guards: list[Guard],
+    ) -> None:
+        places = {name: f"\1{n}\1" for n, name in enumerate(parameters)}
+        printer = GuardPrinter(tree, places, pair_guards)
+        printer.print(state_guards)
+        if len(printer.guards) > config.guard_limit:
+            raise SkipFrame(f"it would take {len(printer.guards):,} guards")
+        self.guards = [
+            *state_guards,
+            *(guard for guard in printer.guards if guard.source is not None),
+        ]
+        text = "\n".join(
+            [
+                f"def check({', '.join(['this_function', *places.values()])}):",
+                "    try:",
+                *(printer.lines or ["        pass"]),
+                "        return True",
+                "    except Exception as error:",
+                "        return answer_failure(error)",
+                "",
+            ]
+        )
+        self.parameters = name_parameters(parameters, text)
+        self.source = PARAMETER.sub(lambda found: self.parameters[int(found[1])], text)
+        self.called = dict(zip(parameters, self.parameters))
+        self.namespace: dict[str, Any] = {
+            **NAMES,
+            "answer_failure": answer_failure,
+            **printer.namespace,
+        }
+        # C code that imports a module asks the running function's globals (torch.jit.trace does).
+        self.namespace["__builtins__"] = builtins
+        exec(compile(self.source, "<minidynamo guard>", "exec"), self.namespace)
+        self.check: Any = self.namespace["check"]
+
+    def first_failure(self, func: Any, *values: Any) -> tuple[Guard, str] | None:
+        """(guard, reason) of the first guard that is false for these parameters, or None."""
+        return next(self.failures(func, *values), None)
+
+    def failures(self, func: Any, *values: Any) -> Iterator[tuple[Guard, str]]:
+        """(guard, reason) of each guard that is false for these parameters."""
+        scope = self.scope(func, *values)
+        for guard in self.guards:
+            try:
+                text = guard.text(self.evaluable)
+                if not eval(text, scope):
+                    yield guard, f"{text} is false"
+            except ours(Exception) as error:
+                yield guard, f"{type(error).__name__}: {error}"
+
+    def scope(self, func: Any, *values: Any) -> dict[str, Any]:
+        """What the names in the guards mean in a call with these parameters."""
+        return dict(self.namespace, this_function=func, **dict(zip(self.parameters, values)))
+
+    def evaluable(self, node: Source) -> str:
+        """The whole access, over the parameters of `check`."""
+        return access(node, self.called)
+
+
+def answer_failure(error: BaseException) -> bool:
+    """False: what the guards look at is not there.  A foreign exception leaves the user's call."""
+    if is_foreign(error):
+        raise error
+    return False
+
+
+def name_parameters(parameters: Sequence[str], text: str) -> list[str]:
+    """What each parameter is called in `text`: what the program calls it, with `_` behind it where
+    the text uses that word for something else."""
+    taken = set(WORD.findall(" ".join([text, *KINDS.values()])))
+    names = []
+    for parameter in parameters:
+        name = identifier(parameter)
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names.append(name)
+    return names

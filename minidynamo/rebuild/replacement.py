@@ -1,0 +1,348 @@
+"""Replacement code: load the graph's inputs, call it, rebuild values, replay mutations, then return
+or go on.
+
+In:   the root frame after tracing and its `OutputGraph`.
+Out:  a code object with the same parameters: a short prefix, then `RETURN_VALUE`; or, at a graph
+      break, the instruction that was not traced and calls of resume functions: one for what
+      follows, one for where it jumps, one for the handler that it is in.
+
+    >>> dis.dis(replacement_code)       # LOAD_CONST graph; LOAD_FAST x; CALL; ...; RETURN_VALUE
+
+Mirrors torch/_dynamo/resume_execution.py and symbolic_convert.py's create_call_resume_at (paper
+sections 3.7 and 3.8).
+"""
+
+import copy
+import functools
+import types
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..bytecode import Instruction, assemble, assembler, disassemble
+from ..bytecode.assembler import HANDLED, LASTI, VALUE, VERSION, parameter_count, stack_effect
+from ..bytecode.canonical import END_FOR_OPS, liveness
+from ..errors import SkipFrame
+from ..frame._frame_hook import hand_over, tail_call
+from ..variables import base
+from .reconstruct import Codegen
+from .resume import closure_names, is_resume_code, resume_code, unwind
+
+if TYPE_CHECKING:
+    from ..evaluate.evaluator import RootFrame
+
+ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")  # nothing follows these
+HALF_A_CALL = ("LOAD_METHOD", "LOAD_SUPER_ATTR")
+CALL_PREFIXES = ("KW_NAMES", "PRECALL")  # they belong to the CALL that follows
+# From 3.13 on these take nothing but True or False: a TO_BOOL stands in front of them.
+TAKE_A_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")
+# Code that asks so may read any of its variables behind a graph break.
+READERS_OF_ALL = {"locals", "vars", "eval", "exec", "dir"}
+# What lies on top of the stack behind an instruction is its result, unless its name begins so.
+NO_RESULT = tuple("STORE DELETE POP RETURN RAISE RERAISE JUMP END_FOR FOR_ITER UNPACK".split())
+
+
+def rebuild(frame: "RootFrame") -> "Tail":
+    """The `Tail` that runs after the graph: values and mutations, then the return or the state at
+    the split.
+
+    Raises `Break` with the `step` that made it, where a value cannot be rebuilt (a generator that
+    has started).
+    """
+    tail = Tail(frame)
+    for generator in tail.output.generators:
+        generator.check_left()
+    if frame.split is None:
+        tail.value(frame.returned)
+        tail.mutations()
+        tail.emit("RETURN_VALUE")
+    else:
+        tail.push_state(frame.split[0])
+    return tail
+
+
+def replacement(
+    tail: "Tail", graph: Callable | None, tick: Callable[[], Any] | None
+) -> types.CodeType:
+    """The code object: the graph's inputs and its call (`Head`); what comes behind it (`Tail`).  No
+    graph: nothing to call.  `tick` is called first, once a call."""
+    head = Head(tail)
+    if tick is not None:
+        head.call_object(tick)
+        head.emit("POP_TOP")
+    inputs = tail.output.inputs if graph is not None else []
+    results = [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
+    sizes = head.read_sizes(tail.symbols, inputs)
+    if graph is not None:
+        head.call_graph(graph, inputs)
+        head.emit("UNPACK_SEQUENCE", len(results))
+        for name in results:
+            head.store_fast(name)
+    names = tail.temps + results + sizes
+    if tail.frame.split is not None:  # nothing that was made here may outlive the graph break
+        for name in names:
+            tail.emit("DELETE_FAST", name)
+    return assembled(head, tail, names)
+
+
+class Head(Codegen):
+    """What runs up to the call of the graph.  An error of the graph goes to the `handler` of
+    convert/graph_errors.py, which stands in front of the original body."""
+
+    def __init__(self, tail: "Tail") -> None:
+        super().__init__(tail.frame)
+        self.temps, self.prefix = tail.temps, tail.prefix
+        self.handler: list[Instruction] = []
+
+    def read_sizes(self, symbols: list[Any], inputs: Sequence[Any]) -> list[str]:
+        """Read these symbols, and those of the inputs, from the frame's arguments, into locals of
+        these names."""
+        exprs = [variable.expr for variable in inputs if hasattr(variable, "expr")]
+        of_inputs = [symbol for expr in exprs for symbol in sorted(expr.free_symbols, key=str)]
+        names = []
+        for symbol in dict.fromkeys(symbols + of_inputs):
+            self.load_source(self.output.shape_env.table[symbol].sources[0])
+            names.append(self.prefix + symbol.name)
+            self.store_fast(names[-1])
+        return names
+
+    def call_graph(self, graph: Callable, inputs: Sequence[Any]) -> None:
+        """Call the compiled graph: its results lie on the stack, as a tuple or list."""
+        arguments = [
+            functools.partial(self.symbolic, variable.expr)
+            if hasattr(variable, "expr")
+            else functools.partial(self.load_source, variable.source)
+            for variable in inputs
+        ]
+        start = len(self.instructions)
+        self.call_object(graph, *arguments)
+        self.handler = self.output.errors.handler(self.output.root, self.instructions[start:])
+
+
+class Tail(Codegen):
+    """What runs behind the graph; at a graph break it hands the frame's state on."""
+
+    frame: "RootFrame"
+
+    def push_state(self, position: int) -> None:
+        """Stack, live locals, mutations; then write the locals.  The original instruction runs
+        next."""
+        frame = self.frame
+        for item in frame.stack:
+            if item.stack_kind == HANDLED:
+                raise SkipFrame("a graph break where an exception is handled")
+            self.value(item)
+        self.check_cells(position)
+        if READERS_OF_ALL & set(self.code.co_names):
+            frame.kept = set(self.code.co_varnames)
+        live = frame.info.live_before(position).union(frame.kept)
+        stores = self.push_locals(live)
+        self.mutations()
+        for name in reversed(stores):
+            self.store_fast(name)
+
+    def check_cells(self, position: int) -> None:
+        """A variable of a closure that may be unbound is a free one of the continuation, where
+        reading it raises another error."""
+        operations, cells = self.frame.info.operations, self.frame.cells
+        read = liveness(operations, {"LOAD_DEREF", "DELETE_DEREF"}, {"STORE_DEREF"})[position]
+        deleted = {operation.arg for operation in operations if operation.op == "DELETE_DEREF"}
+        for name in self.code.co_cellvars:
+            if name in deleted or name in read and cells[name].content is None:
+                raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
+
+    def push_locals(self, live: Collection[str]) -> list[str]:
+        """Push the live locals that have changed, in the order of these names."""
+        stores = []
+        for name in self.code.co_varnames:
+            value = self.frame.locals.get(name)
+            if value is None or name not in live:
+                continue
+            source = value.source
+            if source is None or source.kind != "local" or source.key != name:
+                self.value(value)
+                stores.append(name)
+        return stores
+
+
+# ---- the code object
+def assembled(head: Head, tail: Tail, names: list[str]) -> types.CodeType:
+    """What runs up to the end of the tail, and what follows; `names`: its new locals.
+
+    The original body stands behind these where something goes on in it: the handler of a graph's
+    error, which lets plain Python run it from the start, or what no resume function can
+    continue."""
+    frame, code, depth = tail.frame, tail.code, max(head.max_depth, tail.max_depth)
+    prefix, handler = head.instructions + tail.instructions, head.handler
+    body = disassemble(code)
+    start = next(n for n, native in enumerate(body) if native.op == "RESUME") + 1
+    varnames = code.co_varnames + tuple(names)
+    for instruction in prefix + handler:
+        instruction.pos = body[start - 1].pos
+    made = body[:start] + prefix
+    if frame.split is not None:
+        rest = Continuations(frame, body, frame.info.native_numbers[frame.split[0]])
+        made += rest.instructions()
+        varnames += rest.names
+        depth += rest.depth
+    made += handler
+    if handler or leads_into(made, body):
+        made += body[start:]
+    return assemble(
+        code,
+        made,
+        co_varnames=varnames,
+        co_stacksize=max(code.co_stacksize, depth) + 4,
+        parameters=parameter_count(code),
+    )
+
+
+def leads_into(made: list[Instruction], body: list[Instruction]) -> bool:
+    """Does an instruction of `made` jump to one of `body`, or has its handler there?"""
+    goals = {id(ins.arg) for ins in made} | {id(ins.exc[0]) for ins in made if ins.exc}
+    return any(id(native) in goals for native in body)
+
+
+class Continuations:
+    """At a graph break: the instruction that was not traced (of CPython's own, the "native" ones,
+    number `untraced`, with its prefixes), and calls of resume functions.
+
+        <prefix>
+        POP_JUMP_IF_FALSE taken
+        <return what the resume function for what follows gives>
+        taken: <return what the resume function for where it jumps gives>
+    """
+
+    def __init__(self, frame: "RootFrame", body: list[Instruction], untraced: int) -> None:
+        self.frame = frame
+        self.code = frame.code
+        self.natives = body  # CPython's own instructions
+        # copies, for they get other jumps and handlers here
+        self.end = begin = untraced
+        while body[begin - 1].op in CALL_PREFIXES:
+            begin -= 1
+        self.untraced = [copy.copy(native) for native in body[begin : untraced + 1]]
+        self.index = {id(instruction): n for n, instruction in enumerate(body)}
+        self.kinds = [item.stack_kind for item in frame.stack]
+        self.bound = {name for name, value in frame.locals.items() if value is not base.NULL}
+        # locals that a stack is emptied into; an instruction adds fewer than 8 values
+        self.names = tuple(f".s{n}" for n in range(len(self.kinds) + 8))
+        self.depth = len(self.kinds) + len(self.bound) + len(self.code.co_cellvars) + 8
+
+    def instructions(self) -> list[Instruction]:
+        """The instruction that was not traced, and three parts: what goes on behind it; what goes
+        on where it jumps, if it does; what goes on in the handler around it, if there is one."""
+        last = self.untraced[-1]
+        behind = self.after(self.end + 1, self.kinds_behind())
+        if isinstance(last.arg, Instruction):
+            last.op = last.op.replace("BACKWARD", "FORWARD")
+            last.arg, *jumped = self.jumped(self.index[id(last.arg)])
+            behind += [last.arg, *jumped]
+        behind += self.caught()
+        if VERSION >= (3, 13) and last.op in TAKE_A_BOOL:  # the value on our stack may be a tensor
+            self.untraced.insert(0, Instruction("TO_BOOL", exc=last.exc, pos=last.pos))
+        return self.untraced + behind + self.passed
+
+    @functools.cached_property
+    def passed(self) -> list[Instruction]:
+        """An exception of a resume function leaves this frame, too.  The resume function's line of
+        the traceback is where the program is; this frame's is taken out (`tb_next`)."""
+        return [
+            Instruction("COPY", 1),
+            Instruction("LOAD_ATTR", "__traceback__"),
+            Instruction("LOAD_ATTR", "tb_next"),
+            Instruction("COPY", 2),
+            Instruction("STORE_ATTR", "__traceback__"),
+            Instruction("RERAISE", 0),
+        ]
+
+    def jumped(self, target: int) -> list[Instruction]:
+        """What goes on where the instruction jumps."""
+        if self.untraced[-1].op != "FOR_ITER":
+            return self.after(target, self.kinds_behind(jump=True))
+        # A loop that ends has popped its iterator.  What stands at its exit it jumps over, but
+        # CPython wants to see it there.
+        follows = target + END_FOR_OPS
+        exit = [copy.copy(native) for native in self.natives[target:follows]]
+        return exit + self.after(follows, self.kinds[:-1])
+
+    def caught(self) -> list[Instruction]:
+        """The call of what follows in the handler around the instruction, if there is one.
+
+        with lock:
+            print("hello")      # what follows has two beginnings: behind the call, and there
+        """
+        exc = self.untraced[-1].exc
+        if not exc:
+            return []
+        handler, depth, lasti = exc
+        kinds = self.kinds[:depth] + [LASTI] * lasti + [VALUE]
+        call = self.call(self.index[id(handler)], kinds)
+        for instruction in call:
+            instruction.pos = self.untraced[-1].pos
+        for instruction in self.untraced:
+            instruction.exc = call[0], depth, lasti
+        return call
+
+    def after(self, where: int, kinds: list[str]) -> list[Instruction]:
+        """What goes on at native instruction `where`, with such a stack: its resume function, or
+        the original body, where none can start."""
+        if where == len(self.natives) or self.untraced[-1].op in ENDS:
+            return []
+        if self.can_start(where):
+            return self.call(where, kinds)
+        jump = Instruction("JUMP_FORWARD", self.natives[where], pos=self.natives[where].pos)
+        return [jump]
+
+    def can_start(self, where: int) -> bool:
+        """Can a resume function start at native instruction `where`?"""
+        native, target = self.untraced[-1], self.natives[where]
+        if native.op in HALF_A_CALL or native.flags:  # flags: it has begun a call, too
+            return False
+        ends_a_loop = target.op == "POP_TOP" and self.natives[where - 1].op == "END_FOR"
+        return not ends_a_loop and target.op not in ("END_FOR", "RETURN_VALUE")
+
+    def kinds_behind(self, jump: bool = False) -> list[str]:
+        """What lies on the stack once the instruction has run."""
+        kinds, last = list(self.kinds), self.untraced[-1]
+        for native in self.untraced:
+            effect = stack_effect(native, jump and native is last)
+            if effect < 0:
+                del kinds[effect:]
+            else:
+                kinds += [VALUE] * effect
+        if kinds and not last.op.startswith(NO_RESULT):  # a CALL's result lies where a NULL was
+            kinds[-1] = VALUE
+        if last.op == "BEFORE_WITH":  # the bound `__exit__` below its result
+            kinds[-2] = VALUE
+        return kinds
+
+    def call(self, where: int, kinds: list[str]) -> list[Instruction]:
+        """Instructions that empty the stack and return what the resume function for native
+        instruction `where` returns."""
+        code, info = self.code, self.frame.info
+        live = info.live_before(info.beginnings[where]).union(self.frame.kept) & self.bound
+        made = resume_code(code, where, kinds, live)
+        temps = self.names[: len(kinds)]
+        stack = [temp for temp, kind in zip(temps, kinds) if kind == VALUE]
+        names = [*made.co_varnames[: made.co_argcount - len(stack)], *stack]
+        function = assembler.make_function(made, closure_names(code))
+        out = unwind(kinds, temps) + self.go_on(function, names) + assembler.return_value()
+        for instruction in out:
+            instruction.pos = self.natives[where].pos
+        return out
+
+    def go_on(self, function: list[Instruction], names: list[str]) -> list[Instruction]:
+        """The call of a resume function with these variables, which the program does not see:
+        `hand_over(function, list)` of the frame hook leaves the arguments to the callee alone, and
+        a loop that breaks in each turn does not nest deeper, as a resume function that is split
+        again returns what is to be called next."""
+        arguments: list[Instruction] = []
+        for name in names:
+            # and deleted here: the caller must not keep alive what the rest lets go
+            arguments += assembler.load_fast(name) + assembler.delete_fast(name)
+        arguments.append(Instruction("BUILD_LIST", len(names)))
+        if is_resume_code(self.code):  # `hand_over` has called it, and calls what it returns
+            return assembler.load_const(tail_call) + function + arguments + assembler.build_tuple(3)
+        call = assembler.call(assembler.load_const(hand_over), function, arguments)
+        call[-1].exc = self.passed[0], 0, False
+        return call

@@ -1,0 +1,190 @@
+"""Resume functions: the rest of a function after a graph break, as a function of its own.
+
+In:   a code object, the instruction to go on at, what lies on the stack there, which locals are
+      bound.
+Out:  a code object whose parameters are those locals and stack values; calling it continues the
+      original.
+
+        def f(x):                       # stack at the break: [], locals: x, y
+            y = x + 1
+            print("hello")      <- graph break at this call
+            return y * 2        <- <resume of f at line 4>(x, y) starts here
+
+The body is kept whole and in order behind a short prefix, so loops, `with` and `try` blocks need no
+special handling:
+
+    COPY_FREE_VARS n; RESUME; <push the stack values>; <clear their slots>; JUMP_FORWARD target;
+    <original body>
+
+The original's cells and free variables arrive as free variables.  A resume function that is split
+again goes on in another one of the *original* (`origins`), so that a loop that breaks in each turn
+comes back to the same two or three code objects.
+
+Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: generators, `except`
+blocks (an exception that is being handled belongs to the thread), methods that call `super()`.
+"""
+
+import inspect
+import types
+import weakref
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ..bytecode import Instruction, assemble, assembler, disassemble
+from ..bytecode.assembler import LASTI, NULL, VALUE, VERSION
+from ..errors import SkipFrame
+
+GENERATOR_LIKE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+# id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
+_cache: dict[int, dict[Any, types.CodeType]] = {}
+# id(resume code) -> (weak reference to the original, its index of each instruction or None)
+origins: dict[int, tuple[Any, list[int | None]]] = {}
+
+
+def is_resume_code(code: types.CodeType) -> bool:
+    """Is it the rest of a function behind a graph break?"""
+    return code.co_name.startswith("<resume of")
+
+
+def function_name(code: types.CodeType) -> str:
+    """What the user calls the function: that of which this may be the rest."""
+    return code.co_name.split("<resume of ")[-1].split(" at line")[0]
+
+
+class CannotSplit(SkipFrame):
+    """No resume function can start here; the message says why.  The frame runs as plain Python,
+    recorded as skipped."""
+
+
+def parameters(code: types.CodeType, stack: Sequence[str], live: Collection[str]) -> list[str]:
+    """Parameter names of the resume function: live plain locals in `co_varnames` order, then one
+    per stack value."""
+    cells = closure_names(code)
+    return [v for v in code.co_varnames if v in live and v not in cells] + _stack_names(stack)
+
+
+def closure_names(code: types.CodeType) -> tuple[str, ...]:
+    """Variables that live in cells, its own and free ones: a resume function closes over all."""
+    return code.co_cellvars + code.co_freevars
+
+
+def _stack_names(stack: Sequence[str]) -> list[str]:
+    return [f".1s{i}" for i, kind in enumerate(stack) if kind == VALUE]
+
+
+def unwind(stack: Sequence[str], temporaries: Sequence[str]) -> list[Instruction]:
+    """Instructions that empty the stack into `temporaries`, a local for each slot."""
+    return [
+        ins for name in reversed(temporaries[: len(stack)]) for ins in assembler.store_fast(name)
+    ]
+
+
+def restored(kind: str, name: str) -> list[Instruction]:
+    """Code that pushes it again."""
+    if kind == NULL:
+        return assembler.push_null()
+    if kind == LASTI:  # any number will do, the traceback is made already
+        return assembler.load_const(0)
+    return assembler.load_fast(name)
+
+
+def resume_code(
+    code: types.CodeType, k: int, stack: Sequence[str], live: Collection[str]
+) -> types.CodeType:
+    """Code that continues `code` before its k-th instruction.
+
+    stack: kinds from the bottom.  live: names of the bound locals to carry over (a local that may
+    be unbound must not be named: CPython 3.12+ does not check). Raises CannotSplit.  The same
+    arguments give the same code object, whose compiled entries are shared.
+    """
+    if id(code) in origins:
+        reference, indices = origins[id(code)]
+        original = reference()
+        place = indices[k]
+        if original is None or place is None:
+            raise CannotSplit(f"{code.co_name}: what it continues is gone")
+        return resume_code(original, place, stack, live)
+    if id(code) not in _cache:
+        _cache[id(code)] = {}
+        weakref.finalize(code, _cache.pop, id(code), None)
+    made = _cache[id(code)]
+    key = (k, tuple(stack), frozenset(live))
+    if key not in made:
+        made[key] = _make_resume_code(code, *key)
+    return made[key]
+
+
+def _make_resume_code(
+    code: types.CodeType, k: int, stack: Sequence[str], live: Collection[str]
+) -> types.CodeType:
+    body = disassemble(code)
+    check_splittable(code, body, k)
+    index = {id(ins): n for n, ins in enumerate(body)}
+    free = closure_names(code)
+    params = parameters(code, stack, live)
+    unbound = [v for v in code.co_varnames if v not in params and v not in free]
+    prefix = _prefix(stack, body[k], len(free))
+    line = _line_at(code, body, k)
+    rest = [ins for ins in body if ins.op not in ("COPY_FREE_VARS", "MAKE_CELL")]
+    made = assemble(
+        code,
+        prefix + rest,
+        co_varnames=tuple(params + unbound),
+        co_cellvars=(),
+        co_freevars=free,
+        co_stacksize=max(code.co_stacksize, len(stack)) + 3,
+        parameters=len(params),
+        co_name=f"<resume of {function_name(code)} at line {line}>",
+    )
+    origins[id(made)] = weakref.ref(code), [index.get(id(ins)) for ins in prefix + rest]
+    weakref.finalize(made, origins.pop, id(made), None)
+    return made
+
+
+def check_splittable(code: types.CodeType, body: list[Instruction], k: int) -> None:
+    """Raise CannotSplit unless a resume function of `code` may start at instruction k."""
+    if code.co_flags & GENERATOR_LIKE:
+        raise CannotSplit(f"{code.co_name} is a generator or coroutine")
+    if not 0 <= k < len(body):
+        raise CannotSplit(f"{code.co_name} has no instruction {k}")
+    if id(code) in origins and origins[id(code)][1][k] is None:
+        raise CannotSplit("before the place where a resume function goes on")
+    if is_jumped_past(body, k):
+        raise CannotSplit("a specialised FOR_ITER jumps past this instruction")
+    if k and body[k - 1].op in ("PRECALL", "KW_NAMES"):
+        raise CannotSplit("between the parts of a call")
+    if "__class__" in closure_names(code) and any(ins.arg == "super" for ins in body):
+        raise CannotSplit("super() looks at the first local, which is another one in the rest")
+    begun = any(ins.op == "RESUME" for ins in body[:k])
+    if not begun or body[k].op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR"):
+        raise CannotSplit("the function has not begun")
+
+
+def is_jumped_past(body: list[Instruction], k: int) -> bool:
+    """Does a loop that ends go on behind instruction k?  END_FOR, and 3.13's POP_TOP after it."""
+    if body[k].op in ("END_FOR", "END_SEND"):
+        return True
+    follows = k > 0 and body[k - 1].op == "END_FOR"
+    return follows and body[k].op == "POP_TOP" and VERSION >= (3, 13)
+
+
+def _prefix(stack: Sequence[str], target: Instruction, free_count: int) -> list[Instruction]:
+    """What stands before the original body: the stack as it was, from the parameters for it, and a
+    jump to `target`."""
+    prefix = assembler.prologue(free_count)
+    for n, kind in enumerate(stack):
+        prefix += restored(kind, f".1s{n}")
+    for name in _stack_names(stack):  # what was on the stack must not live longer than it did there
+        prefix += assembler.delete_fast(name)
+    prefix += assembler.jump_forward(target)
+    for ins in prefix:
+        ins.pos = target.pos
+    return prefix
+
+
+def _line_at(code: types.CodeType, body: list[Instruction], k: int) -> int:
+    """The line of instruction k.  The beginning of a handler has none: then that of the next."""
+    for ins in body[k:]:
+        if ins.pos and ins.pos[0]:
+            return ins.pos[0]
+    return code.co_firstlineno

@@ -1,0 +1,171 @@
+"""Which sizes and ints of a frame become symbols: `compile(dynamic=...)`, marks on tensors, and
+what earlier calls showed.
+
+In:   a tensor or int and its source, while the frame is traced.
+Out:  the dimensions (and strides) to make symbolic; what was met is noted, for the next compilation
+      of the same code to compare with.
+
+    >>> policy = SizePolicy(dynamic=None, earlier=[entry.record.sizes for entry in entries])
+    >>> policy.of_tensor(x, source)      # {0}: size 0 was another one when compiled before
+
+| dynamic | a size is a symbol |
+|---|---|
+| None | if it had another value in an earlier compilation ("automatic dynamic"), or is marked |
+| True | as with None; at once if the tensor is an argument (strides, too), or an int argument |
+| False | never |
+
+Sizes of 0 and 1 are never symbols; ints of closures and globals only once they change.  A symbol
+that the program pinned (it needed the number) is a number in the next attempt.
+Mirrors torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (paper section 5).
+# PyTorch: what was seen is kept per code object in `frame_state`; here it lies with the cache
+# entries and goes with them.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ..errors import SpecializationError
+from ..guards.guards import Guard, is_state
+from ..guards.sources import Source
+from .symbolic_shapes import can_be_symbolic
+
+META = torch._C._autograd.CreationMeta
+MODULE = "module"  # the kind of a row of `SizePolicy.met` that tells a module's id
+# the kinds of sources by which an argument, or an item of one, is reached
+ARGUMENT = {"local", "item", "list_item", "tuple_item", "dict_item"}
+
+
+def is_argument(source: Source) -> bool:
+    """Is it an argument, or an item of one?"""
+    node: Source | None = source
+    while node is not None and node.kind in ARGUMENT:
+        node = node.base
+    return node is None
+
+
+def is_forbidden_when_written(tensor: torch.Tensor) -> bool:
+    """Is it a view that was made without gradients, of something that needs them?
+
+        with torch.no_grad():
+            v = w.view(2, 2)    # autograd refuses to say anything of v once w or v is written
+
+    Its sizes stay numbers: a fake of symbolic sizes is no view, and would not refuse.  (The results
+    of `unbind` are forbidden, too, with symbolic sizes as without.)"""
+    if not tensor.requires_grad or not tensor._is_view():
+        return False
+    made = torch._C._autograd._get_creation_meta(tensor)
+    return made not in (META.DEFAULT, META.MULTI_OUTPUT_NODE)
+
+
+class SizePolicy:
+    """The rules for one conversion.
+
+    `met` is what the attempt saw, a row for each number: `(name, kind, number, is it a symbol?)`.
+    The name says where it lies ("x.shape[0]"); the kind is a type for ints and floats, and the
+    number of dimensions for sizes and strides, so that only those of such tensors are compared."""
+
+    def __init__(self, dynamic: bool | None, earlier: Iterable[Any] = ()) -> None:
+        self.dynamic = dynamic
+        self.pinned: dict[str, tuple[float, str]] = {}  # name -> (value, line)
+        # names of parameters and buffers that are placeholders, for another frame replaces them
+        self.replaced: set[str] = set()
+        self.met: list[Any] = []
+        self.marked: set[str] = set()  # sizes that `mark_dynamic` has named, as sources are written
+        self.strides: dict[Source, set[int]] = {}  # symbols of their own: dimensions
+        # (name, kind) -> [(number, is it a symbol?)] of earlier compilations
+        self.earlier: dict[tuple[str, Any], list[tuple[float, bool]]] = {}
+        for met in earlier:
+            for name, kind, *seen in met:
+                if dynamic is not False or kind is MODULE:
+                    self.earlier.setdefault((name, kind), []).append(seen)
+
+    def of_tensor(self, tensor: torch.Tensor, source: Source) -> set[int] | None:
+        """The dimensions whose sizes are symbols; None if all that is known of its layout are
+        numbers.  (A stride may be a symbol where no size is: it is noted in `strides`.)"""
+        can_be = can_be_symbolic(tensor) and not is_forbidden_when_written(tensor)
+        if self.dynamic is False or not can_be:
+            return None
+        name, rank = source.name(), tensor.dim()
+        marked = set(tensor.__dict__.get("_minidynamo_dynamic", ()))
+        static = set(tensor.__dict__.get("_minidynamo_static", ())) - marked
+        self.marked.update(f"{name}.shape[{dim}]" for dim in marked)
+        everywhere = bool(self.dynamic) and source.root().kind in ("local", "free")
+        dims = {
+            d
+            for d, size in enumerate(tensor.shape)
+            if d not in static
+            and self.is_symbol(f"{name}.shape[{d}]", rank, size, everywhere or d in marked)
+        }
+        # x = whole[:, :n]: x.stride(0) is the width of `whole`, which follows from no size of x
+        self.strides[source] = strides = {
+            d
+            for d, stride in enumerate(tensor.stride())
+            if stride > 1
+            and self.is_symbol(f"{name}.stride({d})", rank, stride, bool(self.dynamic))
+        }
+        return dims if dims or strides else None
+
+    def is_symbol(self, name: str, kind: Any, number: int, is_wanted: bool) -> bool:
+        """Is this number a symbol: because that is wanted, or because it has changed?"""
+        is_free = number >= 2 and name not in self.pinned
+        chosen = is_free and (is_wanted or self.changed(name, kind, number))
+        self.met.append((name, kind, number, chosen))
+        return chosen
+
+    def changed(self, name: str, kind: Any, number: float) -> bool:
+        """Was it another number when the code was compiled before, or a symbol already?"""
+        earlier = self.earlier.get((name, kind), ())
+        return any(old != number or symbolic for old, symbolic in earlier)
+
+    def of_int(self, value: int, source: Source) -> bool:
+        """Is this int a symbol?  A counter is from its second value on, be it 0 or 1."""
+        if self.dynamic is False or source.root().kind not in ("local", "free", "pinned"):
+            return False
+        name = source.name()
+        is_wanted = self.dynamic is True and value >= 2 and is_argument(source)
+        is_free = name not in self.pinned and f"(-{name})" not in self.pinned
+        chosen = is_free and (is_wanted or self.changed(name, int, value))
+        self.met.append((name, int, value, chosen))
+        return chosen
+
+    def of_module(self, module: Any, source: Source) -> bool:
+        """Is it another module than before?  Then it is guarded by what is read of it."""
+        return self.is_symbol(source.name(), MODULE, id(module), False)
+
+    def note_replaced(
+        self, inputs: Iterable[Source], failed: Iterable[Guard], guards: Iterable[Guard]
+    ) -> None:
+        """Parameters and buffers that are placeholders of earlier entries, and all those of a
+        module of which the newest entry did not find one: its guards, and those that failed.
+
+            self.low = self.low + x.min()       # in a resume function: another tensor each time
+        """
+        self.replaced.update(source.name() for source in inputs if is_state(source))
+        tables = {
+            guard.source.base for guard in failed if guard.kind == "ID" and is_state(guard.source)
+        }
+        for guard in guards:
+            if guard.kind == "ID" and is_state(guard.source) and guard.source.base in tables:
+                self.replaced.add(guard.source.name())
+
+    def pin(self, found: Iterable[tuple[Source, float, str]]) -> bool:
+        """Note [(source, value, line)] that the program needed as numbers: are some of them new, so
+        that tracing again helps?"""
+        found = list(found)
+        self.check_marks(found)
+        named = {source.name(): (value, line) for source, value, line in found}
+        new = {name: row for name, row in named.items() if name not in self.pinned}
+        self.pinned.update(new)
+        return bool(new)
+
+    def check_marks(self, found: Iterable[tuple[Source, float, str]]) -> None:
+        """SpecializationError if a size that is marked dynamic was needed as a number."""
+        for source, value, line in found:
+            if source.name() in self.marked:
+                raise SpecializationError(
+                    f"{source.name()} was marked dynamic, but {line or 'the backend'} needs it as "
+                    f"the number {value}\n  hint: change that line, or leave the size unmarked: it "
+                    "is a symbol, too, when calls come with another number"
+                )

@@ -1,0 +1,338 @@
+"""Sizes that are symbols: the ShapeEnv hands them out and remembers what the program assumed of
+them.
+
+In:   sizes (and ints) of this run, each with the source it can be read from again.
+Out:  `torch.SymInt`s that torch's fake tensors, the program and the backends compute with; guards:
+      what must hold of other sizes.
+
+    >>> env = ShapeEnv()
+    >>> x = symbolic_fake(FakeTensorMode(static_shapes=True), env, torch.randn(5, 3), {0: source})
+    >>> torch.cat([x, x]).shape                     # torch.Size([2*s0, 3])
+    >>> bool(x.shape[0] > 4)                    # a decision: answered for this run and written down
+    True
+    >>> print(*env.guards())                        # RANGE        x.shape[0] >= 5
+
+A symbolic size is an expression and a hint (symbolic_numbers.py); what is known of sizes stands in
+miniinductor/sizes/prover.py.  Where Python or torch needs a bool or an int, the hint answers; the
+answer becomes a guard unless `prove` finds that it holds for all sizes the guards so far allow.
+
+* 0 and 1 are never symbols (broadcasting depends on them): a symbol is at least 2, which is its
+  first guard.
+* Equal sizes share a symbol ("duck shaping"); every further source is guarded to be equal.
+
+What a backend may use: `sym.node.expr` (sympy over the symbols, `FloorDiv`, `Mod` and opaque
+functions), `.hint`, and `.shape_env`: `prove`, `simplify`, `bounds`, `multiples`, `size_hint`,
+`wrap`. Mirrors torch/fx/experimental/symbolic_shapes.py (paper section 5).  Left out: constraints
+of torch.export, translation validation.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy
+import torch
+
+from miniinductor.sizes.expressions import Mod, as_number
+from miniinductor.sizes.printing import python_code
+from miniinductor.sizes.prover import (
+    LARGEST,
+    SizeProver,
+    Symbol,
+    divisibility,
+    is_of_integers,
+    reduced,
+)
+
+from .. import config, records
+from ..errors import Break
+from ..guards.guards import Guard
+from ..records import tell
+from .symbolic_numbers import SymNode, hint_of
+
+
+@dataclass
+class Decision:
+    """A question that was answered: `fact` is what holds in this run; proved: it holds for all
+    sizes that the guards let through."""
+
+    fact: sympy.Expr
+    proved: bool
+    line: str
+
+    def __str__(self) -> str:
+        """`x.shape[0] > 4    # model.py:12`, as explanations and notebooks print it."""
+        text = python_code(self.fact) + ("    (always)" if self.proved else "")
+        return f"{text}    # {self.line}" if self.line else text
+
+
+def canonical(fact: sympy.Expr) -> sympy.Expr:
+    """An integer relation without common terms and factors: 2*s0 + s1 > s1 + 4 becomes s0 > 2."""
+    if not is_of_integers(fact):
+        return fact
+    gap = reduced(fact.lhs - fact.rhs)
+    division = divisibility(gap)
+    if division is not None and isinstance(fact, (sympy.Eq, sympy.Ne)):
+        return fact.func(Mod(*division), 0, evaluate=False)
+    number, rest = gap.as_coeff_Add()
+    added = [term for term in sympy.Add.make_args(rest) if term.as_coeff_Mul()[0] > 0]
+    if not added:  # 4 - s0 > 0 is s0 < 4
+        return fact.reversed.func(-rest, number, evaluate=False)
+    left = sympy.Add(*added)
+    return fact.func(left, left - rest - number, evaluate=False)
+
+
+class ShapeEnv(SizeProver):
+    """The symbols of one captured frame and what was assumed of them.  `where()` tells the line
+    that is being compiled."""
+
+    def __init__(self, where: Callable[[], str] = lambda: "") -> None:
+        super().__init__()
+        self.where = where
+        self.decisions: list[Decision] = []  # every question once
+        self._asked: set[sympy.Expr] = set()
+        self._by_hint: dict[int, sympy.Symbol] = {}  # for duck shaping
+
+    # ---- making symbols
+    def create_symbol(self, hint: int, source: Any = None, duck: bool = True) -> int | torch.SymInt:
+        """A SymInt for a size or int that is `hint` in this run; `hint` itself if it is below 2.
+        duck: the symbol of another size that is equal in this run may stand for it."""
+        if hint < 2:
+            return hint
+        symbol = self._by_hint.get(hint) if duck else None
+        if symbol is None:
+            number = sum(row.hint is not None for row in self.table.values())
+            symbol = sympy.Symbol(f"s{number}", integer=True, positive=True)
+            self.table[symbol] = Symbol(symbol, hint, [], 2, LARGEST, self.where())
+            if duck:
+                self._by_hint[hint] = symbol
+        if source not in self.table[symbol].sources:
+            self.table[symbol].sources.append(source)
+        return self.wrap(symbol)
+
+    def create_number(self, hint: int, source: Any) -> int | torch.SymInt:
+        """A SymInt for an int that is no size: a natural number, `hint` in this run."""
+        number = sum(row.hint is not None for row in self.table.values())
+        symbol = sympy.Symbol(f"s{number}", integer=True, nonnegative=True)
+        self.table[symbol] = Symbol(symbol, hint, [source], 0, LARGEST, self.where())
+        return self.wrap(symbol)
+
+    def wrap(self, expr: sympy.Expr) -> int | torch.SymInt:
+        """torch.SymInt of an integer expression over the symbols; a plain int if it is a number."""
+        expr = sympy.sympify(expr)
+        if expr.is_Integer:
+            return int(expr)
+        return torch.SymInt(SymNode(self, expr, int, self.size_hint(expr)))
+
+    # ---- decisions
+    def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
+        """Does `expr` hold in this run?  Becomes a guard unless it is proved for all sizes."""
+        if self.steps > config.size_steps:
+            self.give_up(expr)
+        expr = self.simplify(expr)
+        value: Any = self.prove(expr)
+        is_proved = value is not None
+        if is_proved and expr in self._asked:  # it is written down already
+            return value
+        if not is_proved:
+            value = self.decide_parts(expr, line)
+            if value is not None:
+                return value
+            value = self.value_now(expr)
+        self._asked.update((expr, sympy.Not(expr)))
+        fact = expr if value else sympy.Not(expr)
+        self.note(fact, is_proved, line)
+        if not is_proved:
+            self.learn(fact, line or self.where())
+        return value
+
+    def give_up(self, expr: sympy.Expr) -> None:
+        """The questions of this frame have cost too much: the sizes in `expr` are numbers from now
+        on, which is told once."""
+        for symbol in sorted(self.simplify(expr).free_symbols, key=str):
+            row = self.table[symbol]
+            if row.hint is None or symbol in self.replacements:
+                continue
+            text = (
+                f"{row.sources[0]} is taken as a number, and not as a symbol, at {self.where()}: "
+                f"what the program asks about sizes is too long to be answered for all of them "
+                f"(more than config.size_steps = {config.size_steps} steps)"
+            )
+            self.specialize(symbol)
+            tell(text, text)
+            records.counters["sizes"][text] += 1
+
+    def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
+        """And, Or: decided part by part, which makes short guards.  A part that settles the whole
+        in this run is asked first, and then no other.  None: `expr` has no parts."""
+        if isinstance(expr, sympy.Not):
+            return not self.decide(expr.args[0], line)
+        if not isinstance(expr, (sympy.And, sympy.Or)):
+            return None
+        decisive = isinstance(expr, sympy.Or)  # the value of a part that settles the whole
+        parts = sorted(expr.args, key=lambda part: self.size_hint(part) is not decisive)
+        is_settled = any(self.decide(part, line) is decisive for part in parts)
+        return decisive if is_settled else not decisive
+
+    def specialize(self, expr: sympy.Expr, line: str | None = None) -> Any:
+        """The number that `expr` has in this run, guarded: the program needs it (range(n), int(n),
+        a list's length).  Of a float, what it is computed from is pinned."""
+        expr = self.simplify(sympy.sympify(expr))
+        value = self.value_now(expr)
+        if expr.is_number:
+            return value
+        if expr.is_integer:
+            fact = sympy.Eq(expr, value)
+            self.note(fact, False, line)
+            self.learn(fact, line or self.where())
+        elif expr.is_Symbol:
+            row = self.table[expr]
+            row.pinned_at = line or self.where()
+            self.replacements[expr] = sympy.Float(row.hint)
+            self.note(sympy.Eq(expr, row.hint), False, line)
+            self.answers.clear()
+        else:
+            for symbol in expr.free_symbols:
+                self.specialize(symbol, line)
+        return value
+
+    def value_now(self, expr: sympy.Expr) -> Any:
+        """What `expr` is in this run; Break where it depends on a number that the graph draws."""
+        value = self.size_hint(expr)
+        if value is None:
+            rows = [self.table[symbol] for symbol in sorted(expr.free_symbols, key=str)]
+            drawn = ", ".join(row.created_by for row in rows if row.hint is None)
+            text = f"{python_code(expr)} depends on {drawn}, which is drawn when the graph runs"
+            raise Break("data-dependent", text, "keep the decision outside the compiled function")
+        return value
+
+    def note(self, fact: sympy.Expr, proved: bool, line: str | None) -> None:
+        """Write down what holds in this run."""
+        fact = canonical(fact)
+        if fact not in (sympy.true, sympy.false):
+            self.decisions.append(Decision(fact, proved, line or self.where()))
+
+    # ---- the guards
+    def guards(self) -> list[Guard]:
+        """What other sizes must satisfy, as guards: EQUAL (a duck-shaped source), RANGE (bounds),
+        SIZES (decisions)."""
+        found = []
+        for symbol, row in self.table.items():
+            found += self._guards_of_symbol(symbol, row)
+        for decision in self.guarded():
+            fact = decision.fact
+            symbols = sorted(fact.free_symbols, key=str)
+            text = python_code(fact, {s: f"{{{n}}}" for n, s in enumerate(symbols)})
+            sources = tuple(self.table[s].sources[0] for s in symbols)
+            found.append(Guard("SIZES", sources, text, line=decision.line))
+        return found
+
+    def guarded(self) -> list[Decision]:
+        """The decisions that take a guard: one that follows from the final bounds, and from guards
+        written so far, needs none."""
+        final, found = SizeProver({s: replace(row) for s, row in self.table.items()}), []
+        for decision in self.decisions:
+            if not decision.proved and not final.prove(decision.fact):
+                final.learn(decision.fact)
+                found.append(decision)
+        return found
+
+    def _guards_of_symbol(self, symbol: sympy.Symbol, row: Symbol) -> list[Guard]:
+        found = [
+            Guard("EQUAL", (row.sources[0], source), "{0} == {1}", line=row.line)
+            for source in row.sources[1:]
+        ]
+        pinned = self.replacements.get(symbol)
+        is_number = pinned is not None and pinned.is_number
+        if row.hint is not None and symbol.is_integer and not is_number:
+            text = f"{{0}} >= {row.low}"
+            if row.high != LARGEST:
+                text = f"{row.low} <= {{0}} <= {row.high}"
+            line = row.bounded_at or row.line
+            found.append(Guard("RANGE", (row.sources[0],), text, line=line))
+        return found
+
+    def pinned(self) -> list[tuple[Any, float, str]]:
+        """[(source, value, line)] of the symbols that became numbers."""
+        found = []
+        for symbol, row in self.table.items():
+            value = self.simplify(symbol)
+            if value.is_number and row.sources:
+                line = row.pinned_at or self.line_that_pinned(self.replacements[symbol])
+                found += [(source, as_number(value), line) for source in row.sources]
+        return found
+
+    def line_that_pinned(self, replacement: sympy.Expr) -> str:
+        """Where a symbol is a number because it was replaced by others: the line that needed the
+        number of one of those."""
+        lines = [self.table[symbol].pinned_at for symbol in replacement.free_symbols]
+        return next(filter(None, lines), "")
+
+    # ---- what torch's fake tensors ask of `node.shape_env`
+    def evaluate_sym_node(
+        self, node: SymNode, size_oblivious: bool = False, fallback_value: Any = None
+    ) -> Any:
+        return self.decide(node.expr) if node.pytype is bool else self.specialize(node.expr)
+
+
+# ---- fake tensors --------------------------------------------------------------------------------
+def can_be_symbolic(tensor: torch.Tensor) -> bool:
+    """May sizes of this tensor be symbols?  Only those of plain strided tensors may."""
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not tensor.is_neg()
+        and not tensor.is_conj()
+        and not tensor.is_quantized
+        and (tensor.is_leaf or 0 not in tensor.stride())
+    )
+
+
+def symbolic_fake(
+    fake_mode: Any,
+    env: ShapeEnv,
+    tensor: torch.Tensor,
+    sources: Mapping[int, Any],
+    own_stride: Callable[[int, int], Any] = lambda d, stride: stride,
+) -> torch.Tensor:
+    """A fake of `tensor` whose sizes are symbols in the dimensions of `sources`, which says where
+    each is read.
+
+    Strides that are products of inner sizes follow the sizes; of others `own_stride` says what they
+    are.
+    """
+    sizes = [
+        env.create_symbol(n, sources[d]) if d in sources else n for d, n in enumerate(tensor.shape)
+    ]
+    strides: dict[int, int | torch.SymInt] = {}
+    expected: int | torch.SymInt = 1
+    from_the_innermost = sorted(
+        range(tensor.dim()), key=lambda d: (tensor.stride(d), tensor.size(d))
+    )
+    for d in from_the_innermost:
+        stride = tensor.stride(d)
+        if stride == hint_of(expected):
+            strides[d] = expected
+        else:
+            strides[d] = own_stride(d, stride)
+        if stride:  # 0 in a dimension that is expanded
+            expected = strides[d] * sizes[d]
+    return fake_like(fake_mode, tensor, sizes, [strides[d] for d in range(tensor.dim())])
+
+
+def fake_like(
+    fake_mode: Any, tensor: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]
+) -> torch.Tensor:
+    """A fake with these sizes and strides; the rest as `tensor` has it."""
+    with (
+        fake_mode,
+        torch.inference_mode(tensor.is_inference()),
+        torch.set_grad_enabled(not tensor.is_leaf),
+    ):
+        fake = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
+        if tensor.is_leaf:
+            return fake.requires_grad_(tensor.requires_grad)
+        # the tensor has a history: the fake gets one by a copy, which leaves its strides alone
+        origin = torch.empty((), dtype=tensor.dtype, device=tensor.device, requires_grad=True)
+        return fake.copy_(origin)

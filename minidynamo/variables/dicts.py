@@ -1,0 +1,334 @@
+"""Dictionaries: dict, OrderedDict, defaultdict, and their views.  (Lists and tuples: sequences.py.)
+
+In:   keys and values as variables.   Out: the same methods as Python's, on variables.
+
+    >>> DictVar(named({"a": x})).getitem(tx, ConstantVar("a"))      # x
+
+Items of a dict with a source are looked at when they are read, and only what was read is guarded:
+one key, or all of them once the program walks it.  What the program writes is repeated behind the
+graph (`replay`).  Mirrors torch/_dynamo/variables/dicts.py.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import operator
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import field
+from typing import Any, cast
+
+from ..errors import Break
+from ..guards.guards import exact_key, keys_check
+from .base import Codegen, Frame, Lazy, Variable, current
+from .constant import ConstantVar
+from .sequences import Container, TupleVar
+from .sequences import ListVar as ListVar
+from .sequences import SequenceVar as SequenceVar
+
+
+class DictVar(Container):
+    """A dict, OrderedDict or defaultdict.
+
+    With a source, what was asked of its keys is guarded.  The replay stores those in `written`."""
+
+    items: dict  # host key -> (key variable, value variable)
+    cls: type = dict
+    # host key -> the key as the program first wrote it; True: it has removed the key
+    written: dict[Any, Any] = field(default_factory=dict, init=False)
+    real_keys: list = field(default_factory=list, kw_only=True)  # of one with a source
+    keys_text: str = field(default="{0}", kw_only=True)  # how a guard reads the keys
+    factory = cast(Any, None)  # of a defaultdict
+    rewritten = False  # does the replay store everything?
+    removed = 0  # how often a key was removed or moved
+
+    def guard_keys(self, tx: Frame) -> None:
+        """The keys are these, in this order.  An OrderedDict's table has the same keys, and must
+        have them later: dict.__setitem__() writes to the table alone, and len() asks the table."""
+        if self.source is None:
+            return
+        check = keys_check(self.real_keys, self.keys_text)
+        tx.output.guard(self.source, "KEYS", *check)
+        if issubclass(self.cls, collections.OrderedDict):
+            table = f"{tx.output.tree.pinned(dict).key}.keys({{0}})"
+            same = f"{{{{*map(exact_key, {table})}}}} == {{pin}}"
+            tx.output.guard(self.source, "TABLE", same, {*map(exact_key, self.real_keys)})
+
+    def guard_key(self, tx: Frame, kind: str, host: Any) -> None:
+        """A key that was read is guarded alone, where a guard can name it; walking the dictionary
+        or asking its length guards all keys."""
+        if isinstance(host, (Variable, tuple)):
+            self.guard_keys(tx)
+        elif "KEYS" in self.source.guards:
+            return
+        elif kind == "ABSENT" and type(host) is str and self.keys_text == "{0}":
+            tx.output.guard_absent(self.source, host)
+        else:
+            word = "in" if kind == "PRESENT" else "not in"
+            check = f"{{pin}} {word} {self.keys_text}"
+            tx.output.guard(self.source, (kind, host), check, host)
+
+    def get(self, tx: Frame, key: Variable) -> Any:
+        """The value under `key`, or None; guarded either way."""
+        host = key.hash_key(tx)
+        pair = self.items.get(host)
+        if pair is None:
+            if self.source is not None and host not in self.written:
+                self.guard_key(tx, "ABSENT", host)
+            return None
+        value = pair[1]
+        if type(value) is Lazy:
+            read, value = value.source, value.realize(tx)
+            self.items[host] = (pair[0], value)
+            guarded = read.guards or read.children or read.alias_of is not None
+            if self.source is not None and not guarded:  # a guard on the value implies the key
+                self.guard_key(tx, "PRESENT", host)
+        return value
+
+    def store(self, tx: Frame, key: Variable, value: Variable) -> None:
+        host = key.hash_key(tx)
+        if host in self.items:  # `d[1.0] = 0` behind `d[1] = 0` leaves the key 1, as in Python
+            self.items[host] = (self.items[host][0], value)
+        else:
+            self.items[host] = (key, value)
+        # The replay writes with the program's key, though this dict may have an equal one: in a
+        # later call it may have none.
+        if self.written.get(host, True) is True:
+            self.written[host] = key
+        self.mutated = True
+
+    def keys(self, tx: Frame) -> list[Variable]:
+        self.guard_keys(tx)
+        return [pair[0].realize(tx) for pair in self.items.values()]
+
+    def pairs(self, tx: Frame) -> list[tuple[Variable, Any]]:
+        return [(key, self.get(tx, key)) for key in self.keys(tx)]
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        return iter(self.keys(tx))
+
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
+        self.store(tx, key, value)
+
+    def as_constant(self) -> Any:
+        if self.cls is collections.defaultdict:
+            raise Break("constant", "a defaultdict where a constant is needed")
+        pairs = self.pairs(current())
+        found = [(key.as_constant(), value.as_constant()) for key, value in pairs]
+        if self.cls is collections.defaultdict:
+            return self.cls((self.factory or ConstantVar(None)).as_constant(), found)
+        return self.cls(found)
+
+    def method_values(self, tx: Frame) -> Any:
+        return DictViewVar(self, "values")
+
+    def replay(self, cg: Codegen) -> None:
+        if self.rewritten:
+            cg.commit_call(replace_dict, self, functools.partial(self.contents, cg))
+            return
+        # What is pushed last is stored first: so new keys come in their order.
+        for host, key in reversed(self.written.items()):
+            cg.commit_item(self, key, self.items[host][1])
+
+    def truth(self, tx: Frame) -> bool:
+        return self.length(tx) > 0
+
+    def length(self, tx: Frame) -> int:
+        return len(self.keys(tx))
+
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        value = self.get(tx, key)
+        if value is None:
+            if self.factory is not None and self.factory.realize(tx).identity() is not None:
+                value = self.factory.realize(tx).call(tx, [], {})
+                self.store(tx, key, value)
+                return value
+            tx.raise_var(KeyError, [key])
+        return value
+
+    def method_get(self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /) -> Any:
+        value = self.get(tx, key)
+        return default if value is None else value
+
+    def method_keys(self, tx: Frame) -> Any:
+        return DictViewVar(self, "keys")
+
+    def method_items(self, tx: Frame) -> Any:
+        return DictViewVar(self, "items")
+
+    def argument(self, part: Callable[[Variable], Any]) -> Any:
+        return {key.as_constant(): part(value) for key, value in self.pairs(current())}
+
+    def contents(self, cg: Codegen) -> None:
+        """Push a dict of the items."""
+        mapping(cg, self.items)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.cls is dict:
+            self.contents(cg)
+        elif self.cls is collections.defaultdict:
+            factory = self.factory or ConstantVar(None)
+            cg.call_object(self.cls, factory, functools.partial(self.contents, cg))
+        else:
+            cg.call_object(self.cls, functools.partial(self.contents, cg))
+
+    def contains(self, tx: Frame, key: Variable) -> bool:
+        found = self.items.get(key.hash_key(tx))
+        if found is not None and type(found[1]) is Lazy and self.source is not None:
+            self.guard_key(tx, "PRESENT", key.hash_key(tx))
+            return True
+        return found is not None or self.get(tx, key) is not None
+
+    def method_popitem(self, tx: Frame) -> Any:
+        keys = self.keys(tx)
+        if not keys:
+            tx.raise_(KeyError, "popitem(): dictionary is empty")
+        return TupleVar([keys[-1], self.method_pop(tx, keys[-1])])
+
+    def method_setdefault(
+        self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /
+    ) -> Any:
+        value = self.get(tx, key)
+        if value is None:
+            self.store(tx, key, default)
+            value = default
+        return value
+
+    def method_copy(self, tx: Frame) -> Any:
+        self.guard_keys(tx)
+        made: Any = DictVar(dict(self.items), self.cls)
+        made.factory = self.factory
+        return made
+
+    def remove(self, tx: Frame, key: Variable) -> None:
+        self.guard_keys(tx)  # replay writes all that are left
+        self.items.pop(key.hash_key(tx))
+        self.written[key.hash_key(tx)] = True
+        self.removed += 1
+        self.mutated = self.rewritten = True
+
+    def delitem(self, tx: Frame, key: Variable) -> None:
+        if self.get(tx, key) is None:
+            tx.raise_var(KeyError, [key])
+        self.remove(tx, key)
+
+    def method_pop(self, tx: Frame, key: Variable, default: Variable | None = None, /) -> Any:
+        value = self.get(tx, key)
+        if value is None:
+            if default is not None:
+                return default
+            tx.raise_var(KeyError, [key])
+        self.remove(tx, key)
+        return value
+
+    def method_update(self, tx: Frame, other: Variable | None = None, /, **named: Variable) -> None:
+        ordered = self.cls is collections.OrderedDict and not isinstance(other, DictVar)
+        if ordered and other is not None and tx.has_attr(other, "items"):
+            raise Break("dictionary", "an OrderedDict of a mapping that is no dictionary")
+        for key, value in dict_pairs(tx, other) if other is not None else ():
+            self.store(tx, key, value)
+        for name, value in named.items():
+            self.store(tx, ConstantVar(name), value)
+
+    def method_clear(self, tx: Frame) -> None:
+        self.guard_keys(tx)
+        self.items.clear()
+        self.mutated = self.rewritten = True
+
+
+def named(values: dict[str, Any]) -> dict[Any, tuple[Variable, Any]]:
+    """The items of a DictVar whose keys are these names."""
+    return {name: (ConstantVar(name), value) for name, value in values.items()}
+
+
+def of_the_dict(name: str) -> Any:
+    return property(operator.attrgetter(f"dict.{name}"))
+
+
+class ProxyVar(Container):
+    """types.MappingProxyType: reads of the dict behind it."""
+
+    dict: Any
+    cls = types.MappingProxyType
+    shared = False
+    truth, length, iterate = map(of_the_dict, ("truth", "length", "iterate"))
+    getitem, get, contains = map(of_the_dict, ("getitem", "get", "contains"))
+    method_get, method_keys = map(of_the_dict, ("method_get", "method_keys"))
+    method_values, method_items = map(of_the_dict, ("method_values", "method_items"))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(types.MappingProxyType, self.dict)
+
+
+class DictViewVar(Container):
+    """dict.keys(), .values() or .items(): reads through to the dict."""
+
+    shared = False
+    dict: DictVar
+    kind: str
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        keys = self.dict.keys(tx)
+        if self.kind == "keys":
+            return iter(keys)
+        values = (self.dict.get(tx, key) for key in keys)
+        if self.kind == "values":
+            return values
+        return (TupleVar([key, value]) for key, value in zip(keys, values))
+
+    @property
+    def cls(self) -> type:
+        return type(getattr({}, self.kind)())
+
+    def length(self, tx: Frame) -> int:
+        return self.dict.length(tx)
+
+    def truth(self, tx: Frame) -> bool:
+        return self.dict.truth(tx)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_object(getattr(self.dict.cls, self.kind), self.dict)
+
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        held = self.dict.contains if self.kind == "keys" else super().contains
+        return held(tx, item)
+
+
+def mapping(cg: Codegen, items: dict[Any, tuple[Variable, Any]]) -> None:
+    """Push a dict: host key -> (key, value)."""
+    for key, value in items.values():
+        cg.value(key)
+        cg.value(value)
+    cg.emit("BUILD_MAP", len(items))
+
+
+def replace_dict(target: Any, contents: dict) -> None:
+    """Give a dict these contents, without a method that its class may have overridden."""
+    kind = collections.OrderedDict if isinstance(target, collections.OrderedDict) else dict
+    kind.clear(target)
+    for key, value in contents.items():
+        kind.__setitem__(target, key, value)
+
+
+def dict_pairs(tx: Frame, other: Variable) -> Iterator[Any]:
+    """(key, value) variables of a mapping or of an iterable of pairs, one after the other: what
+    walks them stores each before it asks for the next."""
+    payload = getattr(other, "payload", None)
+    if isinstance(other, DictVar):
+        yield from other.pairs(tx)
+    elif isinstance(payload, DictVar) and other.cls.__iter__ in (
+        dict.__iter__,
+        collections.OrderedDict.__iter__,
+    ):
+        yield from payload.pairs(tx)
+    elif tx.has_attr(other, "keys"):
+        keys = other.call_method(tx, "keys", [], {})
+        for key in tx.listed_fast(keys):
+            yield key, other.getitem(tx, key)
+    else:
+        for pair in other.iterate(tx):
+            items = tx.listed_fast(pair) if hasattr(pair.python_type(), "__iter__") else ()
+            if len(items) != 2:
+                raise Break("arguments", "an item of a dictionary's update that is no pair")
+            yield items

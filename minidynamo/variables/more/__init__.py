@@ -1,1 +1,0 @@
-"""Values that fewer programs have: each file registers with the builder what it wraps, and how."""

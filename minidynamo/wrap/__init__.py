@@ -1,0 +1,1 @@
+"""From real values and their sources to variables, guarding what is assumed."""

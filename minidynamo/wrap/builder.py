@@ -1,0 +1,266 @@
+"""From a real value and its source to a variable, guarding what is assumed: the one place where
+reality enters.
+
+In:   `wrap(value, source)`.   Out: a variable; guards on `source`.
+
+    >>> output.wrap(self.config, source)     # ObjectVar, guarded by its type; attributes come later
+
+`wrap_pinned(value)` is for objects that nobody is expected to replace (torch's functions, classes,
+code objects).  The rules for each kind of value lie beside its variable, in tables (`registry.py`).
+Mirrors torch/_dynamo/variables/builder.py.
+"""
+
+import types
+from typing import Any, cast
+
+import torch
+
+from miniinductor.errors import ours
+
+from ..errors import Break
+from ..guards.guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, is_state, literal
+from ..guards.sources import Source, SourceTree
+from ..shapes.dynamic import SizePolicy
+from ..variables.base import Added, Lazy, Variable, can_change, trusted
+from ..variables.constant import HASHED_BY_IDENTITY, LITERALS, ConstantVar, is_constant_value
+from ..variables.dicts import DictVar, named
+from ..variables.functions import CellVar
+from ..variables.modules import OpaqueVar
+from ..variables.objects import wrap_object
+from ..variables.registry import BY_VALUE, PINNED, RESULTS, SHARED, Rule
+from ..variables.tensor import TensorVar
+from . import containers, tensors  # noqa: F401
+
+WRITTEN = (str, int, bool, type(None))  # classes of what is written into a guard
+SELF_GUARDED = (torch.Tensor, torch.nn.Module)  # their rules guard the type, among other things
+
+
+class Builder:
+    """The half of `OutputGraph` that knows values, and what is assumed of them."""
+
+    policy: SizePolicy
+
+    def __init__(self) -> None:
+        self.tree = SourceTree()
+        # guards on no single source: two that are (not) one object, sizes, strides, an empty cell
+        self.pair_guards: list[Guard] = []
+        self.memo: dict[int, tuple[Variable, Any]] = {}  # id of an object at a source -> it, kept
+        self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
+        # variables of objects from outside: writes to them are repeated (see `replayed`)
+        self.sourced: list[Variable] = []
+        self.absent: dict[Source, dict[str, str]] = {}  # names that are not there -> who asked
+        self.layouts: dict[bytes, bytes] = {}  # each once
+        self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
+        self.frame: Any = None  # the innermost one
+        self.asked: dict[int, Source] = {}  # id of an object that is a key by identity -> where
+        self.literals: dict[Variable, object] = {}  # tuples that are constants of the new code
+        self.generators: list[Any] = []  # that this frame has made
+
+    def line(self) -> str:
+        """Where the program is."""
+        return self.frame.user_line() if self.frame is not None else ""
+
+    # ---- guards
+    def guard(self, source: Source, kind: Any, check: str, value: Any = None) -> None:
+        """Hang a guard on `source`, once for each `kind`: a name, or (name, what tells it from
+        others of that name).  `{pin}` in the check stands for `value`."""
+        if kind in source.guards:
+            return
+        pins: dict[str, Any] = {}
+        if "{pin}" in check:
+            if type(value) in WRITTEN and not has_long_text(value):
+                text = literal(value)
+            else:
+                text = self.tree.pinned(value).key
+                pins = {text: value}
+            check = check.replace("{pin}", text)
+        name = kind if isinstance(kind, str) else kind[0]
+        source.guards[kind] = Guard(name, source, check, pins, self.line())
+
+    def guard_absent(self, source: Source, name: str) -> None:
+        """The dictionary at `source` has no `name`, and must have none later."""
+        self.absent.setdefault(source, {}).setdefault(name, self.line())
+
+    def guard_undefined(self, cls: type, name: str) -> None:
+        """This class itself does not define `name`, and must not later."""
+        self.guard_absent(self.tree.pinned(cls).instance_dict(), name)
+
+    def guard_absences(self) -> None:
+        """One guard of all names that a dictionary must not have: modules are asked for many."""
+        for source, names in self.absent.items():
+            if "KEYS" not in source.guards:
+                check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
+                line = next(iter(names.values()))
+                source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
+
+    def guard_pair(self, check: str, *sources: Source) -> None:
+        """A guard on several sources, `{0}`, `{1}`... in the check."""
+        alike = check == "{0} is {1}"
+        guard = Guard("ALIAS" if alike else "DISTINCT", sources, check, {}, self.line())
+        self.pair_guards.append(guard)
+
+    # ---- variables
+    def wrap(self, value: Any, source: Source) -> Variable:
+        """The variable of a real value that lies at `source`."""
+        rule = BY_VALUE.of(value)
+        if rule is not None:
+            return rule(self, value, source)
+        known = self.memo.get(id(value))
+        if known is not None:
+            self.guard_alias(known[0], value, source)
+            return known[0]
+        variable = self.wrap_shared(value, source)
+        self.memo[id(value)] = (variable, value)
+        return variable
+
+    def wrap_shared(self, value: Any, source: Source) -> Variable:
+        """The variable of an object that was not met before."""
+        if source.kind != "pinned" and not issubclass(type(value), SELF_GUARDED):
+            self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
+        rule: Rule = SHARED.of(value) or wrap_object
+        try:
+            return rule(self, value, source)
+        except Break as broken:
+            self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
+            return OpaqueVar(value, broken, source=source)
+
+    def guard_alias(self, variable: Variable, value: Any, source: Source) -> None:
+        """An object that has a variable lies at this source, too: it must in later calls.
+
+        f(x, x): the second source is guarded to be the first.  An object that is fixed (pinned),
+        where an argument was it already: that argument is guarded to be this very object."""
+        known = variable.source
+        if known is None:
+            return
+        if source.kind != "pinned":
+            if known is not source and source.alias_of is None:
+                source.alias_of = known
+                self.guard_pair("{0} is {1}", source, known)
+        elif known.kind != "pinned":  # an object that is fixed, met before at a source
+            self.guard(known, ("SAME", id(value)), "{0} is {pin}", value)
+
+    def wrap_pinned(self, value: Any) -> Variable:
+        """A variable for an object held by reference, without a guard on the object itself."""
+        if is_constant_value(value):
+            return ConstantVar(value)
+        known = self.pinned_memo.get(id(value))
+        if known is None:
+            rule = PINNED.of(value)
+            if rule is not None:
+                variable = rule(self, value)
+            else:
+                variable = self.wrap(value, self.tree.pinned(value))
+            known = self.pinned_memo[id(value)] = (variable, value)
+        return known[0]
+
+    def wrap_class_attribute(self, owner: Any, found: Any, name: str) -> Variable:
+        """What `lookup` found on a class, guarded by its value; `guard_classes` guards descriptors.
+
+        A static or class method is the function in it.  What classes of torch and the standard
+        library hold is taken as it is, but for constants in those that a program can write.
+        """
+        source = self.tree.pinned(owner).child("class_item", name)
+        if isinstance(found, (staticmethod, classmethod)):
+            self.guard_fixed(source, found)
+            return self.wrap_pinned(found.__func__)
+        if not trusted(getattr(owner, "__module__", None)):
+            return self.wrap(found, source)
+        if can_change(owner) and not hasattr(type(found), "__get__"):
+            if is_constant_value(found):
+                return self.wrap(found, source)
+            self.guard(source, "ID", "{0} is {pin}", found)
+        return self.wrap_pinned(found)
+
+    def wrap_cell(self, cell: Any, source: Source) -> Variable:
+        """The variable of a closure cell, one however many functions share it."""
+        known = self.memo.get(id(cell))
+        if known is None:
+            try:
+                content = Lazy(cell.cell_contents, source.child("cell"))
+            except ours(ValueError):
+                self.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
+                content = None
+            known = self.memo[id(cell)] = (CellVar(content, cell, source=source), cell)
+        return known[0]
+
+    def wrap_key(self, key: Any) -> Variable:
+        """The variable of a key of a dictionary: a constant, or what hashes by its identity or by
+        its parts."""
+        if is_constant_value(key):
+            return ConstantVar(key)
+        if type(key) in (torch.Tensor, torch.nn.Parameter):
+            known, variable = self.memo.get(id(key)), self.wrap_pinned(key)
+            if known is not None and variable.source.kind != "pinned":
+                self.guard(variable.source, "ID", "{0} is {pin}", key)
+            return variable
+        by_parts = isinstance(key, tuple) and all(
+            type(part) in LITERALS or isinstance(part, type) for part in key
+        )
+        if by_parts or isinstance(key, HASHED_BY_IDENTITY):
+            return cast(Any, self).wrap_result(key)
+        raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
+
+    def fields_of(self, value: Any, source: Source) -> Any:
+        """The instance __dict__ as a DictVar whose entries are wrapped when read."""
+        own = object.__getattribute__(value, "__dict__")
+        known = self.memo.get(id(own))
+        if type(own) is not dict:  # `self.__dict__ = self`
+            raise Break("object", f"a {type(value).__name__} whose __dict__ is no plain dict")
+        if known is None:
+            items = named({name: Lazy(item, source.item(name)) for name, item in own.items()})
+            fields = self.replayed(DictVar(items, source=source, real_keys=list(items)))
+            known = self.memo[id(own)] = (fields, own)
+        else:
+            self.guard_alias(known[0], own, source)
+        return known[0]
+
+    def is_held(self, source: Source) -> bool:
+        """Does the graph hold the tensor at `source`, as it does parameters and buffers?  Not where
+        a call may bring another one.  PyTorch: all are placeholders
+        (`inline_inbuilt_nn_modules`)."""
+        if not is_state(source) or source.name() in self.policy.replaced:
+            return False
+        return not any(node in self.of_any for node in source.ancestors())
+
+    def replayed(self, variable: Added) -> Added:
+        """The variable of an object from outside: what is written to it is repeated behind the
+        graph."""
+        self.sourced.append(variable)
+        return variable
+
+    def guard_fixed(self, source: Source, value: Any) -> None:
+        """At `source` lies this very object, or a constant like it."""
+        if is_constant_value(value):
+            self.guard(source, "EQUALS", *constant_check(value))
+        else:
+            self.guard(source, "ID", "{0} is {pin}", value)
+
+    def guard_function(self, function: Any) -> None:
+        """A function that the entry holds has the code and the defaults that it has now: all of
+        them can be replaced."""
+        source = self.tree.pinned(function)
+        self.guard(source, "CODE", "{0}.__code__ is {pin}", function.__code__)
+        for name in FUNCTION_FIELDS:
+            value = getattr(function, name)
+            self.guard(source, ("DEFAULTS", name), f"{{0}}.{name} is {{pin}}", value)
+
+    def note_key(self, variable: Any) -> None:
+        """An object from outside is looked up by its identity: `x in {y}`, `names[id(x)]`.  The
+        same ones must be one object in later calls, too, and others not (`guard_keys_apart`)."""
+        if variable.source is None:
+            return
+        real = variable.value if isinstance(variable, TensorVar) else variable.identity()
+        first = self.asked.setdefault(id(real), variable.source)
+        if first is not variable.source:
+            self.guard_pair("{0} is {1}", first, variable.source)
+
+
+@RESULTS.rule(test=lambda value: True, order=99)
+def pinned_result(output: Builder, value: Any) -> Variable:
+    """What else a folded call gave is held by the entry; not what each call makes anew."""
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        raise Break("argument", "a folded call gave a tensor")
+    if hasattr(kind, "__next__") or kind in (bytearray, set):
+        raise Break("constant", f"a call gave a {kind.__name__}")
+    return output.wrap_pinned(value)

@@ -1,0 +1,349 @@
+"""Containers from outside: lists, tuples and dictionaries whose items are wrapped when read.
+
+In:   a real container and its source.
+Out:  its variable, and guards on what was asked at once: a list's length, no key of a dictionary.
+
+    >>> dict_of(builder, {"a": x}, source).items["a"]       # (ConstantVar("a"), Lazy(x, ...))
+
+An instance of a program's subclass of dict or list is an ObjectVar, whose contents are its
+`payload`.  The class may have an `__len__` or `__setitem__` of its own, which guards and the code
+behind the graph must not run.
+Mirrors torch/_dynamo/variables/builder.py (wrap_listlike, _wrap for dicts).
+
+Functions, methods and callables of C from outside, and those that the entry holds.
+
+In:   a function and its source.
+Out:  its variable: guarded by its identity where it lies in a fixed object; else by its code, and
+      by its defaults where those are used.  Defaults of a fixed function that are constants need no
+      guards of their own.
+
+    def step(x, scale):
+        return apply(x, lambda y: y * scale)        # another lambda each time, of the same code
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import types
+import typing
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from miniinductor.errors import ours
+
+from ..errors import Break
+from ..guards.guards import NAMES
+from ..guards.sources import KINDS
+from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
+from ..variables.constant import ConstantVar, is_constant_value
+from ..variables.dicts import DictVar, ListVar, ProxyVar, TupleVar
+from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar, PartialVar
+from ..variables.objects import ObjectVar, wrap_object
+from ..variables.registry import BY_VALUE, PINNED, RESULTS, SHARED, by_identity
+
+# the methods of the program's class are not asked
+for _type in (dict, list, tuple):
+    KINDS[f"{_type.__name__}_item"] = f"{_type.__name__}.__getitem__({{p}}, {{k!r}})"
+
+
+@SHARED.rule(list)
+def list_of(builder: OutputGraph, value: Any, source: Source) -> ListVar:
+    return builder.replayed(ListVar(items_of(builder, value, source), source=source))
+
+
+@SHARED.rule(tuple, torch.Size)
+def tuple_of(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
+    items = items_of(builder, value, source)
+    return builder.replayed(TupleVar(items, type(value), source=source))
+
+
+def items_of(builder: OutputGraph, value: Any, source: Source) -> list[Variable]:
+    """The items of a list or tuple, whose number is guarded."""
+    builder.guard(source, "LENGTH", f"len({{0}}) == {len(value)}")
+    return [Lazy(item, source.item(n)) for n, item in enumerate(value)]
+
+
+@SHARED.rule(dict)
+def dict_of(builder: OutputGraph, value: Any, source: Source) -> DictVar:
+    if "__builtins__" in value:
+        raise Break("dictionary", "a module's globals as a dictionary")
+    items = pairs_of(builder, value.items(), source)
+    return builder.replayed(DictVar(items, source=source, real_keys=list(value)))
+
+
+def pairs_of(
+    builder: OutputGraph, pairs: Iterable[tuple[Any, Any]], source: Source, kind: str = "item"
+) -> dict[Any, tuple[Variable, Variable]]:
+    """The items of a `DictVar`.  kind: of the source of an item that a constant names."""
+    items: dict[Any, tuple[Variable, Variable]] = {}
+    for key, item in pairs:
+        variable = builder.wrap_key(key)
+        if type(key) in (str, int, bool, type(None)):
+            child = source.child(kind, key)
+        else:
+            child = source.child("pinned_item", builder.tree.pinned(key).key)
+        items[variable.hash_key(builder.frame)] = (variable, Lazy(item, child))
+    return items
+
+
+@RESULTS.rule(dict)
+def result_of_call(output: OutputGraph, value: dict) -> DictVar:
+    pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
+    return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
+
+
+# What a named tuple must have from tuple, or not at all: else it is an instance of its class.
+SPECIAL = [
+    *(f"__{kind}{name}__" for kind in ("", "r", "i") for name in BINARY),
+    *"__lt__ __le__ __eq__ __ne__ __gt__ __ge__ __hash__ __bool__ __len__ __iter__".split(),
+    *"__contains__ __getitem__ __setitem__ __delitem__ __reversed__ __call__ __init__".split(),
+    *"__neg__ __pos__ __invert__ __abs__ __int__ __float__ __index__ __enter__ __next__".split(),
+    *"__getattribute__ __getattr__ __setattr__ __delattr__ __length_hint__ __divmod__".split(),
+]
+
+
+def is_plain_named_tuple(cls: type) -> bool:
+    """A class with `_fields` whose objects have no `__dict__` and no operators of their own."""
+    if not hasattr(cls, "_fields") or cls.__new__ is tuple.__new__ or cls.__dictoffset__:
+        return False
+    known = vars(object) | vars(tuple)
+    return all(lookup(cls, name)[1] is known.get(name, MISSING) for name in SPECIAL)
+
+
+@RESULTS.rule(
+    test=lambda value: isinstance(value, tuple) and is_plain_named_tuple(type(value)), order=5
+)
+def named_result(output: OutputGraph, value: Any) -> Variable:
+    return TupleVar([output.wrap_result(item) for item in value], type(value))
+
+
+@SHARED.rule(
+    test=lambda value: issubclass(type(value), tuple) and is_plain_named_tuple(type(value))
+)
+def wrap_named_tuple(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
+    items = enumerate(tuple.__iter__(value))
+    return TupleVar(
+        [Lazy(item, source.child("tuple_item", n)) for n, item in items], type(value), source=source
+    )
+
+
+# ---- what the standard library's own classes hold
+@SHARED.rule(collections.OrderedDict, collections.defaultdict)
+def special_dict(builder: OutputGraph, value: Any, source: Source) -> Variable:
+    pairs = real_pairs(value)
+    items = pairs_of(builder, pairs, source)
+    keys = [key for key, _ in pairs]
+    variable: Any = DictVar(items, type(value), source=source, real_keys=keys)
+    if type(value) is collections.defaultdict and value.default_factory is not None:
+        variable.factory = Lazy(value.default_factory, source.attr("default_factory"))
+    if type(value).__dictoffset__:  # such as `state_dict()._metadata`
+        if value.__dict__:
+            raise Break("attribute", "an OrderedDict that has attributes")
+        builder.guard(source, "NO_ATTRIBUTES", "not {0}.__dict__")
+    return builder.replayed(variable)
+
+
+def real_pairs(value: Any) -> list[tuple[Any, Any]]:
+    """Keys and values in the order that the program sees: dict.items() of an OrderedDict forgets
+    move_to_end()."""
+    if not isinstance(value, collections.OrderedDict):
+        return [*dict.items(value)]
+    try:
+        pairs = [*collections.OrderedDict.items(value)]
+    except ours(KeyError, RuntimeError):
+        pairs = None
+    # dict.__setitem__() and the like leave the order alone: then len() and iter() disagree.
+    if pairs is None or len(pairs) != dict.__len__(value):
+        raise Break("dictionary", "an OrderedDict that was written by dict's methods")
+    return pairs
+
+
+KINDS["behind"] = "get_referents({p})[0]"
+NAMES["get_referents"] = gc.get_referents
+
+
+@SHARED.rule(types.MappingProxyType)
+def wrap_mapping_proxy(builder: OutputGraph, value: Any, source: Source) -> ProxyVar:
+    behind = gc.get_referents(value)[0]
+    if type(behind) not in (dict, collections.OrderedDict):
+        raise Break("dictionary", f"a mappingproxy of a {type(behind).__name__}")
+    return ProxyVar(builder.wrap(behind, source.child("behind")), source=source)
+
+
+# ---- what an instance of a program's class holds
+def contents_of_list(builder: OutputGraph, value: Any, source: Source, base: type) -> ListVar:
+    values = list.__getitem__(value, slice(None))
+    builder.guard(source, "LENGTH", f"list.__len__({{0}}) == {len(values)}")
+    items = [Lazy(item, source.child("list_item", n)) for n, item in enumerate(values)]
+    return ListVar(items, source=source)
+
+
+def contents_of_dict(builder: OutputGraph, value: Any, source: Source, base: type) -> DictVar:
+    if dict.__contains__(value, "__builtins__"):
+        raise Break("dictionary", "a module's globals as a dictionary")
+    pairs = real_pairs(value)
+    items = pairs_of(builder, pairs, source, "dict_item")
+    keys = [key for key, _ in pairs]
+    keys_text = builder.tree.pinned(base).key + ".keys({0})"
+    return DictVar(items, base, source=source, real_keys=keys, keys_text=keys_text)
+
+
+CONTENTS: dict[type, Callable[..., Variable]] = {
+    collections.OrderedDict: contents_of_dict,
+    dict: contents_of_dict,
+    list: contents_of_list,
+}
+
+
+@SHARED.rule(test=lambda value: issubclass(type(value), (tuple, *CONTENTS)), order=99)
+def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
+    """An instance of a class of the program's that inherits from a container."""
+    if issubclass(type(value), tuple):
+        raise Break("object", f"a {type(value).__name__}, of a subclass of tuple")
+    variable = wrap_object(builder, value, source)
+    base = next(base for base in CONTENTS if issubclass(type(value), base))
+    variable.payload = CONTENTS[base](builder, value, source, base)
+    builder.sourced.insert(-1, variable.payload)  # its writes are repeated with the instance's
+    return variable
+
+
+# ---- functions, methods and callables from outside
+C_CALLABLES = (
+    *(types.BuiltinFunctionType, types.MethodWrapperType, functools._lru_cache_wrapper),
+    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+    *(types.GetSetDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket),
+    type(torch.ops.aten),
+)
+
+
+def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
+    """FunctionVar of a real function; defaults and cells are read through `source`."""
+
+    def read(name: str, pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Lazy]:
+        return {key: Lazy(value, source.attr(name).item(key)) for key, value in pairs}
+
+    defaults = read("__defaults__", enumerate(fn.__defaults__ or ()))
+    named = read("__kwdefaults__", (fn.__kwdefaults__ or {}).items())
+    cells = enumerate(fn.__closure__ or ())
+    closure = tuple(builder.wrap_cell(cell, source.child("closure", n)) for n, cell in cells)
+    parts = fn.__code__, fn.__globals__, fn.__qualname__, tuple(defaults.values()), named, closure
+    return FunctionVar(fn, *parts, source=source)
+
+
+@PINNED.rule(types.FunctionType)
+def pinned_function(builder: OutputGraph, value: Any) -> Variable:
+    """`guard_function` guards which tuple the defaults are: constants in it need no guard."""
+    builder.guard_function(value)
+    variable = function_of(builder, value, builder.tree.pinned(value))
+    variable.source = None  # rebuilt, it is the object itself
+    variable.defaults = tuple(
+        ConstantVar(default.value) if is_constant_value(default.value) else default
+        for default in variable.defaults
+    )
+    return variable
+
+
+@PINNED.rule(*C_CALLABLES, test=lambda value: issubclass(type(value), C_CALLABLES), order=30)
+def pinned_callable(builder: OutputGraph, value: Any) -> Variable:
+    return CallableVar(value)
+
+
+@BY_VALUE.rule(types.FunctionType)
+def wrap_function(builder: OutputGraph, value: Any, source: Source) -> Variable:
+    if source.root().kind == "pinned":
+        if source.kind != "pinned":
+            builder.guard(source, "ID", "{0} is {pin}", value)
+        return builder.wrap_pinned(value)
+    known = builder.memo.get(id(value))
+    if known is None:
+        builder.guard(source, "TYPE", "type({0}) is {pin}", types.FunctionType)
+        builder.guard(source, "CODE", "{0}.__code__ is {pin}", value.__code__)
+        guard_defaults(builder, value, source)
+        known = builder.memo[id(value)] = (function_of(builder, value, source), value)
+    elif known[0].source is not source:
+        builder.guard_pair("{0} is {1}", source, known[0].source)
+    return known[0]
+
+
+def guard_defaults(builder: OutputGraph, function: Any, source: Source) -> None:
+    """As many defaults, for the same names: their values are guarded where they are used."""
+    names = list(function.__kwdefaults__ or ())
+    check = f"len({{0}}.__defaults__ or ()) == {len(function.__defaults__ or ())}"
+    builder.guard(source, "DEFAULTS", f"{check} and [*({{0}}.__kwdefaults__ or ())] == {names!r}")
+
+
+@SHARED.rule(types.CellType)
+def wrap_cell(builder: OutputGraph, cell: Any, source: Source) -> Variable:
+    return builder.wrap_cell(cell, source)
+
+
+@BY_VALUE.rule(*C_CALLABLES)
+def wrap_c_callable(builder: OutputGraph, value: Any, source: Source) -> Variable:
+    """What C code gives is held by reference; a method of an object is its name on that object."""
+    kind = type(value)
+    if kind is types.BuiltinMethodType and not isinstance(
+        value.__self__, (types.ModuleType, type, type(None))
+    ):
+        check = f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}"
+        builder.guard(source, "METHOD", check, kind)
+        instance = builder.wrap(value.__self__, source.attr("__self__"))
+        method: Any = MethodVar(instance, value.__name__, source=source)
+        method.given = value
+        return method
+    if kind is types.BuiltinFunctionType:
+        builder.guard(source, "EQ", "{0} == {pin}", value)
+    else:
+        same = "{0} == {pin}" if kind is types.MethodWrapperType else "{0} is {pin}"
+        builder.guard(source, "ID", same, value)
+    return builder.wrap_pinned(value)
+
+
+@SHARED.rule(types.MethodType)
+def wrap_method(builder: OutputGraph, value: Any, source: Source) -> Variable:
+    function = builder.wrap(value.__func__, source.attr("__func__"))
+    instance = builder.wrap(value.__self__, source.attr("__self__"))
+    return BoundMethodVar(function, instance, source=source)
+
+
+def is_typing(value: Any) -> bool:
+    """list[int], typing.List, a TypeVar: C code and typing's classes know what to do with them."""
+    aliases = (types.GenericAlias, typing._Final)
+    return isinstance(value, aliases) or getattr(type(value), "__module__", "") == "typing"
+
+
+class TypingVar(CallableVar):
+    """It is an index of others: Callable[[T], int]."""
+
+    as_constant = CallableVar.real
+
+
+@PINNED.rule(test=is_typing, order=40)
+def pinned_typing(builder: OutputGraph, value: Any) -> Variable:
+    return TypingVar(value)
+
+
+def is_fixed_callable(value: Any) -> bool:
+    """A callable of C without attributes of its own: operator.itemgetter(0)."""
+    kind = type(value)
+    plain = trusted(kind.__module__) and not hasattr(kind, "__dict__")
+    return callable(value) and plain and not isinstance(value, weakref.ref)
+
+
+BY_VALUE.rule(test=lambda value: issubclass(type(value), typing._Final), order=20)(by_identity)
+PINNED.rule(test=is_fixed_callable, order=60)(pinned_callable)
+
+
+@SHARED.rule(functools.partial)
+def wrap_partial(builder: OutputGraph, value: Any, source: Source) -> PartialVar:
+    """As many arguments, for the same names; the rest is guarded where it is used."""
+    lengths = f"len({{0}}.args) == {len(value.args)} and [*{{0}}.keywords] == {{pin}}"
+    builder.guard(source, "LENGTH", lengths, list(value.keywords))
+    wrap = builder.wrap
+    args = [wrap(a, source.attr("args").item(n)) for n, a in enumerate(value.args)]
+    kwargs = {k: wrap(v, source.attr("keywords").item(k)) for k, v in value.keywords.items()}
+    return PartialVar(wrap(value.func, source.attr("func")), args, kwargs, source=source)

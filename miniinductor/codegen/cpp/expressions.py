@@ -1,0 +1,349 @@
+"""Scalar ops in, C++ expressions out: types, constants, and one rule per op or family of ops.
+
+In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s.  An expression gets a
+      name by `self.temporary`; a check that fails sets a bit of `error` by `self.error_if`.
+
+    >>> writer.add(Value(named("tmp0"), torch.float32), Value(Code("1.5f"), torch.float32))
+    ...                                                 # const float tmp1 = tmp0 + 1.5f;
+    Value(text='tmp1', dtype=torch.float32, inner=False, number=None)
+
+Functions of the prelude carry the ops' names, so that most families are one line here.
+
+bfloat16 and float16 are 16 bits in memory, and floats while they are computed with.  Eager rounds
+after each operation, and so do we, except where 16 bits hold the value anyway: `exact` has those.
+A store need not convert what a conversion has just rounded: `raw` has the float before that.
+
+A body under a condition, which must not touch memory where that is false, is a branch:
+
+    float tmp4 = 0.0f;
+    if (tmp3) {
+        const float tmp5 = in0[r0];
+        tmp4 = tmp5;
+    }
+
+Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy
+import torch
+
+from ... import config
+from ...ir.loops import Buffer, playing
+from ...ir.ops import BINARY, COMPARISON, TESTS, UNARY, OpsHandler
+from ...schedule.nodes import Group
+from ...sizes.symbols import Size
+from ..common import INFIX as INFIX_OF_ALL
+from ..common import LOGICAL, Code, Scope, Value, call, code, install_family, named
+from ..plan import KernelPlan
+from ..tree import Branch, Definition, Line, Statement
+
+# dtype -> (type in memory, type of arithmetic)
+TYPES: dict[torch.dtype, tuple[str, str]] = {
+    torch.float32: ("float", "float"),
+    torch.float64: ("double", "double"),
+    torch.int64: ("int64_t", "int64_t"),
+    torch.int32: ("int32_t", "int32_t"),
+    torch.uint8: ("uint8_t", "uint8_t"),
+    # bytes in memory go through vector registers; gcc takes bools one by one
+    torch.bool: ("uint8_t", "bool"),
+    torch.bfloat16: ("mini::bfloat16", "float"),
+    torch.float16: ("mini::float16", "float"),
+    **{getattr(torch, t): (f"{t}_t",) * 2 for t in ("int8", "int16", "uint16", "uint32", "uint64")},
+}
+HALVES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
+BYTES = (torch.int8, torch.uint8)  # bfloat16 has 8 bits, float16 11
+SELECTING = ("maximum", "minimum")  # their result is one of their arguments, or a NaN
+# what they make of an element needs no more bits: one that is large enough is whole already
+KEEPING = ("abs", "neg", "round", "floor", "ceil", "trunc")
+SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
+INFIX = {**INFIX_OF_ALL, "truediv": Code("/", uses=frozenset("/"))}
+INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
+OF_EACH_TYPE = ("remainder", "floordiv")  # templates of the prelude
+
+
+def memory_type(dtype: torch.dtype) -> str:
+    """Raises NotImplementedError."""
+    if dtype not in TYPES:
+        raise NotImplementedError(f"there is no type of C++ for {dtype}")
+    return TYPES[dtype][0]
+
+
+def compute_type(dtype: torch.dtype) -> str:
+    return TYPES[dtype][1]
+
+
+def limit_text(dtype: torch.dtype, lowest: bool) -> str:
+    if dtype.is_floating_point:
+        return "-mini::inf" if lowest else "mini::inf"
+    if dtype is torch.bool:
+        return "false" if lowest else "true"
+    info = torch.iinfo(dtype)
+    return constant_text(info.min if lowest else info.max, dtype)
+
+
+def constant_text(value: bool | int | float, dtype: torch.dtype) -> Code:
+    if dtype is torch.bool:
+        return Code("true" if value else "false")
+    if dtype.is_floating_point:
+        return float_text(float(value), compute_type(dtype) == "double")
+    number = wrapped(value, dtype)
+    if number == -(2**63):
+        return Code(
+            "(-9223372036854775807LL - 1)"
+        )  # C has no negative numbers: it would negate 2^63
+    return Code(f"{number}{'ull' if number >= 2**63 else SUFFIXES.get(dtype, '')}")
+
+
+def wrapped(value: float, dtype: torch.dtype) -> int:
+    """As torch converts a scalar to an integer type: -1 is 255 in uint8."""
+    info = torch.iinfo(dtype)
+    return (int(value) - info.min) % (info.max - info.min + 1) + info.min
+
+
+def is_exact(number: float | None, dtype: torch.dtype) -> bool:
+    """Is nothing of the number lost in `dtype`?"""
+    return number is not None and torch.tensor(number, dtype=dtype).item() == number
+
+
+def float_text(value: float, is_double: bool) -> Code:
+    if not is_double:
+        value = torch.tensor(value, dtype=torch.float32).item()
+    if math.isfinite(value):
+        return Code(repr(value) if is_double else f"{value!r}f")
+    name = "nan" if math.isnan(value) else "inf"
+    cast, sign = "(double)" if is_double else "", "-" if value < 0 else ""
+    return Code(f"{cast}{sign}mini::{name}", uses=frozenset([name]))
+
+
+class CppScope(Scope):
+    """The statements of one nesting level."""
+
+    def __init__(self, parent: "CppScope | None" = None, is_mask: bool = False):
+        super().__init__(parent)
+        self.lines: list[Statement] = []
+        self.is_mask = is_mask  # they run under a condition
+
+    def temporary(self, expression: Code, c_type: str) -> str:
+        """The name of a value; an expression is computed once."""
+        name = self.lookup((expression, c_type))
+        if name is None:
+            name = self.known[expression, c_type] = self.fresh("tmp")
+            makers = self.makers[name] = [playing.value]
+            self.lines.append(Definition.of(c_type, name, expression, makers))
+        return name
+
+    def add(self, line: str, origin: Any = None) -> None:
+        """origin: what the line is for, if not for the instruction that is being played."""
+        self.lines.append(Line(line, origin=origin or playing.value))
+
+
+class CppExpressions(OpsHandler):
+    """The ops without memory and reductions; `CppKernelWriter` adds those, and sets these."""
+
+    plan: KernelPlan
+    scope: CppScope
+    inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
+    inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
+    small: set[str]  # names of indices that 32 bits hold
+    temporary: Callable[[Code, torch.dtype, bool], Value]  # names an expression
+    index: Callable[[sympy.Expr], Code]
+    position: Callable[[str], sympy.Symbol]
+    size: Callable[[Size], int | Code]
+    changes_inside: Callable[[sympy.Expr], bool]
+    ask: Callable[..., Any]
+    scope_of: Callable[[bool], CppScope]
+    has_scatter: bool
+    overwritten: Mapping[str, str]
+    group: Group
+    buffers: Mapping[str, Buffer]
+    reruns: bool
+    has_fast_forms: bool
+    exact: set[tuple[str, torch.dtype]]  # floats, and the 16 bits that hold them
+    raw: dict[tuple[str, torch.dtype], Code]  # a rounded value -> the float that was rounded
+
+    def make(self, template: str, dtype: torch.dtype, *parts: Any) -> Value:
+        """The value of an expression of these parts; it changes where they do."""
+        return self.name_code(code(template, *parts), dtype, *parts)
+
+    def call(self, function: str, dtype: torch.dtype, *arguments: Value, of: str = "") -> Value:
+        """The value of a call of a function of the prelude."""
+        return self.name_code(call(function, *arguments, of=of), dtype, *arguments)
+
+    def rand(self, seed: Value, offset: Value) -> Value:
+        return self.call("rand", torch.float32, seed, offset)
+
+    def name_code(self, expression: Code, dtype: torch.dtype, *parts: Any) -> Value:
+        inner = any(part.inner for part in parts if isinstance(part, Value))
+        return self.temporary(expression, dtype, inner)
+
+    # -- indices at run time
+    def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
+        end = self.index(sympy.sympify(size))
+        index = self.to_dtype(value, torch.int64)
+        if wrap_neg:
+            index = self.make("{0} < 0 ? {0} + {1} : {0}", torch.int64, index, end)
+        bad = self.make("(uint64_t){} >= (uint64_t){}", torch.bool, index, end)
+        self.error_if(bad, "INDEX_ERROR")
+        index = self.make("{} ? 0 : {}", torch.int64, bad, index)
+        symbol = self.position(index.text)
+        if value.inner:
+            self.inner_symbols.add(symbol)
+        if isinstance(size, int) and size < 1 << 31:
+            self.small.add(symbol.name)
+        return symbol
+
+    def error_if(self, condition: Value, error: str) -> None:
+        # not `condition ? error : 0`: in a branch of a vector loop, gcc 12 loses it
+        text = code(f"error |= (int){{}}*mini::{error};", condition, uses=frozenset([error]))
+        line = Line(text, sets_error=True)
+        lines = self.ask("error_lines", condition)
+        if lines is None:
+            lines = self.scope_of(condition.inner).lines
+        if line not in lines:
+            lines.append(line)
+
+    # -- arithmetic --------------------------------------------------------------------------------
+    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Value:
+        is_integer = not (dtype.is_floating_point or dtype is torch.bool)
+        number = wrapped(value, dtype) if is_integer else value
+        return Value(constant_text(value, dtype), dtype, number=number)
+
+    def index_expr(self, expr: Size, dtype: torch.dtype) -> Value:
+        expr = sympy.sympify(expr)
+        text, inner = self.index(expr), self.changes_inside(expr)
+        if dtype is torch.int64:
+            if expr.is_Integer:
+                return Value(text, dtype, number=int(expr))
+            return self.temporary(text, dtype, inner)
+        return self.temporary(code("({})({})", compute_type(dtype), text), dtype, inner)
+
+    def to_dtype(self, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Value:
+        source = x.dtype
+        if dtype == source:
+            return x
+        if dtype in HALVES:
+            return self.to_half(x, dtype)
+        if source in HALVES and dtype is torch.float32:
+            return Value(x.text, dtype, x.inner, x.number)
+        if dtype is torch.bool:
+            return self.make("{} != 0", dtype, x)
+        if source is torch.bool and dtype.is_floating_point:
+            # gcc does not vectorize a cast of a bool; a choice between two numbers it does
+            one, zero = constant_text(1, dtype), constant_text(0, dtype)
+            return self.make("{} ? {} : {}", dtype, x, one, zero)
+        if source.is_floating_point and not dtype.is_floating_point:
+            return self.call("to_integer", dtype, x, of=compute_type(dtype))
+        return self.make("({}){}", dtype, compute_type(dtype), x)
+
+    def to_half(self, x: Value, dtype: torch.dtype) -> Value:
+        wide = x if compute_type(x.dtype) == "float" else self.to_dtype(x, torch.float32)
+        if x.dtype in (torch.bool, *BYTES) or (wide.text, dtype) in self.exact:
+            self.exact.add((wide.text, dtype))
+            return Value(wide.text, dtype, x.inner)
+        value = self.name_code(self.narrowed("round", wide.text, dtype), dtype, wide)
+        self.raw[value.text, dtype] = wide.text
+        self.exact.add((value.text, dtype))
+        return value
+
+    def narrowed(self, function: str, wide: Code, dtype: torch.dtype) -> Code:
+        """A call of a function of the prelude: mini::to_float16(tmp1) of "to"."""
+        if dtype is torch.float16:
+            return call(f"{function}_float16", wide)
+        floats = (torch.float16, torch.float32, torch.float64)
+        any_nan = any(self.buffers[name].layout.dtype in floats for name in self.group.read_names)
+        return call(f"{function}_bfloat16", wide, of="true" if any_nan else "false")
+
+    def keeping(self, found: Value, *values: Value) -> Value:
+        """`found`, which 16 bits hold if they hold these values."""
+        for dtype in HALVES:
+            if all((v.text, dtype) in self.exact or is_exact(v.number, dtype) for v in values):
+                self.exact.add((found.text, dtype))
+        return found
+
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
+        return self.keeping(self.make("{} ? {} : {}", a.dtype, condition, a, b), a, b)
+
+    def masked(self, mask: Value, body: Callable[[], Value], other: bool | int | float) -> Value:
+        outside = self.scope
+        self.scope = CppScope(outside, is_mask=True)
+        value = body()
+        inside, self.scope = self.scope, outside
+        if mask.text == "false":
+            return self.constant(other, value.dtype)
+        inner, name = bool(self.inner_variables), outside.fresh("tmp")
+        mask = self.mask_of_lanes(mask)
+        start = self.constant(other, value.dtype)
+        outside.lines.append(
+            Definition.of(compute_type(value.dtype), name, start.text, varies=True)
+        )
+        inside.add(code("{} = {};", named(name), value))
+        outside.lines.append(Branch(mask.text, inside.lines))
+        return self.keeping(Value(named(name), value.dtype, inner), value, start)
+
+    def mask_of_lanes(self, mask: Value) -> Value:
+        """An equal mask, which differs from lane to lane: gcc makes no vectors of a loop around a
+        branch on what is the same for all lanes."""
+        is_along_lanes = self.inner_variables and self.inner_variables.issubset(self.plan.r)
+        if not is_along_lanes or mask.inner or not config.vectorize:
+            return mask
+        count = self.make("{} ? {} : 0", torch.int64, mask, self.size(self.plan.inner[-1]))
+        return Value(code("{} < {}", named(self.plan.r[-1]), count), torch.bool, True)
+
+    def unary(self, op: str, x: Value) -> Value:
+        if op in KEEPING:
+            found = self.make("-{}", x.dtype, x) if op == "neg" else self.call(op, x.dtype, x)
+            return self.keeping(found, x)
+        if op == "bitwise_not":
+            return self.make("!{}" if x.dtype is torch.bool else "~{}", x.dtype, x)
+        if op == "logical_not":
+            return self.make("{} == 0", torch.bool, x)
+        if op in ("sin", "cos") and compute_type(x.dtype) == "float":
+            return self.of_angle(op, x)
+        return self.call(op, torch.bool if op in TESTS else x.dtype, x)
+
+    def of_angle(self, op: str, x: Value) -> Value:
+        """A fast form, right for all but large arguments.  A kernel that has met one runs once
+        more, with the exact form; one that writes over what it reads has the exact form alone."""
+        if self.has_scatter or any(node.name in self.overwritten for node in self.plan.nodes):
+            return self.call(op, x.dtype, x, of="true")
+        self.reruns = self.has_fast_forms = True
+        self.error_if(Value(call("is_large_angle", x), torch.bool, x.inner), "NOT_FAST")
+        return self.call(op, x.dtype, x, of="exact.v")
+
+    def tan(self, x: Value) -> Value:
+        if compute_type(x.dtype) != "float":
+            return self.unary("tan", x)
+        return self.binary("truediv", self.of_angle("sin", x), self.of_angle("cos", x))
+
+    def binary(self, op: str, a: Value, b: Value) -> Value:
+        dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
+        if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not b.number:
+            self.error_if(self.make("{} == 0", torch.bool, b), "ZERO_DIVISION")
+        if op in INFIX:
+            return self.make("{} {} {}", dtype, a, INFIX[op], b)
+        if op in LOGICAL:
+            are_bools = a.dtype == b.dtype == torch.bool
+            template = "{} {} {}" if are_bools else "({} != 0) {} ({} != 0)"
+            return self.make(template, dtype, a, LOGICAL[op], b)
+        if op in SELECTING:
+            return self.keeping(self.selected(op, a, b), a, b)
+        is_template = not a.dtype.is_floating_point or op in OF_EACH_TYPE
+        return self.call(op, dtype, a, b, of=compute_type(a.dtype) if is_template else "")
+
+    def selected(self, op: str, a: Value, b: Value) -> Value:
+        """The larger or smaller one, or a NaN.  With a number it is one comparison, which lets a
+        NaN through."""
+        for value, number in ((a, b), (b, a)):
+            is_number = number.number is not None and math.isfinite(number.number)
+            if is_number and a.dtype != torch.bool:
+                sign = "<" if op == "maximum" else ">"
+                return self.make("{0} {1} {2} ? {2} : {0}", a.dtype, value, sign, number)
+        return self.call(op, a.dtype, a, b, of=compute_type(a.dtype))
+
+
+install_family(CppExpressions, UNARY, "unary")
+install_family(CppExpressions, BINARY + COMPARISON, "binary")

@@ -1,0 +1,171 @@
+"""Groups of the schedule become kernels: their source is written, then built.
+
+In:   a `Schedule`.  Out: the steps of a call in order: eager kernels as they were, and for each
+      group a `KernelStep` with its source, its name and its function; `record.kernels` shows them.
+
+    >>> written = write_kernels(schedule, record)
+    >>> [step] = build_kernels(written, schedule, main_device(graph), record)
+    >>> step.name, step.language, step.kernel.arguments
+    ('sub_exp_sum_dim_int_list_div_0', 'cpp', ['arg0', 'buf3'])
+
+Which generator writes a kernel follows from the language of its device and the class of its node
+(`Language.writers` in devices.py).  Mirrors the loop over nodes in
+torch/_inductor/scheduler.py (`codegen`) and codecache.py.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import fx
+
+from ..devices import LANGUAGES, language_of
+from ..ir.loops import Graph
+from ..records import CompileRecord, KernelRecord
+from ..schedule.nodes import ExternNode, Group, Schedule, ScheduledNode, buffer_bytes, bytes_touched
+from .common import Kernel
+
+Place: TypeAlias = tuple[str, torch.device]  # a language and a device
+
+
+@dataclass
+class KernelStep:
+    """A call of a kernel of ours."""
+
+    group: Any  # a Group, or a node of another kind (codegen/triton/products.py)
+    kernel: Kernel  # what its writer made of it
+    language: str
+    device: torch.device
+    moved: int  # bytes that it reads and writes
+    name: str = ""  # in the wrapper, once it is built
+    function: Callable | None = None  # it is built then, too
+
+    def made(self) -> list[str]:
+        return self.kernel.stored
+
+    def touched(self) -> list[str]:
+        return [a for a in self.kernel.arguments if isinstance(a, str)]
+
+
+Step: TypeAlias = KernelStep | ExternNode
+
+
+# --- where ----------------------------------------------------------------------------------------
+def main_device(graph: Graph) -> torch.device:
+    """The device of the graph's kernels: that of its GPU tensors, if it has some."""
+    devices = {b.layout.device for b in graph.buffers.values() if b.layout is not None}
+    elsewhere = sorted(devices - {torch.device("cpu")}, key=str)
+    if len(elsewhere) > 1:
+        raise NotImplementedError(f"tensors on several devices: {', '.join(map(str, elsewhere))}")
+    return elsewhere[0] if elsewhere else torch.device("cpu")
+
+
+# --- writing --------------------------------------------------------------------------------------
+def write_kernels(schedule: Schedule, record: CompileRecord) -> list[Step]:
+    """A kernel for each group; a node of another kind says itself how it is computed.
+
+    What another node reads, and what escapes, must be in memory after its kernel."""
+    used = schedule.escaping.union(*[node.read_names for node in schedule.nodes])
+    writing = KernelWriting(schedule, used, positions_of(record.functional_graph))
+    return [writing.step(node) for node in schedule.nodes]
+
+
+def positions_of(functional_graph: fx.GraphModule | fx.Graph | None) -> dict[str, int] | None:
+    """{name of an FX node: its place in the graph}, for comments and names of kernels."""
+    graph = getattr(functional_graph, "graph", functional_graph)
+    if graph is None:
+        return None
+    return {node.name: i for i, node in enumerate(graph.nodes) if node.op == "call_function"}
+
+
+@dataclass
+class KernelWriting:
+    """What each kernel's writer has to know of the others."""
+
+    schedule: Schedule
+    used: set[str]  # buffers that must be in memory after their kernel
+    positions: dict[str, int] | None  # of FX nodes, for comments
+
+    def step(self, node: ScheduledNode) -> Step:
+        if isinstance(node, ExternNode):
+            return node
+        if isinstance(node, Group):
+            return self.kernel(node)
+        return node.written(self)
+
+    def kernel(self, group: Any) -> KernelStep:
+        """The kernel of one group."""
+        # a scatter writes into memory it takes over, so its own name is always kept
+        keep = {name for name in group.names if name in self.used}
+        device, buffers = group.device, self.schedule.buffers
+        if any(buffers[name].layout.device != device for name in group.read_names):
+            raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
+        language = language_of(device)
+        writer = language.writers[type(group)]
+        overwritten = self.schedule.overwritten
+        kernel = writer(group, buffers, keep, self.positions, overwritten).write()
+        moved = sum(buffer_bytes(buffers[n]) for n in [*kernel.read, *kernel.stored])
+        return KernelStep(group, kernel, language.name, device, moved)
+
+
+# --- building -------------------------------------------------------------------------------------
+def build_kernels(
+    written: Sequence[Any], schedule: Schedule, device: torch.device, record: CompileRecord
+) -> list[Step]:
+    """The steps of a call, their kernels built and named.
+
+    written: steps, and objects that know several ways to do the same (codegen/triton/products.py):
+    `parts()` are the steps of all ways, `chosen(...)` those of the best."""
+    parts: list[Step] = []
+    for step in written:
+        parts += [step] if isinstance(step, (KernelStep, ExternNode)) else step.parts()
+    build_all(parts, schedule)
+    steps: list[Step] = []
+    for step in written:
+        is_step = isinstance(step, (KernelStep, ExternNode))
+        steps += [step] if is_step else step.chosen(schedule, device, record)
+    record.kernels += [record_of(step, schedule) for step in steps if isinstance(step, KernelStep)]
+    return steps
+
+
+def build_all(steps: Sequence[Step], schedule: Schedule) -> None:
+    """Build the kernels of each place, all at once, and name them: equal ones are one function."""
+    names: dict[Callable, str] = {}
+    for (language, device), members in by_place(steps).items():
+        build = LANGUAGES[language].build
+        kernels, moved = [step.kernel for step in members], [step.moved for step in members]
+        for step, function in zip(members, build(device, kernels, moved)):
+            name = f"{step.kernel.summary}_{len(names)}"
+            if name in schedule.graph.inputs:  # both are named after operations
+                name += "_kernel"
+            step.function, step.name = function, names.setdefault(function, name)
+
+
+def by_place(steps: Iterable[Step]) -> dict[Place, list[KernelStep]]:
+    """{(language, device): its kernel steps}"""
+    places: dict[Place, list[KernelStep]] = {}
+    for step in steps:
+        if isinstance(step, KernelStep):
+            places.setdefault((step.language, step.device), []).append(step)
+    return places
+
+
+def record_of(step: KernelStep, schedule: Schedule) -> KernelRecord:
+    kernel, buffers = step.kernel, schedule.buffers
+    return KernelRecord(
+        name=step.name,
+        language=step.language,
+        source=kernel.source.replace("NAME(", step.name + "(", 1),
+        nodes=list(step.group.names),
+        origins=sorted({str(o) for n in step.group.nodes for o in n.buffer.origins}),
+        bytes_read=sum(bytes_touched(n, step.group.nodes, buffers[n]) for n in kernel.read),
+        bytes_written=sum(buffer_bytes(buffers[n]) for n in kernel.stored),
+        about=kernel.about,
+        kernel=kernel,
+    )
+
+
+def functions_of(steps: Iterable[Step]) -> dict[str, Callable]:
+    """{name: the built kernel}"""
+    return {step.name: step.function for step in steps if isinstance(step, KernelStep)}

@@ -1,0 +1,337 @@
+"""Triton sources in, callable kernels out: compiled in parallel processes, tuned, kept on disk.
+
+In:   `codegen.common.Kernel`s and the device.  Out: one callable per kernel: tensors and, on a GPU,
+      the stream.
+
+    >>> [kernel] = build_triton_kernels(torch.device("cuda", 0), [kernel])
+    >>> kernel(x, out, torch._C._cuda_getCurrentRawStream(0))
+
+On a GPU: each (source, block sizes) is machine code in `config.cache_dir/<key>.cubin`; a warm start
+loads that and never imports triton.  A kernel that moves many bytes is timed with each of its block
+sizes, and the winner is remembered in `<key>.best`.  A launch is one C call (`launcher.c`).
+
+Sizes that are arguments: machine code is kept per what a call may assume of them (`Assumed`), a
+launcher per tuple of sizes.
+# PyTorch: guards that sizes are below 2**31, and takes no variant by divisibility; Triton's own jit
+# does the latter.
+
+On the CPU, with TRITON_INTERPRET=1: the same source runs in Triton's interpreter, program by
+program, on numpy arrays.
+
+Mirrors torch/_inductor/runtime/triton_heuristics.py and static_cuda_launcher.py.
+"""
+
+import functools
+import importlib.util
+import itertools
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ... import config
+from ...errors import ours
+from ...toolchain.cpp import CompilerError, strip_comments
+from ...toolchain.disk import cannot_write, digest, disk, remove_file, write_whole
+from ..common import Kernel
+from . import timing
+from .block_sizes import Config, is_interpreting
+from .helpers import with_wide_indices
+from .timing import keep, triton_version
+from .workers import compile_all
+
+MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
+TUNED_BYTES = 1 << 24  # a kernel that moves so many is timed in all its configurations
+SIGNATURE = {
+    torch.bool: "i1",
+    torch.float32: "fp32",
+    torch.float64: "fp64",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.uint8: "u8",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+}
+
+
+def why_not(device: torch.device) -> str | None:
+    """Why Triton kernels cannot be built for this device, or None."""
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed (Linux: pip install triton)"
+    if device.type == "cpu":
+        advice = "Triton kernels run on the CPU only in its interpreter: set TRITON_INTERPRET=1"
+        return None if is_interpreting() else advice
+    if is_interpreting():
+        return "TRITON_INTERPRET=1 is set: kernels run on the CPU only"
+    return None if device.type == "cuda" and torch.version.cuda else f"Triton kernels for {device}"
+
+
+def build_triton_kernels(
+    device: torch.device, kernels: Sequence[Kernel], bytes_moved: Sequence[int] = ()
+) -> list[Callable]:
+    """Kernels -> callables, in the same order.  Raises CompilerError with Triton's message."""
+    reason = why_not(device)
+    if reason:
+        raise CompilerError(reason)
+    named = [(k, named_source(k)) for k in kernels]
+    if device.type == "cpu":
+        return [InterpretedKernel(k, source) for k, source in named]
+    unique: dict[str, CudaCode] = {}
+    for (kernel, source), moved in zip(named, bytes_moved or itertools.repeat(0)):
+        key = source_key(kernel, source)
+        if key not in unique:
+            unique[key] = CudaCode(kernel, source, device, moved)
+    # what takes longest must not come last
+    codes = sorted(unique.values(), key=lambda code: -len(code.source))
+    errors = compile_and_keep([job for code in codes for job in code.jobs()])
+    with torch.cuda.device(device):  # loading and timing happen there, whichever the caller's is
+        for code in unique.values():
+            code.choose(errors)
+        calls = {key: code.callable() for key, code in unique.items()}
+    return [calls[source_key(kernel, source)] for kernel, source in named]
+
+
+def named_source(kernel: Kernel) -> str:
+    return kernel.source.replace("NAME(", kernel.summary + "_kernel(", 1)
+
+
+def source_key(kernel: Kernel, source: str) -> str:
+    launch = kernel.launch
+    about = launch.pointers, launch.configs, launch.sizes
+    return digest(strip_comments(source, "#"), *about)
+
+
+def source_file(source: str) -> str:
+    """A kernel must stand in a file: Triton reads its text."""
+    path = os.path.join(disk().folder(), f"triton_{digest(source)[:24]}.py")
+    if read_file(path) != source.encode():
+        write_whole(path, source.encode())
+    return path
+
+
+def read_file(path: str) -> bytes | None:
+    """What lies there, or None where nothing does.  Raises CompilerError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except ours(FileNotFoundError):
+        return None
+    except ours(OSError) as error:
+        raise cannot_write(path, error) from error
+
+
+def compile_and_keep(jobs: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Compile, and keep the machine code under the jobs' names: {name: error} of those that
+    failed.  Raises CompilerError."""
+    jobs = list({job["cubin"]: job for job in jobs}.values())  # kernels may share machine code
+    failed = compile_all(jobs)
+    for job in jobs:
+        try:
+            content = None if job["cubin"] in failed else read_file(job["cubin"])
+            if content is not None:
+                keep(job["kept"], content)
+            else:
+                failed.setdefault(job["cubin"], "its machine code vanished")
+        finally:
+            remove_file(job["cubin"])
+    return {job["kept"]: failed[job["cubin"]] for job in jobs if job["cubin"] in failed}
+
+
+# --- on a GPU -------------------------------------------------------------------------------------
+class Assumed(NamedTuple):
+    """What machine code may assume.  pointers, sizes: all are multiples of 16 (bytes; elements), so
+    that 16 bytes are moved at once."""
+
+    pointers: bool = True
+    sizes: bool = False
+    wide: bool = False  # nothing: indices of 64 bits
+
+
+def nothing(*arguments: object) -> None:
+    """A kernel of no elements."""
+
+
+class CudaCode:
+    """One source on one device: its configurations, their machine code, the chosen one."""
+
+    def __init__(self, kernel: Kernel, source: str, device: torch.device, moved: int):
+        self.kernel, self.source, self.launch = kernel, source, kernel.launch
+        self.device = device.index or 0
+        properties = torch.cuda.get_device_properties(self.device)
+        self.capability = properties.major * 10 + properties.minor
+        about = f"{properties.name} {triton_version()}"
+        self.identity = (strip_comments(source, "#"), self.launch.pointers, about)
+        # cubin -> (loaded function, what a launch needs to know)
+        self.functions: dict[str, tuple[int, dict[str, Any]]] = {}
+        self.configs: list[Config] = list(self.launch.configs)
+        self.best_file = self.file("best", suffix=".best")
+        name = disk().read(self.best_file)
+        known = [c for c in self.configs if str(c).encode() == name]
+        if known or moved < TUNED_BYTES and not config.max_autotune:
+            self.configs = (known or self.configs)[:1]
+
+    def file(self, *parts: object, suffix: str) -> str:
+        return digest(*self.identity, *parts) + suffix
+
+    # -- machine code ------------------------------------------------------------------------------
+    def cubin(self, cfg: Config, assumed: Assumed) -> str:
+        return self.file(cfg, cfg.num_stages, *assumed, suffix=".cubin")
+
+    def assumed(self, values: Sequence[int]) -> Assumed:
+        """What holds of aligned tensors with these sizes."""
+        if not self.launch.symbols:
+            return Assumed()
+        multiples = all(n % 16 == 0 for n in values)
+        return Assumed(sizes=multiples, wide=self.launch.is_wide(values))
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """What has to be compiled before the first call: every configuration for this run's sizes,
+        the first one for others, too."""
+        here = self.assumed(self.launch.hints)
+        wanted = [(cfg, here) for cfg in self.configs]
+        wanted.append((self.configs[0], here._replace(sizes=False)))
+        missing = [one for one in dict.fromkeys(wanted) if disk().read(self.cubin(*one)) is None]
+        return [self.job(*one) for one in missing]
+
+    def job(self, cfg: Config, assumed: Assumed) -> dict[str, Any]:
+        launch, blocks, folder = self.launch, dict(cfg.blocks), disk().folder()
+        types = {p: "*" + SIGNATURE[dtype] for p, dtype in launch.pointers.items()}
+        types |= {s: "i64" if assumed.wide else "i32" for s in launch.symbols}
+        aligned = [*launch.pointers] if assumed.pointers else []
+        source = with_wide_indices(self.source, blocks) if assumed.wide else self.source
+        kept = self.cubin(cfg, assumed)
+        return {
+            "path": source_file(source),
+            "name": self.kernel.summary + "_kernel",
+            "aligned": [*aligned, *launch.symbols] if assumed.sizes else aligned,
+            "signature": types | {b: "constexpr" for b in blocks},
+            "constants": blocks,
+            "num_warps": cfg.num_warps,
+            "num_stages": cfg.num_stages,
+            "asserts": launch.asserts,
+            "capability": self.capability,
+            "kept": kept,
+            "cubin": os.path.join(folder, f"{kept}.{os.getpid()}.{threading.get_ident()}"),
+            "triton_cache": os.path.join(folder, "triton"),
+        }
+
+    def function(self, cfg: Config, assumed: Assumed) -> tuple[int, dict[str, Any]]:
+        """(loaded function, what a launch needs to know), compiled now if it was not."""
+        from . import _launcher  # type: ignore[attr-defined]
+
+        name = self.cubin(cfg, assumed)
+        if name not in self.functions:
+            content = disk().read(name)
+            if content is None:
+                for error in compile_and_keep([self.job(cfg, assumed)]).values():
+                    raise CompilerError(error)
+                content = disk().read(name) or b""
+            line, _, code = content.partition(b"\n")
+            about = json.loads(line)
+            function = _launcher.load_cubin(code, about["name"], about["shared"], self.device)
+            self.functions[name] = function, about
+        return self.functions[name]
+
+    # -- launches ----------------------------------------------------------------------------------
+    def load(self, cfg: Config, assumed: Assumed, values: Sequence[int] = ()) -> Callable:
+        """The kernel with these block sizes, for these sizes, ready to call."""
+        from . import _launcher  # type: ignore[attr-defined]
+
+        function, about = self.function(cfg, assumed)
+        grid = (*self.launch.grid(cfg, values), 1)[:2]
+        if grid[1] > 65535 or grid[0] > 2**31 - 1:
+            raise CompilerError(f"{about['name']}: a grid of {grid} programs")
+        unaligned = self.unaligned(cfg, assumed, values) if assumed.pointers else None
+        block = about["threads"], about["shared"]
+        name = self.kernel.summary
+        return _launcher.CudaKernel(function, name, self.device, *grid, *block, unaligned)
+
+    def unaligned(self, cfg: Config, assumed: Assumed, values: Sequence[int]) -> Callable:
+        """The kernel for pointers that are not 16-byte aligned: compiled when it is first
+        called."""
+        kernel = functools.cache(lambda: self.load(cfg, assumed._replace(pointers=False), values))
+        return lambda *arguments: kernel()(*arguments)
+
+    def launcher(self, values: Sequence[int]) -> Callable:
+        """What to call with tensors of these sizes."""
+        if 0 in self.launch.grid(self.best, values):
+            return nothing
+        return self.load(self.best, self.assumed(values), values)
+
+    def callable(self) -> Callable:
+        """What to call with tensors, sizes where they are arguments, and a stream."""
+        count = len(self.launch.symbols)
+        if not count:
+            return self.launcher(())
+        self.at_sizes, sizes = functools.lru_cache(MOST_SIZES)(self.launcher), slice(-1 - count, -1)
+        return lambda *arguments: self.at_sizes(arguments[sizes])(*arguments)
+
+    # -- the best configuration --------------------------------------------------------------------
+    def choose(self, errors: Mapping[str, str]) -> None:
+        """Load; where there are several configurations, time them."""
+        loaded: dict[Config, Callable] = {}
+        reason: object = None
+        here = self.assumed(self.launch.hints)
+        for cfg in self.configs:
+            if self.cubin(cfg, here) in errors:
+                reason = errors[self.cubin(cfg, here)]
+                continue
+            try:
+                loaded[cfg] = self.load(cfg, here, self.launch.hints)
+            except ours(OSError, RuntimeError) as error:  # it needs more than a processor has
+                reason = error
+        if not loaded:
+            kept = source_file(self.source)
+            raise CompilerError(f"Triton refused a generated kernel (kept as {kept}): {reason}")
+        self.best = next(iter(loaded))
+        if len(loaded) > 1:
+            times = self.timed(loaded)
+            self.best = min(times, key=times.__getitem__)
+            keep(self.best_file, str(self.best).encode())
+
+    def timed(self, loaded: Mapping[Config, Callable]) -> Mapping[Config, float]:
+        """Milliseconds of each configuration."""
+        device, hints = torch.device("cuda", self.device), self.launch.hints
+        _, extents = self.launch.at(*hints)
+        flat = [((n,), (1,), dtype) for n, dtype in zip(extents, self.launch.pointers.values())]
+        tensors = timing.examples(flat, device)
+        if tensors is None:
+            return {cfg: number for number, cfg in enumerate(loaded)}
+        ready = {c: functools.partial(call, *tensors, *hints) for c, call in loaded.items()}
+        return timing.event_times(ready, device)
+
+
+# --- in the interpreter ---------------------------------------------------------------------------
+class InterpretedKernel:
+    """A kernel that Triton's interpreter runs, program by program."""
+
+    def __init__(self, kernel: Kernel, source: str):
+        self.kernel, self.source, self.launch = kernel, source, kernel.launch
+        self.config: Config = kernel.launch.configs[0]
+
+    @functools.cached_property
+    def function(self) -> Any:
+        from .interpreter import load_interpreted
+
+        return load_interpreted(source_file(self.source), self.kernel.summary + "_kernel")
+
+    def __call__(self, *arguments: Any) -> None:
+        values = arguments[len(arguments) - len(self.launch.symbols) :]
+        grid = self.launch.grid(self.config, values)
+        if 0 in grid:
+            return
+        try:
+            self.function[grid](*arguments, **dict(self.config.blocks))
+        except ours(Exception) as error:
+            if "index out of range" not in str(error):
+                raise
+            about = f"in compiled kernel {self.kernel.summary}"
+            raise IndexError(f"index out of range in self ({about})") from None

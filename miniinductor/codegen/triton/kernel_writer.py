@@ -1,0 +1,553 @@
+"""One fused group in, one Triton function out.
+
+In:   a scheduler `Group` and the names whose values must be in memory afterwards.  Out: a `Kernel`:
+      source, the buffers it takes, and a `Launch`: how many programs, which block sizes to try.
+
+    @triton.jit
+    def softmax_0(in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
+        # in0: arg0_1, float32[16384, 4096];  out0: buf2, float32[16384, 4096]
+        x0 = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]      # 16384 rows
+        r0 = tl.arange(0, RBLOCK)[None, :]                                  # 4096, all in one tile
+        tmp0 = tl.load(in0 + (4096*x0 + r0))
+        # buf0: amax
+        tmp1 = tl.reduce(tmp0, 1, larger)[:, None]
+        ...
+
+One program computes one tile; a value is a tile, or broadcasts to one, and knows the axes along
+which it varies:
+
+    pointwise     [XBLOCK]            every loop flattened into x
+    tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache
+                                      lines
+    reduction     [XBLOCK, RBLOCK]    persistent: a row fits in one tile, so nothing is read twice
+                                      looped: r in steps of RBLOCK; a loop per *stage*: a reduction
+                                      ends a stage, and what a later stage needs of an earlier one's
+                                      elements is computed again; max(v) and sum(exp(v - max)) go in
+                                      one stage: the online softmax
+
+Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes. Symbolic
+sizes are arguments after the pointers: blocks are chosen by hints, masks stay where no divisibility
+is known, and rows of symbolic length are looped over.  Mirrors torch/_inductor/codegen/triton.py
+(paper section 4.4).  Left out: descending to CTA clusters.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sympy
+import torch
+
+from ...ir.dependencies import int_or_none
+from ...ir.loops import Buffer, playing
+from ...records import Listing, Marked, indent
+from ...schedule.foreach import Foreach
+from ...schedule.nodes import Group, Node
+from ...sizes.symbols import hint, sizes
+from ...sizes.symbols import size as as_size
+from ..common import Kernel, of_all_parts, origin_text, summary
+from .block_sizes import Launch, foreach_config
+from .bounds import BoundedExpressions
+from .expressions import NARROW, NotOnline, Pending, reads_of, triton_type
+from .helpers import with_imports, with_wide_indices
+from .reductions import Accumulator, OnlineSum, as_narrow, pending, scan_of
+from .tile_plan import TilePlan, plan_tiles, size_text, sums_of_exp
+from .tiles import (
+    NO_AXES,
+    Axes,
+    Code,
+    Line,
+    Loop,
+    Tile,
+    TileScope,
+    all_lines,
+    plain,
+    texts,
+    without_dead_lines,
+)
+
+WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
+MOST_LOADS = 8  # that wait in registers until they are used
+
+
+@dataclass
+class Memory:
+    """The buffers of a kernel: what it takes, reads and stores."""
+
+    buffers: Mapping[str, Buffer]
+    keep: set[str]  # whose values must be in memory afterwards
+    overwritten: Mapping[str, str]  # buffer -> the input that is written in place
+    pointers: dict[str, str] = field(default_factory=dict)  # buffer -> the parameter's name
+    stored: list[str] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+
+    def place(self, name: str) -> str:
+        """The buffer that holds it: an input that is written in place, or its own."""
+        return self.overwritten.get(name, name)
+
+    def dtype(self, name: str) -> torch.dtype:
+        return self.buffers[name].layout.dtype
+
+    def pointer(self, name: str, written: bool) -> str:
+        name = self.place(name)
+        if name not in self.pointers:
+            kind = "out" if written else "in"
+            if name in self.overwritten.values():
+                kind = "inout"
+            number = sum(p.startswith(kind) for p in self.pointers.values())
+            self.pointers[name] = f"{kind}{number}"
+        return self.pointers[name]
+
+
+@dataclass
+class RowLoop:
+    """What goes on in a loop over r."""
+
+    accumulators: list[Accumulator | OnlineSum] = field(default_factory=list)
+    # stores of their results, for after the loop: (buffer, index, what stands for it, mode)
+    deferred: list[tuple[str, sympy.Expr, Tile, str | None, Any]] = field(default_factory=list)
+    is_online: bool = False  # a maximum that is still being found may be used
+
+    def holds(self, value: Tile) -> bool:
+        return any(accumulator.name == value.text for accumulator in self.accumulators)
+
+    def forget(self, count: int) -> None:
+        """Keep only the first accumulators."""
+        for accumulator in self.accumulators[count:]:
+            if isinstance(accumulator, OnlineSum):
+                accumulator.maximum.online = None
+        del self.accumulators[count:]
+
+    def maximum(self, name: str) -> Accumulator | OnlineSum | None:
+        """The accumulator whose result will be stored in this buffer."""
+        for stored, _, value, *_ in self.deferred:
+            if stored == name:
+                return next(a for a in self.accumulators if a.name == value.text)
+        return None
+
+
+class TritonKernelWriter(BoundedExpressions):
+    """Plays the bodies of a group into Triton lines."""
+
+    def __init__(
+        self,
+        group: Group,
+        buffers: Mapping[str, Buffer],
+        keep: Sequence[str] | set[str],
+        order: Mapping[str, int] | None = None,
+        overwritten: Mapping[str, str] | None = None,
+    ):
+        """order: places of FX nodes, for comments."""
+        super().__init__()
+        self.group, self.order = group, order
+        self.memory = Memory(buffers, set(keep), overwritten or {})
+        self.is_coarse = all(self.memory.dtype(name) in NARROW for name in self.memory.keep)
+        self.before: list[Any] = []  # nodes of a template
+        self.values: dict[str, Tile] = {}  # of buffers, as far as they are known
+        self.last: list[Line] = []  # stores over memory that the kernel reads
+        self.node = ""  # whose body is played
+        self.replaying = False  # for its value alone
+        self.row = RowLoop()
+
+    # -- the kernel --------------------------------------------------------------------------------
+    def make_plan(self) -> TilePlan:
+        memory = self.memory
+        return plan_tiles(self.group.nodes, memory.buffers, memory.keep)
+
+    def write(self) -> Kernel:
+        self.plan = self.make_plan()
+        code = self.body()
+        if self.last:
+            text = "tl.debug_barrier()" + " " * 50 + "# every thread has read"
+            code.append(Line(text, origin="nothing is written before all is read"))
+        return self.kernel([*code, *self.last])
+
+    def body(self) -> list[Code]:
+        if self.plan.kind == "looped":
+            for stage in self.plan.stages():
+                self.write_stage(stage)
+        else:
+            for node in self.plan.nodes:
+                self.play(node)
+        return [*self.grid_lines(), *self.outside.code]
+
+    def places(self) -> list[tuple[str, str]]:
+        """(parameter, buffer) of each pointer, in order."""
+        return [(pointer, name) for name, pointer in self.memory.pointers.items()]
+
+    def launch(self) -> Launch:
+        plan, memory, places = self.plan, self.memory, self.places()
+        pointers = {parameter: memory.dtype(name) for parameter, name in places}
+        extents = [as_size(memory.buffers[name].layout.reach) for _, name in places]
+        return Launch(plan.sizes, plan.configs, pointers, self.asserts, extents)
+
+    def kernel(self, code: Sequence[Code]) -> Kernel:
+        """The finished text: signature, comments, body."""
+        launch, memory, nodes = self.launch(), self.memory, [*self.before, *self.plan.nodes]
+        code = without_dead_lines(code)
+        symbols = sorted(self.symbols | symbols_of(launch), key=str)
+        launch.symbols = tuple(symbol.name for symbol in symbols)
+        launch.hints = tuple(hint(symbol, 1) for symbol in symbols)
+        blocks = [block for block, _ in launch.configs[0].blocks]
+        constants = [f"{block}: tl.constexpr" for block in blocks]
+        parameters = ", ".join([*launch.pointers, *launch.symbols, *constants])
+        names = [node.buffer.name for node in nodes]
+        listing = Listing.of(
+            [
+                Marked.of("@triton.jit", reason="begins the kernel"),
+                Marked.of(f"def NAME({parameters}):", marks=names),
+                *indent(self.comments(nodes)),
+                *indent(texts(code, self.most_loads())),
+            ]
+        )
+        reads = frozenset().union(*[line.reads for line in all_lines(code)])
+        source = with_imports(listing + "\n", reads)
+        before = source[: -len(listing) - 1].count("\n")
+        if not symbols and launch.is_wide(()):
+            source = with_wide_indices(source, blocks)
+        return Kernel(
+            source,
+            [*[name for _, name in self.places()], *symbols],
+            list(memory.stored),
+            list(memory.read),
+            summary(nodes, self.order),
+            reruns=self.reads_again(),
+            launch=launch,
+            about=[("", (), "what kernels import and call", "")] * before + listing.about,
+        )
+
+    def comments(self, nodes: Sequence[Any]) -> list[Marked]:
+        """What the kernel computes, and what its pointers are."""
+        origins = {origin for node in nodes for origin in node.buffer.origins}
+        names = ", ".join(node.buffer.name for node in nodes)
+        lines = [f"# computes {names}{origin_text(origins, self.order, limit=12)}"]
+        for name, pointer in self.memory.pointers.items():
+            buffer = self.memory.buffers[name]
+            about = str(buffer.layout.dtype).removeprefix("torch.")
+            made_of = origin_text(getattr(buffer, "origins", ()), self.order, limit=3)
+            lines.append(f"# {pointer}: {name}, {about}{list(sizes(buffer.layout.size))}{made_of}")
+        return [Marked.of(line, reason="a comment") for line in lines]
+
+    def reads_again(self) -> bool:
+        """A loop may read a value again, and for a second result it may be loaded twice, in other
+        threads."""
+        return self.group.is_reduction or len(self.memory.stored) > 1
+
+    def most_loads(self) -> int:
+        """How many tiles may wait in registers until they are used."""
+        if self.plan.kind != "persistent":
+            return MOST_LOADS
+        return min(4, max(1, WAITING // max(1, hint(self.plan.sizes["r"], 1))))
+
+    def grid_lines(self) -> list[Line]:
+        """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
+        first, *others = self.plan.axes
+        if self.plan.kind == "tile":  # x first: programs that run together write whole rows
+            tiles = f"tl.cdiv({size_text(others[0].numel)}, XBLOCK)"
+            lines = first.lines(f"tl.program_id(0) // {tiles} * YBLOCK")
+            return lines + others[0].lines(f"tl.program_id(0) % {tiles} * XBLOCK")
+        lines = first.lines("tl.program_id(0) * XBLOCK")
+        if self.plan.kind == "persistent":
+            lines += others[0].lines("")
+        return lines
+
+    # -- nodes -------------------------------------------------------------------------------------
+    def play(self, node: Node) -> None:
+        self.node = node.name
+        if len(self.plan.nodes) > 1:
+            about = Line(f"# {node.name}", is_comment=True, origin="a comment")
+            self.scope.code.append(about)
+        self.plan.bodies[node.name].play(self)
+
+    def replay(self, name: str) -> Tile:
+        """The value of an element of an earlier loop: cheaper computed than stored."""
+        before = (self.node, self.replaying)
+        self.node, self.replaying = name, True
+        self.plan.bodies[name].play(self)
+        self.node, self.replaying = before
+        return self.values[name]
+
+    def write_stage(self, stage: int) -> None:
+        """A loop over r for the inner nodes of a stage, then what follows per row."""
+        plan = self.plan
+        inner = plan.nodes_of(stage, inner=True)
+        # other elements are computed where they are needed
+        needed = [n for n in inner if n.is_reduction or n.name in self.memory.keep]
+        if needed:
+            self.write_loop(stage, needed)
+        for node in plan.nodes_of(stage, inner=False):
+            self.play(node)
+
+    def write_loop(self, stage: int, nodes: Sequence[Node]) -> None:
+        plan, outside, row = self.plan, self.outside, RowLoop()
+        self.row, self.scope = row, TileScope(outside)
+        for node in nodes:
+            self.play(node)
+        for name in [] if plan.columns else sums_of_exp(plan.nodes):
+            if plan.stage[name] == stage + 1 and self.try_online(plan.makers[name]):
+                plan.stage[name] = stage
+        inside, self.scope = all_lines(self.scope.code), outside
+        outside.code += [accumulator.declaration() for accumulator in row.accumulators]
+        # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
+        end = size_text(plan.axes[1].numel)
+        header = f"for r_start in tl.range(0, {end}, RBLOCK, num_stages=STAGES):"
+        updates = [line for accumulator in row.accumulators for line in accumulator.update()]
+        outside.code.append(Loop(header, [*plan.axes[1].lines("r_start"), *inside, *updates]))
+        self.values = {
+            name: value
+            for name, value in self.values.items()
+            if name not in plan.makers or "r" not in value.axes
+        }
+        finished = {accumulator.name: accumulator for accumulator in row.accumulators}
+        self.row = RowLoop()
+        for name, index, value, mode, instruction in row.deferred:
+            with playing.set(instruction):
+                self.store(name, index, finished[value.text].finish(), mode)
+
+    # -- online softmax: sum(exp(v - max(v))) in the loop that finds the maximum -------------------
+    def try_online(self, node: Node) -> bool:
+        """Play `node` with the running maximum in place of the maximum.  False, and nothing
+        changed, where it needs more."""
+        values, count = dict(self.values), len(self.row.accumulators)
+        before, outside = self.scope.snapshot(), self.outside.snapshot()
+        self.row.is_online = True
+        try:
+            self.play(node)
+            done = True
+        except NotOnline:
+            self.scope.restore(before)
+            self.outside.restore(outside)
+            self.row.forget(count)
+            done = False
+        self.row.is_online, self.values = False, values
+        return done
+
+    def sub(self, a: Tile, b: Tile) -> Tile:
+        maximum = pending(b, "max")
+        if maximum is None:
+            return self.binary("sub", a, b)
+        if not isinstance(maximum, Accumulator) or a.text != maximum.value.text:
+            raise NotOnline
+        return Pending("shifted", a.dtype, a.axes, state="shifted", maximum=maximum)
+
+    def exp(self, x: Tile) -> Tile:
+        maximum = pending(x, "shifted")
+        if maximum is None:
+            return self.unary("exp", x)
+        return Pending("exp", x.dtype, x.axes, state="exp", maximum=maximum)
+
+    # -- tiles of memory ---------------------------------------------------------------------------
+    def element(
+        self, name: str, index: sympy.Expr, axes: Axes, written: bool
+    ) -> tuple[str, Axes, str, frozenset[str]]:
+        """The pointers to elements, as a tile that varies along `axes` at least; the axes along
+        which their index does; which of them exist ("": all); and what all that reads."""
+        pointer, (text, own, reads) = self.memory.pointer(name, written), self.index(index)
+        if not own and axes:
+            text = f"tl.full({self.plan.shape(axes)}, {text}, tl.int32)"
+        elif not axes <= own:
+            text = f"tl.broadcast_to({text}, {self.plan.shape(axes | own)})"
+        elif not text.isalnum():
+            text = f"({text})"
+        return f"{pointer} + {text}", own, self.mask_text(own | axes), reads | self.mask_reads()
+
+    def load(self, name: str, index: sympy.Expr) -> Tile:
+        if name in self.values:
+            return self.values[name]
+        dtype = self.memory.dtype(name)
+        maximum = self.row.maximum(name) if self.row.is_online else None
+        if maximum is not None:
+            return Pending("max", dtype, frozenset("x"), state="max", maximum=maximum)
+        if name in self.plan.makers and name != self.node:
+            return self.replay(name)
+        if int_or_none(self.memory.buffers[name].layout.numel) == 0:
+            return self.constant(0, dtype)
+        if name not in self.memory.stored and name not in self.memory.read:
+            self.memory.read.append(name)
+        return self.load_tile(name, index)
+
+    def load_tile(self, name: str, index: sympy.Expr) -> Tile:
+        dtype = self.memory.dtype(name)
+        pointed = NO_AXES if self.mask is None else self.mask.axes
+        target, own, mask, reads = self.element(name, index, pointed, False)
+        # what one loop reads once should not drive out what others will read
+        streams = self.plan.streams and own == self.plan.all_axes(True)
+        once = ', eviction_policy="evict_first"' if streams else ""
+        is_padded = name in self.plan.maxima and "r" in own and self.mask is None
+        padding = 'float("-inf")' if is_padded else "0"
+        other = f", {mask}, other={padding}" if mask else ""
+        text = f"tl.load({target}{other}{once})"
+        if dtype in NARROW:
+            text += ".to(tl.float32)"
+        is_early = not reads and target.startswith("in") and not target.startswith("inout")
+        value = self.named(text, dtype, own | pointed, reads, is_early)
+        if dtype in NARROW:
+            self.exact[value.text] = dtype
+        if is_padded:
+            self.padded.add(value.text)
+        return value
+
+    def store(self, name: str, index: sympy.Expr, value: Tile, mode: str | None = None) -> None:
+        if self.row.holds(value):
+            self.row.deferred.append((name, index, value, mode, playing.value))
+            return
+        dtype = self.memory.dtype(name)
+        if mode is None:
+            self.values[name] = replace(value, dtype=dtype)
+        if name not in self.memory.keep or self.replaying:
+            return
+        if mode not in (None, "atomic_add"):
+            raise NotImplementedError(f"a Triton kernel that stores with {mode}")
+        if name not in self.memory.stored:
+            self.memory.stored.append(name)
+        is_element = self.plan.is_inner.get(name, False) and not self.plan.makers[name].is_reduction
+        target, _, mask, reads = self.element(name, index, self.plan.all_axes(is_element), True)
+        condition = f", {mask}" if mask else ""
+        if mode is None:
+            value, text = self.as_stored(value, dtype)
+            text = f"tl.store({target}, {text}{condition})"
+        else:
+            value = self.solid(value)
+            text = f'tl.atomic_add({target}, {value}{condition}, sem="relaxed")'
+        is_last = mode is None and name in self.memory.overwritten
+        lines = self.last if is_last else self.scope.code
+        lines.append(self.noted_line(text, reads, reads_of(value)))
+
+    def as_stored(self, value: Tile, dtype: torch.dtype) -> tuple[Tile, str]:
+        """A value, and how it is written in the buffer's dtype."""
+        narrow = self.narrow.get((value.text, dtype))
+        if narrow is not None or dtype not in NARROW:
+            value = narrow or value
+            return value, value.text
+        value = self.solid(value)
+        return value, f"{value}.to({triton_type(dtype)})"
+
+    # -- reductions --------------------------------------------------------------------------------
+    def scan(self, dtype: torch.dtype, kind: str, value: Tile) -> Tile:
+        if not self.plan.is_inner[self.node]:  # one element
+            return value
+        rule, value, axes = scan_of(kind, dtype), self.solid(value), self.plan.all_axes(True)
+        reads = reads_of(value) | rule.helpers
+        whole = as_narrow(rule.whole.format(self.spread(value)), dtype)
+        if self.plan.kind == "persistent":
+            return self.named(whole, dtype, axes, reads)
+        carry = self.outside.fresh("carry")  # the last element of the tile before
+        start = f"{carry} = tl.full([XBLOCK, 1], {rule.start}, {triton_type(dtype)})"
+        self.outside.code.append(self.noted_line(start))
+        result = self.named(rule.combine.format(carry, whole), dtype, axes, reads)
+        last = "tl.arange(0, RBLOCK)[None, :] == RBLOCK - 1"
+        text = f"{carry} = tl.sum(tl.where({last}, {result}, 0), 1)[:, None]"
+        self.line(text, reads_of(result))
+        return result
+
+    def reduction(  # type: ignore[override]  # bodies give the index, too
+        self,
+        dtype: torch.dtype,
+        src_dtype: torch.dtype,
+        kind: str,
+        value: Tile,
+        flat_index: sympy.Expr,
+    ) -> Tile:
+        maximum = pending(value, "exp")
+        if maximum is not None:
+            return self.online_sum(maximum, kind, dtype)
+        if not self.plan.is_inner[self.node]:  # one element: nothing to reduce
+            if kind.startswith("arg"):
+                return self.constant(0, dtype)
+            return self.to_dtype(value, torch.bool if kind == "any" else dtype)
+        element = dtype if kind in ("sum", "prod") else src_dtype
+        if kind == "any":
+            element = torch.int32
+            if value.dtype not in (element, torch.bool):
+                value = self.to_dtype(value, torch.bool)
+        value = self.to_dtype(value, element)
+        accumulator = Accumulator(self, kind, element, dtype, value, flat_index)
+        if self.plan.kind == "persistent":
+            return accumulator.whole()
+        self.row.accumulators.append(accumulator)
+        return accumulator.running()
+
+    def online_sum(self, maximum: Accumulator, kind: str, dtype: torch.dtype) -> Tile:
+        if kind != "sum" or maximum.kind != "max":
+            raise NotOnline
+        maximum.online = OnlineSum(maximum, dtype)
+        self.row.accumulators.append(maximum.online)
+        return maximum.online.running()
+
+
+def symbols_of(launch: Launch) -> set[sympy.Symbol]:
+    """The sizes that a launch depends on."""
+    numbers = [n for n in (*launch.sizes.values(), *launch.extents) if not isinstance(n, int)]
+    return {symbol for number in numbers for symbol in number.free_symbols}
+
+
+# --- horizontal fusion ----------------------------------------------------------------------------
+PARTS = "which of the alike parts a program computes"
+SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
+
+
+class TritonForeachWriter(TritonKernelWriter):
+    """Several groups of the same body as one function: that of the first part, in which each
+    program finds out which part its block belongs to.
+
+        def foreach_adam_kernel(in0_0, out0_0, in0_1, out0_1, XBLOCK: tl.constexpr):
+            block = tl.program_id(0)
+            first, size, in0, out0 = 0, 65536, in0_0, out0_0
+            here = block >= 65536 // XBLOCK
+            first = tl.where(here, 65536 // XBLOCK, first); size = tl.where(here, 256, size); ...
+
+    The pointers are chosen by scalar selects: a few hundred, beside 1024 elements and more for each
+    of them.  The idea is torch's multi_tensor_apply."""
+
+    def __init__(self, group: Foreach, *context: Any):
+        super().__init__(group.parts[0].group, *context)
+        self.parts = group.parts
+
+    def make_plan(self) -> TilePlan:
+        """The first part's, over the programs of all parts."""
+        plan = super().make_plan()
+        self.counts = [int(math.prod(part.group.outer)) for part in self.parts]
+        config = foreach_config(self.counts)
+        block = config.block("x")
+        ends = itertools.accumulate([-(-n // block) for n in self.counts], initial=0)
+        *self.firsts, blocks = ends
+        [axis] = plan.axes
+        axis.loops = [(axis.loops[0][0], SIZE)]
+        axis.numel, axis.mask = SIZE, "xmask"
+        return replace(plan, configs=[config], sizes={"x": blocks * block})
+
+    def places(self) -> list[tuple[str, str]]:
+        """(parameter, buffer) of every part, part by part."""
+        memory = self.memory
+        first = [memory.place(name) for name in self.parts[0].names]
+        return [
+            (f"{pointer}_{k}", memory.place(part.names[first.index(name)]))
+            for k, part in enumerate(self.parts)
+            for name, pointer in memory.pointers.items()
+        ]
+
+    def grid_lines(self) -> list[Line]:
+        [axis], own = self.plan.axes, list(self.memory.pointers.values())
+        names, firsts = ", ".join(own), ", ".join([f"{pointer}_0" for pointer in own])
+        lines = [
+            "block = tl.program_id(0)",
+            f"first, size, {names} = {self.firsts[0]}, {self.counts[0]}, {firsts}",
+        ]
+        for k in range(1, len(self.parts)):
+            chosen = {"first": f"{self.firsts[k]}", "size": f"{self.counts[k]}"}
+            chosen |= {pointer: f"{pointer}_{k}" for pointer in own}
+            lines += [
+                f"here = block >= {self.firsts[k]}",
+                "; ".join(f"{p} = tl.where(here, {v}, {p})" for p, v in chosen.items()),
+            ]
+        return plain(lines, PARTS) + axis.lines("(block - first) * XBLOCK")
+
+    def body(self) -> list[Code]:
+        about = f"# {len(self.parts)} times the same, with other buffers; the first:"
+        return [Line(about, is_comment=True, origin="a comment"), *super().body()]
+
+    def kernel(self, code: Sequence[Code]) -> Kernel:
+        kernel = of_all_parts(super().kernel(code), self.parts)
+        return replace(kernel, reruns=len(kernel.stored) > 1)

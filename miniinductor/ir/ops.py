@@ -1,0 +1,168 @@
+"""The closed vocabulary of the loop IR: `ops`.
+
+In:   nothing.  Out: `ops`, the namespace that loop bodies call, and `OpsHandler`, the list of all
+      ops: one abstract method for each.
+
+A loop body is an ordinary Python function over `ops`.  What an op *does* depends on the handler
+that is installed: printing, running with torch, collecting memory accesses, inferring dtypes,
+writing C++ or Triton.
+
+    >>> def body(i):
+    ...     x = ops.load("x", i)
+    ...     return ops.mul(ops.add(x, ops.constant(1, torch.float32)), x)
+    >>> with set_handler(PrintHandler()) as printer:      # the same body, seen through one handler
+    ...     result = body(sympy.Symbol("i"))
+    >>> print(*printer.lines, sep="; ")
+    tmp0 = load(x, i); tmp1 = constant(1, float32); tmp2 = add(tmp0, tmp1); tmp3 = mul(tmp2, tmp0)
+
+The set is closed: `OpsHandler` is abstract, there is no `__getattr__` fallback, and a test checks
+that each handler has each op.  Families of ops with one shape of rule stand in the tables `UNARY`,
+`BINARY`, ... so that a handler may treat a family in one line.
+
+Mirrors torch/_inductor/virtualized.py and ops_handler.py (paper section 4.1, "define-by-run
+loop-level IR"). Left out: bucketize, device_assert_async, partial accumulate.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+
+from ..options import Current
+from ..sizes.expressions import Size
+
+Dtype = torch.dtype
+Value = Any  # of an op: whatever the installed handler computes with
+
+# --- families -------------------------------------------------------------------------------------
+UNARY_FLOAT = tuple(  # float in, float out
+    """exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh
+    cosh tanh asinh acosh atanh erf erfc lgamma sigmoid""".split()
+)
+TESTS = ("logical_not", "isnan", "isinf", "signbit")  # a truth value of one operand
+UNARY = (*UNARY_FLOAT, *"neg abs sign floor ceil trunc round bitwise_not".split(), *TESTS)
+LOGICAL = ("logical_and", "logical_or", "logical_xor")
+BITWISE = tuple(f"bitwise_{name}" for name in "and or xor left_shift right_shift".split())
+BINARY = (
+    *"add sub mul truediv floordiv truncdiv remainder fmod pow maximum minimum".split(),
+    *("atan2", "copysign", "hypot", *BITWISE, *LOGICAL),
+)
+COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
+SCANS = ("sum", "prod", "logaddexp")
+REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
+
+
+class OpsHandler:
+    """One method per op.  A handler subclasses this and must define every op (a test looks).
+
+    Values are whatever the handler returns (a string, a tensor, a CSE variable).  `index` is a
+    sympy expression in the loop variables, counted in elements.  Arguments of one arithmetic op
+    have one dtype: lowerings insert `to_dtype`; no op promotes.
+    """
+
+    # memory
+    def load(self, name: str, index: sympy.Expr) -> Value:
+        """The element of buffer `name` at linear offset `index`."""
+
+    def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
+        """Write `value` there.  mode: None, or how it is combined with the element that is there
+        already: 'atomic_add' | 'atomic_mul' | 'atomic_max' | 'atomic_min' (NaN wins)."""
+
+    def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Value) -> Value:
+        """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN;
+        argmax/argmin give the *flattened reduction index* (int64) of the first extreme, a NaN
+        counting as the extreme."""
+
+    def scan(self, dtype: Dtype, kind: str, value: Value) -> Value:
+        """Combine `value` with those of all earlier iterations of the reduction variables; kind in
+        SCANS.  Every iteration has a result of its own: cumsum."""
+
+    def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
+        """A runtime integer value -> a sympy symbol usable in an index; negative ones count from
+        the end (wrap_neg), one out of range raises."""
+
+    # leaves and conversions
+    def constant(self, value: float, dtype: Dtype) -> Value:
+        """A Python scalar as `dtype`."""
+
+    def index_expr(self, expr: sympy.Expr, dtype: Dtype) -> Value:
+        """The value of a sympy expression in loop variables and sizes, as `dtype`."""
+
+    def to_dtype(self, x: Value, dtype: Dtype, src_dtype: Dtype | None = None) -> Value:
+        """Convert as `Tensor.to` does."""
+
+    # control
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
+        """condition ? a : b; both sides are evaluated."""
+
+    def masked(self, mask: Value, body: Callable[[], Value], other: float) -> Value:
+        """body() where mask, else `other` (a Python scalar); memory read in `body` is not touched
+        where mask is false."""
+
+    def rand(self, seed: Value, offset: Value) -> Value:
+        """A random float32 in [0, 1): element `offset` (int64) of the stream of numbers that `seed`
+        names."""
+
+
+for _name in UNARY:
+    setattr(OpsHandler, _name, lambda self, a: ...)
+for _name in BINARY + COMPARISON:
+    setattr(OpsHandler, _name, lambda self, a, b: ...)
+
+OP_NAMES = tuple(n for n in vars(OpsHandler) if not n.startswith("_"))
+
+
+def fill(handler_class: type[OpsHandler], method_of: Callable[[str], Callable[..., Any]]) -> None:
+    """Give the class method_of(name) for each op that it has not written out."""
+    for name in OP_NAMES:
+        if name not in vars(handler_class):
+            setattr(handler_class, name, method_of(name))
+
+
+def exact_key(value: Any) -> Any:
+    """A hashable key of an op's argument, by which equal ops are found.
+
+    Python says that 1 == True == 1.0 and 0.0 == -0.0, but ops compute other things with them: the
+    key has a number's type, and a float's text, by which all NaNs are the same, too."""
+    if isinstance(value, (list, tuple)):
+        return tuple([exact_key(item) for item in value])
+    if isinstance(value, dict):
+        return tuple([(key, exact_key(item)) for key, item in value.items()])
+    if isinstance(value, (float, complex)):
+        return type(value), repr(value)
+    return type(value), value
+
+
+# --- what an op costs ----------------------------------------------------------------------------
+EXPENSIVE = {*UNARY_FLOAT, "pow", "atan2"} - {"sqrt", "rsqrt", "reciprocal"}
+EXPENSIVE_PRICE = 16  # each of them costs like so many others
+
+
+def price(name: str) -> int:
+    """What an op costs, in simple operations."""
+    return EXPENSIVE_PRICE if name in EXPENSIVE else 1
+
+
+# --- the switchable namespace ---------------------------------------------------------------------
+_handler = Current()
+set_handler = _handler.set  # `with set_handler(handler):` installs it for the block, in this thread
+
+
+class _Ops:
+    """`ops.add(a, b)` calls the installed handler's `add`."""
+
+
+def _forward(name: str) -> Callable[..., Value]:
+    def call(self: _Ops, *args: Any, **kwargs: Any) -> Value:
+        return getattr(_handler.value, name)(*args, **kwargs)
+
+    call.__name__ = name
+    call.__doc__ = getattr(OpsHandler, name).__doc__
+    return call
+
+
+for _name in OP_NAMES:
+    setattr(_Ops, _name, _forward(_name))
+
+ops: Any = _Ops()  # Any: its methods are made from the tables above

@@ -1,0 +1,235 @@
+"""A loop body is recorded: its closure runs once, and each op is written down.
+
+In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody` (dependencies.py).
+
+    >>> trace(buffer).reads()
+    [Access(name='arg0', index=8*x0 + x1, mode=None)]
+
+Integers that a body computes of `index_expr`s and constants are known as index expressions: it
+indexes with those, and has no condition where the loops' sizes decide a comparison.
+
+    x[arange(n) + 1]                     reads x at x0 + 1: no index is loaded, none is checked
+    where(arange(n) < n, a, b)           is a
+
+Mirrors torch/_inductor/dependencies.py and index_propagation.py.
+"""
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import sympy
+import torch
+
+from ..sizes.expressions import Position, flatten
+from ..sizes.ranges import bounds, lies_in
+from ..sizes.symbols import Size
+from .dependencies import Instruction, LoopBody, Ref, Result
+from .handlers import loop_variables, run_body
+from .loops import ComputedBuffer, origin, playing
+from .ops import OpsHandler, exact_key, fill, set_handler
+
+FOLLOWED = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "maximum": sympy.Max,
+    "minimum": sympy.Min,
+    "abs": sympy.Abs,
+}
+COMPARED = {name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
+
+
+class Recorder(OpsHandler):
+    """Writes each op down, equal ones once, and follows the integers that are known."""
+
+    origin = ""  # `play` sets it; while a closure is traced, ir.origin says it
+    buffer = ""  # whose body it is
+    flat_reduction_index: sympy.Expr
+
+    def __init__(self, ranges: Mapping[sympy.Symbol, Size]):
+        self.instructions: list[Instruction] = []
+        self.seen: dict[tuple, object] = {}
+        self.count = itertools.count()
+        self.ranges = ranges
+        # Ref -> the expression that it equals, or the truth of a condition
+        self.known: dict[object, sympy.Expr | bool] = {}
+
+    def emit(
+        self, op: str, *args: object, block: tuple = (), make: Callable[[int], Result] = Ref
+    ) -> Result:
+        """make: the result, from its number."""
+        key = (op, exact_key(args))
+        if not block and op != "store" and key in self.seen:
+            return self.seen[key]
+        result = make(next(self.count))
+        first = (self.buffer, result) if playing.value is None else playing.value.first
+        node = self.origin or origin.value
+        self.instructions.append(Instruction(op, args, result, block, node, first))
+        self.seen[key] = result
+        return result
+
+    def reduction(
+        self,
+        dtype: torch.dtype,
+        src_dtype: torch.dtype,
+        kind: str,
+        value: Ref,
+        flat: sympy.Expr | None = None,
+    ) -> Ref:
+        if flat is None:  # (a sum asks for no place: its loops may be merged in any order)
+            flat = self.flat_reduction_index if kind.startswith("arg") else sympy.Integer(0)
+        return self.emit("reduction", dtype, src_dtype, kind, value, flat)
+
+    def indirect_indexing(self, value: Ref, size: Size, wrap_neg: bool = True) -> sympy.Expr:
+        known = self.expressions(value)
+        if known is not None and lies_in(known[0], size, self.ranges):
+            return known[0]
+
+        def position(number: int) -> sympy.Symbol:
+            return Position(f"indirect{number}", integer=True)
+
+        return self.emit("indirect_indexing", value, size, wrap_neg, make=position)
+
+    def masked(self, mask: Ref, body: Callable[[], Ref], other: object) -> Ref:
+        if self.known.get(mask) is True:
+            return body()
+        outside, seen = self.instructions, self.seen
+        self.instructions, self.seen = [], dict(seen)
+        value = body()
+        block, self.instructions, self.seen = tuple(self.instructions), outside, seen
+        return self.emit("masked", mask, value, other, block=block)
+
+    def body(self, outer: tuple[Size, ...], inner: tuple[Size, ...]) -> LoopBody:
+        """What was recorded, as the body of these loops."""
+        body = LoopBody(outer, inner, without_unused(self.instructions))
+        return body.rewritten(lambda e: e)  # (simplified)
+
+    # -- integers that are known
+    def expressions(self, *args: object) -> list[sympy.Expr] | None:
+        """What these are, if all of them are known integers."""
+        found = [self.known.get(a) for a in args]
+        return found if all(isinstance(e, sympy.Expr) for e in found) else None
+
+    def knows(self, result: Ref, expr: object, dtype: torch.dtype) -> Ref:
+        """int32 and int64 only: they hold every index without wrapping."""
+        if isinstance(expr, sympy.Expr) and dtype in (torch.int32, torch.int64):
+            self.known[result] = expr
+        return result
+
+    def index_expr(self, expr: Size, dtype: torch.dtype) -> Ref:
+        expr = sympy.sympify(expr)
+        return self.knows(self.emit("index_expr", expr, dtype), expr, dtype)
+
+    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Ref:
+        number = sympy.Integer(int(value)) if isinstance(value, int) else None
+        return self.knows(self.emit("constant", value, dtype), number, dtype)
+
+    def to_dtype(self, x: Ref, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Ref:
+        return self.knows(self.emit("to_dtype", x, dtype, src_dtype), self.known.get(x), dtype)
+
+    def arithmetic(self, op: str, *args: Ref) -> Ref:
+        result, known = self.emit(op, *args), self.expressions(*args)
+        if known is not None:
+            self.known[result] = sympy.expand(FOLLOWED[op](*known))
+        return result
+
+    add, sub, mul, maximum, minimum, abs = map(
+        functools.partialmethod, [arithmetic] * len(FOLLOWED), FOLLOWED
+    )
+
+    # -- conditions
+    def compare(self, op: str, a: Ref, b: Ref) -> Ref:
+        known = self.expressions(a, b)
+        if known is not None:
+            difference = sympy.expand(known[0] - known[1])
+            outcome = outcome_of(op, bounds(difference, self.ranges))
+            if outcome is not None:
+                return self.truth(outcome)
+        return self.emit(op, a, b)
+
+    def truth(self, value: bool) -> Ref:
+        result = self.emit("constant", value, torch.bool)
+        self.known[result] = value
+        return result
+
+    lt, le, gt, ge, eq, ne = map(functools.partialmethod, [compare] * 6, COMPARED)
+
+    def connect(self, op: str, a: Ref, b: Ref) -> Ref:
+        for one, other in ((a, b), (b, a)):
+            if isinstance(self.known.get(one), bool):
+                neutral = self.known[one] is (op == "logical_and")
+                return other if neutral else one
+        return self.emit(op, a, b)
+
+    logical_and = functools.partialmethod(connect, "logical_and")
+    logical_or = functools.partialmethod(connect, "logical_or")
+
+    def where(self, condition: Ref, a: Ref, b: Ref) -> Ref:
+        known = self.known.get(condition)
+        if isinstance(known, bool) and isinstance(a, Ref) and isinstance(b, Ref):
+            return a if known else b
+        return self.emit("where", condition, a, b)
+
+
+def _record_plain(name: str) -> Callable:
+    return lambda self, *args, **kwargs: self.emit(name, *args, *kwargs.values())
+
+
+fill(Recorder, _record_plain)
+
+
+def trace(buffer: ComputedBuffer) -> LoopBody:
+    """ComputedBuffer -> LoopBody over its own ranges."""
+    data = buffer.data
+    outer, inner = tuple(data.ranges), tuple(data.reduction_ranges)
+    x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
+    recorder = Recorder(dict(zip(x + r, outer + inner)))
+    recorder.flat_reduction_index, recorder.buffer = flatten(r, inner), buffer.name
+    origin.value = ""
+    with set_handler(recorder):
+        run_body(buffer, x, r)
+    return recorder.body(outer, inner)
+
+
+DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # of integers, they may be by zero
+MAY_RAISE = ("indirect_indexing", *DIVISIONS)
+HAS_EFFECT = ("store", *MAY_RAISE)
+
+
+def without_unused(instructions: Sequence[Instruction]) -> list[Instruction]:
+    """Only those whose result something uses.
+
+    Checks stay though nobody uses their result: x[i] of an x with one row reads the same element
+    for each i, but must raise for i = 1."""
+    used: set[object] = set()
+
+    def sweep(block: Sequence[Instruction]) -> list[Instruction]:
+        kept = []
+        for instruction in reversed(block):
+            if instruction.op not in HAS_EFFECT and instruction.result not in used:
+                continue
+            used.update(arg for arg in instruction.args if isinstance(arg, Ref))
+            used.update(*[expr.free_symbols for expr in instruction.expressions()])
+            if instruction.block:
+                instruction = replace(instruction, block=tuple(sweep(instruction.block)))
+            kept.append(instruction)
+        return kept[::-1]
+
+    return sweep(instructions)
+
+
+# --- what is known of integers --------------------------------------------------------------------
+def outcome_of(op: str, limits: tuple[int, int] | None) -> bool | None:
+    """Does `difference op 0` hold for all differences within these limits (True), for none (False)?
+    None: for some, or nobody knows."""
+    if limits is None:
+        return None
+    low, high = limits
+    outcomes = {COMPARED[op](n, 0) for n in (low, high, *[0] * (low < 0 < high))}
+    is_one_point = low == high or not low <= 0 <= high
+    if len(outcomes) > 1 or op in ("eq", "ne") and not is_one_point:
+        return None
+    return outcomes.pop()

@@ -1,0 +1,394 @@
+"""Which loop nests become one kernel.
+
+In:   `Graph.operations`.  Out: a list of `ExternNode` and `Group`; every pair that was considered
+      is a `FusionDecision` with a reason in `record.fusions`.
+
+    >>> scheduler = Scheduler(graph, record)
+    >>> [node.names for node in scheduler.fuse(scheduler.live_nodes())]     # softmax: one group
+    [['buf0', 'buf1', 'buf2', 'buf3']]
+
+Steps: trace each buffer's body and simplify its loops; drop dead buffers; then, greedily, fuse the
+pair with the best score until no pair is left (paper section 4.3).  A pair is fused when
+
+  * both run over the same loops, after splitting them to common ones.  A group has outer loops (one
+    kernel iteration each) and inner loops (the reduction's).  A pointwise body joins a reduction
+    either on the outer loops (an epilogue, such as `1/sum`) or on outer and inner loops together
+    (such as `exp(x - max)`);
+  * each element one side reads of the other's result is the element written in the same iteration;
+  * no path leads from one to the other through a third node (a cycle).
+
+After fusion, in_place.py and foreach.py decide what is written over existing memory and
+join alike kernels (`make_schedule` in compile.py calls all three).  Mirrors
+torch/_inductor/scheduler.py. Left out: templates (codegen/triton/products.py fuses around them
+afterwards), reordering for communication or peak memory.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import sympy
+
+from .. import config
+from ..devices import language_of
+from ..ir.dependencies import common_loops, loop_variables, stride_of
+from ..ir.loops import ExternKernel, Graph
+from ..ir.recording import MAY_RAISE
+from ..records import CompileRecord, FusionDecision
+from ..sizes.symbols import same
+from .nodes import (
+    Group,
+    Makers,
+    Node,
+    Refused,
+    Schedule,
+    ScheduledNode,
+    buffer_bytes,
+    has_effect,
+    node_of,
+)
+
+MAX_NODES = 64  # bodies in one kernel: beyond that registers spill and compile time grows
+MAX_BUFFERS = 96  # pointers one kernel takes
+MAX_WORK = 1024  # simple operations in one kernel (64 sines): a C++ compiler's time grows faster
+AFTER_SCAN = 4  # simple operations on a scan's result that its own loop may do
+REACH = 16  # a node is tried with so many next users of the same buffer; no record tells of others
+REASONS = {  # category -> why such a pair is fused
+    "vertical": "the second reads what the first writes, in the same iteration",
+    "epilogue": "the second continues from the reduction's result",
+    "prologue": "the reduction reads the first's elements as they are made",
+    "reductions": "both reduce over the same loops",
+    "horizontal": "independent, same loops, and they share reads",
+}
+
+
+Pair: TypeAlias = tuple[Group, Group]
+Decisions: TypeAlias = dict[Pair, FusionDecision]
+Way: TypeAlias = Callable[[Group, Group], Pair]  # both over common loops, or Refused
+CACHED = 1 << 17  # CPU: elements that a core keeps between two passes over them
+# GPU: elements of a row that a program reads twice from its own cache at worst, and rows
+LONGEST_TWICE, LEAST_ROWS = 1024, 1024
+
+
+class Scheduler:
+    """Fuses the nodes of one lowered graph."""
+
+    def __init__(self, graph: Graph, record: CompileRecord):
+        self.graph, self.record = graph, record
+        self.schedule = Schedule(graph)
+        self.buffers = self.schedule.buffers
+        self.rank: dict[ScheduledNode, int] = {}  # each node's place in this round's order
+
+    def live_nodes(self) -> list[ScheduledNode]:
+        """A node for each operation whose result somebody uses, or that does more than compute."""
+        wanted, kept = set(self.schedule.escaping), []
+        for node in reversed([node_of(buffer) for buffer in self.graph.operations]):
+            if self.must_stay(node) or any(name in wanted for name in node.names):
+                wanted |= node.read_names
+                kept.append(node)
+            else:
+                self.record.notes.append(f"{node.names[0]} is computed for nobody: dropped")
+        return kept[::-1]
+
+    def must_stay(self, node: ScheduledNode) -> bool:
+        """Does the node do more than compute, or may it raise where eager does?"""
+        raises = not self.graph.checks.isdisjoint(node.names)
+        if isinstance(node, Group):
+            # positions that are known to be in range leave no instruction
+            return raises and any(i.op in MAY_RAISE for n in node.nodes for i in n.body.walk())
+        return has_effect(node.buffer) or raises and isinstance(node.buffer, ExternKernel)
+
+    def reaches(self, start: ScheduledNode, goal: ScheduledNode, makers: Makers) -> bool:
+        """Does a path lead from `start` through other nodes to `goal`?  Walks back from `goal`."""
+        stack, seen = [goal], {start}
+        while stack:
+            node = stack.pop()
+            if node is not goal and start in makers[node]:
+                return True
+            further = {
+                maker for maker in makers[node] - seen if self.rank[maker] > self.rank[start]
+            }
+            seen |= further
+            stack.extend(further)
+        return False
+
+    # -- fusion
+    def fuse(self, nodes: list[ScheduledNode]) -> list[ScheduledNode]:
+        """Rounds of fusing, the best pairs first, until a round fuses nothing."""
+        decided: Decisions = {}
+        while fused := self.fuse_round(nodes, decided):
+            nodes = list(dict.fromkeys(fused.get(node, node) for node in self.rank))
+        nodes = list(self.rank)
+        self.record.fusions.extend([*decided.values(), *self.too_far(nodes)])
+        return nodes
+
+    def too_far(self, nodes: Sequence[ScheduledNode]) -> list[FusionDecision]:
+        """One record per node and buffer for all the pairs that `candidates` leaves out."""
+        return [
+            FusionDecision(
+                first="+".join(first.names),
+                second=f"{len(users) - i - 1 - REACH} later users of {name}",
+                fused=False,
+                category="distant",
+                reason=f"{REACH} other users of {name} lie between them: not tried",
+                bytes_saved=buffer_bytes(self.buffers[name]),
+            )
+            for name, users in self.users_of_buffers(nodes)
+            for i, first in enumerate(users[: -1 - REACH])
+        ]
+
+    def fuse_round(
+        self, nodes: list[ScheduledNode], decided: Decisions
+    ) -> dict[ScheduledNode, Group]:
+        """{node: the group that it became part of}.  Sets `rank` to the nodes in their order.
+
+        After a fusion the graph is another one.  A pair that lies between or around the nodes that
+        were fused in this round is left to the next round, which looks at the new graph."""
+        makers = self.schedule.makers(nodes)
+        nodes = self.schedule.topological(nodes, makers)
+        self.rank = {node: i for i, node in enumerate(nodes)}
+        fused: dict[ScheduledNode, Group] = {}
+        intervals: list[tuple[int, int]] = []  # (first, last) ranks of the pairs that were fused
+        for first, second, category, saved in self.candidates(nodes, decided):
+            low, high = sorted((self.rank[first], self.rank[second]))
+            if any(low <= b and a <= high for a, b in intervals):
+                continue
+            try:
+                self.check_cycle(first, second, makers)
+                fused[first] = fused[second] = self.combine(first, second)
+                intervals.append((low, high))
+                reason = REASONS[category]
+            except Refused as refused:
+                reason = str(refused)
+            decided[first, second] = FusionDecision(
+                first="+".join(first.names),
+                second="+".join(second.names),
+                fused=first in fused,
+                category=category,
+                reason=reason,
+                bytes_saved=saved,
+            )
+        return fused
+
+    def check_cycle(self, first: Group, second: Group, makers: Makers) -> None:
+        if self.reaches(first, second, makers) or self.reaches(second, first, makers):
+            raise Refused(
+                "another node between them needs the first and feeds the second (a cycle)"
+            )
+
+    def users_of_buffers(self, nodes: Sequence[ScheduledNode]) -> Iterator[tuple[str, list[Group]]]:
+        """(buffer, the groups that make or read it, in their order), for each buffer."""
+        touching: dict[str, list] = {}
+        for node in nodes:
+            for name in [*node.names, *node.read_names]:
+                touching.setdefault(name, []).append(node)
+        made = {name for node in nodes for name in node.names}
+        for name, users in touching.items():
+            groups = sorted((u for u in users if isinstance(u, Group)), key=self.rank.get)
+            layout = self.buffers[name].layout  # None: of several results
+            if layout is not None and layout.numel == 1 and name not in made:
+                # a number, such as a learning rate, is no reason to fuse the kernels that read it
+                groups = [group for group in groups if not group.full]
+            yield name, groups
+
+    def candidates(
+        self, nodes: Sequence[ScheduledNode], decided: Mapping[Pair, FusionDecision]
+    ) -> list[tuple[Group, Group, str, int]]:
+        """(first, second, category, bytes saved) of pairs that touch a common buffer and were not
+        `decided` in an earlier round.
+
+        Best score first: category, bytes saved, nearness."""
+        pairs = {
+            (first, second)
+            for _, users in self.users_of_buffers(nodes)
+            for i, first in enumerate(users)
+            for second in users[i + 1 : i + 1 + REACH]
+        } - decided.keys()
+        found = [(first, second, *self.category(first, second)) for first, second in pairs]
+
+        def score(pair: tuple[Group, Group, str, int]) -> tuple:
+            first, second, category, saved = pair
+            a, b = self.rank[first], self.rank[second]
+            return category != "horizontal", saved, -abs(a - b), -a, -b
+
+        return sorted(found, reverse=True, key=score)
+
+    def category(self, first: Group, second: Group) -> tuple[str, int]:
+        """What kind of pair it is, and how many bytes fusing it saves."""
+        flows = set(first.names) & second.read_names
+        shared = flows or (first.read_names & second.read_names)
+        saved = sum(buffer_bytes(self.buffers[name]) for name in shared)
+        if not flows:
+            return "horizontal", saved
+        if first.is_reduction:
+            return ("reductions" if second.is_reduction else "epilogue"), saved
+        return ("prologue" if second.is_reduction else "vertical"), saved
+
+    def combine(self, first: Group, second: Group) -> Group:
+        """The fused group, or Refused."""
+        self.check_kernel(first, second)
+        alike = first.is_reduction == second.is_reduction
+        reasons = []
+        for way in self.ways(first, second):
+            try:
+                if alike or first.is_reduction:
+                    a, b = way(first, second)
+                else:  # ways are given the reduction first
+                    b, a = way(second, first)
+                self.check_accesses(a, b)
+                return Group(a.nodes + b.nodes, a.outer, a.inner or b.inner)
+            except Refused as refused:
+                reasons.append(str(refused))
+        raise Refused(clearest(reasons))
+
+    def ways(self, first: Group, second: Group) -> list[Way]:
+        """In which the pair may run over common loops, best first."""
+        if first.has_scan:
+            return [on_inner_loops]
+        if first.is_reduction == second.is_reduction:
+            return [same_loops]
+        return [on_inner_loops, on_outer_loops, on_reordered_loops]
+
+    def check_kernel(self, first: Group, second: Group) -> None:
+        """May both be one kernel, whatever their loops are?"""
+        if first.device != second.device:
+            raise Refused(f"they run on different devices: {first.device}, {second.device}")
+        if len(first.nodes) + len(second.nodes) > MAX_NODES:
+            raise Refused(f"the kernel would hold more than {MAX_NODES} buffers")
+        if first.work + second.work > MAX_WORK:
+            raise Refused(f"the kernel would hold more than {MAX_WORK} simple operations")
+        if first.targets or second.targets:
+            raise Refused("a scatter writes to elements that no loop variable names")
+        if second.is_reduction and not first.is_reduction and self.graph.apart & set(first.names):
+            raise Refused("its elements are made where the rows are reduced that they depend on")
+        pointers = first.read_names | second.read_names | set(first.names) | set(second.names)
+        if len(pointers) > MAX_BUFFERS:
+            raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
+        # a scan goes through its loop in order; a little pointwise work may follow each step
+        if second.has_scan or (first.has_scan and second.is_reduction):
+            raise Refused(
+                "a scan goes through its loop in order, and its results are read at other places"
+            )
+        if first.has_scan and second.device.type == "cpu" and second.work > AFTER_SCAN:
+            raise Refused("a scan goes element by element: so much work is faster in vectors")
+
+    def check_accesses(self, first: Group, second: Group) -> None:
+        """Each read of the other's buffer must be of the element written in this iteration."""
+        for writer, reader in ((first, second), (second, first)):
+            for access in reader.reads:
+                written = writer.writes.get(access.name)
+                if written is not None and written.index != access.index:
+                    raise Refused(
+                        f"{access.name} is read at element {access.index} where {written.index} is "
+                        "written"
+                    )
+        # a body outside of the inner loop cannot read the many elements that one inside makes
+        inside = {n.name for n in first.nodes if n.body.inner and not n.is_reduction}
+        outside = [n for n in second.nodes if not n.body.inner]
+        for access in [access for node in outside for access in node.body.reads()]:
+            if access.name in inside:
+                raise Refused(
+                    f"{access.name} has many elements per outer iteration: element mismatch"
+                )
+
+
+def same_loops(first: Group, second: Group) -> Pair:
+    """Both over the coarsest loops that both can be split to."""
+    outer = common_loops(first.outer, second.outer)
+    inner = common_loops(first.inner, second.inner)
+    if outer is None or inner is None:
+        raise Refused(
+            f"their loops differ: {list(first.outer)} x {list(first.inner)} and "
+            f"{list(second.outer)} x {list(second.inner)}"
+        )
+    return first.over(outer, inner), second.over(outer, inner)
+
+
+def on_inner_loops(reduction: Group, pointwise: Group) -> Pair:
+    """A pointwise node over all of a reduction's loops."""
+    full = common_loops(reduction.full, pointwise.outer)
+    if full is None:
+        raise Refused(
+            f"their loops differ: {list(pointwise.outer)} against {list(reduction.outer)} x "
+            f"{list(reduction.inner)}"
+        )
+    counts = math.prod(reduction.outer), math.prod(reduction.inner)  # one of them alone may be 0
+    cuts = [(math.prod(full[:k]), math.prod(full[k:])) for k in range(len(full) + 1)]
+    cut = next((k for k, cut in enumerate(cuts) if all(map(same, cut, counts))), None)
+    if cut is None:
+        raise Refused("their loops differ: it cannot be shown where the reduced loops begin")
+    return reduction.over(full[:cut], full[cut:]), pointwise.over(full[:cut], full[cut:])
+
+
+def on_outer_loops(reduction: Group, pointwise: Group) -> Pair:
+    """A pointwise node over a reduction's outer loops alone."""
+    outer = common_loops(reduction.outer, pointwise.outer)
+    if outer is None:
+        raise Refused("")
+    return reduction.over(outer, reduction.inner), pointwise.over(outer, ())
+
+
+# --- loops in another order -----------------------------------------------------------------------
+def on_reordered_loops(reduction: Group, pointwise: Group) -> Pair:
+    """A pointwise group whose loops are the reduction's in another order: batch norm reduces over
+    (n, hw) for each c, and its pointwise part runs over (n, c, hw).
+
+    Only where what one outer iteration touches is read again from a cache."""
+    is_gpu = language_of(reduction.device).name == "triton"
+    if not config.loop_reordering or not is_cached(reduction, is_gpu):
+        raise Refused("")
+    for access in reduction.reads:
+        for other in pointwise.reads:
+            order = access.name == other.name and loop_order(
+                access.index, reduction, other.index, pointwise
+            )
+            if order and order != sorted(order):
+                if not is_gpu or writes_as_it_reads(pointwise, other.index):
+                    return on_inner_loops(reduction, in_order(pointwise, order))
+    raise Refused("")
+
+
+def is_cached(reduction: Group, is_gpu: bool) -> bool:
+    """Is what one outer iteration reads still in a cache when it is read again?"""
+    if not all(isinstance(n, int) for n in reduction.full):
+        return False
+    rows, inner = (math.prod(map(int, loops)) for loops in (reduction.outer, reduction.inner))
+    if is_gpu:
+        return inner <= LONGEST_TWICE and rows >= LEAST_ROWS
+    return inner <= CACHED and reduction.full[-1:] >= (64,)
+
+
+def in_order(group: Group, order: Sequence[int]) -> Group:
+    """A pointwise group whose loops run in this order."""
+    loops = loop_variables("x", len(order))
+    x = [loops[number] for number in order]
+    nodes = [Node(n.buffer, n.body.with_loops(x)) for n in group.nodes]
+    return Group(nodes, nodes[0].body.outer, ())
+
+
+def writes_as_it_reads(group: Group, index: sympy.Expr) -> bool:
+    """Do its results lie in memory along the same loop as what it reads at `index`?"""
+    along = [v for v in loop_variables("x", len(group.outer)) if stride_of(index, v) == 1]
+    writes = [access for node in group.nodes for access in node.body.writes()]
+    return all(stride_of(access.index, v) == 1 for access in writes for v in along)
+
+
+def loop_order(
+    index: sympy.Expr, reduction: Group, other: sympy.Expr, pointwise: Group
+) -> list[int] | None:
+    """Which loop of `pointwise` runs like each loop of `reduction`, as two accesses of one buffer
+    show; None: not all do."""
+    loops = [*loop_variables("x", len(reduction.outer)), *loop_variables("r", len(reduction.inner))]
+    mine = [(stride_of(index, v), n) for v, n in zip(loops, reduction.full)]
+    of_pointwise = zip(loop_variables("x", len(pointwise.outer)), pointwise.outer)
+    theirs = [(stride_of(other, v), n) for v, n in of_pointwise]
+    if len(set(mine)) < len(mine) or set(mine) != set(theirs) or len(mine) != len(theirs):
+        return None
+    return [theirs.index(loop) for loop in mine]
+
+
+def clearest(reasons: Sequence[str]) -> str:
+    """The refusal that says most: one that names the elements that differ, else any."""
+    about_elements = [reason for reason in reasons if "element" in reason]
+    given = [reason for reason in reasons if reason]
+    return [*about_elements, *given, "their loops differ"][0]
