@@ -227,3 +227,22 @@ def test_a_piece_that_is_given_a_view_that_was_written_in_another_mode(kind, bac
         with miniinductor.config.patch(raise_internal_errors=True):
             out = minidynamo.compile(f, backend=backend)(x)
         assert out.tolist() == f(expected).tolist() and x.tolist() == expected.tolist()
+
+
+@BACKENDS
+@pytest.mark.parametrize("needed", [False, True])
+def test_requires_grad_in_a_graph_that_turns_gradients_on(needed, backend):
+    """A piece would take the tensor for what it is when the graph ends."""
+
+    def f(x, w):
+        torch.set_grad_enabled(True)
+        y = w * 2
+        x.requires_grad_(not needed)
+        return x * y
+
+    x, w = torch.ones(3, requires_grad=needed), torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        out = minidynamo.compile(f, backend=backend)(x, w)
+    assert x.requires_grad is not needed
+    out.sum().backward()
+    assert w.grad.tolist() == [2.0] * 3 and (x.grad is None) is needed
