@@ -32,6 +32,7 @@ from .sizes.symbols import SYMBOLIC
 
 PieceCompiler = Callable[[fx.GraphModule, list[Any]], Any]  # (graph, examples) -> CompiledGraph
 OUTSIDE = ("placeholder", "get_attr", "output")
+UNKNOWN = ("as_strided", "requires_grad_", "detach_")
 SETTERS = {torch._C._set_grad_enabled}  # they run between pieces, and while those are compiled
 
 
@@ -105,7 +106,7 @@ def steps_of(gm: fx.GraphModule, apart: Collection[fx.Node]) -> list[Step] | Non
         if node.op in OUTSIDE:
             continue
         # what its tensors are at a cut is not known, nor where in its memory one begins
-        is_unknown = changes_its_shape(node) or "as_strided" in name_of(node)
+        is_unknown = changes_its_shape(node) or any(name in name_of(node) for name in UNKNOWN)
         if is_unknown or node.users and value_of(node) is None:
             return None
         is_eager = node in apart or node.target in SETTERS

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import minidynamo
+import miniinductor
 from tests.soundness import gradients, modes, runner
 
 BACKENDS = pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
@@ -180,3 +181,68 @@ def test_a_backward_that_raises_does_so_when_it_is_asked(kind, backend):
             assert loss == 6
             with pytest.raises(kind, match="backward"):
                 loss.backward()
+
+
+VIEWS = {
+    "view": lambda x: x.view(-1),
+    "unbind": lambda x: x.unbind(0)[0],
+    "split": lambda x: x.split(1)[1].expand(2, 2),
+    "chunk": lambda x: torch.chunk(x, 2)[0],
+}
+
+
+@BACKENDS
+@pytest.mark.parametrize("view", VIEWS)
+def test_what_eager_refuses_of_a_view_that_was_made_inside(view, backend):
+    """Behind a graph break nobody would know that it is one."""
+
+    def f(x):
+        return VIEWS[view](x * 2).detach_()
+
+    def g(x):
+        y = VIEWS[view](x * 2)
+        y += 1
+        return y
+
+    x = torch.ones(2, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="detach views in-place"):
+        minidynamo.compile(f, backend=backend)(x)
+    if view in ("unbind", "chunk"):
+        with pytest.raises(RuntimeError, match="modified inplace"):
+            minidynamo.compile(g, backend=backend)(x)
+
+
+@BACKENDS
+@pytest.mark.parametrize("kind", ["no-grad view", "view of result", "inference"])
+def test_a_piece_that_is_given_a_view_that_was_written_in_another_mode(kind, backend):
+    """Whether it is a leaf, autograd then does not say."""
+
+    def f(x):
+        with torch.enable_grad():
+            x.view(-1).mul_(3)
+        return x + 1
+
+    x, expected = gradients.tensor_of(kind, 0), gradients.tensor_of(kind, 0)
+    with torch.inference_mode(), minidynamo.config.patch(raise_internal_errors=True):
+        with miniinductor.config.patch(raise_internal_errors=True):
+            out = minidynamo.compile(f, backend=backend)(x)
+        assert out.tolist() == f(expected).tolist() and x.tolist() == expected.tolist()
+
+
+@BACKENDS
+@pytest.mark.parametrize("needed", [False, True])
+def test_requires_grad_in_a_graph_that_turns_gradients_on(needed, backend):
+    """A piece would take the tensor for what it is when the graph ends."""
+
+    def f(x, w):
+        torch.set_grad_enabled(True)
+        y = w * 2
+        x.requires_grad_(not needed)
+        return x * y
+
+    x, w = torch.ones(3, requires_grad=needed), torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        out = minidynamo.compile(f, backend=backend)(x, w)
+    assert x.requires_grad is not needed
+    out.sum().backward()
+    assert w.grad.tolist() == [2.0] * 3 and (x.grad is None) is needed

@@ -191,3 +191,20 @@ def test_what_autograd_knows_of_a_subclass(name, cls, learns):
 
     ours = told(minidynamo.compile(FOUND[name], backend="eager"))
     assert ours == told(FOUND[name])
+
+
+def test_why_a_frame_is_compiled_again_is_not_asked_of_the_programs_class():
+    """The first entry's guards are read, all of them, where the second call gives a subclass."""
+    log = []
+
+    class Logged(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            log.append(func.__name__)
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+
+    compiled = minidynamo.compile(lambda x: torch.sin(x), backend="eager")
+    compiled(torch.ones(2, 3))
+    compiled(torch.ones(2, 3).as_subclass(Logged))
+    assert log == ["sin"]

@@ -36,7 +36,7 @@ from miniinductor.autograd.fake_mode import FakeMode, let_go
 from miniinductor.errors import ours
 
 from .. import config
-from ..errors import Break
+from ..errors import Break, SkipFrame
 from ..frame.originals import replaced_in_tensor
 from ..guards.sources import Source, numbered
 from ..shapes.dynamic import SizePolicy
@@ -291,9 +291,9 @@ class OutputGraph(Builder):
         except Break:
             raise
         except ours(Exception) as error:
-            raise self.failure(target, error) from None
+            raise self.failure(target, args, error) from None
 
-    def failure(self, target: Any, error: Exception) -> Break:
+    def failure(self, target: Any, args: Sequence[Any], error: Exception) -> Exception:
         """Why an operation cannot be run with fake tensors: an error of the program's, which plain
         Python raises with its own message; or it needs the numbers in a tensor."""
         name = getattr(target, "__qualname__", None) or getattr(target, "__name__", target)
@@ -308,6 +308,9 @@ class OutputGraph(Builder):
             return Break("fake tensor", f"{called}: {error}")
         text = str(error).strip().partition("\n")[0]
         reason = f"{called} failed while tracing: {type(error).__name__}: {text}"
+        bases = [self.by_fake.get(id(getattr(arg, "_base", None))) for arg in args]
+        if "place" in text and any(base and base.source is None for base in bases):
+            return SkipFrame(reason)  # a write to a view, which is none behind a graph break
         return Break("op failed", reason)
 
     def guard_offsets(self, given: list[torch.Tensor]) -> None:

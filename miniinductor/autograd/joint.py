@@ -171,9 +171,11 @@ class ProgramTrace:
         one."""
         if not needs_gradient(tensor):
             return leaf
+        with autograd_errors():  # of a view whose base was written in another mode
+            is_leaf = tensor.is_leaf
         with torch.inference_mode(leaf.is_inference()), self.tracer.fake_mode, torch.enable_grad():
             leaf.requires_grad_()
-            return leaf if tensor.is_leaf else StandIn.apply(leaf)
+            return leaf if is_leaf else StandIn.apply(leaf)
 
     def with_gradients(self) -> Joint:
         with (
