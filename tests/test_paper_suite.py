@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.paper import measure, models, tables
+from benchmarks.paper import measure, mechanisms, models, tables
 from benchmarks.paper.others import OTHERS
 
 
@@ -73,3 +73,4 @@ def test_a_mechanism_that_is_silently_wrong_is_found():
     assert found["state"]["ours"] == "works"
     assert found["state"]["torch.jit.trace"] == "wrong result"  # it keeps eval mode
     assert found["cause"]["torch.jit.trace"] == "after train()"
+    assert mechanisms.table([found])["ours"]["works"] == 1

@@ -1,21 +1,16 @@
 """Vision models in the style of public ones, small: what they compute with image sizes is what
 matters.  `PROGRAMS`: name -> makes the model; `SIZES`: images that each of them takes.
 
-    python -m benchmarks.programs.vision   # CPU seconds of each size, beside torch.compile's
+    python -m benchmarks --suite programs --only ^vision/    # beside torch.compile
 """
 
 import functools
 import math
-import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
-import torch._dynamo
 import torch.nn.functional as F
 from torch import nn
-
-from benchmarks.runner import agrees
 
 SIZES = ((64, 64), (91, 77), (70, 90), (128, 67))
 
@@ -270,40 +265,3 @@ PROGRAMS: dict[str, Callable[[], nn.Module]] = {
     "patches": Patches,
     "pooled": Pooled,
 }
-
-
-def seconds(make: Callable[[], nn.Module], compiler: Callable, **options: Any) -> list[float]:
-    """CPU seconds of the call at each size; AssertionError where a result is not eager's."""
-    torch.manual_seed(0)
-    model = make().eval()
-    compiled = compiler(model, backend="eager", **options)
-    found = []
-    for size in SIZES:
-        x = torch.randn(1, 3, *size)
-        with torch.no_grad():
-            expected = model(x)
-            start = time.process_time()
-            result = compiled(x)
-        found.append(time.process_time() - start)
-        assert agrees(expected, result)
-    return found
-
-
-def main() -> None:
-    """Both compilers, size after size: `make vision`."""
-    import minidynamo
-
-    torch.set_num_threads(1)
-    for dynamic in (None, True):
-        for name, make in PROGRAMS.items():
-            rows = []
-            for compiler in (minidynamo.compile, torch.compile):
-                minidynamo.reset()
-                torch._dynamo.reset()
-                rows.append(seconds(make, compiler, dynamic=dynamic))
-            texts = [" ".join(f"{second:6.2f}" for second in row) for row in rows]
-            print(f"dynamic={dynamic!s:5} {name:12} ours {texts[0]}   torch {texts[1]}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

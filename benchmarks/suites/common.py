@@ -17,11 +17,7 @@ import json
 import os
 import platform
 import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, TypeVar
 
 import torch
@@ -43,7 +39,6 @@ from ..workloads import WORKLOADS
 
 Options = argparse.Namespace  # the command line
 Row = dict[str, Any]  # what --json holds of one measurement, or of a whole run
-Measure = Callable[[str, Options], list[Row]]  # the rows of a model
 Suite = TypeVar("Suite", bound=Callable[..., Iterator[Row]])  # takes the options, a dictionary
 Workload = tuple[str, Callable, Sequence[Any], dict[str, Any]]  # name, function, its arguments
 SUITES: dict[str, Callable[[Options], Row]] = {}
@@ -116,76 +111,6 @@ def machine() -> dict[str, Any]:
         except (ImportError, OSError):
             pass
     return about
-
-
-def model_rows(
-    suite: str, names: Iterable[str], measure: Measure, show: Callable[[Row], str], options: Options
-) -> Iterator[Row]:
-    """The rows of measure(name, options) for every model, printed as show(row).  Each model has a
-    process of its own, `options.jobs` at once, so that a crash, a time limit or what one leaves in
-    memory is its own affair; the models that --only names are run in this process, without
-    --jobs."""
-    chosen = [name for name in names if wanted(name, options)]
-    for found in rows_of_each(suite, chosen, measure, options):
-        for row in found:
-            missing = [f"{why}: {row[why]}" for why in ("skipped", "failed") if why in row]
-            print(f"{row['name']:38}  {missing[0]}" if missing else show(row), flush=True)
-            yield row
-
-
-def rows_of_each(
-    suite: str, names: list[str], measure: Measure, options: Options
-) -> Iterator[list[Row]]:
-    """Lists of rows, as they are done: a slow model does not hold back those behind it, whose rows
-    are written to the --json file meanwhile."""
-    if options.only and options.jobs == 1:
-        yield from (rows_here(name, measure, options) for name in names)
-        return
-    with ThreadPoolExecutor(options.jobs) as pool:
-        waiting = [pool.submit(rows_alone, suite, name, options) for name in names]
-        yield from (done.result() for done in as_completed(waiting))
-
-
-def rows_here(name: str, measure: Measure, options: Options) -> list[Row]:
-    try:
-        return measure(name, options)
-    except ImportError as missing:
-        return [{"name": name, "skipped": str(missing)}]
-
-
-def rows_alone(suite: str, name: str, options: Options, limit: int = 400) -> list[Row]:
-    with tempfile.TemporaryDirectory() as folder:
-        file = os.path.join(folder, "rows.json")
-        command = [
-            sys.executable,
-            "-W",
-            "ignore",
-            "-m",
-            "benchmarks",
-            "--suite",
-            suite,
-            "--only",
-            f"^{name}$",
-            "--json",
-            file,
-        ]
-        command += ["--no-peer"] * options.no_peer + (
-            ["--threads", str(options.threads)] if options.threads else []
-        )
-        try:
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=limit)
-        except subprocess.TimeoutExpired:
-            return [{"name": name, "failed": f"not finished in {limit} s"}]
-        if ran.returncode:
-            return [
-                {
-                    "name": name,
-                    "failed": f"exit {ran.returncode}: "
-                    f"{(ran.stderr.strip().splitlines() or [''])[-1][:200]}",
-                }
-            ]
-        with open(file) as rows:
-            return json.load(rows)["rows"]
 
 
 def rows(options: Options) -> Iterator[Workload]:
@@ -265,58 +190,6 @@ def captured(
     minidynamo.reset()
     [one] = seen
     return one
-
-
-def counted(run: Callable[[Callable], Any]) -> tuple[Any, Row]:
-    """(what run(compile) gives with ours, from scratch; what was counted meanwhile)."""
-    minidynamo.reset()
-    start = time.perf_counter()
-    output = run(minidynamo.compile)
-    seconds, frames = time.perf_counter() - start, list(minidynamo.records.frames)
-    return output, {
-        "graphs": minidynamo.counters["graphs"].total(),
-        "seconds": seconds,
-        "ops": sum(
-            n.op in ("call_function", "call_method")
-            for record in frames
-            if record.graph is not None
-            for n in record.graph.graph.nodes
-        ),
-        "breaks": list(
-            dict.fromkeys(
-                b.reason for record in frames for b in record.graph_breaks if b.kind != "loop"
-            )
-        ),
-        "again": [record.recompile_reason for record in frames if record.recompile_reason],
-        "eager": [
-            note
-            for record in frames
-            for note in getattr(record.backend_record, "notes", ())
-            if note.startswith("runs eagerly")
-        ],
-        "errors": [record.error.strip().splitlines()[-1] for record in frames if record.error]
-        + [record.skipped for record in frames if "compiler failed" in record.skipped],
-    }
-
-
-def counted_peer(run: Callable[[Callable], Any]) -> tuple[Any, Row]:
-    """The same of torch.compile."""
-    import torch._dynamo
-    from torch._dynamo.utils import counters
-
-    torch._dynamo.reset()
-    counters.clear()
-    start = time.perf_counter()
-    output = run(torch.compile)
-    return output, {
-        "graphs": counters["stats"]["unique_graphs"],
-        "ops": counters["stats"]["calls_captured"],
-        "breaks": list(counters["graph_break"]),
-        "seconds": time.perf_counter() - start,
-    }
-
-
-COUNTED = {"ours": counted, "peer": counted_peer}
 
 
 def show_ratio(value: Sequence[float] | None) -> str:

@@ -2,7 +2,8 @@
 is time for.
 
     --device cpu|cuda
-    --columns "inference fp32;training AMP"     some of measure.COLUMNS (all), or "ablation"
+    --columns "inference fp32;training AMP"     some of measure.COLUMNS (all); or "ablation", or
+                    "mechanisms": ways to capture, side by side, of tiny models on the CPU
     --seconds N     the sitting ends after so long: what is not finished then is not recorded
     --row-seconds N a row may take so long, the start of its process included (170)
     --jobs N        models that compile at the same time; each is timed alone.  0: in this process.
@@ -32,16 +33,18 @@ from typing import Any
 
 import torch
 
+from ..paper import mechanisms
 from ..paper.ablation import ABLATION, ablated
 from ..paper.alone import FOLDER, signal_all
 from ..paper.measure import COLUMNS, DURING, OURS, PEER, Row, measure, release
+from ..paper.mechanisms import compare
 from ..paper.models import MODELS, fair_order
 from ..paper.tables import UNFINISHED, print_tables
 from .common import suite, wanted
 
 ROW_SECONDS = 170  # that a row may take, where --row-seconds does not say otherwise
 ROW = "@row "  # begins the line of a row on the standard output of a model's process
-MEASURES = dict.fromkeys(COLUMNS, measure) | {ABLATION: ablated}
+MEASURES = dict.fromkeys(COLUMNS, measure) | {ABLATION: ablated, mechanisms.COLUMN: compare}
 
 
 @suite("paper")
@@ -74,6 +77,9 @@ def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
         print(shown(row), flush=True)
         yield row
     print_tables(result)
+    if mechanisms.COLUMN in columns:
+        for label, cell in mechanisms.table(result["rows"]).items():
+            print(f"{label:22}", ", ".join(f"{what} {value}" for what, value in cell.items()))
 
 
 def measured_here(names: list[str], columns: list[str], options: Any) -> Iterator[Row]:
@@ -242,6 +248,8 @@ def shown(row: Row) -> str:
     for why in ("absent", "failed", "eager failed", "left out"):
         if why in row:
             return f"{title} {why}: {row[why][:90]}"
+    if "state" in row:
+        return f"{title} " + ", ".join(f"{label} {state}" for label, state in row["state"].items())
     seconds = row["seconds"]
     figures = [
         f"{label} {seconds[label] * 1e3:.2f} ms" if label in seconds else f"{label} -"
