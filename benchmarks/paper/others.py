@@ -94,16 +94,6 @@ torchaudio(
     num_features=40,
 )
 torchaudio("DeepSpeech", 16, lambda batch: {"x": torch.randn(batch, 1, 400, 80)}, n_feature=80)
-torchaudio(
-    "Conformer",
-    8,
-    lambda batch: {"input": torch.randn(batch, 400, 80), "lengths": torch.full((batch,), 400)},
-    input_dim=80,
-    num_heads=4,
-    ffn_dim=128,
-    num_layers=4,
-    depthwise_conv_kernel_size=31,
-)
 torchaudio("ConvTasNet", 4, lambda batch: {"input": torch.randn(batch, 1, 16_000)})
 
 

@@ -229,22 +229,6 @@ def meter(compile: Compile) -> Step:
 # ---- counters and floats that live over breaks
 
 
-@program
-def euler(compile: Compile) -> Step:
-    def step(x, end):
-        t, dt, steps = 0.0, 0.05, 0
-        while t < end:
-            x = x + dt * torch.sin(x + t)
-            if x.abs().max() > 5:
-                break
-            t += dt
-            steps += 1
-        return x, t, steps
-
-    step = compile(step)
-    return lambda n: step(torch.ones(3) * (1 + 0.1 * n), 0.5)
-
-
 State = namedtuple("State", "y slope before now width")
 
 
@@ -317,23 +301,6 @@ def event_handler(compile: Compile) -> Step:
 
 
 @program
-def power_iteration(compile: Compile) -> Step:
-    def step(a):
-        v, before, turns = torch.ones(4), 0.0, 0
-        while True:
-            v = a @ v
-            value = v.norm().item()
-            v = v / value
-            turns += 1
-            if abs(value - before) < 1e-3 * value or turns > 12:
-                return v, turns
-            before = value
-
-    step = compile(step)
-    return lambda n: step(torch.eye(4) * (n + 1) + 0.1)
-
-
-@program
 def early_stopping(compile: Compile) -> Step:
     def step(losses):
         best, patience, stopped, kept = float("inf"), 0, 0, losses[0]
@@ -368,20 +335,6 @@ def greedy_decoder(compile: Compile) -> Step:
 
     step = compile(step)
     return lambda n: step(n % 3)
-
-
-@program
-def noise_schedule(compile: Compile) -> Step:
-    table = torch.linspace(0.01, 0.2, 20)
-
-    def step(x):
-        for t in torch.arange(8).flip(0):
-            alpha = 1 - table[t]
-            x = x * alpha.sqrt() + table[t] if t > 0 else x * alpha
-        return x
-
-    step = compile(step)
-    return lambda n: step(torch.ones(3) * n)
 
 
 @program
@@ -438,22 +391,6 @@ def growing_lists(compile: Compile) -> Step:
 
     step = compile(step)
     return lambda n: step(torch.ones(3) + n)
-
-
-@program
-def sinkhorn(compile: Compile) -> Step:
-    def step(cost):
-        k = torch.exp(-cost / 0.1)
-        u = torch.ones(4)
-        for turn in range(10):
-            before, v = u, 1 / (k.T @ u)
-            u = 1 / (k @ v)
-            if (u - before).abs().sum() < 1e-2:
-                break
-        return u[:, None] * k * v, turn
-
-    step = compile(step)
-    return lambda n: step(torch.arange(16.0).reshape(4, 4).cos() * 0.1 * (n + 1))
 
 
 # ---- one dimension grows from call to call

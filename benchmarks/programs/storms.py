@@ -84,24 +84,6 @@ def float_as_tensor(compile: Compile) -> Step:
     return lambda n: step(torch.ones(3), 0.1 * (n + 1))
 
 
-@program
-def pendulum(compile: Compile) -> Step:
-    class Pendulum:
-        def __init__(self):
-            self.time, self.energy = 0.0, 0.0
-            self.angle, self.speed = torch.tensor(1.0), torch.tensor(0.0)
-
-        def step(self, dt):
-            self.speed = self.speed - dt * torch.sin(self.angle)
-            self.angle = self.angle + dt * self.speed
-            self.time += dt
-            return self.angle
-
-    pendulum = Pendulum()
-    step = compile(pendulum.step)
-    return lambda n: (step(0.01), pendulum.time)
-
-
 # ---- ints that count
 @program
 def int_as_an_index(compile: Compile) -> Step:

@@ -110,29 +110,6 @@ def neural_ode_whose_times_grow(compile: Compile) -> Step:
     return lambda n: solve(numbers(3, 2), torch.linspace(0.0, 1.0, 4 + n)).detach()
 
 
-def adaptive_heun(
-    func: Callable, y: torch.Tensor, t: float, end: float, dt: float, tolerance: float
-) -> tuple[torch.Tensor, int]:
-    """An adaptive solver: data decide how far each step goes."""
-    steps = 0
-    while t < end:
-        dt = min(dt, end - t)
-        k1 = func(t, y)
-        k2 = func(t + dt, y + dt * k1)
-        error = (dt * (k2 - k1) / 2).abs().max().item()
-        if error <= tolerance:
-            t, y = t + dt, y + dt * (k1 + k2) / 2
-        dt = dt * min(2.0, max(0.3, 0.9 * math.sqrt(tolerance / max(error, 1e-9))))
-        steps += 1
-    return y, steps
-
-
-@program
-def adaptive_ode(compile: Compile) -> Step:
-    field = compile(Field())
-    return lambda n: adaptive_heun(field, numbers(3, 2), 0.0, 0.5, 0.1, 0.01 + 0.01 * n)[0].detach()
-
-
 # ---- graphs (torch_geometric)
 class Messages(nn.Module):
     """Message passing: `message`, `aggregate` and `update` may be overridden."""
@@ -328,30 +305,6 @@ def actor_critic(compile: Compile) -> Step:
 
 
 @program
-def style_transfer(compile: Compile) -> Step:
-    layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.ReLU())
-    for p in layers.parameters():
-        p.requires_grad_(False)
-    image = nn.Parameter(numbers(1, 3, 8, 8))
-
-    def gram(x):
-        batch, channels, height, width = x.size()
-        x = x.view(batch * channels, height * width)
-        return torch.mm(x, x.t()).div(batch * channels * height * width)
-
-    def loss(image, target):
-        losses = []
-        for i, layer in enumerate(layers.children()):
-            image, target = layer(image), layer(target)
-            if isinstance(layer, nn.ReLU):
-                losses.append(F.mse_loss(gram(image), gram(target).detach()))
-        return sum(losses)
-
-    compiled = compile(loss)
-    return lambda n: trained(nn.ParameterList([image]), compiled(image, numbers(1, 3, 8, 8) * 0.5))
-
-
-@program
 def variational_autoencoder(compile: Compile) -> Step:
     model = nn.ModuleDict({"mean": nn.Linear(6, 2), "log": nn.Linear(6, 2), "out": nn.Linear(2, 6)})
 
@@ -383,29 +336,6 @@ def transformers_llama(compile: Compile) -> Step:
             return forward(words[:, : 5 + n], use_cache=False).logits
 
     return step
-
-
-@program
-def torchvision_resnet(compile: Compile) -> Step:
-    import torchvision
-
-    model = torchvision.models.resnet18(num_classes=4).eval()
-    forward = compile(model)
-
-    def step(n):
-        with torch.no_grad():
-            return forward(numbers(1, 3, 32 + 16 * n, 32))
-
-    return step
-
-
-@program
-def timm_vit(compile: Compile) -> Step:
-    import timm
-
-    model = timm.create_model("vit_tiny_patch16_224", num_classes=4, depth=1, img_size=32).eval()
-    forward = compile(model)
-    return lambda n: forward(numbers(1 + n, 3, 32, 32)).detach()
 
 
 @program

@@ -233,26 +233,6 @@ class Patches(nn.Module):
         return self.head(x.mean(1))
 
 
-class Pooled(nn.Module):
-    """PSPNet and ResNet: strided convolutions, pooling to several grids, resized and joined."""
-
-    def __init__(self, width: int = 4) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, width, 7, 2, 3), nn.MaxPool2d(3, 2, 1), nn.Conv2d(width, width, 3, 2, 1)
-        )
-        self.last = nn.Conv2d(4 * width, 2, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        size = x.shape[2:]
-        x = self.stem(x)
-        found = [x]
-        for grid in (1, 2, 3):
-            pooled = F.adaptive_avg_pool2d(x, grid)
-            found.append(F.interpolate(pooled, x.shape[2:], mode="bilinear", align_corners=True))
-        return F.interpolate(self.last(torch.cat(found, 1)), size=size, mode="bilinear")
-
-
 PROGRAMS: dict[str, Callable[[], nn.Module]] = {
     **{f"unet-{n}": functools.partial(UNet, n) for n in (2, 3, 4)},
     **{f"unet-{kind}": functools.partial(UNet, 2, kind) for kind in ("ceil", "crop", "size")},
@@ -263,5 +243,4 @@ PROGRAMS: dict[str, Callable[[], nn.Module]] = {
     "swin": Windows,
     "pyramid": Pyramid,
     "patches": Patches,
-    "pooled": Pooled,
 }

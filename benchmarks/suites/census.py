@@ -50,7 +50,7 @@ def chosen(options: Options) -> list[Case]:
 
 @suite("census")
 def census(options: Options, result: Row) -> Iterator[Row]:
-    """The rows of a fair sample, then what they say together."""
+    """Small kernels that nobody chose, a fair sample of them, beside eager and torch.compile."""
     kept = read_rows(options.json if options.resume else None)
     result |= {"device": options.device, "seed": options.seed, "holdout": options.holdout}
     yield from kept.values()

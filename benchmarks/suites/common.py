@@ -13,6 +13,7 @@ has no time.
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import platform
@@ -49,17 +50,15 @@ def suite(name: str) -> Callable[[Suite], Suite]:
     run that is cut short leaves that."""
 
     def register(function: Suite) -> Suite:
+        @functools.wraps(function)  # its docstring is told by --help
         def run(options: Options) -> Row:
             if options.threads:
                 torch.set_num_threads(options.threads)
-            command = f"python -m benchmarks --suite {name}" + (
-                f" --threads {options.threads}" if options.threads else ""
-            )
+            command = f"python -m benchmarks --suite {name}"
+            command += f" --threads {options.threads}" if options.threads else ""
             command += f" --jobs {options.jobs}" * (options.jobs > 1)
             result: Row = {"machine": machine(), "command": command, "rows": []}
-            print(
-                ", ".join(f"{key} {value}" for key, value in result["machine"].items()), flush=True
-            )
+            print(", ".join(f"{key} {value}" for key, value in result["machine"].items()))
             for row in function(options, result):
                 result["rows"].append(row)
                 write(result, options.json)
@@ -100,14 +99,10 @@ def machine() -> dict[str, Any]:
         try:
             import triton
 
+            about |= {"triton": triton.__version__, "cuda": torch.version.cuda}
             query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-            about |= {
-                "triton": triton.__version__,
-                "cuda": torch.version.cuda,
-                "driver": subprocess.run(query, capture_output=True, text=True).stdout.split("\n")[
-                    0
-                ],
-            }
+            driver = subprocess.run(query, capture_output=True, text=True).stdout
+            about["driver"] = driver.split("\n")[0]
         except (ImportError, OSError):
             pass
     return about
@@ -119,11 +114,10 @@ def rows(options: Options) -> Iterator[Workload]:
         for name, build in table.items():
             if wanted(name, options):
                 function, inputs = build()
-                yield (
-                    (name, function, [], inputs)
-                    if isinstance(inputs, dict)
-                    else (name, function, inputs, {})
-                )
+                if isinstance(inputs, dict):
+                    yield name, function, [], inputs
+                else:
+                    yield name, function, inputs, {}
 
 
 def measure_all(rows: Iterable[Workload], options: Options) -> Iterator[Row]:
@@ -193,28 +187,21 @@ def captured(
 
 
 def show_ratio(value: Sequence[float] | None) -> str:
-    return (
-        f"{value[0]:6.2f} [{value[1]:5.2f}-{value[2]:5.2f}]" if value else "     -               "
-    )
+    return f"{value[0]:6.2f} [{value[1]:5.2f}-{value[2]:5.2f}]" if value else f"{'-':>6}{'':15}"
 
 
 def format_row(row: Row) -> str:
     def seconds(label):
-        value = row["seconds"].get(label)
-        return (
-            f"{value * 1e3:8.3f}ms"
-            if value is not None
-            else f"{'wrong' if label + ' difference' in row else '-':>10}"
-        )
+        if label in row["seconds"]:
+            return f"{row['seconds'][label] * 1e3:8.3f}ms"
+        return f"{'wrong' if f'{label} difference' in row else '-':>10}"
 
     def compile_time(label):
         value = row.get(f"{label} compile")
         return f"{value['wall']:6.2f} ({value['cpu']:6.2f})" if value else "-"
 
-    return (
-        f"{row['name']:20} {seconds('eager')} {seconds('ours')} {seconds('torch.compile')}   "
-        f"{show_ratio(row.get('eager / ours'))} {show_ratio(row.get('eager / torch.compile'))} "
-        f"{show_ratio(row.get('torch.compile / ours'))} {compile_time('ours'):>24} "
-        f"{compile_time('torch.compile'):>15} "
-        f"{row['ours difference']:10.1e}"
-    )
+    times = " ".join(map(seconds, ("eager", "ours", "torch.compile")))
+    pairs = ("eager / ours", "eager / torch.compile", "torch.compile / ours")
+    ratios = " ".join(show_ratio(row.get(pair)) for pair in pairs)
+    compiles = f"{compile_time('ours'):>24} {compile_time('torch.compile'):>15}"
+    return f"{row['name']:20} {times}   {ratios} {compiles} {row['ours difference']:10.1e}"

@@ -17,7 +17,6 @@ written while it runs.
 import contextlib
 import random
 import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,7 +27,7 @@ import minidynamo
 
 from ..error_bound import allowed_error
 from ..models import LLAMA, MODELS, builder, vision
-from ..paper.measure import moved
+from ..paper.measure import batch_of, moved, on_gpu
 from ..runner import fresh_caches, relative_error, tensors_of
 from ..workloads import WORKLOADS
 from .common import Options, Row, suite, wanted
@@ -66,7 +65,7 @@ def measure(
             try:
                 with fresh_caches():
                     run = call(compiler(function, mode=mode))
-                    row["compile s"][key] = seconds(run)
+                    row["compile s"][key] = batch_of(run, 1)
                     for _ in range(3):
                         result = run()
                 error[key] = relative_error(result, exact)
@@ -81,13 +80,6 @@ def measure(
     row["ms"] = {key: statistics.median(v) for key, v in times.items()}
     row["ms quartiles"] = {key: statistics.quantiles(v, n=4)[::2] for key, v in times.items()}
     return row
-
-
-def seconds(function: Callable) -> float:
-    start = time.perf_counter()
-    function()
-    torch.cuda.synchronize()
-    return time.perf_counter() - start
 
 
 def rounds_of(
@@ -118,16 +110,11 @@ def event_times(variants: dict[str, Callable[[], Any]], rounds: int = 30) -> dic
 
 
 def host_times(
-    variants: dict[str, Callable[[], Any]], batch: int = 10, rounds: int = 9
+    variants: dict[str, Callable[[], Any]], rounds: int = 9, most: int = 20
 ) -> dict[str, list[float]]:
-    """Milliseconds per call, by the host's clock around synchronised batches (of a tenth of a
-    second at most): {name: [ms, ...]}."""
-    found: dict[str, list[float]] = {name: [] for name in variants}
-    for name, function in rounds_of(variants, rounds):
-        torch.cuda.synchronize()
-        count = batch if not found[name] else max(1, min(batch, round(100 / found[name][0])))
-        found[name].append(1e3 * seconds(lambda: [function() for _ in range(count)]) / count)
-    return found
+    """Milliseconds per call, by the host's clock around synchronised batches: {name: [ms, ...]}."""
+    found = on_gpu(variants, rounds, span=0.1, most=most)
+    return {name: [1e3 * second for second in timing.seconds] for name, timing in found.items()}
 
 
 def shown(row: Row, unit: str = "ms", digits: int = 3) -> str:
@@ -216,7 +203,7 @@ def gpu_kernels(options: Options, result: Row) -> Iterator[Row]:
             yield row
         if options.only in "small call":
             name, function = "four pointwise ops on 16 elements", WORKLOADS["tiny (per call)"]()[0]
-            timer = lambda variants: host_times(variants, 200, 15)  # noqa: E731
+            timer = lambda variants: host_times(variants, 15, 200)  # noqa: E731
             row = measure_kernel(name, function, [randn(16)], options, timer=timer)
             row["us"] = {k: v * 1e3 for k, v in row["ms"].items()}
             print(shown(row, "us", 2), flush=True)

@@ -33,23 +33,23 @@ from typing import Any
 
 import torch
 
-from ..paper import mechanisms
 from ..paper.ablation import ABLATION, ablated
 from ..paper.alone import FOLDER, signal_all
 from ..paper.measure import COLUMNS, DURING, OURS, PEER, Row, measure, release
-from ..paper.mechanisms import compare
+from ..paper.mechanisms import COLUMN, compare
 from ..paper.models import MODELS, fair_order
-from ..paper.tables import UNFINISHED, print_tables
+from ..paper.report import print_tables
+from ..paper.tables import UNFINISHED
 from .common import suite, wanted
 
 ROW_SECONDS = 170  # that a row may take, where --row-seconds does not say otherwise
 ROW = "@row "  # begins the line of a row on the standard output of a model's process
-MEASURES = dict.fromkeys(COLUMNS, measure) | {ABLATION: ablated, mechanisms.COLUMN: compare}
+MEASURES = dict.fromkeys(COLUMNS, measure) | {ABLATION: ablated, COLUMN: compare}
 
 
 @suite("paper")
 def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
-    """Rows as they come, then the tables."""
+    """149 models: the tables of the PyTorch 2 paper; ablations, ways to capture."""
     columns = options.columns.split(";") if options.columns else list(COLUMNS)
     if unknown := [column for column in columns if column not in MEASURES]:
         raise SystemExit(f"no column {unknown[0]!r}: there are {', '.join(MEASURES)}")
@@ -77,9 +77,6 @@ def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
         print(shown(row), flush=True)
         yield row
     print_tables(result)
-    if mechanisms.COLUMN in columns:
-        for label, cell in mechanisms.table(result["rows"]).items():
-            print(f"{label:22}", ", ".join(f"{what} {value}" for what, value in cell.items()))
 
 
 def measured_here(names: list[str], columns: list[str], options: Any) -> Iterator[Row]:

@@ -302,7 +302,7 @@ def in_silence() -> Iterator[None]:
 
 @suite("programs")
 def programs_suite(options: Options, result: Row) -> Iterator[Row]:
-    """The programs of benchmarks/programs/, ours beside torch.compile."""
+    """Small programs in the style of public ones: graphs, breaks, compilations, results."""
     print(f"{'graphs, breaks, recompilations, CPU seconds':46}{'ours':^22}   {'torch.compile':^22}")
     done = read_rows(options.json if options.resume else None)
     yield from done.values()
