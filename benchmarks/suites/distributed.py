@@ -203,13 +203,9 @@ def scaling(rows: list[dict]) -> Iterator[dict]:
     for row in rows:
         single = alone.get((row.get("wrapping"), row["name"]))
         if single and row.get("ranks", 1) > 1 and "ms" in row:
-            scaled = {
-                "name": row["name"],
-                "wrapping": row["wrapping"],
-                "from": 1,
-                "to": row["ranks"],
-            }
-            yield scaled | {"weak scaling": single["ms"][0] / row["ms"][0]}
+            about = {"name": row["name"], "wrapping": row["wrapping"]}
+            quotient = single["ms"][0] / row["ms"][0]
+            yield about | {"weak scaling": quotient, "from": 1, "to": row["ranks"]}
 
 
 def show(row: dict) -> str:

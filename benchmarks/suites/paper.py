@@ -49,7 +49,7 @@ MEASURES = dict.fromkeys(COLUMNS, measure) | {ABLATION: ablated, COLUMN: compare
 
 @suite("paper")
 def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
-    """149 models: the tables of the PyTorch 2 paper; ablations, ways to capture."""
+    """The tables of the PyTorch 2 paper, over many models; ablations, ways to capture."""
     columns = options.columns.split(";") if options.columns else list(COLUMNS)
     if unknown := [column for column in columns if column not in MEASURES]:
         raise SystemExit(f"no column {unknown[0]!r}: there are {', '.join(MEASURES)}")
