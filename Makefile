@@ -97,10 +97,10 @@ fuzz-graphs: $(READY)	# 5,000 random graphs: C++ against the interpreter of the 
 	@$(BIN)/python tests/sweeps/graphs.py
 	@$(BIN)/python tests/sweeps/graphs.py --triton --count 1000
 
-vision: $(READY)	# vision models at four image sizes, beside torch.compile: CPU seconds of each call (2 minutes on 1 core)
-	@$(BIN)/python -m benchmarks.programs.vision
+vision: $(READY)	# vision models at several image sizes, beside torch.compile: compilations, CPU seconds (2 minutes on 1 core)
+	@$(BIN)/python -m benchmarks --suite programs --only ^vision/
 
-storms: $(READY)	# 40 programs with numbers that change in each call: at most 3 compilations each; 40 of many breaks, objects and counters: none after the fifth call (3 minutes on 1 core)
+storms: $(READY)	# 23 programs with numbers that change in each call: at most 3 compilations each; 22 of many breaks, objects and counters: none after the fifth call (2 minutes on 1 core)
 	@$(BIN)/python -m benchmarks.programs.storms
 	@$(BIN)/python -m benchmarks.programs.settling
 

@@ -21,7 +21,7 @@ import torch
 
 import minidynamo
 
-from .census_grid import IN_THE_ISSUE, Case, grid
+from .census_grid import IN_THE_ISSUE, Case
 from .runner import Timing, interleave, ratio, tensors_of
 
 Row = dict[str, Any]
@@ -30,11 +30,6 @@ TRANSCENDENTAL = (
     *("exp", "log", "sin", "cos", "tanh", "erf", "sigmoid", "pow", "atan", "sinh", "cosh"),
     *("gelu", "silu", "mish", "softplus", "atan2", "asinh", "expm1", "log1p"),
 )
-
-
-def cases_of(part: str, device: str) -> dict[str, Case]:
-    """Every case by name.  part: "grid"."""
-    return grid(device)
 
 
 def compilers(peer: bool) -> dict[str, tuple[Callable, Callable]]:

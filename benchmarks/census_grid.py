@@ -11,11 +11,11 @@ in which ours was once found behind: a census takes them first.  One case in sev
 hash of its name), so that what was tuned on the others can be scored on cases it has not seen.
 """
 
-import itertools
 import math
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -161,7 +161,7 @@ def image_statistics(big: int, device: str, layouts: tuple[str, ...]) -> Found:
         "rms 1": lambda x: rms(x, (1,)),
     }
     shapes = [(32, 64, 28, 28), (16, 256, 14, 14), (4, 32, 112, 112), (8, 96, 37, 41)]
-    for (name, function), (n, *rest), layout, dtype in itertools.product(
+    for (name, function), (n, *rest), layout, dtype in product(
         programs.items(), shapes, layouts, dtypes(device)
     ):
         yield (f"{name} {layout}", function, (Spec((n * min(big, 8), *rest), dtype, layout),))
@@ -188,7 +188,7 @@ def group_norms(big: int, device: str) -> Found:
         "instance norm relu": lambda x, w: torch.relu(F.instance_norm(x)) * w[:, None, None],
     }
     shapes = [(8, 128, 32, 32), (2, 320, 64, 64), (16, 64, 28, 28)]
-    for (name, function), (n, c, *rest), layout, dtype in itertools.product(
+    for (name, function), (n, c, *rest), layout, dtype in product(
         programs.items(), shapes, ("dense", "last"), dtypes(device)
     ):
         x = Spec((n * min(big, 8), c, *rest), dtype, layout)
@@ -210,7 +210,7 @@ def layer_norms(big: int, device: str) -> Found:
         "var_mean": lambda x, w: torch.var_mean(x * w, -1),
         "l2 normalise": lambda x, w: F.normalize(x * w, dim=-1),
     }
-    for (name, function), (n, c), dtype in itertools.product(
+    for (name, function), (n, c), dtype in product(
         programs.items(), ROW_SHAPES, dtypes(device, wide=True)
     ):
         yield name, function, (Spec((n * big, c), dtype), Spec((c,), dtype))
@@ -226,7 +226,7 @@ def softmaxes(big: int, device: str) -> Found:
         "softmax in fp32": lambda x: torch.softmax(x.float(), -1).to(x.dtype),
         "softmax 0": lambda x: torch.softmax(x, 0),
     }
-    for (name, function), (n, c), dtype in itertools.product(
+    for (name, function), (n, c), dtype in product(
         programs.items(), ROW_SHAPES, dtypes(device, wide=True)
     ):
         yield name, function, (Spec((n * big, c), dtype),)
@@ -242,8 +242,9 @@ def masked_softmaxes(big: int, device: str) -> Found:
         "masked": (lambda x, m: torch.softmax(x.masked_fill(m > 0, -1e4), -1), "b11s"),
         "log softmax mask": (lambda x, m: torch.log_softmax(x + m, -1), "11ss"),
     }
-    for (name, (function, axes)), (b, h, s), dtype in itertools.product(
-        programs.items(), [(2, 8, 256), (1, 4, 512), (4, 12, 128), (1, 1, 1000)], dtypes(device)
+    shapes = [(2, 8, 256), (1, 4, 512), (4, 12, 128), (1, 1, 1000)]
+    for (name, (function, axes)), (b, h, s), dtype in product(
+        programs.items(), shapes, dtypes(device)
     ):
         sizes = {"b": b * min(big, 8), "h": h, "s": s, "1": 1}
         mask = tuple(sizes[axis] for axis in axes)
@@ -261,9 +262,7 @@ def rows_with_broadcast(big: int, device: str) -> Found:
         "sum over columns": lambda x, y, r: (x * r).sum(0),
         "weighted average": lambda x, y, r: (x * torch.softmax(r, 0)).sum(-1, keepdim=True) + x,
     }
-    for (name, function), (n, c), dtype in itertools.product(
-        programs.items(), ROW_SHAPES, dtypes(device)
-    ):
+    for (name, function), (n, c), dtype in product(programs.items(), ROW_SHAPES, dtypes(device)):
         yield (
             name,
             function,
@@ -281,7 +280,7 @@ def short_axes(big: int, device: str) -> Found:
         "kernel": lambda a, b: torch.exp(-(a[:, None] - b[None]).square().sum(-1)),
         "nearest": lambda a, b: (a[:, None] - b[None]).square().sum(-1).amin(-1),
     }
-    for (name, function), d, n, dtype in itertools.product(
+    for (name, function), d, n, dtype in product(
         programs.items(), (2, 3, 8, 16, 32), (512, 1000), dtypes(device)[:2]
     ):
         n *= int(math.sqrt(big))
@@ -300,9 +299,7 @@ def few_long_rows(big: int, device: str) -> Found:
         "norm": lambda x: x / x.norm(dim=-1, keepdim=True),
     }
     shapes = [(1, 1 << 20), (4, 1 << 18), (16, 100_003), (64, 1 << 15)]
-    for (name, function), (n, c), dtype in itertools.product(
-        programs.items(), shapes, dtypes(device)
-    ):
+    for (name, function), (n, c), dtype in product(programs.items(), shapes, dtypes(device)):
         yield name, function, (Spec((n, c * big), dtype),)
 
 
@@ -316,9 +313,7 @@ def arg_reductions(big: int, device: str) -> Found:
         "argmax of softmax": lambda x: torch.softmax(x, -1).argmax(-1),
     }
     shapes = [(4096, 256), (64, 16384), (8, 1 << 17), (1, 1 << 20), (1000, 1009)]
-    for (name, function), (n, c), dtype in itertools.product(
-        programs.items(), shapes, dtypes(device)[:2]
-    ):
+    for (name, function), (n, c), dtype in product(programs.items(), shapes, dtypes(device)[:2]):
         yield name, function, (Spec((n, c * big) if n < 100 else (n * big, c), dtype),)
 
 
@@ -332,12 +327,9 @@ def reduction_axes(big: int, device: str) -> Found:
     }
     axes = [(0,), (1,), (2,), (3,), (0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3), (0, 1, 2)]
     axes += [(0, 1, 3), (1, 2, 3), (0, 1, 2, 3)]
-    for (name, function), dims, shape, layout, dtype in itertools.product(
-        programs.items(),
-        axes,
-        [(8, 32, 64, 64), (30, 7, 129, 37)],
-        ("dense", "permuted"),
-        dtypes(device),
+    shapes = [(8, 32, 64, 64), (30, 7, 129, 37)]
+    for (name, function), dims, shape, layout, dtype in product(
+        programs.items(), axes, shapes, ("dense", "permuted"), dtypes(device)
     ):
         spec = Spec((shape[0] * big, *shape[1:]), dtype, layout)
         label = "".join(map(str, dims))
@@ -355,7 +347,7 @@ def gathers(big: int, device: str) -> Found:
         "pairs": lambda t, i: (t[i] * t[i.flip(0)]).sum(-1),
     }
     shapes = [(1000, 128), (30000, 64), (50000, 256)]
-    for (name, function), (n, c), count, dtype in itertools.product(
+    for (name, function), (n, c), count, dtype in product(
         programs.items(), shapes, (4096, 16384), dtypes(device)[:2]
     ):
         yield name, function, (Spec((n, c), dtype), Spec((count * big,), torch.int64, high=n))
@@ -378,11 +370,9 @@ def scatters(big: int, device: str) -> Found:
             / torch.zeros_like(t[:, :1]).index_add(0, i, torch.ones_like(v[:, :1])).clamp(min=1)
         ),
     }
-    for (name, function), (n, c), count, dtype in itertools.product(
-        programs.items(),
-        [(1000, 64), (20000, 32), (5000, 128), (512, 8)],
-        (8192, 30000),
-        dtypes(device)[:2],
+    shapes = [(1000, 64), (20000, 32), (5000, 128), (512, 8)]
+    for (name, function), (n, c), count, dtype in product(
+        programs.items(), shapes, (8192, 30000), dtypes(device)[:2]
     ):
         index = Spec((count * big,), torch.int64, high=n)
         yield name, function, (Spec((n, c), dtype), index, Spec((count * big, c), dtype))
@@ -399,9 +389,7 @@ def scans(big: int, device: str) -> Found:
         "logcumsumexp 1": lambda x: torch.logcumsumexp(x, 1),
     }
     shapes = [(1024, 1024), (4096, 200), (32, 40000)]
-    for (name, function), (n, c), dtype in itertools.product(
-        programs.items(), shapes, dtypes(device)[:2]
-    ):
+    for (name, function), (n, c), dtype in product(programs.items(), shapes, dtypes(device)[:2]):
         yield name, function, (Spec((n * big, c), dtype),)
 
 
@@ -414,11 +402,9 @@ def resamplings(big: int, device: str, mode: str) -> Found:
         "down 2": lambda x: F.interpolate(x, scale_factor=0.5, mode=mode, **align),
         "relu up 4": lambda x: F.interpolate(torch.relu(x), scale_factor=4, mode=mode, **align),
     }
-    for (name, function), shape, layout, dtype in itertools.product(
-        programs.items(),
-        [(4, 64, 32, 32), (2, 16, 80, 80), (8, 3, 112, 112)],
-        ("dense", "last"),
-        dtypes(device)[:2],
+    shapes = [(4, 64, 32, 32), (2, 16, 80, 80), (8, 3, 112, 112)]
+    for (name, function), shape, layout, dtype in product(
+        programs.items(), shapes, ("dense", "last"), dtypes(device)[:2]
     ):
         spec = Spec((shape[0] * min(big, 8), *shape[1:]), dtype, layout)
         yield f"{name} {layout}", function, (spec,)
@@ -445,11 +431,9 @@ def layouts_and_dtypes(big: int, device: str) -> Found:
         "add transposed": lambda x: x.transpose(-1, -2) + x.reshape(x.transpose(-1, -2).shape),
         "to int8": lambda x: (x.transpose(1, 3) * 10).to(torch.int8).contiguous(),
     }
-    for (name, function), shape, layout, dtype in itertools.product(
-        programs.items(),
-        [(8, 128, 12, 64), (4, 64, 56, 56), (2, 3, 224, 224)],
-        ("dense", "last"),
-        dtypes(device),
+    shapes = [(8, 128, 12, 64), (4, 64, 56, 56), (2, 3, 224, 224)]
+    for (name, function), shape, layout, dtype in product(
+        programs.items(), shapes, ("dense", "last"), dtypes(device)
     ):
         spec = Spec((shape[0] * big, *shape[1:]), dtype, layout)
         yield f"{name} {layout}", function, (spec,)
@@ -467,7 +451,7 @@ def windows(big: int, device: str) -> Found:
         "rolled": lambda x: x.roll((3, 5), (2, 3)) + x,
         "shuffled": lambda x: F.pixel_shuffle(F.pixel_unshuffle(x, 2) + 1, 2) * 2,
     }
-    for (name, function), layout, dtype in itertools.product(
+    for (name, function), layout, dtype in product(
         programs.items(), ("dense", "last"), dtypes(device)[:2]
     ):
         yield f"{name} {layout}", function, (Spec((8 * min(big, 8), 32, 56, 56), dtype, layout),)
@@ -483,9 +467,8 @@ def joined(big: int, device: str) -> Found:
         "rotary": lambda x, y: x * y + torch.cat([-x.chunk(2, -1)[1], x.chunk(2, -1)[0]], -1) * y,
         "cat and sum": lambda x, y: torch.cat([x, y], -1).sum(-1),
     }
-    for (name, function), shape, dtype in itertools.product(
-        programs.items(), [(1024, 1024), (4096, 130)], dtypes(device)
-    ):
+    shapes = [(1024, 1024), (4096, 130)]
+    for (name, function), shape, dtype in product(programs.items(), shapes, dtypes(device)):
         spec = Spec((shape[0] * big, shape[1]), dtype)
         yield name, function, (spec, spec)
 
@@ -513,7 +496,7 @@ def transcendental(big: int, device: str) -> Found:
         "expm1 log1p": lambda x: torch.expm1(x) + torch.log1p(x.abs()),
         "hyperbolic": lambda x: torch.sinh(x) - torch.cosh(x) + torch.asinh(x),
     }
-    for (name, function), size, dtype in itertools.product(
+    for (name, function), size, dtype in product(
         programs.items(), (1 << 20, 1_000_003), dtypes(device, wide=True)
     ):
         yield name, function, (Spec((size * big,), dtype),)
@@ -541,9 +524,8 @@ def quantisation(big: int, device: str) -> Found:
         "per column": lambda x: (x / (x.abs().amax(0) / 127 + 1e-4)).round().to(torch.int8),
         "whole tensor": lambda x: (x / (x.abs().amax() / 127)).round().to(torch.int8),
     }
-    for (name, function), shape, dtype in itertools.product(
-        programs.items(), [(1024, 1024), (512, 4096)], dtypes(device)
-    ):
+    shapes = [(1024, 1024), (512, 4096)]
+    for (name, function), shape, dtype in product(programs.items(), shapes, dtypes(device)):
         yield name, function, (Spec((shape[0] * big, shape[1]), dtype),)
 
 
@@ -557,7 +539,7 @@ def pointwise(big: int, device: str) -> Found:
         "two outputs": lambda x, r: (x * r, x + r),
         "leaky, clamped": lambda x, r: F.leaky_relu(x * r, 0.1).clamp(-2, 2),
     }
-    for (name, function), (n, c), layout, dtype in itertools.product(
+    for (name, function), (n, c), layout, dtype in product(
         programs.items(), ROW_SHAPES[1:5:2], ("dense", "permuted"), dtypes(device, wide=True)
     ):
         spec = Spec((n * big, c), dtype, layout)
@@ -575,9 +557,8 @@ def losses(big: int, device: str) -> Found:
         "focal": lambda x, y: (torch.sigmoid(x).square() * F.logsigmoid(-x) * y).mean(),
         "cosine": lambda x, y: 1 - F.cosine_similarity(x, y, -1),
     }
-    for (name, function), (n, c), dtype in itertools.product(
-        programs.items(), [(1024, 1024), (2048, 500), (64, 32000)], dtypes(device)[:2]
-    ):
+    shapes = [(1024, 1024), (2048, 500), (64, 32000)]
+    for (name, function), (n, c), dtype in product(programs.items(), shapes, dtypes(device)[:2]):
         yield name, function, (Spec((n * big, c), dtype), Spec((n * big, c), dtype))
 
 
@@ -595,7 +576,7 @@ def backwards(big: int, device: str) -> Found:
         "weight of norm": lambda g, y: ((g * y).sum(0), g.sum(0)),
         "relu": lambda g, y: g * (y > 0),
     }
-    for (name, function), (n, c), dtype in itertools.product(
+    for (name, function), (n, c), dtype in product(
         programs.items(), ROW_SHAPES[1:5], dtypes(device)[:2]
     ):
         yield name, function, (Spec((n * big, c), dtype), Spec((n * big, c), dtype))
@@ -616,8 +597,7 @@ def attention(big: int, device: str) -> Found:
         return torch.softmax(scores.float(), -1).to(q.dtype) @ v
 
     programs: dict[str, Callable] = {"plain": plain, "causal": causal, "capped": capped}
-    for (name, function), (b, h, s, d), dtype in itertools.product(
-        programs.items(), [(1, 8, 256, 64), (1, 4, 512, 64), (2, 12, 128, 32)], dtypes(device)
-    ):
+    shapes = [(1, 8, 256, 64), (1, 4, 512, 64), (2, 12, 128, 32)]
+    for (name, function), (b, h, s, d), dtype in product(programs.items(), shapes, dtypes(device)):
         spec = Spec((b * min(big, 8), h, s, d), dtype)
         yield name, function, (spec, spec, spec)

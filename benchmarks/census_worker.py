@@ -43,8 +43,8 @@ def forget_choices(folder: str) -> None:
 class Workers:
     """`jobs` processes; compile() gives each the next name as soon as it has done one."""
 
-    def __init__(self, device: str, threads: int, folder: str, jobs: int, part: str = "grid"):
-        command = [sys.executable, "-W", "ignore", "-m", __name__, device, str(threads), part]
+    def __init__(self, device: str, threads: int, folder: str, jobs: int):
+        command = [sys.executable, "-W", "ignore", "-m", __name__, device, str(threads)]
         self.command, self.folder = command, folder
         self.processes = [self.start() for _ in range(jobs)]
         self.used: set[tuple[int, str]] = set()  # (process, compiler): what was imported
@@ -111,16 +111,17 @@ class Workers:
             too_long.cancel()
 
 
-def first_calls(device: str, threads: int, part: str) -> None:
+def first_calls(device: str, threads: int) -> None:
     """Compile what is named on the standard input, a JSON object a line."""
     import torch
 
-    from .census import cases_of, compilers
+    from .census import compilers
+    from .census_grid import grid
 
     torch.set_num_threads(threads)
     if device == "cuda":  # one process for Triton beside each of ours: there are `jobs` of us
         os.cpu_count = lambda: 1
-    cases = cases_of(part, device)
+    cases = grid(device)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what programs print is not an answer
     for line in sys.stdin:
@@ -143,4 +144,4 @@ def first_calls(device: str, threads: int, part: str) -> None:
 
 
 if __name__ == "__main__":
-    first_calls(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    first_calls(sys.argv[1], int(sys.argv[2]))

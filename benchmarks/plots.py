@@ -54,74 +54,39 @@ def recorded_bars(
     all that have the unit)."""
     import matplotlib.pyplot as plt
 
-    found = {r["name"]: r for r in run["rows"] if unit in r}
-    chosen = [found[name] for name in (found if rows is None else rows) if name in found]
-    figure, axes = plt.subplots(
-        figsize=(9, 0.9 + 0.13 * (len(variants) + 1) * len(chosen)), layout="constrained"
-    )
+    found = {r["name"]: r[unit] for r in run["rows"] if unit in r}
+    chosen = {name: found[name] for name in (found if rows is None else rows) if name in found}
+    height = 0.9 + 0.13 * (len(variants) + 1) * len(chosen)
+    figure, axes = plt.subplots(figsize=(9, height), layout="constrained")
     step = 0.84 / len(variants)
     for number, variant in enumerate(variants):
         hatch, colour = LOOKS.get(variant, ("..", "#dddddd"))
+        looks: dict[str, Any] = dict(color=colour, edgecolor="black", hatch=hatch)
         at = [k + (number - (len(variants) - 1) / 2) * step for k in range(len(chosen))]
-        bars = axes.barh(
-            at,
-            [r[unit].get(variant, 0) for r in chosen],
-            step,
-            color=colour,
-            edgecolor="black",
-            hatch=hatch,
-            label=variant,
-        )
-        axes.bar_label(
-            bars,
-            [
-                f"{r[unit][variant]:,.3g}"
-                if r[unit].get(variant, 1e9) < 100
-                else f"{r[unit].get(variant, 0):,.0f}"
-                for r in chosen
-            ],
-            fontsize=6.5,
-            padding=2,
-        )
-    axes.set_yticks(range(len(chosen)), [r["name"] for r in chosen], fontsize=8)
+        values = [figures.get(variant, 0) for figures in chosen.values()]
+        bars = axes.barh(at, values, step, label=variant, **looks)
+        texts = [f"{v:,.3g}" if 0 < v < 100 else f"{v:,.0f}" for v in values]
+        axes.bar_label(bars, texts, fontsize=6.5, padding=2)
+    axes.set_yticks(range(len(chosen)), list(chosen), fontsize=8)
     axes.set_ylim(len(chosen) - 0.5, -0.5)
-    axes.set_xlabel(
-        (label or unit) + (" (shorter is better)" if unit == "ms" else " (longer is better)")
-    )
+    better = "shorter" if unit == "ms" else "longer"
+    axes.set_xlabel(f"{label or unit} ({better} is better)")
     axes.set_title(where_recorded(run), fontsize=8)
     figure.legend(frameon=False, fontsize=8, ncols=len(variants), loc="outside lower center")
     return figure
 
 
 def loss_curves(run: Run) -> "Figure":
-    """One panel per row of a recorded `training-curves`: eager's loss as circles, ours as a
-    line."""
+    """One panel per row of recorded steps of AdamW: eager's loss as circles, ours as a line."""
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(
-        1,
-        len(run["rows"]),
-        figsize=(3.2 * len(run["rows"]), 2.9),
-        layout="constrained",
-        squeeze=False,
-    )
-    for axes, row in zip(panels[0], run["rows"]):
-        axes.plot(
-            range(1, len(row["eager"]) + 1),
-            row["eager"],
-            "o",
-            mfc="none",
-            color="black",
-            markersize=5,
-            label="eager",
-        )
-        axes.plot(
-            range(1, len(row["ours"]) + 1),
-            row["ours"],
-            "-",
-            color=LOOKS["ours"][1],
-            label="compiled",
-        )
+    rows = run["rows"]
+    size = (3.2 * len(rows), 2.9)
+    figure, panels = plt.subplots(1, len(rows), figsize=size, layout="constrained", squeeze=False)
+    for axes, row in zip(panels[0], rows):
+        steps = range(1, len(row["eager"]) + 1)
+        axes.plot(steps, row["eager"], "o", mfc="none", color="black", markersize=5, label="eager")
+        axes.plot(steps, row["ours"], "-", color=LOOKS["ours"][1], label="compiled")
         axes.set_title(
             f"{row['name']}\nlargest difference {row['largest difference']:.0e} of the first loss\n"
             f"saved for backward {row['our bytes'] / row['eager bytes']:.2f} of eager's bytes",
@@ -143,49 +108,26 @@ def speedup_bars(rows: list[Run], about: Run | None = None) -> "Figure":
     """
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(
-        figsize=(min(9.6, 1.6 + 1.5 * len(rows)), 3.6), layout="constrained"
-    )
-    for offset, label, hatch, colour in (
-        (-0.2, "ours", "", "#3367d6"),
-        (0.2, "torch.compile", "///", "#c6d4f2"),
-    ):
+    size = (min(9.6, 1.6 + 1.5 * len(rows)), 3.6)
+    figure, axes = plt.subplots(figsize=size, layout="constrained")
+    for offset, label in ((-0.2, "ours"), (0.2, "torch.compile")):
+        hatch, colour = LOOKS[label]
+        looks: dict[str, Any] = dict(color=colour, edgecolor="black", hatch=hatch, capsize=3)
         for position, row in enumerate(rows):
-            value = row.get(f"eager / {label}")
-            if value is None:
-                continue
-            middle, low, high = value
-            axes.bar(
-                position + offset,
-                middle,
-                0.38,
-                color=colour,
-                edgecolor="black",
-                hatch=hatch,
-                label=label if position == 0 else None,
-            )
-            axes.errorbar(
-                position + offset,
-                middle,
-                [[middle - low], [high - middle]],
-                color="black",
-                capsize=3,
-            )
-            axes.annotate(
-                f"{middle:.1f}", (position + offset, high), ha="center", va="bottom", fontsize=8
-            )
+            if f"eager / {label}" in row:
+                middle, low, high = row[f"eager / {label}"]
+                place, spread = position + offset, [[middle - low], [high - middle]]
+                name = label if position == 0 else None
+                axes.bar(place, middle, 0.38, yerr=spread, label=name, **looks)
+                above: dict[str, Any] = dict(ha="center", va="bottom", fontsize=8)
+                axes.annotate(f"{middle:.1f}", (place, high), **above)
     axes.axhline(1, color="black", linewidth=1, linestyle="--")
     axes.set_xticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    axes.set_yticks(
-        ticks := [
-            t
-            for t in (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
-            if low <= t <= high
-        ],
-        [f"{t:g}" for t in ticks],
-    )
+    some = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
+    ticks = [tick for tick in some if low <= tick <= high]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_ylim(low, high * 1.15)
     axes.set_ylabel("times faster than eager\n(higher is better)")
@@ -207,33 +149,19 @@ def ablation_bars(rows: list[Run], about: Run | None = None) -> "Figure":
 
     labels = list(rows[0]["slower without"])
     lines = -(-len(rows) // 2)
+    size = (9, lines * (0.8 + 0.24 * len(labels)))
     figure, every = plt.subplots(
-        lines,
-        2,
-        figsize=(9, lines * (0.8 + 0.24 * len(labels))),
-        sharey=True,
-        layout="constrained",
-        squeeze=False,
+        lines, 2, figsize=size, sharey=True, layout="constrained", squeeze=False
     )
     for axes in every.flat[len(rows) :]:
         axes.set_axis_off()
     for axes, row in zip(every.flat, rows):
         for position, label in enumerate(labels):
             middle, low, high = row["slower without"][label]
-            axes.barh(
-                position,
-                middle,
-                color="#3367d6" if low > 1.05 else "#d5dcea",
-                edgecolor="black",
-                height=0.7,
-            )
-            axes.errorbar(
-                middle,
-                position,
-                xerr=[[max(0, middle - low)], [max(0, high - middle)]],
-                color="black",
-                capsize=2,
-            )
+            spread = [[max(0, middle - low)], [max(0, high - middle)]]
+            colour = "#3367d6" if low > 1.05 else "#d5dcea"
+            looks: dict[str, Any] = dict(color=colour, edgecolor="black", height=0.7, capsize=2)
+            axes.barh(position, middle, xerr=spread, **looks)
             axes.annotate(f" {middle:.2f}", (max(middle, high), position), va="center", fontsize=7)
         axes.axvline(1, color="black", linewidth=1, linestyle="--")
         axes.set_xlim(0, 1.25 * max(v[2] for v in row["slower without"].values()))
@@ -255,46 +183,27 @@ def roofline(
 
     figure, axes = plt.subplots(figsize=(7.5, 4), layout="constrained")
     left, right = 0.05, max(100.0, 4 * peak / bandwidth, 2 * max(i for i, _ in points.values()))
-    ridge = peak / bandwidth
-    axes.plot(
-        [left, ridge, right],
-        [bandwidth * left / 1e9, peak / 1e9, peak / 1e9],
-        color="black",
-        linewidth=1.5,
-    )
-    axes.annotate(
-        f"memory: {bandwidth / 1e9:.0f} GB/s", (left * 1.1, bandwidth * left * 6 / 1e9), fontsize=8
-    )
-    axes.annotate(
-        f"arithmetic: {peak / 1e9:.0f} G operations/s", (ridge * 1.1, peak * 1.12 / 1e9), fontsize=8
-    )
+    memory, arithmetic, ridge = bandwidth / 1e9, peak / 1e9, peak / bandwidth
+    roof = [memory * left, arithmetic, arithmetic]
+    axes.plot([left, ridge, right], roof, color="black", linewidth=1.5)
+    axes.annotate(f"memory: {memory:.0f} GB/s", (left * 1.1, memory * left * 6), fontsize=8)
+    text = f"arithmetic: {arithmetic:.0f} G operations/s"
+    axes.annotate(text, (ridge * 1.1, arithmetic * 1.12), fontsize=8)
     for name, (intensity, rate) in points.items():
         eager = name.endswith(", eager")
-        axes.plot(
-            intensity,
-            rate / 1e9,
-            "o" if not eager else "s",
-            color="white" if eager else "#3367d6",
-            markeredgecolor="black",
-            markersize=7,
-        )
-        axes.annotate(
-            f"   {name}", (intensity, rate / 1e9), fontsize=8, va="center", ha="left"
-        ) if eager or intensity < right / 10 else axes.annotate(
-            name, (intensity * 1.3, rate / 1e9 / 1.5), fontsize=8, va="center", ha="right"
-        )
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel="operations per byte of necessary traffic",
-        ylabel="G operations/s",
-        xlim=(left, right),
-        ylim=(None, 2.5 * peak / 1e9),
-    )
+        mark, colour = ("s", "white") if eager else ("o", "#3367d6")
+        axes.plot(intensity, rate / 1e9, mark, color=colour, markeredgecolor="black", markersize=7)
+        place: dict[str, Any] = dict(xy=(intensity, rate / 1e9), ha="left")
+        if not eager and intensity >= right / 10:  # the name stands on the left of the mark
+            place = dict(xy=(intensity * 1.3, rate / 1e9 / 1.5), ha="right")
+        text = f"   {name}" if place["ha"] == "left" else name
+        axes.annotate(text, fontsize=8, va="center", **place)
+    labels = dict(xlabel="operations per byte of necessary traffic", ylabel="G operations/s")
+    limits = dict(xlim=(left, right), ylim=(None, 2.5 * arithmetic))
+    axes.set(xscale="log", yscale="log", **labels, **limits)
     if about:
-        axes.set_title(
-            f"{where(about)}: circles ours, squares eager (higher is better)", fontsize=9
-        )
+        title = f"{where(about)}: circles ours, squares eager (higher is better)"
+        axes.set_title(title, fontsize=9)
     return figure
 
 

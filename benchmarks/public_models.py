@@ -1,9 +1,9 @@
-"""The public list: architectures of `transformers` and `timm`, tiny, with random weights, that
-capture and compilation are measured on.
+"""The public list: architectures of `transformers`, tiny, with random weights, that capture and
+compilation are measured on.
 
 In:   a name of `NAMES`.  Out: (model in eval mode, inputs, targets): 2 layers, hidden size 64, 4
-      heads, sequence 16, batch 2 with a
-padded second row, images 32x32 (a few architectures need more).  `model(**inputs)` is inference;
+      heads, sequence 16, batch 2 with a padded second row, images 32x32 (a few architectures need
+      more).  `model(**inputs)` is inference;
 `model(**inputs, **targets)` returns a loss first where the class computes one, else
 `loss_of(output)` is the mean of squares of the first floating tensor.
 
@@ -11,7 +11,7 @@ padded second row, images 32x32 (a few architectures need more).  `model(**input
     >>> model(**inputs).logits.shape
     torch.Size([2, 16, 1000])
 
-Nothing is downloaded.  timm is optional: without it its rows raise ImportError.
+Nothing is downloaded.
 """
 
 from typing import Any, TypeAlias
@@ -137,16 +137,6 @@ def layout(draw: Draw, config: Any) -> Inputs:
     return dict(inputs, bbox=torch.cat([corner, corner + 100], -1)), targets
 
 
-def segmentation(draw: Draw, config: Any) -> Inputs:
-    inputs, _ = image(draw, config)
-    return inputs, {"labels": draw.below(2, draw.image, draw.image)}
-
-
-def question(draw: Draw, config: Any) -> Inputs:
-    inputs, _ = text_and_image(draw, config)
-    return inputs, {"labels": torch.rand(draw.batch, config.num_labels, generator=draw.generator)}
-
-
 def speech(draw: Draw, config: Any) -> Inputs:
     return {"input_values": draw.normal(draw.speech)}, {}
 
@@ -157,17 +147,30 @@ def spectrogram(draw: Draw, config: Any) -> Inputs:
     return {"input_features": features, "decoder_input_ids": target}, {"labels": target}
 
 
-def detection(draw: Draw, config: Any) -> Inputs:
-    return image(draw, config, 2 * draw.image)[0], {}
+def tokens(draw: Draw, config: Any) -> Inputs:
+    return {"input_ids": ids(draw)}, {"labels": ids(draw)}
 
 
 def blocks(draw: Draw, config: Any) -> Inputs:
     return text(draw, config, 4 * draw.sequence)
 
 
+SMALL = dict(vocab_size=VOCABULARY, d_model=HIDDEN)
+T5 = dict(SMALL, d_kv=16, d_ff=128, num_layers=LAYERS, num_heads=HEADS, decoder_start_token_id=0)
+STAGES = dict(hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1])
+WINDOWS = dict(
+    image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4
+)
+
+
+def without(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if name not in names}
+
+
 # ---- the table: class name -> (configuration class, its arguments, inputs)
 TRANSFORMERS = {
     "AlbertForMaskedLM": ("AlbertConfig", dict(ENCODER, embedding_size=32), text),
+    "BartForConditionalGeneration": ("BartConfig", SEQ2SEQ, translation),
     "BeitForImageClassification": ("BeitConfig", VISION, image),
     "BigBirdForMaskedLM": (
         "BigBirdConfig",
@@ -175,14 +178,10 @@ TRANSFORMERS = {
         blocks,
     ),
     "BlenderbotSmallForConditionalGeneration": ("BlenderbotSmallConfig", SEQ2SEQ, translation),
-    "BlipForConditionalGeneration": (
-        "BlipConfig",
-        dict(
-            text_config=dict(ENCODER, encoder_hidden_size=HIDDEN, projection_dim=HIDDEN),
-            vision_config=VISION,
-            projection_dim=HIDDEN,
-        ),
-        text_and_image,
+    "BloomForCausalLM": (
+        "BloomConfig",
+        dict(COMMON, hidden_size=HIDDEN, n_layer=LAYERS, n_head=HEADS),
+        text,
     ),
     "CLIPModel": (
         "CLIPConfig",
@@ -194,41 +193,39 @@ TRANSFORMERS = {
         text_and_image,
     ),
     "CodeGenForCausalLM": ("CodeGenConfig", dict(GPT, n_ctx=64, rotary_dim=8), text),
-    "DeiTForImageClassification": ("DeiTConfig", VISION, image),
-    "DetrForObjectDetection": (
-        "DetrConfig",
-        dict(
-            {k: v for k, v in SEQ2SEQ.items() if k not in COMMON},
-            num_queries=10,
-            use_timm_backbone=False,
-            use_pretrained_backbone=False,
-            backbone=None,
-            backbone_config="resnet",
-        ),
-        detection,
-    ),
-    "ElectraForMaskedLM": ("ElectraConfig", dict(ENCODER, embedding_size=32), text),
-    "GPT2LMHeadModel": ("GPT2Config", GPT, text),
-    "GPTNeoForCausalLM": (
-        "GPTNeoConfig",
-        dict(
-            COMMON,
-            hidden_size=HIDDEN,
-            num_layers=2,
-            num_heads=HEADS,
-            attention_types=[[["global", "local"], 1]],
-            intermediate_size=128,
-            max_position_embeddings=64,
-            window_size=8,
-        ),
+    "CohereForCausalLM": ("CohereConfig", DECODER, text),
+    "ConvBertForMaskedLM": ("ConvBertConfig", dict(ENCODER, embedding_size=32), text),
+    "ConvNextV2ForImageClassification": ("ConvNextV2Config", STAGES, image),
+    "DebertaForMaskedLM": (
+        "DebertaConfig",
+        dict(ENCODER, relative_attention=True, pos_att_type=["c2p", "p2c"]),
         text,
     ),
+    "DeiTForImageClassification": ("DeiTConfig", VISION, image),
+    "Dinov2ForImageClassification": ("Dinov2Config", without(VISION, "intermediate_size"), image),
+    "ElectraForMaskedLM": ("ElectraConfig", dict(ENCODER, embedding_size=32), text),
+    "FalconForCausalLM": ("FalconConfig", without(ENCODER, "intermediate_size"), text),
+    "FNetForMaskedLM": ("FNetConfig", without(ENCODER, "num_attention_heads"), tokens),
+    "Gemma2ForCausalLM": ("Gemma2Config", dict(DECODER, head_dim=16, sliding_window=8), text),
+    "GPT2LMHeadModel": ("GPT2Config", GPT, text),
+    "GPTBigCodeForCausalLM": ("GPTBigCodeConfig", GPT, text),
     "GPTJForCausalLM": ("GPTJConfig", dict(GPT, rotary_dim=8), text),
+    "GPTNeoXForCausalLM": ("GPTNeoXConfig", ENCODER, text),
+    "HubertForCTC": ("HubertConfig", AUDIO, speech),
+    "IBertForMaskedLM": ("IBertConfig", ENCODER, text),
     "LayoutLMForMaskedLM": ("LayoutLMConfig", ENCODER, layout),
+    "LlamaForCausalLM": ("LlamaConfig", DECODER, text),
     "LongformerForMaskedLM": ("LongformerConfig", dict(ENCODER, attention_window=8), text),
     "M2M100ForConditionalGeneration": ("M2M100Config", SEQ2SEQ, translation),
+    "MambaForCausalLM": (
+        "MambaConfig",
+        dict(vocab_size=VOCABULARY, hidden_size=HIDDEN, num_hidden_layers=LAYERS, state_size=8),
+        text,
+    ),
     "MarianMTModel": ("MarianConfig", dict(SEQ2SEQ, decoder_vocab_size=VOCABULARY), translation),
     "MBartForConditionalGeneration": ("MBartConfig", SEQ2SEQ, translation),
+    "MistralForCausalLM": ("MistralConfig", dict(DECODER, sliding_window=8), text),
+    "MixtralForCausalLM": ("MixtralConfig", dict(DECODER, num_local_experts=4), text),
     "MobileBertForMaskedLM": (
         "MobileBertConfig",
         dict(ENCODER, embedding_size=32, intra_bottleneck_size=32, true_hidden_size=32),
@@ -240,81 +237,49 @@ TRANSFORMERS = {
         text,
     ),
     "MPNetForMaskedLM": ("MPNetConfig", ENCODER, text),
+    "MptForCausalLM": (
+        "MptConfig",
+        dict(SMALL, n_layers=LAYERS, n_heads=HEADS, max_seq_len=64),
+        text,
+    ),
     "Olmo2ForCausalLM": ("Olmo2Config", DECODER, text),
     "OPTForCausalLM": (
         "OPTConfig",
-        dict(
-            COMMON,
-            hidden_size=HIDDEN,
-            num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS,
-            ffn_dim=128,
-            max_position_embeddings=64,
-            word_embed_proj_dim=HIDDEN,
-        ),
+        dict(without(ENCODER, "intermediate_size"), ffn_dim=128, word_embed_proj_dim=HIDDEN),
         text,
     ),
-    "PhiForCausalLM": ("PhiConfig", DECODER, text),
+    "PegasusForConditionalGeneration": ("PegasusConfig", SEQ2SEQ, translation),
     "Phi3ForCausalLM": ("Phi3Config", DECODER, text),
-    "PoolFormerForImageClassification": (
-        "PoolFormerConfig",
-        dict(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 48, 64]),
-        image,
-    ),
+    "PhiForCausalLM": ("PhiConfig", DECODER, text),
+    "PoolFormerForImageClassification": ("PoolFormerConfig", STAGES, image),
     "Qwen2ForCausalLM": ("Qwen2Config", DECODER, text),
     "Qwen3ForCausalLM": ("Qwen3Config", dict(DECODER, head_dim=16), text),
-    "ResNetForImageClassification": (
-        "ResNetConfig",
-        dict(embedding_size=16, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1]),
-        image,
-    ),
-    "SegformerForSemanticSegmentation": (
-        "SegformerConfig",
-        dict(
-            depths=[1, 1, 1, 1],
-            hidden_sizes=[16, 32, 48, 64],
-            num_attention_heads=[1, 2, 3, 4],
-            decoder_hidden_size=32,
-        ),
-        segmentation,
+    "ResNetForImageClassification": ("ResNetConfig", dict(STAGES, embedding_size=16), image),
+    "RoFormerForMaskedLM": ("RoFormerConfig", ENCODER, text),
+    "SiglipModel": (
+        "SiglipConfig",
+        dict(text_config=ENCODER, vision_config=VISION),
+        text_and_image,
     ),
     "SqueezeBertForMaskedLM": ("SqueezeBertConfig", dict(ENCODER, embedding_size=HIDDEN), text),
     "StableLmForCausalLM": ("StableLmConfig", DECODER, text),
     "Starcoder2ForCausalLM": ("Starcoder2Config", DECODER, text),
-    "T5ForConditionalGeneration": (
-        "T5Config",
-        dict(
-            vocab_size=VOCABULARY,
-            d_model=HIDDEN,
-            d_kv=16,
-            d_ff=128,
-            num_layers=LAYERS,
-            num_heads=HEADS,
-            use_cache=True,
-            decoder_start_token_id=0,
-        ),
+    "SwinForImageClassification": ("SwinConfig", WINDOWS, image),
+    "Swinv2ForImageClassification": ("Swinv2Config", WINDOWS, image),
+    "SwitchTransformersForConditionalGeneration": (
+        "SwitchTransformersConfig",
+        dict(T5, num_decoder_layers=LAYERS, num_experts=4),
         translation,
     ),
-    "ViltForQuestionAnswering": (
-        "ViltConfig",
-        dict(VISION, vocab_size=VOCABULARY, max_position_embeddings=40, num_labels=5),
-        question,
-    ),
+    "T5ForConditionalGeneration": ("T5Config", dict(T5, use_cache=True), translation),
     "Wav2Vec2ForCTC": ("Wav2Vec2Config", AUDIO, speech),
+    "WavLMForCTC": ("WavLMConfig", AUDIO, speech),
     "WhisperForConditionalGeneration": (
         "WhisperConfig",
         dict(
-            COMMON,
-            d_model=HIDDEN,
-            encoder_layers=LAYERS,
-            decoder_layers=LAYERS,
-            encoder_attention_heads=HEADS,
-            decoder_attention_heads=HEADS,
-            encoder_ffn_dim=128,
-            decoder_ffn_dim=128,
+            without(SEQ2SEQ, "max_position_embeddings"),
             max_source_positions=SEQUENCE,
             max_target_positions=64,
-            decoder_start_token_id=2,
             begin_suppress_tokens=None,
         ),
         spectrogram,
@@ -324,19 +289,9 @@ TRANSFORMERS = {
         dict(COMMON, d_model=HIDDEN, n_layer=LAYERS, n_head=HEADS, d_inner=128),
         text,
     ),
+    "YosoForMaskedLM": ("YosoConfig", ENCODER, text),
 }
-TIMM = {  # name in the list -> (timm's model, arguments, image size)
-    "botnet": ("botnet26t_256", dict(img_size=64), 64),
-    "cait": ("cait_xxs24_224", dict(img_size=32, depth=2), 32),
-    "convnext": ("convnext_atto", dict(depths=(1, 1, 1, 1)), 32),
-    "eva02": ("eva02_tiny_patch14_224", dict(img_size=28, depth=2), 28),
-    "ghostnet": ("ghostnet_050", {}, 32),
-    "lcnet": ("lcnet_050", {}, 32),
-    "pit": ("pit_ti_224", dict(img_size=64), 64),
-    "repvgg": ("repvgg_a0", {}, 32),
-    "vit": ("vit_tiny_patch16_224", dict(img_size=32, depth=2), 32),
-}
-NAMES = [*TRANSFORMERS, *TIMM]
+NAMES = list(TRANSFORMERS)
 
 
 def build(
@@ -345,34 +300,17 @@ def build(
     arguments_of: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     **sizes: int,
 ) -> tuple:
-    """(model in eval mode, inputs, targets).  KeyError for an unknown name, ImportError without the
-    library.
+    """(model in eval mode, inputs, targets).  KeyError for an unknown name.
 
     arguments_of: changes a configuration's arguments (a larger model).  sizes: fields of `Draw`.
     """
     draw = Draw(torch.Generator().manual_seed(seed), **sizes)
     torch.manual_seed(seed)
     load_torchvision()
-    from . import more_models
-
-    if name in TIMM or name in more_models.TIMM:
-        import timm
-
-        kind, arguments, size = TIMM.get(name) or more_models.TIMM[name]
-        model = timm.create_model(kind, num_classes=10, **arguments).eval()
-        return model, {"x": draw.normal(3, size, size)}, {}
     import transformers
 
-    config_name, arguments, inputs_of = TRANSFORMERS.get(name) or more_models.TRANSFORMERS[name]
-    arguments = arguments_of(arguments)
-    if arguments.get("backbone_config") == "resnet":
-        arguments["backbone_config"] = transformers.ResNetConfig(
-            embedding_size=16,
-            hidden_sizes=[16, 32, 48, 64],
-            depths=[1, 1, 1, 1],
-            out_features=["stage4"],
-        )
-    config = getattr(transformers, config_name)(**arguments)
+    config_name, arguments, inputs_of = TRANSFORMERS[name]
+    config = getattr(transformers, config_name)(**arguments_of(arguments))
     model = getattr(transformers, name)(config).eval()
     return model, *inputs_of(draw, config)
 

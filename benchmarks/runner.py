@@ -170,23 +170,6 @@ def fresh_caches() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def turn(what: str, alone: bool) -> Iterator[None]:
-    """A `with` block that waits for the other processes of --jobs: `alone` for all of them, else
-    for one that is alone.  Turns are taken in the order in which they were asked for, or nobody
-    would ever be alone.  The environment's MINIDYNAMO_TURNS is a file that they share; without it
-    nobody waits."""
-    if "MINIDYNAMO_TURNS" not in os.environ:
-        yield
-        return
-    path = os.environ["MINIDYNAMO_TURNS"] + what
-    with open(path, "a") as file:
-        with open(f"{path} queue", "a") as queue:
-            fcntl.flock(queue, fcntl.LOCK_EX)
-            fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield  # closing the file ends it
-
-
 def largest_difference(a: Any, b: Any) -> float:
     """Largest absolute difference between two results (tensors, tuples, ModelOutputs)."""
     pairs = list(zip(tensors_of(a), tensors_of(b), strict=True))

@@ -18,43 +18,31 @@ def _inputs(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
 
 def cross_entropy() -> Workload:
     target = torch.randint(0, 8000, (2048,), generator=torch.Generator().manual_seed(1))
-    return lambda x, t: F.cross_entropy(x, t), [
-        *_inputs((2048, 8000)),
-        target,
-    ]  # (frames of torch's own functions are left alone)
+    # (frames of torch's own functions are left alone)
+    return lambda x, t: F.cross_entropy(x, t), [*_inputs((2048, 8000)), target]
 
 
 def mlp() -> Workload:
     torch.manual_seed(0)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)
-    ).eval()
-    return model, _inputs((256, 512))
+    layers = [torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)]
+    return torch.nn.Sequential(*layers).eval(), _inputs((256, 512))
 
 
-MATRIX, ROW = (4096, 1024), (1024,)
+def of_shapes(function: Callable, *shapes: tuple[int, ...]) -> Callable[[], Workload]:
+    return lambda: (function, _inputs(*shapes))
+
+
+MATRIX, ROW, SQUARE = (4096, 1024), (1024,), (2048, 2048)
 WORKLOADS: dict[str, Callable[[], Workload]] = {  # by name
-    "gelu*sigmoid": lambda: (
-        lambda x, y: F.gelu(2 * x + 1) * torch.sigmoid(y),
-        _inputs(MATRIX, MATRIX),
-    ),  # pointwise, with erf
-    "tanh chain": lambda: (
-        lambda x, y: torch.tanh(x * y) + torch.tanh(x - y),
-        _inputs(MATRIX, MATRIX),
-    ),
-    "bias+gelu+residual": lambda: (lambda x, b, r: F.gelu(x + b) + r, _inputs(MATRIX, ROW, MATRIX)),
-    "softmax": lambda: (lambda x: torch.softmax(x, -1), _inputs(MATRIX)),
-    "layer norm": lambda: (
-        lambda x, w, b: F.layer_norm(x, (1024,), w, b),
-        _inputs(MATRIX, ROW, ROW),
-    ),
-    "sum dim 0": lambda: (lambda x: x.sum(0), _inputs(MATRIX)),
-    "sum dim 1": lambda: (lambda x: x.sum(1), _inputs(MATRIX)),
+    "gelu*sigmoid": of_shapes(lambda x, y: F.gelu(2 * x + 1) * torch.sigmoid(y), MATRIX, MATRIX),
+    "tanh chain": of_shapes(lambda x, y: torch.tanh(x * y) + torch.tanh(x - y), MATRIX, MATRIX),
+    "bias+gelu+residual": of_shapes(lambda x, b, r: F.gelu(x + b) + r, MATRIX, ROW, MATRIX),
+    "softmax": of_shapes(lambda x: torch.softmax(x, -1), MATRIX),
+    "layer norm": of_shapes(lambda x, w, b: F.layer_norm(x, (1024,), w, b), MATRIX, ROW, ROW),
+    "sum dim 0": of_shapes(lambda x: x.sum(0), MATRIX),
+    "sum dim 1": of_shapes(lambda x: x.sum(1), MATRIX),
     "cross entropy": cross_entropy,
-    "transpose+add": lambda: (lambda x, y: x.t() + y, _inputs((2048, 2048), (2048, 2048))),
+    "transpose+add": of_shapes(lambda x, y: x.t() + y, SQUARE, SQUARE),
     "MLP": mlp,
-    "tiny (per call)": lambda: (
-        lambda x: torch.relu(x * 2 + 1) - 3,
-        _inputs((16,)),
-    ),  # nothing but overhead
+    "tiny (per call)": of_shapes(lambda x: torch.relu(x * 2 + 1) - 3, (16,)),  # overhead alone
 }

@@ -164,9 +164,11 @@ def test_the_check_of_sizes_itself_fails_on_what_is_too_large(tmp_path, monkeypa
     (tmp_path / "data.json").write_text("[1,\n2]\n")
     assert sizes.text_size(tmp_path / "data.json") == sizes.Size(2, 5)
     monkeypatch.setattr(sizes, "BUDGET", (0, 0))
+    monkeypatch.setattr(sizes, "BENCHMARKS_BUDGET", 10)
     monkeypatch.setattr(sizes, "LIMITS", (5, 3))
     found = sizes.broken_rules()
     assert "are allowed" in found[0] and any("complexity" in sentence for sentence in found)
+    assert any("lines of the benchmarks; 10 are allowed" in sentence for sentence in found)
 
 
 def strictly_typed():

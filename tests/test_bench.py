@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import torch
 
 import minidynamo
@@ -53,6 +54,19 @@ def test_an_ablation_switches_off_one_thing_and_keeps_the_numbers():
         assert ablation.ablate(
             "one", lambda x: x + 1, [x], budget=0, chosen={"scalar": {"vectorize": False}}
         )["kernels"] == {"all on": 1, "scalar": 1}
+
+
+def test_help_has_a_line_for_each_suite_and_a_wrong_name_is_answered(capsys):
+    from benchmarks.__main__ import main
+
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    lines = capsys.readouterr().out.split("suites:")[1].strip().splitlines()
+    told = dict(line.split(None, 1) for line in lines)
+    assert all(len(told[name]) > 20 for name in suites.SUITES)
+    with pytest.raises(SystemExit):
+        main(["--suite", "overhed"])
+    assert "did you mean overhead?" in capsys.readouterr().err
 
 
 def test_programs_are_counted_and_a_run_goes_on_behind_its_file(tmp_path, capsys):

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.paper import measure, models, tables
+from benchmarks.paper import measure, mechanisms, models, tables
 from benchmarks.paper.others import OTHERS
 
 
@@ -15,7 +15,7 @@ def test_every_beginning_holds_each_group_in_its_share():
     order = models.fair_order()
     assert sorted(order) == sorted(models.MODELS)
     whole = Counter(models.MODELS.values())
-    assert whole["transformers"] >= 60 and whole["timm"] >= 60 and whole["others"] >= 30
+    assert whole["transformers"] >= 60 and whole["timm"] >= 60 and whole["others"] >= 25
     for length in range(20, len(order)):
         found = Counter(models.MODELS[name] for name in order[:length])
         for group, count in whole.items():
@@ -73,3 +73,4 @@ def test_a_mechanism_that_is_silently_wrong_is_found():
     assert found["state"]["ours"] == "works"
     assert found["state"]["torch.jit.trace"] == "wrong result"  # it keeps eval mode
     assert found["cause"]["torch.jit.trace"] == "after train()"
+    assert mechanisms.table([found])["ours"]["works"] == 1

@@ -23,7 +23,7 @@ def frames():
     return minidynamo.counters["frames"].total()
 
 
-@pytest.mark.parametrize("name", list(settling.PROGRAMS)[::2])
+@pytest.mark.parametrize("name", settling.PROGRAMS)
 def test_nothing_is_compiled_after_the_fifth_call(name, backend="eager"):
     counts, wrong = settling.run(name, lambda f: minidynamo.compile(f, backend=backend))
     assert not wrong and not any(counts[settling.SETTLED :]), counts

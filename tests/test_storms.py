@@ -8,7 +8,6 @@ import minidynamo
 from benchmarks.programs import storms as storm_programs
 from benchmarks.programs.storms import MOST, PROGRAMS
 
-SAMPLE = list(PROGRAMS)[::2]
 BY_INDUCTOR = ["module_float_counts", "cache_position", "negative_index", "decoder"]
 
 
@@ -17,7 +16,7 @@ def fresh():
     minidynamo.reset()
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_few_compilations(name):
     assert not storm_programs.run(name, lambda f: minidynamo.compile(f, backend="eager"), 6)
     assert storm_programs.compilations() <= MOST

@@ -17,7 +17,7 @@ MORE = {"ssim": 4, "swin": 3}
 # torch 2.11's rule of pooling asks whether a size is even: a compilation for each of the answers
 PARITY_IS_ASKED = "bool(" in inspect.getsource(torch._meta_registrations.div_rtn)
 # `make vision` runs all of them
-QUICK = """unet-2 unet-4 unet-crop unet-size ssim detr yolo swin pyramid patches pooled""".split()
+QUICK = """unet-2 unet-4 unet-crop unet-size ssim detr yolo swin pyramid patches""".split()
 
 
 def run(name, sizes, **options):

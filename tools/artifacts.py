@@ -39,7 +39,7 @@ MASKS = (
     (re.compile(r"0x[0-9a-f]{6,}"), "ADDRESS"),
     (re.compile(r"\b[0-9]{13,}\b"), "NUMBER"),  # ids and addresses; no size is that large
 )
-SAMPLE_MODELS = ("GPT2LMHeadModel", "ElectraForMaskedLM", "T5ForConditionalGeneration", "cait")
+SAMPLE_MODELS = ("GPT2LMHeadModel", "ElectraForMaskedLM", "T5ForConditionalGeneration")
 EVERY = {
     "sample": {"ops": 12, "graphs": 60, "programs": 60},
     "whole": {"ops": 1, "graphs": 600, "programs": 400},

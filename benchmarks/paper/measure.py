@@ -269,14 +269,16 @@ def timed(calls: dict[str, Callable], device: str) -> Row:
     return row
 
 
-def on_gpu(calls: dict[str, Callable], rounds: int = 9, span: float = 0.04) -> dict[str, Timing]:
+def on_gpu(
+    calls: dict[str, Callable], rounds: int = 9, span: float = 0.04, most: int = 20
+) -> dict[str, Timing]:
     """Seconds of a call by the host's clock, around synchronised batches of about `span` seconds
-    (one call at least), in another order each round."""
+    (of one call at least, of `most` at most), in another order each round."""
     count, found = {}, {label: Timing([]) for label in calls}
     for label, call in calls.items():
         for _ in range(2):
             batch_of(call, 1)
-        count[label] = max(1, min(20, round(span / batch_of(call, 1))))
+        count[label] = max(1, min(most, round(span / batch_of(call, 1))))
     order = random.Random(0)
     for _ in range(rounds):
         for label in order.sample(list(calls), len(calls)):

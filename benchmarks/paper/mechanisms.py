@@ -13,9 +13,6 @@ Each captures the model in eval mode from one batch.  Then it has to agree with 
 
 A mechanism that refuses, or raises where Python does not, cannot; one that answers something else
 without a word gives a wrong result.  The lazy tensors are ours, in miniature (`prior/lazy.py`).
-
-With the graphs run as they are (backend "eager") the row also has the overhead of capture: seconds
-of processor time a call beyond eager's, of one thread.
 """
 
 import copy
@@ -33,7 +30,7 @@ import torch
 import minidynamo
 
 from .. import public_models
-from ..runner import Timing, interleave, relative_error, tensors_of
+from ..runner import relative_error, tensors_of
 from .measure import OURS, PEER, Row
 from .models import MODELS, build
 from .others import OTHERS
@@ -41,6 +38,7 @@ from .others import OTHERS
 sys.path.append(str(Path(__file__).parents[2] / "notebooks"))  # where `prior` lies
 from prior import LazyTensor, lazy  # noqa: E402
 
+COLUMN = "mechanisms"  # of `--suite paper`
 WORKS, WRONG, CANNOT = "works", "wrong result", "cannot"
 TRACE, SCRIPT = "torch.jit.trace", "torch.jit.script"
 LAZY, SYMBOLIC = "lazy tensors (ours)", "fx.symbolic_trace"
@@ -127,19 +125,22 @@ def other_inputs(name: str) -> Inputs:
     return {"x": torch.randn(3, *inputs["x"].shape[1:])}
 
 
-def compare(name: str) -> Row:
-    """A row.  ImportError without the model's package."""
-    model, first, _ = build(name, small=True)
-    batches = [first, other_inputs(name)]
-    row: Row = {"name": name, "group": MODELS[name], "state": {}, "cause": {}, "seconds": {}}
+def compare(name: str, column: str = COLUMN, device: str = "cpu", peer: bool = True) -> Row:
+    """A row; like `measure.measure`, whose arguments it has."""
+    row: Row = {"name": name, "group": MODELS[name], "column": column}
+    row |= {"state": {}, "cause": {}, "seconds": {}}
+    torch.set_num_threads(1)
+    try:
+        model, first, _ = build(name, small=True)
+        batches = [first, other_inputs(name)]
+    except ImportError as missing:
+        return row | {"absent": str(missing)}
     with torch.no_grad():
         for label in MECHANISMS:
             state, cause = judged(label, copy.deepcopy(model), batches, row)
             row["state"][label] = state
             if cause:
                 row["cause"][label] = cause
-        forget()
-        row["overhead"] = overhead(model, first, row["state"])
     return row
 
 
@@ -221,30 +222,11 @@ def forget() -> None:
     torch.compiler.reset()
 
 
-def overhead(model: torch.nn.Module, inputs: Inputs, state: dict[str, str]) -> dict[str, float]:
-    """{"eager": seconds a call, label: seconds beyond eager's}, medians of rounds."""
-    calls = {"eager": lambda: model(**inputs)}
-    for label in (OURS, PEER):
-        if state[label] == WORKS:
-            run = MECHANISMS[label](model, inputs)
-            calls[label] = lambda run=run: run(**inputs)
-    timings: dict[str, Timing] = interleave(
-        calls, budget=2.0, rounds=(15, 60), shuffled=True, clock=time.process_time
-    )
-    eager = timings["eager"].seconds
-    beyond = {
-        label: Timing([a - b for a, b in zip(timing.seconds, eager)]).median
-        for label, timing in timings.items()
-        if label != "eager"
-    }
-    return {"eager": timings["eager"].median} | beyond
-
-
 def table(rows: list[Row]) -> dict[str, Row]:
     """{mechanism: how many models it works for, ..., its seconds (geometric mean)}."""
     from .tables import mean
 
-    measured = [row for row in rows if "state" in row]
+    measured = [row for row in rows if row.get("state")]
     found = {}
     for label in MECHANISMS:
         states = [row["state"][label] for row in measured]

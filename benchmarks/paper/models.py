@@ -13,30 +13,24 @@ from typing import Any
 
 import torch
 
-from .. import more_models, public_models
+from .. import public_models
 from .others import OTHERS
 
 # An argument of a configuration, by its name -> how many times larger than in the tiny model.
 TIMES = {
-    12: """hidden_size d_model n_embd emb_dim d_latents projection_dim word_embed_proj_dim
-        projection_intermediate_dim attention_hidden_size v_channels qk_channels q_lora_rank
-        kv_lora_rank true_hidden_size intra_bottleneck_size embedding_size""",
-    24: """intermediate_size ffn_dim d_ff d_inner encoder_ffn_dim decoder_ffn_dim feed_forward_size
-        moe_intermediate_size shared_expert_intermediate_size""",
-    3: """num_attention_heads n_head n_heads num_heads attention_heads encoder_attention_heads
-        decoder_attention_heads num_encoder_attention_heads num_decoder_attention_heads
-        num_self_attention_heads num_cross_attention_heads num_key_value_heads
-        num_hidden_layers n_layer n_layers num_layers num_encoder_layers num_decoder_layers
-        encoder_layers decoder_layers""",
-    4: """head_dim d_kv d_head attention_head_size qk_rope_head_dim qk_nope_head_dim v_head_dim
-        rotary_dim""",
-    16: "max_position_embeddings max_source_positions max_target_positions n_positions n_ctx "
-    "max_seq_len context_length max_encoder_position_embeddings max_decoder_position_embeddings",
+    12: """hidden_size d_model n_embd projection_dim word_embed_proj_dim true_hidden_size
+        intra_bottleneck_size embedding_size""",
+    24: "intermediate_size ffn_dim d_ff d_inner encoder_ffn_dim decoder_ffn_dim",
+    3: """num_attention_heads n_head n_heads num_heads encoder_attention_heads
+        decoder_attention_heads num_key_value_heads num_hidden_layers n_layer n_layers num_layers
+        num_decoder_layers encoder_layers decoder_layers""",
+    4: "head_dim d_kv rotary_dim",
+    16: """max_position_embeddings max_source_positions max_target_positions n_positions n_ctx
+        max_seq_len""",
     30: "vocab_size decoder_vocab_size",
     7: "image_size",
     2: "patch_size",
-    8: "attention_window local_attention sliding_window window_size block_size local_radius "
-    "global_block_size local_attn_chunk_length lsh_attn_chunk_length chunk_size",
+    8: "attention_window local_attention sliding_window window_size block_size",
 }
 FACTORS = {name: times for times, names in TIMES.items() for name in names.split()}
 SIZES = dict(batch=8, sequence=256, decoded=128, vocabulary=30_000, image=224, speech=32_000)
@@ -51,23 +45,15 @@ WINDOWS = dict(
 # What the rules above do not fit: a configuration's own arguments, and inputs' own sizes.
 OWN: dict[str, dict[str, Any]] = {
     "ConvNextV2ForImageClassification": dict(hidden_sizes=[96, 192, 384, 768], depths=[3, 3, 9, 3]),
-    "GPTNeoForCausalLM": dict(attention_types=[[["global", "local"], 3]]),
     "PoolFormerForImageClassification": dict(hidden_sizes=[64, 128, 320, 512], depths=[2, 2, 6, 2]),
     "ResNetForImageClassification": dict(
         embedding_size=64, hidden_sizes=[256, 512, 1024, 2048], depths=[3, 4, 6, 3]
-    ),
-    "SegformerForSemanticSegmentation": dict(
-        hidden_sizes=[32, 64, 160, 256],
-        depths=[2, 2, 2, 2],
-        num_attention_heads=[1, 2, 5, 8],
-        decoder_hidden_size=256,
     ),
     "SwinForImageClassification": WINDOWS,
     "Swinv2ForImageClassification": WINDOWS,
 }
 OWN_SIZES = {  # loops over time that are unrolled
-    "MambaForCausalLM": dict(sequence=64),
-    "RwkvForCausalLM": dict(sequence=32),
+    "MambaForCausalLM": dict(sequence=64)
 }
 
 
@@ -99,9 +85,8 @@ TIMM = """
     tnt_s_legacy_patch16_224 twins_pcpvt_base visformer_small vit_base_patch16_224 volo_d1_224
     xcit_small_12_p8_224
 """.split()
-TRANSFORMERS = [*public_models.TRANSFORMERS, *more_models.TRANSFORMERS]
 MODELS = {
-    **{name: "transformers" for name in TRANSFORMERS},
+    **{name: "transformers" for name in public_models.NAMES},
     **{name: "timm" for name in TIMM},
     **{name: "others" for name in OTHERS},
 }

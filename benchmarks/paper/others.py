@@ -94,16 +94,6 @@ torchaudio(
     num_features=40,
 )
 torchaudio("DeepSpeech", 16, lambda batch: {"x": torch.randn(batch, 1, 400, 80)}, n_feature=80)
-torchaudio(
-    "Conformer",
-    8,
-    lambda batch: {"input": torch.randn(batch, 400, 80), "lengths": torch.full((batch,), 400)},
-    input_dim=80,
-    num_heads=4,
-    ffn_dim=128,
-    num_layers=4,
-    depthwise_conv_kernel_size=31,
-)
 torchaudio("ConvTasNet", 4, lambda batch: {"input": torch.randn(batch, 1, 16_000)})
 
 
@@ -215,16 +205,6 @@ def generator(batch: int) -> Built:
     return nn.Sequential(*layers), {"input": torch.randn(batch, 100, 1, 1)}
 
 
-@model("DCGAN discriminator", 64)
-def discriminator(batch: int) -> Built:
-    widths, layers = [3, 64, 128, 256, 512], []
-    for a, b in zip(widths, widths[1:]):
-        convolution = nn.Conv2d(a, b, 4, 2, 1, bias=False)
-        layers += [convolution, nn.BatchNorm2d(b), nn.LeakyReLU(0.2)]
-    layers += [nn.Conv2d(512, 1, 4), nn.Sigmoid()]
-    return nn.Sequential(*layers), {"input": torch.randn(batch, 3, 64, 64)}
-
-
 class Recommender(nn.Module):
     """Dense features and embeddings of bags of ids, multiplied with each other pair by pair."""
 
@@ -256,36 +236,6 @@ def recommender(batch: int) -> Built:
     return Recommender(), {"dense": torch.rand(batch, 13), "sparse": sparse}
 
 
-class Factorised(nn.Module):
-    """A factorisation machine beside a deep network over the same embeddings."""
-
-    def __init__(self, fields: int = 32, words: int = 50_000, width: int = 32) -> None:
-        super().__init__()
-        self.first = nn.Embedding(words, 1)
-        self.second = nn.Embedding(words, width)
-        self.deep = nn.Sequential(
-            nn.Linear(fields * width, 400),
-            nn.BatchNorm1d(400),
-            nn.ReLU(),
-            nn.Dropout(0.2),
-            nn.Linear(400, 400),
-            nn.BatchNorm1d(400),
-            nn.ReLU(),
-            nn.Dropout(0.2),
-            nn.Linear(400, 1),
-        )
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        rows = self.second(ids)
-        crossed = 0.5 * (rows.sum(1).square() - rows.square().sum(1)).sum(1, keepdim=True)
-        return (self.first(ids).sum(1) + crossed + self.deep(rows.flatten(1))).sigmoid()
-
-
-@model("factorisation machine", 2048)
-def factorised(batch: int) -> Built:
-    return Factorised(), {"ids": torch.randint(0, 50_000, (batch, 32))}
-
-
 class Recurrent(nn.Module):
     """A language model of recurrent layers."""
 
@@ -307,65 +257,6 @@ def lstm(batch: int) -> Built:
 @model("GRU language model", 16)
 def gru(batch: int) -> Built:
     return Recurrent(nn.GRU), {"ids": torch.randint(0, 10_000, (batch, 64))}
-
-
-class Dilated(nn.Module):
-    """Gated convolutions over time, each looking twice as far back."""
-
-    def __init__(self, width: int = 128, layers: int = 8) -> None:
-        super().__init__()
-        self.enter = nn.Conv1d(1, width, 1)
-        self.gates = nn.ModuleList(
-            nn.Conv1d(width, 2 * width, 2, dilation=2**k) for k in range(layers)
-        )
-        self.mixes = nn.ModuleList(nn.Conv1d(width, 2 * width, 1) for _ in range(layers))
-        self.leave = nn.Sequential(nn.ReLU(), nn.Conv1d(width, 256, 1))
-
-    def forward(self, wave: torch.Tensor) -> torch.Tensor:
-        x = self.enter(wave)
-        total = torch.zeros_like(x)
-        for gate, mix in zip(self.gates, self.mixes):
-            value, open_ = gate(F.pad(x, (gate.dilation[0], 0))).chunk(2, 1)
-            rest, out = mix(value.tanh() * open_.sigmoid()).chunk(2, 1)
-            x, total = x + rest, total + out
-        return self.leave(total)
-
-
-@model("dilated convolutions", 8)
-def dilated(batch: int) -> Built:
-    return Dilated(), {"wave": torch.randn(batch, 1, 4000)}
-
-
-class Radiance(nn.Module):
-    """Colour and density of points in space, from sines of their coordinates."""
-
-    def __init__(self, width: int = 256, bands: int = 10) -> None:
-        super().__init__()
-        self.bands = bands
-        inputs = 3 + 6 * bands
-        self.first = nn.ModuleList(nn.Linear(inputs if k == 0 else width, width) for k in range(4))
-        self.second = nn.ModuleList(
-            nn.Linear(width + inputs if k == 0 else width, width) for k in range(4)
-        )
-        self.out = nn.Linear(width, 4)
-
-    def forward(self, points: torch.Tensor) -> torch.Tensor:
-        scales = 2.0 ** torch.arange(self.bands, device=points.device)
-        angles = (points[..., None] * scales).flatten(-2).to(points.dtype)
-        code = torch.cat([points, angles.sin(), angles.cos()], -1)
-        x = code
-        for layer in self.first:
-            x = layer(x).relu()
-        x = torch.cat([x, code], -1)
-        for layer in self.second:
-            x = layer(x).relu()
-        colour, density = self.out(x).split([3, 1], -1)
-        return torch.cat([colour.sigmoid(), F.softplus(density)], -1)
-
-
-@model("radiance field", 32_768)
-def radiance(batch: int) -> Built:
-    return Radiance(), {"points": torch.rand(batch, 3)}
 
 
 class Sines(nn.Module):

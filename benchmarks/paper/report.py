@@ -16,7 +16,7 @@ import textwrap
 from collections import Counter
 from typing import Any
 
-from .ablation import CUDA_GRAPH, WITH_ALL
+from .ablation import ABLATION, CUDA_GRAPH, WITH_ALL
 from .measure import COLUMNS, OURS, PEER, Row
 from .mechanisms import CANNOT, MECHANISMS, WORKS, WRONG, table
 from .tables import NOT_MEASURED, failures, mean, summary
@@ -124,6 +124,8 @@ def call_overheads(run: Row) -> tuple[list[str], Cells]:
 
 def captures(run: Row) -> tuple[list[str], Cells]:
     """For how many models each mechanism works, gives a wrong result, or cannot."""
+    if not any("state" in row for row in run["rows"]):
+        return [], []
     head = ["mechanism", WORKS, WRONG, CANNOT, "share that works", "seconds of capture"]
     cells = []
     for label, cell in table(run["rows"]).items():
@@ -176,7 +178,7 @@ def ablations(run: Row) -> tuple[list[str], Cells]:
         line = [str(len(found)), shown(mean(found)), shown(min(found)), shown(max(found))]
         cells.append([name, *line, shown(mean(kernels))])
     for row in run["rows"]:
-        if why := row.get("left out") or row.get("failed"):
+        if row.get("column") == ABLATION and (why := row.get("left out") or row.get("failed")):
             cells.append([f"({row['name']} is left out: {why.split(':')[0]})", *["-"] * 5])
     head = ["", "models", "time / time with all", "least", "most", "kernels / kernels with all"]
     return head, cells
@@ -225,6 +227,18 @@ def draw(run: Row) -> Any:
         bars.set(xlabel="speedup over eager", ylabel="models")
     axes[0][0].legend()
     return figure
+
+
+def print_tables(run: Row) -> None:
+    """Enter the summary into a run, and print the tables that it has rows for."""
+    run["summary"] = summary(run["rows"])
+    for make in (speedups, overheads, ablations, captures, unfinished):
+        head, cells = make(run)
+        if cells:
+            print(f"\n{(make.__doc__ or '').strip()}")
+            widths = [max(map(len, column)) for column in zip(head, *cells)]
+            for line in (head, *cells):
+                print("  ".join(f"{cell:{width}}" for cell, width in zip(line, widths)))
 
 
 def recorded(name: str) -> Row | None:

@@ -1,6 +1,6 @@
 """What the rows of `--suite paper` say together: the paper's tables and its figure.
 
-In:   rows of `measure.measure`.  Out: dictionaries for JSON, text for a terminal.
+In:   rows of `measure.measure`.  Out: dictionaries for JSON.
 
     >>> rows = [{"name": "a", "group": "timm", "column": "capture", "problem": {},
     ...          "seconds": {"eager": 2.0, "ours": 1.0}, "eager / ours": [2.0, 1.9, 2.1]}]
@@ -9,7 +9,6 @@ In:   rows of `measure.measure`.  Out: dictionaries for JSON, text for a termina
 """
 
 import statistics
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -100,32 +99,3 @@ def failures(rows: Iterable[Row], label: str) -> list[tuple[str, str, str]]:
         if cause and not any(why in row for why in NOT_MEASURED):
             found.append((row["name"], row["column"], cause))
     return found
-
-
-def print_tables(result: Row) -> None:
-    """Enter the summary into the result, and print it."""
-    rows = result["rows"]
-    result["summary"] = summary(rows)
-    print("\nspeedup over eager, geometric means; in brackets: right results of so many models")
-    for column, groups in result["summary"].items():
-        for group, cell in groups.items():
-            texts = [
-                f"{label} {number(cell[label]['geometric mean'])} [{cell[label]['right']} of "
-                f"{cell['models']}]"
-                for label in (OURS, PEER)
-            ]
-            beside = cell.get("side by side", {})
-            texts.append(f"{PEER} / ours {number(beside.get(f'{PEER} / {OURS}'))}")
-            print(f"{column:15} {group:13} {'   '.join(texts)}")
-    for label in (OURS, PEER):
-        found = failures(rows, label)
-        print(f"\n{label}: {len(found)} rows without a right result")
-        for name, column, cause in found:
-            print(f"    {name:36} {column:15} {cause[:110]}")
-    absent = Counter(row.get("absent") for row in rows if "absent" in row)
-    for why, count in absent.items():
-        print(f"absent: {count} rows: {why}")
-
-
-def number(value: float | None) -> str:
-    return "   -" if value is None else f"{value:.3f}"

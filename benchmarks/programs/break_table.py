@@ -7,12 +7,13 @@ In:   functions that make a program.   Out: `PROGRAMS` and `COUNTS`, see breaks.
 """
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
+
+from benchmarks.programs import numbers
 
 # A program and its arguments.
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -31,10 +32,7 @@ def program(make: Make | None = None, *, graphs: int = 1, breaks: int = 0) -> An
 
 
 def X(*shape: int, grad: bool = True) -> torch.Tensor:
-    """Numbers that are no round ones, of both signs."""
-    shape = shape or (3, 4)
-    values = torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape)
-    return (torch.sin(values * 1.7 + 0.3)).requires_grad_(grad)
+    return numbers(*(shape or (3, 4)), grad=grad)
 
 
 def linear(inputs: int = 4, outputs: int = 4) -> nn.Linear:

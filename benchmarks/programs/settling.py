@@ -1,15 +1,13 @@
 """Programs of many graph breaks, with objects that each call makes and counters that live on.
 
-`PROGRAMS`: name -> makes a step; `step(n)` is call number n, with the same sizes in each call but
-for `GROWING`, where one dimension is another one each time.  A compiler must settle: nothing is
-compiled after the fifth call, or after the third new size.
+`PROGRAMS`: name -> makes a step; `step(n)` is call number n, with the same sizes in each call; of
+the last programs one dimension grows.  A compiler must settle: nothing is compiled after the fifth
+call.
 
     python -m benchmarks.programs.settling     # all, 9 calls each: compilations per call
 """
 
 import dataclasses
-import math
-import sys
 import time
 import types
 from collections import namedtuple
@@ -19,23 +17,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.programs import Compile, Program, Step
+from benchmarks.programs import Compile, Program, Step, check_all, joining, results
 from benchmarks.programs.storms import same
 
 CALLS = 9
 SETTLED = 5  # from this call on nothing is compiled
-GROWING: set[str] = set()
 PROGRAMS: dict[str, Program] = {}
-
-
-def program(make: Program) -> Program:
-    PROGRAMS[make.__name__] = make
-    return make
-
-
-def growing(make: Program) -> Program:
-    GROWING.add(make.__name__)
-    return program(make)
+program = joining(PROGRAMS)
 
 
 def pause() -> None:
@@ -123,12 +111,6 @@ class Batch:
 
 
 @program
-def dataclass_argument(compile: Compile) -> Step:
-    step = compile(lambda batch: batch.x * batch.scale + batch.index)
-    return lambda n: step(Batch(torch.ones(3), 0.1 * n, n))
-
-
-@program
 def dataclass_over_a_break(compile: Compile) -> Step:
     def step(x, n):
         batch = Batch(x * 2, 0.5, n)
@@ -139,17 +121,6 @@ def dataclass_over_a_break(compile: Compile) -> Step:
 
     step = compile(step)
     return lambda n: step(torch.ones(3), n)
-
-
-@program
-def distribution_over_a_break(compile: Compile) -> Step:
-    def step(mean, x):
-        normal = torch.distributions.Normal(mean, mean.abs() + 1, validate_args=False)
-        pause()
-        return normal.log_prob(x) + normal.entropy()
-
-    step = compile(step)
-    return lambda n: step(torch.ones(3) * n, torch.ones(3))
 
 
 @program
@@ -177,18 +148,6 @@ def miner_and_reducer(compile: Compile) -> Step:
     step = compile(lambda points, labels: Loss(0.1)(points, labels) + Reducer()({}))
     labels = torch.tensor([0, 1, 0, 1, 2])
     return lambda n: step(torch.arange(15.0).reshape(5, 3) * 0.1 * (n + 1), labels)
-
-
-@program
-def replaced_parameter(compile: Compile) -> Step:
-    layer = nn.Linear(3, 3)
-    step = compile(lambda x: layer(x) * 2)
-
-    def call(n):
-        layer.weight = nn.Parameter(torch.ones(3, 3) * n)
-        return step(torch.ones(2, 3))
-
-    return call
 
 
 @program
@@ -248,25 +207,6 @@ def config_of_each_call(compile: Compile) -> Step:
 
 
 @program
-def method_over_a_break(compile: Compile) -> Step:
-    class Scale:
-        def __init__(self, factor):
-            self.factor = factor
-
-        def apply(self, x):
-            return x * self.factor
-
-    def step(x, n):
-        apply = Scale(n).apply
-        x = apply(x)
-        pause()
-        return apply(x) + 1
-
-    step = compile(step)
-    return lambda n: step(torch.ones(3), n)
-
-
-@program
 def meter(compile: Compile) -> Step:
     class Meter:
         def __init__(self):
@@ -287,61 +227,6 @@ def meter(compile: Compile) -> Step:
 
 
 # ---- counters and floats that live over breaks
-@program
-def training_loop(compile: Compile) -> Step:
-    weight = torch.randn(3)
-
-    def step(x):
-        losses, w = [], weight
-        for epoch in range(6):
-            loss = ((w * x - 1) ** 2).mean()
-            w = w - 0.1 * x * (w * x - 1)
-            if epoch % 2 == 0:
-                losses.append(loss.item())
-        return w, torch.tensor(losses)
-
-    step = compile(step)
-    return lambda n: step(torch.ones(3) + n)
-
-
-@program
-def euler(compile: Compile) -> Step:
-    def step(x, end):
-        t, dt, steps = 0.0, 0.05, 0
-        while t < end:
-            x = x + dt * torch.sin(x + t)
-            if x.abs().max() > 5:
-                break
-            t += dt
-            steps += 1
-        return x, t, steps
-
-    step = compile(step)
-    return lambda n: step(torch.ones(3) * (1 + 0.1 * n), 0.5)
-
-
-@program
-def adaptive_steps(compile: Compile) -> Step:
-    def slope(t, y):
-        return -y * math.cos(t) + torch.sin(y)
-
-    def step(y, end, tolerance):
-        t, h, accepted, rejected = 0.0, 0.3, 0, 0
-        while t < end:
-            h = min(h, end - t)
-            k1 = slope(t, y)
-            k2 = slope(t + h, y + h * k1)
-            error = (h / 2 * (k2 - k1)).abs().max().item()
-            if error <= tolerance:
-                t, y = t + h, y + h / 2 * (k1 + k2)
-                accepted += 1
-            else:
-                rejected += 1
-            h = h * min(2.0, max(0.3, 0.9 * math.sqrt(tolerance / (error + 1e-12))))
-        return y, accepted, rejected
-
-    step = compile(step)
-    return lambda n: step(torch.linspace(0.5, 1, 4).double() + 0.01 * (n % 3), 1.0, 1e-3)
 
 
 State = namedtuple("State", "y slope before now width")
@@ -399,35 +284,6 @@ def solver_object(compile: Compile) -> Step:
 
 
 @program
-def fixed_steps(compile: Compile) -> Step:
-    class Field(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net, self.evaluations = nn.Linear(3, 3), 0
-
-        def forward(self, t, y):
-            self.evaluations += 1
-            return torch.tanh(self.net(y)) * t
-
-    field = Field()
-
-    def step(y, times):
-        solution, j = [y], 1
-        for before, after in zip(times[:-1], times[1:]):
-            width = after - before
-            k1 = field(before, y)
-            k2 = field(before + width / 2, y + width / 2 * k1)
-            y = y + width * k2
-            while j < len(times) and after >= times[j]:
-                solution.append(y)
-                j += 1
-        return torch.stack(solution), field.evaluations
-
-    step = compile(step)
-    return lambda n: step(torch.ones(3) * n, torch.linspace(0, 1, 5))
-
-
-@program
 def event_handler(compile: Compile) -> Step:
     def step(place, speed):
         t, bounces, log = 0.0, 0, []
@@ -442,57 +298,6 @@ def event_handler(compile: Compile) -> Step:
 
     step = compile(step)
     return lambda n: step(torch.tensor(0.5 + 0.01 * n), torch.tensor(0.0))
-
-
-@program
-def newton(compile: Compile) -> Step:
-    def step(x, target):
-        for count in range(20):
-            error = x * x - target
-            if error.abs().max() < 1e-5:
-                break
-            x = x - error / (2 * x)
-        return x, count
-
-    step = compile(step)
-    return lambda n: step(torch.ones(3), torch.arange(1.0, 4) + n)
-
-
-@program
-def power_iteration(compile: Compile) -> Step:
-    def step(a):
-        v, before, turns = torch.ones(4), 0.0, 0
-        while True:
-            v = a @ v
-            value = v.norm().item()
-            v = v / value
-            turns += 1
-            if abs(value - before) < 1e-3 * value or turns > 12:
-                return v, turns
-            before = value
-
-    step = compile(step)
-    return lambda n: step(torch.eye(4) * (n + 1) + 0.1)
-
-
-@program
-def conjugate_gradients(compile: Compile) -> Step:
-    def step(a, b):
-        x, r = torch.zeros_like(b), b
-        p, old = r, r @ r
-        for k in range(6):
-            ap = a @ p
-            alpha = old / (p @ ap)
-            x, r = x + alpha * p, r - alpha * ap
-            new = r @ r
-            if new.sqrt() < 1e-4:
-                break
-            p, old = r + new / old * p, new
-        return x, k
-
-    step = compile(step)
-    a = torch.diag(torch.arange(1.0, 6.0)) + 0.1
-    return lambda n: step(a, torch.ones(5) * (n + 1))
 
 
 @program
@@ -533,36 +338,6 @@ def greedy_decoder(compile: Compile) -> Step:
 
 
 @program
-def noise_schedule(compile: Compile) -> Step:
-    table = torch.linspace(0.01, 0.2, 20)
-
-    def step(x):
-        for t in torch.arange(8).flip(0):
-            alpha = 1 - table[t]
-            x = x * alpha.sqrt() + table[t] if t > 0 else x * alpha
-        return x
-
-    step = compile(step)
-    return lambda n: step(torch.ones(3) * n)
-
-
-@program
-def exploration(compile: Compile) -> Step:
-    state = {"steps": 0, "epsilon": 1.0}
-
-    def step(values):
-        state["steps"] += 1
-        state["epsilon"] = max(0.05, state["epsilon"] * 0.9)
-        values = values * 2
-        pause()
-        chosen = values.argmax() if state["epsilon"] < 0.7 else values.argmin()
-        return chosen + state["steps"]
-
-    step = compile(step)
-    return lambda n: (step(torch.arange(4.0)), dict(state))
-
-
-@program
 def module_counts_over_breaks(compile: Compile) -> Step:
     class Average(nn.Module):
         def __init__(self):
@@ -580,22 +355,6 @@ def module_counts_over_breaks(compile: Compile) -> Step:
     module = Average()
     step = compile(module)
     return lambda n: (step(torch.ones(3) * n), module.calls)
-
-
-@program
-def clipped_batches(compile: Compile) -> Step:
-    def step(batches):
-        log, scale = {}, 1.0
-        for j, batch in enumerate(batches):
-            norm = (batch * scale).norm()
-            if norm > 2.0:
-                scale = 0.5 * scale
-            if j == 2:
-                log["norm"] = norm * 2
-        return log["norm"], scale, j
-
-    step = compile(step)
-    return lambda n: step(torch.ones(5, 3) * (n % 3 + 1) * 0.4)
 
 
 @program
@@ -619,24 +378,6 @@ def loss_scaler(compile: Compile) -> Step:
 
 
 @program
-def replay_buffer(compile: Compile) -> Step:
-    class Buffer:
-        def __init__(self):
-            self.rows, self.place, self.full = torch.zeros(4, 3), 0, False
-
-        def add(self, row):
-            self.rows[self.place] = row * 2
-            self.place = (self.place + 1) % 4
-            pause()
-            self.full = self.full or self.place == 0
-            return self.rows.sum(0) if self.full else self.rows[: self.place].sum(0)
-
-    buffer = Buffer()
-    step = compile(buffer.add)
-    return lambda n: step(torch.ones(3) * n)
-
-
-@program
 def growing_lists(compile: Compile) -> Step:
     def step(x):
         history, total = [], x
@@ -652,55 +393,10 @@ def growing_lists(compile: Compile) -> Step:
     return lambda n: step(torch.ones(3) + n)
 
 
-@program
-def retries(compile: Compile) -> Step:
-    def step(x):
-        jitter, tries = 1e-6, 0
-        while True:
-            root, info = torch.linalg.cholesky_ex(x + jitter * torch.eye(3))
-            if not info.any():
-                return root, tries
-            jitter *= 100
-            tries += 1
-
-    step = compile(step)
-    return lambda n: step(torch.ones(3, 3) - 0.01 * (n % 3 + 1) * torch.eye(3))
-
-
-@program
-def sinkhorn(compile: Compile) -> Step:
-    def step(cost):
-        k = torch.exp(-cost / 0.1)
-        u = torch.ones(4)
-        for turn in range(10):
-            before, v = u, 1 / (k.T @ u)
-            u = 1 / (k @ v)
-            if (u - before).abs().sum() < 1e-2:
-                break
-        return u[:, None] * k * v, turn
-
-    step = compile(step)
-    return lambda n: step(torch.arange(16.0).reshape(4, 4).cos() * 0.1 * (n + 1))
-
-
 # ---- one dimension grows from call to call
-@growing
-def spectral_operator(compile: Compile) -> Step:
-    weight = torch.randn(4, dtype=torch.complex64)
-
-    def step(x):
-        modes = min(4, x.shape[-1] // 2)
-        spectrum = torch.fft.rfft(x)
-        pause()
-        out = torch.zeros(*x.shape[:-1], x.shape[-1] // 2 + 1, dtype=torch.complex64)
-        out[..., :modes] = spectrum[..., :modes] * weight[:modes]
-        return torch.fft.irfft(out, n=x.shape[-1])
-
-    step = compile(step)
-    return lambda n: step(torch.linspace(0, 1, 2 * (9 + 2 * n)).reshape(2, -1))
 
 
-@growing
+@program
 def batches_with_new_modules(compile: Compile) -> Step:
     def step(x):
         norm, loss = nn.Softmax(-1), nn.SmoothL1Loss()
@@ -714,7 +410,7 @@ def batches_with_new_modules(compile: Compile) -> Step:
     return lambda n: step(torch.arange(3.0 * (n + 4)).reshape(-1, 3))
 
 
-@growing
+@program
 def padded_batches(compile: Compile) -> Step:
     def step(x, lengths):
         total, count = x.new_zeros(()), 0
@@ -732,52 +428,22 @@ def run(name: str, compile: Compile, calls: int = CALLS) -> tuple[list[int], lis
     """(frames that each call compiled, results that are not those of plain Python)."""
     import minidynamo
 
-    outcomes: list[list[Any]] = []
-    counts = [0]
-    for chosen in (lambda function: function, compile):
-        torch.manual_seed(0)
-        step = PROGRAMS[name](chosen)
-        outcomes.append([])
-        for n in range(calls):
-            outcomes[-1].append(step(n))
-            counts.append(minidynamo.counters["frames"].total())
-    counts = counts[calls:]
-    wrong = [pair for pair in zip(*outcomes) if not same(*pair)]
+    expected = results(PROGRAMS[name], lambda function: function, calls)
+    counts = [minidynamo.counters["frames"].total()]
+    count = lambda: counts.append(minidynamo.counters["frames"].total())  # noqa: E731
+    found = results(PROGRAMS[name], compile, calls, count)
+    wrong = [pair for pair in zip(expected, found) if not same(*pair)]
     return [after - before for before, after in zip(counts, counts[1:])], wrong
 
 
-def ratio(name: str, compile: Compile, calls: int = 15) -> float:
-    """Median time of a settled call, in those of plain Python's; the two take turns."""
-    import statistics
-
-    times: list[list[float]] = [[], []]
-    steps = [PROGRAMS[name](lambda function: function), PROGRAMS[name](compile)]
-    for n in range(calls + SETTLED):
-        for taken, step in zip(times, steps):
-            begun = time.thread_time()
-            step(n)
-            taken.append(time.thread_time() - begun)
-    plain, ours = (statistics.median(taken[SETTLED:]) for taken in times)
-    return ours / plain
-
-
-def main() -> None:
+def check(name: str, compile: Compile) -> tuple[str, bool]:
     import minidynamo
 
-    bad = 0
-    for backend in sys.argv[1:] or ["eager", "inductor"]:
-        for name in PROGRAMS:
-            minidynamo.reset()
-            counts, wrong = run(name, lambda fn: minidynamo.compile(fn, backend=backend))
-            text = "" if not any(counts[SETTLED:]) else "  DOES NOT SETTLE"
-            text += "".join(f"  plain: {why}" for why in minidynamo.counters["skipped"])
-            bad += bool(wrong or any(counts[SETTLED:]))
-            print(
-                f"{backend} {name:28} {counts}{text}{f'  WRONG {wrong[0]}' if wrong else ''}",
-                flush=True,
-            )
-    sys.exit(min(bad, 1))
+    counts, wrong = run(name, compile)
+    text = f"{counts}{'  DOES NOT SETTLE' * any(counts[SETTLED:])}"
+    text += "".join(f"  plain: {why}" for why in minidynamo.counters["skipped"])
+    return f"{text}{f'  WRONG {wrong[0]}' if wrong else ''}", not (wrong or any(counts[SETTLED:]))
 
 
 if __name__ == "__main__":
-    main()
+    check_all(PROGRAMS, check)

@@ -1,21 +1,16 @@
 """Vision models in the style of public ones, small: what they compute with image sizes is what
 matters.  `PROGRAMS`: name -> makes the model; `SIZES`: images that each of them takes.
 
-    python -m benchmarks.programs.vision   # CPU seconds of each size, beside torch.compile's
+    python -m benchmarks --suite programs --only ^vision/    # beside torch.compile
 """
 
 import functools
 import math
-import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
-import torch._dynamo
 import torch.nn.functional as F
 from torch import nn
-
-from benchmarks.runner import agrees
 
 SIZES = ((64, 64), (91, 77), (70, 90), (128, 67))
 
@@ -238,26 +233,6 @@ class Patches(nn.Module):
         return self.head(x.mean(1))
 
 
-class Pooled(nn.Module):
-    """PSPNet and ResNet: strided convolutions, pooling to several grids, resized and joined."""
-
-    def __init__(self, width: int = 4) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, width, 7, 2, 3), nn.MaxPool2d(3, 2, 1), nn.Conv2d(width, width, 3, 2, 1)
-        )
-        self.last = nn.Conv2d(4 * width, 2, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        size = x.shape[2:]
-        x = self.stem(x)
-        found = [x]
-        for grid in (1, 2, 3):
-            pooled = F.adaptive_avg_pool2d(x, grid)
-            found.append(F.interpolate(pooled, x.shape[2:], mode="bilinear", align_corners=True))
-        return F.interpolate(self.last(torch.cat(found, 1)), size=size, mode="bilinear")
-
-
 PROGRAMS: dict[str, Callable[[], nn.Module]] = {
     **{f"unet-{n}": functools.partial(UNet, n) for n in (2, 3, 4)},
     **{f"unet-{kind}": functools.partial(UNet, 2, kind) for kind in ("ceil", "crop", "size")},
@@ -268,42 +243,4 @@ PROGRAMS: dict[str, Callable[[], nn.Module]] = {
     "swin": Windows,
     "pyramid": Pyramid,
     "patches": Patches,
-    "pooled": Pooled,
 }
-
-
-def seconds(make: Callable[[], nn.Module], compiler: Callable, **options: Any) -> list[float]:
-    """CPU seconds of the call at each size; AssertionError where a result is not eager's."""
-    torch.manual_seed(0)
-    model = make().eval()
-    compiled = compiler(model, backend="eager", **options)
-    found = []
-    for size in SIZES:
-        x = torch.randn(1, 3, *size)
-        with torch.no_grad():
-            expected = model(x)
-            start = time.process_time()
-            result = compiled(x)
-        found.append(time.process_time() - start)
-        assert agrees(expected, result)
-    return found
-
-
-def main() -> None:
-    """Both compilers, size after size: `make vision`."""
-    import minidynamo
-
-    torch.set_num_threads(1)
-    for dynamic in (None, True):
-        for name, make in PROGRAMS.items():
-            rows = []
-            for compiler in (minidynamo.compile, torch.compile):
-                minidynamo.reset()
-                torch._dynamo.reset()
-                rows.append(seconds(make, compiler, dynamic=dynamic))
-            texts = [" ".join(f"{second:6.2f}" for second in row) for row in rows]
-            print(f"dynamic={dynamic!s:5} {name:12} ours {texts[0]}   torch {texts[1]}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

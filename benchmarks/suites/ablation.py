@@ -23,12 +23,8 @@ from miniinductor.compile import compile_fx
 from ..runner import agrees, interleave, ratio
 from .common import Options, Row, captured, rows, show_ratio, suite
 
-NO_ABLATION = (
-    "verify",
-    "fallback_random",
-    "split_reductions",
-    "shared_division",
-)  # checks, promises, and what concerns GPUs only
+# checks, promises, and what concerns GPUs only
+NO_ABLATION = ("verify", "fallback_random", "split_reductions", "shared_division")
 ALL = "all on"
 
 
@@ -59,10 +55,8 @@ def ablate(
             compiled = compile_fx(gm, inputs)
         if not agrees(expected, compiled(*inputs)):
             raise AssertionError(f"{name} without {label}: other numbers than eager's")
-        variants[label], records[label] = (
-            (lambda compiled=compiled: compiled(*inputs)),
-            compiled.record,
-        )
+        variants[label] = lambda compiled=compiled: compiled(*inputs)
+        records[label] = compiled.record
     timings = interleave({"eager": lambda: gm(*inputs), **variants}, budget, shuffled=True)
     return {
         "name": name,
@@ -84,7 +78,7 @@ def ablate(
 
 @suite("ablation")
 def ablation(options: Options, result: Row) -> Iterator[Row]:
-    """Kernels and models, each switch off alone."""
+    """Kernels and models, each optimisation off alone."""
     for name, function, args, kwargs in rows(options):
         with torch.no_grad():
             row = ablate(name, function, args, kwargs)

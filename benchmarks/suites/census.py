@@ -3,8 +3,6 @@
     --seed N        draws the order; every beginning of it is a fair sample of all classes
     --share 0.2     so much of the cases at most
     --holdout       the cases that are held out, and no others
-    --peers FILE    an earlier --json file: its times of torch.compile (as multiples of eager's)
-                    stand in for new ones, but for a fifth that are measured again
     --resume        the rows that --json has already are kept
     --jobs N        processes that compile ahead (default: the processors); then each case is timed
                     alone, eager, ours, torch.compile and a copy of its least bytes in one process
@@ -18,19 +16,17 @@ import os
 import statistics
 import tempfile
 import time
-import zlib
 from collections.abc import Iterator
 
 import torch
 
 import miniinductor.config
 
-from ..census import Case, cases_of, compilers, in_fair_order, measure, summary, why
+from ..census import compilers, in_fair_order, measure, summary, why
+from ..census_grid import Case, grid
 from ..census_worker import Workers, cache_environment
 from ..runner import keep_freed_memory
 from .common import Options, Row, suite, wanted
-
-AGAIN = 5  # one in so many of the cached times of torch.compile is measured again
 
 
 def read_rows(path: str | None) -> dict[str, Row]:
@@ -45,30 +41,17 @@ def chosen(options: Options) -> list[Case]:
     """The cases to run, in their order."""
     cases = [
         case
-        for case in cases_of(options.part, options.device).values()
+        for case in grid(options.device).values()
         if wanted(case.name, options) and case.is_held_out == options.holdout
     ]
     ordered = in_fair_order(cases, options.seed)
     return ordered[: max(1, round(len(ordered) * options.share))]
 
 
-def with_cached_peer(row: Row, known: Row) -> Row:
-    """torch.compile's time of an earlier run, carried over by eager's."""
-    if "torch.compile / eager" in known and "eager / ours" in row:
-        row["cached peer"] = True
-        row["torch.compile / eager"] = scale = known["torch.compile / eager"]
-        row["torch.compile / ours"] = [scale * value for value in row["eager / ours"]]
-    return row
-
-
-def is_measured_again(name: str, seed: int) -> bool:
-    return zlib.crc32(f"{name} {seed}".encode()) % AGAIN == 0
-
-
 @suite("census")
 def census(options: Options, result: Row) -> Iterator[Row]:
-    """The rows of a fair sample, then what they say together."""
-    peers, kept = read_rows(options.peers), read_rows(options.json if options.resume else None)
+    """Small kernels that nobody chose, a fair sample of them, beside eager and torch.compile."""
+    kept = read_rows(options.json if options.resume else None)
     result |= {"device": options.device, "seed": options.seed, "holdout": options.holdout}
     yield from kept.values()
     cases = [case for case in chosen(options) if case.name not in kept]
@@ -79,9 +62,9 @@ def census(options: Options, result: Row) -> Iterator[Row]:
         os.environ.update(variables)
         miniinductor.config.cache_dir = variables["MINIINDUCTOR_CACHE"]
         threads = torch.get_num_threads()
-        with Workers(options.device, threads, folder, jobs, options.part) as workers:
+        with Workers(options.device, threads, folder, jobs) as workers:
             load_compilers(options)
-            for row in timed(cases, workers, peers, options):
+            for row in timed(cases, workers, options):
                 print(shown(row), flush=True)
                 yield row
     result["summary"] = summary(result["rows"])
@@ -97,22 +80,14 @@ def load_compilers(options: Options) -> None:
             reset()
 
 
-def timed(
-    cases: list[Case], workers: Workers, peers: dict[str, Row], options: Options
-) -> Iterator[Row]:
+def timed(cases: list[Case], workers: Workers, options: Options) -> Iterator[Row]:
     """Rows: some cases are compiled side by side, then each of them is timed alone, and so on until
     the time is up."""
     end, size = time.monotonic() + (options.seconds or 200), 2 * len(workers.processes)
     while cases and time.monotonic() < end:
         batch, cases = cases[:size], cases[size:]
-        wanted = [
-            case.name
-            for case in batch
-            if not options.no_peer
-            and (case.name not in peers or is_measured_again(case.name, options.seed))
-        ]
         compiled = compile_ahead(workers, [case.name for case in batch], "ours", end)
-        names = [name for name in wanted if name in compiled]
+        names = [] if options.no_peer else list(compiled)
         with_peer = compile_ahead(workers, names, "torch.compile", end)
         for case in batch:
             if case.name not in compiled or time.monotonic() > end:
@@ -122,7 +97,7 @@ def timed(
                 yield {"name": case.name, "class": case.kind, "failed": failed}
                 continue
             peer = "failed" not in with_peer.get(case.name, {"failed": "not begun"})
-            yield one_row(case, peer, peers.get(case.name, {}), options)
+            yield one_row(case, peer, options)
         size = 3 * len(workers.processes)
 
 
@@ -139,21 +114,17 @@ def compile_ahead(workers: Workers, names: list[str], label: str, end: float) ->
     return found
 
 
-def one_row(case: Case, peer: bool, known: Row, options: Options) -> Row:
+def one_row(case: Case, peer: bool, options: Options) -> Row:
     try:
         with torch.no_grad():
             row = measure(case, options.device, peer=peer)
+            return row | {"why": why(row, options.device)}
     except Exception as problem:
         text = f"{type(problem).__name__}: {problem}"[:300]
         return {"name": case.name, "class": case.kind, "failed": {"all": text}}
     finally:
         if options.device == "cuda":
             torch.cuda.empty_cache()
-    if peer and "torch.compile / eager" in known and "torch.compile / eager" in row:
-        row["again / cached"] = row["torch.compile / eager"] / known["torch.compile / eager"]
-    elif not peer:
-        row = with_cached_peer(row, known)
-    return row | {"why": why(row, options.device)}
 
 
 def shown(row: Row) -> str:
@@ -172,7 +143,6 @@ def shown(row: Row) -> str:
 def print_summary(result: Row) -> None:
     rows = {row["name"]: row for row in result["rows"]}
     found, eager = result["summary"], result["against eager"]
-    again = [row["again / cached"] for row in rows.values() if "again / cached" in row]
     print("\nclass: cases, torch.compile / ours, eager / ours, share of the copy (geometric means)")
     for kind, value in found["classes"].items():
         shares = [
@@ -188,15 +158,6 @@ def print_summary(result: Row) -> None:
     for name in found["worst"]:
         row = rows[name]
         print(f"{shown(row)}  {row.get('bytes', 0) / 1e6:.1f} of {row['least bytes'] / 1e6:.1f} MB")
-    if again:
-        print(f"cached times of torch.compile are off by {statistics.median(again):.3f} (median)")
-    print(
-        *(
-            f"{label}: {found[label]}"
-            for label in (
-                *("rows", "with figures", "geometric mean over classes", "median"),
-                *("5th percentile", "below 0.85", "eager faster by 5 %", "wrong", "failed"),
-            )
-        ),
-        sep="\n",
-    )
+    for label, value in found.items():
+        if label not in ("classes", "counts", "worst"):
+            print(f"{label}: {value}")

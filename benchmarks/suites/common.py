@@ -13,15 +13,12 @@ has no time.
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import platform
 import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, TypeVar
 
 import torch
@@ -43,7 +40,6 @@ from ..workloads import WORKLOADS
 
 Options = argparse.Namespace  # the command line
 Row = dict[str, Any]  # what --json holds of one measurement, or of a whole run
-Measure = Callable[[str, Options], list[Row]]  # the rows of a model
 Suite = TypeVar("Suite", bound=Callable[..., Iterator[Row]])  # takes the options, a dictionary
 Workload = tuple[str, Callable, Sequence[Any], dict[str, Any]]  # name, function, its arguments
 SUITES: dict[str, Callable[[Options], Row]] = {}
@@ -54,17 +50,15 @@ def suite(name: str) -> Callable[[Suite], Suite]:
     run that is cut short leaves that."""
 
     def register(function: Suite) -> Suite:
+        @functools.wraps(function)  # its docstring is told by --help
         def run(options: Options) -> Row:
             if options.threads:
                 torch.set_num_threads(options.threads)
-            command = f"python -m benchmarks --suite {name}" + (
-                f" --threads {options.threads}" if options.threads else ""
-            )
+            command = f"python -m benchmarks --suite {name}"
+            command += f" --threads {options.threads}" if options.threads else ""
             command += f" --jobs {options.jobs}" * (options.jobs > 1)
             result: Row = {"machine": machine(), "command": command, "rows": []}
-            print(
-                ", ".join(f"{key} {value}" for key, value in result["machine"].items()), flush=True
-            )
+            print(", ".join(f"{key} {value}" for key, value in result["machine"].items()))
             for row in function(options, result):
                 result["rows"].append(row)
                 write(result, options.json)
@@ -105,87 +99,13 @@ def machine() -> dict[str, Any]:
         try:
             import triton
 
+            about |= {"triton": triton.__version__, "cuda": torch.version.cuda}
             query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-            about |= {
-                "triton": triton.__version__,
-                "cuda": torch.version.cuda,
-                "driver": subprocess.run(query, capture_output=True, text=True).stdout.split("\n")[
-                    0
-                ],
-            }
+            driver = subprocess.run(query, capture_output=True, text=True).stdout
+            about["driver"] = driver.split("\n")[0]
         except (ImportError, OSError):
             pass
     return about
-
-
-def model_rows(
-    suite: str, names: Iterable[str], measure: Measure, show: Callable[[Row], str], options: Options
-) -> Iterator[Row]:
-    """The rows of measure(name, options) for every model, printed as show(row).  Each model has a
-    process of its own, `options.jobs` at once, so that a crash, a time limit or what one leaves in
-    memory is its own affair; the models that --only names are run in this process, without
-    --jobs."""
-    chosen = [name for name in names if wanted(name, options)]
-    for found in rows_of_each(suite, chosen, measure, options):
-        for row in found:
-            missing = [f"{why}: {row[why]}" for why in ("skipped", "failed") if why in row]
-            print(f"{row['name']:38}  {missing[0]}" if missing else show(row), flush=True)
-            yield row
-
-
-def rows_of_each(
-    suite: str, names: list[str], measure: Measure, options: Options
-) -> Iterator[list[Row]]:
-    """Lists of rows, as they are done: a slow model does not hold back those behind it, whose rows
-    are written to the --json file meanwhile."""
-    if options.only and options.jobs == 1:
-        yield from (rows_here(name, measure, options) for name in names)
-        return
-    with ThreadPoolExecutor(options.jobs) as pool:
-        waiting = [pool.submit(rows_alone, suite, name, options) for name in names]
-        yield from (done.result() for done in as_completed(waiting))
-
-
-def rows_here(name: str, measure: Measure, options: Options) -> list[Row]:
-    try:
-        return measure(name, options)
-    except ImportError as missing:
-        return [{"name": name, "skipped": str(missing)}]
-
-
-def rows_alone(suite: str, name: str, options: Options, limit: int = 400) -> list[Row]:
-    with tempfile.TemporaryDirectory() as folder:
-        file = os.path.join(folder, "rows.json")
-        command = [
-            sys.executable,
-            "-W",
-            "ignore",
-            "-m",
-            "benchmarks",
-            "--suite",
-            suite,
-            "--only",
-            f"^{name}$",
-            "--json",
-            file,
-        ]
-        command += ["--no-peer"] * options.no_peer + (
-            ["--threads", str(options.threads)] if options.threads else []
-        )
-        try:
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=limit)
-        except subprocess.TimeoutExpired:
-            return [{"name": name, "failed": f"not finished in {limit} s"}]
-        if ran.returncode:
-            return [
-                {
-                    "name": name,
-                    "failed": f"exit {ran.returncode}: "
-                    f"{(ran.stderr.strip().splitlines() or [''])[-1][:200]}",
-                }
-            ]
-        with open(file) as rows:
-            return json.load(rows)["rows"]
 
 
 def rows(options: Options) -> Iterator[Workload]:
@@ -194,11 +114,10 @@ def rows(options: Options) -> Iterator[Workload]:
         for name, build in table.items():
             if wanted(name, options):
                 function, inputs = build()
-                yield (
-                    (name, function, [], inputs)
-                    if isinstance(inputs, dict)
-                    else (name, function, inputs, {})
-                )
+                if isinstance(inputs, dict):
+                    yield name, function, [], inputs
+                else:
+                    yield name, function, inputs, {}
 
 
 def measure_all(rows: Iterable[Workload], options: Options) -> Iterator[Row]:
@@ -267,81 +186,22 @@ def captured(
     return one
 
 
-def counted(run: Callable[[Callable], Any]) -> tuple[Any, Row]:
-    """(what run(compile) gives with ours, from scratch; what was counted meanwhile)."""
-    minidynamo.reset()
-    start = time.perf_counter()
-    output = run(minidynamo.compile)
-    seconds, frames = time.perf_counter() - start, list(minidynamo.records.frames)
-    return output, {
-        "graphs": minidynamo.counters["graphs"].total(),
-        "seconds": seconds,
-        "ops": sum(
-            n.op in ("call_function", "call_method")
-            for record in frames
-            if record.graph is not None
-            for n in record.graph.graph.nodes
-        ),
-        "breaks": list(
-            dict.fromkeys(
-                b.reason for record in frames for b in record.graph_breaks if b.kind != "loop"
-            )
-        ),
-        "again": [record.recompile_reason for record in frames if record.recompile_reason],
-        "eager": [
-            note
-            for record in frames
-            for note in getattr(record.backend_record, "notes", ())
-            if note.startswith("runs eagerly")
-        ],
-        "errors": [record.error.strip().splitlines()[-1] for record in frames if record.error]
-        + [record.skipped for record in frames if "compiler failed" in record.skipped],
-    }
-
-
-def counted_peer(run: Callable[[Callable], Any]) -> tuple[Any, Row]:
-    """The same of torch.compile."""
-    import torch._dynamo
-    from torch._dynamo.utils import counters
-
-    torch._dynamo.reset()
-    counters.clear()
-    start = time.perf_counter()
-    output = run(torch.compile)
-    return output, {
-        "graphs": counters["stats"]["unique_graphs"],
-        "ops": counters["stats"]["calls_captured"],
-        "breaks": list(counters["graph_break"]),
-        "seconds": time.perf_counter() - start,
-    }
-
-
-COUNTED = {"ours": counted, "peer": counted_peer}
-
-
 def show_ratio(value: Sequence[float] | None) -> str:
-    return (
-        f"{value[0]:6.2f} [{value[1]:5.2f}-{value[2]:5.2f}]" if value else "     -               "
-    )
+    return f"{value[0]:6.2f} [{value[1]:5.2f}-{value[2]:5.2f}]" if value else f"{'-':>6}{'':15}"
 
 
 def format_row(row: Row) -> str:
     def seconds(label):
-        value = row["seconds"].get(label)
-        return (
-            f"{value * 1e3:8.3f}ms"
-            if value is not None
-            else f"{'wrong' if label + ' difference' in row else '-':>10}"
-        )
+        if label in row["seconds"]:
+            return f"{row['seconds'][label] * 1e3:8.3f}ms"
+        return f"{'wrong' if f'{label} difference' in row else '-':>10}"
 
     def compile_time(label):
         value = row.get(f"{label} compile")
         return f"{value['wall']:6.2f} ({value['cpu']:6.2f})" if value else "-"
 
-    return (
-        f"{row['name']:20} {seconds('eager')} {seconds('ours')} {seconds('torch.compile')}   "
-        f"{show_ratio(row.get('eager / ours'))} {show_ratio(row.get('eager / torch.compile'))} "
-        f"{show_ratio(row.get('torch.compile / ours'))} {compile_time('ours'):>24} "
-        f"{compile_time('torch.compile'):>15} "
-        f"{row['ours difference']:10.1e}"
-    )
+    times = " ".join(map(seconds, ("eager", "ours", "torch.compile")))
+    pairs = ("eager / ours", "eager / torch.compile", "torch.compile / ours")
+    ratios = " ".join(show_ratio(row.get(pair)) for pair in pairs)
+    compiles = f"{compile_time('ours'):>24} {compile_time('torch.compile'):>15}"
+    return f"{row['name']:20} {times}   {ratios} {compiles} {row['ours difference']:10.1e}"

@@ -40,17 +40,10 @@ print(json.dumps(dict(before=before, wall=first.wall, cpu=first.cpu, again=secon
 
 def first_call(who: str, what: str, folder: str, threads: int) -> Row:
     """The figures of one fresh process whose caches lie in `folder`."""
-    environment = dict(
-        os.environ,
-        MINIINDUCTOR_CACHE=os.path.join(folder, "ours"),
-        TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "peer"),
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, who, what, str(threads)],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    names = {"MINIINDUCTOR_CACHE": "ours", "TORCHINDUCTOR_CACHE_DIR": "peer"}
+    caches = {variable: os.path.join(folder, name) for variable, name in names.items()}
+    command = [sys.executable, "-c", CHILD, who, what, str(threads)]
+    done = subprocess.run(command, env=os.environ | caches, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{who} failed on {what}:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -58,30 +51,23 @@ def first_call(who: str, what: str, folder: str, threads: int) -> Row:
 
 @suite("compile-time")
 def compile_time(options: Options, result: Row) -> Iterator[Row]:
-    """Compile times, cold and warm, in fresh processes."""
-    print(
-        f"{'':8}{'':6}{'':6}{'before CPU s':>14}{'first call CPU s':>18}{'wall s':>9}"
-        f"{'a second graph CPU s':>22}"
-    )
+    """Seconds of the first call with empty and with filled caches, each in a fresh process."""
+    head = ["before CPU s", "first call CPU s", "wall s", "a second graph CPU s"]
+    print(f"{'':20}" + "".join(f"{text:>22}" for text in head))
+    compilers = ("ours",) if options.no_peer else ("ours", "peer")
     for what in ("small", "BERT", "GPT-2"):
         if not wanted(what, options):
             continue
         seconds = {}
-        for who in ("ours",) if options.no_peer else ("ours", "peer"):
+        for who in compilers:
             with tempfile.TemporaryDirectory(prefix="minidynamo-bench-") as folder:
                 for state in ("cold", "warm"):
                     row = first_call(who, what, folder, options.threads or 1)
                     seconds[who, state] = row["cpu"]
-                    print(
-                        f"{what:8}{who:6}{state:6}{row['before']:14.2f}{row['cpu']:18.2f}"
-                        f"{row['wall']:9.2f}{row['again']:22.2f}",
-                        flush=True,
-                    )
+                    figures = (row[name] for name in ("before", "cpu", "wall", "again"))
+                    text = "".join(f"{figure:22.2f}" for figure in figures)
+                    print(f"{what:8}{who:6}{state:6}{text}", flush=True)
                     yield dict(row, name=what, compiler=who, caches=state)
         if not options.no_peer:
-            print(
-                f"{what:8}ours / peer: "
-                + ", ".join(
-                    f"{s} {seconds['ours', s] / seconds['peer', s]:.3f}" for s in ("cold", "warm")
-                )
-            )
+            cold, warm = (seconds["ours", s] / seconds["peer", s] for s in ("cold", "warm"))
+            print(f"{what:8}ours / peer: cold {cold:.3f}, warm {warm:.3f}")

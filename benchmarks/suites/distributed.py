@@ -67,7 +67,7 @@ ROUNDS, WARM = 10, 3
 # --- the process that the user has started --------------------------------------------------------
 @suite("distributed")
 def distributed(options: Any, result: Any) -> Iterator[dict]:
-    """All comparisons on all GPUs, then on one; two gloo processes on a CPU."""
+    """Training with DDP, FSDP2 and tensor parallel, on all GPUs and on one (gloo on a CPU)."""
     gpus = torch.cuda.device_count()
     result["processes"] = ranks = getattr(options, "nproc", None) or gpus or 2
     rows = result["rows"]
@@ -146,12 +146,8 @@ def rows_of_one_start(
         environment = {"OMP_NUM_THREADS": str(options.threads or 1)} | os.environ
         open(lines, "w").close()
         with open(log, "w") as output:
-            process = subprocess.Popen(
-                command_of(world, options, held, lines),
-                env=environment,
-                stdout=output,
-                stderr=output,
-            )
+            command = command_of(world, options, held, lines)
+            process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
         try:
             for line in followed(lines, process, end):
                 if "begun" in line:
@@ -207,13 +203,9 @@ def scaling(rows: list[dict]) -> Iterator[dict]:
     for row in rows:
         single = alone.get((row.get("wrapping"), row["name"]))
         if single and row.get("ranks", 1) > 1 and "ms" in row:
-            yield {
-                "name": row["name"],
-                "wrapping": row["wrapping"],
-                "weak scaling": single["ms"][0] / row["ms"][0],
-                "from": 1,
-                "to": row["ranks"],
-            }
+            about = {"name": row["name"], "wrapping": row["wrapping"]}
+            quotient = single["ms"][0] / row["ms"][0]
+            yield about | {"weak scaling": quotient, "from": 1, "to": row["ranks"]}
 
 
 def show(row: dict) -> str:
@@ -343,9 +335,8 @@ class Variant:
         self.wrapped.set_reshard_after_backward(not whole)
         for module in self.wrapped.modules():
             if hasattr(module, "set_reshard_after_forward"):
-                module.set_reshard_after_forward(
-                    not whole and module is not self.wrapped, recurse=False
-                )
+                shares = not whole and module is not self.wrapped
+                module.set_reshard_after_forward(shares, recurse=False)
 
 
 def with_ddp(rank: Rank, model: nn.Module, compiler: Callable | None) -> nn.Module:
@@ -375,17 +366,14 @@ def with_tensor_parallel(rank: Rank, model: nn.Module, compiler: Callable | None
     """Each MLP's first weight is split by columns, its second by rows.  Attention stays whole: the
     three projections of GPT-2 are one weight, whose columns no plan splits by heads."""
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor.parallel import (
-        ColwiseParallel,
-        RowwiseParallel,
-        parallelize_module,
-    )
+    from torch.distributed.tensor import parallel
 
     mesh = init_device_mesh(rank.device.type, (rank.world,))
     for block in model.transformer.h:
         mlp = block.mlp
         mlp.c_fc, mlp.c_proj = linear_of(mlp.c_fc), linear_of(mlp.c_proj)
-        parallelize_module(mlp, mesh, {"c_fc": ColwiseParallel(), "c_proj": RowwiseParallel()})
+        plan = {"c_fc": parallel.ColwiseParallel(), "c_proj": parallel.RowwiseParallel()}
+        parallel.parallelize_module(mlp, mesh, plan)
     return compiler(model) if compiler else model
 
 
@@ -411,21 +399,13 @@ def torchs(function: Any) -> Any:
 
 # (wrapping, name -> (compiler, around, in pieces)), beside eager; what matters most is first
 Comparison = tuple[str, dict[str, tuple]]
+INSIDE = {"ours inside": (ours, False, False), "torch.compile inside": (torchs, False, False)}
+AROUND = {"ours around": (ours, True, False), "torch.compile around": (torchs, True, False)}
 COMPARISONS: list[Comparison] = [
-    (
-        "DDP",
-        {
-            "ours inside": (ours, False, False),
-            "torch.compile inside": (torchs, False, False),
-            "ours inside, in pieces": (ours, False, True),
-        },
-    ),
-    (
-        "FSDP2",
-        {"ours inside": (ours, False, False), "torch.compile inside": (torchs, False, False)},
-    ),
-    ("TP", {"ours around": (ours, True, False), "torch.compile around": (torchs, True, False)}),
-    ("DDP", {"ours around": (ours, True, False), "torch.compile around": (torchs, True, False)}),
+    ("DDP", INSIDE | {"ours inside, in pieces": (ours, False, True)}),
+    ("FSDP2", INSIDE),
+    ("TP", AROUND),
+    ("DDP", AROUND),
     ("FSDP2", {"ours around": (ours, True, False)}),
 ]
 
@@ -510,12 +490,8 @@ def compared(rank: Rank, found: dict, loss: torch.Tensor, reference: dict, reduc
     everywhere = torch.tensor([float(equal), float(near)], device=rank.device)
     dist.all_reduce(everywhere, op=dist.ReduceOp.MIN)
     same, right = (bool(flag) for flag in everywhere.tolist())
-    return {
-        "right": right and (same or not reduced),
-        "difference": worst,
-        "parameter": at,
-        "same_on_all_ranks": same,
-    }
+    found_here = {"difference": worst, "parameter": at, "same_on_all_ranks": same}
+    return found_here | {"right": right and (same or not reduced)}
 
 
 def timed(rank: Rank, variants: dict, rows: dict, write: Callable) -> None:

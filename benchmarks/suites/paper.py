@@ -2,7 +2,8 @@
 is time for.
 
     --device cpu|cuda
-    --columns "inference fp32;training AMP"     some of measure.COLUMNS (all), or "ablation"
+    --columns "inference fp32;training AMP"     some of measure.COLUMNS (all); or "ablation", or
+                    "mechanisms": ways to capture, side by side, of tiny models on the CPU
     --seconds N     the sitting ends after so long: what is not finished then is not recorded
     --row-seconds N a row may take so long, the start of its process included (170)
     --jobs N        models that compile at the same time; each is timed alone.  0: in this process.
@@ -35,18 +36,20 @@ import torch
 from ..paper.ablation import ABLATION, ablated
 from ..paper.alone import FOLDER, signal_all
 from ..paper.measure import COLUMNS, DURING, OURS, PEER, Row, measure, release
+from ..paper.mechanisms import COLUMN, compare
 from ..paper.models import MODELS, fair_order
-from ..paper.tables import UNFINISHED, print_tables
+from ..paper.report import print_tables
+from ..paper.tables import UNFINISHED
 from .common import suite, wanted
 
 ROW_SECONDS = 170  # that a row may take, where --row-seconds does not say otherwise
 ROW = "@row "  # begins the line of a row on the standard output of a model's process
-MEASURES = dict.fromkeys(COLUMNS, measure) | {ABLATION: ablated}
+MEASURES = dict.fromkeys(COLUMNS, measure) | {ABLATION: ablated, COLUMN: compare}
 
 
 @suite("paper")
 def paper(options: Any, result: dict[str, Any]) -> Iterator[Row]:
-    """Rows as they come, then the tables."""
+    """The tables of the PyTorch 2 paper, over many models; ablations, ways to capture."""
     columns = options.columns.split(";") if options.columns else list(COLUMNS)
     if unknown := [column for column in columns if column not in MEASURES]:
         raise SystemExit(f"no column {unknown[0]!r}: there are {', '.join(MEASURES)}")
@@ -242,6 +245,8 @@ def shown(row: Row) -> str:
     for why in ("absent", "failed", "eager failed", "left out"):
         if why in row:
             return f"{title} {why}: {row[why][:90]}"
+    if "state" in row:
+        return f"{title} " + ", ".join(f"{label} {state}" for label, state in row["state"].items())
     seconds = row["seconds"]
     figures = [
         f"{label} {seconds[label] * 1e3:.2f} ms" if label in seconds else f"{label} -"

@@ -28,8 +28,6 @@ from .census import read_rows
 from .common import Options, Row, suite, wanted
 
 CALLS = {"breaks": 1, "styles": 3, "storms": 5, "vision": 3}
-CHOSEN_STORMS = tuple(storms.PROGRAMS)[::3]  # `make storms` runs all of them
-CHOSEN_VISION = ("unet-2", "ssim", "detr", "yolo", "patches")  # `make vision`
 LIMIT = 90  # seconds of a program under one compiler
 Results = tuple[list[Any], torch.Tensor]  # of each call, and the random state behind them
 COUNTS = ("graphs", "breaks", "recompilations")
@@ -84,8 +82,8 @@ def programs() -> dict[str, Program]:
     """name -> what makes its steps, of every file of benchmarks/programs/."""
     found = {f"breaks/{name}": one_call(make) for name, make in breaks.PROGRAMS.items()}
     found |= {f"styles/{name}": make for name, make in styles.PROGRAMS.items()}
-    found |= {f"storms/{name}": storms.PROGRAMS[name] for name in CHOSEN_STORMS}
-    return found | {f"vision/{name}": image_sizes(vision.PROGRAMS[name]) for name in CHOSEN_VISION}
+    found |= {f"storms/{name}": make for name, make in storms.PROGRAMS.items()}
+    return found | {f"vision/{name}": image_sizes(make) for name, make in vision.PROGRAMS.items()}
 
 
 @contextlib.contextmanager
@@ -304,7 +302,7 @@ def in_silence() -> Iterator[None]:
 
 @suite("programs")
 def programs_suite(options: Options, result: Row) -> Iterator[Row]:
-    """The programs of benchmarks/programs/, ours beside torch.compile."""
+    """Small programs in the style of public ones: graphs, breaks, compilations, results."""
     print(f"{'graphs, breaks, recompilations, CPU seconds':46}{'ours':^22}   {'torch.compile':^22}")
     done = read_rows(options.json if options.resume else None)
     yield from done.values()

@@ -336,9 +336,9 @@ Table(["step", "eager", "compiled"],
 # %% [markdown]
 # Six steps, and three digits behind the point are equal in each.
 #
-# At full size: GPT-2, BERT and ResNet-50, trained with AdamW and with dropout on, recorded by
-# `python -m benchmarks --suite training-curves`. Eager's random kernels draw in both. So the
-# curves follow each other, but for rounding: each title says how far apart they come.
+# At full size: GPT-2, BERT and ResNet-50, trained with AdamW and with dropout on, recorded once.
+# Eager's random kernels draw in both. So the curves follow each other, but for rounding: each title
+# says how far apart they come.
 
 # %%
 from benchmarks.plots import loss_curves, recorded
