@@ -29,12 +29,11 @@ import torch
 
 from .. import config
 from ..errors import Break
-from ..variables.base import BINARY, Variable, lookup
+from ..variables.base import BINARY, OpaqueVar, Variable, compared_by_identity, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.dicts import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import BoundMethodVar, MethodVar
-from ..variables.modules import OpaqueVar, compared_by_identity
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.registry import ByClass
 from ..variables.sequences import sequence_of

@@ -45,19 +45,11 @@ from ..evaluate.operators import (
 from ..guards.guards import NAMES
 from ..guards.sources import KINDS
 from ..variables.base import Args, Codegen, Frame, Named, OutputGraph, Variable
-from ..variables.constant import (
-    ARGUMENTS,
-    CONSTANT_TYPES,
-    NUMBERS,
-    NUMPY,
-    ConstantVar,
-    wrap_constant,
-)
+from ..variables.constant import ARGUMENTS, CONSTANT_TYPES, NUMBERS, NUMPY, ConstantVar
 from ..variables.constant import numpy as numpy
 from ..variables.dicts import TupleVar
 from ..variables.functions import MethodVar
-from ..variables.registry import BY_VALUE, RESULTS, SHARED
-from ..variables.rules import refused, rule
+from ..variables.registry import RESULTS, SHARED, refused, rule
 from ..variables.tensor import TensorVar
 from ..wrap.tensors import wrap_input
 
@@ -70,7 +62,6 @@ def no_argument(value: Any) -> Any:
 
 CONSTANT_TYPES.update(NUMPY)
 CONSTANT_CLASSES.update(NUMPY)
-BY_VALUE.rule(*NUMPY)(wrap_constant)
 ARGUMENTS.update(dict.fromkeys(NUMPY, no_argument))
 ARGUMENTS.update(dict.fromkeys(NUMBERS, lambda value: value.item()))
 
@@ -181,8 +172,8 @@ def refuse_result(output: OutputGraph, value: Any) -> Variable:
 
 
 if numpy is not None:
-    SHARED.rule(numpy.ndarray)(lambda builder, value, source: ArrayVar(value, source=source))
-    RESULTS.rule(numpy.ndarray)(refuse_result)
+    SHARED(numpy.ndarray)(lambda builder, value, source: ArrayVar(value, source=source))
+    RESULTS(numpy.ndarray)(refuse_result)
 
 
 # beginnings of the names of those that read or write a file, or a state
@@ -195,8 +186,9 @@ def called(real: Any, tx: Frame, *args: Any, **kwargs: Any) -> Variable:
 
 def register(module: Any) -> None:
     kinds = type(numpy.linspace), numpy.ufunc, type(numpy.array), type(numpy.eye)
-    for name, function in vars(module).items():
-        if isinstance(function, kinds) and not name.startswith(NOT_PURE):
+    found = {f: name for name, f in vars(module).items() if isinstance(f, kinds)}
+    for function, name in found.items():
+        if not name.startswith(NOT_PURE):
             rule(function)(functools.partial(called, function))
 
 

@@ -28,8 +28,7 @@ from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import EnumerateVar, FilterVar, HostIterator, MapVar, ZipVar
 from ..variables.modules import PyModuleVar
 from ..variables.objects import ObjectVar, is_inherited, through
-from ..variables.registry import ByClass
-from ..variables.rules import NONE, refused, rule, rules
+from ..variables.registry import NONE, ByClass, refused, rule, rules
 from ..variables.sequences import DequeVar, slice_of
 from ..variables.sets import SetVar
 from ..variables.symbolic import CALLS, SymVar, apply, is_number

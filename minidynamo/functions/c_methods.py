@@ -29,8 +29,7 @@ from ..variables.exceptions import initialise_exception
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import IteratorVar
 from ..variables.objects import ObjectVar, is_inherited
-from ..variables.registry import ByClass
-from ..variables.rules import NONE, checked, refused, rule
+from ..variables.registry import NONE, ByClass, checked, refused, rule
 from ..variables.tensor import TensorVar
 from ..wrap.containers import is_plain_named_tuple
 from .builtins import name_of
@@ -283,5 +282,5 @@ def _new_object(new, tx, *args, **kwargs):
     return allocate(tx, cls, args[1:], new)
 
 
-for _class in (object, dict, tuple, list, set, collections.OrderedDict, BaseException):
+for _class in (object, dict, tuple, list, set, BaseException):
     rule(_class.__new__)(functools.partial(_new_object, _class.__new__))

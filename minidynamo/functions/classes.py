@@ -29,15 +29,14 @@ from ..errors import Break
 from ..evaluate.calls import class_with_base
 from ..evaluate.operations import on_host
 from ..frame.originals import NN_MODULE
-from ..variables.base import Variable, lookup, trusted
+from ..variables.base import OpaqueVar, Variable, lookup, trusted
 from ..variables.classes import ClassVar, SuperVar
 from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, ListVar, TupleVar, named
 from ..variables.functions import CellVar
-from ..variables.modules import OpaqueVar
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
-from ..variables.rules import RULES, rule, rules
+from ..variables.registry import RULES, rule, rules
 from ..wrap.containers import is_plain_named_tuple
 
 ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)

@@ -45,7 +45,7 @@ from ..variables.classes import ClassVar
 from ..variables.dicts import DictVar, SequenceVar, TupleVar
 from ..variables.functions import CallableVar, CellVar, FunctionVar
 from ..variables.modules import PyModuleVar
-from ..variables.rules import rule
+from ..variables.registry import rule
 from ..variables.symbolic import pinned
 from ..variables.tensor import TensorVar
 

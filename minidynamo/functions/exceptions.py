@@ -16,7 +16,7 @@ from ..variables.constant import ConstantVar
 from ..variables.dicts import TupleVar
 from ..variables.exceptions import nothing_handled
 from ..variables.objects import ObjectVar
-from ..variables.rules import NONE, rules
+from ..variables.registry import NONE, rules
 
 
 class Handled(Variable):

@@ -23,7 +23,7 @@ from ..errors import Break
 from ..graph.graph_module import draws, storage
 from ..rebuild.reconstruct import Codegen
 from ..variables.base import Args, Frame, Variable
-from ..variables.rules import rule
+from ..variables.registry import rule
 from ..variables.tensor import TensorVar
 from .custom_functions import written_objects
 

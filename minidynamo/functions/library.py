@@ -45,7 +45,7 @@ from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, Part
 from ..variables.iterators import LibraryIterator
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
-from ..variables.rules import NONE, refused, rule, rules
+from ..variables.registry import NONE, refused, rule, rules
 from ..variables.sets import SetVar
 
 

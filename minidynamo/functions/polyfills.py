@@ -36,8 +36,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from ..errors import Break
 from ..variables.base import Args, Frame, Named, RealVar, Variable
 from ..variables.constant import ConstantVar
-from ..variables.registry import BY_VALUE, PINNED, by_identity
-from ..variables.rules import rule
+from ..variables.registry import BY_VALUE, PINNED, by_identity, rule
 from ..variables.tensor import TensorVar
 from .torch_state import at
 
@@ -163,5 +162,5 @@ def is_passed_on(kind: Any, value: Variable) -> bool:
     return not whole and isinstance(value, ConstantVar)
 
 
-PINNED.rule(SCRIPTED)(lambda builder, value: ScriptedVar(value))
-BY_VALUE.rule(SCRIPTED)(by_identity)  # what is read of it does not change
+PINNED(SCRIPTED)(lambda builder, value: ScriptedVar(value))
+BY_VALUE(SCRIPTED)(by_identity)  # what is read of it does not change

@@ -24,8 +24,7 @@ from ..graph.graph_module import guard_state
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.dicts import ListVar, TupleVar
-from ..variables.floats import is_float, tensor_of
-from ..variables.rules import rule
+from ..variables.registry import rule
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 from .torch_state import at
@@ -113,16 +112,10 @@ def is_symbol(number: Variable) -> bool:
 def element(tx: Frame, number: Any, dtype: torch.dtype, device: Variable | None) -> Variable:
     """A 0-d tensor.  torch makes float32 of an int by way of a double."""
     to_dtype = ConstantVar(dtype)
-    if is_float(number):
-        made: Any = tensor_of(tx.output, number)
-        options = {"dtype": to_dtype}
-        if device is not None:
-            options["device"] = device
-        return tx.output.call_graph(tx, "call_method", "to", [made], options)
     is_int = number.python_type() is int
     wide = torch.int64 if is_int else torch.float64
     options = {"dtype": ConstantVar(wide)} | ({} if device is None else {"device": device})
-    made = tx.node(torch.full, [TupleVar([]), number], options)
+    made: Any = tx.node(torch.full, [TupleVar([]), number], options)
     if is_int and dtype is torch.float32:
         wide = torch.float64
         made = tx.output.call_graph(tx, "call_method", "to", [made, ConstantVar(wide)], {})

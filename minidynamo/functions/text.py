@@ -19,8 +19,7 @@ from ..variables.exceptions import new_exception
 from ..variables.functions import CallableVar, FunctionVar
 from ..variables.modules import PyModuleVar
 from ..variables.objects import ObjectVar
-from ..variables.registry import ByClass
-from ..variables.rules import rule, rules
+from ..variables.registry import ByClass, rule, rules
 from ..variables.sets import SetVar
 from ..variables.tensor import TensorVar
 

@@ -33,7 +33,7 @@ from ..graph.thread_state import call_state
 from ..variables.base import Frame, Variable
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.dicts import DictVar, ListVar, SequenceVar, TupleVar
-from ..variables.rules import NONE, refused, rule, rules
+from ..variables.registry import NONE, refused, rule, rules
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar
 from .arrays import ArrayVar, tensor_of

@@ -39,7 +39,6 @@ from .base import (
 from .constant import ConstantVar
 from .functions import BOUND, BoundMethodVar, bound_descriptor
 from .objects import ObjectVar, method_of_class
-from .registry import BY_VALUE, PINNED, by_identity
 
 OF_EVERY_CLASS = frozenset(
     """
@@ -143,14 +142,6 @@ class ClassVar(RealVar):
 
     def __repr__(self) -> str:
         return f"the class {self.value.__qualname__}"
-
-
-def is_class(value: Any) -> bool:
-    return issubclass(type(value), type)
-
-
-BY_VALUE.rule(type, test=is_class, order=20)(by_identity)
-PINNED.rule(test=is_class, order=10)(lambda builder, value: ClassVar(value))
 
 
 class SuperVar(Variable):

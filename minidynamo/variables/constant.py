@@ -20,9 +20,7 @@ from typing import Any
 import torch
 
 from ..errors import Break
-from ..guards.guards import constant_check
-from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable, lookup
-from .registry import BY_VALUE
+from .base import Args, Frame, Named, RealVar, Variable, lookup
 
 try:
     import numpy
@@ -136,20 +134,3 @@ class ConstantVar(RealVar):
         if type(value) is int and value.bit_length() > 10_000:  # which has no text
             return f"constant int of {value.bit_length()} bits"
         return f"constant {value!r:.200}"
-
-
-BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
-
-
-@BY_VALUE.rule(*CONSTANT_TYPES - {slice, float}, test=is_constant_value, order=10)
-def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """A constant at `source`; an int is a symbol if the policy of sizes says so."""
-    if type(value) is int and builder.policy.of_int(value, source):
-        builder.guard(source, "TYPE", "type({0}) is int")
-        return builder.symbolic_int(value, source)
-    check, pin = constant_check(value)
-    if isinstance(pin, BY_IDENTITY):
-        check = "{0} is {pin}"
-    builder.guard(source, "EQUALS", check, pin)
-    # another NaN may lie there later: containers find it as the object that it is
-    return ConstantVar(value, source=source if value != value else None)

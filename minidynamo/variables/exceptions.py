@@ -14,11 +14,10 @@ import types
 from typing import Any
 
 from ..errors import Break
-from .base import Args, Codegen, Frame, Named, OutputGraph, RealVar, Source, Variable
+from .base import Args, Codegen, Frame, Named, OutputGraph, RealVar, Variable
 from .constant import ConstantVar
 from .dicts import TupleVar
-from .objects import ObjectVar, wrap_object
-from .registry import SHARED
+from .objects import ObjectVar
 
 # Exceptions with fields of their own in C that take any arguments all the same.
 ANY_ARGUMENTS: tuple[type, ...] = (StopIteration, StopAsyncIteration, SystemExit)
@@ -107,12 +106,6 @@ class ExceptionVar(ObjectVar):
 
 # Whose objects lie in one piece, made in the frame or from outside: not modules.
 INSTANCES: set[type[ObjectVar]] = {ObjectVar, ExceptionVar}
-
-
-@SHARED.rule(test=lambda value: issubclass(type(value), BaseException))
-def wrap_exception(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """An exception that was made before this frame."""
-    return wrap_object(builder, value, source, ExceptionVar)
 
 
 def initialise_exception(cls: type, made: ObjectVar, args: Args, kwargs: Named) -> None:

@@ -37,7 +37,6 @@ from .base import (
 from .constant import ConstantVar
 from .dicts import DictVar, TupleVar
 from .objects import ObjectVar, fields_of
-from .registry import SHARED
 
 CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -189,12 +188,13 @@ class ModuleVar(ObjectVar):
             raise Restart()
 
 
-@SHARED.rule(test=lambda value: issubclass(type(value), torch.nn.Module), order=20)
 def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A module.  One that another module holds, or of which each call brings another, is guarded by
     its type alone: whatever is read of it is guarded, and one in its place of which all that holds
     is as good."""
     kind = type(value)
+    if kind.__module__.startswith("torch.jit"):
+        raise Break("object", f"a {kind.__name__} is not traced", "use it outside")
     if issubclass(kind, LazyModuleMixin):
         reason = f"the first call of a {kind.__name__} gives it its parameters"
         raise Break("module", reason, "call the model once before it is compiled")

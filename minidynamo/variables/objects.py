@@ -42,7 +42,6 @@ from .base import (
 from .constant import ConstantVar
 from .dicts import mapping, named
 from .functions import BoundMethodVar, bound_descriptor
-from .registry import SHARED
 
 # The type of the descriptors `first` and `second`; each knows the index of its item.
 FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
@@ -440,7 +439,6 @@ def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Vari
     return method.call(tx, args, {})
 
 
-@SHARED.rule(test=lambda value: issubclass(type(value), torch.optim.Optimizer), order=98)
 def wrap_optimizer(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
     builder.modules.append(value)  # its entries, which hold its parameters, go with it
     return wrap_object(builder, value, source)

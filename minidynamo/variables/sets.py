@@ -20,8 +20,7 @@ from .base import Codegen, Frame, OutputGraph, Source, Variable
 from .constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from .dicts import Container, TupleVar
 from .iterators import KeysIterator, iterator_of
-from .registry import RESULTS, SHARED
-from .rules import rule
+from .registry import RESULTS, SHARED, rule
 
 
 class SetVar(Container):
@@ -183,7 +182,7 @@ def whole(values: Variable) -> Any:
     return values.payload if isinstance(values.payload, SetVar) else values
 
 
-@SHARED.rule(set, frozenset)
+@SHARED(set, frozenset)
 def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     if not all(is_constant_value(item) or isinstance(item, HASHED_BY_IDENTITY) for item in value):
         raise Break("set", "a set with elements that are not constants")
@@ -193,7 +192,7 @@ def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     return builder.replayed(SetVar(items, type(value), value, source=source))
 
 
-@RESULTS.rule(set, frozenset)
+@RESULTS(set, frozenset)
 def folded_set(builder: OutputGraph, value: Any) -> SetVar:
     """A set that a folded call gave."""
     return SetVar({item: builder.wrap_result(item) for item in value}, type(value), value)

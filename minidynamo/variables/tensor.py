@@ -31,7 +31,7 @@ from ..frame.originals import calls_replaced, in_leaf_module, made_by_torch, rep
 from .base import Args, Codegen, Frame, Named, Variable, lookup
 from .constant import ConstantVar
 from .objects import method_of_class
-from .rules import RULES
+from .registry import RULES, rule
 
 # Told by the fake tensor, without a node: attributes, and methods.
 TOLD = """
@@ -302,3 +302,22 @@ class TensorVar(Variable):
         if any(fake.untyped_storage()._cdata == memory for _, fake in tx.output.written):
             return None
         return torch.tensor(*node.args, **node.kwargs).detach()
+
+
+def _scaled(name: str, symbol: str) -> Callable:
+    """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step count)
+    is multiplied in."""
+
+    def method(tx: Frame, tensor: TensorVar, *args: Any, **kwargs: Variable) -> Variable:
+        value: Any = kwargs.get("value")
+        if not isinstance(value, TensorVar):
+            return tensor.method_node(tx, name, args, kwargs)
+        change = tx.binary(symbol, tx.binary("*", value, args[0]), args[1])
+        return tensor.call_method(tx, name.replace("cmul", "").replace("cdiv", ""), [change], {})
+
+    return method
+
+
+for _name, _symbol in (("addcmul", "*"), ("addcdiv", "/")):
+    for _method in (_name, _name + "_"):
+        rule(getattr(torch.Tensor, _method))(_scaled(_method, _symbol))
