@@ -30,11 +30,10 @@ from ..bytecode.assembler import CLOSURE
 from ..errors import Break, ObservedException
 from ..variables.base import MISSING, NULL, Args, Lazy, Named, RealVar, Variable, refusal
 from ..variables.constant import ConstantVar
-from ..variables.dicts import DictVar, ListVar, SequenceVar, TupleVar, dict_pairs
+from ..variables.dicts import DictVar, ListVar, SequenceVar, SetVar, TupleVar, dict_pairs
 from ..variables.functions import BOUND, CallableVar, CellVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar
 from ..variables.sequences import slice_of
-from ..variables.sets import SetVar
 from ..variables.tensor import TensorVar
 
 if TYPE_CHECKING:

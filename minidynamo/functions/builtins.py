@@ -23,14 +23,21 @@ from ..evaluate.operators import COMPARISONS, OPERATORS, UNARY, comparison
 from ..variables.base import MISSING, Codegen, Variable, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.dicts import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
+from ..variables.dicts import (
+    Container,
+    DictVar,
+    DictViewVar,
+    ListVar,
+    SequenceVar,
+    SetVar,
+    TupleVar,
+)
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import EnumerateVar, FilterVar, HostIterator, MapVar, ZipVar
 from ..variables.modules import PyModuleVar
 from ..variables.objects import ObjectVar, is_inherited, through
 from ..variables.registry import NONE, ByClass, refused, rule, rules
-from ..variables.sequences import DequeVar, slice_of
-from ..variables.sets import SetVar
+from ..variables.sequences import slice_of
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .arrays import ArrayVar
@@ -393,7 +400,6 @@ rules(
         operator.is_not: lambda tx, a, b, /: not tx.same(a, b),
         (property, staticmethod, classmethod): refused("class", "making a descriptor"),
         types.MappingProxyType: refused("class", "making a proxy"),
-        collections.deque: lambda tx: DequeVar([]),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
         ),
@@ -402,6 +408,7 @@ rules(
         round: _round,
         operator.index: _index,
         pow: _pow,
+        set: lambda tx, values=EMPTY, /: SetVar.made(tx, values),
         frozenset: _frozenset,
         collections.defaultdict: _defaultdict,
         collections.OrderedDict: lambda tx, *args, **kwargs: updated(

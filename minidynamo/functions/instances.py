@@ -16,10 +16,9 @@ from typing import Any
 from ..errors import Break
 from ..evaluate.calls import class_with_base
 from ..variables.base import FOUND, MISSING, Args, Frame, Named, Variable, can_change, lookup
-from ..variables.dicts import DictVar, ListVar, TupleVar
+from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar
 from ..variables.exceptions import ExceptionVar, initialise_exception
 from ..variables.objects import ObjectVar, is_inherited
-from ..variables.sets import SetVar
 
 CONTENTS: dict[type, Callable[[], Variable]] = {  # of an instance of a subclass, when it is made
     collections.OrderedDict: lambda: DictVar({}, collections.OrderedDict),

@@ -40,13 +40,12 @@ from ..evaluate.operations import on_host
 from ..variables.base import NULL, Variable, current, lookup, trusted
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.dicts import DictVar, ListVar, TupleVar
+from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import LibraryIterator
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
 from ..variables.registry import NONE, refused, rule, rules
-from ..variables.sets import SetVar
 
 
 @rule(functools.partial)

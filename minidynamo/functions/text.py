@@ -15,12 +15,12 @@ from ..evaluate.operations import on_host
 from ..variables.base import Variable, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
+from ..variables.dicts import SetVar
 from ..variables.exceptions import new_exception
 from ..variables.functions import CallableVar, FunctionVar
 from ..variables.modules import PyModuleVar
 from ..variables.objects import ObjectVar
 from ..variables.registry import ByClass, rule, rules
-from ..variables.sets import SetVar
 from ..variables.tensor import TensorVar
 
 CONVERT: dict[str, Callable] = {"str": str, "repr": repr, "ascii": ascii, "format": format}

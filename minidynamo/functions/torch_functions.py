@@ -201,22 +201,6 @@ for _name in ("tensor", "as_tensor", "asarray"):
     rule(at(_name))(functools.partial(_tensor, at(_name)))
 
 
-@rule(torch.tensor_split, torch.Tensor.tensor_split)
-def _tensor_split(tx, *args, **kwargs):
-    """Places in a tensor that the frame has made of numbers are those numbers."""
-    places = args[1] if len(args) > 1 else kwargs.get("tensor_indices_or_sections")
-    known = places.made_of_numbers(tx) if type(places) is TensorVar else None
-    if known is None or known.dtype is not torch.int64 or known.dim() > 1:
-        return tx.node(torch.tensor_split, args, kwargs)
-    numbers = known.tolist()
-    plain = ConstantVar(numbers) if known.dim() == 0 else TupleVar(list(map(ConstantVar, numbers)))
-    name = "sections" if known.dim() == 0 else "indices"
-    if len(args) > 1:
-        return tx.node(torch.tensor_split, [args[0], plain, *args[2:]], kwargs)
-    others = {key: v for key, v in kwargs.items() if key != "tensor_indices_or_sections"}
-    return tx.node(torch.tensor_split, args, {**others, name: plain})
-
-
 def _tensor_of_symbols(tx, data, args, kwargs, make=of_symbols):
     """torch.tensor([n, 2]) where n is a symbol; None: with the number of this run."""
     options = {name: value for name, value in kwargs.items() if name not in ("data", "obj")}

@@ -43,8 +43,7 @@ from ..shapes.dynamic import SizePolicy
 from ..shapes.symbolic_shapes import ShapeEnv
 from ..variables.base import Args, Named, Variable, lookup
 from ..variables.modules import GlobalsVar
-from ..variables.symbolic_indices import select_symbols
-from ..variables.tensor import TensorVar
+from ..variables.tensor import TensorVar, select_symbols
 from ..wrap.builder import Builder
 from . import graph_module, symbolic_inputs
 from .graph_module import holds_tensor

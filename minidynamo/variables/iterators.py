@@ -20,7 +20,7 @@ from typing import Any, NoReturn, cast
 from ..errors import Break, SkipFrame
 from .base import Codegen, Frame, Variable, refusal
 from .constant import ConstantVar
-from .dicts import DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, TupleVar
+from .dicts import DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, SetVar, TupleVar
 from .objects import ObjectVar
 from .registry import ByClass
 
@@ -142,7 +142,7 @@ class KeysIterator(IteratorVar):
 iterator_of(IteratorVar)(lambda tx, iterator: iterator)
 iterator_of(SequenceVar)(lambda tx, sequence: SequenceIterator(sequence))
 iterator_of(ObjectVar)(lambda tx, instance: tx.iter_of_object(instance))
-iterator_of(DictVar, DictViewVar, ProxyVar)(KeysIterator)
+iterator_of(DictVar, DictViewVar, ProxyVar, SetVar)(KeysIterator)
 
 
 class GeneratorVar(IteratorVar):

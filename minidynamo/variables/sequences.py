@@ -11,9 +11,7 @@ Mirrors torch/_dynamo/variables/lists.py.
 
 from __future__ import annotations
 
-import collections
 import functools
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any
@@ -24,8 +22,6 @@ from ..errors import Break
 from .base import Codegen, Frame, Lazy, Variable, current, peek
 from .constant import ConstantVar, is_constant_value
 from .symbolic import SymVar
-
-INDICES: set[type[Variable]] = {SymVar}  # what may be taken as a constant index
 
 
 class Container(Variable):
@@ -124,17 +120,9 @@ class SequenceVar(Container):
             return self.item(tx, self.cls.__match_args__.index(name))
         return Variable.getattr(self, tx, name)
 
-    def method_index(
-        self,
-        tx: Frame,
-        value: Variable,
-        start: Variable = ConstantVar(0),
-        stop: Variable = ConstantVar(sys.maxsize),
-        /,
-    ) -> Any:
-        first, last, _ = slice(whole(start), whole(stop)).indices(len(self.items))
+    def method_index(self, tx: Frame, value: Variable, /) -> Any:
         for n, item in enumerate(self.iterate(tx)):
-            if first <= n < last and (tx.same_or_equal(item, value)):
+            if tx.same_or_equal(item, value):
                 return ConstantVar(n)
         tx.raise_(
             ValueError,
@@ -308,27 +296,6 @@ class ListVar(SequenceVar):
     def method_clear(self, tx: Frame) -> None:
         self.items.clear()
         self._changed()
-
-
-class DequeVar(Container):
-    """A collections.deque that this frame makes and empties, as contextlib.ExitStack does."""
-
-    items: list
-    cls: type = collections.deque
-
-    def truth(self, tx: Frame) -> bool:
-        return bool(self.items)
-
-    def method_append(self, tx: Frame, value: Variable, /) -> None:
-        self.items.append(value)
-
-    def method_pop(self, tx: Frame) -> Any:
-        if not self.items:
-            tx.raise_(IndexError, "pop from an empty deque")
-        return self.items.pop()
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(self.cls, functools.partial(cg.build, "BUILD_TUPLE", self.items))
 
 
 class SliceVar(Variable):

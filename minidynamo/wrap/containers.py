@@ -37,11 +37,11 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..guards.guards import NAMES
+from ..guards.guards import NAMES, exact_key
 from ..guards.sources import KINDS
 from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
-from ..variables.constant import ConstantVar, is_constant_value
-from ..variables.dicts import DictVar, ListVar, ProxyVar, TupleVar
+from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
+from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar, PartialVar
 from ..variables.objects import wrap_object
 from ..variables.registry import BY_VALUE, PINNED, RESULTS, SHARED, by_identity
@@ -120,6 +120,22 @@ def wrap_named_tuple(builder: OutputGraph, value: Any, source: Source) -> TupleV
     return TupleVar(
         [Lazy(item, source.child("tuple_item", n)) for n, item in items], type(value), source=source
     )
+
+
+@SHARED(set, frozenset)
+def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
+    if not all(is_constant_value(item) or isinstance(item, HASHED_BY_IDENTITY) for item in value):
+        raise Break("set", "a set with elements that are not constants")
+    check = "{{*map(exact_key, {0})}} == {pin}"
+    builder.guard(source, "EQUALS", check, {*map(exact_key, value)})
+    items = {item: builder.wrap_pinned(item) for item in value}
+    return builder.replayed(SetVar(items, type(value), value, source=source))
+
+
+@RESULTS(set, frozenset)
+def folded_set(builder: OutputGraph, value: Any) -> SetVar:
+    """A set that a folded call gave."""
+    return SetVar({item: builder.wrap_result(item) for item in value}, type(value), value)
 
 
 # ---- what the standard library's own classes hold
