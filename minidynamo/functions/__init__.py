@@ -10,8 +10,6 @@ from . import (  # noqa: F401
     c_methods,
     classes,
     custom_functions,
-    exceptions,
-    gradient_hooks,
     instances,
     library,
     polyfills,

@@ -36,11 +36,13 @@ from typing import Any
 from ..errors import Break
 from ..evaluate.calls import callable_of_type
 from ..evaluate.evaluator import Frame
+from ..evaluate.opcodes import exc_info
 from ..evaluate.operations import on_host
 from ..variables.base import NULL, Variable, current, lookup, trusted
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, ListVar, TupleVar
+from ..variables.exceptions import nothing_handled
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import LibraryIterator
 from ..variables.nn_modules import ModuleVar
@@ -148,8 +150,23 @@ def _log(level, tx, logger, *args, **kwargs):
     tx.output.guard(tx.output.tree.pinned(logger), ("LOGGER", level), check)
 
 
+# ---- the exception that is being handled
+def _exception(tx: Frame) -> Variable:
+    handled = tx.handling()
+    if handled is None and not nothing_handled(tx.output):
+        raise Break("exception", "what is being handled around this frame")
+    return NONE if handled is None else handled
+
+
+def _exc_info(tx: Frame) -> TupleVar:
+    handled = _exception(tx)
+    return TupleVar([NONE] * 3 if handled is NONE else exc_info(tx, handled))
+
+
 rules(
     {
+        sys.exception: _exception,
+        sys.exc_info: _exc_info,
         sys.intern: lambda tx, text: tx.fold(sys.intern, text.as_constant()),
         os.fspath: lambda tx, path: tx.fold(os.fspath, path.as_constant()),
         dataclasses.fields: _fields,

@@ -19,7 +19,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.nn import functional as F
@@ -28,7 +28,7 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 from miniinductor.errors import ours
 from miniinductor.sizes.symbols import is_contiguous
 
-from ..errors import Break, Restart
+from ..errors import Break, Restart, SkipFrame
 from ..graph.thread_state import call_state
 from ..variables.base import Frame, Variable
 from ..variables.constant import NUMPY, ConstantVar
@@ -275,6 +275,19 @@ def dtype_of(x: Any) -> torch.dtype:
 
 def _clear_cache(tx):
     call_state(tx.output, tx, torch.clear_autocast_cache, [])
+
+
+HOOKS = (
+    torch.Tensor.register_hook,
+    torch.Tensor.register_post_accumulate_grad_hook,
+    torch.Tensor.retain_grad,
+)
+
+
+@rule(*HOOKS)
+def _hook(tx: Frame, *_: Variable) -> NoReturn:
+    """What a graph has made of the tensor before would pass the hook by: no graph at all."""
+    raise SkipFrame("a hook on the gradient of a tensor")
 
 
 rules(
