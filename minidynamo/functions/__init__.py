@@ -5,7 +5,6 @@ is imported; a call that nobody has registered breaks the graph.
 """
 
 from . import (  # noqa: F401
-    arrays,
     builtins,
     c_methods,
     classes,
@@ -13,7 +12,6 @@ from . import (  # noqa: F401
     instances,
     library,
     polyfills,
-    tensors_of_numbers,
     text,
     torch_functions,
     torch_state,

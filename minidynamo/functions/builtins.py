@@ -34,7 +34,6 @@ from ..variables.sequences import DequeVar, slice_of
 from ..variables.sets import SetVar
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
-from .arrays import ArrayVar
 
 EMPTY = TupleVar([])
 
@@ -304,7 +303,7 @@ def _index(tx, value, /):
 def _converted(cls, tx, *args, **kwargs):
     """int(), float(), complex(), bool() of a tensor, an object, or anything else."""
     value, name = args[0] if args else None, f"__{cls.__name__}__"
-    if isinstance(value, (TensorVar, ArrayVar)):
+    if isinstance(value, TensorVar):
         return value.call_method(tx, name, [], {})
     if cls is bool and value is not None:
         return value.truth(tx)

@@ -45,7 +45,7 @@ from .base import (
     lookup,
     trusted,
 )
-from .constant import ConstantVar
+from .constant import ARRAYS, ConstantVar
 from .registry import BY_VALUE, PINNED, SHARED, by_identity
 
 PACKAGE = __name__.partition(".")[0]
@@ -157,8 +157,8 @@ class OpaqueVar(RealVar):
 
 # What has state of its own in C, or in each thread, and modules in C++.
 UNTRACED: tuple[Any, ...] = (*weakref.ProxyTypes, threading.local, random.Random)
-# ... and containers of C that are rare in models.
-UNTRACED += (collections.deque, super)
+# ... and containers of C that are rare in models, and NumPy's arrays.
+UNTRACED += (collections.deque, super, *ARRAYS)
 
 
 def is_untraced(value: Any) -> bool:

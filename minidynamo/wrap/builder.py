@@ -22,7 +22,13 @@ from ..guards.guards import FUNCTION_FIELDS, Guard, constant_check, has_long_tex
 from ..guards.sources import Source, SourceTree
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import Added, Lazy, Variable, can_change, trusted
-from ..variables.constant import HASHED_BY_IDENTITY, LITERALS, ConstantVar, is_constant_value
+from ..variables.constant import (
+    ARRAYS,
+    HASHED_BY_IDENTITY,
+    LITERALS,
+    ConstantVar,
+    is_constant_value,
+)
 from ..variables.dicts import DictVar, named
 from ..variables.functions import CellVar
 from ..variables.modules import OpaqueVar
@@ -261,6 +267,6 @@ def pinned_result(output: Builder, value: Any) -> Variable:
     kind = type(value)
     if isinstance(value, torch.Tensor):
         raise Break("argument", "a folded call gave a tensor")
-    if hasattr(kind, "__next__") or kind in (bytearray, set):
+    if hasattr(kind, "__next__") or kind in (bytearray, set, *ARRAYS):
         raise Break("constant", f"a call gave a {kind.__name__}")
     return output.wrap_pinned(value)
