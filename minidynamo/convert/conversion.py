@@ -27,7 +27,6 @@ from ..bytecode.assembler import parameter_count
 from ..errors import BackendError, Break, NoTensors, Restart, SkipFrame, Unsupported
 from ..evaluate.evaluator import RootFrame
 from ..frame import frame_hook
-from ..functions.gradient_hooks import refuse_results
 from ..graph import thread_state
 from ..graph.output_graph import OutputGraph
 from ..guards.guards import Guard
@@ -105,7 +104,6 @@ class Conversion:
                 frame = self.trace()
                 tail = rebuild(frame)
                 graph_errors.refuse(frame.output)
-                refuse_results(tail)
             if self.policy.pin(frame.output.shape_env.pinned()):
                 return None  # with those sizes as numbers
         except Restart:

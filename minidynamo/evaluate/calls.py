@@ -41,6 +41,7 @@ from miniinductor.errors import ours
 from ..errors import Break
 from ..frame.originals import LEAF_MODULES, made_by_torch
 from ..variables.base import Args, Named, Variable, lookup
+from ..variables.constant import NUMPY
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.registry import RULES, ByClass
 
@@ -60,7 +61,7 @@ IMPURE = """
 callable_of_type = ByClass()  # type of what is called -> handler(tx, function, args, kwargs)
 class_with_base = ByClass()  # base of the class that is called -> handler(tx, cls, args, kwargs)
 CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range}
-CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo}
+CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo} | NUMPY
 
 
 def call_known(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable | None:

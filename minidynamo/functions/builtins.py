@@ -40,7 +40,6 @@ from ..variables.registry import NONE, ByClass, refused, rule, rules
 from ..variables.sequences import slice_of
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
-from .arrays import ArrayVar
 
 EMPTY = TupleVar([])
 
@@ -310,7 +309,7 @@ def _index(tx, value, /):
 def _converted(cls, tx, *args, **kwargs):
     """int(), float(), complex(), bool() of a tensor, an object, or anything else."""
     value, name = args[0] if args else None, f"__{cls.__name__}__"
-    if isinstance(value, (TensorVar, ArrayVar)):
+    if isinstance(value, TensorVar):
         return value.call_method(tx, name, [], {})
     if cls is bool and value is not None:
         return value.truth(tx)

@@ -144,10 +144,6 @@ class OutputGraph(Builder):
         self.state = StateChanges()
         self.errors: Any = None  # of the finished graph: graph_errors.GraphErrors
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
-        # (user's stack, root's step): where conditions are checked in the graph
-        self.asserted: list[tuple[Any, int]] = []
-        self.hooked: list[Any] = []  # tensors with hooks that are nodes, and where they were made
-        self.input_hooks: Any = None  # those on tensors from outside: gradient_hooks.InputHooks
         # does the frame run in an `except` block of its callers?
         self.handling = sys.exc_info()[1] is not None
         self.asks_if_compiling = False  # has the program asked?

@@ -14,10 +14,12 @@ from __future__ import annotations
 import enum
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+
+from miniinductor.errors import ours
 
 from ..errors import Break
 from .base import Args, Frame, Named, RealVar, Variable, lookup
@@ -27,15 +29,14 @@ try:
 
     kinds = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
     NUMBERS = {getattr(numpy, name) for name in kinds.split()}
-    NUMPY = NUMBERS | {numpy.bool_}
-except ImportError:  # torch works without it
-    numpy = None  # type: ignore[assignment]
-    NUMBERS = NUMPY = set()
+    NUMPY, ARRAYS = NUMBERS | {numpy.bool_}, (numpy.ndarray,)
+except ours(ImportError):  # torch works without it
+    NUMBERS, NUMPY, ARRAYS = set(), set(), ()
 
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 CONSTANT_TYPES = LITERALS | {range, slice, types.CodeType, torch._C._SDPBackend}
 CONSTANT_TYPES |= {torch.dtype, torch.device, torch.layout, torch.memory_format}
-CONSTANT_TYPES |= {torch.finfo, torch.iinfo}
+CONSTANT_TYPES |= {torch.finfo, torch.iinfo} | NUMPY
 
 HASHED_BY_IDENTITY = (
     *(type, types.FunctionType, types.BuiltinFunctionType),
@@ -51,16 +52,15 @@ def is_constant_value(value: Any) -> bool:
     return kind in CONSTANT_TYPES or issubclass(kind, enum.Enum)
 
 
-# type -> what makes an argument of torch's functions of such a constant; else it is one itself
-ARGUMENTS: dict[type, Callable[[Any], Any]] = {}
-
-
 def argument_of(value: Any) -> Any:
     """The constant as torch's functions take it."""
     if type(value) is slice:
         return slice(argument_of(value.start), argument_of(value.stop), argument_of(value.step))
-    convert = ARGUMENTS.get(type(value))
-    return value if convert is None else convert(value)
+    if type(value) in NUMBERS:
+        return value.item()
+    if type(value) in NUMPY:  # a bool of NumPy's is no bool to torch
+        raise Break("argument", f"NumPy's {type(value).__name__} as an argument of torch")
+    return value
 
 
 class ConstantVar(RealVar):

@@ -366,29 +366,6 @@ class ZipVar(IteratorVar):
         cg.call_object(zip, *self.inners)
 
 
-class LibraryIterator(IteratorVar):
-    """One of itertools' own, run on variables; `made` says where, for there plain Python must make
-    it if it outlives the trace."""
-
-    steps: Iterator
-    made: tuple
-    cls: type
-
-    def next(self, tx: Frame) -> Variable | None:
-        value = tx.run_c(next, self.steps, None)
-        if type(value) is tuple:
-            return TupleVar([*value])
-        return value if value is None or isinstance(value, Variable) else ConstantVar(value)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        raise Break(
-            "iterator",
-            f"an itertools.{self.cls.__name__} that lives across a graph break or leaves the frame",
-            "consume it before",
-            *self.made,
-        )
-
-
 class MapVar(IteratorVar):
     function: Variable
     rows: ZipVar

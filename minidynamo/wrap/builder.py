@@ -29,7 +29,13 @@ from ..guards.sources import Source, SourceTree
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import Added, Lazy, OpaqueVar, Variable, can_change, trusted
 from ..variables.classes import ClassVar
-from ..variables.constant import HASHED_BY_IDENTITY, LITERALS, ConstantVar, is_constant_value
+from ..variables.constant import (
+    ARRAYS,
+    HASHED_BY_IDENTITY,
+    LITERALS,
+    ConstantVar,
+    is_constant_value,
+)
 from ..variables.dicts import DictVar, TupleVar, named
 from ..variables.exceptions import ExceptionVar
 from ..variables.functions import CallableVar, CellVar
@@ -282,11 +288,11 @@ class Builder:
 # instance it is, says it
 Rules = list[tuple[Any, Rule]]
 UNTRACED = (weakref.ref, *weakref.ProxyTypes, threading.local, random.Random)
-UNTRACED += (collections.deque, super)
+UNTRACED += (collections.deque, super, *ARRAYS)
 
 
 def refuse(builder: Builder, value: Any, source: Source) -> NoReturn:
-    """State of its own in C or in each thread, and containers of C that are rare in models."""
+    """State of its own in C or in each thread, and containers of C that are rare in models, and NumPy's arrays."""
     raise Break("object", f"a {type(value).__name__} is not traced", "use it outside")
 
 
@@ -322,6 +328,6 @@ def pinned_result(output: Builder, value: Any) -> Variable:
         return TupleVar([cast(Any, output).wrap_result(item) for item in value], kind)
     if isinstance(value, torch.Tensor):
         raise Break("argument", "a folded call gave a tensor")
-    if hasattr(kind, "__next__") or kind in (bytearray, set):
+    if hasattr(kind, "__next__") or kind in (bytearray, set, *ARRAYS):
         raise Break("constant", f"a call gave a {kind.__name__}")
     return output.wrap_pinned(value)
