@@ -19,7 +19,7 @@ from typing import Any
 from miniinductor.errors import ours
 
 from ..errors import Break
-from .base import Codegen, Frame, Lazy, Variable, current, peek
+from .base import Codegen, Frame, Lazy, Variable, current, lookup, peek
 from .constant import ConstantVar, is_constant_value
 from .symbolic import SymVar
 
@@ -116,8 +116,9 @@ class SequenceVar(Container):
         cg.build("BUILD_TUPLE", self.items)
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        if self.cls.__module__ == "torch.return_types" and name in self.cls.__match_args__:
-            return self.item(tx, self.cls.__match_args__.index(name))
+        fields = getattr(self.cls, "__match_args__", ())  # of a named tuple, of `x.max(0)`
+        if name in fields and lookup(self.cls, name)[0] is self.cls:
+            return self.item(tx, fields.index(name))
         return Variable.getattr(self, tx, name)
 
     def method_index(self, tx: Frame, value: Variable, /) -> Any:

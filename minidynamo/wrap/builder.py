@@ -15,7 +15,6 @@ import functools
 import random
 import threading
 import types
-import typing
 import weakref
 from typing import Any, NoReturn, cast
 
@@ -296,7 +295,7 @@ def refuse(builder: Builder, value: Any, source: Source) -> NoReturn:
     raise Break("object", f"a {type(value).__name__} is not traced", "use it outside")
 
 
-BY_VALUE_OF_BASES: Rules = [(type, by_identity), (typing._Final, by_identity)]
+BY_VALUE_OF_BASES: Rules = [(type, by_identity), (TYPING, by_identity)]
 SHARED_OF_BASES: Rules = [
     (UNTRACED, refuse),
     (torch.Tensor, wrap_tensor),

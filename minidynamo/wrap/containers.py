@@ -316,7 +316,7 @@ def wrap_method(builder: OutputGraph, value: Any, source: Source) -> Variable:
 
 
 # list[int], typing.List, a TypeVar: C code and typing's classes know what to do with them.
-TYPING = (types.GenericAlias, typing._Final, typing.TypeVar)
+TYPING = (types.GenericAlias, types.UnionType, typing._Final, typing.TypeVar)
 
 
 class TypingVar(CallableVar):
