@@ -82,7 +82,7 @@ def of_exception(tx, value: ObjectVar, how: str) -> str | None:
         parts = ", ".join([text(tx, item, "repr") for item in args])
         return f"{value.cls.__name__}({parts})"
     constants = [item.as_constant() for item in args]
-    return str(new_exception(value.cls, constants, {}, None, None, False))
+    return str(new_exception(value.cls, constants, {}))
 
 
 @text_of_class(ClassVar, CallableVar, PyModuleVar)

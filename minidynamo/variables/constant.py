@@ -130,7 +130,6 @@ class ConstantVar(RealVar):
         return tx.fold(lambda: item.as_constant() in self.value).value
 
     def __repr__(self) -> str:
-        value = self.value
-        if type(value) is int and value.bit_length() > 10_000:  # which has no text
-            return f"constant int of {value.bit_length()} bits"
-        return f"constant {value!r:.200}"
+        if type(self.value) is int and abs(self.value) >> 1000:  # which may have no text
+            return "a large constant int"
+        return f"constant {self.value!r:.200}"

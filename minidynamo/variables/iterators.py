@@ -10,7 +10,6 @@ Mirrors torch/_dynamo/variables/iter.py.
 
 from __future__ import annotations
 
-import builtins
 import collections
 import types
 from collections.abc import Iterator
@@ -42,10 +41,6 @@ class IteratorVar(Variable):
             yield value
 
     iterate = rest
-
-    def length(self, tx: Frame) -> int:
-        """heapq's functions ask for it in a `try`."""
-        tx.raise_(TypeError, f"object of type '{self.python_type().__name__}' has no len()")
 
     def method___next__(self, tx: Frame) -> Variable:
         value = self.next(tx)
@@ -206,11 +201,7 @@ class GeneratorVar(IteratorVar):
             return False
         operations, entries = self.frame.info.operations, self.frame.info.ops
         entry = entries[self.frame.pc - 1][2]
-        while entry is not None and is_end_of_handler(operations, entry[0]):
-            entry = entries[entry[0] + 2][2]  # its RERAISE goes on to the next one
-        if entry is None or operations[entry[0]].op in IMPLICIT_HANDLERS:
-            return False
-        return not catches_nothing_of_close(operations, entry[0])
+        return entry is not None and operations[entry[0]].op not in IMPLICIT_HANDLERS
 
     def check_left(self) -> None:
         """One that is left inside a `try` or `with` runs its end when plain Python lets it go."""
@@ -246,29 +237,6 @@ def advanced(values: Any, taken: int) -> Iterator[Any]:
 
 # Handlers that the compiler puts around every generator's body, without a `try`.
 IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")
-
-
-def is_end_of_handler(operations: list, place: int) -> bool:
-    """Only the cleanup that CPython puts around a handler, which runs nothing of the program's?"""
-    steps = [operation.op for operation in operations[place : place + 3]]
-    return steps == ["COPY", "POP_EXCEPT", "RERAISE"]
-
-
-def catches_nothing_of_close(operations: list, place: int) -> bool:
-    """Does the handler at `place` ask for other exceptions alone (`except IndexError:`)?
-    GeneratorExit, which closing raises, runs none of it then: `collections.abc.Sequence.__iter__`
-    is such a generator."""
-    if operations[place].op != "PUSH_EXC_INFO":
-        return False
-    place += 1
-    while operations[place].op == "LOAD_GLOBAL" and operations[place + 1].op == "CHECK_EXC_MATCH":
-        caught = vars(builtins).get(operations[place].arg)
-        if not isinstance(caught, type) or issubclass(GeneratorExit, caught):
-            return False
-        if operations[place + 2].op != "POP_JUMP_IF_FALSE":
-            return False
-        place = operations[place + 2].arg
-    return operations[place].op == "RERAISE"
 
 
 class ConstantIterator(IteratorVar):
