@@ -269,7 +269,7 @@ def _abs(tx, value, /):
     if isinstance(value, TensorVar):
         return value.call_method(tx, "abs", [], {})
     if isinstance(value, ObjectVar):
-        return through(value, tx, "__abs__", [])
+        return through(value, tx, "__abs__", [], {})
     symbolic = apply(tx, abs, value) if type(value) is SymVar else None
     return symbolic or tx.fold(abs, value.as_constant())
 

@@ -87,14 +87,16 @@ class ClassVar(RealVar):
             raise Break("class", f"__getattribute__ of the metaclass {kind.__name__}")
 
     def of_metaclass(self, tx: Frame, name: str) -> Variable:
-        """A method of the metaclass, which gets the class."""
+        """An attribute of the metaclass, of which methods get the class."""
         kind = type(self.value)
-        found = lookup(kind, name)[1]
+        owner, found = lookup(kind, name)
         if isinstance(found, types.FunctionType):
             return BoundMethodVar(tx.output.wrap_pinned(found), self)
         if found is MISSING and lookup(kind, "__getattr__")[1] is MISSING:
             text = f"type object '{self.value.__name__}' has no attribute '{name}'"
             tx.raise_(AttributeError, text)
+        if found is not MISSING and not hasattr(type(found), "__get__"):
+            return tx.output.wrap_class_attribute(owner, found, name)
         if not callable(found) or found is MISSING:
             raise Break("class", f"{self.value.__name__}.{name}, by its metaclass")
         return bound_descriptor(found, self)

@@ -76,11 +76,8 @@ class ConstantVar(RealVar):
         return argument_of(self.value)
 
     def hash_key(self, tx: Frame) -> Any:
-        kind = type(self.value)
-        if kind.__hash__ is None:  # a slice has no hash before Python 3.12
-            tx.raise_(TypeError, f"unhashable type: {kind.__name__!r}")
-        if self.value != self.value:
-            raise Break("hash", "a NaN as a key, which only the same object finds")
+        if type(self.value) is slice or self.value != self.value:
+            raise Break("hash", f"{self} as a key: only the same NaN finds it, and a slice none")
         return self.value
 
     def truth(self, tx: Frame) -> bool:

@@ -14,7 +14,7 @@ import collections
 import types
 from collections.abc import Iterator
 from dataclasses import field
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from ..errors import Break, SkipFrame
 from .base import Codegen, Frame, Variable, refusal
@@ -173,27 +173,16 @@ class GeneratorVar(IteratorVar):
             self.running, self.started, self.done = False, True, done
         return yielded
 
-    def method_send(self, tx: Frame, value: Variable) -> Variable:
-        if not self.started and value.identity() is not None:
-            tx.raise_(TypeError, "can't send non-None value to a just-started generator")
-        over, yielded = self.done, self.send(tx, value)
-        if yielded is None:
-            returned = self.frame.returned
-            return tx.raise_var(
-                StopIteration, [] if over or returned.identity() is None else [returned]
-            )
-        return yielded
-
     def method___next__(self, tx: Frame) -> Variable:
-        return self.method_send(tx, ConstantVar(None))
+        yielded = self.next(tx)
+        if yielded is None and self.frame.returned.identity() is not None:
+            raise Break("generator", "what a generator returns, in a StopIteration")
+        return super().method___next__(tx) if yielded is None else yielded
 
     def method_close(self, tx: Frame) -> None:
         if self.must_be_closed():
             raise Break("generator", "closing a generator inside a try or with")
         self.done = True
-
-    def method_throw(self, tx: Frame, *exception: Variable) -> NoReturn:
-        raise Break("generator", "throwing into a generator")
 
     def must_be_closed(self) -> bool:
         """Would closing it run more of its body?"""
@@ -343,9 +332,6 @@ class MapVar(IteratorVar):
         row: Any = self.rows.next(tx)
         return None if row is None else self.function.call(tx, row.items, {})
 
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(map, self.function, *self.rows.inners)
-
 
 class FilterVar(IteratorVar):
     function: Variable
@@ -360,6 +346,3 @@ class FilterVar(IteratorVar):
             if kept.truth(tx):
                 return value
         return None
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(filter, self.function, self.inner)

@@ -109,19 +109,14 @@ class ModuleVar(ObjectVar):
 
     # ---- calling
     def calls_forward(self) -> bool:
-        """Does a call of it run torch's code, and so the hooks and `forward`?  (The `__call__` of a
-        torch.fx.GraphModule only makes errors readable.)"""
-        rest = CALLING[1:]
-        if any(self.fields.get(current(), ConstantVar(name)) for name in rest):
+        """Does a call of it run torch's code, and so the hooks and `forward`?"""
+        if any(self.fields.get(current(), ConstantVar(name)) for name in CALLING[1:]):
             return False  # the program has put its own on this one
-        if not all(lookup(self.cls, name)[1] is NN_MODULE[name] for name in rest):
-            return False
-        called = lookup(self.cls, "__call__")[1]
-        if not issubclass(self.cls, torch.fx.GraphModule):
-            return called is NN_MODULE["__call__"]
-        wrapped = lookup(self.cls, "_wrapped_call")[1]
-        torchs = getattr(called, "__module__", "") == "torch.fx.graph_module"
-        return torchs and getattr(wrapped, "cls_call", self) is None
+        call, *rest = [lookup(self.cls, name)[1] for name in CALLING]
+        if getattr(call, "__module__", "") == "torch.fx.graph_module":  # makes errors readable
+            wrapped = lookup(self.cls, "_wrapped_call")[1]
+            call = getattr(wrapped, "cls_call", self) or NN_MODULE["__call__"]
+        return [call, *rest] == [NN_MODULE[name] for name in CALLING]
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         if not self.calls_forward():

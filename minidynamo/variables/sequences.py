@@ -19,8 +19,8 @@ from typing import Any
 from miniinductor.errors import ours
 
 from ..errors import Break
-from .base import Codegen, Frame, Lazy, Variable, current, lookup, peek
-from .constant import ConstantVar, is_constant_value
+from .base import Codegen, Frame, Lazy, Variable, current, lookup
+from .constant import ConstantVar
 from .symbolic import SymVar
 
 
@@ -151,9 +151,7 @@ class TupleVar(SequenceVar):
         return tuple(self.item(tx, n).hash_key(tx) for n in range(len(self.items)))
 
     def reconstruct(self, cg: Codegen) -> None:
-        if self.is_literal():  # one object, however often it is loaded
-            cg.load_const(cg.output.literals.setdefault(self, self.as_constant()))
-        elif self.cls is tuple:
+        if self.cls is tuple:
             self.contents(cg)
         elif hasattr(self.cls, "_fields"):
             cls = functools.partial(cg.pinned, self.cls)
@@ -174,19 +172,6 @@ class TupleVar(SequenceVar):
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         items = super().argument(part)
         return self.cls(*items) if hasattr(self.cls, "_fields") else items
-
-    def is_literal(self) -> bool:
-        """May it be a constant of the replacement code?"""
-        return (
-            self.cls is tuple
-            and not any(type(peek(item)) is Lazy or item.source for item in self.items)
-            and self.is_constant()
-            and all(is_constant_value(peek(item).as_constant()) for item in self.items)
-        )
-
-    @property
-    def shared(self) -> bool:  # type: ignore[override]
-        return not self.is_literal()
 
 
 class ListVar(SequenceVar):
@@ -279,9 +264,7 @@ class ListVar(SequenceVar):
         """What to walk when this list takes `values`: a copy, if that is the list itself."""
         if values is self or values.payload is self:
             return list(self.iterate(tx))
-        walk = values.iterate(tx)
-        tx.length_hint(values)
-        return walk
+        return values.iterate(tx)
 
     def method_pop(self, tx: Frame, index: Variable = ConstantVar(-1), /) -> Any:
         place = whole(index)

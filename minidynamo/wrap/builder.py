@@ -77,7 +77,6 @@ class Builder:
         self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
         self.frame: Any = None  # the innermost one
         self.asked: dict[int, Source] = {}  # id of an object that is a key by identity -> where
-        self.literals: dict[Variable, object] = {}  # tuples that are constants of the new code
         self.generators: list[Any] = []  # that this frame has made
 
     def line(self) -> str:

@@ -42,7 +42,7 @@ from ..guards.sources import KINDS
 from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
 from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar, PartialVar
+from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.objects import wrap_object
 from ..variables.registry import BY_VALUE, PINNED, RESULTS, SHARED, by_identity
 
@@ -279,27 +279,19 @@ def guard_defaults(builder: OutputGraph, function: Any, source: Source) -> None:
     builder.guard(source, "DEFAULTS", f"{check} and [*({{0}}.__kwdefaults__ or ())] == {names!r}")
 
 
-@SHARED(types.CellType)
-def wrap_cell(builder: OutputGraph, cell: Any, source: Source) -> Variable:
-    return builder.wrap_cell(cell, source)
-
-
 BY_VALUE(types.ModuleType)(by_identity)
 
 
 @BY_VALUE(*C_CALLABLES)
 def wrap_c_callable(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """What C code gives is held by reference; a method of an object is its name on that object."""
+    """What C code gives is held by reference."""
     kind = type(value)
     if kind is types.BuiltinMethodType and not isinstance(
         value.__self__, (types.ModuleType, type, type(None))
     ):
-        check = f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}"
-        builder.guard(source, "METHOD", check, kind)
-        instance = builder.wrap(value.__self__, source.attr("__self__"))
-        method: Any = MethodVar(instance, value.__name__, source=source)
-        method.given = value
-        return method
+        raise Break(
+            "method", f"the method {value.__name__}() of an object, as a value from outside"
+        )
     if kind is types.BuiltinFunctionType:
         builder.guard(source, "EQ", "{0} == {pin}", value)
     else:
