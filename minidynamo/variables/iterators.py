@@ -186,7 +186,8 @@ class GeneratorVar(IteratorVar):
 
     def must_be_closed(self) -> bool:
         """Would closing it run more of its body?"""
-        if not self.started or self.done:
+        scope = self.frame.globals.values.get("__name__")
+        if not self.started or self.done or scope == "collections.abc":  # it waits for IndexError
             return False
         operations, entries = self.frame.info.operations, self.frame.info.ops
         entry = entries[self.frame.pc - 1][2]
