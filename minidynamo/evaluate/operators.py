@@ -25,7 +25,7 @@ from ..variables.base import BINARY, Frame, Variable, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.dicts import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
-from ..variables.functions import BOUND, BoundMethodVar
+from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.modules import OpaqueVar, compared_by_identity
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.registry import ByClass
@@ -121,7 +121,8 @@ def is_symbol_and_number(a: Variable, b: Variable) -> bool:
 
 def same_value(tx: Frame, a: Variable, b: Variable) -> bool:
     """a == b, where no container, tensor or object of a Python class is among the two."""
-    if isinstance(a, BOUND) and isinstance(b, BOUND):
+    methods = (BoundMethodVar, MethodVar)
+    if isinstance(a, methods) and isinstance(b, methods):
         if not isinstance(a, BoundMethodVar) or not isinstance(b, BoundMethodVar):
             raise Break("compare", "methods of C")
         alike = a.python_type() is b.python_type() and tx.same(a.instance, b.instance)

@@ -4,9 +4,9 @@ In:   a variable and "str", "repr" or "format".   Out: the text, on the host; a 
 
     >>> text(tx, ConstantVar(1.5), "repr")          # "1.5"
 
-A `__str__`, `__repr__` or `__format__` that is written in Python is traced.  Tensors, functions,
-sets (whose order may be another one each time) and objects whose text C code writes break the
-graph.
+A `__str__`, `__repr__` or `__format__` that is written in Python is traced; an exception that the
+frame has made has the text of its argument.  Tensors, functions, sets (whose order may be another
+one each time) and objects whose text C code writes break the graph.
 Mirrors torch/_dynamo/variables/builtin.py (`call_str`, `call_repr`, `call_format`).
 """
 
@@ -47,7 +47,7 @@ def text(tx: Frame, value: Any, how: str) -> str:
     return tx.fold(CONVERT[how], value.as_constant()).value
 
 
-def of_object(tx: Frame, value: ObjectVar, how: str) -> str:
+def of_object(tx: Frame, value: Any, how: str) -> str:
     for name in ASKED[how]:
         method = lookup(value.cls, name)[1]
         if isinstance(method, types.FunctionType):
@@ -56,6 +56,8 @@ def of_object(tx: Frame, value: ObjectVar, how: str) -> str:
             if type(written) is not str:
                 raise Break("string", f"a method {name} that gives no str")
             return written
+        if method is BaseException.__str__ and len(value.init_args or ()) == 1:
+            return text(tx, value.init_args[0].realize(tx), "str")
         if name != "__format__" and getattr(method, "__objclass__", None) is not object:
             break
     if value.pinned or value.source is not None and value.source.kind == "pinned":
