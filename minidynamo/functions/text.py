@@ -34,6 +34,8 @@ ASKED = {  # what is asked, in order
     "format": ("__format__", "__str__", "__repr__"),
 }
 
+OF_EXCEPTIONS = (BaseException.__str__, AttributeError.__str__)  # the text of the only argument
+
 
 def text(tx: Frame, value: Any, how: str) -> str:
     """The text of a value."""
@@ -56,7 +58,7 @@ def of_object(tx: Frame, value: Any, how: str) -> str:
             if type(written) is not str:
                 raise Break("string", f"a method {name} that gives no str")
             return written
-        if method is BaseException.__str__ and len(value.init_args or ()) == 1:
+        if method in OF_EXCEPTIONS and len(value.init_args or ()) == 1:
             return text(tx, value.init_args[0].realize(tx), "str")
         if name != "__format__" and getattr(method, "__objclass__", None) is not object:
             break
