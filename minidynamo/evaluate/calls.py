@@ -13,20 +13,14 @@ asked.
     @callable_of_type(operator.itemgetter)
     def call_getter(tx, getter, args, kwargs): ...
 
-Mirrors torch/_dynamo/variables/builtin.py.
-
-Which torch functions become one node of the graph.
-
-In:   a function of torch's.   Out: does it go into the graph whole?
+Torch's operations go into the graph whole (`is_leaf`).  Its Python code that is no leaf (modules,
+distributions) is inlined like the user's, but for torch's compilers, autograd, and what talks to
+devices (`check_traced`).
 
     >>> is_leaf(torch.nn.functional.softmax), is_leaf(torch.nn.Linear.forward)
     (True, False)
 
-Torch's Python code that is not a leaf (nn modules, distributions) is inlined like the user's, but
-for torch's compilers, autograd, and what talks to devices (`check_traced`).  The thread's state,
-and what else is no plain function of tensors: minidynamo/functions/torch_state.py,
-torch_functions.py.
-Mirrors torch/_dynamo/trace_rules.py and variables/torch.py.
+Mirrors torch/_dynamo/variables/builtin.py, variables/torch.py and trace_rules.py.
 """
 
 import enum

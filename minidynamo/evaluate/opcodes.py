@@ -37,7 +37,7 @@ from ..variables.sequences import slice_of
 if TYPE_CHECKING:
     from .evaluator import Frame
 
-Handler = Callable[["Frame", Any], Any]
+Handler = Callable[[Any, Any], Any]  # (frame, argument)
 HANDLERS: dict[str, Handler] = {}
 unsupported = refusal("opcode", "the instruction {0} is not traced")
 
@@ -68,7 +68,7 @@ def pushing(make: Handler) -> Handler:
     return handler
 
 
-def jumping(test: Callable[[Frame, Any], bool]) -> Handler:
+def jumping(test: Handler) -> Handler:
     def handler(frame: Frame, target: int) -> None:
         if test(frame, frame.stack.pop()):
             frame.pc = target
@@ -113,7 +113,7 @@ PUSHES: dict[str, Handler] = {
         frame, exc_info(frame, frame.stack[-1]), {}
     ),
 }
-JUMPS: dict[str, Callable[[Frame, Any], bool]] = {
+JUMPS: dict[str, Handler] = {
     "POP_JUMP_IF_FALSE": lambda frame, value: not value.truth(frame),
     "POP_JUMP_IF_TRUE": lambda frame, value: value.truth(frame),
     "POP_JUMP_IF_NONE": lambda frame, value: value.identity() is None,

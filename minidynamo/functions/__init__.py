@@ -9,7 +9,6 @@ from . import (  # noqa: F401
     c_methods,
     classes,
     custom_functions,
-    instances,
     library,
     polyfills,
     text,

@@ -138,6 +138,14 @@ def takewhile(test: Any, values: Any) -> Any:
         yield value
 
 
+def dropwhile(test: Any, values: Any) -> Any:
+    dropping = True
+    for value in values:
+        dropping = dropping and test(value)
+        if not dropping:
+            yield value
+
+
 def traced(function: Any, instead: Any) -> None:
     """A call of `instead` is one of `function`, which is traced."""
 
@@ -149,10 +157,10 @@ def traced(function: Any, instead: Any) -> None:
 traced(reduce, functools.reduce)
 traced(count_elements, getattr(collections, "_count_elements"))
 traced(from_iterable, itertools.chain.from_iterable)
-for _function in (chain, islice, repeat, count, cycle, pairwise, zip_longest, accumulate):
-    traced(_function, getattr(itertools, _function.__name__))
-for _function in (starmap, takewhile):
-    traced(_function, getattr(itertools, _function.__name__))
+ITERATORS: tuple[Any, ...] = (chain, islice, repeat, count, cycle, pairwise, zip_longest)
+ITERATORS += (accumulate, starmap, takewhile, dropwhile)
+for _iterator in ITERATORS:
+    traced(_iterator, getattr(itertools, _iterator.__name__))
 for _function in (torch.func.functional_call, stateless.functional_call):
     traced(_function, _function)  # it lies where torch's code is not traced
 
