@@ -290,7 +290,7 @@ UNTRACED += (collections.deque, super, *ARRAYS)
 
 
 def refuse(builder: Builder, value: Any, source: Source) -> NoReturn:
-    """State of its own in C or in each thread, and containers of C that are rare in models, and NumPy's arrays."""
+    """State of its own in C or in each thread, NumPy's arrays, rare containers of C."""
     raise Break("object", f"a {type(value).__name__} is not traced", "use it outside")
 
 

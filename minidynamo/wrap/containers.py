@@ -39,7 +39,17 @@ from miniinductor.errors import ours
 from ..errors import Break
 from ..guards.guards import NAMES, exact_key
 from ..guards.sources import KINDS
-from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
+from ..variables.base import (
+    BINARY,
+    MISSING,
+    Lazy,
+    OpaqueVar,
+    OutputGraph,
+    Source,
+    Variable,
+    lookup,
+    trusted,
+)
 from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
@@ -289,9 +299,9 @@ def wrap_c_callable(builder: OutputGraph, value: Any, source: Source) -> Variabl
     if kind is types.BuiltinMethodType and not isinstance(
         value.__self__, (types.ModuleType, type, type(None))
     ):
-        raise Break(
-            "method", f"the method {value.__name__}() of an object, as a value from outside"
-        )
+        builder.guard(source, "TYPE", "type({0}) is {pin}", kind)
+        broken = Break("method", f"{value.__qualname__}() of an object, as a value from outside")
+        return OpaqueVar(value, broken, source=source)
     if kind is types.BuiltinFunctionType:
         builder.guard(source, "EQ", "{0} == {pin}", value)
     else:
