@@ -11,7 +11,7 @@ import minidynamo
 import miniinductor
 from minidynamo import coverage
 from minidynamo.evaluate.opcodes import HANDLERS
-from minidynamo.variables.rules import RULES
+from minidynamo.variables.registry import RULES
 from miniinductor import coverage as inductor_coverage
 from miniinductor.languages import CPP
 from miniinductor.lowering.registry import LOWERINGS
