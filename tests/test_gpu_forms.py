@@ -1,5 +1,4 @@
-"""Forms of Triton kernels that are chosen for speed (miniinductor/codegen/triton), in Triton's interpreter:
-right for odd sizes, 16-bit and integer dtypes, NaN, and sizes that are symbols."""
+"""Forms of Triton kernels that are chosen for speed, in Triton's interpreter: right for odd sizes, 16-bit and integer dtypes, NaN, and sizes that are symbols."""
 
 import os
 
