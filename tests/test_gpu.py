@@ -235,9 +235,7 @@ two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two G
 
 
 @two_gpus
-@pytest.mark.parametrize(
-    "size", [64, 2048]
-)  # kernels of the larger ones are tuned
+@pytest.mark.parametrize("size", [64, 2048])  # kernels of the larger ones are tuned
 @pytest.mark.parametrize("mode", [None, "reduce-overhead", "max-autotune"])
 def test_another_gpu_than_the_current_one(mode, size, tmp_path):
     """One compiled function for both devices, a graph for each; the second one's kernels come from

@@ -1,4 +1,5 @@
-"""Forms of Triton kernels that are chosen for speed, in Triton's interpreter: right for odd sizes, 16-bit and integer dtypes, NaN, and sizes that are symbols."""
+"""Forms of Triton kernels that are chosen for speed, in Triton's interpreter: right for odd sizes,
+16-bit and integer dtypes, NaN, and sizes that are symbols."""
 
 import os
 

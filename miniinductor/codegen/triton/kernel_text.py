@@ -100,9 +100,9 @@ def loads_first(code: Sequence[Any], most: int) -> list[Any]:
     return [*early, *[line for line in code if line not in early]]
 
 
-def texts(code: Iterable[Code]) -> list[Marked]:
+def texts(code: Iterable[Code]) -> list[str]:
     """The body as text."""
-    found: list[Marked] = []
+    found: list[str] = []
     for piece in code:
         if isinstance(piece, Line):
             found.append(piece.marked())

@@ -33,7 +33,6 @@ is known, and rows of symbolic length are looped over.  Mirrors torch/_inductor/
 
 import itertools
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -375,7 +374,8 @@ class TritonKernelWriter(TritonExpressions):
         if dtype in NARROW:
             text += ".to(tl.float32)"
         waits = self.mask is not None or index.free_symbols & self.symbol_axes.keys()
-        is_early = not waits and re.match(r"in\d", target) is not None
+        is_written = name in self.plan.makers or name in self.memory.overwritten.values()
+        is_early = not waits and not is_written
         return self.named(text, dtype, own | pointed, is_early)
 
     def store(self, name: str, index: sympy.Expr, value: Tile, mode: str | None = None) -> None:
