@@ -8,6 +8,14 @@ Out:  one line per job: {"error": text}, or the machine code in base64 and what 
 
     python worker.py < jobs
 
+    {"path": "/cache/triton_ab12.py", "name": "relu_kernel", "aligned": ["in0", "out0"],
+     "signature": {"in0": "*fp32", "out0": "*fp32", "XBLOCK": "constexpr"},
+     "constants": {"XBLOCK": 1024}, "num_warps": 4, "num_stages": 1, "asserts": false,
+     "capability": 90, "triton_cache": "/cache/triton"}
+
+The first names are the kernel's file and function; "aligned" are the arguments that are multiples
+of 16; "asserts" says whether the kernel checks indices, and "capability" is the GPU's.
+
 Runs as a plain script, without this package (and without torch): starting it takes a third of a
 second. Mirrors torch/_inductor/compile_worker.
 """
