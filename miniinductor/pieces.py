@@ -27,6 +27,7 @@ from torch import fx
 
 from .autograd.eager_graphs import runnable
 from .autograd.functionalize import Graph
+from .autograd.runtime import in_layout
 from .records import CompileRecord
 from .sizes.symbols import SYMBOLIC
 
@@ -157,6 +158,7 @@ def in_pieces(
             copies[node] = value if isinstance(value, SYMBOLIC) else graph.node_copy(node)
         return copies[node]
 
+    eager = eager_nodes(steps)
     for step in steps:
         if step.is_eager:
             for node in step.members:
@@ -170,11 +172,25 @@ def in_pieces(
         taken, piece = piece_of(gm, step.members, made, numbers)
         compiled = compile(piece, [value_of(node) for node in taken])
         note_piece(record, compiled.record, f"{step.members[0].name} ... {step.members[-1].name}")
-        out = graph.call_function(named(compiled), tuple(map(at, taken)))
+        out = graph.call_function(
+            named(compiled), tuple(laid_out(graph, node, at(node), eager) for node in taken)
+        )
         for place, node in enumerate(made):
             copies[node] = graph.call_function(operator.getitem, (out, place))
     graph.output(fx.map_arg(gm.graph.output_node().args[0], at))
     return runnable(fx.GraphModule(gm, graph))
+
+
+def eager_nodes(steps: Sequence[Step]) -> set[fx.Node]:
+    return {node for step in steps if step.is_eager for node in step.members}
+
+
+def laid_out(graph: Graph, node: fx.Node, copy: Any, eager: Collection[fx.Node]) -> Any:
+    """What a piece takes, in the layout that it is compiled for: torch's rule for an eager kernel
+    may have been wrong about it."""
+    strides = value_of(node).stride() if node in eager else (None,)
+    is_known = all(isinstance(n, int) for n in strides)
+    return graph.call_function(in_layout, (copy, strides)) if is_known else copy
 
 
 def named(compiled: Callable[..., Any]) -> Callable[..., Any]:

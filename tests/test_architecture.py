@@ -255,7 +255,7 @@ SEARCHES = (
 )
 READ = {  # what these read is no line that a writer has made, or the whole kernel at its end
     "miniinductor/codegen/cpp/kernel_writer.py": "prints the whole kernel",
-    "miniinductor/codegen/triton/helpers.py": "a finished kernel: its indices become wide",
+    "miniinductor/codegen/triton/kernel_text.py": "a finished kernel: its indices become wide",
     "miniinductor/codegen/triton/products.py": "the lines of a template",
 }
 

@@ -128,7 +128,7 @@ def softmax_steps():
     schedule, record = found["schedule"], found["record"]
     written = kernels.write_kernels(schedule, record)
     device = torch.device("cpu")
-    steps = kernels.build_kernels(written, schedule, device, record)
+    steps = kernels.build_kernels(written, schedule, record)
     return {**found, "steps": steps, "main_device": lambda graph: device}
 
 

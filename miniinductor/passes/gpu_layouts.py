@@ -23,7 +23,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from .. import config
 from ..ir.dependencies import int_or_none
 from ..records import CompileRecord
 from ..sizes.symbols import hints_of
@@ -60,7 +59,7 @@ def _on_gpu(node: Node) -> bool:
 def suits_template(dtype: torch.dtype, a: Matrix, b: Matrix) -> bool:
     """Is a @ b better written tile by tile by our own kernel (codegen/triton/products.py) than
     padded? Only its result is unaligned."""
-    if dtype not in HALF or config.matmul_templates == "never":
+    if dtype not in HALF:
         return False
     if any(int_or_none(n) is None for part in (*a, *b) for n in part):
         return False
