@@ -27,7 +27,6 @@ from miniinductor import compile as stages  # noqa: E402
 from miniinductor.ir import recording
 from miniinductor.codegen import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
-from miniinductor.codegen.common import named  # noqa: E402
 from miniinductor.lowering.decompositions import table  # noqa: E402
 from miniinductor.codegen.triton.block_sizes import Config, Launch  # noqa: E402
 from miniinductor.schedule.printed_ir import PrintHandler  # noqa: E402
@@ -190,7 +189,6 @@ MORE = {  # file -> what else its example finds
     "checks": an_index,
     "codegen/plan": softmax_plan,
     "gpu/block_sizes": softmax_launch,
-    "codegen/tree": lambda: {"named": named},
     "eager_answers": lambda: {
         "aten": torch.ops.aten,
         "rows": torch.ones(10, 1, 5),

@@ -254,7 +254,7 @@ def vector_bits() -> int:
 
 KERNELS_PER_FILE = 6
 # what stands before generated kernels
-HEADERS = ("prelude", "maths", "halves", "transpose", "arithmetic", "extremes", "random")
+HEADERS = ("prelude", "maths")
 PRELUDES = [Path(__file__).parent.parent / f"codegen/cpp/{name}.h" for name in HEADERS]
 
 
