@@ -70,7 +70,7 @@ def poisoned() -> Iterator[None]:
     new_workspace, start = runtime_program.NewWorkspace.__call__, runtime_program.Program.start
 
     def workspace(self: Any, *symbols: Any) -> tuple:
-        tensors = new_workspace(self, *symbols)
+        tensors = new_workspace(self)
         for tensor in tensors[:1]:
             filled(tensor)
         return tensors
