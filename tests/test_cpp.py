@@ -385,7 +385,9 @@ def test_other_reductions(shape, dims):
 )
 def test_arg_reductions_take_the_first_of_equals_and_nan(kind, shape, dim):
     function = getattr(torch, kind)
-    for x in (torch.randn(shape), torch.randint(0, 3, shape).float(), torch.randint(-2, 2, shape)):
+    lowest = torch.full(shape, -math.inf if kind == "argmax" else math.inf)
+    floats = torch.randn(shape), torch.randint(0, 3, shape).float(), lowest
+    for x in (*floats, torch.randint(-2, 2, shape)):
         for poison in (False, True):
             x = x.clone()
             if poison and x.dtype.is_floating_point:
@@ -593,21 +595,13 @@ LANES = {
     "circular": (lambda x: F.pad(x, (2, 1, 1, 3), mode="circular"), [(2, 3, 9, 21)], None),
     "constant": (lambda x: F.pad(x, (2, 1, 1, 3), value=7.0), [(2, 3, 9, 21)], None),
     "cat": (lambda x, y: torch.cat([x, y, x], -1) * 2, [(9, 21), (9, 17)], None),
-    "bilinear": (
-        lambda x: F.interpolate(x, size=(13, 29), mode="bilinear"),
-        [(2, 3, 9, 21)],
-        None,
-    ),
+    "bilinear": (lambda x: F.interpolate(x, size=(13, 29), mode="bilinear"), [(2, 3, 9, 21)], None),
     "bilinear by corners": (
         lambda x: F.interpolate(x, size=(40, 5), mode="bilinear", align_corners=True),
         [(4, 3, 9, 21)],
         None,
     ),
-    "bicubic": (
-        lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"),
-        [(1, 2, 9, 12)],
-        None,
-    ),
+    "bicubic": (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), [(1, 2, 9, 12)], None),
     "nearest": (lambda x: F.interpolate(x, size=(13, 29)), [(2, 3, 9, 21)], None),
     "pixel shuffle": (lambda x: F.pixel_shuffle(x, 2), [(2, 8, 9, 21)], None),
     "normalized": (lambda x, m, s: (x - m) / s, [(12, 16, 3), (3,), (3,)], None),

@@ -10,7 +10,7 @@ In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s.  An
 Functions of the prelude carry the ops' names, so that most families are one line here.
 
 bfloat16 and float16 are 16 bits in memory, and floats while they are computed with.  Eager rounds
-after each operation, and so do we.
+after each operation, and so do we; what is stored is rounded as it is stored.
 
 A body under a condition, which must not touch memory where that is false, is a branch:
 
@@ -143,6 +143,7 @@ class CppExpressions(OpsHandler):
     size: Callable[[Size], int | str]
     has_scatter: bool
     overwritten: Mapping[str, str]
+    rounded: dict[str, str]  # a float that 16 bits hold -> the one of which it was made
     reruns: bool  # may the kernel run twice, first with fast forms?
 
     # -- names
@@ -217,7 +218,10 @@ class CppExpressions(OpsHandler):
         if dtype == source:
             return x
         if dtype in HALVES:
-            return self.call(f"round_{HALVES[dtype]}", dtype, self.to_dtype(x, torch.float32))
+            wide = self.to_dtype(x, torch.float32)
+            value = self.call(f"round_{HALVES[dtype]}", dtype, wide)
+            self.rounded[value.text] = wide.text
+            return value
         if source in HALVES and dtype is torch.float32:
             return Value(x.text, dtype, x.inner, x.number)
         if dtype is torch.bool:

@@ -93,6 +93,7 @@ class CppKernelWriter(CppExpressions):
         self.stored: list[str] = []
         self.read: list[str] = []
         self.reruns = False  # may it run twice, first with fast forms of some functions?
+        self.rounded = {}
         self.has_scatter = bool(group.targets)
         self.outside = CppScope()  # statements per outer iteration
         self.inner_symbols = set()
@@ -309,6 +310,8 @@ class CppKernelWriter(CppExpressions):
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
         target, new = f"{self.pointer(name, True)}[{self.index(index)}]", value.text
+        if dtype in HALVES and not mode:
+            new = self.rounded.get(new, new)
         if mode:
             self.note_scatter(index)
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))

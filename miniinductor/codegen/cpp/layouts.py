@@ -37,7 +37,8 @@ the compiler puts into vector registers) come last.  The others are it with some
             for (int64_t r0_tile = 0; r0_tile < 1024; r0_tile += 64) {
                 float tile0[64][64];
                 for (int64_t r0 = r0_tile; ...)
-                    for (int64_t x0 = x0_tile; ...) tile0[x0 - x0_tile][r0 - r0_tile] = in0[x0 + 1024*r0];
+                    for (int64_t x0 = x0_tile; ...)
+                        tile0[x0 - x0_tile][r0 - r0_tile] = in0[x0 + 1024*r0];
                 for (int64_t x0 = x0_tile; ...)
                     for (int64_t r0 = r0_tile; ...) ... tile0[x0 - x0_tile][r0 - r0_tile]
 
@@ -353,7 +354,7 @@ class Rows(Plain):
     def all_rows(
         self, accumulators: Sums, columns: Callable[[Sums], list[Statement]]
     ) -> list[Statement]:
-        """The reduction's loops.  A long sum of floats is the sum of the sums of ROWS_CHUNK rows."""
+        """The reduction's loops.  A long sum of floats is that of sums of ROWS_CHUNK rows."""
         loops = self.inner_loops(0, self.writer.size(self.plan.inner[0]))
         *around, (row, start, end) = loops
         inexact = [a for a in accumulators if a.loses_bits]
@@ -400,7 +401,7 @@ class Tiles(Plain):
             return False
         return stride_of(index, row) == 1 and stride_of(index, lane) not in (0, 1)
 
-    def loops_of_tile(self) -> list[tuple]:
+    def loops_of_tile(self) -> list[tuple[sympy.Symbol, str, str]]:
         return [(v, f"{v}_tile", f"{v}_end") for v in (self.plan.x[self.tile], self.plan.r[-1])]
 
     def element(self, name: str, index: sympy.Expr) -> str:

@@ -97,7 +97,11 @@ OP float exp2(float x) { return (float)exp(x * 0.69314718055994531); }
 OP float log2(float x) { return (float)(log((double)x) * 1.4426950408889634); }
 OP float log10(float x) { return (float)(log((double)x) * 0.43429448190325183); }
 OP bool is_small(float x) { return __builtin_fabsf(x) < 1e-5f; }        // two terms of the series are enough; and -0.0 stays
-OP float log1p(float x) { return (float)(is_small(x) ? x * (1. - 0.5 * x) : log(1. + x)); }
+OP float log1p(float x) {                       // of 1 + x, which is rounded: what that has lost is added to the logarithm
+    float u = 1.f + x, y = log(u), lost = (x - (u - 1.f)) / u;
+    y = __builtin_fabsf(lost) < 1.f ? y + lost : y;
+    return u == 1.f ? x : y;
+}
 OP float expm1(float x) { return (float)(is_small(x) ? x * (1. + 0.5 * x) : exp((double)x) - 1.); }
 OP float sinh(float x) {
     double e = exp((double)x);

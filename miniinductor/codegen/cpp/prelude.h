@@ -168,12 +168,19 @@ OF_LANES(any, a | b)
 
 // --- extremes and their places --------------------------------------------------------------------------------------------------
 // argmax: the extreme and its place.  A NaN counts as the extreme; among equals the first place wins, in any order of combining.
+// Few groups of lanes have one beyond the best so far: only these are looked through.
 template <class T> struct Extreme { T value; int64_t index; };
-#define EXTREME(name, beyond) template <class T> OP Extreme<T> name(Extreme<T> a, Extreme<T> b) {                                   \
+#define EXTREME(name, beyond, within) template <class T> OP Extreme<T> name(Extreme<T> a, Extreme<T> b) {                                   \
     bool nan_a = a.value != a.value, nan_b = b.value != b.value, equal = a.value == b.value || (nan_a && nan_b);                 \
     return (equal ? b.index < a.index : (nan_b || (!nan_a && b.value beyond a.value))) ? b : a;                                  \
+}                                                                                                                                \
+template <class T, class U> OP bool any_##name(const T* lanes, int64_t count, U best) {                                          \
+    int32_t found = 0;                                                                                                           \
+    _Pragma("omp simd reduction(|:found)")                                                                                       \
+    for (int64_t k = 0; k < count; k++) found |= !(lanes[k] within best);                                                        \
+    return found;                                                                                                                \
 }
-EXTREME(larger, >) EXTREME(smaller, <)
+EXTREME(larger, >, <=) EXTREME(smaller, <, >=)
 
 // --- random numbers ------------------------------------------------------------------------------------------------------------
 // Counter based: Philox4x32-10 (Salmon et al., 2011) of (seed, offset), so element `offset` of stream `seed` needs no state.

@@ -15,10 +15,11 @@ In:   what one iteration computes, and what it adds.  Out: the reduction's loops
     acc0 = acc0 + mini::sum_of(lane0);      put together two halves at a time (prelude.h)
 
 Long sums of floats are sums of chunks, added up in double.  The place of an extreme is looked for
-one element after the other, in what the lanes have computed:
+one element after the other in what the lanes have computed, if one of them is beyond the best:
 
-    mini::Extreme<float> acc0 = {-mini::inf, 0x7fffffffffffffffLL};
-    acc0 = mini::larger(acc0, mini::Extreme<float>{lane0[k], r0});      // the element and its place
+    mini::Extreme<float> acc0 = {-mini::inf, 0};
+    if (mini::any_larger(lane0, 64, acc0.value)) {      // of each lane the element, and its place
+        ... acc0 = mini::larger(acc0, mini::Extreme<float>{lane0[k], r0});
 
 Where memory runs along the outer loop, the lanes do too: layouts.py.  Mirrors the reduction half of
 CppVecKernel in torch/_inductor/codegen/cpp.py.
@@ -38,7 +39,7 @@ from ...ir.loops import playing
 from ...sizes.symbols import Size, estimate
 from ..common import Value
 from .expressions import compute_type, limit_text
-from .statements import Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
+from .statements import Block, Bound, Branch, Line, Loop, Pragma, Statement, Statements, nest
 
 if TYPE_CHECKING:
     from .kernel_writer import CppKernelWriter
@@ -127,8 +128,8 @@ class Accumulator:
         """What stands in the loop over the lanes."""
         return self.renamed("lane").taken("[k]")
 
-    def after_lanes(self) -> list[Line]:
-        """What each lane of a group does, one after the other, before the next group."""
+    def after_lanes(self, place: Line, count: Bound) -> list[Statement]:
+        """What follows a loop over so many lanes.  place: the line that says which lane k is."""
         return []
 
     def gathered(self) -> list[Line]:
@@ -176,7 +177,7 @@ class PlaceOfExtreme(Accumulator):
 
     @property
     def initial(self) -> str:
-        return f"{{{limit_text(self.dtype, self.kind == 'argmax')}, 0x7fffffffffffffffLL}}"
+        return f"{{{limit_text(self.dtype, self.kind == 'argmax')}, 0}}"
 
     def result(self, dtype: torch.dtype, place: str = "") -> str:
         return f"{self.name}{place}.index"
@@ -192,8 +193,10 @@ class PlaceOfExtreme(Accumulator):
     def in_lane(self) -> Line:
         return Line(f"{self.renamed('lane').name}[k] = {self.element};", origin=self.origin)
 
-    def after_lanes(self) -> list[Line]:
-        return [self.update(self.of(f"{self.renamed('lane').name}[k]"))]
+    def after_lanes(self, place: Line, count: Bound) -> list[Statement]:
+        lanes, name = self.renamed("lane").name, "larger" if self.kind == "argmax" else "smaller"
+        search = nest([place, self.update(self.of(f"{lanes}[k]"))], [("k", 0, count)])
+        return [Branch(f"mini::any_{name}({lanes}, {count}, {self.name}.value)", search)]
 
     def gathered(self) -> list[Line]:
         return []
@@ -317,8 +320,7 @@ class Lanes:
         added = [a.in_lane() for a in self.accumulators]
         pragma = Pragma(simd=True)
         vectors = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
-        after = [line for a in self.accumulators for line in a.after_lanes()]
-        return vectors + (nest([place, *after], [("k", 0, count)]) if after else [])
+        return vectors + [one for a in self.accumulators for one in a.after_lanes(place, count)]
 
 
 def declarations(accumulators: Iterable[Accumulator]) -> list[Line]:

@@ -2,7 +2,8 @@
 
 In:   statements.  Out: text.
 
-    >>> [loop] = nest([Line("out0[r0] = tmp0;")], [("x0", 0, 64), ("r0", 0, 96)], Pragma("parallel for"))
+    >>> loops = [("x0", 0, 64), ("r0", 0, 96)]
+    >>> [loop] = nest([Line("out0[r0] = tmp0;")], loops, Pragma("parallel for"))
     >>> print("\\n".join(printed([loop])))
     #pragma omp parallel for schedule(static)
     for (int64_t x0 = 0; x0 < 64; x0++) {
