@@ -43,7 +43,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # examples that need a GPU, a code generator at work, or the models' library
 ELSEWHERE = (
     "gpu/timing block_sizes gpu/build gpu/expressions _expressions "
-    "cpp_reductions codegen/plan foreach benchmarks/models _models ablation "
+    "cpp/expressions codegen/plan foreach benchmarks/models _models ablation "
     "plots runner explain/layout explain/passes explain/stages "
     "benchmarks/census"
 ).split()
@@ -178,7 +178,7 @@ def explained():
 MORE = {  # file -> what else its example finds
     "explain/notebook": lambda: {"e": explained()},
     "explain/packing": lambda: {"document": explained().to_json()},
-    "runtime/disk": lambda: {"disk": importlib.import_module("miniinductor.toolchain.disk").disk},
+    "toolchain/disk": lambda: {"disk": importlib.import_module("miniinductor.toolchain.disk").disk},
     "more/joined_quotients": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "more/polynomials": quotients,
     "more/equal_sizes": quotients,
@@ -204,7 +204,7 @@ MORE = {  # file -> what else its example finds
         "is_cheap": stages.is_cheap,
     },
     "autograd/runtime": training,
-    "wrapper": lambda: {
+    "runtime/wrapper": lambda: {
         "graph": lower_graph(
             trace(lambda x, y: ([torch.relu(x @ y)], []), [torch.ones(8, 4), torch.ones(4, 16)]),
             CompileRecord(),
@@ -240,14 +240,14 @@ MORE = {  # file -> what else its example finds
     "in_place": lambda: scheduled(
         lambda p, g: [p.sub(g * 0.1)], torch.randn(3), torch.randn(3), written=["arg0"]
     ),
-    "kernels": softmax_schedule,
-    "memory": softmax_steps,
+    "codegen/kernels": softmax_schedule,
+    "runtime/memory": softmax_steps,
     "eager_graphs": lambda: {
         "functional": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table()),
         "run": f,
     },
     "lowering/graph": lambda: {"gm": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())},
-    "runtime/build": lambda: {"x": torch.ones(3)},
+    "toolchain/cpp": lambda: {"x": torch.ones(3)},
     "sizes/symbols": symbolic,
     "sizes/prover": symbolic,
     "explain/draw_code": lambda: {"add": (lambda n: lambda x: x + n)(1)},
