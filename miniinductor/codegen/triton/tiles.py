@@ -59,7 +59,7 @@ class Line:
     reads: frozenset[str] = frozenset()  # names of others
     is_early: bool = False  # a load that waits for nothing
     is_comment: bool = False
-    # as that of codegen/tree.py's Line
+    # as that of codegen/cpp/statements.py's Line
     origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
 
     def marked(self) -> Marked:
