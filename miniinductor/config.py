@@ -51,9 +51,6 @@ split_reductions = True
 vectorize = True  # inner loops are `omp simd`; False gives plain scalar loops
 openmp = True  # outer loops run on all threads
 tiling = True  # a transposed access runs over tiles
-# what is the same in each row of a pointwise kernel is computed once; short lanes are joined with
-# the loop around them
-lane_tables = True
 row_reductions = True  # a sum over dim 0 adds up whole rows: its lanes run over the columns
 # which language kernels of CPU tensors are in; "triton": in Triton's interpreter
 # (TRITON_INTERPRET=1), for study

@@ -59,8 +59,6 @@ class Device:
     """What the stages ask about one type of device.
 
     language: of its kernels; None: the one that `config.cpu_backend` names.
-    hands_over: should an output take the memory of a value that it is made of, and that is read for
-      the last time?  Where that still lies in the cache, it is faster than new memory.
     alone: in training, bytes from which an intermediate has memory of its own, which goes back to
       the allocator after its last use: a GPU's memory is for what both halves of a step keep.
     expect: told how many nodes a graph has, before it is traced.
@@ -69,7 +67,6 @@ class Device:
 
     type: str
     language: str | None = None
-    hands_over: bool = False
     alone: float = math.inf
     expect: Callable[[int], None] = lambda nodes: None
     replay: Any = None

@@ -71,7 +71,6 @@ register_device(
     Device(
         type="cuda",
         language="triton",
-        hands_over=True,
         alone=1 << 16,
         # about one kernel in eight nodes; and Triton takes a second to import
         expect=lambda nodes: start_workers(1 + nodes // 8),

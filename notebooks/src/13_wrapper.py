@@ -268,10 +268,10 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, 
 # Many choices cannot be made by thinking: how large is a tile, how many threads? The number that is best depends on caches, registers, and on what else the kernel does. So: build several, time
 # them, keep the winner, and remember it on disk.
 #
-# The C++ generator copies transposed reads through tiles (notebook 11). Their shape is one of two constants, chosen by timing on one machine. Here it is timed on yours:
+# The C++ generator copies transposed reads through tiles (notebook 11). Their shape is a constant, chosen by timing on one machine. Here it is timed on yours:
 
 # %% tags=["volatile"]
-from miniinductor.codegen.cpp import tiles
+from miniinductor.codegen.cpp import layouts
 
 def add_transposed(x, y):
     return x + y.t()
@@ -282,13 +282,13 @@ captured = []                           # the graph, captured once; compiled onc
 minidynamo.compile(add_transposed, backend=lambda gm, inputs: captured.append((gm, inputs)) or gm)(x, y)
 (graph, inputs), = captured
 variants = {}
-usual = tiles.TILE_OF_FEW, tiles.TILE_OF_MANY        # for small arrays, for large ones
-for shape in ((8, 8), (32, 32), (64, 32), (128, 128), (256, 128), (512, 16)):
-    tiles.TILE_OF_FEW = tiles.TILE_OF_MANY = shape
+usual = layouts.TILE
+for shape in ((8, 8), (32, 32), (64, 64), (128, 128), (256, 128), (512, 16)):
+    layouts.TILE = shape
     compiled = miniinductor.compile_fx(graph, inputs)
     variants["{} x {}".format(*shape)] = lambda compiled=compiled: compiled(*inputs)
-tiles.TILE_OF_FEW, tiles.TILE_OF_MANY = usual
-chosen = "{} x {}".format(*usual[m * m >= tiles.MANY])
+layouts.TILE = usual
+chosen = "{} x {}".format(*usual)
 keep_freed_memory()                     # no fresh pages from here on
 timings = interleave(variants, budget=4)
 

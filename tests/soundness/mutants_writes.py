@@ -38,7 +38,6 @@ from miniinductor.passes import no_ops as common_subexpressions
 from miniinductor.passes import no_ops
 from miniinductor.schedule.nodes import Schedule
 from miniinductor.schedule.scheduler import Scheduler
-from miniinductor.codegen.cpp import tiles
 
 from .mutants import mutant
 

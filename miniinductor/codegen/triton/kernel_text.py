@@ -51,7 +51,7 @@ class Tile:
 class Line:
     text: str
     is_early: bool = False  # a load that waits for nothing
-    # as that of codegen/tree.py's Line
+    # as that of codegen/cpp/statements.py's Line
     origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
 
     def marked(self) -> Marked:
