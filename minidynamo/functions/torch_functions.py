@@ -105,8 +105,7 @@ def _attention(tx, *args, **kwargs):
     transformers then makes masks that hide nothing, expanded along their rows, for which the
     library has only its plain kernels: two products and a softmax over a tensor of all scores.
     Where elements are dropped, too, the fused kernel drops other ones; plain Python never comes to
-    this call.  (Where nothing is dropped, miniinductor/passes/attention_masks.py copies such a mask
-    in any program.)  # PyTorch: keeps the mask and the plain kernels"""
+    this call.  # PyTorch: keeps the mask and the plain kernels"""
     mask = kwargs["attn_mask"] if "attn_mask" in kwargs else (*args, *[None] * 4)[MASK]
     if tx.output.asks_if_compiling and isinstance(mask, TensorVar) and is_expanded(mask.fake):
         mask = mask.call_method(tx, "contiguous", [], {})

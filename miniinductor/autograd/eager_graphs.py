@@ -30,7 +30,7 @@ from torch.fx.node import map_aggregate
 
 from ..errors import ours
 from ..sizes.symbols import SYMBOLIC
-from .checks import may_raise
+from .eager_answers import may_raise
 
 
 def runnable(gm: fx.GraphModule) -> Callable:

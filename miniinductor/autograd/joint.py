@@ -1,4 +1,21 @@
-"""The joint graph: forward and backward of a program as one straight line of ATen ops.
+"""Rules for single calls that are traced otherwise than torch takes them apart.
+
+In:   functions that a captured program calls.  Out: what each gives, recorded as its rule wants it.
+
+    @call_rule(torch.lstm)                  # a call of the captured graph
+    def lstm(interpreter, target, args, kwargs): ...
+
+All other calls are traced as torch's own rules take them apart.
+
+The captured graph, run node by node under the tracer: origins, rules for single calls.
+
+In:   a captured graph and a tracer.  Out: what the graph gives for fake tensors; each recorded op
+      knows the FX node and the line of the program that it came from, those of the backward half
+      the line whose gradient they compute.
+
+    h = x @ w           # model.py:7        mm(tangent0, t(w)): model.py:7, backward
+
+The joint graph: forward and backward of a program as one straight line of ATen ops.
 
 In:   a captured `fx.GraphModule`, example inputs, the tensors that it holds (parameters, buffers).
       Out: a `Joint`.
@@ -27,19 +44,19 @@ gradient with respect to its *new* value (nobody's leaf) sees what was computed 
 only, as in PyTorch.
 """
 
+from collections.abc import Callable
+from typing import Any
+import torch
+from torch import fx
+import bisect
+from .tracer import Tracer
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import torch
 import torch.utils._pytree as pytree
-from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
-
 from ..errors import CannotTrace, blaming, is_fault, ours
 from .functionalize import functionalize
-from .origins import OriginInterpreter
 from .outputs import (
     Output,
     StandIn,
@@ -62,6 +79,81 @@ from .tracer import (
     run_traced,
     without_autocast,
 )
+
+# (interpreter, target, args, kwargs) -> what the call gives; `interpreter.plain_call` is the rest
+CallRule = Callable[[fx.Interpreter, Any, tuple, dict[str, Any]], Any]
+CALLS: dict[Any, CallRule] = {}
+
+
+def call_rule(*targets: Any) -> Callable[[CallRule], CallRule]:
+    """Register how calls of these functions in a captured graph are run under the tracer."""
+
+    def register(rule: CallRule) -> CallRule:
+        CALLS.update(dict.fromkeys(targets, rule))
+        return rule
+
+    return register
+
+
+class OriginInterpreter(fx.Interpreter):
+    """Runs the captured graph under a tracer, so that each ATen node knows from which FX node and
+    line of the user it came.
+
+    starts: autograd numbers its functions as they are made: for each node the number of the first
+      one that it makes, which is the number that comes next when it starts.  origins: the origin of
+      what each node computes."""
+
+    def __init__(self, gm: fx.GraphModule, tracer: Tracer) -> None:
+        super().__init__(gm)
+        self.extra_traceback = False  # what is raised keeps its own words
+        self.tracer = tracer
+        self.starts: list[int] = []
+        self.origins: list[dict[str, Any]] = []
+
+    def run_node(self, node: fx.Node) -> Any:
+        # (what the front end has written down of each node)
+        kept = ("source_line", "stack_trace", "user_stack", "module_path", "checkpointed")
+        self.tracer.meta = {key: node.meta[key] for key in kept if key in node.meta}
+        self.tracer.meta["origins"] = frozenset([node.name])
+        self.starts.append(torch._C._autograd._get_sequence_nr())
+        result = super().run_node(node)
+        self.origins.append(self.tracer.meta)
+        return result
+
+    def find_origin(self) -> None:
+        """Sets the tracer's `meta` in backward: what autograd computes now has the origin of the
+        forward node whose gradient it is.
+
+        That is the last node at whose start the number of autograd's function was not yet given: a
+        node that made no function has the same number as the one behind it.  Where two gradients of
+        one value are added, the sum counts with the function that gave the later one."""
+        function = torch._C._current_autograd_node()
+        if function is not None:
+            place = bisect.bisect_right(self.starts, function._sequence_nr()) - 1
+            origin = self.origins[place] if place >= 0 else {}
+            self.tracer.meta = dict(origin, backward=True)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        rule = CALLS.get(target, OriginInterpreter.plain_call)
+        return rule(self, target, args, kwargs)
+
+    def plain_call(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """The call as torch's own rules take it apart."""
+        return super().call_function(target, args, kwargs)
+
+    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        rule = CALLS.get(target, OriginInterpreter.plain_method)
+        return rule(self, target, args, kwargs)
+
+    def plain_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return super().call_method(target, args, kwargs)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        tensor = self.fetch_attr(target)
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        self.tracer.constant(tensor, target)
+        return self.tracer.to_fake(tensor)
 
 
 @dataclass

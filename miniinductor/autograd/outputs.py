@@ -38,9 +38,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..errors import CannotTrace
 from ..sizes.symbols import fill
 from .functionalize import Node
-from .rules import call_rule
 from .tracer import Tracer
-from .writes import data_of
 
 if TYPE_CHECKING:
     from .joint import Joint
@@ -279,14 +277,6 @@ def has_lazy_bits(tensor: torch.Tensor) -> bool:
     """Does its memory hold something else than its values (`z.conj()`, `z.conj().imag`, zeros
     without memory)?"""
     return tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()
-
-
-@call_rule(getattr)
-def attribute(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
-    out = fx.Interpreter.call_function(interpreter, target, args, kwargs)
-    if args[1] == "data":
-        interpreter.tracer.share(out, interpreter.tracer.to_fake(args[0]), data_of)
-    return out
 
 
 class StandIn(torch.autograd.Function):

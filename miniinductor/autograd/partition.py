@@ -24,6 +24,14 @@ two is a minimum cut (max-flow, networkx). `config.partition`: "min-cut", "save-
 eager would keep), "recompute-all" (only what must be kept). Mirrors
 torch/_functorch/partitioners.py (paper section 3.10).  Left out: a memory budget, heuristics for
 long chains.
+
+A backward graph without the gradients that do not arrive.
+
+In:   a backward graph, and which tangents are missing in this call.  Out: the graph without what
+      depends on those alone.
+
+A model that returns logits and a loss is mostly differentiated by its loss alone; the graph for
+that case has nothing of the logits' gradient left.
 """
 
 import math
@@ -31,14 +39,12 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-
 import torch
 from torch import fx
-
 from .. import config
 from ..records import SavedActivation
 from ..sizes.symbols import estimate, is_dense
-from .checks import may_raise
+from .eager_answers import may_raise
 from .functionalize import (
     MAY_BE_VIEWS,
     Graph,
@@ -50,6 +56,8 @@ from .functionalize import (
     with_graph,
 )
 from .joint import Joint
+from collections.abc import Collection
+from ..sizes.symbols import alike
 
 aten = torch.ops.aten
 IsCheap: TypeAlias = Callable[[Any], bool]  # does the op become part of a fused kernel?
@@ -381,3 +389,74 @@ def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActiva
         reason or "smallest cut",
         node.meta.get("source_line", ""),
     )
+
+
+aten = torch.ops.aten
+
+
+class WithoutTangents:
+    """One pass over a backward graph.
+
+    Every backward op is linear in all that depends on tangents, so an op that only sees missing
+    ones is zero; a sum leaves such a term out; elsewhere a zero that is needed is made.
+
+    zero: nodes that are zero now; live: the others that depend on tangents; known: what the forward
+    half has checked, and nobody reads any more."""
+
+    def __init__(self, gm: fx.GraphModule, missing: Collection[str]) -> None:
+        self.gm, self.missing, self.graph = gm, missing, Graph()
+        self.copied: dict[fx.Node, fx.Node] = {}
+        self.zero: set[fx.Node] = set()
+        self.live: set[fx.Node] = set()
+        self.known: set[fx.Node] = set()
+
+    def run(self) -> fx.GraphModule:
+        for node in self.gm.graph.nodes:
+            linear = [s for s in node.all_input_nodes if s in self.zero or s in self.live]
+            if node.op == "output":
+                values = [None if n in self.zero else self.copied[n] for n in node.args[0][0]]
+                self.graph.output((values, []))
+            elif self.is_zero(node, linear):
+                self.zero.add(node)
+            else:
+                self.copy(node, linear)
+        self.graph.eliminate_dead_code(lambda n: is_needed(n) and n not in self.known)
+        return with_graph(self.gm, self.graph)
+
+    def is_zero(self, node: fx.Node, linear: list[fx.Node]) -> bool:
+        if node.op == "placeholder":
+            return node.target in self.missing
+        return bool(linear) and all(source in self.zero for source in linear)
+
+    def copy(self, node: fx.Node, linear: list[fx.Node]) -> None:
+        term = self.last_term(node, linear)
+        if term is not None:
+            self.copied[node] = self.copied[term]
+            self.live.add(node)
+            return
+        self.copied[node] = self.graph.node_copy(node, self.use)
+        if linear or is_tangent(node):
+            self.live.add(node)
+        elif may_raise(node) and node.users:
+            self.known.add(self.copied[node])
+
+    def last_term(self, node: fx.Node, linear: list[fx.Node]) -> fx.Node | None:
+        """Of a sum of which one term is zero: the term that is left, if that is the sum."""
+        if node.target is not aten.add.Tensor or node.kwargs:
+            return None
+        if not any(source in self.zero for source in linear):
+            return None
+        left = [a for a in node.args if isinstance(a, fx.Node) and a not in self.zero]
+        value = node.meta["val"]
+        return next((term for term in left if alike(term.meta["val"], value)), None)
+
+    def use(self, node: fx.Node) -> fx.Node:
+        """The node's copy; zeros of its shape where it is zero."""
+        if node not in self.copied:
+            value = node.meta["val"]
+            place = {"dtype": value.dtype, "device": value.device}
+            self.copied[node] = self.graph.call_function(
+                aten.full.default, (list(value.shape), 0), place
+            )
+            self.copied[node].meta.update(node.meta)
+        return self.copied[node]

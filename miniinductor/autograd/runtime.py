@@ -38,14 +38,14 @@ from ..errors import CannotLower, CompilerError, ThreadState, faults, ours
 from ..records import CompileRecord, Later, first_line, tell
 from ..sizes.symbols import fill
 from . import fake_mode
-from .arrived import WithoutTangents
+from .partition import WithoutTangents
 from .eager_graphs import runnable, writable
 from .functionalize import output_of
 from .joint import Joint
 from .outputs import registration, with_outputs
 from .partition import Parts
 from .tracer import without_autocast
-from .written_views import COUNTS_PLACES
+from .functionalize import COUNTS_PLACES
 
 
 def undisturbed(function: Callable) -> Callable:

@@ -39,8 +39,16 @@ from ..errors import CannotFunctionalize, CannotTrace, DataDependent
 from ..sizes.symbols import same, same_sizes, sizes
 from .eager_answers import is_row_by_row, refusal, tensors_in
 from .fake_mode import FakeMode, let_go
-from .functionalize import Graph, Node, functional_form, graph_module, is_view
-from .rules import Op, is_composite, of_tensors
+from .functionalize import (
+    Graph,
+    Node,
+    Op,
+    functional_form,
+    graph_module,
+    is_composite,
+    is_view,
+    of_tensors,
+)
 from .writes import data_of, order_in_memory, written_and_read, written_with_care
 
 aten = torch.ops.aten

@@ -19,9 +19,8 @@ import torch
 from ..errors import CannotTrace
 from ..sizes.symbols import hint
 from .eager_answers import tensors_in
-from .functionalize import functional_form
-from .rules import Op, is_composite
-from .written_views import is_as_before
+from .functionalize import Op, functional_form, is_composite
+from .functionalize import is_as_before
 
 if TYPE_CHECKING:
     from .tracer import Tracer

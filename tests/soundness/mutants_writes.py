@@ -34,8 +34,7 @@ from miniinductor.autograd import functionalize
 from miniinductor.codegen.cpp.kernel_writer import expressions as cpp_expressions
 from miniinductor.codegen.triton import kernel_writer as triton
 from miniinductor.ir.recording import Recorder
-from miniinductor.passes import no_ops as common_subexpressions
-from miniinductor.passes import no_ops
+from miniinductor.passes import graph_passes
 from miniinductor.schedule.nodes import Schedule
 from miniinductor.schedule.scheduler import Scheduler
 from miniinductor.codegen.cpp.kernel_writer import tiles
@@ -63,7 +62,7 @@ def shared_inputs() -> None:
 
 @mutant("one memory under two names: results that must not share it", CPU, AOT)
 def shared_results() -> None:
-    common_subexpressions.reaches_output_by_views = lambda node: False
+    graph_passes.reaches_output_by_views = lambda node: False
 
 
 # --- fusion ---------------------------------------------------------------------------------------
@@ -174,7 +173,7 @@ def begin_of_memory() -> None:
 
 @mutant("graph passes: a copy that begins where its source does not", AOT)
 def begin_of_copies() -> None:
-    no_ops.offset = lambda tensor: 0
+    graph_passes.offset = lambda tensor: 0
 
 
 # --- masks ----------------------------------------------------------------------------------------
