@@ -37,18 +37,17 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
+
 from ..errors import CannotFunctionalize, blaming
 from ..ir.loops import same_layout
-from ..sizes.symbols import same_sizes, sizes
-from .eager_answers import may_raise
-from .eager_answers import refusal
-from typing import TYPE_CHECKING
-from ..sizes.symbols import same
+from ..sizes.symbols import same, same_sizes, sizes
+from .eager_answers import only_checks
 
 if TYPE_CHECKING:
     pass
@@ -117,22 +116,12 @@ def functional_form(op: Any) -> tuple[Any, list[str]]:
 def is_needed(node: Node) -> bool:
     """Must this node stay, though nobody reads it?
 
-    Random ops advance the generator, so later draws depend on them; others may raise."""
+    Random ops advance the generator, so later draws depend on them; asserts raise."""
     return (
         node.op in ("placeholder", "output")
         or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-        or may_raise(node)
+        or only_checks(node)
     )
-
-
-def is_refused(node: Node) -> bool:
-    """Would eager refuse this call, which nobody reads?  Then it must stay, in order to raise;
-    `node.meta["refused"]` tells later passes."""
-    if node.users or not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    node.meta["refused"] = bool(refusal(node.target, args, kwargs))
-    return node.meta["refused"]
 
 
 def is_view(op: Any) -> bool:
@@ -295,7 +284,7 @@ class Functionalizer:
         for node in list(self.old.nodes):
             with blaming(lambda: node.meta):
                 self.take(node)
-        self.new.eliminate_dead_code(lambda node: is_needed(node) or is_refused(node))
+        self.new.eliminate_dead_code(is_needed)
         return self.new
 
     def take(self, node: Node) -> None:

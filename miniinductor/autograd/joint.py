@@ -44,17 +44,17 @@ gradient with respect to its *new* value (nobody's leaf) sees what was computed 
 only, as in PyTorch.
 """
 
-from collections.abc import Callable
-from typing import Any
-import torch
-from torch import fx
 import bisect
-from .tracer import Tracer
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import torch
 import torch.utils._pytree as pytree
+from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
+
 from ..errors import CannotTrace, blaming, is_fault, ours
 from .functionalize import functionalize
 from .outputs import (
@@ -72,6 +72,7 @@ from .outputs import (
 )
 from .tracer import (
     Decompositions,
+    Tracer,
     fake_inputs,
     input_name,
     new_tracer,

@@ -38,14 +38,12 @@ from ..errors import CannotLower, CompilerError, ThreadState, faults, ours
 from ..records import CompileRecord, Later, first_line, tell
 from ..sizes.symbols import fill
 from . import fake_mode
-from .partition import WithoutTangents
 from .eager_graphs import runnable, writable
-from .functionalize import output_of
+from .functionalize import COUNTS_PLACES, output_of
 from .joint import Joint
 from .outputs import registration, with_outputs
-from .partition import Parts
+from .partition import Parts, WithoutTangents
 from .tracer import without_autocast
-from .functionalize import COUNTS_PLACES
 
 
 def undisturbed(function: Callable) -> Callable:

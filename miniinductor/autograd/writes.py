@@ -19,8 +19,7 @@ import torch
 from ..errors import CannotTrace
 from ..sizes.symbols import hint
 from .eager_answers import tensors_in
-from .functionalize import Op, functional_form, is_composite
-from .functionalize import is_as_before
+from .functionalize import Op, functional_form, is_as_before, is_composite
 
 if TYPE_CHECKING:
     from .tracer import Tracer
