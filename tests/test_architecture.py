@@ -111,7 +111,6 @@ def test_data_flows_one_way(path):
             for part in (
                 "sizes",
                 "errors",
-                "coverage",
                 "options",
                 "version",
                 "autograd.fake_mode",

@@ -108,13 +108,18 @@ def product(after=lambda value: value):
 
 def training():
     empty = torch.fx.GraphModule({}, torch.fx.Graph())
+    compilation = stages.Compilation(empty, [])
+    start = lambda program, record: program.start()  # noqa: E731
     return {
         "x": torch.randn(4, 8, requires_grad=True),
-        "Compilation": stages.Compilation,
-        "compile_graph": stages.Compilation(
-            torch.fx.GraphModule({}, torch.fx.Graph()), []
-        ).generate,
-        "start": lambda program, record: program.start(),
+        "trace_joint": trace_joint,
+        "partition": stages.partition,
+        "is_cheap": stages.is_cheap,
+        "compile_graph": compilation.compile_functional,
+        "start": start,
+        "start_forward": lambda parts: start(
+            compilation.compile_functional(parts.forward, compilation.record, []), None
+        ),
     }
 
 
@@ -191,13 +196,13 @@ MORE = {  # file -> what else its example finds
     "codegen/plan": softmax_plan,
     "gpu/block_sizes": softmax_launch,
     "codegen/tree": lambda: {"named": named},
-    "eager_answers": lambda: {
+    "autograd/eager_answers": lambda: {
         "aten": torch.ops.aten,
         "rows": torch.ones(10, 1, 5),
         "columns": torch.ones(1, 5, 10).transpose(1, 2),
         "fake_uint16": torch.zeros(1, dtype=torch.uint16),
     },
-    "foreign": lambda: {"compile_it": lambda: None, "work": len, "arguments": ([],)},
+    "errors": lambda: {"compile_it": lambda: None, "work": len, "arguments": ([],)},
     "sizes/intervals": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "autograd/functionalize": lambda: {"gm": trace(in_place, [torch.randn(5, 3)])},
     "autograd/joint": product,
@@ -224,7 +229,7 @@ MORE = {  # file -> what else its example finds
         torch.randn(5),
         torch.randn(7),
     ),
-    "graph_passes": lambda: {
+    "passes/graph_passes": lambda: {
         "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])
     },
     "more/sums": quotients,
@@ -244,7 +249,7 @@ MORE = {  # file -> what else its example finds
     ),
     "kernels": softmax_schedule,
     "memory": softmax_steps,
-    "eager_graphs": lambda: {
+    "autograd/eager_graphs": lambda: {
         "functional": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table()),
         "run": f,
     },

@@ -2,14 +2,12 @@
 
 In:   an ATen overload and its arguments.
 Out:  why eager refuses them (`refusal`); how its results lie in memory (`layouts`); whether it may
-      raise because of what its tensors hold (`may_raise`).
+      raise because of what its tensors hold (`may_raise`): a position may be out of range, say.
 
     >>> refusal(aten.add.Tensor, (fake_uint16, fake_uint16), {})
     '"add_stub" not implemented for \\'UInt16\\''
     >>> layouts(aten.logical_and.default, (rows, columns), {})
     (((10, 10, 5), (50, 1, 10)),)
-    >>> may_raise(node)      # of aten.index.Tensor(x, [i]): a position may be out of range
-    True
 
 Decompositions compute with every dtype and shape, and our loops would, too; shape functions look at
 less than kernels do.  So the op runs once on zeros of the shapes of this call, or of two elements a

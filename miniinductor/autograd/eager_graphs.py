@@ -139,10 +139,10 @@ def forget_text(cls: Any) -> None:
 
 
 # --- errors ---------------------------------------------------------------------------------------
-def may_refuse(functional: fx.GraphModule) -> bool:
-    """Could the program run again where a kernel raises for what it reads: does it not draw?"""
+def draws(functional: fx.GraphModule) -> bool:
+    """Does it draw random numbers?  Then it cannot run once more, as it ran before."""
     tags = [getattr(n.target, "tags", ()) for n in functional.graph.nodes]
-    return not any(torch.Tag.nondeterministic_seeded in one for one in tags)
+    return any(torch.Tag.nondeterministic_seeded in one for one in tags)
 
 
 REPORT = "(in compiled kernel "  # how the message of a kernel that refuses a value ends

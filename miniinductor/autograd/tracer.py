@@ -34,7 +34,6 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from .. import coverage
 from ..errors import CannotFunctionalize, CannotTrace, DataDependent
 from ..sizes.symbols import same, same_sizes, sizes
 from .eager_answers import is_row_by_row, refusal, tensors_in
@@ -435,7 +434,6 @@ def input_name(function: Any, position: int, value: Any, prefix: str) -> str:
 
 def new_tracer(decompositions: Decompositions | None) -> Tracer:
     """A tracer; the files with rules are loaded first."""
-    coverage.load()
     fake_mode = FakeMode(allow_non_fake_inputs=True, static_shapes=True)
     return Tracer(fake_mode, decompositions)
 

@@ -59,7 +59,7 @@ from pathlib import Path
 import torch
 from torch.autograd import profiler
 
-from .. import config, coverage
+from .. import config
 from ..errors import CompilerError, ours
 from .disk import cannot_write, digest, disk, remove_file
 
@@ -261,7 +261,6 @@ PRELUDES = [Path(__file__).parent.parent / f"codegen/cpp/{name}.h" for name in H
 def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None]]:
     """[(source, name)] -> callables, in the same order.  Raises CompilerError if the compiler
     refuses one."""
-    coverage.load()
     names: dict[str, str] = {}  # source without comments -> name of the function
     texts: dict[str, str] = {}  # name -> its source
     keys = []

@@ -654,8 +654,6 @@ also_here(
     "miniinductor/autograd/fake_mode.py",
     "miniinductor/autograd/eager_answers.py",
     "miniinductor/errors.py",
-    "miniinductor/errors.py",
-    "miniinductor/coverage.py",
 )
 
 # %% [markdown]

@@ -27,7 +27,6 @@ from unittest import mock
 import sympy
 
 import miniinductor.compile as driver
-from miniinductor import coverage
 from miniinductor.autograd import functionalize
 from miniinductor.codegen.cpp.kernel_writer import expressions as cpp_expressions
 from miniinductor.codegen.cpp.kernel_writer import tiles
@@ -150,7 +149,6 @@ def replay() -> None:
 
 @mutant("functionalization: a write through one output of split or unbind", CPU, AOT)
 def pieces() -> None:
-    coverage.load()
     original = functionalize.INVERSES[operator.getitem]
 
     def scatter_piece(made: Any, like: Any, piece: Any, value: Any) -> Any:
@@ -167,7 +165,6 @@ def pieces() -> None:
 
 @mutant("functionalization: where as_strided begins", AOT)
 def begin_of_memory() -> None:
-    coverage.load()
     functionalize.check_memory = lambda node, args: None
 
 
