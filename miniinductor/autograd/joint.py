@@ -1,21 +1,4 @@
-"""Rules for single calls that are traced otherwise than torch takes them apart.
-
-In:   functions that a captured program calls.  Out: what each gives, recorded as its rule wants it.
-
-    @call_rule(torch.lstm)                  # a call of the captured graph
-    def lstm(interpreter, target, args, kwargs): ...
-
-All other calls are traced as torch's own rules take them apart.
-
-The captured graph, run node by node under the tracer: origins, rules for single calls.
-
-In:   a captured graph and a tracer.  Out: what the graph gives for fake tensors; each recorded op
-      knows the FX node and the line of the program that it came from, those of the backward half
-      the line whose gradient they compute.
-
-    h = x @ w           # model.py:7        mm(tangent0, t(w)): model.py:7, backward
-
-The joint graph: forward and backward of a program as one straight line of ATen ops.
+"""The joint graph: forward and backward of a program as one straight line of ATen ops.
 
 In:   a captured `fx.GraphModule`, example inputs, the tensors that it holds (parameters, buffers).
       Out: a `Joint`.
@@ -34,14 +17,21 @@ The program runs once on fake tensors under our tracer *with autograd on*; then
 `torch.autograd.grad` runs too, and since the tracer sits below autograd, the backward ops land in
 the same graph.  Nothing about derivatives is written here.
 
+The captured graph is run node by node (`OriginInterpreter`): each recorded op knows the FX node and
+the line of the program that it came from, those of the backward half the line whose gradient they
+compute.  Some calls are traced otherwise than torch takes them apart:
+
+    @call_rule(torch.lstm)
+    def lstm(interpreter, target, args, kwargs): ...
+
 An output that is an input, a number, or another output again, or that shares memory with one, is no
-output of the autograd function: `outputs.py` plans how it is made outside, as eager would give it.
-`histories.py` looks for programs whose history one autograd function cannot have.
+output of the autograd function: `outputs.py` plans how it is made outside, as eager would give it,
+and knows programs whose history one autograd function cannot have.
 
 Mirrors torch/_functorch/_aot_autograd (paper section 3.10).  Left out: tensor subclasses, outputs
 that are leaves made inside the graph (refused); for a written input that had no history, the
 gradient with respect to its *new* value (nobody's leaf) sees what was computed from it outside
-only, as in PyTorch.
+only, as in PyTorch.  A write through `.data` counts as any other.
 """
 
 import bisect
@@ -64,7 +54,6 @@ from .outputs import (
     check_histories,
     forget_history,
     has_several_outputs,
-    has_siblings,
     history_of,
     is_tensor,
     needs_gradient,
@@ -135,16 +124,14 @@ class OriginInterpreter(fx.Interpreter):
             self.tracer.meta = dict(origin, backward=True)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        rule = CALLS.get(target, OriginInterpreter.plain_call)
-        return rule(self, target, args, kwargs)
+        return CALLS.get(target, OriginInterpreter.plain_call)(self, target, args, kwargs)
+
+    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return CALLS.get(target, OriginInterpreter.plain_method)(self, target, args, kwargs)
 
     def plain_call(self, target: Any, args: Any, kwargs: Any) -> Any:
         """The call as torch's own rules take it apart."""
         return super().call_function(target, args, kwargs)
-
-    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        rule = CALLS.get(target, OriginInterpreter.plain_method)
-        return rule(self, target, args, kwargs)
 
     def plain_method(self, target: Any, args: Any, kwargs: Any) -> Any:
         return super().call_method(target, args, kwargs)
@@ -180,13 +167,8 @@ class Joint:
     written: list[tuple[str, str]] = field(default_factory=list)  # (op, target)
     # position among the inputs -> name, of inputs that are sizes
     symbols: dict[int, str] = field(default_factory=dict)
-    # how each output leaf is made, and in which order; primals that results do not depend on, or
-    # that are written through `.data` alone; siblings among results
-    outputs: list[Output] = field(default_factory=list)
-    order: list[int] = field(default_factory=list)
-    unreached: list[int] = field(default_factory=list)
-    uncounted: list[int] = field(default_factory=list)
-    siblings: list[int] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)  # how each output leaf is made
+    unreached: list[int] = field(default_factory=list)  # primals on which no result depends
 
 
 @contextlib.contextmanager
@@ -358,7 +340,6 @@ class ProgramTrace:
         differentiated = [self.results[i] for i in joint.tangents]
         history = history_of(differentiated)
         joint.unreached = unreached(self.leaves, history)
-        joint.siblings = [i for i in joint.tangents if has_siblings(self.results[i].grad_fn)]
         if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, self.leaves)):
             raise CannotTrace("outputs need gradients because of a leaf that was made inside")
         if len(differentiated) > 1 and any(map(has_several_outputs, history)):
@@ -380,36 +361,24 @@ class ProgramTrace:
                 last = self.tracer.placeholder(f"tangent{i}", tangents[-1])
         return tangents
 
-    def recorded_graph(self, out: Any, name: str) -> fx.GraphModule:
-        """What the tracer has recorded, which gives `out`."""
-        self.tracer.graph.output(self.tracer.nodes_of(out))
-        made = self.tracer.module(name)
-        if any(map(needs_gradient, self.objects)):
-            forget_history(self.tracer.graph)
-        return made
-
     def write_down(self, out: Any, name: str) -> None:
-        """What the tracer has recorded, and its functional form."""
-        joint = self.joint
-        joint.recorded = self.recorded_graph(out, name)
+        """What the tracer has recorded, which gives `out`, and its functional form."""
+        joint, graph = self.joint, self.tracer.graph
+        graph.output(self.tracer.nodes_of(out))
+        joint.recorded = self.tracer.module(name)
+        if any(map(needs_gradient, self.objects)):
+            forget_history(graph)
         joint.graph, joint.written = without_autocast(functionalize, joint.recorded)
         joint.symbols = {
             i: n.target
             for i, n in enumerate(joint.graph.graph.find_nodes(op="placeholder"))
             if isinstance(n.meta["val"], torch.SymInt)
         }
-        self.find_uncounted()
-
-    def find_uncounted(self) -> None:
-        """Which primals are written through `.data` alone, which leaves their version alone?"""
-        tracer, objects = self.tracer, self.objects
-        places = {tracer.node_of(t).target: i for i, t in enumerate(objects) if is_tensor(t)}
-        outside = not torch.is_inference_mode_enabled()
-        for op, target in self.joint.written:
-            held = op != "placeholder"
-            thing = tracer.to_fake(tracer.constants[target]) if held else objects[places[target]]
-            if id(thing) in tracer.versions_raised:
-                if thing.is_inference() and outside:  # values are written when all is computed
-                    raise CannotTrace("an inference tensor is written in a block of inference mode")
-            elif not held:
-                self.joint.uncounted.append(places[target])
+        is_outside = not torch.is_inference_mode_enabled()
+        if (
+            joint.written
+            and is_outside
+            and any(t.is_inference() for t in self.leaves if is_tensor(t))
+        ):
+            # values are written when all is computed, and not in the block of inference mode
+            raise CannotTrace("a graph that writes is given an inference tensor")
