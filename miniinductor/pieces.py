@@ -33,8 +33,8 @@ PieceCompiler = Callable[[fx.GraphModule, list[Any]], Any]  # (graph, examples) 
 OUTSIDE = ("placeholder", "get_attr", "output")
 # what its tensors are at a cut is not known: their history, or where in their memory they lie
 UNKNOWN = set(
-    """as_strided as_strided_ requires_grad_ detach_ unsqueeze_ squeeze_ t_ transpose_ swapaxes_
-    swapdims_ resize_ resize_as_ set_""".split()
+    """as_strided as_strided_ as_strided_copy as_strided_scatter requires_grad_ detach_ unsqueeze_
+    squeeze_ t_ transpose_ swapaxes_ swapdims_ resize_ resize_as_ set_""".split()
 )
 
 

@@ -20,7 +20,7 @@ import contextlib
 import functools
 import math
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -48,7 +48,7 @@ from .functionalize import (
     is_view,
     of_tensors,
 )
-from .writes import data_of, order_in_memory, written_and_read, written_with_care
+from .writes import order_in_memory, written_with_care
 
 aten = torch.ops.aten
 Decompositions: TypeAlias = Mapping[Any, Callable]
@@ -115,8 +115,6 @@ class Tracer(TorchDispatchMode):
         )
         # id of a tensor that shares memory -> (its source, a step of a view)
         self.made_by: dict[int, tuple[Any, tuple]] = {}
-        # ids of tensors whose version a write has raised: of a base, not of what it is `.data` of
-        self.versions_raised: set[int] = set()
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
@@ -254,9 +252,7 @@ class Tracer(TorchDispatchMode):
         if out is not NotImplemented:
             return out
         out = self.recorded(func, args, kwargs)
-        if func._schema.is_mutable:
-            self.note_writes(func, *of_tensors((args, kwargs), self.to_fake))
-        elif is_view(func) and func not in LIFT:
+        if is_view(func) and func not in LIFT:
             source = self.to_fake(args[0])
             for number, piece in enumerate(out if isinstance(out, (tuple, list)) else ()):
                 self.share(piece, out, operator.getitem, (number,))
@@ -301,31 +297,16 @@ class Tracer(TorchDispatchMode):
         step = (op, tuple(args), dict(kwargs or {}), recording_mode())
         self.made_by[id(tensor)] = (source, step)
 
-    def share_as(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
-        """`tensor` has been derived as `like` was."""
-        if id(like) in self.made_by:
-            self.made_by[id(tensor)] = self.made_by[id(like)]
-
-    def derivation(self, tensor: torch.Tensor, ends: Collection[int] = ()) -> tuple[Any, tuple]:
-        """(root, steps): the tensor that `tensor` is a view of, and how it was made from that.
-
-        ends: ids of tensors; the first of them on the way is the root.
-        """
+    def derivation(self, tensor: torch.Tensor) -> tuple[Any, tuple]:
+        """(root, steps): the tensor that `tensor` is a view of, and how it was made from that."""
         steps, root = [], tensor
-        while id(root) in self.made_by and (root is tensor or id(root) not in ends):
+        while id(root) in self.made_by:
             source, step = self.made_by[id(root)]
             # autograd makes a view's tensor of the one that it was given, by a detach of its own
             if step[0] is not aten.detach.default or not root._is_view():
                 steps.append(step)
             root = source
         return root, tuple(reversed(steps))
-
-    def note_writes(self, func: Op, args: Any, kwargs: Any) -> None:
-        """Writes raise the version of what the tensor is a view of; `.data` has one of its own."""
-        for tensor in written_and_read(func, args, kwargs)[0]:
-            while id(tensor) in self.made_by and self.made_by[id(tensor)][1][0] is not data_of:
-                tensor = self.made_by[id(tensor)][0]
-            self.versions_raised.add(id(tensor))
 
     # --- what is taken apart ----------------------------------------------------------------------
     def written_apart(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
