@@ -14,10 +14,8 @@ Mirrors `aot_eager` (torch/_dynamo/backends/debugging.py).
 """
 
 import keyword
-import linecache
 import math
 import operator
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -110,7 +108,6 @@ class Interpreted:
 
     def start(self) -> Callable:
         graph = runnable(self.gm)
-        weakref.finalize(self.gm, forget_text, type(self.gm)).atexit = False
         names = [n.target for n in self.gm.graph.nodes if n.op == "placeholder"]
 
         def run(*inputs: object) -> list:
@@ -128,14 +125,6 @@ class Interpreted:
                 torch._C._set_grad_enabled(recording)
 
         return run
-
-
-def forget_text(cls: Any) -> None:
-    """torch.fx keeps the text of each graph that has run, for tracebacks: of the graph of this
-    class, which has died, nobody needs it."""
-    file = cls.forward.__code__.co_filename
-    if torch.fx.graph_module._loader.eval_cache.pop(file, None) is not None:
-        linecache.cache.pop(file, None)
 
 
 # --- errors ---------------------------------------------------------------------------------------

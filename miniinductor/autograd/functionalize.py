@@ -91,8 +91,6 @@ RENAMED: dict[Any, Any] = {
     aten.bernoulli_.float: aten.bernoulli.p,
     aten.normal_.default: aten.normal_functional.default,
     aten.zero_.default: aten.zeros_like.default,
-    aten.rrelu_with_noise.default: aten.rrelu_with_noise_functional.default,
-    aten.rrelu_with_noise_.default: aten.rrelu_with_noise_functional.default,
     aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
 }
 
@@ -254,32 +252,6 @@ class Functionalizer:
         )
         return self.emit(node, aten.copy.default, (memory, value))
 
-    def result(self, node: Node) -> Node:
-        """What `node` holds when the program has ended.  A tensor that was written has the strides
-        that it had before, also where no element's place depends on them: in dimensions of size 1,
-        and without elements."""
-        value, wanted = self.read(node), node.meta["val"]
-        if not isinstance(wanted, torch.Tensor) or node.op != "call_function":
-            return value
-        if self.root[node] is not node:
-            return self.whole_view(node, value)
-        results = output_of(self.old).all_input_nodes
-        shared = sum(self.root.get(n) is self.root[node] for n in results) > 1
-        if not self.version[node] or shared:
-            return value
-        if same_sizes(wanted.stride(), value.meta["val"].stride()):
-            return value
-        return self.copied_into(node, wanted, value)
-
-    def whole_view(self, node: Node, value: Node) -> Node:
-        """A written view of memory that the program made: where its new value lies otherwise than
-        the view, the view is taken of the written memory."""
-        lies_alike = same_sizes(node.meta["val"].stride(), value.meta["val"].stride())
-        if lies_alike or self.root[node].op != "call_function":
-            return value
-        args, kwargs = self.arguments(node)
-        return self.emit(node, LAZY_VIEWS.get(node.target, node.target), args, kwargs)
-
     def run(self) -> fx.Graph:
         for node in list(self.old.nodes):
             with blaming(lambda: node.meta):
@@ -291,7 +263,7 @@ class Functionalizer:
         if node.op in ("placeholder", "get_attr"):
             self.own(node, self.new.node_copy(node))
         elif node.op == "output":
-            outputs = fx.map_arg(node.args[0], self.result)
+            outputs = fx.map_arg(node.args[0], self.read)
             self.new.output((outputs, [self.read(n) for n in self.written_inputs]))
         else:
             self.call(node)
@@ -345,8 +317,6 @@ class Functionalizer:
             self.write(victim, self.as_victim(node, victim, new))
         if isinstance(node.meta["val"], tuple) and node.meta["val"]:
             self.own(node, result)  # its own results are read by getitem
-        elif isinstance(node.meta["val"], torch.Tensor) and len(results) > len(victims):
-            self.own(node, results[0])  # rrelu_with_noise
         elif len(victims) == 1:  # what the call returns is the tensor that it has written
             # (in the old graph, of which later nodes are still to come)
             node.replace_all_uses_with(victims[0])
@@ -481,19 +451,6 @@ def written_piece(made: "Functionalizer", like: Node, piece: Node, value: Node) 
     start = sum(sizes[:index])
     between = (made.read(source), value, dim, start, start + sizes[index])
     return source, made.emit(piece, aten.slice_scatter.default, between)
-
-
-@inverts(aten.as_strided.default)
-def written_places(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
-    """Of a view of all elements in their order, such as pooling makes."""
-    source, size, stride, *offset = view.args
-    whole = source.meta["val"]
-    start = offset[0] if offset and offset[0] is not None else whole.storage_offset()
-    rows = [math.prod(size[k + 1 :]) for k in range(len(size))]
-    is_all = start == whole.storage_offset() and math.prod(size) == whole.numel()
-    if not (is_all and whole.is_contiguous() and list(stride) == rows):
-        raise CannotFunctionalize("write through as_strided to a part, or in another order")
-    return reshaped(made, like, view, value)
 
 
 def check_memory(node: Node, args: tuple) -> None:

@@ -31,7 +31,7 @@ import torch
 from torch import fx
 
 from .. import config
-from ..errors import CannotLower, CompilerError, ThreadState, faults, ours
+from ..errors import CannotLower, CompilerError, ThreadState, faults
 from ..records import CompileRecord, first_line, tell
 from ..sizes.symbols import fill
 from . import fake_mode
@@ -189,11 +189,6 @@ DIFFERENTIATED = (
     "create_graph=True is refused. Where second derivatives are needed, leave this function "
     'uncompiled, or compile it with backend="eager".'
 )
-FREED = (
-    "Trying to backward through the graph a second time: one compiled graph frees what it has "
-    "saved for all of its results at their first backward pass. Specify retain_graph=True there, "
-    "add the losses up, or put minidynamo.graph_break() between the parts."
-)
 
 
 class Halves:
@@ -261,21 +256,11 @@ class Halves:
         if torch.is_grad_enabled():  # create_graph=True
             raise RuntimeError(DIFFERENTIATED)
         saved_strides, tangents = self.strides(*ctx.sizes)
-        saved = [in_layout(t, stride) for t, stride in zip(saved_by(ctx), saved_strides)]
+        saved = [in_layout(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         arrived = [in_memory(given[i], step) for i, step in zip(self.joint.tangents, tangents)]
         values = without_autocast(self.run_backward, ctx.sizes, saved, arrived)
         return tuple([None if at is None else values[at] for at in self.gradients])
-
-
-def saved_by(ctx: Any) -> Sequence[torch.Tensor]:
-    """What the forward half has saved.  Raises RuntimeError if that was freed."""
-    try:
-        return ctx.saved_tensors
-    except ours(RuntimeError) as error:
-        if "second time" not in str(error):
-            raise
-        raise RuntimeError(FREED) from error
 
 
 def in_memory(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Tensor | None:

@@ -82,6 +82,7 @@ def without_autocast(function: Callable, *arguments: Any) -> Any:
         return function(*arguments)
 
 
+LARGEST = torch.finfo(torch.float32).max
 DTYPES = {complex: torch.complex128, float: torch.float64, int: torch.int64, bool: torch.bool}
 
 
@@ -225,11 +226,9 @@ class Tracer(TorchDispatchMode):
         found = None if func is None else self.decompositions.get(func)
         if func is None or found is None or refusal(func, args, kwargs):
             return None
-        values = (*args, *kwargs.values())
-        is_double = any(isinstance(x, torch.Tensor) and x.dtype == torch.float64 for x in values)
-        numbers = [x for x in values if type(x) in (int, float) and math.isfinite(x)]
-        is_beyond = any(abs(x) > torch.finfo(torch.float32).max for x in numbers)
-        return None if is_beyond and not is_double else found
+        numbers = [x for x in (*args, *kwargs.values()) if type(x) in (int, float)]
+        is_beyond = any(LARGEST < abs(x) < math.inf for x in numbers)
+        return None if is_beyond else found
 
     def fake_result(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What the op gives for fake tensors, in the strides that eager's kernel gives it."""
