@@ -15,7 +15,6 @@ import os
 import types
 
 import torch
-
 from minidynamo.bytecode import disassemble
 
 from . import ExerciseFailed, close, row

@@ -72,7 +72,7 @@ def no_kernels_for_checks():
 
 @mutant("errors: positions are not checked", "errors --count 150 --modes inductor")
 def no_index_checks():
-    from miniinductor.codegen.cpp.kernel_writer.expressions import CppExpressions
+    from miniinductor.codegen.cpp.expressions import CppExpressions
 
     CppExpressions.error_if = lambda self, condition, error: None
 
@@ -86,7 +86,7 @@ def no_unused_positions():
 
 @mutant("errors: negative positions count from the end", "errors --count 200 --modes inductor")
 def wrapped_positions():
-    from miniinductor.codegen.cpp.kernel_writer.expressions import CppExpressions
+    from miniinductor.codegen.cpp.expressions import CppExpressions
 
     plain = CppExpressions.indirect_indexing
     CppExpressions.indirect_indexing = lambda self, value, size, wrap_neg=True: plain(
@@ -114,7 +114,7 @@ def any_probability():
 
 @mutant("errors: x + 0.0 is x", "errors --count 900 --modes inductor")
 def plus_zero():
-    from miniinductor.codegen.cpp.kernel_writer.expressions import CppExpressions
+    from miniinductor.codegen.cpp.expressions import CppExpressions
 
     plain = CppExpressions.binary
 

@@ -28,8 +28,7 @@ import sympy
 
 import miniinductor.compile as driver
 from miniinductor.autograd import functionalize
-from miniinductor.codegen.cpp.kernel_writer import expressions as cpp_expressions
-from miniinductor.codegen.cpp.kernel_writer import tiles
+from miniinductor.codegen.cpp import expressions as cpp_expressions
 from miniinductor.codegen.triton import kernel_writer as triton
 from miniinductor.ir.recording import Recorder
 from miniinductor.passes import graph_passes
@@ -37,6 +36,7 @@ from miniinductor.runtime import memory
 from miniinductor.schedule import foreach, in_place
 from miniinductor.schedule.nodes import Schedule
 from miniinductor.schedule.scheduler import Scheduler
+from miniinductor.codegen.cpp import tiles
 
 from .mutants import mutant
 

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-
 from minidynamo.bytecode.assembler import parameter_count
 
 from .effects import Journal, Outside

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
 from minidynamo.frame import frame_hook
 
 from .breaks import Entry, split

@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-
 from minidynamo.bytecode import canonical, disassemble
 
 from . import graph as nodes

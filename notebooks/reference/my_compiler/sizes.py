@@ -18,6 +18,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
+
 Shapes = dict[str, tuple[int, ...]]
 
 
