@@ -7,11 +7,10 @@ Out:  a callable like the graph.
     z = odd_op(y)               # eager: one kernel, and autograd knows its gradient
     return relu(z) + y          # a piece
 
-The driver (compile.py) cuts a graph at the operation for which a stage refused it, at programs of
-their own (`torch.cond`), where the program turns gradients on, and, if asked, after so many bytes
-of parameters.  Each piece has a forward and a backward half of its
-own; no kernel spans two pieces.  Sizes are no values that cross: each piece computes them from the
-symbols among the graph's inputs.
+The driver (compile.py) cuts a graph at the operation for which a stage refused it, and, if asked,
+after so many bytes of parameters.  Each piece has a forward and a backward half of its own; no
+kernel spans two pieces.  Sizes are no values that cross: each piece computes them from the symbols
+among the graph's inputs.
 Mirrors torch/fx/passes/split_module.py, and what torch/_inductor does with fallback kernels.
 """
 
@@ -33,8 +32,11 @@ from .sizes.symbols import SYMBOLIC
 
 PieceCompiler = Callable[[fx.GraphModule, list[Any]], Any]  # (graph, examples) -> CompiledGraph
 OUTSIDE = ("placeholder", "get_attr", "output")
-UNKNOWN = ("as_strided", "requires_grad_", "detach_")
-SETTERS = {torch._C._set_grad_enabled}  # they run between pieces, and while those are compiled
+# what its tensors are at a cut is not known: their history, or where in their memory they lie
+UNKNOWN = set(
+    """as_strided as_strided_ as_strided_copy as_strided_scatter requires_grad_ detach_ unsqueeze_
+    squeeze_ t_ transpose_ swapaxes_ swapdims_ resize_ resize_as_ set_""".split()
+)
 
 
 @dataclass
@@ -66,11 +68,6 @@ def symbols_of(values: Any) -> set[sympy.Symbol]:
     return {s for n in numbers if isinstance(n, SYMBOLIC) for s in n.node.expr.free_symbols}
 
 
-def runs_apart(node: fx.Node) -> bool:
-    """Is it a program of its own (`torch.cond`), which chooses by what tensors hold?"""
-    return getattr(node.target, "runs_apart", False)
-
-
 def buckets(gm: fx.GraphModule, limit: int) -> list[Step]:
     """The graph's ops in runs of about `limit` bytes of parameters (`config.gradient_buckets`).
 
@@ -92,25 +89,17 @@ def buckets(gm: fx.GraphModule, limit: int) -> list[Step]:
     return runs
 
 
-def changes_state(gm: fx.GraphModule) -> bool:
-    """Does an op change the thread's state for those behind it (`torch.set_grad_enabled`)?"""
-    names = [name_of(node).lstrip("_") for node in gm.graph.nodes]
-    return any(name.startswith(("set_", "enter_", "exit_")) for name in names)
-
-
 def steps_of(gm: fx.GraphModule, apart: Collection[fx.Node]) -> list[Step] | None:
-    """The graph's ops in steps, `apart` and setters in eager ones; None where it cannot be cut.
+    """The graph's ops in steps, `apart` in eager ones; None where it cannot be cut.
 
     An item of a tuple goes with the tuple."""
     steps: list[Step] = []
     for node in gm.graph.nodes:
         if node.op in OUTSIDE:
             continue
-        # what its tensors are at a cut is not known, nor where in its memory one begins
-        is_unknown = changes_its_shape(node) or any(name in name_of(node) for name in UNKNOWN)
-        if is_unknown or node.users and value_of(node) is None:
+        if node.users and value_of(node) is None:
             return None
-        is_eager = node in apart or node.target in SETTERS
+        is_eager = node in apart
         tuples = [n for n in node.all_input_nodes if isinstance(value_of(n), (tuple, list))]
         if tuples:
             step = next(s for s in steps if tuples[0] in s.members)
@@ -127,19 +116,16 @@ def name_of(node: fx.Node) -> str:
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
 
 
-def changes_its_shape(node: fx.Node) -> bool:
-    """`x.unsqueeze_(0)`: the example value of x is as it was when the graph ended."""
-    name = name_of(node)
-    packet = getattr(torch.ops.aten, name, None) if name.endswith("_") else None
-    overloads = packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else ()
-    return any(torch.Tag.inplace_view in getattr(packet, one).tags for one in overloads)
-
-
 def in_pieces(
     gm: fx.GraphModule, steps: Sequence[Step], compile: PieceCompiler, record: CompileRecord
 ) -> Callable[..., Any] | None:
-    """The callable; None where something else than tensors would cross, or a size that is made on
-    the way.  The caller puts the thread's state back, which setters of the graph change."""
+    """The callable; None where something else than tensors would cross, a size that is made on the
+    way, or what the thread's state would be there (`torch.set_grad_enabled`)."""
+    if all(step.is_eager or step.is_made_of_numbers() for step in steps):
+        return None
+    names = {name_of(node) for step in steps for node in step.members}
+    if names & UNKNOWN or any(n.lstrip("_").startswith(("set_", "enter_", "exit_")) for n in names):
+        return None
     placeholders = gm.graph.find_nodes(op="placeholder")
     given = [node for node in placeholders if isinstance(value_of(node), SYMBOLIC)]
     numbers = {str(s): node for node in given for s in symbols_of(value_of(node))}
@@ -163,8 +149,6 @@ def in_pieces(
         if step.is_eager:
             for node in step.members:
                 copies[node] = graph.node_copy(node, at)
-                if node.target in SETTERS:
-                    torch._C._set_grad_enabled(*node.args)
             continue
         if step.is_made_of_numbers():
             continue

@@ -7,7 +7,6 @@ from pathlib import Path
 import networkx
 import pytest
 
-
 from tools import sizes
 from tools.sizes import file_imports
 
@@ -112,7 +111,6 @@ def test_data_flows_one_way(path):
             for part in (
                 "sizes",
                 "errors",
-                "coverage",
                 "options",
                 "version",
                 "autograd.fake_mode",

@@ -24,15 +24,15 @@ import minidynamo  # noqa: E402
 import miniinductor  # noqa: E402
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
 from miniinductor import compile as stages  # noqa: E402
-from miniinductor.ir import recording
-from miniinductor.codegen import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
-from miniinductor.lowering.decompositions import table  # noqa: E402
+from miniinductor.codegen import kernels
 from miniinductor.codegen.triton.block_sizes import Config, Launch  # noqa: E402
-from miniinductor.schedule.printed_ir import PrintHandler  # noqa: E402
-from miniinductor.lowering import lower_graph  # noqa: E402
+from miniinductor.ir import recording
 from miniinductor.ir.ops import ops, set_handler  # noqa: E402
+from miniinductor.lowering import lower_graph  # noqa: E402
+from miniinductor.lowering.decompositions import table  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
+from miniinductor.schedule.printed_ir import PrintHandler  # noqa: E402
 from miniinductor.schedule.scheduler import Scheduler  # noqa: E402
 from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
 
@@ -105,13 +105,18 @@ def product(after=lambda value: value):
 
 def training():
     empty = torch.fx.GraphModule({}, torch.fx.Graph())
+    compilation = stages.Compilation(empty, [])
+    start = lambda program, record: program.start()  # noqa: E731
     return {
         "x": torch.randn(4, 8, requires_grad=True),
-        "Compilation": stages.Compilation,
-        "compile_graph": stages.Compilation(
-            torch.fx.GraphModule({}, torch.fx.Graph()), []
-        ).generate,
-        "start": lambda program, record: program.start(),
+        "trace_joint": trace_joint,
+        "partition": stages.partition,
+        "is_cheap": stages.is_cheap,
+        "compile_graph": compilation.compile_functional,
+        "start": start,
+        "start_forward": lambda parts: start(
+            compilation.compile_functional(parts.forward, compilation.record, []), None
+        ),
     }
 
 

@@ -34,7 +34,6 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
-from .. import coverage
 from ..sizes.symbols import same
 from .chunks import maximum_and_sum
 from .extern import EXTERN
@@ -82,7 +81,6 @@ def softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
 
 def table() -> dict[Any, Decomposition]:
     """op -> function, for the tracer.  (Made anew for each compilation: OURS may have grown.)"""
-    coverage.load()
     return table_of_torch() | OURS
 
 

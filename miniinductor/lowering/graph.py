@@ -21,7 +21,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from .. import config, coverage
+from .. import config
 from ..autograd.functionalize import is_view
 from ..devices import recomputes
 from ..errors import CannotLower, blaming
@@ -333,7 +333,6 @@ def lower_graph(
     """The loop IR of `gm`; `written` names the inputs (op, target) whose new values stand in the
     second output.
     """
-    coverage.load()
     lowering = GraphLowering(gm, record, written)
     with building(lowering.lowered):
         lowering.run()

@@ -28,8 +28,7 @@ import sympy
 import torch
 from torch import fx
 
-from ..autograd.checks import may_raise, name_of
-from ..autograd.eager_answers import refusal
+from ..autograd.eager_answers import may_raise, name_of, refusal
 from ..autograd.functionalize import is_view
 from ..ir.loops import Buffer, boxes_in, leaves_of
 from ..sizes.symbols import same

@@ -652,10 +652,8 @@ also_here(
     "miniinductor/compile.py",
     "miniinductor/options.py",
     "miniinductor/autograd/fake_mode.py",
-    "miniinductor/autograd/checks.py",
+    "miniinductor/autograd/eager_answers.py",
     "miniinductor/errors.py",
-    "miniinductor/errors.py",
-    "miniinductor/coverage.py",
 )
 
 # %% [markdown]

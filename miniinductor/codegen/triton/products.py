@@ -29,7 +29,7 @@ import torch
 from ... import config
 from ...ir.dependencies import common_loops, int_or_none, loop_variables
 from ...ir.loops import Buffer, BufferView, ExternKernel, Layout, playing
-from ...passes import gpu_layouts
+from ...passes import library_layouts
 from ...records import CompileRecord, FusionDecision, lines_of
 from ...schedule.nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ...sizes.expressions import flatten
@@ -138,7 +138,7 @@ def has_unaligned_rows(product: ExternKernel) -> bool:
     if product.op is not aten.mm.default or not is_ours:
         return False
     a, b = [(v.size, v.stride) for v in product.args[:2]]
-    return gpu_layouts.suits_template(product.layout.dtype, a, b)
+    return library_layouts.suits_template(product.layout.dtype, a, b)
 
 
 def check_product(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> None:
