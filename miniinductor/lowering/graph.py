@@ -47,10 +47,15 @@ from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, fill, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size
 from ..sizes.symbols import SYMBOLIC, same_sizes, size
-from . import indexing, parts, pointwise, reductions, views  # noqa: F401  (they fill the table)
-from .extern import EXTERN, eager_kernel
+from .extern import (
+    EXTERN,
+    calls_to_store,
+    check_arguments,
+    check_result,
+    eager_kernel,
+    unknown_numbers,
+)
 from .pointwise import is_slow_in_cpp
-from .refusals import calls_to_store, check_arguments, check_result, unknown_numbers
 from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
 
 

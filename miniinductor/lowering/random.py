@@ -27,10 +27,8 @@ from ..ir.loops import Index, TensorBox
 from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
 from .decompositions import FUSED_RANDOM
-from .registry import Call, lower
-from .registry import made as value_of
+from .registry import Call, aten, lower, made
 
-aten = torch.ops.aten
 WORD = 0xFFFFFFFF
 
 
@@ -70,7 +68,7 @@ def lowered_uniform(call: Call, seed: TensorBox, size: Sequence[Size]) -> Tensor
         place = sum((i * n for i, n in zip(index, strides)), sympy.Integer(0))
         return ops.rand(load([sympy.Integer(0)]), ops.index_expr(place, torch.int64))
 
-    return value_of(call, body, seed)
+    return made(call, body, seed)
 
 
 def draw(size: Sequence[int], device: torch.device | str) -> Tensor:

@@ -43,7 +43,6 @@ from ...ir.loops import (
 )
 from ...ir.ops import Value, ops
 from ...ir.recording import trace
-from ...lowering.chunks import nearest_divisor
 from ...records import CompileRecord
 from ...sizes.expressions import FloorDiv, Mod
 from ...sizes.ranges import simplify
@@ -71,6 +70,13 @@ COMBINE: Mapping[str, Callable[[Value, Value], Value]] = {
     "min": lambda a, b: ops.minimum(a, b),
 }
 NEUTRAL = {"sum": 0, "prod": 1, "any": False}
+
+
+def nearest_divisor(count: int, wanted: int) -> int:
+    """The divisor of `count` nearest to `wanted`, between its half and its double, so that `count`
+    elements come in whole chunks; where there is none, `wanted` itself."""
+    near = [d for d in range(max(2, wanted // 2), 2 * wanted + 1) if count % d == 0]
+    return min(near, key=lambda d: abs(d - wanted), default=wanted)
 
 
 def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
