@@ -113,8 +113,6 @@ def test_softmax_of_few_long_rows(shape):
             check(lambda v: torch.softmax(v, -1), changed)
 
 
-# --- variances of parts (lowering/statistics.py) -------------------------------------------------
-
 
 # --- running values (lowering/reductions.py) ------------------------------------------------------
 

@@ -88,10 +88,10 @@ def lower(*targets: Any) -> Callable[[Rule], Rule]:
 def register(table: dict[Any, Rule], op: Any, rule: Rule) -> None:
     """Add an entry to a table.  A second rule for an op raises; but a program may replace a rule of
     its own, as a cell of a notebook does that is run again."""
-    home = getattr(table.get(op), "__module__", None)
-    is_own = home == rule.__module__ and not home.startswith("miniinductor.")
-    if op in table and not is_own:
-        raise ValueError(f"{op} has a rule already, that of {home}")
+    known = table.get(op)
+    is_ours = str(rule.__module__).startswith("miniinductor.")
+    if known and (is_ours or known.__module__ != rule.__module__):
+        raise ValueError(f"{op} has a rule already, that of {known.__module__}")
     table[op] = rule
 
 
