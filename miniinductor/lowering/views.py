@@ -211,23 +211,17 @@ def slice_tensor(
 @lower(aten.select.int)
 def select(call: Call, x: TensorBox, dim: int, position: Size) -> TensorBox:
     dim, position = dim_and_place(x, dim, position)
-    return view(call, x, call.value.size, at_place(dim, position))
 
+    def reindex(index: Index) -> Index:
+        return [*index[:dim], sympy.sympify(position), *index[dim:]]
 
-def at_place(dim: int, position: Size) -> Reindex:
-    return lambda index: [*index[:dim], sympy.sympify(position), *index[dim:]]
+    return view(call, x, call.value.size, reindex)
 
 
 def dim_and_place(x: TensorBox, dim: int, position: Size) -> tuple[int, Size]:
     """Both counted from the front."""
     dim = normalize_dim(dim, len(x.get_size()))
     return dim, position + x.get_size()[dim] if is_negative(position) else position
-
-
-@lower(aten.unbind.int)
-def unbind(call: Call, x: TensorBox, dim: int = 0) -> list[TensorBox]:
-    dim = normalize_dim(dim, len(x.get_size()))
-    return [view(call, x, piece.size, at_place(dim, k)) for k, piece in enumerate(call.value)]
 
 
 @lower(aten.diagonal.default)
