@@ -28,7 +28,7 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
-from .. import coverage
+from .. import config
 from ..sizes.symbols import same
 from .extern import EXTERN
 from .registry import LOWERINGS, NARROW, aten, register
@@ -71,7 +71,6 @@ def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 def table() -> dict[Any, Decomposition]:
     """op -> function, for the tracer.  (Made anew for each compilation: OURS may have grown.)"""
-    coverage.load()
     return table_of_torch() | OURS
 
 
@@ -150,7 +149,7 @@ def bernoulli(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None = 
 def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
     """Attention's dropout, in the form that eager's own dropout has on the CPU.  On a GPU eager's
     is one kernel that draws in an order of its own."""
-    if train is False or not 0 < p < 1 or x.is_cuda:
+    if train is False or not 0 < p < 1 or x.is_cuda and config.fallback_random:
         return NotImplemented
     keep = torch.empty_like(x).bernoulli_(1 - p)
     return x * (keep / (1 - p)), keep != 0

@@ -47,7 +47,8 @@ from ..ir.loops import (
     boxes_in,
     leaves_of,
 )
-from ..records import CompileRecord, Fallback
+from ..records import Fallback
+from ..sizes.floats import Opaque
 from ..sizes.symbols import same
 from .registry import LOWERINGS, Call, NotLowered, aten
 
@@ -85,18 +86,14 @@ def is_cheap(op: Any) -> bool:
 
 
 def eager_kernel(
-    call: Call,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    record: CompileRecord,
-    reason: str | None = None,
+    call: Call, args: Sequence[Any], kwargs: dict[str, Any], reason: str | None = None
 ) -> Any:
     """The call as an eager kernel; `reason` makes it a fallback.  Returns a box, or the tuple of
     boxes the op returns."""
     op, where = call.node.target, call.node.meta.get("source_line", "")
     kind = "fallback" if reason else "extern"
     reason = reason or "library kernel"
-    record.fallbacks.append(Fallback(str(op), kind, reason, where, call.node.name))
+    call.lowerer.record.fallbacks.append(Fallback(str(op), kind, reason, where, call.node.name))
     args, kwargs = pytree.tree_map_only(TensorBox, lambda box: _argument(call, box), (args, kwargs))
     graph, value = call.lowerer.lowered, call.value
     called = dict(op=op, args=tuple(args), kwargs=kwargs)
@@ -135,12 +132,6 @@ def _argument(call: Call, box: TensorBox) -> BufferView:
 
 
 # --- calls that must not be lowered ---------------------------------------------------------------
-# functions of sizes that kernels and wrappers can print
-KNOWN_FUNCTIONS = set(
-    "FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow".split()
-) | {"Math_sqrt"}
-
-
 def check_arguments(node: fx.Node, args: Any, kwargs: Any) -> None:
     """Raise NotLowered for arguments that no rule knows."""
     target: Any = node.target
@@ -151,8 +142,7 @@ def check_arguments(node: fx.Node, args: Any, kwargs: Any) -> None:
     if may_raise(node) and any(type(n) is int and n == 0 for t in results[:1] for n in t.shape):
         raise NotLowered("only the kernel knows which positions of nothing it refuses")
     numbers = leaves_of(sympy.Expr, (args, kwargs))
-    functions = {type(f).__name__ for n in numbers for f in n.atoms(sympy.Function)}
-    if functions - KNOWN_FUNCTIONS:
+    if any(not f.texts["c"] for n in numbers for f in n.atoms(Opaque)):
         raise NotLowered("a number made of sizes in a way that kernels do not have")
     boxes = boxes_in((args, kwargs))
     if len({b.device for b in boxes if b.get_size()}) > 1:
@@ -179,7 +169,7 @@ def unknown_numbers(dtype: torch.dtype) -> str:
     return f"{dtype} numbers" if dtype.is_floating_point and dtype.itemsize < 2 else ""
 
 
-# --- calls that may raise --------------------------------------------------------------------------
+# --- calls that may raise -------------------------------------------------------------------------
 WHOLE = frozenset("_to_copy clone cat flip sum mean prod amax amin any all var_mean expand".split())
 
 
