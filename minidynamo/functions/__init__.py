@@ -8,6 +8,7 @@ from . import (  # noqa: F401
     builtins,
     c_methods,
     classes,
+    copies,
     custom_functions,
     library,
     polyfills,
