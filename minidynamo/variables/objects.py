@@ -66,7 +66,6 @@ class ObjectVar(Variable):
     value: Any = None
     fields: Any = None  # its __dict__, a DictVar
     payload: Any = None  # the contents of a subclass of list, dict, tuple, set
-    pinned: bool = False
     slots: dict[str, Any] = field(default_factory=dict, init=False)
     init_args: list[Variable] | None = field(default=None, init=False)  # of an exception
 
@@ -116,7 +115,13 @@ class ObjectVar(Variable):
         """What a descriptor that goes before the instance's `__dict__` gives; None: it is none."""
         if isinstance(found, property) and found.fget is not None:
             return tx.output.wrap_pinned(found.fget).call(tx, [self], {})
-        return self.read_descriptor(tx, found, name) if hasattr(type(found), "__set__") else None
+        if not hasattr(type(found), "__set__"):
+            return None
+        if isinstance(found, types.MemberDescriptorType):
+            return self.slot(tx, name)
+        if isinstance(found, types.GetSetDescriptorType):
+            return self.field_of_c(tx, name)
+        raise self.unknown(found, name)
 
     def class_attribute(self, tx: Frame, owner: Any, found: Any, name: str) -> Variable:
         """What a class attribute gives that goes after the instance's `__dict__`."""
@@ -127,13 +132,6 @@ class ObjectVar(Variable):
             return self.bind_descriptor(tx, found, name)
         lookup(type(found), "__get__")  # guards that its class does not become a descriptor
         return tx.output.wrap_class_attribute(owner, found, name)
-
-    def read_descriptor(self, tx: Frame, found: Any, name: str) -> Variable:
-        if isinstance(found, types.MemberDescriptorType):
-            return self.slot(tx, name)
-        if isinstance(found, types.GetSetDescriptorType):
-            return self.field_of_c(tx, name)
-        raise self.unknown(found, name)
 
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         setter = self.own_special(tx, "__setattr__")
@@ -147,7 +145,7 @@ class ObjectVar(Variable):
         owner, found = lookup(self.cls, name)
         if lookup(type(found), "__set__")[1] is not MISSING:
             self.write_descriptor(tx, owner, found, name, value)
-        elif self.fields is not None and not self.pinned:
+        elif self.fields is not None:
             self.fields.store(tx, ConstantVar(name), value)
         else:
             raise Break("attribute", f"setting .{name} of {self}")
@@ -254,7 +252,7 @@ class ObjectVar(Variable):
 
     def generic_delattr(self, tx: Frame, name: str) -> None:
         descriptor = lookup(type(lookup(self.cls, name)[1]), "__delete__")[1] is not MISSING
-        if descriptor or self.fields is None or self.pinned:
+        if descriptor or self.fields is None:
             raise Break("attribute", f"deleting .{name} of {self}")
         elif self.fields.get(tx, ConstantVar(name)) is None:
             self.missing(tx, name)
@@ -308,7 +306,7 @@ class ObjectVar(Variable):
         """May C code be called on the real object while tracing?  What C hashes by value does not
         change (a pattern, a Decimal)."""
         method = lookup(self.cls, "__hash__")[1]
-        if self.pinned or self.source is not None and self.source.kind == "pinned":
+        if self.source is not None and self.source.kind == "pinned":
             return True
         return isinstance(method, types.WrapperDescriptorType) and method is not object.__hash__
 
@@ -317,8 +315,6 @@ class ObjectVar(Variable):
         if method is object.__hash__ and equal is object.__eq__:
             tx.output.note_key(self)
             return self.identity()
-        if self.value is not None and self.pinned:
-            return self.value
         if method is None:
             tx.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
         return Variable.hash_key(self, tx)
