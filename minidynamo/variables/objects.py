@@ -365,20 +365,6 @@ def fields_of(builder: OutputGraph, value: Any, source: Source) -> Any:
     return builder.fields_of(value, source.instance_dict(plain))
 
 
-def wrap_object(
-    builder: OutputGraph, value: Any, source: Source, variable_class: type[ObjectVar] = ObjectVar
-) -> ObjectVar:
-    """An instance of a class that no rule knows better."""
-    kind = type(value)
-    fields = None
-    own = next((vars(cls)["__dict__"] for cls in kind.__mro__ if "__dict__" in vars(cls)), None)
-    if type(own) not in (types.GetSetDescriptorType, types.MemberDescriptorType, type(None)):
-        raise Break("object", f"a {kind.__name__}, which answers __dict__ itself")
-    if kind.__dictoffset__ and own is not None:
-        fields = fields_of(builder, value, source)
-    return builder.replayed(variable_class(kind, value, fields, source=source))
-
-
 def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
     """An instance of `cls` with this __dict__, these slots and these contents; `__init__` was
     traced, not run again."""
@@ -408,11 +394,6 @@ def through(self: ObjectVar, tx: Frame, name: str, args: Args, kwargs: Named) ->
     if method is None:
         raise Break("C function", f"{name} of a {self.cls.__name__}")
     return method.call(tx, args, kwargs)
-
-
-def wrap_optimizer(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
-    builder.modules.append(value)  # its entries, which hold its parameters, go with it
-    return wrap_object(builder, value, source)
 
 
 # Exceptions with fields of their own in C that take any arguments all the same.
@@ -465,10 +446,6 @@ class ExceptionVar(ObjectVar):
     def slot(self, tx: Frame, name: str) -> Variable:
         if name in self.slots or self.value is not None:
             return super().slot(tx, name)
-        if issubclass(self.cls, StopIteration) and name == "value":
-            return self.init_args[0] if self.init_args else ConstantVar(None)
-        if name == "__suppress_context__":
-            return ConstantVar(False)
         raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
 
     def generic_setattr(self, tx: Frame, name: str, value: Variable) -> None:

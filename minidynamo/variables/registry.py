@@ -3,7 +3,7 @@ once.
 
 In:   keys (functions, types) and handlers, entered by the file that knows the kind of value.
 Out:  the handler of a key.  What no table knows is an instance of a class
-      (`objects.wrap_object`), or a graph break.
+      (`wrap_object`), or a graph break.
 
     >>> @SHARED(types.CellType)                     # how a real value becomes a variable
     ... def wrap_cell(builder, cell, source): ...
