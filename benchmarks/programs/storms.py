@@ -187,8 +187,7 @@ def optimizer(make: Callable[[list[nn.Parameter]], Optimizer]) -> Program:
 
 OPTIM = torch.optim
 PROGRAMS.update(
-    asgd=optimizer(lambda p: OPTIM.ASGD(p, 0.1)),
-    nadam=optimizer(lambda p: OPTIM.NAdam(p, 0.1)),
+    asgd=optimizer(lambda p: OPTIM.ASGD(p, 0.1)), nadam=optimizer(lambda p: OPTIM.NAdam(p, 0.1))
 )
 
 

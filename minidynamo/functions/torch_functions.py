@@ -148,7 +148,14 @@ def _recurrent(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) ->
     if learns and any(map(on_gpu, fakes)):
         text = f"{function.__name__} of cuDNN, with gradients"
         raise Break("recurrent", text, "nothing is lost but one graph")
-    return tx.call_leaf(function, args, kwargs)
+    result = tx.call_leaf(function, args, kwargs)
+    fake = next(result.iterate(tx)).fake
+    packed = isinstance(args[3], SequenceVar)
+    if on_gpu(fake) and not packed and args[-1].as_constant():
+        # batch first: cuDNN's result lies as time, batch, features
+        batch, time, features = fake.shape
+        fake.as_strided_(fake.shape, (features, batch * features, 1))
+    return result
 
 
 def on_gpu(tensor: torch.Tensor) -> bool:

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
-from miniinductor.errors import remembered
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.floats import FUNCTIONS, ToFloat
 from miniinductor.sizes.printing import python_code
@@ -137,7 +136,6 @@ class SymNode:
             return bool(e)
         return self.pytype(e) if e.is_number else None
 
-    @remembered
     def maybe_as_int(self) -> Number | None:
         return self.constant if self.pytype is int else None
 
