@@ -446,6 +446,8 @@ class ExceptionVar(ObjectVar):
     def slot(self, tx: Frame, name: str) -> Variable:
         if name in self.slots or self.value is not None:
             return super().slot(tx, name)
+        if issubclass(self.cls, StopIteration) and name == "value":
+            return self.init_args[0] if self.init_args else ConstantVar(None)
         raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
 
     def generic_setattr(self, tx: Frame, name: str, value: Variable) -> None:

@@ -82,8 +82,6 @@ BY_VALUE = Table()  # type -> rule(builder, value, source)
 # Objects that a program can write or tell apart: one variable, at however many places they lie;
 # that it is the same object there is guarded.
 SHARED = Table()  # type -> rule(builder, value, source)
-# Values that a folded call gave, beside constants, lists and tuples.
-RESULTS = Table()  # type -> rule(builder, value)
 # Objects that the entry itself holds, without a source.
 PINNED = Table()  # type -> rule(builder, value)
 

@@ -54,7 +54,7 @@ from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_va
 from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.objects import ObjectVar, fields_of
-from ..variables.registry import BY_VALUE, PINNED, RESULTS, SHARED, by_identity
+from ..variables.registry import BY_VALUE, PINNED, SHARED, by_identity
 
 # the methods of the program's class are not asked
 for _type in (dict, list, tuple):
@@ -101,8 +101,7 @@ def pairs_of(
     return items
 
 
-@RESULTS(dict)
-def result_of_call(output: OutputGraph, value: dict) -> DictVar:
+def result_dict(output: OutputGraph, value: dict) -> DictVar:
     pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
     return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
 
@@ -142,8 +141,7 @@ def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     return builder.replayed(SetVar(items, type(value), value, source=source))
 
 
-@RESULTS(set, frozenset)
-def folded_set(builder: OutputGraph, value: Any) -> SetVar:
+def result_set(builder: OutputGraph, value: Any) -> SetVar:
     """A set that a folded call gave."""
     return SetVar({item: builder.wrap_result(item) for item in value}, type(value), value)
 
