@@ -33,10 +33,9 @@ from ..variables.base import (
 )
 from ..variables.constant import ConstantVar
 from ..variables.dicts import Container, DictVar
-from ..variables.exceptions import ExceptionVar, TracebackVar
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
-from ..variables.objects import ObjectVar, is_inherited, method_of_class
+from ..variables.objects import ExceptionVar, ObjectVar, TracebackVar, is_inherited, method_of_class
 from ..variables.symbolic import CALLS, SymVar, apply, pinned
 from ..variables.tensor import TensorVar
 from . import operators

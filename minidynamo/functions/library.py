@@ -31,9 +31,8 @@ from ..variables.base import Args, Frame, Named, Variable, trusted
 from ..variables.classes import ClassVar
 from ..variables.constant import ARRAYS
 from ..variables.dicts import TupleVar
-from ..variables.exceptions import nothing_handled
 from ..variables.functions import BoundMethodVar, PartialVar
-from ..variables.objects import ObjectVar
+from ..variables.objects import ObjectVar, nothing_handled
 from ..variables.registry import NONE, refused, rule, rules
 
 

@@ -39,10 +39,10 @@ from ..guards.sources import module_name
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar, is_constant_value
 from ..variables.dicts import ListVar, TupleVar
-from ..variables.registry import RESULTS
 from ..variables.symbolic import SYMBOLIC, SymVar, wrap_symbolic
 from ..variables.tensor import TensorVar
 from ..wrap.builder import pinned_result
+from ..wrap.containers import result_dict, result_set
 
 if TYPE_CHECKING:
     from .output_graph import OutputGraph
@@ -208,7 +208,9 @@ def wrap_result(output: "OutputGraph", value: Any) -> Variable:
         return TupleVar([output.wrap_result(item) for item in value], kind)
     if kind is list:
         return ListVar([output.wrap_result(item) for item in value])
-    return RESULTS.get(kind, pinned_result)(output, value)
+    if kind is dict:
+        return result_dict(output, value)
+    return (result_set if kind in (set, frozenset) else pinned_result)(output, value)
 
 
 # ---- operations whose result is no tensor, or says less than eager's

@@ -70,11 +70,9 @@ class ModuleVar(ObjectVar):
         """The dictionary of this name, one of `MODULE_TABLES`.  A program may have taken it away,
         or put something else in its place."""
         found = self.fields.get(tx, ConstantVar(name))
-        if found is None:
-            return DictVar({})
-        if not isinstance(found, DictVar):
-            raise Break("module", f"a {self.cls.__name__} whose {name} is no dictionary")
-        return found
+        if isinstance(found, DictVar):
+            return found
+        raise Break("module", f"a {self.cls.__name__} whose {name} is no dictionary")
 
     def module_getattr(self, tx: Frame, name: str) -> Variable:
         """nn.Module.__getattr__."""

@@ -93,10 +93,6 @@ class TensorVar(Variable):
         parts = tx.output.call_graph(tx, "call_method", "unbind", [self, ConstantVar(0)], {})
         return parts.iterate(tx)
 
-    def contains(self, tx: Frame, item: Variable) -> bool:
-        result = tx.output.call_graph(tx, "call_method", "__contains__", [self, item], {})
-        return result.truth(tx)
-
     def length(self, tx: Frame) -> Any:
         if not self.fake.dim():
             tx.raise_(TypeError, "len() of a 0-d tensor")
@@ -216,9 +212,6 @@ class TensorVar(Variable):
 
     def method_node(self, tx: Frame, name: str, args: Any, kwargs: Named) -> Variable:
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
-
-    def method___len__(self, tx: Frame) -> Any:
-        return tx.output.wrap_result(self.length(tx))
 
     def method_size(self, tx: Frame, dim: Variable | None = None) -> Any:
         shape = self.get_shape(tx)

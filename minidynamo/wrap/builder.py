@@ -36,11 +36,10 @@ from ..variables.constant import (
     is_constant_value,
 )
 from ..variables.dicts import DictVar, TupleVar, named
-from ..variables.exceptions import ExceptionVar
 from ..variables.functions import CallableVar, CellVar
 from ..variables.modules import PyModuleVar
 from ..variables.nn_modules import wrap_module
-from ..variables.objects import wrap_object, wrap_optimizer
+from ..variables.objects import ExceptionVar
 from ..variables.registry import BY_VALUE, PINNED, SHARED, Rule, Table, by_identity
 from ..variables.tensor import TensorVar
 from . import containers, tensors  # noqa: F401
@@ -52,6 +51,8 @@ from .containers import (
     is_fixed_callable,
     is_plain_named_tuple,
     wrap_instance,
+    wrap_object,
+    wrap_optimizer,
 )
 from .tensors import wrap_constant, wrap_tensor
 

@@ -53,8 +53,8 @@ from ..variables.base import (
 from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
-from ..variables.objects import wrap_object
-from ..variables.registry import BY_VALUE, PINNED, RESULTS, SHARED, by_identity
+from ..variables.objects import ObjectVar, fields_of
+from ..variables.registry import BY_VALUE, PINNED, SHARED, by_identity
 
 # the methods of the program's class are not asked
 for _type in (dict, list, tuple):
@@ -101,8 +101,7 @@ def pairs_of(
     return items
 
 
-@RESULTS(dict)
-def result_of_call(output: OutputGraph, value: dict) -> DictVar:
+def result_dict(output: OutputGraph, value: dict) -> DictVar:
     pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
     return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
 
@@ -142,8 +141,7 @@ def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     return builder.replayed(SetVar(items, type(value), value, source=source))
 
 
-@RESULTS(set, frozenset)
-def folded_set(builder: OutputGraph, value: Any) -> SetVar:
+def result_set(builder: OutputGraph, value: Any) -> SetVar:
     """A set that a folded call gave."""
     return SetVar({item: builder.wrap_result(item) for item in value}, type(value), value)
 
@@ -227,6 +225,26 @@ def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> Variable:
     variable.payload = CONTENTS[base](builder, value, source, base)
     builder.sourced.insert(-1, variable.payload)  # its writes are repeated with the instance's
     return variable
+
+
+# ---- instances of classes that no rule knows better
+def wrap_object(
+    builder: OutputGraph, value: Any, source: Source, variable_class: type[ObjectVar] = ObjectVar
+) -> ObjectVar:
+    """An instance of a class that no rule knows better."""
+    kind = type(value)
+    fields = None
+    own = next((vars(cls)["__dict__"] for cls in kind.__mro__ if "__dict__" in vars(cls)), None)
+    if type(own) not in (types.GetSetDescriptorType, types.MemberDescriptorType, type(None)):
+        raise Break("object", f"a {kind.__name__}, which answers __dict__ itself")
+    if kind.__dictoffset__ and own is not None:
+        fields = fields_of(builder, value, source)
+    return builder.replayed(variable_class(kind, value, fields, source=source))
+
+
+def wrap_optimizer(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
+    builder.modules.append(value)  # its entries, which hold its parameters, go with it
+    return wrap_object(builder, value, source)
 
 
 # ---- functions, methods and callables from outside
