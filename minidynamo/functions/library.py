@@ -138,10 +138,10 @@ def _pinned_result(function: Callable, tx: Frame, *args: Any, **kwargs: Variable
     return tx.fold_pinned(on_host(function, args, kwargs))
 
 
-for _function in (
-    *(operator.itemgetter, operator.attrgetter, object),
-    *(inspect.Parameter, inspect.signature, inspect.getfullargspec, logging.getLogger),
-):  # what they make from real objects is the same each time
+# what they make from real objects is the same each time
+FIXED: tuple[Any, ...] = (operator.itemgetter, operator.attrgetter, object, logging.getLogger)
+FIXED += (inspect.Parameter, inspect.signature, inspect.getfullargspec)
+for _function in FIXED:
     rule(_function)(functools.partial(_pinned_result, _function))
 rules(
     {
