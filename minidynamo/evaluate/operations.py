@@ -21,15 +21,7 @@ from miniinductor.errors import ours
 from .. import config
 from ..errors import Break, ObservedException
 from ..frame.originals import calls_replaced
-from ..variables.base import (
-    METHODS,
-    MISSING,
-    Named,
-    Variable,
-    in_c_or_library,
-    lookup,
-    refusal,
-)
+from ..variables.base import METHODS, MISSING, Named, Variable, in_c_or_library, lookup, refusal
 from ..variables.constant import ConstantVar
 from ..variables.dicts import Container, DictVar, TupleVar
 from ..variables.exceptions import ExceptionVar, TracebackVar

@@ -202,5 +202,5 @@ def _new_object(new: Any, tx: Frame, *args: Variable, **kwargs: Variable) -> Var
     return allocate(tx, cls, args[1:], new)
 
 
-for _class in (object, dict, tuple, list, set, collections.OrderedDict, BaseException):
+for _class in (object, dict, tuple, list, set, BaseException):
     rule(_class.__new__)(functools.partial(_new_object, _class.__new__))

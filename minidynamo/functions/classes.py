@@ -154,7 +154,7 @@ rules(
 # ---- super
 @rule(super)
 def _super(tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
-    given: Any = args or zero_argument_super(tx)
+    given: list[Any] = list(args) or zero_argument_super(tx)
     first, second, *_ = *given, None, None
     cls = first.value if isinstance(first, ClassVar) else None
     if cls is not None and second is not None and len(args) in (0, 2) and not kwargs:

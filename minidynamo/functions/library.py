@@ -163,6 +163,6 @@ def _of_numbers(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -
 if ARRAYS:
     import numpy
 
-    functions = {function for function in vars(numpy).values() if type(function) is numpy.ufunc}
-    for _function in (*functions, numpy.prod, numpy.sum, numpy.mean):
+    OF_NUMBERS: set[Any] = {f for f in vars(numpy).values() if type(f) is numpy.ufunc}
+    for _function in (*OF_NUMBERS, numpy.prod, numpy.sum, numpy.mean):
         rule(_function)(functools.partial(_of_numbers, _function))
