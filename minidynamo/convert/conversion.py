@@ -34,7 +34,6 @@ from ..rebuild.replacement import Tail, rebuild, replacement
 from ..records import BreakRecord, FrameRecord
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import Lazy, Variable, forget_lookups
-from ..variables.floats import floats_as_tensors
 from ..variables.functions import CellVar, FunctionVar
 from . import graph_errors
 from .entries import CacheEntry, owner_of
@@ -187,7 +186,7 @@ class Conversion:
         if output.state.before:
             compiled = thread_state.restoring(compiled, dict(output.state.before))
         compiled = output.errors.around(compiled)
-        return frame_hook.disabled(floats_as_tensors(compiled, output))
+        return frame_hook.disabled(compiled)
 
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any], writes: bool

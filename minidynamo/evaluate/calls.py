@@ -37,8 +37,7 @@ from ..frame.originals import LEAF_MODULES, made_by_torch
 from ..variables.base import Args, Named, Variable, lookup
 from ..variables.constant import NUMPY
 from ..variables.objects import ObjectVar, is_inherited
-from ..variables.registry import ByClass
-from ..variables.rules import RULES
+from ..variables.registry import RULES, ByClass
 
 if TYPE_CHECKING:
     from .evaluator import Frame

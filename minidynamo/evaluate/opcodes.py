@@ -28,12 +28,11 @@ from ..errors import Break, ObservedException
 from ..variables.base import NULL, Codegen, Lazy, Variable, refusal
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.dicts import DictVar, ListVar, SequenceVar, TupleVar, dict_pairs
+from ..variables.dicts import DictVar, ListVar, SequenceVar, SetVar, TupleVar, dict_pairs
 from ..variables.functions import CallableVar, CellVar, FunctionVar
 from ..variables.iterators import IteratorVar
 from ..variables.objects import ObjectVar
 from ..variables.sequences import slice_of
-from ..variables.sets import SetVar
 
 if TYPE_CHECKING:
     from .evaluator import Frame

@@ -23,11 +23,11 @@ from ..errors import Break, ObservedException
 from ..frame.originals import calls_replaced
 from ..variables.base import METHODS, MISSING, Named, Variable, in_c_or_library, lookup, refusal
 from ..variables.constant import ConstantVar
-from ..variables.dicts import Container, DictVar, TupleVar
+from ..variables.dicts import Container, DictVar
 from ..variables.exceptions import ExceptionVar, TracebackVar
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
-from ..variables.objects import FIELD, ObjectVar, is_inherited, method_of_class
+from ..variables.objects import ObjectVar, is_inherited, method_of_class
 from ..variables.symbolic import CALLS, SymVar, apply, pinned
 from ..variables.tensor import TensorVar
 from . import operators
@@ -297,9 +297,6 @@ class Operations:
         if found is MISSING:
             text = f"'{variable.python_type().__name__}' object has no attribute '{name}'"
             self.raise_(AttributeError, text)
-        if type(found) is FIELD and isinstance(variable, TupleVar):
-            _, (index, _) = found.__reduce__()
-            return variable.item(self, index)
         if isinstance(found, METHODS):  # of a named tuple's class
             cls = self.output.wrap_pinned(variable.python_type())
             return method_of_class(self, owner, found, name, variable, cls)

@@ -21,16 +21,22 @@ import torch
 
 from .. import config
 from ..errors import Break
-from ..variables.base import BINARY, Frame, Variable, lookup
+from ..variables.base import BINARY, Frame, OpaqueVar, Variable, compared_by_identity, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import NUMPY, ConstantVar
-from ..variables.dicts import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
+from ..variables.dicts import (
+    Container,
+    DictVar,
+    DictViewVar,
+    ListVar,
+    SequenceVar,
+    SetVar,
+    TupleVar,
+)
 from ..variables.functions import BoundMethodVar, MethodVar
-from ..variables.modules import OpaqueVar, compared_by_identity
 from ..variables.objects import ObjectVar, is_inherited
 from ..variables.registry import ByClass
 from ..variables.sequences import sequence_of
-from ..variables.sets import SetVar
 from ..variables.symbolic import SymVar, apply, pinned
 from ..variables.tensor import TensorVar
 

@@ -22,13 +22,20 @@ from ..evaluate.operators import COMPARISONS, OPERATORS, UNARY
 from ..variables.base import MISSING, Frame, Named, Variable, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.dicts import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
+from ..variables.dicts import (
+    Container,
+    DictVar,
+    DictViewVar,
+    ListVar,
+    SequenceVar,
+    SetVar,
+    TupleVar,
+)
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import EnumerateVar, FilterVar, MapVar, ZipVar
 from ..variables.objects import ObjectVar, through
-from ..variables.rules import NONE, refused, rule, rules
-from ..variables.sequences import DequeVar, slice_of
-from ..variables.sets import SetVar
+from ..variables.registry import NONE, refused, rule, rules
+from ..variables.sequences import slice_of
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 
@@ -177,7 +184,7 @@ def _abs(tx: Frame, value: Any, /) -> Variable:
     if isinstance(value, TensorVar):
         return value.call_method(tx, "abs", [], {})
     if isinstance(value, ObjectVar):
-        return through(value, tx, "__abs__", [])
+        return through(value, tx, "__abs__", [], {})
     symbolic = apply(tx, abs, value) if type(value) is SymVar else None
     return symbolic or tx.fold(abs, value.as_constant())
 
@@ -302,7 +309,6 @@ rules(
         operator.is_not: lambda tx, a, b, /: not tx.same(a, b),
         (property, staticmethod, classmethod): refused("class", "making a descriptor"),
         types.MappingProxyType: refused("class", "making a proxy"),
-        collections.deque: lambda tx: DequeVar([]),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
         ),
@@ -311,6 +317,7 @@ rules(
         round: _round,
         operator.index: _index,
         pow: _pow,
+        set: lambda tx, values=EMPTY, /: SetVar.made(tx, values),
         frozenset: _frozenset,
         collections.defaultdict: _defaultdict,
         collections.OrderedDict: lambda tx, *args, **kwargs: updated(

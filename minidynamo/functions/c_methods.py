@@ -27,8 +27,7 @@ from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, TupleVar
 from ..variables.exceptions import initialise_exception
 from ..variables.objects import ObjectVar, is_inherited
-from ..variables.registry import ByClass
-from ..variables.rules import NONE, checked, refused, rule
+from ..variables.registry import NONE, ByClass, checked, refused, rule
 from ..variables.tensor import TensorVar
 from ..wrap.containers import is_plain_named_tuple
 from .builtins import name_of

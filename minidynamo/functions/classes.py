@@ -38,20 +38,19 @@ from ..variables.base import (
     Args,
     Frame,
     Named,
+    OpaqueVar,
     Variable,
     can_change,
     lookup,
     trusted,
 )
 from ..variables.classes import ClassVar, SuperVar
-from ..variables.dicts import DictVar, ListVar, TupleVar, named
+from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar, named
 from ..variables.exceptions import ExceptionVar, initialise_exception
 from ..variables.functions import CellVar
-from ..variables.modules import OpaqueVar
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar, is_inherited
-from ..variables.rules import rule, rules
-from ..variables.sets import SetVar
+from ..variables.registry import rule, rules
 from ..wrap.containers import is_plain_named_tuple
 
 ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)

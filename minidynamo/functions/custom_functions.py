@@ -44,7 +44,7 @@ from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, SequenceVar, TupleVar
 from ..variables.functions import CallableVar, CellVar, FunctionVar
 from ..variables.modules import PyModuleVar
-from ..variables.rules import NONE, rule
+from ..variables.registry import NONE, rule
 from ..variables.symbolic import pinned
 from ..variables.tensor import TensorVar
 

@@ -33,13 +33,12 @@ from ..evaluate.operations import on_host
 from ..variables.base import Args, Frame, Named, Variable, lookup, trusted
 from ..variables.classes import ClassVar
 from ..variables.constant import ARRAYS, ConstantVar
-from ..variables.dicts import DictVar, ListVar, TupleVar
+from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar
 from ..variables.exceptions import nothing_handled
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
-from ..variables.rules import NONE, refused, rule, rules
-from ..variables.sets import SetVar
+from ..variables.registry import NONE, refused, rule, rules
 
 
 # ---- functools, types
@@ -195,7 +194,7 @@ def deep_copy(tx: Frame, value: Variable, done: dict[int, Any]) -> Variable:
 
 
 def copied_object(
-    tx: Frame, value: Variable, special: str, copy_item: Callable[[Variable], Variable]
+    tx: Frame, value: Any, special: str, copy_item: Callable[[Variable], Variable]
 ) -> ObjectVar:
     """A plain object with its fields copied."""
     plain = isinstance(value, ObjectVar) and not isinstance(value, ModuleVar)

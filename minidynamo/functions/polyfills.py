@@ -27,8 +27,7 @@ from ..errors import Break
 from ..variables.base import Args, Frame, Named, RealVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, ListVar, TupleVar
-from ..variables.registry import BY_VALUE, PINNED, by_identity
-from ..variables.rules import rule
+from ..variables.registry import BY_VALUE, PINNED, by_identity, rule
 from ..variables.tensor import TensorVar
 
 NOTHING = object()
@@ -227,5 +226,5 @@ def is_passed_on(kind: Any, value: Variable) -> bool:
     return not whole and isinstance(value, ConstantVar)
 
 
-PINNED.rule(torch._C.ScriptFunction)(lambda builder, value: ScriptedVar(value))
-BY_VALUE.rule(torch._C.ScriptFunction)(by_identity)  # what is read of it does not change
+PINNED(torch._C.ScriptFunction)(lambda builder, value: ScriptedVar(value))
+BY_VALUE(torch._C.ScriptFunction)(by_identity)  # what is read of it does not change

@@ -20,11 +20,11 @@ from ..evaluate.operations import on_host
 from ..variables.base import Frame, Variable, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
+from ..variables.dicts import SetVar
 from ..variables.functions import CallableVar, FunctionVar
 from ..variables.modules import PyModuleVar
 from ..variables.objects import ObjectVar
-from ..variables.rules import rule, rules
-from ..variables.sets import SetVar
+from ..variables.registry import rule, rules
 from ..variables.tensor import TensorVar
 
 CONVERT: dict[str, Callable[..., str]] = {"str": str, "repr": repr, "format": format}

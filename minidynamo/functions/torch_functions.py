@@ -29,8 +29,7 @@ from ..graph.thread_state import call_state
 from ..variables.base import Frame, Named, Variable
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.dicts import DictVar, ListVar, SequenceVar, TupleVar
-from ..variables.floats import is_float, tensor_of
-from ..variables.rules import NONE, refused, rule, rules
+from ..variables.registry import NONE, refused, rule, rules
 from ..variables.symbolic import SymVar, pinned
 from ..variables.tensor import TensorVar
 from .torch_state import at
@@ -107,16 +106,8 @@ def of_symbols(tx: Frame, data: Any, kwargs: Named) -> Variable | None:
     options.pop("data", None)
     if options["dtype"].as_constant() is not dtype:
         return None
-    parts = [element(tx, number, options) for number in numbers]
+    parts = [tx.node(torch.full, [TupleVar([]), number], options) for number in numbers]
     return tx.node(torch.stack, [ListVar(parts)]) if is_list else parts[0]
-
-
-def element(tx: Frame, number: Any, options: Named) -> Variable:
-    """A tensor of one number, without a dimension."""
-    if is_float(number):
-        made = tensor_of(tx.output, number)
-        return tx.output.call_graph(tx, "call_method", "to", [made], options)
-    return tx.node(torch.full, [TupleVar([]), number], options)
 
 
 def contains(tx: Frame, variable: Variable, kinds: set) -> bool:
@@ -157,7 +148,14 @@ def _recurrent(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) ->
     if learns and any(map(on_gpu, fakes)):
         text = f"{function.__name__} of cuDNN, with gradients"
         raise Break("recurrent", text, "nothing is lost but one graph")
-    return tx.call_leaf(function, args, kwargs)
+    result = tx.call_leaf(function, args, kwargs)
+    fake = next(result.iterate(tx)).fake
+    packed = isinstance(args[3], SequenceVar)
+    if on_gpu(fake) and not packed and args[-1].as_constant():
+        # batch first: cuDNN's result lies as time, batch, features
+        batch, time, features = fake.shape
+        fake.as_strided_(fake.shape, (features, batch * features, 1))
+    return result
 
 
 def on_gpu(tensor: torch.Tensor) -> bool:

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
+from miniinductor.errors import ours
+
 from ..errors import Break
-from ..guards.guards import constant_check
-from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable, lookup
-from .registry import BY_VALUE
+from .base import Args, Frame, Named, RealVar, Variable, lookup
 
 try:
     import numpy
@@ -31,7 +31,7 @@ try:
     NUMBERS = {getattr(numpy, name) for name in kinds.split()}
     NUMPY = NUMBERS | {numpy.bool_}
     ARRAYS: tuple[type, ...] = (numpy.ndarray,)
-except ImportError:  # torch works without it
+except ours(ImportError):  # torch works without it
     NUMBERS, NUMPY, ARRAYS = set(), set(), ()
 
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
@@ -77,11 +77,8 @@ class ConstantVar(RealVar):
         return argument_of(self.value)
 
     def hash_key(self, tx: Frame) -> Any:
-        kind = type(self.value)
-        if kind.__hash__ is None:  # a slice has no hash before Python 3.12
-            tx.raise_(TypeError, f"unhashable type: {kind.__name__!r}")
-        if self.value != self.value:
-            raise Break("hash", "a NaN as a key, which only the same object finds")
+        if type(self.value) is slice or self.value != self.value:
+            raise Break("hash", f"{self} as a key: only the same NaN finds it, and a slice none")
         return self.value
 
     def truth(self, tx: Frame) -> bool:
@@ -131,24 +128,6 @@ class ConstantVar(RealVar):
         return tx.fold(lambda: item.as_constant() in self.value).value
 
     def __repr__(self) -> str:
-        value = self.value
-        if type(value) is int and value.bit_length() > 10_000:  # which has no text
-            return f"constant int of {value.bit_length()} bits"
-        return f"constant {value!r:.200}"
-
-
-BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
-
-
-@BY_VALUE.rule(*CONSTANT_TYPES - {slice, float}, test=is_constant_value, order=10)
-def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """A constant at `source`; an int is a symbol if the policy of sizes says so."""
-    if type(value) is int and builder.policy.of_int(value, source):
-        builder.guard(source, "TYPE", "type({0}) is int")
-        return builder.symbolic_int(value, source)
-    check, pin = constant_check(value)
-    if isinstance(pin, BY_IDENTITY):
-        check = "{0} is {pin}"
-    builder.guard(source, "EQUALS", check, pin)
-    # another NaN may lie there later: containers find it as the object that it is
-    return ConstantVar(value, source=source if value != value else None)
+        if type(self.value) is int and abs(self.value) >> 1000:  # which may have no text
+            return "a large constant int"
+        return f"constant {self.value!r:.200}"
