@@ -177,6 +177,7 @@ def deep_copy(tx: Frame, value: Variable, done: dict[int, Any]) -> Variable:
         return value
     if id(value) in done:
         return done[id(value)]
+    made: Any
     if isinstance(value, DictVar):
         made = done[id(value)] = value.call_method(tx, "copy", [], {})
         for key, item in value.pairs(tx):
