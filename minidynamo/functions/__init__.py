@@ -8,7 +8,6 @@ from . import (  # noqa: F401
     builtins,
     c_methods,
     classes,
-    copies,
     custom_functions,
     library,
     polyfills,

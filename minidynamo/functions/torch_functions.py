@@ -133,8 +133,8 @@ def _pad(
     return tx.call_leaf(function, [input, pad, *args], kwargs)
 
 
-for _function in (torch.nn.functional.pad, torch.constant_pad_nd):
-    rule(_function)(functools.partial(_pad, _function))
+for _padding in (torch.nn.functional.pad, torch.constant_pad_nd):
+    rule(_padding)(functools.partial(_pad, _padding))
 
 
 def _recurrent(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
