@@ -453,6 +453,19 @@ def written_piece(made: "Functionalizer", like: Node, piece: Node, value: Node) 
     return source, made.emit(piece, aten.slice_scatter.default, between)
 
 
+@inverts(aten.as_strided.default)
+def written_places(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    """Of a view of all elements in their order, such as pooling makes."""
+    source, size, stride, *offset = view.args
+    whole = source.meta["val"]
+    start = offset[0] if offset and offset[0] is not None else whole.storage_offset()
+    rows = [math.prod(size[k + 1 :]) for k in range(len(size))]
+    is_all = start == whole.storage_offset() and math.prod(size) == whole.numel()
+    if not (is_all and whole.is_contiguous() and list(stride) == rows):
+        raise CannotFunctionalize("write through as_strided to a part, or in another order")
+    return reshaped(made, like, view, value)
+
+
 def check_memory(node: Node, args: tuple) -> None:
     """Raise CannotFunctionalize if this op, of `COUNTS_PLACES`, is given a tensor that was written,
     and whose new value begins elsewhere in its memory, or lies there in other strides."""
