@@ -19,18 +19,15 @@ first argument, all else is fresh.  No value of the functional graph is negated 
 is pushed through the inverse of each view down to the root; a view that is older than its root is
 replayed when it is read.
 
-Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_autograd (paper section
-3.10). Left out: writes to one of two *inputs* that share storage (`compile_fx` runs such calls
-eagerly).
-
-Writes through views: how the tensor that was viewed is made anew.
-
-In:   a write to a view, while a graph is functionalized.
-Out:  the view's source, and its new value.
+How a write through a view reaches what was viewed (`INVERSES`):
 
     x[:3].add_(1)                        ->   x1 = slice_scatter(x, x[:3] + 1, 0, 0, 3)
     x.t().add_(1)                        ->   x1 = t(add(t(x), 1))
     a, b = x.split(2);  b.mul_(3)        ->   x1 = slice_scatter(x, b * 3, 0, 2, 4)
+
+Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_autograd (paper section
+3.10). Left out: writes to one of two *inputs* that share storage (`compile_fx` runs such calls
+eagerly).
 """
 
 import functools
