@@ -375,7 +375,7 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
     with record.timed("codegen"):
         written = write_kernels(schedule, record)
     with record.timed("compile kernels"):
-        steps = build_kernels(written, schedule, device, record)
+        steps = build_kernels(written, schedule, record)
     with record.timed("wrapper"):
         memory = plan_memory(schedule, steps, device, record)
         inference = record.joint_graph is None

@@ -27,6 +27,7 @@ from torch import fx
 
 from .autograd.eager_graphs import runnable
 from .autograd.functionalize import Graph
+from .autograd.runtime import in_layout
 from .records import CompileRecord
 from .sizes.symbols import SYMBOLIC
 
@@ -128,6 +129,7 @@ def in_pieces(
     graph = Graph()
     copies: dict[fx.Node, Any] = {node: graph.placeholder(node.target) for node in placeholders}
     at = functools.partial(copy_of, graph, copies)
+    eager = {node for step in steps if step.is_eager for node in step.members}
     for step in steps:
         if step.is_eager:
             for node in step.members:
@@ -137,7 +139,8 @@ def in_pieces(
             taken, piece = piece_of(gm, step.members, made, numbers)
             compiled = compile(piece, [value_of(node) for node in taken])
             note_piece(record, compiled.record, f"{step.members[0]} ... {step.members[-1]}")
-            out = graph.call_function(named(compiled), tuple(map(at, taken)))
+            handed = [laid_out(graph, node, at(node), eager) for node in taken]
+            out = graph.call_function(named(compiled), tuple(handed))
             for place, node in enumerate(made):
                 copies[node] = graph.call_function(operator.getitem, (out, place))
     graph.output(fx.map_arg(gm.graph.output_node().args[0], at))
@@ -165,6 +168,14 @@ def copy_of(graph: Graph, copies: dict[fx.Node, Any], node: fx.Node) -> Any:
         value = value_of(node)
         copies[node] = value if isinstance(value, SYMBOLIC) else graph.node_copy(node)
     return copies[node]
+
+
+def laid_out(graph: Graph, node: fx.Node, copy: Any, eager: Collection[fx.Node]) -> Any:
+    """What a piece takes, in the layout that it is compiled for: torch's rule for an eager kernel
+    may have been wrong about it."""
+    strides = value_of(node).stride() if node in eager else (None,)
+    is_known = all(isinstance(n, int) for n in strides)
+    return graph.call_function(in_layout, (copy, strides)) if is_known else copy
 
 
 def named(compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -260,7 +260,7 @@ def suits_template(dtype: torch.dtype, a: Matrix, b: Matrix) -> bool:
 
     Only its result is unaligned: rows of 50257 half-precision numbers are aligned to 2 bytes, for
     which the library has slow kernels alone."""
-    if dtype not in HALF or config.matmul_templates == "never":
+    if dtype not in HALF:
         return False
     if any(int_or_none(n) is None for part in (*a, *b) for n in part):
         return False

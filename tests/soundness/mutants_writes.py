@@ -36,7 +36,6 @@ from miniinductor.runtime import memory
 from miniinductor.schedule import foreach, in_place
 from miniinductor.schedule.nodes import Schedule
 from miniinductor.schedule.scheduler import Scheduler
-from miniinductor.codegen.cpp import tiles
 
 from .mutants import mutant
 
