@@ -9,10 +9,10 @@ import torch
 
 import minidynamo
 import miniinductor
+import miniinductor.compile  # noqa: F401  # which fills the tables
 from minidynamo import coverage
 from minidynamo.evaluate.opcodes import HANDLERS
-from minidynamo.variables.rules import RULES
-from miniinductor import coverage as inductor_coverage
+from minidynamo.variables.registry import RULES
 from miniinductor.languages import CPP
 from miniinductor.lowering.decompositions import OURS
 from miniinductor.lowering.registry import LOWERINGS, lower, register
@@ -25,7 +25,6 @@ EXAMPLES = dict(re.findall(r"<!-- example: ([\w ]+) -->\n```python\n(.*?)```", T
 @pytest.fixture(autouse=True)
 def loaded():
     coverage.load()
-    inductor_coverage.load()
     minidynamo.reset()
     yield
     minidynamo.reset()

@@ -6,7 +6,6 @@ import random
 import pytest
 import sympy
 
-from miniinductor import coverage
 from miniinductor.sizes.floats import FUNCTIONS
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.prover import LARGEST, SizeProver, Symbol
@@ -14,7 +13,6 @@ from miniinductor.sizes.prover import assumed, is_nonnegative, of_terms, polynom
 from miniinductor.sizes.intervals import interval, of_function
 from miniinductor.sizes.ranges import bounds
 
-coverage.load()  # rules of maxima and of floats
 
 I, J, K = LOOPS = sympy.symbols("i j k", integer=True, nonnegative=True)
 S, T = SIZES = sympy.symbols("s t", integer=True, positive=True)

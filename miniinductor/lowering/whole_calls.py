@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
 
-from ..autograd.rules import call_rule
+from ..autograd.joint import call_rule
 from ..errors import CannotTrace
 from ..sizes.symbols import is_symbolic
 
