@@ -1,36 +1,32 @@
 """`compile`: a function or module in, one that is compiled when it is called out.
 
-(`reset` lies in convert_frame.py; disable, graph_break, is_compiling, mark_dynamic and mark_static,
-by which a program tells the compiler what to do, in directions.py.)
+(`reset` lies in convert_frame.py; disable, graph_break and is_compiling in frame_hook.py;
+mark_dynamic and mark_static in dynamic.py.)
 
     >>> model = minidynamo.compile(model, backend="eager")      # behaves like the module
 
-A compiled function that lies in its module under its own name (`@minidynamo.compile`) is pickled as
-that name, and a copy of it is itself, as with functions.  Any other is pickled as a call of
-`compile` with the same options.  What pickles by value instead (cloudpickle) finds the same.
+A compiled module is copied and pickled as a call of `compile` with the same options; a compiled
+function as functions are, by its name in its module.
 
 Mirrors torch/_dynamo/eval_frame.py and decorators.py.
 """
 
 import copyreg
 import functools
+import importlib
 import operator
-import sys
 from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 
-from miniinductor.errors import ours
-
-from . import coverage, records
+from . import config, records
 from .backends import Backend
 from .convert.convert_frame import FrameCompiler
 from .convert.skipping import skip_reason
-from .directions import disable, framed, named_like
-from .errors import did_you_mean
 from .evaluate.calls import is_leaf
-from .frame import _frame_hook, frame_hook
+from .frame import frame_hook
+from .frame.frame_hook import framed, named_like
 
 CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
@@ -57,7 +53,8 @@ def compile(
     check_options(**options)
     if fn_or_module is None:
         return functools.partial(compile, backend=backend, **cast(Any, options))
-    coverage.load()  # which may have a compiler for these options
+    if config.trace_folder:
+        importlib.import_module("minidynamo.explain.trace").start_in(config.trace_folder)
     return compiled_by(FrameCompiler.of(backend, **options), fn_or_module)
 
 
@@ -67,7 +64,7 @@ def check_options(**options: Any) -> None:
         if name == "backend":
             continue
         if name not in CHOICES:
-            raise TypeError(f"there is no {name}={did_you_mean(name, ['backend', *CHOICES])}")
+            raise TypeError(f"there is no option {name!r}: there are backend, {', '.join(CHOICES)}")
         # 1 == True, but dynamic=1 is a mistake: the types are compared, too
         if (type(value), value) not in [(type(choice), choice) for choice in CHOICES[name]]:
             raise ValueError(
@@ -101,27 +98,6 @@ def tell_of_target(target: Any) -> None:
     if code is not None and (reason := skip_reason(code)):
         place = f"{code.co_filename}:{code.co_firstlineno}"
         records.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
-
-
-# --- calls of ours inside of torch.compile's
-DISABLED: list[Callable] = []  # `call`, for torch.compile to leave alone
-
-
-def call(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
-    return function(*args, **kwargs)
-
-
-def call_alone(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a compiled function with torch.compile off in this thread: else it would compile the
-    code that stands in the place of the function's, and our compiler with it.  The hook calls this
-    where torch's frame evaluator is installed.  (The other way round nothing is needed: frames of
-    torch/_dynamo, and all that they call, are left alone.)"""
-    if not DISABLED:  # (loads torch._dynamo, which is there where torch's evaluator is installed)
-        DISABLED.append(torch.compiler.disable(call))
-    return DISABLED[0](function, *args, **kwargs)
-
-
-_frame_hook.set_alone(call_alone)
 
 
 # attributes of a `CompiledModule` that are not the original's
@@ -194,27 +170,5 @@ def module_reduced(module: CompiledModule) -> tuple[Any, ...]:
 copyreg.pickle(CompiledModule, module_reduced)
 
 
-def lies_in_its_module(function: frame_hook.Switched) -> bool:
-    """Does its module have it under its name, so that pickle finds it there?"""
-    home = sys.modules.get(getattr(function, "__module__", None) or "")
-    try:
-        return operator.attrgetter(function.__qualname__)(home) is function
-    except ours(AttributeError):
-        return False
-
-
-def reduced(function: frame_hook.Switched) -> str | tuple[Any, ...]:
-    """What `copy` and `pickle` ask for.  Raises TypeError for a hook with a callback that is no
-    compiler."""
-    if lies_in_its_module(function):
-        return function.__qualname__
-    compiler = function.__callback__
-    if compiler is None:
-        return disable, (function.__wrapped__,)
-    if not isinstance(compiler, FrameCompiler):
-        raise TypeError(f"cannot copy or pickle {function!r}: its callback is {compiler!r}")
-    again = functools.partial(compile, **options_of(compiler))
-    return again, (function.__wrapped__,), function.__dict__ or None
-
-
-copyreg.pickle(frame_hook.Switched, reduced)
+# A function is written down as its name, as functions are, and found again under it.
+copyreg.pickle(frame_hook.Switched, operator.attrgetter("__qualname__"))

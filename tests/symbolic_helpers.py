@@ -8,11 +8,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import miniinductor
-from minidynamo import coverage
+import minidynamo.functions  # noqa: F401
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake
-
-
-coverage.load()
 
 
 class Flat(fx.Tracer):

@@ -9,7 +9,7 @@ import torch
 
 import minidynamo
 import miniinductor
-from minidynamo import coverage
+import minidynamo.functions  # noqa: F401
 from minidynamo.evaluate.opcodes import HANDLERS
 from minidynamo.variables.rules import RULES
 from miniinductor import coverage as inductor_coverage
@@ -23,7 +23,6 @@ EXAMPLES = dict(re.findall(r"<!-- example: ([\w ]+) -->\n```python\n(.*?)```", T
 
 @pytest.fixture(autouse=True)
 def loaded():
-    coverage.load()
     inductor_coverage.load()
     minidynamo.reset()
     yield

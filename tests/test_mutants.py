@@ -7,7 +7,6 @@ import types
 
 import pytest
 
-import minidynamo.coverage
 import miniinductor.coverage
 from tests.soundness import mutants
 
@@ -54,7 +53,6 @@ def wrong_with(mutant, before):
 
 
 def test_every_mutant_finds_what_it_changes():
-    minidynamo.coverage.load()
     miniinductor.coverage.load()
     mutants.load()
     before = names()

@@ -29,7 +29,7 @@ from torch.utils._device import DeviceContext
 from miniinductor.autograd.fake_mode import is_unusual
 from miniinductor.errors import ThreadState, faults, ours
 
-from .. import backends, config, coverage, records
+from .. import backends, config, functions, records  # noqa: F401  functions: what calls mean
 from ..errors import BackendError, SkipFrame, Unsupported
 from ..frame import frame_hook
 from ..rebuild.resume import is_resume_code
@@ -79,7 +79,6 @@ class FrameCompiler:
         dynamic: bool | None = None,
         mode: str | None = None,
     ) -> None:
-        coverage.load()
         self.backend_name, self.backend = backends.lookup_backend(backend)
         self.registered = isinstance(backend, str)
         self.key: Any = id(self)  # the same for equal options, see `of`

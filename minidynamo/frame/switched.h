@@ -20,8 +20,6 @@ switched_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kw
     PyObject *old = callback;               /* its reference stays with us while another is installed */
     if (old == s->cb)
         return PyObject_Vectorcall(s->fn, args, nargsf, kwnames);
-    if (calls_alone(self, s->cb != NULL))
-        return called_alone(self, args, nargsf, kwnames);
     Py_INCREF(s);
     switch_to(Py_XNewRef(s->cb));
     PyObject *result = switch_back(old, PyObject_Vectorcall(s->fn, args, nargsf, kwnames));
@@ -138,9 +136,3 @@ static PyTypeObject SwitchedType = {
     .tp_members = switched_members,
     .tp_getset = switched_getset,
 };
-
-static int
-add_switched(PyObject *module)
-{
-    return PyModule_AddType(module, &SwitchedType);
-}

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..directions import graph_break, is_compiling
+from ..frame.frame_hook import graph_break, is_compiling
 from ..evaluate.operations import on_host
 from ..frame.originals import TORCH
 from ..graph.graph_module import guard_state

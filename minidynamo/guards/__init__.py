@@ -1,1 +1,1 @@
-"""Where values come from (`sources`), and what an entry assumes of them (`guards`, `layouts`)."""
+"""Where values come from (`sources`), and what an entry assumes of them (`guards`)."""

@@ -46,9 +46,6 @@ NAMES: dict[str, Any] = {"math": math}
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
-# The kinds of guards that one comparison of a tensor's layout stands for; GRAD while gradients are
-# recorded (layouts.py).
-BY_LAYOUT = ("TENSOR", "DTYPE", "SHAPE", "STRIDE", "DEVICE", "VIEW_BITS")
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 # The text is printed before it is known which names are free in it: parameter 2 is "\1" "2" "\1"
 # in it at first.
@@ -217,19 +214,7 @@ class GuardPrinter:
 
     def check(self, node: Source, value: str) -> None:
         """The guards of one source, whose value is `value` in the text."""
-        kinds = {*BY_LAYOUT} if node.layout else set()
-        if node.layout.startswith("layout"):
-            kinds.add("GRAD")
-        if ".startswith(" in node.layout:  # sizes are symbols, and so are strides
-            kinds.discard("STRIDE")
-        if not kinds <= node.guards.keys():
-            kinds = set()
-        texts = {
-            node.layout.format(value) if guard.kind in kinds else self.text(guard, value): guard
-            for guard in node.guards.values()
-        }
-        self.line(list(texts))
-        self.guards += [guard for guard in node.guards.values() if guard.kind in kinds]
+        self.line([self.text(guard, value) for guard in node.guards.values()])
 
     def line(self, conditions: list[str]) -> None:
         if conditions:

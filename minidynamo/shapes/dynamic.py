@@ -21,7 +21,7 @@ Mirrors torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (pa
 # entries and goes with them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -57,6 +57,33 @@ def is_forbidden_when_written(tensor: torch.Tensor) -> bool:
         return False
     made = torch._C._autograd._get_creation_meta(tensor)
     return made not in (META.DEFAULT, META.MULTI_OUTPUT_NODE)
+
+
+Dims = int | Sequence[int]  # one dimension, or several
+
+
+def mark_dynamic(tensor: torch.Tensor, dim: Dims) -> None:
+    """Size `dim` of `tensor` is a symbol when it is compiled.  The compiled call raises
+    SpecializationError where its number is needed."""
+    mark(tensor, "_minidynamo_dynamic", dim)
+
+
+def mark_static(tensor: Any, dim: Dims | None = None) -> Any:
+    """Size `dim` of `tensor` (None: every size) is a number when it is compiled, also with
+    dynamic=True.  A class of modules is given back as it is: what is read of a module is guarded
+    anyway."""
+    if isinstance(tensor, type) and issubclass(tensor, torch.nn.Module):
+        return tensor
+    mark(tensor, "_minidynamo_static", range(tensor.dim()) if dim is None else dim)
+    return None
+
+
+def mark(tensor: torch.Tensor, name: str, dim: Dims) -> None:
+    """Note dimensions, counted from the front, on the tensor; `Tensor.size` raises TypeError or
+    IndexError for what is none of its dimensions."""
+    dims = [dim] if isinstance(dim, int) else dim
+    sizes = {d % len(tensor.shape) for d in dims if torch.Tensor.size(tensor, d) >= 0}
+    vars(tensor).setdefault(name, set()).update(sizes)
 
 
 class SizePolicy:

@@ -447,7 +447,6 @@ also_here(
     "minidynamo/errors.py",
     "minidynamo/records.py",
     "minidynamo/frame/originals.py",
-    "minidynamo/coverage.py",
     "minidynamo/errors.py",
 )
 

@@ -19,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-import minidynamo.coverage
 import miniinductor.coverage
 
 DIFFERENCES = 3  # a generator's exit status when it found some; 1 and 2 are Python's own
@@ -59,10 +58,8 @@ def apply(name: str) -> None:
     """Break the compilers of this process.
 
     Coverage comes first: what it adds when it is loaded would take the place of the mutant."""
-    minidynamo.coverage.load()
     miniinductor.coverage.load()
     load()
-    minidynamo.coverage.load()  # what registers itself later would undo the change
     miniinductor.coverage.load()
     MUTANTS[name].change()
 
