@@ -35,7 +35,6 @@ attempt_limit = 200  # restarts of one frame's analysis (one per graph break met
 # facts that are tried to answer the questions of one frame about symbolic sizes; then its sizes are
 # taken as numbers (U-Nets and window attention need 100 to 2,000)
 size_steps = 200_000
-count_hits = True  # replacement code counts its calls (one C call, about 40 ns)
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 # a folder: what this process compiles is written there as a page when it ends, explain/trace.py
 trace_folder = os.environ.get("MINI_TRACE", "")

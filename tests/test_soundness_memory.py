@@ -23,7 +23,7 @@ MODES = {
 
 @pytest.fixture(autouse=True)
 def fresh():
-    """Where modules of one class soon die, an entry takes any of them (entries.DEAD)."""
+    """Where modules of one class die unused, no other is compiled (entries.DEAD)."""
     minidynamo.reset()
 
 

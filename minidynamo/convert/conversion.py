@@ -12,11 +12,10 @@ tracing starts over.  Mirrors `compile_inner` and `transform` in torch/_dynamo/c
 (paper section 3.4); its "speculation log" is what is learned here.
 """
 
-import contextlib
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -75,15 +74,12 @@ class Conversion:
         record.pinned = self.policy.pinned
         record.shape_env = output.shape_env if output.shape_env.table else None
         graph = self.compile_graph(output, tail.outputs)
-        tick = record.calls.__next__ if config.count_hits else None
-        record.replacement_code = replacement(tail, graph, tick)
+        record.replacement_code = replacement(tail, graph, record.calls.__next__)
         with record.timed("guards"):
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
         count_breaks(record)
         check, owner = record.guard_function.check, owner_of(self.args)
-        if owner is not None and output.tree.local(self.code.co_varnames[0]) in output.of_any:
-            owner = None
         return CacheEntry(check, record.replacement_code, self.compiler, record, owner, [])
 
     # ---- attempts
@@ -100,7 +96,6 @@ class Conversion:
 
     def attempt(self) -> Tail | None:
         """One try.  None: something was learned by which the next one will come further."""
-        frame = None
         try:
             with self.record.timed("trace"):
                 frame = self.trace()
@@ -111,21 +106,9 @@ class Conversion:
                 return None  # with those sizes as numbers
         except Restart:
             return None
-        except Break as broken:  # of `rebuild`: while tracing, a Break becomes a Restart
-            self.split_before(broken, frame)
-            return None
-        return tail
-
-    def split_before(self, broken: Break, frame: RootFrame | None) -> None:
-        """A value cannot be rebuilt (a generator that has started): the next try ends before the
-        step at which it is made, for plain Python to make it."""
-        if broken.step is None or broken.step in self.forced:
+        except Break as broken:  # a value cannot be rebuilt: a generator that has started
             raise SkipFrame(str(broken)) from broken
-        if frame is not None and frame.split is not None:
-            found = frame.split[1]
-            broken.reason = f"{broken.reason}: {found.reason}"
-            broken.hint = found.hint or broken.hint
-        self.forced[broken.step] = broken.with_traceback(None)
+        return tail
 
     def trace(self) -> RootFrame:
         """Evaluate the frame on variables; the thread's state is as before afterwards."""
@@ -142,9 +125,9 @@ class Conversion:
             None, code, self.function.__globals__, self.function.__qualname__, closure=closure
         )
         frame = RootFrame(output, function, bound, self.forced)
-        with thread_state.put_back(output), contextlib.ExitStack() as around:
-            for within in records.TRACING:
-                around.enter_context(within(output))
+        for watch in records.WATCHERS:
+            watch(self.record, frame)
+        with thread_state.put_back(output):
             frame.run()
         return frame
 
@@ -162,13 +145,13 @@ class Conversion:
     def may_meet_tensors(self) -> bool:
         """Behind a graph break before which there was no tensor (`x = load(path)`)?
 
-        Yes for a function that was given to `compile` itself, and where an argument is or holds a
-        tensor: all that another one does may be NumPy's."""
+        Yes for a function that was given to `compile` itself, and where an argument is a tensor:
+        all that another one does may be NumPy's."""
         place = self.code.co_filename, self.code.co_firstlineno
         own = self.compiler.compiled_by_name.values()
         if place in [(compiled.co_filename, compiled.co_firstlineno) for compiled in own]:
             return True
-        return any(issubclass(type(value), torch.Tensor) for value in with_items(self.args))
+        return any(issubclass(type(value), torch.Tensor) for value in self.args)
 
     def compile_graph(self, output: OutputGraph, results: list[Variable]) -> Callable | None:
         """The backend's work on the captured graph; None if there is no graph."""
@@ -178,17 +161,10 @@ class Conversion:
         with record.timed("graph"):
             gm, example_inputs = output.finish(results)
         record.graph = gm
-        output.errors = graph_errors.GraphErrors(output, gm)
+        output.errors = graph_errors.GraphErrors(output)
         records.counters["graphs"][record.function] += 1
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs, bool(output.written))
-        record.backend_record = getattr(compiled, "record", None)
-        if record.backend_record is not None:
-            # miniinductor's `CompiledGraph` looks at its inputs first; the guards did that already
-            compiled = getattr(compiled, "function", compiled)
-        if output.state.before:
-            compiled = thread_state.restoring(compiled, dict(output.state.before))
-        compiled = output.errors.around(compiled)
         return frame_hook.disabled(floats_as_tensors(compiled, output))
 
     def ask_backend(
@@ -197,30 +173,26 @@ class Conversion:
         """What the backend makes of the graph; the graph itself where it fails, or BackendError.
         writes: does that change tensors?
         """
-        backend = self.compiler.backend
+        backend, record = self.compiler.backend, self.record
         if writes and backends.is_torchs(backend):  # which relies on guards of shared memory
-            records.tell(self.code, f"{self.record.function} writes: torch's backend is not asked")
+            records.tell(self.code, f"{record.function} writes: torch's backend is not asked")
             return gm.forward
-        count = len(cast(Sequence[Any], gm.graph.output_node().args[0]))
-        own = self.compiler.backend
-        is_ours = getattr(own, "__module__", None) == backends.__name__
+        is_ours = getattr(backend, "__module__", None) == backends.__name__
         try:
             compiled = backend(gm, example_inputs, **self.compiler.options)
             if not callable(compiled):
-                raise TypeError(
-                    f"the backend returned {type(compiled).__name__}, nothing that can be called"
-                )
+                raise TypeError(f"the backend returned a {type(compiled).__name__}")
         # what looks like a fault of a compiler; of the user's backend, all but signals
         except faults() if is_ours else ours(Exception) as error:
             self.note_backend_error(error, is_ours)
             return gm.forward
-        if hasattr(compiled, "record") or is_ours or backends.is_torchs(own):
-            return compiled
+        record.backend_record = getattr(compiled, "record", None)
+        if record.backend_record is not None:
+            # miniinductor's `CompiledGraph` looks at its inputs first; the guards did that already
+            return getattr(compiled, "function", compiled)
         if compiled is gm:
             return gm.forward  # which runs no hooks that the program has set for all modules
-        if getattr(compiled, "__self__", None) is gm:
-            return compiled
-        return self.with_results(compiled, count)
+        return compiled if is_ours else tuple_of(compiled, self.compiler.backend_name)
 
     def note_backend_error(self, error: Exception, is_ours: bool) -> None:
         """The backend failed.  Raises BackendError where it is the user's, unless they want it
@@ -237,38 +209,21 @@ class Conversion:
             "  hint: minidynamo.config.suppress_backend_errors = True runs the frame eagerly"
         ) from error
 
-    def with_results(self, compiled: Callable[..., Any], count: int) -> Callable[..., Any]:
-        """The user's callable, which must give so many results.  Of a tensor in place of a tuple,
-        the rows would be taken for them."""
-        name, function = self.compiler.backend_name, self.record.function
 
-        def run(*inputs: Any) -> Any:
-            found = compiled(*inputs)
-            if isinstance(found, (tuple, list)) and len(found) == count:
-                return found
-            seen = type(found).__name__
-            if isinstance(found, (tuple, list)):
-                seen += f" of {len(found)}"
-            raise BackendError(
-                f"what the backend {name!r} made of {function} gives a {seen}, where the graph "
-                f"gives a tuple of {count}\n  hint: a graph's results are a tuple, also where it "
-                "has one: return (result,)"
-            )
+def tuple_of(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """What a user's backend has made, which must give a tuple: of a tensor in its place, the rows
+    would be taken for the graph's results."""
 
-        return run
+    def run(*inputs: Any) -> Any:
+        found = compiled(*inputs)
+        if isinstance(found, (tuple, list)):
+            return found
+        raise BackendError(
+            f"what the backend {name!r} made gives a {type(found).__name__}, no tuple\n"
+            "  hint: a graph's results are a tuple, also where it has one: return (result,)"
+        )
 
-
-def with_items(args: Sequence[Any]) -> list[Any]:
-    """The arguments, with the items of a list, tuple or dict in its place."""
-    found: list[Any] = []
-    for value in args:
-        if type(value) in (list, tuple):
-            found += value
-        elif type(value) is dict:
-            found += value.values()
-        else:
-            found.append(value)
-    return found
+    return run
 
 
 def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tuple[CellVar, ...]:

@@ -8,7 +8,6 @@ In:   an entry per compiled version of a frame.   Out: those of a code object an
 Mirrors torch/_dynamo/types.py and csrc/dynamo/cache_entry.cpp.
 """
 
-import time
 import types
 import weakref
 from collections.abc import Sequence
@@ -18,46 +17,41 @@ import torch
 
 from .. import records
 from ..frame import frame_hook
-from ..shapes.dynamic import MODULE
+from ..variables.nn_modules import has_state
 
 # every code object that has entries: what `reset` forgets
 CODES: "weakref.WeakValueDictionary[int, types.CodeType]" = weakref.WeakValueDictionary()
-# an entry that dies before it was so many seconds old, or so many times as old as compiling it
-# took, was not worth it
-SOON, WORTH = 1.0, 20
-# (key of a compiler, id of a code object) -> the modules that died so soon with their entries, in a
-# row: {how many frames were compiled before: (how many calls were answered, what SizePolicy met)}
-DEAD: dict[tuple[Any, int], dict[int, tuple[int, list[Any]]]] = {}
+WORTH = 20  # an entry that answered so many calls before its module died was worth it
+# (key of a compiler, id of a code object) -> how many calls the entries answered that died without
+# being worth it, in a row
+DEAD: dict[tuple[Any, int], list[int]] = {}
 
 
 class CacheEntry(NamedTuple):
-    """One compiled version of a frame.  The hook itself reads the first three, and the owner: see
-    frame_hook.c."""
+    """One compiled version of a frame.  The hook itself reads the first three: see frame_hook.c."""
 
     check: types.FunctionType  # check(function, *parameters) -> may `code` run?
     code: types.CodeType
     compiler: Any  # the `FrameCompiler` whose hook may use it
     record: records.FrameRecord
-    owner: int | None  # id of the module whose method it is; None: of any such module
+    owner: int | None  # id of the module whose method it is
     watching: "list[weakref.ref[Any]]"  # of modules: the entry goes with them
 
 
 def owner_of(args: Sequence[Any]) -> int | None:
-    """The id of the module whose method was called with these arguments.  (`isinstance` would read
-    `__class__`, and may run the program's code.)"""
-    return id(args[0]) if args and issubclass(type(args[0]), torch.nn.Module) else None
+    """The id of the module with a state whose method was called with these arguments.
+    (`isinstance` would read `__class__`, and may run the program's code.)"""
+    is_module = args and issubclass(type(args[0]), torch.nn.Module)
+    return id(args[0]) if is_module and has_state(args[0]) else None
 
 
 def entries_before(code: types.CodeType, compiler: Any, owner: int | None) -> list[CacheEntry]:
-    """The compiler's entries of this code, the oldest first: a module has its own, and those that
-    are for any.  (The hook keeps those that were used last in front.  Others may put plain tuples
-    into its list.)"""
+    """The compiler's entries of this code, the oldest first: a module has its own.  (The hook keeps
+    those that were used last in front.  Others may put plain tuples into its list.)"""
     found = [
         entry
         for entry in frame_hook.get_cache(code) or []
-        if type(entry) is CacheEntry
-        and entry.compiler is compiler
-        and (owner is None or entry.owner in (None, owner))
+        if type(entry) is CacheEntry and entry.compiler is compiler and entry.owner == owner
     ]
     return sorted(found, key=lambda entry: entry.record.number)
 
@@ -90,22 +84,14 @@ def drop_entry(code: types.CodeType | None, check: Any) -> None:
 
 
 def note_death(code: Any, entry: CacheEntry) -> None:
-    """Several of them soon die, in a row, where a program makes a module in each call: see
-    `FrameCompiler.convert`."""
-    key, record = (entry.compiler.key, id(code)), entry.record
-    if time.perf_counter() - record.begun > max(SOON, WORTH * sum(record.times.values())):
+    """Several of them die unused, in a row, where a program makes a module in each call."""
+    key = entry.compiler.key, id(code)
+    if entry.record.hits >= WORTH:
         DEAD.pop(key, None)
         return
     if key not in DEAD:
         weakref.finalize(code, DEAD.pop, key, None)
-    deaths, number = DEAD.setdefault(key, {}), records.counters["frames"].total()
-    hits, met = deaths.get(number, (0, []))  # others may have died with the same module
-    # whatever lies there next, its id may be the same
-    gone = [
-        (name, kind, -1 if kind is MODULE else n, is_symbol)
-        for name, kind, n, is_symbol in record.sizes
-    ]
-    deaths[number] = max(hits, record.hits), met + gone
+    DEAD.setdefault(key, []).append(entry.record.hits)
 
 
 def forget_entries() -> None:

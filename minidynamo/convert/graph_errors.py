@@ -15,22 +15,21 @@ PyTorch: every error of a graph leaves the frame.
 """
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.utils.checkpoint
 
-from miniinductor.errors import is_foreign, ours
+from miniinductor.errors import is_foreign
 
-from .. import config, records
+from .. import records
 from ..bytecode import Instruction
 from ..errors import BackendError, Break, SkipFrame
 from ..evaluate.evaluator import RootFrame
 from ..frame import frame_hook
 from ..graph.graph_module import draws, storage
 from ..graph.output_graph import OutputGraph
-from ..graph.thread_state import push_state, restoring
+from ..graph.thread_state import set_all
 from ..rebuild.reconstruct import Codegen
 from ..rebuild.resume import is_resume_code
 
@@ -42,27 +41,11 @@ STOPPED = getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
 class GraphErrors:
     """What is known of one graph.  changes: does it write or draw?"""
 
-    def __init__(self, output: OutputGraph, gm: torch.fx.GraphModule) -> None:
+    def __init__(self, output: OutputGraph) -> None:
         root = output.root
         self.function = root.code.co_name if is_resume_code(root.code) else root.function.name
         self.changes = bool(changed_inputs(output)) or any(map(draws, output.graph.nodes))
-        self.asks = config.raise_internal_errors and output.generates_code
-        self.eager = restoring(gm.forward, dict(output.state.before))
-
-    def around(self, compiled: Callable) -> Callable:
-        """With `raise_internal_errors` on, the graph in PyTorch's own kernels is asked whether an
-        error is the program's."""
-        if not self.asks or self.changes:
-            return compiled
-
-        def run(*args: Any) -> Any:
-            try:
-                return compiled(*args)
-            except ours(Exception) as error:
-                vars(error)["of_program"] = raises(self.eager, args)
-                raise
-
-        return run
+        self.state = dict(output.state.before)
 
     def handler(self, frame: RootFrame, call: list[Instruction]) -> list[Instruction]:
         """Nothing has happened yet but what the graph did, so plain Python repeats it."""
@@ -75,17 +58,15 @@ class GraphErrors:
             instruction.exc = cleanup[0], 1, True
         for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
             handler.emit(op)
-        push_state(handler, frame.output.state.before)
         for instruction in call:
             instruction.exc = handler.instructions[0], 0, False
         return cleanup + handler.instructions
 
     def raised(self) -> None:
         """The graph raised: return if the frame may run as plain Python, else raise again."""
+        set_all(self.state)  # grad mode and the like: the graph may have changed it
         error: Any = sys.exc_info()[1]
         if type(error) is STOPPED or isinstance(error, BackendError) or is_foreign(error):
-            raise
-        if self.asks and not vars(error).pop("of_program", False):
             raise
         records.counters["raised_after_write" if self.changes else "raised"][
             f"{self.function}: {type(error).__name__}: {error}"
@@ -113,11 +94,3 @@ def refuse(output: OutputGraph) -> None:
         made_there = variable.node in changed and variable.value.is_inference()
         if made_there and not torch.is_inference_mode_enabled():
             raise SkipFrame("a write to what was made in inference mode, outside of it")
-
-
-def raises(graph: Callable, args: tuple) -> bool:
-    try:
-        graph(*args)
-    except ours(Exception):
-        return True
-    return False

@@ -33,7 +33,6 @@ from torch.fx.node import map_aggregate
 
 from miniinductor.autograd.eager_graphs import is_printed_exactly
 
-from .. import records
 from ..errors import Break, SkipFrame
 from ..guards.sources import module_name
 from ..variables.base import Variable
@@ -93,8 +92,6 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     made = torch.fx.GraphModule(output.attributes, output.graph, "CapturedGraph")
     check_names(output, made)
     name_parameters(output, made)
-    for look in records.GRAPH_MODULES:
-        look(output, made)
     if not any(type(variable) is SymVar for variable in output.inputs):
         return made, [variable.value for variable in output.inputs]
     return made, [

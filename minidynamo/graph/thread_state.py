@@ -1,8 +1,7 @@
 """The thread's state, where a frame changes it: grad mode, autocast.
 
 In:   the `StateChanges` that `functions/torch_state.py` writes down while tracing.
-Out:  the state as it was, once the frame is traced; code that sets it as the frame left it; a graph
-      that puts it back if it raises.
+Out:  the state as it was, once the frame is traced; code that sets it as the frame left it.
 
     with torch.no_grad():
         y = x + 1
@@ -76,33 +75,14 @@ def set_all(values: dict[Any, Any]) -> None:
 
 
 # ---- the replacement code
-def push_state(cg: "Codegen", values: dict[Any, Any], nesting: int = 0) -> None:
-    """Set grad mode and the like to these values, and go `nesting` autocast regions deeper (or, if
-    it is negative, out of so many)."""
-    calls: list[tuple] = [(setter, *key, final) for (setter, key), final in values.items()]
-    one_region = torch.autocast_increment_nesting
-    if nesting < 0:
-        one_region = torch.autocast_decrement_nesting
-    calls += [(one_region,)] * abs(nesting)
+def leave_as_the_frame(cg: "Codegen") -> None:
+    """The state is what the traced code made of it: grad mode and the like, and how deep in
+    autocast regions it is."""
+    changes = cg.output.state
+    calls: list[tuple] = [(setter, *key, final) for (setter, key), final in changes.after.items()]
+    deeper = changes.autocast_depth > 0
+    one_region = torch.autocast_increment_nesting if deeper else torch.autocast_decrement_nesting
+    calls += [(one_region,)] * abs(changes.autocast_depth)
     for function, *args in calls:
         cg.call_object(function, *map(RealVar, args))
         cg.emit("POP_TOP")
-
-
-def leave_as_the_frame(cg: "Codegen") -> None:
-    """The state is what the traced code made of it."""
-    push_state(cg, cg.output.state.after, cg.output.state.autocast_depth)
-
-
-# ---- around the compiled graph
-def restoring(compiled: Callable, state: dict[Any, Any]) -> Callable:
-    """`compiled`, whose failure leaves the thread's state as it was."""
-
-    def run(*args: Any) -> Any:
-        try:
-            return compiled(*args)
-        except BaseException:
-            set_all(state)
-            raise
-
-    return run

@@ -60,15 +60,12 @@ def rebuild(frame: "RootFrame") -> "Tail":
     return tail
 
 
-def replacement(
-    tail: "Tail", graph: Callable | None, tick: Callable[[], Any] | None
-) -> types.CodeType:
+def replacement(tail: "Tail", graph: Callable | None, tick: Callable[[], Any]) -> types.CodeType:
     """The code object: the graph's inputs and its call (`Head`); what comes behind it (`Tail`).  No
     graph: nothing to call.  `tick` is called first, once a call."""
     head = Head(tail)
-    if tick is not None:
-        head.call_object(tick)
-        head.emit("POP_TOP")
+    head.call_object(tick)
+    head.emit("POP_TOP")
     inputs = tail.output.inputs if graph is not None else []
     results = [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
     sizes = head.read_sizes(tail.symbols, inputs)

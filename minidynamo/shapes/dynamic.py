@@ -32,7 +32,6 @@ from ..guards.sources import Source
 from .symbolic_shapes import can_be_symbolic
 
 META = torch._C._autograd.CreationMeta
-MODULE = "module"  # the kind of a row of `SizePolicy.met` that tells a module's id
 # the kinds of sources by which an argument, or an item of one, is reached
 ARGUMENT = {"local", "item", "list_item", "tuple_item", "dict_item"}
 
@@ -105,7 +104,7 @@ class SizePolicy:
         self.earlier: dict[tuple[str, Any], list[tuple[float, bool]]] = {}
         for met in earlier:
             for name, kind, *seen in met:
-                if dynamic is not False or kind is MODULE:
+                if dynamic is not False:
                     self.earlier.setdefault((name, kind), []).append(seen)
 
     def of_tensor(self, tensor: torch.Tensor, source: Source) -> set[int] | None:
@@ -157,25 +156,14 @@ class SizePolicy:
         self.met.append((name, int, value, chosen))
         return chosen
 
-    def of_module(self, module: Any, source: Source) -> bool:
-        """Is it another module than before?  Then it is guarded by what is read of it."""
-        return self.is_symbol(source.name(), MODULE, id(module), False)
-
-    def note_replaced(
-        self, inputs: Iterable[Source], failed: Iterable[Guard], guards: Iterable[Guard]
-    ) -> None:
-        """Parameters and buffers that are placeholders of earlier entries, and all those of a
-        module of which the newest entry did not find one: its guards, and those that failed.
+    def note_replaced(self, inputs: Iterable[Source], failed: Iterable[Guard]) -> None:
+        """Parameters and buffers that are placeholders of earlier entries, or that the newest entry
+        did not find: its guards that failed.
 
             self.low = self.low + x.min()       # in a resume function: another tensor each time
         """
-        self.replaced.update(source.name() for source in inputs if is_state(source))
-        tables = {
-            guard.source.base for guard in failed if guard.kind == "ID" and is_state(guard.source)
-        }
-        for guard in guards:
-            if guard.kind == "ID" and is_state(guard.source) and guard.source.base in tables:
-                self.replaced.add(guard.source.name())
+        missed = [guard.source for guard in failed if guard.kind == "ID"]
+        self.replaced.update(source.name() for source in (*inputs, *missed) if is_state(source))
 
     def pin(self, found: Iterable[tuple[Source, float, str]]) -> bool:
         """Note [(source, value, line)] that the program needed as numbers: are some of them new, so
