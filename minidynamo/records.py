@@ -203,7 +203,7 @@ def give_up(record: FrameRecord, reason: str, fullgraph: bool) -> None:
     record.skipped = message
     remember(record)
     if fullgraph:
-        raise Unsupported(message)
+        raise Unsupported(message + record.advice)
 
 
 def tell_skipped(conversion: "Conversion", error: Exception) -> None:
@@ -333,10 +333,10 @@ def judge_entries(
         found = list(guards.failures(function, *args))
         failed = [guard for guard, _ in found]
         for guard, reason in found[:1]:
-            text, scope = guard.text(guards.evaluable), guards.scope(function, *args)
+            values = first_false(guards.evaluable(guard), guards.scope(function, *args))
             hint = HINTS.get(guard.kind, OTHERWISE)
-            values = GuardFailure(number, guard, reason, *first_false(text, scope), hint)
-            record.failures.append(values)
+            failure = GuardFailure(number, guard, reason, *values, hint)
+            record.failures.append(failure)
             record.failed_guard, record.recompile_reason = guard, reason
     lines = [f"\n  version {each.entry}: {each}" for each in record.failures]
     hints = dict.fromkeys(f"\n  hint: {each.hint}" for each in record.failures)

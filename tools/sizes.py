@@ -59,7 +59,6 @@ Values on the symbolic stack
     minidynamo/wrap builder.py containers.py tensors.py
 Sources and guards
     minidynamo/guards sources.py guards.py
-    minidynamo/convert entry_guards.py
 The graph under construction
     minidynamo/graph output_graph.py graph_module.py symbolic_inputs.py
 Values as code again, graph breaks

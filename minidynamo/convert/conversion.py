@@ -37,8 +37,7 @@ from ..variables.base import Lazy, Variable, forget_lookups
 from ..variables.floats import floats_as_tensors
 from ..variables.functions import CellVar, FunctionVar
 from . import graph_errors
-from .entries import CacheEntry, owner_of
-from .entry_guards import entry_guards
+from .entries import CacheEntry, entry_guards, owner_of
 
 if TYPE_CHECKING:
     from .convert_frame import FrameCompiler
@@ -233,8 +232,8 @@ def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tupl
         try:
             content = Lazy(cell.cell_contents, output.tree.free(n, name))
         except ours(ValueError):
-            check = f"this_function.__closure__[{n}] == EMPTY"
-            output.pair_guards.append(Guard("EMPTY", (), check, {"EMPTY": types.CellType()}))
+            check = f"this_function.__closure__[{n}] == state_empty"
+            output.pair_guards.append(Guard("EMPTY", (), check, {"state_empty": types.CellType()}))
             content = None
         variable = CellVar(content, name)
         output.memo[id(cell)] = (variable, cell)

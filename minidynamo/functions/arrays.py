@@ -42,7 +42,7 @@ from ..evaluate.operators import (
     left_operand,
     right_operand,
 )
-from ..guards.guards import NAMES
+from ..guards.sources import NAMES
 from ..guards.sources import KINDS
 from ..variables.base import Args, Codegen, Frame, Named, OutputGraph, Variable
 from ..variables.constant import (

@@ -37,7 +37,7 @@ from ..bytecode.assembler import stack_effect
 from ..frame import frame_hook
 from ..frame.originals import BUILTINS
 from ..graph import thread_state
-from ..guards.guards import NAMES
+from ..guards.sources import NAMES
 from ..variables.base import Lazy, Variable, peek
 from ..variables.functions import CellVar
 from .resume import closure_names

@@ -37,7 +37,7 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..guards.guards import NAMES
+from ..guards.sources import NAMES
 from ..guards.sources import KINDS
 from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
 from ..variables.constant import ConstantVar, is_constant_value
