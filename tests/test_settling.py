@@ -12,6 +12,7 @@ from benchmarks.programs import settling
 
 GIVEN_UP = {"label_argument", "optimizer_argument", "history_argument", "greedy_decoder"}  # in part
 NEW_MODULES = {
+    "module_argument",
     "layer_argument",
     "triplet_loss",
     "sequence_of_new_modules",

@@ -60,7 +60,7 @@ Values on the symbolic stack
 Sources and guards
     minidynamo/guards sources.py guards.py
 The graph under construction
-    minidynamo/graph output_graph.py graph_module.py symbolic_inputs.py
+    minidynamo/graph output_graph.py graph_module.py
 Values as code again, graph breaks
     minidynamo/rebuild reconstruct.py resume.py replacement.py
 Sizes as symbols

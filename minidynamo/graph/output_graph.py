@@ -40,14 +40,16 @@ from ..errors import Break, SkipFrame
 from ..frame.originals import replaced_in_tensor
 from ..guards.sources import Source, numbered
 from ..shapes.dynamic import SizePolicy
-from ..shapes.symbolic_shapes import ShapeEnv
+from ..shapes.symbolic_numbers import graph_function, is_of_floats
+from ..shapes.symbolic_shapes import ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
 from ..variables.base import Args, Named, Variable, lookup
 from ..variables.floats import with_tensors
 from ..variables.modules import GlobalsVar
+from ..variables.symbolic import SymVar
 from ..variables.symbolic_indices import select_symbols
 from ..variables.tensor import TensorVar
 from ..wrap.builder import Builder
-from . import graph_module, symbolic_inputs
+from . import graph_module
 from .graph_module import holds_tensor
 from .thread_state import StateChanges
 
@@ -182,11 +184,6 @@ class OutputGraph(Builder):
             )
 
     # ---- methods that lie in files of their own, where `self` is called `output`
-    symbolic_fake_of = symbolic_inputs.symbolic_fake_of
-    symbolic_int = symbolic_inputs.symbolic_int
-    add_symbols = symbolic_inputs.add_symbols
-    symbolic_node = symbolic_inputs.symbolic_node
-    unwritten_fake = symbolic_inputs.unwritten_fake
     wrap_output = graph_module.wrap_output
     wrap_result = graph_module.wrap_result
     to_fake = graph_module.to_fake
@@ -245,12 +242,70 @@ class OutputGraph(Builder):
                 # of a view, after its base changed (requires_grad_) while tracing
                 raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
 
-    def own_stride(self, source: Source, d: int, stride: int) -> Any:
-        """A stride of the tensor at `source` that follows from no sizes: a symbol, or a number of
-        this run."""
-        if d not in self.policy.strides.get(source, ()):
-            return stride
-        return self.shape_env.create_symbol(stride, source.child("stride", d), duck=False)
+    # ---- sizes and numbers that are symbols: placeholders, and nodes that compute with them
+    def symbolic_fake_of(self, value: torch.Tensor, source: Source, dims: set[int]) -> torch.Tensor:
+        """A fake whose sizes `dims` are symbols; their placeholders come before the tensor's."""
+        shape = source.attr("shape")
+        self.fake_mode.cache_enabled = False  # its key would be the sizes' hints
+        sources = {d: shape.item(d) for d in sorted(dims)}
+        fake = symbolic_fake(self.fake_mode, self.shape_env, value, sources)
+        self.add_symbols()
+        return fake
+
+    def symbolic_int(self, value: int, source: Source) -> SymVar:
+        """An int of the arguments as a symbol of its own: any number from 0 on.
+
+        (Sizes stay numbers below 2, since broadcasting depends on them.  An int that is used as a
+        size is asked whether it is 0 or 1.)"""
+        made = self.shape_env.create_number(value, source)
+        self.add_symbols()
+        return SymVar(made, source=source)
+
+    def add_symbols(self) -> None:
+        """Placeholders of the symbols that have none yet."""
+        self.fake_mode.cache_enabled = False
+        for symbol, row in self.shape_env.table.items():
+            if symbol not in self.symbol_nodes and row.sources and symbol.is_integer:
+                value = self.shape_env.wrap(symbol)
+                node = self.symbol_nodes[symbol] = self.add_input("placeholder", symbol.name, value)
+                self.inputs.append(SymVar(value, node, source=row.sources[0]))
+
+    def symbolic_node(self, tx: Any, value: Any) -> Any:
+        """The node that computes a SymInt, SymFloat or SymBool from the symbols; each expression
+        once."""
+        if type(value) is torch.SymBool and value.node.has_hint():
+            return bool(value)  # decided, and guarded
+        if type(value) is not torch.SymBool and is_of_floats(value.node):
+            return value.node.guard_int()  # the operation takes no tensor for it
+
+        def build(expr: Any) -> Any:
+            if expr.is_number:
+                return int(expr) if expr.is_Integer else float(expr)
+            node = self.symbol_nodes.get(expr)
+            if node is None:
+                call = functools.partial(self.graph.call_function, graph_function(expr))
+                first, *others = [build(a) for a in expr.args]
+                if others:
+                    node = functools.reduce(lambda a, b: call((a, b)), others, first)
+                else:
+                    node = call((first,))
+                self.describe_node(
+                    tx, node, self.shape_env.wrap(expr) if expr.is_integer else value
+                )
+                self.symbol_nodes[expr] = node
+            return node
+
+        return build(value.node.expr)
+
+    def unwritten_fake(self, variable: Any) -> torch.Tensor:
+        """A fake of the input as it is before the graph runs.  The variable's own fake has seen the
+        traced operations: `x.t_()` has swapped its sizes."""
+        tensor = variable.value
+        if not can_be_symbolic(tensor):
+            return variable.fake
+        as_it_is = tensor.shape, tensor.stride()
+        layout = self.input_layouts.get(id(variable), as_it_is)
+        return fake_like(self.fake_mode, tensor, *layout)
 
     # ---- nodes
     def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:

@@ -34,8 +34,6 @@ KINDS = {
     "closure": "{p}.__closure__[{k}]",
     "cell": "{p}.cell_contents",
     "class_item": "{p}.__dict__[{k!r}]",
-    "negated": "(-{p})",  # of an int below 0
-    "stride": "{p}.stride({k})",
 }
 
 NAMES: dict[str, Any] = {"math": math}  # what accesses and checks call by name, beside builtins

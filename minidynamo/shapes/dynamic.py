@@ -2,8 +2,8 @@
 what earlier calls showed.
 
 In:   a tensor or int and its source, while the frame is traced.
-Out:  the dimensions (and strides) to make symbolic; what was met is noted, for the next compilation
-      of the same code to compare with.
+Out:  the dimensions to make symbolic; what was met is noted, for the next compilation of the same
+      code to compare with.
 
     >>> policy = SizePolicy(dynamic=None, earlier=[entry.record.sizes for entry in entries])
     >>> policy.of_tensor(x, source)      # {0}: size 0 was another one when compiled before
@@ -11,7 +11,7 @@ Out:  the dimensions (and strides) to make symbolic; what was met is noted, for 
 | dynamic | a size is a symbol |
 |---|---|
 | None | if it had another value in an earlier compilation ("automatic dynamic"), or is marked |
-| True | as with None; at once if the tensor is an argument (strides, too), or an int argument |
+| True | as with None; at once if the tensor is an argument, or an int argument |
 | False | never |
 
 Sizes of 0 and 1 are never symbols; ints of closures and globals only once they change.  A symbol
@@ -99,7 +99,6 @@ class SizePolicy:
         self.replaced: set[str] = set()
         self.met: list[Any] = []
         self.marked: set[str] = set()  # sizes that `mark_dynamic` has named, as sources are written
-        self.strides: dict[Source, set[int]] = {}  # symbols of their own: dimensions
         # (name, kind) -> [(number, is it a symbol?)] of earlier compilations
         self.earlier: dict[tuple[str, Any], list[tuple[float, bool]]] = {}
         for met in earlier:
@@ -109,7 +108,7 @@ class SizePolicy:
 
     def of_tensor(self, tensor: torch.Tensor, source: Source) -> set[int] | None:
         """The dimensions whose sizes are symbols; None if all that is known of its layout are
-        numbers.  (A stride may be a symbol where no size is: it is noted in `strides`.)"""
+        numbers."""
         can_be = can_be_symbolic(tensor) and not is_forbidden_when_written(tensor)
         if self.dynamic is False or not can_be:
             return None
@@ -124,14 +123,7 @@ class SizePolicy:
             if d not in static
             and self.is_symbol(f"{name}.shape[{d}]", rank, size, everywhere or d in marked)
         }
-        # x = whole[:, :n]: x.stride(0) is the width of `whole`, which follows from no size of x
-        self.strides[source] = strides = {
-            d
-            for d, stride in enumerate(tensor.stride())
-            if stride > 1
-            and self.is_symbol(f"{name}.stride({d})", rank, stride, bool(self.dynamic))
-        }
-        return dims if dims or strides else None
+        return dims or None
 
     def is_symbol(self, name: str, kind: Any, number: int, is_wanted: bool) -> bool:
         """Is this number a symbol: because that is wanted, or because it has changed?"""
@@ -146,12 +138,13 @@ class SizePolicy:
         return any(old != number or symbolic for old, symbolic in earlier)
 
     def of_int(self, value: int, source: Source) -> bool:
-        """Is this int a symbol?  A counter is from its second value on, be it 0 or 1."""
+        """Is this int a symbol?  A counter is from its second value on, be it 0 or 1; what is below
+        zero is a constant."""
         if self.dynamic is False or source.root().kind not in ("local", "free", "pinned"):
             return False
         name = source.name()
         is_wanted = self.dynamic is True and value >= 2 and is_argument(source)
-        is_free = name not in self.pinned and f"(-{name})" not in self.pinned
+        is_free = value >= 0 and name not in self.pinned
         chosen = is_free and (is_wanted or self.changed(name, int, value))
         self.met.append((name, int, value, chosen))
         return chosen
