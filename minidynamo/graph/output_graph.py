@@ -343,7 +343,7 @@ class OutputGraph(Builder):
                 if op == "call_function":
                     return target(*args, **kwargs)
                 return getattr(args[0], target)(*args[1:], **kwargs)
-        except Break:
+        except (Break, SkipFrame):
             raise
         except ours(Exception) as error:
             raise self.failure(target, args, error) from None
