@@ -15,6 +15,7 @@ import copyreg
 import functools
 import importlib
 import operator
+import types
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -24,9 +25,8 @@ from . import config, records
 from .backends import Backend
 from .convert.convert_frame import FrameCompiler
 from .convert.skipping import skip_reason
-from .evaluate.calls import is_leaf
 from .frame import frame_hook
-from .frame.frame_hook import framed, named_like
+from .frame.frame_hook import named_like
 
 CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
@@ -65,8 +65,7 @@ def check_options(**options: Any) -> None:
             continue
         if name not in CHOICES:
             raise TypeError(f"there is no option {name!r}: there are backend, {', '.join(CHOICES)}")
-        # 1 == True, but dynamic=1 is a mistake: the types are compared, too
-        if (type(value), value) not in [(type(choice), choice) for choice in CHOICES[name]]:
+        if value not in CHOICES[name]:
             raise ValueError(
                 f"there is no {name}={value!r}: use {' or '.join(map(repr, CHOICES[name]))}"
             )
@@ -78,8 +77,6 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
         raise TypeError(
             f"a function or a module can be compiled, not {type(fn_or_module).__name__}"
         )
-    if is_leaf(fn_or_module):
-        fn_or_module = framed(fn_or_module)
     tell_of_target(fn_or_module)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
@@ -93,7 +90,9 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
 
 
 def tell_of_target(target: Any) -> None:
-    """A function whose frames are left alone is given to `compile`."""
+    """A function whose frames are left alone is given to `compile`: torch's own, for one."""
+    if isinstance(target, types.BuiltinFunctionType):
+        records.tell(target, f"{target.__name__} runs as plain Python: it is written in C")
     code = getattr(target, "__code__", None)
     if code is not None and (reason := skip_reason(code)):
         place = f"{code.co_filename}:{code.co_firstlineno}"

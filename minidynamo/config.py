@@ -18,8 +18,6 @@ from miniinductor.options import checked
 
 # True: the compiler's own failures raise, where otherwise the frame runs eagerly
 raise_internal_errors = False
-# True: errors of `fullgraph=True` and of backends come with the compiler's own frames
-verbose = False
 # True: that a backend of the user's raises is recorded, and the frame runs eagerly, where otherwise
 # the user's call raises `BackendError`
 suppress_backend_errors = False

@@ -247,9 +247,7 @@ def test_a_compiled_function_has_what_the_function_has():
     assert alone.__code__ is plain.__code__ and alone.__globals__ is globals()
     assert inspect.signature(alone) == inspect.signature(plain) and alone.__doc__ == plain.__doc__
     assert not hasattr(alone, "there_is_none")
-    assert inspect.isfunction(alone) and inspect.getfile(alone) == __file__
-    assert not inspect.isfunction(minidynamo.compile(Model().forward, backend="eager"))
-    assert not inspect.isfunction(minidynamo.disable(len))
+    assert inspect.getsource(alone) == inspect.getsource(plain)
     compiled, x = minidynamo.compile(lambda x, y=2: x * y, backend="eager"), torch.ones(2)
     assert compiled(x)[0] == 2
     compiled.__defaults__ = (10,)

@@ -116,7 +116,7 @@ class FrameCompiler:
                 return CompilingState().around(self.convert, function, code, args, entries)
             except (Unsupported, BackendError) as error:
                 # what the user is told is about their lines, not about ours
-                raise error if config.verbose else error.with_traceback(None)
+                raise error.with_traceback(None)
 
     def enough(self, code: types.CodeType, entries: list[CacheEntry]) -> str:
         """Why there is to be no other entry beside these: or an empty text."""

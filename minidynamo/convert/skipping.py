@@ -16,7 +16,7 @@ import types
 
 import torch
 
-from ..frame.originals import BUILTINS, FIELDS, NN_MODULE, TENSOR, TORCH
+from ..frame.originals import BUILTINS, NN_MODULE, TORCH
 from ..rebuild.resume import function_name
 from ..variables.rules import RULES
 
@@ -41,17 +41,13 @@ GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 
 
 def replaced_needed() -> str:
-    """What our own code needs and the program has replaced: a field of tensors (`shape`), a builtin
-    function that has a rule, how a graph's module finds its parameters; or ''."""
+    """What our own code needs and the program has replaced: a builtin function that has a rule, how
+    a graph's module finds its parameters; or ''."""
     if vars(torch.nn.Module).get("__getattr__") is not NN_MODULE["__getattr__"]:
         return "torch.nn.Module.__getattr__"
     for name, found in vars(builtins).items():
         if (was := BUILTINS.get(name, found)) is not found and was in RULES:
             return f"builtins.{name}"
-    fields = vars(torch.Tensor)
-    for name in FIELDS.intersection(fields):
-        if fields[name] is not TENSOR.get(name):
-            return f"torch.Tensor.{name}"
     return ""
 
 

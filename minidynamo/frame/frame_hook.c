@@ -167,9 +167,7 @@ move_to_front(PyObject *list, Py_ssize_t place)
 static PyCodeObject *
 lookup(PyObject *cb, PyObject *cache, PyCodeObject *code, PyObject *func, PyObject *const *params, int n)
 {
-    PyObject *stack[64], **args = stack;    /* few functions take more: those are given memory */
-    if (n + 1 > 64 && !(args = PyMem_New(PyObject *, n + 1)))
-        return (PyCodeObject *)PyErr_NoMemory();
+    PyObject *args[n + 1];
     args[0] = func;
     memcpy(args + 1, params, n * sizeof(PyObject *));
     PyCodeObject *found = NULL;
@@ -191,8 +189,6 @@ lookup(PyObject *cb, PyObject *cache, PyCodeObject *code, PyObject *func, PyObje
         Py_DECREF(entry);
         Py_XDECREF(answer);
     }
-    if (args != stack)
-        PyMem_Free(args);
     return found;
 }
 

@@ -26,7 +26,6 @@ Mirrors torch/csrc/dynamo/eval_frame.c, torch/_dynamo/eval_frame.py and decorato
 import functools
 import sys
 import types
-from collections.abc import Callable
 from typing import Any
 
 try:
@@ -75,18 +74,3 @@ def graph_break() -> None:
 def is_compiling() -> bool:
     """True while the caller is being traced."""
     return False
-
-
-@functools.lru_cache(None)
-def framed(function: Any) -> Callable[..., Any]:
-    """A Python function that only calls `function`, for functions of torch's own (F.gelu,
-    torch.softmax): the hook leaves their frames alone, and compiles the frame of this one."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    call.__code__ = call.__code__.replace(
-        co_name=function.__name__, co_filename=f"<{function.__module__}>"
-    )
-    return call

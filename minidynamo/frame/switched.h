@@ -90,19 +90,6 @@ set_of_function(PyObject *self, PyObject *value, void *name)
     return PyObject_SetAttrString(((Switched *)self)->fn, name, value);     /* value NULL: deletes it */
 }
 
-/* inspect.isfunction, by which inspect decides what it tells, is `isinstance(f, types.FunctionType)`, and that asks for
- * this: yes, if fn is one.  Whoever else asks gets the truth: torch.compile would go on to read a function's closure in
- * C, and cloudpickle to write the function down by its code, without what compiles it. */
-static PyObject *
-class_of_function(PyObject *self, void *unused)
-{
-    PyObject *globals = PyEval_GetGlobals();                                    /* of whoever asks */
-    PyObject *name = globals ? PyDict_GetItemString(globals, "__name__") : NULL;
-    int is_inspect = name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "inspect") == 0;
-    int is_function = is_inspect && PyFunction_Check(((Switched *)self)->fn);
-    return Py_NewRef((PyObject *)(is_function ? &PyFunction_Type : Py_TYPE(self)));
-}
-
 static PyMemberDef switched_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Switched, fn), READONLY},
     {"__callback__", T_OBJECT, offsetof(Switched, cb), READONLY},
@@ -113,7 +100,6 @@ static PyGetSetDef switched_getset[] = {
     of_function("__code__"),
     of_function("__defaults__"), of_function("__kwdefaults__"),
     of_function("__globals__"), of_function("__closure__"), of_function("__builtins__"),
-    {"__class__", class_of_function},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict},
     {NULL}};
 

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 from torch.fx.graph import inplace_methods
-from torch.fx.node import map_aggregate
 
 from miniinductor.autograd.eager_graphs import is_printed_exactly
 
@@ -70,18 +69,11 @@ for _name in inplace_methods:
         FUNCTIONS[getattr(operator, _name)] = FUNCTIONS.get(_plain, _plain)
 
 
-def as_printed(graph: torch.fx.Graph, arguments: Any) -> Any:
-    """The arguments of a node, with a call that makes it for each number that torch.fx would print
-    as another one."""
-
-    def exact(value: Any) -> Any:
-        if is_printed_exactly(value):
-            return value
-        if type(value) is float:
-            return graph.call_function(float, ("-nan",))
-        return graph.call_function(complex, (exact(value.real), exact(value.imag)))
-
-    return map_aggregate(arguments, exact)
+def check_printed(value: Any) -> Any:
+    """An argument of a node.  Break if torch.fx would print another number (of complex zeros)."""
+    if not is_printed_exactly(value):
+        raise Break("constant", f"the number {value!r} in a graph")
+    return value
 
 
 def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:

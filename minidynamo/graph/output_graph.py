@@ -133,8 +133,7 @@ class OutputGraph(Builder):
         self.attributes: dict[str, torch.Tensor] = {}
         self.names: dict[str, int] = {}  # of placeholders and attributes
         self.calls = 0  # nodes that compute something
-        # functions of torch's that it calls whole -> do they call what the program replaced?
-        self.read_functions: dict[Any, bool] = {}
+        self.read_functions: set[Any] = set()  # of torch's, whose calls are guarded
         self.written: list[tuple[torch.fx.Node, torch.Tensor]] = []  # (node, what it changed)
         # fake tensors and symbols
         self.shape_env = ShapeEnv(self.line)
@@ -385,7 +384,7 @@ class OutputGraph(Builder):
     ) -> torch.fx.Node:
         positional = tuple(self.to_node(a) for a in args)
         named = {k: self.to_node(v) for k, v in kwargs.items()}
-        positional, named = graph_module.as_printed(self.graph, (positional, named))
+        torch.fx.node.map_aggregate((positional, named), graph_module.check_printed)
         node = self.graph.create_node(op, target, positional, named)
         self.calls += 1
         return self.describe_node(tx, node, result)

@@ -66,9 +66,7 @@ class Codegen:
         # symbols of sizes that are used; they are read before the graph runs
         self.symbols: list[sympy.Symbol] = []
         self.depth = self.max_depth = 0
-        self.prefix = ".m"  # a continuation may have locals of this name already
-        while any(name.startswith(self.prefix) for name in self.code.co_varnames):
-            self.prefix += "_"
+        self.prefix = ".m"
         self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
         # what the names in the text of an access mean
         pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..bytecode import Instruction, assemble, assembler, disassemble
 from ..bytecode.assembler import HANDLED, LASTI, VALUE, VERSION, parameter_count, stack_effect
-from ..bytecode.canonical import END_FOR_OPS, liveness
+from ..bytecode.canonical import END_FOR_OPS
 from ..errors import SkipFrame
 from ..frame._frame_hook import hand_over, tail_call
 from ..variables import base
@@ -128,7 +128,6 @@ class Tail(Codegen):
             if item.stack_kind == HANDLED:
                 raise SkipFrame("a graph break where an exception is handled")
             self.value(item)
-        self.check_cells(position)
         if READERS_OF_ALL & set(self.code.co_names):
             frame.kept = set(self.code.co_varnames)
         live = frame.info.live_before(position).union(frame.kept)
@@ -136,16 +135,6 @@ class Tail(Codegen):
         self.mutations()
         for name in reversed(stores):
             self.store_fast(name)
-
-    def check_cells(self, position: int) -> None:
-        """A variable of a closure that may be unbound is a free one of the continuation, where
-        reading it raises another error."""
-        operations, cells = self.frame.info.operations, self.frame.cells
-        read = liveness(operations, {"LOAD_DEREF", "DELETE_DEREF"}, {"STORE_DEREF"})[position]
-        deleted = {operation.arg for operation in operations if operation.op == "DELETE_DEREF"}
-        for name in self.code.co_cellvars:
-            if name in deleted or name in read and cells[name].content is None:
-                raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
 
     def push_locals(self, live: Collection[str]) -> list[str]:
         """Push the live locals that have changed, in the order of these names."""
