@@ -16,8 +16,8 @@ from record_helpers import last_compiled
 
 import minidynamo
 import miniinductor.config
-from miniinductor.codegen.cpp.kernel_writer.kernel_writer import CppKernelWriter
-from miniinductor.codegen.cpp.kernel_writer.expressions import constant_text
+from miniinductor.codegen.cpp.kernel_writer import CppKernelWriter
+from miniinductor.codegen.cpp.expressions import constant_text
 from miniinductor.ir.loops import ComputedBuffer, Layout, Pointwise, TensorBox, current_graph
 from miniinductor.ir.loops import Scatter
 from miniinductor.ir.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, ops

@@ -36,15 +36,13 @@ from miniinductor.ir.ops import ops, set_handler  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
 from miniinductor.schedule.scheduler import Scheduler  # noqa: E402
 from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
-from miniinductor.sizes.printing import index_text, python_code  # noqa: E402
-from miniinductor.sizes.ranges import simplify  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # examples that need a GPU, a code generator at work, or the models' library
 ELSEWHERE = (
-    "gpu/timing block_sizes gpu/build gpu/expressions _expressions "
-    "cpp_reductions codegen/plan foreach benchmarks/models _models ablation "
+    "triton/timing block_sizes triton/build triton/expressions cpp/expressions "
+    "cpp/reductions codegen/plan foreach benchmarks/models _models ablation "
     "plots runner explain/layout explain/passes explain/stages "
     "benchmarks/census"
 ).split()
@@ -179,25 +177,22 @@ def explained():
 MORE = {  # file -> what else its example finds
     "explain/notebook": lambda: {"e": explained()},
     "explain/packing": lambda: {"document": explained().to_json()},
-    "runtime/disk": lambda: {"disk": importlib.import_module("miniinductor.toolchain.disk").disk},
-    "more/joined_quotients": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
-    "more/polynomials": quotients,
-    "more/equal_sizes": quotients,
+    "toolchain/disk": lambda: {"disk": importlib.import_module("miniinductor.toolchain.disk").disk},
     "explain/data": lambda: {"explain": minidynamo.explain},
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
     },
-    "checks": an_index,
+    "autograd/checks": an_index,
     "codegen/plan": softmax_plan,
-    "gpu/block_sizes": softmax_launch,
+    "codegen/triton/block_sizes": softmax_launch,
     "codegen/tree": lambda: {"named": named},
-    "eager_answers": lambda: {
+    "autograd/eager_answers": lambda: {
         "aten": torch.ops.aten,
         "rows": torch.ones(10, 1, 5),
         "columns": torch.ones(1, 5, 10).transpose(1, 2),
         "fake_uint16": torch.zeros(1, dtype=torch.uint16),
     },
-    "foreign": lambda: {"compile_it": lambda: None, "work": len, "arguments": ([],)},
+    "errors": lambda: {"compile_it": lambda: None, "work": len, "arguments": ([],)},
     "sizes/intervals": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "autograd/functionalize": lambda: {"gm": trace(in_place, [torch.randn(5, 3)])},
     "autograd/joint": product,
@@ -206,50 +201,44 @@ MORE = {  # file -> what else its example finds
         "is_cheap": stages.is_cheap,
     },
     "autograd/runtime": training,
-    "wrapper": lambda: {
+    "runtime/wrapper": lambda: {
         "graph": lower_graph(
             trace(lambda x, y: ([torch.relu(x @ y)], []), [torch.ones(8, 4), torch.ones(4, 16)]),
             CompileRecord(),
         )
     },
-    "dependencies": lambda: {
+    "ir/dependencies": lambda: {
         "buffer": exponential(),
         "handler": PrintHandler(),
         "trace": recording.trace,
     },
-    "recording": lambda: {"buffer": exponential()},
-    "foreach": lambda: scheduled(
+    "ir/recording": lambda: {"buffer": exponential()},
+    "schedule/foreach": lambda: scheduled(
         lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
         torch.randn(3),
         torch.randn(5),
         torch.randn(7),
     ),
-    "graph_passes": lambda: {
+    "passes/graph_passes": lambda: {
         "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])
     },
-    "more/sums": quotients,
-    "more/divisors": quotients,
-    "more/common_factors": quotients,
-    "more/rare_relations": lambda: {"python_code": python_code},
-    "more/rare_indices": lambda: {"index_text": index_text},
-    "more/small_terms": lambda: {"simplify": simplify},
-    "extras/printed_ir": lambda: {"buffer": exponential()},
-    "handlers": lambda: {
+    "schedule/printed_ir": lambda: {"buffer": exponential()},
+    "ir/handlers": lambda: {
         "buffer": exponential(),
         "handler": PrintHandler(),
         "set_handler": set_handler,
     },
-    "in_place": lambda: scheduled(
+    "schedule/in_place": lambda: scheduled(
         lambda p, g: [p.sub(g * 0.1)], torch.randn(3), torch.randn(3), written=["arg0"]
     ),
-    "kernels": softmax_schedule,
-    "memory": softmax_steps,
-    "eager_graphs": lambda: {
+    "codegen/kernels": softmax_schedule,
+    "runtime/memory": softmax_steps,
+    "autograd/eager_graphs": lambda: {
         "functional": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table()),
         "run": f,
     },
     "lowering/graph": lambda: {"gm": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())},
-    "runtime/build": lambda: {"x": torch.ones(3)},
+    "toolchain/cpp": lambda: {"x": torch.ones(3)},
     "sizes/symbols": symbolic,
     "sizes/prover": symbolic,
     "explain/draw_code": lambda: {"add": (lambda n: lambda x: x + n)(1)},
