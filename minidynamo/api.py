@@ -23,11 +23,11 @@ import torch
 
 from . import config, records
 from .backends import Backend
-from .convert.convert_frame import FrameCompiler
-from .convert.skipping import skip_reason
+from .convert.convert_frame import FrameCompiler, skip_reason
 from .frame import frame_hook
 from .frame.frame_hook import named_like
 
+TRACE = "minidynamo.explain.trace"  # named, not imported: it stands on top of everything
 CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
     "dynamic": (None, True, False),
@@ -54,7 +54,7 @@ def compile(
     if fn_or_module is None:
         return functools.partial(compile, backend=backend, **cast(Any, options))
     if config.trace_folder:
-        importlib.import_module("minidynamo.explain.trace").start_in(config.trace_folder)
+        importlib.import_module(TRACE).start_in(config.trace_folder)
     return compiled_by(FrameCompiler.of(backend, **options), fn_or_module)
 
 

@@ -42,11 +42,11 @@ from . import config
 from .errors import Break, NoTensors, SkipFrame, Unsupported
 
 if TYPE_CHECKING:
+    from .convert.conversion import Conversion
+    from .convert.entries import CacheEntry
     from .evaluate.evaluator import RootFrame
     from .guards.guards import Guard, GuardFunction
     from .guards.sources import Source
-    from .convert.conversion import Conversion
-    from .convert.entries import CacheEntry
     from .shapes.symbolic_shapes import ShapeEnv
 
 

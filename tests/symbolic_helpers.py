@@ -7,8 +7,8 @@ compiled(torch.randn(9, 3))         # the same kernels
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-import miniinductor
 import minidynamo.functions  # noqa: F401
+import miniinductor
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import minidynamo
-import miniinductor
 import minidynamo.functions  # noqa: F401
+import miniinductor
 from minidynamo.evaluate.opcodes import HANDLERS
 from minidynamo.variables.rules import RULES
 from miniinductor import coverage as inductor_coverage

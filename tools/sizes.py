@@ -47,7 +47,7 @@ READING = """
 A frame comes in
     minidynamo api.py config.py errors.py records.py
     minidynamo/frame frame_hook.c frame_hook.py
-    minidynamo/convert skipping.py convert_frame.py conversion.py entries.py
+    minidynamo/convert convert_frame.py conversion.py entries.py
 Bytecode
     minidynamo/bytecode __init__.py assembler.py canonical.py
 Symbolic evaluation

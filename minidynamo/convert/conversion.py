@@ -6,37 +6,53 @@ Out:  a `CacheEntry`, or None where there is nothing to compile.
     >>> Conversion(compiler, fn, fn.__code__, args, record, policy).run()
 
 The frame is traced until it returns or until a place where it must be split.  An attempt may find
-out too late how it should have gone: that a value cannot be rebuilt behind the graph, or that the
-number of a symbolic size is needed.  What was learned is kept (`forced`, `policy.pinned`), and
-tracing starts over.  Mirrors `compile_inner` and `transform` in torch/_dynamo/convert_frame.py
-(paper section 3.4); its "speculation log" is what is learned here.
+out too late how it should have gone: that the graph must end earlier, or that the number of a
+symbolic size is needed.  What was learned is kept (`forced`, `policy.pinned`), and tracing starts
+over.
+
+Where the graph raises, plain Python runs the frame from the start (`GraphErrors`), up to the error
+with its own message and line, or to the program's own handler:
+
+    try:
+        y = x[index]        # out of range: plain Python runs, and the handler gets the error
+    except IndexError: ...
+
+Once a graph that writes to the program's tensors or draws random numbers has started, its error
+goes to the user, whatever `try` stands around the operation; what was written stays.
+Mirrors `compile_inner` and `transform` in torch/_dynamo/convert_frame.py (paper section 3.4); its
+"speculation log" is what is learned here.
+# PyTorch: every error of a graph leaves the frame.
 """
 
+import sys
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils.checkpoint
 
-from miniinductor.errors import faults, ours
+from miniinductor.errors import faults, is_foreign, ours
 
 from .. import backends, config, records
+from ..bytecode import Instruction
 from ..bytecode.assembler import parameter_count
 from ..errors import BackendError, Break, NoTensors, Restart, SkipFrame, Unsupported
 from ..evaluate.evaluator import RootFrame
 from ..frame import frame_hook
 from ..functions.gradient_hooks import refuse_results
-from ..graph import thread_state
-from ..graph.output_graph import OutputGraph
+from ..graph.graph_module import draws, storage
+from ..graph.output_graph import OutputGraph, put_back, set_all
 from ..guards.guards import Guard
+from ..rebuild.reconstruct import Codegen
 from ..rebuild.replacement import Tail, rebuild, replacement
+from ..rebuild.resume import is_resume_code
 from ..records import BreakRecord, FrameRecord
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import Lazy, Variable, forget_lookups
 from ..variables.floats import floats_as_tensors
 from ..variables.functions import CellVar, FunctionVar
-from . import graph_errors
 from .entries import CacheEntry, entry_guards, owner_of
 
 if TYPE_CHECKING:
@@ -99,7 +115,7 @@ class Conversion:
             with self.record.timed("trace"):
                 frame = self.trace()
                 tail = rebuild(frame)
-                graph_errors.refuse(frame.output)
+                refuse(frame.output)
                 refuse_results(tail)
             if self.policy.pin(frame.output.shape_env.pinned()):
                 return None  # with those sizes as numbers
@@ -126,7 +142,7 @@ class Conversion:
         frame = RootFrame(output, function, bound, self.forced)
         for watch in records.WATCHERS:
             watch(self.record, frame)
-        with thread_state.put_back(output):
+        with put_back(output):
             frame.run()
         return frame
 
@@ -160,7 +176,7 @@ class Conversion:
         with record.timed("graph"):
             gm, example_inputs = output.finish(results)
         record.graph = gm
-        output.errors = graph_errors.GraphErrors(output)
+        output.errors = GraphErrors(output)
         records.counters["graphs"][record.function] += 1
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs, bool(output.written))
@@ -254,3 +270,66 @@ def explain_break(found: Break) -> str:
     if found.hint:
         text.append(f"  hint: {found.hint}")
     return "\n".join(text)
+
+
+# What torch.utils.checkpoint's hooks raise once they have recomputed all that backward needs: no
+# error of the graph's, and what was written stays, as in eager.
+STOPPED = getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
+
+
+class GraphErrors:
+    """What is known of one graph.  changes: does it write or draw?"""
+
+    def __init__(self, output: OutputGraph) -> None:
+        root = output.root
+        self.function = root.code.co_name if is_resume_code(root.code) else root.function.name
+        self.changes = bool(changed_inputs(output)) or any(map(draws, output.graph.nodes))
+        self.state = dict(output.state.before)
+
+    def handler(self, frame: RootFrame, call: list[Instruction]) -> list[Instruction]:
+        """Nothing has happened yet but what the graph did, so plain Python repeats it."""
+        handler = Codegen(frame)
+        handler.emit("PUSH_EXC_INFO")
+        handler.call_object(frame_hook.disabled(self.raised))
+        # `raised` raises: no longer handled
+        cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]
+        for instruction in handler.instructions:
+            instruction.exc = cleanup[0], 1, True
+        for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
+            handler.emit(op)
+        for instruction in call:
+            instruction.exc = handler.instructions[0], 0, False
+        return cleanup + handler.instructions
+
+    def raised(self) -> None:
+        """The graph raised: return if the frame may run as plain Python, else raise again."""
+        set_all(self.state)  # grad mode and the like: the graph may have changed it
+        error: Any = sys.exc_info()[1]
+        if type(error) is STOPPED or isinstance(error, BackendError) or is_foreign(error):
+            raise
+        records.counters["raised_after_write" if self.changes else "raised"][
+            f"{self.function}: {type(error).__name__}: {error}"
+        ] += 1
+        if self.changes:
+            raise
+
+
+def changed_inputs(output: OutputGraph) -> list[torch.fx.Node]:
+    """The inputs and parameters that the graph writes, perhaps through a view."""
+    written = {storage(fake) for _, fake in output.written}
+    given = [node for node in output.graph.nodes if node.op in ("placeholder", "get_attr")]
+    fakes = [(node, node.meta["example_value"]) for node in given]
+    return [n for n, fake in fakes if isinstance(fake, torch.Tensor) and storage(fake) in written]
+
+
+def refuse(output: OutputGraph) -> None:
+    """What plain Python is to raise.  Its own AssertionError, where it must not run again; a write
+    to what was made in inference mode, outside of it, where a generated kernel would not raise."""
+    changed = changed_inputs(output)
+    if changed or any(map(draws, output.graph.nodes)):
+        for stack, step in output.asserted:
+            raise Break("assert", "an assertion in a graph that writes or draws", "", stack, step)
+    for variable in output.inputs:
+        made_there = variable.node in changed and variable.value.is_inference()
+        if made_there and not torch.is_inference_mode_enabled():
+            raise SkipFrame("a write to what was made in inference mode, outside of it")

@@ -264,7 +264,7 @@ def checked(frame: Frame, condition: Variable) -> bool:
     """`assert torch.isfinite(x).all(), "..."`: is the condition checked in the graph?
 
     Where it fails the graph raises, and plain Python runs the frame and raises the program's own
-    AssertionError, with its message, where it stands (`convert/graph_errors.py`).  In a graph that
+    AssertionError, with its message, where it stands (`convert/conversion.py`).  In a graph that
     writes or draws, and on a GPU, where such a check would end the process, it is a graph break.
     Mirrors torch/_dynamo/symbolic_convert.py (`_detect_and_normalize_assert_statement`)."""
     if type(condition) is not TensorVar or not raises_assertion(frame):

@@ -20,7 +20,7 @@ from miniinductor.errors import ours
 
 from .. import config
 from ..errors import Break, ObservedException
-from ..frame.originals import guard_calls
+from ..guards.originals import guard_calls
 from ..variables.base import (
     METHODS,
     MISSING,

@@ -42,8 +42,7 @@ from ..evaluate.operators import (
     left_operand,
     right_operand,
 )
-from ..guards.sources import NAMES
-from ..guards.sources import KINDS
+from ..guards.sources import KINDS, NAMES
 from ..variables.base import Args, Codegen, Frame, Named, OutputGraph, Variable
 from ..variables.constant import (
     ARGUMENTS,

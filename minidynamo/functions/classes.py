@@ -28,7 +28,7 @@ from miniinductor.errors import ours
 from ..errors import Break
 from ..evaluate.calls import class_with_base
 from ..evaluate.operations import on_host
-from ..frame.originals import NN_MODULE
+from ..guards.originals import NN_MODULE
 from ..variables.base import Variable, lookup, trusted
 from ..variables.classes import ClassVar, SuperVar
 from ..variables.constant import ConstantVar

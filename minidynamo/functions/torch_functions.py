@@ -29,7 +29,7 @@ from miniinductor.errors import ours
 from miniinductor.sizes.symbols import is_contiguous
 
 from ..errors import Break, Restart
-from ..graph.thread_state import call_state
+from ..graph.output_graph import call_state
 from ..variables.base import Frame, Variable
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.dicts import DictVar, ListVar, SequenceVar, TupleVar

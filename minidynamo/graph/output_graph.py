@@ -1,5 +1,5 @@
 """The FX graph under construction, with everything one attempt at a frame collects: inputs,
-attributes, and (wrap/builder.py) values and guards.
+attributes, (wrap/builder.py) values and guards, and what the frame does to the thread's state.
 
 In:   `call_graph("call_function", torch.add, [x, y], {})` from the evaluator, variables as
       arguments.
@@ -13,7 +13,16 @@ placeholders.  Each node's meta holds `example_value`, what it gave for fake ten
 the program it comes from: `source_line` (file, line, its text), `user_stack` (the calls that led
 there), `instruction` (at which byte of the root's code it ends), `module_path` ("h.0.mlp", of the
 module that is being called); `stack_trace` is what torch.fx prints where a node fails.
-Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
+
+Sizes and ints that may change are symbols (`symbolic_int`): placeholders of their own, before
+everything that has them as sizes.
+
+    with torch.no_grad():   # a change of grad mode or autocast is a node, and made while tracing
+        y = x + 1
+        graph_break()       # the replacement code sets grad mode to False again behind the graph
+
+Mirrors torch/_dynamo/output_graph.py (paper sections 3.5 and 5).  Left out: inference mode and
+devices that are entered in a frame (the graph breaks there).
 """
 
 import builtins
@@ -24,7 +33,9 @@ import linecache
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -37,12 +48,13 @@ from miniinductor.errors import ours
 
 from .. import config
 from ..errors import Break, SkipFrame
-from ..frame.originals import replaced_in_tensor
+from ..guards.originals import replaced_in_tensor
 from ..guards.sources import Source, numbered
 from ..shapes.dynamic import SizePolicy
 from ..shapes.symbolic_numbers import graph_function, is_of_floats
 from ..shapes.symbolic_shapes import ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
 from ..variables.base import Args, Named, Variable, lookup
+from ..variables.constant import ConstantVar
 from ..variables.floats import with_tensors
 from ..variables.modules import GlobalsVar
 from ..variables.symbolic import SymVar
@@ -51,7 +63,53 @@ from ..variables.tensor import TensorVar
 from ..wrap.builder import Builder
 from . import graph_module
 from .graph_module import holds_tensor
-from .thread_state import StateChanges
+
+# what a program may set for its thread: setter -> getter
+STATES: dict[Callable, Callable] = {}
+
+
+@dataclass
+class StateChanges:
+    """What a frame does to the thread's state."""
+
+    # (setter, its first arguments) -> value, of what the frame sets
+    before: dict[Any, Any] = field(default_factory=dict)
+    after: dict[Any, Any] = field(default_factory=dict)
+    autocast_depth: int = 0  # autocast regions entered less those left
+
+
+def call_state(output: "OutputGraph", tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
+    """A change of the thread's state: made now for the ops that follow, and a node of the graph,
+    which does not count as one that computes something."""
+    constants: list[Variable] = [ConstantVar(value) for value in values]
+    node = output.add_node(tx, "call_function", setter, constants, {}, None)
+    output.calls -= 1
+    setter(*values)
+    return node
+
+
+@contextmanager
+def put_back(output: "OutputGraph") -> Iterator[None]:
+    """The state is as it was once the frame is traced; what the frame left changed is written down
+    for the replacement code."""
+    changes = output.state
+    try:
+        yield
+    finally:
+        for (setter, key), value in changes.before.items():
+            final = STATES[setter](*key)
+            if final != value:
+                changes.after[setter, key] = final
+        set_all(changes.before)
+        setters = [setter for setter, _ in changes.before]
+        if changes.autocast_depth or torch.set_autocast_cache_enabled in setters:
+            torch.clear_autocast_cache()  # of fake tensors
+
+
+def set_all(values: dict[Any, Any]) -> None:
+    for (setter, key), value in values.items():
+        setter(*key, value)
+
 
 GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
@@ -147,7 +205,7 @@ class OutputGraph(Builder):
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
         self.module_paths: list[str] = []  # of the modules that are being called
         self.state = StateChanges()
-        self.errors: Any = None  # of the finished graph: graph_errors.GraphErrors
+        self.errors: Any = None  # of the finished graph: conversion.GraphErrors
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
         # (user's stack, root's step): where conditions are checked in the graph
         self.asserted: list[tuple[Any, int]] = []

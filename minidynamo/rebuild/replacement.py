@@ -83,7 +83,7 @@ def replacement(tail: "Tail", graph: Callable | None, tick: Callable[[], Any]) -
 
 class Head(Codegen):
     """What runs up to the call of the graph.  An error of the graph goes to the `handler` of
-    convert/graph_errors.py, which stands in front of the original body."""
+    convert/conversion.py, which stands in front of the original body."""
 
     def __init__(self, tail: "Tail") -> None:
         super().__init__(tail.frame)

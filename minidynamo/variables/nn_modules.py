@@ -19,8 +19,8 @@ import torch.fx
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from ..errors import Break, Restart
-from ..frame.originals import NN_MODULE
 from ..guards.guards import MODULE_TABLES
+from ..guards.originals import NN_MODULE
 from ..guards.sources import module_path
 from .base import (
     MISSING,

@@ -27,7 +27,7 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..frame.originals import guard_calls, in_leaf_module, made_by_torch, replaced_in_tensor
+from ..guards.originals import guard_calls, in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Args, Codegen, Frame, Named, Variable, lookup
 from .constant import ConstantVar
 from .objects import method_of_class

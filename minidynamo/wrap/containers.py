@@ -37,8 +37,7 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..guards.sources import NAMES
-from ..guards.sources import KINDS
+from ..guards.sources import KINDS, NAMES
 from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
 from ..variables.constant import ConstantVar, is_constant_value
 from ..variables.dicts import DictVar, ListVar, ProxyVar, TupleVar

@@ -446,7 +446,7 @@ also_here(
     "minidynamo/records.py",
     "minidynamo/errors.py",
     "minidynamo/records.py",
-    "minidynamo/frame/originals.py",
+    "minidynamo/guards/originals.py",
     "minidynamo/errors.py",
 )
 

@@ -22,7 +22,7 @@
 # is off.
 #
 # **Files of this chapter:** `minidynamo/frame/frame_hook.c`, `minidynamo/frame/frame_hook.py`,
-# `minidynamo/convert/skipping.py`, `minidynamo/convert/convert_frame.py`, `minidynamo/convert/entries.py`.
+# `minidynamo/convert/convert_frame.py`, `minidynamo/convert/entries.py`.
 
 # %%
 import dis
@@ -493,7 +493,6 @@ from minidynamo.explain import also_here
 
 also_here(
     "minidynamo/frame/frame_hook.py",
-    "minidynamo/convert/skipping.py",
     "minidynamo/convert/convert_frame.py",
     "minidynamo/convert/entries.py",
 )
