@@ -6,7 +6,6 @@ import random
 import pytest
 import sympy
 
-from miniinductor import coverage
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.floats import FUNCTIONS
 from miniinductor.sizes.intervals import interval, of_function
@@ -20,8 +19,6 @@ from miniinductor.sizes.prover import (
     polynomial,
 )
 from miniinductor.sizes.ranges import bounds
-
-coverage.load()  # rules of maxima and of floats
 
 I, J, K = LOOPS = sympy.symbols("i j k", integer=True, nonnegative=True)
 S, T = SIZES = sympy.symbols("s t", integer=True, positive=True)

@@ -41,7 +41,6 @@ from ..bytecode.assembler import parameter_count
 from ..errors import BackendError, Break, NoTensors, Restart, SkipFrame, Unsupported
 from ..evaluate.evaluator import RootFrame
 from ..frame import frame_hook
-from ..functions.gradient_hooks import refuse_results
 from ..graph.graph_module import draws, storage
 from ..graph.output_graph import OutputGraph, put_back, set_all
 from ..guards.guards import Guard
@@ -51,7 +50,6 @@ from ..rebuild.resume import is_resume_code
 from ..records import BreakRecord, FrameRecord
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import Lazy, Variable, forget_lookups
-from ..variables.floats import floats_as_tensors
 from ..variables.functions import CellVar, FunctionVar
 from .entries import CacheEntry, entry_guards, owner_of
 
@@ -116,7 +114,6 @@ class Conversion:
                 frame = self.trace()
                 tail = rebuild(frame)
                 refuse(frame.output)
-                refuse_results(tail)
             if self.policy.pin(frame.output.shape_env.pinned()):
                 return None  # with those sizes as numbers
         except Restart:
@@ -180,7 +177,7 @@ class Conversion:
         records.counters["graphs"][record.function] += 1
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs, bool(output.written))
-        return frame_hook.disabled(floats_as_tensors(compiled, output))
+        return frame_hook.disabled(compiled)
 
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any], writes: bool
@@ -323,12 +320,9 @@ def changed_inputs(output: OutputGraph) -> list[torch.fx.Node]:
 
 
 def refuse(output: OutputGraph) -> None:
-    """What plain Python is to raise.  Its own AssertionError, where it must not run again; a write
-    to what was made in inference mode, outside of it, where a generated kernel would not raise."""
+    """What plain Python is to raise: a write to what was made in inference mode, outside of it,
+    where a generated kernel would not raise."""
     changed = changed_inputs(output)
-    if changed or any(map(draws, output.graph.nodes)):
-        for stack, step in output.asserted:
-            raise Break("assert", "an assertion in a graph that writes or draws", "", stack, step)
     for variable in output.inputs:
         made_there = variable.node in changed and variable.value.is_inference()
         if made_there and not torch.is_inference_mode_enabled():

@@ -41,7 +41,7 @@ from ..guards.originals import BUILTINS, NN_MODULE, TORCH
 from ..rebuild.resume import function_name, is_resume_code
 from ..records import FrameRecord, debug
 from ..shapes.dynamic import SizePolicy
-from ..variables.rules import RULES
+from ..variables.registry import RULES
 from .conversion import Conversion
 from .entries import CODES, DEAD, CacheEntry, entries_before, forget_entries, owner_of, watch
 

@@ -16,7 +16,7 @@ from ..graph.output_graph import STATES, call_state
 from ..guards.originals import TORCH
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
-from ..variables.rules import NONE, refused, rule, rules
+from ..variables.registry import NONE, refused, rule, rules
 
 
 def at(path: str) -> Any:

@@ -51,15 +51,13 @@ from ..errors import Break, SkipFrame
 from ..guards.originals import replaced_in_tensor
 from ..guards.sources import Source, numbered
 from ..shapes.dynamic import SizePolicy
-from ..shapes.symbolic_numbers import graph_function, is_of_floats
+from ..shapes.symbolic_numbers import graph_function
 from ..shapes.symbolic_shapes import ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
 from ..variables.base import Args, Named, Variable, lookup
 from ..variables.constant import ConstantVar
-from ..variables.floats import with_tensors
 from ..variables.modules import GlobalsVar
 from ..variables.symbolic import SymVar
-from ..variables.symbolic_indices import select_symbols
-from ..variables.tensor import TensorVar
+from ..variables.tensor import TensorVar, select_symbols
 from ..wrap.builder import Builder
 from . import graph_module
 from .graph_module import holds_tensor
@@ -198,8 +196,6 @@ class OutputGraph(Builder):
         self.fake_mode = FakeMode(static_shapes=True)
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
-        # source of a float that changes -> its variable; expression over such -> its 0-d tensor
-        self.floats: dict[Any, Any] = {}
         self.input_layouts: dict[int, Any] = {}  # id of an input -> (sizes, strides)
         self.globals: dict[int, GlobalsVar] = {}
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
@@ -207,10 +203,6 @@ class OutputGraph(Builder):
         self.state = StateChanges()
         self.errors: Any = None  # of the finished graph: conversion.GraphErrors
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
-        # (user's stack, root's step): where conditions are checked in the graph
-        self.asserted: list[tuple[Any, int]] = []
-        self.hooked: list[Any] = []  # tensors with hooks that are nodes, and where they were made
-        self.input_hooks: Any = None  # those on tensors from outside: gradient_hooks.InputHooks
         # does the frame run in an `except` block of its callers?
         self.handling = sys.exc_info()[1] is not None
         self.asks_if_compiling = False  # has the program asked?
@@ -332,8 +324,6 @@ class OutputGraph(Builder):
         once."""
         if type(value) is torch.SymBool and value.node.has_hint():
             return bool(value)  # decided, and guarded
-        if type(value) is not torch.SymBool and is_of_floats(value.node):
-            return value.node.guard_int()  # the operation takes no tensor for it
 
         def build(expr: Any) -> Any:
             if expr.is_number:
@@ -372,7 +362,6 @@ class OutputGraph(Builder):
             if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):
                 target = graph_module.FUNCTIONS[target]
         target, args, kwargs = select_symbols(tx, target, args, kwargs)
-        target, args, kwargs = with_tensors(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         given = states(fake_args, fake_kwargs)

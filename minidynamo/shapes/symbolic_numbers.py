@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
-from miniinductor.errors import remembered
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.floats import FUNCTIONS, ToFloat
 from miniinductor.sizes.printing import python_code
@@ -137,7 +136,6 @@ class SymNode:
             return bool(e)
         return self.pytype(e) if e.is_number else None
 
-    @remembered
     def maybe_as_int(self) -> Number | None:
         return self.constant if self.pytype is int else None
 
@@ -176,12 +174,12 @@ class SymNode:
     def in_domain(self, name: Text, nodes: tuple["SymNode", ...]) -> bool:
         """Does Python raise nothing for such operands?  Decisions, which may become guards."""
         first, *_, last = [of_size(node.expr) for node in (*nodes, *nodes)]
-        decide, of_floats = self.shape_env.decide, any(map(is_of_floats, nodes))
+        decide = self.shape_env.decide
         if name in QUOTIENTS:
             return decide(sympy.Ne(last, 0))
         if name == "sym_sqrt":
             return decide(sympy.Ge(first, 0))
-        return name not in POWERS and not (name in FINITE and of_floats)
+        return name not in POWERS
 
     def sym_float(self) -> "SymNode":
         return self if self.pytype is float else self.opaque("sym_float", float)
@@ -234,7 +232,6 @@ FLOATS = {name: function for function in FUNCTIONS.values() for name in function
 QUOTIENTS = FUNCTIONS["TrueDiv"].methods
 POWERS = FUNCTIONS["FloatPow"].methods
 WHOLE = {"floor", "ceil", "trunc", "sym_int", "round"}  # of an int, it is the result already
-FINITE = {*WHOLE, "sym_sin", "sym_cos"}  # they raise for infinity and NaN, which no size is
 
 
 def is_plain(node: SymNode) -> bool:
@@ -243,11 +240,6 @@ def is_plain(node: SymNode) -> bool:
         return True
     is_negative_zero = node.hint == 0 and math.copysign(1, node.hint) < 0
     return math.isfinite(node.hint) and not (node.expr.is_number and is_negative_zero)
-
-
-def is_of_floats(node: SymNode) -> bool:
-    """Does a float of the program, that changes, stand in it?"""
-    return any(not symbol.is_integer for symbol in node.expr.free_symbols)
 
 
 def of_size(expr: sympy.Expr) -> sympy.Expr:

@@ -13,6 +13,7 @@ Mirrors torch/_dynamo/variables/builder.py (wrap_tensor) and guards.py (TENSOR_M
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection
 from typing import Any
 
@@ -22,17 +23,30 @@ from miniinductor.errors import ours
 from miniinductor.sizes.printing import python_code
 
 from ..errors import Break
-from ..guards.guards import Guard
+from ..guards.guards import Guard, constant_check
 from ..guards.sources import module_name
-from ..variables.base import OutputGraph, Source
-from ..variables.registry import SHARED
+from ..variables.base import OutputGraph, Source, Variable
+from ..variables.constant import ConstantVar
 from ..variables.tensor import TensorVar
 
+BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
 
 
-@SHARED.rule(test=lambda value: issubclass(type(value), torch.Tensor), order=10)
+def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
+    """A constant at `source`; an int is a symbol if the policy of sizes says so."""
+    if type(value) is int and builder.policy.of_int(value, source):
+        builder.guard(source, "TYPE", "type({0}) is int")
+        return builder.symbolic_int(value, source)
+    check, pin = constant_check(value)
+    if isinstance(pin, BY_IDENTITY):
+        check = "{0} is {pin}"
+    builder.guard(source, "EQUALS", check, pin)
+    # another NaN may lie there later: containers find it as the object that it is
+    return ConstantVar(value, source=source if value != value else None)
+
+
 def wrap_tensor(builder: OutputGraph, value: Any, source: Source) -> TensorVar:
     """A placeholder of the graph, or a parameter that the graph holds."""
     refused = kind_without_graph(value)

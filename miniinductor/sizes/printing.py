@@ -137,7 +137,7 @@ def python_code(expr: sympy.Expr, names: Mapping[sympy.Symbol, str] | None = Non
 
 # --- indices in kernels ---------------------------------------------------------------------------
 class IndexPrinter(Printer):
-    """What C and Triton (codegen/triton/helpers.py) share.
+    """What C and Triton (codegen/triton/kernel_text.py) share.
 
     `/` and `%` stand where both sides are known not to be negative, so that they are exact."""
 
@@ -213,7 +213,7 @@ class CPrinter(IndexPrinter):
         return (text + "LL" if abs(int(expr)) > 2**31 - 1 else text), strength
 
 
-# the printers of kernels; codegen/triton/helpers.py adds Triton's
+# the printers of kernels; codegen/triton/kernel_text.py adds Triton's
 LANGUAGES: dict[str, IndexPrinter] = {"c": CPrinter()}
 
 

@@ -115,7 +115,7 @@ def matched(x, parts):
 @exercise("04.3", "GET_LEN in the real evaluator")
 def _(answer):
     import minidynamo
-    from minidynamo.evaluate import code_info, opcodes
+    from minidynamo.evaluate import evaluator, opcodes
 
     pushed = []
 
@@ -126,7 +126,7 @@ def _(answer):
 
     def run(parts):
         minidynamo.reset()
-        code_info._CACHE.clear()
+        evaluator._CACHE.clear()
         original = opcodes.HANDLERS["GET_LEN"]
         opcodes.HANDLERS["GET_LEN"] = handler
         try:
@@ -136,7 +136,7 @@ def _(answer):
                 )
         finally:
             opcodes.HANDLERS["GET_LEN"] = original
-            code_info._CACHE.clear()
+            evaluator._CACHE.clear()
             minidynamo.reset()
 
     for parts in ([3], [3, 4], [1, 2, 3]):

@@ -1,10 +1,8 @@
 """Mutants that `c_objects` and `endless` must notice."""
 
 from minidynamo.evaluate import operations
-from minidynamo.functions import c_methods
-from minidynamo.graph.output_graph import OutputGraph
+from minidynamo.variables import dicts, functions, iterators, sequences
 from minidynamo.variables import dicts as containers
-from minidynamo.variables import functions, iterators, sequences, sets
 
 from .mutants import mutant
 
@@ -48,18 +46,18 @@ def last_key() -> None:
         self.items[value.hash_key(tx)] = value
         self.table.add(value.hash_key(tx))
 
-    sets.SetVar.method_add = method_add
+    dicts.SetVar.method_add = method_add
 
 
 @mutant("sets-are-made-again", "c_objects --count 600 --only sets")
 def forgetful_sets() -> None:
-    real = sets.SetVar.iterate
+    real = dicts.SetVar.iterate
 
     def iterate(self, tx):
         self.table = sets.added(self.items)
         return real(self, tx)
 
-    sets.SetVar.iterate = iterate
+    dicts.SetVar.iterate = iterate
 
 
 @mutant("any-number-of-arguments", METHODS)
