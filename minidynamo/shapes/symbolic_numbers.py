@@ -177,9 +177,10 @@ class SymNode:
         decide = self.shape_env.decide
         if name in QUOTIENTS:
             return decide(sympy.Ne(last, 0))
-        if name == "sym_sqrt":
-            return decide(sympy.Ge(first, 0))
-        return name not in POWERS
+        if name in POWERS:
+            is_small = bool(last.is_number and abs(last) <= 16)
+            return is_small and decide(sympy.Gt(first, 0))
+        return name != "sym_sqrt" or decide(sympy.Ge(first, 0))
 
     def sym_float(self) -> "SymNode":
         return self if self.pytype is float else self.opaque("sym_float", float)
