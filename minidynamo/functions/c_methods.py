@@ -148,7 +148,7 @@ def _of_constant(
 
 
 # ---- methods of `object`, on any object
-METHODS_OF_OBJECT = {
+METHODS_OF_OBJECT: dict[str, Any] = {
     "__getattribute__": lambda tx, self, name: self.generic_getattr(tx, name_of(name)),
     "__setattr__": lambda tx, self, name, value: self.generic_setattr(tx, name_of(name), value),
     "__delattr__": lambda tx, self, name: self.generic_delattr(tx, name_of(name)),

@@ -152,7 +152,8 @@ rules(
 # ---- super
 @rule(super)
 def _super(tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
-    first, second, *_ = *(args or zero_argument_super(tx)), None, None
+    given: list[Any] = list(args) or zero_argument_super(tx)
+    first, second, *_ = *given, None, None
     cls = first.value if isinstance(first, ClassVar) else None
     if cls is not None and second is not None and len(args) in (0, 2) and not kwargs:
         # a class's MRO is None while the class is made

@@ -29,11 +29,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 from torch.fx.graph import inplace_methods
-from torch.fx.node import map_aggregate
 
 from miniinductor.autograd.eager_graphs import is_printed_exactly
 
-from .. import records
 from ..errors import Break, SkipFrame
 from ..guards.sources import module_name
 from ..variables.base import Variable
@@ -72,18 +70,11 @@ for _name in inplace_methods:
         FUNCTIONS[getattr(operator, _name)] = FUNCTIONS.get(_plain, _plain)
 
 
-def as_printed(graph: torch.fx.Graph, arguments: Any) -> Any:
-    """The arguments of a node, with a call that makes it for each number that torch.fx would print
-    as another one."""
-
-    def exact(value: Any) -> Any:
-        if is_printed_exactly(value):
-            return value
-        if type(value) is float:
-            return graph.call_function(float, ("-nan",))
-        return graph.call_function(complex, (exact(value.real), exact(value.imag)))
-
-    return map_aggregate(arguments, exact)
+def check_printed(value: Any) -> Any:
+    """An argument of a node.  Break if torch.fx would print another number (of complex zeros)."""
+    if not is_printed_exactly(value):
+        raise Break("constant", f"the number {value!r} in a graph")
+    return value
 
 
 def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
@@ -94,8 +85,6 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     made = torch.fx.GraphModule(output.attributes, output.graph, "CapturedGraph")
     check_names(output, made)
     name_parameters(output, made)
-    for look in records.GRAPH_MODULES:
-        look(output, made)
     if not any(type(variable) is SymVar for variable in output.inputs):
         return made, [variable.value for variable in output.inputs]
     return made, [

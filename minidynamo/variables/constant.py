@@ -30,9 +30,9 @@ try:
     kinds = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
     NUMBERS = {getattr(numpy, name) for name in kinds.split()}
     NUMPY = NUMBERS | {numpy.bool_}
-    ARRAYS: set[type] = {numpy.ndarray}
+    ARRAYS: tuple[type, ...] = (numpy.ndarray,)
 except ours(ImportError):  # torch works without it
-    NUMBERS, NUMPY, ARRAYS = set(), set(), set()
+    NUMBERS, NUMPY, ARRAYS = set(), set(), ()
 
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 CONSTANT_TYPES = LITERALS | {range, slice, types.CodeType, torch._C._SDPBackend}

@@ -27,7 +27,7 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..frame.originals import calls_replaced, in_leaf_module, made_by_torch, replaced_in_tensor
+from ..guards.originals import guard_calls, in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Args, Codegen, Frame, Named, Variable, lookup
 from .constant import ConstantVar
 from .dicts import TupleVar
@@ -160,14 +160,14 @@ class TensorVar(Variable):
 
     def replaced(self, tx: Frame, name: str) -> Variable | None:
         """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
-        mine`); a Python method of torch's that calls what the program has replaced; or None: it
-        goes into the graph whole."""
+        mine`); or None: it goes into the graph whole."""
         owner, found = lookup(torch.Tensor, name)
-        if replaced_in_tensor(owner, name, found):
-            if not isinstance(found, types.FunctionType):
-                raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
-        elif not made_by_torch(found) or not calls_replaced(tx.output, found, in_leaf_module):
+        if not replaced_in_tensor(owner, name, found):
+            if made_by_torch(found):
+                guard_calls(tx.output, found, in_leaf_module)
             return None
+        if not isinstance(found, types.FunctionType):
+            raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
         return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
 
     # ---- setting attributes

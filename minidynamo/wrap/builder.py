@@ -75,8 +75,6 @@ class Builder:
         # variables of objects from outside: writes to them are repeated (see `replayed`)
         self.sourced: list[Variable] = []
         self.absent: dict[Source, dict[str, str]] = {}  # names that are not there -> who asked
-        self.layouts: dict[bytes, bytes] = {}  # each once
-        self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
         self.frame: Any = None  # the innermost one
         self.asked: dict[int, Source] = {}  # id of an object that is a key by identity -> where
         self.generators: list[Any] = []  # that this frame has made
@@ -247,9 +245,7 @@ class Builder:
         """Does the graph hold the tensor at `source`, as it does parameters and buffers?  Not where
         a call may bring another one.  PyTorch: all are placeholders
         (`inline_inbuilt_nn_modules`)."""
-        if not is_state(source) or source.name() in self.policy.replaced:
-            return False
-        return not any(node in self.of_any for node in source.ancestors())
+        return is_state(source) and source.name() not in self.policy.replaced
 
     def replayed(self, variable: Added) -> Added:
         """The variable of an object from outside: what is written to it is repeated behind the

@@ -28,8 +28,8 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..guards.guards import NAMES, exact_key
-from ..guards.sources import KINDS
+from ..guards.guards import exact_key
+from ..guards.sources import KINDS, NAMES
 from ..variables.base import (
     BINARY,
     MISSING,
