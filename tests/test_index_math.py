@@ -12,7 +12,6 @@ from miniinductor.sizes.expressions import FloorDiv, Mod, Position, is_indirect
 from miniinductor.sizes.printing import index_text
 from miniinductor.sizes.ranges import bounds, simplify
 
-
 i, j = sympy.symbols("i j", integer=True, nonnegative=True)
 
 

@@ -6,13 +6,19 @@ import random
 import pytest
 import sympy
 
-from miniinductor.sizes.floats import FUNCTIONS
 from miniinductor.sizes.expressions import FloorDiv, Mod
-from miniinductor.sizes.prover import LARGEST, SizeProver, Symbol
-from miniinductor.sizes.prover import assumed, is_nonnegative, of_terms, polynomial
+from miniinductor.sizes.floats import FUNCTIONS
 from miniinductor.sizes.intervals import interval, of_function
+from miniinductor.sizes.prover import (
+    LARGEST,
+    SizeProver,
+    Symbol,
+    assumed,
+    is_nonnegative,
+    of_terms,
+    polynomial,
+)
 from miniinductor.sizes.ranges import bounds
-
 
 I, J, K = LOOPS = sympy.symbols("i j k", integer=True, nonnegative=True)
 S, T = SIZES = sympy.symbols("s t", integer=True, positive=True)

@@ -6,9 +6,6 @@ import torch
 from backend_helpers import missing_ops
 from front_helpers import lower
 
-from miniinductor.runtime.interpreter import InterpreterHandler
-from miniinductor.schedule.printed_ir import PrintHandler
-from miniinductor.ir.verify import DtypeError, DtypeHandler
 from miniinductor.ir.ops import (
     BINARY,
     COMPARISON,
@@ -19,6 +16,9 @@ from miniinductor.ir.ops import (
     ops,
     set_handler,
 )
+from miniinductor.ir.verify import DtypeError, DtypeHandler
+from miniinductor.runtime.interpreter import InterpreterHandler
+from miniinductor.schedule.printed_ir import PrintHandler
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,13 @@ from miniinductor.errors import ours
 
 from .. import config
 from ..errors import Break, ObservedException
-from ..frame.originals import calls_replaced
+from ..guards.originals import guard_calls
 from ..variables.base import METHODS, MISSING, Named, Variable, in_c_or_library, lookup, refusal
 from ..variables.constant import ConstantVar
 from ..variables.dicts import Container, DictVar
-from ..variables.exceptions import ExceptionVar, TracebackVar
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
-from ..variables.objects import ObjectVar, is_inherited, method_of_class
+from ..variables.objects import ExceptionVar, ObjectVar, TracebackVar, is_inherited, method_of_class
 from ..variables.symbolic import CALLS, SymVar, apply, pinned
 from ..variables.tensor import TensorVar
 from . import operators
@@ -139,12 +138,12 @@ class Operations:
 
     def call_leaf(self: Any, function: Callable, args: Any, kwargs: Named) -> Variable:
         """The call of a function that goes into the graph whole.  A Python function is traced
-        where the program has put one of its own in torch's place, or gives it an object (a module,
-        a class of options)."""
+        where the program gives it an object (a module, a class of options)."""
         if isinstance(function, types.FunctionType):
             objects = any(isinstance(value, ObjectVar) for value in (*args, *kwargs.values()))
-            if objects or calls_replaced(self.output, function, is_leaf):
+            if objects:
                 return self.inline(self.output.wrap_pinned(function), args, kwargs)
+            guard_calls(self.output, function, is_leaf)
         return self.node(function, args, kwargs)
 
     # ---- operators

@@ -25,8 +25,7 @@ from ..variables.base import Args, Frame, Named, Variable, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, TupleVar
-from ..variables.exceptions import initialise_exception
-from ..variables.objects import ObjectVar, is_inherited
+from ..variables.objects import ObjectVar, initialise_exception, is_inherited
 from ..variables.registry import NONE, ByClass, checked, refused, rule
 from ..variables.tensor import TensorVar
 from ..wrap.containers import is_plain_named_tuple

@@ -46,10 +46,9 @@ from ..variables.base import (
 )
 from ..variables.classes import ClassVar, SuperVar
 from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar, named
-from ..variables.exceptions import ExceptionVar, initialise_exception
 from ..variables.functions import CellVar
 from ..variables.nn_modules import ModuleVar
-from ..variables.objects import ObjectVar, is_inherited
+from ..variables.objects import ExceptionVar, ObjectVar, initialise_exception, is_inherited
 from ..variables.registry import rule, rules
 from ..wrap.containers import is_plain_named_tuple
 

@@ -34,10 +34,9 @@ from ..variables.base import Args, Frame, Named, Variable, lookup, trusted
 from ..variables.classes import ClassVar
 from ..variables.constant import ARRAYS, ConstantVar
 from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar
-from ..variables.exceptions import nothing_handled
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.nn_modules import ModuleVar
-from ..variables.objects import ObjectVar
+from ..variables.objects import ObjectVar, nothing_handled
 from ..variables.registry import NONE, refused, rule, rules
 
 

@@ -25,7 +25,7 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 from miniinductor.sizes.symbols import is_contiguous
 
 from ..errors import Break, SkipFrame
-from ..graph.thread_state import call_state
+from ..graph.output_graph import call_state
 from ..variables.base import Frame, Named, Variable
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.dicts import DictVar, ListVar, SequenceVar, TupleVar

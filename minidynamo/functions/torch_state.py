@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from ..directions import graph_break, is_compiling
 from ..evaluate.operations import on_host
-from ..frame.originals import TORCH
+from ..frame.frame_hook import graph_break, is_compiling
 from ..graph.graph_module import guard_state
-from ..graph.thread_state import STATES, call_state
+from ..graph.output_graph import STATES, call_state
+from ..guards.originals import TORCH
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.registry import NONE, refused, rule, rules
@@ -83,7 +83,7 @@ def _fold(function: Callable, guarded: bool, tx: Frame, *args: Any, **kwargs: Va
 
 def _write(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Variable:
     """Now, for the ops that follow while tracing; as a node, for the run.
-    `graph/thread_state.py` restores it after tracing."""
+    `put_back` of graph/output_graph.py restores it after tracing."""
     values = [value.as_constant() for value in args]
     before = tx.output.state.before
     before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))

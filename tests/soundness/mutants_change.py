@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import minidynamo
-from minidynamo.convert import entry_guards
+from minidynamo.convert import entries
 from minidynamo.guards import guards
 from minidynamo.variables import functions, modules
 
 from .mutants import mutant
 
-STATES = {name for name, _ in entry_guards.STATE} | {
+STATES = {name for name, _ in entries.STATE} | {
     "AUTOCAST_DTYPES",
     "DEFAULT_DEVICE",
     "DISPATCH_KEYS",
