@@ -51,8 +51,8 @@ from .autograd.tracer import no_autocast, without_autocast
 from .codegen.kernels import build_kernels, main_device, write_kernels
 from .devices import about, language_of, why_not
 from .errors import NOT_COMPILED, CannotLower, CompilerError, ThreadState, ours
+from .ir.handlers import verify_graph
 from .ir.loops import Graph
-from .ir.verify import verify_graph
 from .lowering import lower_graph
 from .lowering.decompositions import FUSED_RANDOM, table
 from .lowering.extern import is_cheap

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 STAGES = (
     "lowering",
     "passes.graph_passes",
-    "schedule.printed_ir",
     "languages",
 )  # they fill tables when they are imported
 

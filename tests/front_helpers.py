@@ -11,12 +11,12 @@ from benchmarks.error_bound import assert_near
 from miniinductor.autograd.functionalize import functionalize
 from miniinductor.autograd.origins import OriginInterpreter
 from miniinductor.autograd.tracer import fake_inputs, input_name, new_tracer, run_traced
+from miniinductor.ir.handlers import verify_graph
+from miniinductor.lowering import lower_graph
 from miniinductor.lowering.decompositions import table
 from miniinductor.passes.graph_passes import optimize
-from miniinductor.runtime.interpreter import run_graph
-from miniinductor.lowering import lower_graph
 from miniinductor.records import CompileRecord
-from miniinductor.ir.verify import verify_graph
+from miniinductor.runtime.interpreter import run_graph
 
 torch.set_num_threads(2)
 

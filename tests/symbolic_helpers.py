@@ -11,7 +11,6 @@ import miniinductor
 from minidynamo import coverage
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake
 
-
 coverage.load()
 
 

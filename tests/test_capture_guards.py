@@ -5,7 +5,6 @@ import math
 
 import pytest
 import torch
-
 from record_helpers import last_compiled
 
 import minidynamo

@@ -8,15 +8,14 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-
 from record_helpers import last_compiled
 
 import minidynamo
 import miniinductor
-from minidynamo.frame import frame_hook
+from benchmarks.error_bound import too_far
 from minidynamo import records
 from minidynamo.errors import SpecializationError
-from benchmarks.error_bound import too_far
+from minidynamo.frame import frame_hook
 
 
 @pytest.fixture(autouse=True)

@@ -24,15 +24,15 @@ import minidynamo  # noqa: E402
 import miniinductor  # noqa: E402
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
 from miniinductor import compile as stages  # noqa: E402
-from miniinductor.ir import recording
-from miniinductor.codegen import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
+from miniinductor.codegen import kernels
 from miniinductor.codegen.common import named  # noqa: E402
-from miniinductor.lowering.decompositions import table  # noqa: E402
 from miniinductor.codegen.triton.block_sizes import Config, Launch  # noqa: E402
-from miniinductor.schedule.printed_ir import PrintHandler  # noqa: E402
-from miniinductor.lowering import lower_graph  # noqa: E402
+from miniinductor.ir import recording
+from miniinductor.ir.handlers import PrintHandler  # noqa: E402
 from miniinductor.ir.ops import ops, set_handler  # noqa: E402
+from miniinductor.lowering import lower_graph  # noqa: E402
+from miniinductor.lowering.decompositions import table  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
 from miniinductor.schedule.scheduler import Scheduler  # noqa: E402
 from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
@@ -233,7 +233,7 @@ MORE = {  # file -> what else its example finds
     "more/rare_relations": lambda: {"python_code": python_code},
     "more/rare_indices": lambda: {"index_text": index_text},
     "more/small_terms": lambda: {"simplify": simplify},
-    "extras/printed_ir": lambda: {"buffer": exponential()},
+    "ir/handlers": lambda: {"buffer": exponential()},
     "handlers": lambda: {
         "buffer": exponential(),
         "handler": PrintHandler(),

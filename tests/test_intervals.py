@@ -7,11 +7,18 @@ import pytest
 import sympy
 
 from miniinductor import coverage
-from miniinductor.sizes.floats import FUNCTIONS
 from miniinductor.sizes.expressions import FloorDiv, Mod
-from miniinductor.sizes.prover import LARGEST, SizeProver, Symbol
-from miniinductor.sizes.prover import assumed, is_nonnegative, of_terms, polynomial
+from miniinductor.sizes.floats import FUNCTIONS
 from miniinductor.sizes.intervals import interval, of_function
+from miniinductor.sizes.prover import (
+    LARGEST,
+    SizeProver,
+    Symbol,
+    assumed,
+    is_nonnegative,
+    of_terms,
+    polynomial,
+)
 from miniinductor.sizes.ranges import bounds
 
 coverage.load()  # rules of maxima and of floats

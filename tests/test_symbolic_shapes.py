@@ -16,7 +16,6 @@ from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.printing import python_code
 
-
 coverage.load()
 
 

@@ -13,7 +13,6 @@ eager kernels that write into an input (`cache.index_copy_(2, positions, keys)`:
 copied).
 """
 
-
 import torch
 
 from .. import config

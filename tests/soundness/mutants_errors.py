@@ -122,8 +122,7 @@ def no_dtype_question():
 def any_probability():
     from torch._decomp import decomposition_table
 
-    from miniinductor.lowering import decompositions
-    from miniinductor.lowering import extern
+    from miniinductor.lowering import decompositions, extern
 
     op = aten.binary_cross_entropy.default
     del extern.EXTERN[op]

@@ -44,8 +44,8 @@ import torch
 
 from ... import config
 from ...ir.dependencies import LoopBody, stride_of
-from ...ir.handlers import is_loop_variable
 from ...ir.loops import Buffer, playing
+from ...ir.ops import is_loop_variable
 from ...records import Listing, Marked, indent
 from ...schedule.nodes import Group, Node
 from ...sizes.expressions import Position, flatten
