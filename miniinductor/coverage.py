@@ -11,11 +11,7 @@ import gc
 import importlib
 from collections.abc import Iterator
 
-STAGES = (
-    "lowering",
-    "passes.graph_passes",
-    "languages",
-)  # they fill tables when they are imported
+STAGES = ("lowering", "passes.graph_passes", "languages")  # they fill tables when they are imported
 
 
 @contextlib.contextmanager

@@ -6,8 +6,8 @@ Out:  `SymNode`: torch.SymInt(node) forwards every operator to it, and C++ does 
       (PythonSymNodeImpl); neither asks for its class.
 
     >>> n = torch.SymInt(SymNode(env, sympy.Symbol("s0", integer=True, positive=True), int, 5))
-    >>> n * 2 + 1, (n * 2 + 1).node.hint            # (s0 * 2 + 1, 11)
-    >>> (n * 4) // 8                    # (s0 // 2): FloorDiv and Mod are simplified at construction
+    >>> n * 2 + 1, (n * 2 + 1).node.hint            # (2*s0 + 1, 11)
+    >>> (n * 4) // 8                    # s0 // 2: FloorDiv and Mod are simplified at construction
     >>> bool(n > 3)                                 # env.decide(s0 > 3)
 
 sympy must not touch integer division and float arithmetic: `FloorDiv` and `Mod` are those of

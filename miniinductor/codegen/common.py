@@ -24,6 +24,7 @@ A plain text as a part adds nothing: the name of a type, a number.
 """
 
 import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,7 +36,7 @@ from ..ir.loops import playing
 from ..ir.ops import OpsHandler
 from ..records import About, Marked
 from ..schedule.nodes import Node
-from ..sizes.printing import functions_of, index_text, names_of
+from ..sizes.printing import index_text
 
 NOTHING: frozenset[str] = frozenset()
 
@@ -85,7 +86,9 @@ def element(array: Code, place: object) -> Code:
 @functools.lru_cache(50_000)
 def index_code(expr: sympy.Expr) -> Code:
     """An index.  NotImplementedError where there is no text for it."""
-    return Code(index_text(expr), names_of(expr), functions_of(expr))
+    text = index_text(expr)
+    reads = [part.name for part in sympy.preorder_traversal(expr) if part.is_Symbol]
+    return Code(text, reads, frozenset(re.findall(r"[/%]|\w+(?=<)", text)))
 
 
 # operations that both languages write between their operands

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 import sympy
 from sympy.polys.polyerrors import BasePolynomialError
+from sympy.printing.precedence import PRECEDENCE
 
 Size: TypeAlias = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
@@ -116,6 +117,7 @@ class FloorDiv(sympy.Function):
     """a // b, rounding down; b > 0."""
 
     nargs = (2,)
+    precedence = PRECEDENCE["Mul"]  # in texts
     is_integer = True
 
     @classmethod
@@ -139,6 +141,7 @@ class Mod(sympy.Function):
     """a % b with the sign of b; b > 0."""
 
     nargs = (2,)
+    precedence = PRECEDENCE["Mul"]  # in texts
     is_integer = True
     is_nonnegative = True
 

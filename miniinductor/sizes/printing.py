@@ -4,121 +4,79 @@ In:   a sympy expression over sizes and loop variables.   Out: text that compute
 
     >>> s, x = sympy.symbols("s x", integer=True, nonnegative=True)
     >>> python_code(2 * s + FloorDiv(x, 3), {s: "a.shape[0]"})
-    'a.shape[0] * 2 + (x // 3)'
+    '2*a.shape[0] + x // 3'
     >>> index_text(8 * s + FloorDiv(x, 3))
-    'x/3 + 8*s'
+    '8*s + x/3'
 
-One walk over the expression, `Printer`; a language is a subclass that says how each class of
-expression is written.  Mirrors torch/utils/_sympy/printers.py.
+sympy's own printer writes sums, products and the parentheses around them; the subclasses say how
+the rest is written.  Mirrors torch/utils/_sympy/printers.py.
 """
 
 import functools
 from collections.abc import Mapping, Sequence
 
 import sympy
+from sympy.printing.precedence import PRECEDENCE
+from sympy.printing.str import StrPrinter
 
-from .expressions import FloorDiv, Mod, as_number
-
-SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 4  # how strongly the outermost operator of a text binds
+from .expressions import FloorDiv, Mod
 
 
-class Printer:
-    """Writes an expression by the method that is named after its class, `write_Add` for a sum.
-    Such a method gives the text and how strongly its outermost operator binds."""
+class Printer(StrPrinter):
+    """What the languages share.  sympy calls the method that is named after an expression's class:
+    `_print_Mod` for a remainder."""
 
-    def visit(self, expr: sympy.Expr) -> tuple[str, int]:
-        for cls in type(expr).__mro__:
-            method = getattr(self, f"write_{cls.__name__}", None)
-            if method is not None:
-                return method(expr)
-        raise NotImplementedError(f"no text for the expression {expr} ({type(expr).__name__})")
+    language: str
 
-    def within(self, expr: sympy.Expr, strength: int) -> str:
-        """The text of a part, in parentheses where it binds less than `strength`."""
-        text, own = self.visit(expr)
-        return text if own >= strength else f"({text})"
+    def part(self, expr: sympy.Expr, strength: str = "Pow") -> str:
+        """The text of a part, in parentheses where it binds no stronger than this operator."""
+        return self.parenthesize(expr, PRECEDENCE[strength])
 
-    def text(self, expr: sympy.Expr) -> str:
-        return self.visit(expr)[0]
+    def _print_Float(self, expr: sympy.Expr) -> str:
+        return repr(float(expr))
 
-    def write_Symbol(self, expr: sympy.Expr) -> tuple[str, int]:
-        return expr.name, ATOM
+    def _print_Function(self, expr: sympy.Expr) -> str:
+        """What is computed in floating point (floats.py).  Other functions are not known."""
+        spelling = getattr(expr, "texts", {}).get(self.language)
+        if not spelling:
+            raise NotImplementedError(f"no text for {expr}")
+        return spelling.format(*map(self.part, expr.args))
 
-    def write_Add(self, expr: sympy.Expr) -> tuple[str, int]:
-        first, *others = sorted(expr.args, key=self.place)
-        text = self.text(first)
-        for term in others:
-            _, is_subtracted, _ = self.place(term)
-            if is_subtracted:
-                text += f" - {self.within(-term, PRODUCT)}"
-            else:
-                text += f" + {self.text(term)}"
-        return text, SUM
-
-    def place(self, term: sympy.Expr) -> tuple[bool, bool, str]:
-        """In a sum: (is it a number, which comes last?  is it subtracted?  its name)"""
-        return term.is_number, term.could_extract_minus_sign(), str(term)
+    def quotient(self, expr: sympy.Expr, operator: str) -> str:
+        left = self.parenthesize(expr.args[0], PRECEDENCE["Mul"], strict=True)
+        return f"{left}{operator}{self.part(expr.args[1], 'Mul')}"
 
 
 # --- Python ---------------------------------------------------------------------------------------
 class PythonPrinter(Printer):
     """names: symbol -> how it is written; the other symbols have their own names."""
 
-    divisions = {FloorDiv: "//", Mod: "%"}
+    language = "python"
 
-    def __init__(self, names: Mapping[sympy.Symbol, str] | None = None) -> None:
-        self.names = names or {}
+    def __init__(self, names: Mapping[sympy.Symbol, str]) -> None:
+        super().__init__()
+        self.names = names
 
-    def write_Symbol(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self.names.get(expr, expr.name), ATOM
+    def _print_Symbol(self, expr: sympy.Expr) -> str:
+        return self.names.get(expr, expr.name)
 
-    def write_Number(self, expr: sympy.Expr) -> tuple[str, int]:
-        return repr(as_number(expr)), ATOM
+    def _print_Relational(self, expr: sympy.Expr) -> str:
+        return f"{self.doprint(expr.lhs)} {expr.rel_op} {self.doprint(expr.rhs)}"
 
-    write_NumberSymbol = write_Number  # pi
+    def _print_FloorDiv(self, expr: sympy.Expr) -> str:
+        return self.quotient(expr, " // ")
 
-    def write_Mul(self, expr: sympy.Expr) -> tuple[str, int]:
-        number, rest = expr.as_coeff_Mul()
-        factors = sorted(sympy.Mul.make_args(rest), key=str)
-        text = " * ".join(self.within(factor, UNARY) for factor in factors)
-        if number == 1:
-            return text, PRODUCT
-        if number == -1:
-            return f"-{text}", PRODUCT
-        return f"{text} * {as_number(number)!r}", PRODUCT
+    def _print_Mod(self, expr: sympy.Expr) -> str:
+        return self.quotient(expr, " % ")
 
-    def write_Relational(self, expr: sympy.Expr) -> tuple[str, int]:
-        return f"{self.text(expr.lhs)} {expr.rel_op} {self.text(expr.rhs)}", SUM
+    def _print_Not(self, expr: sympy.Expr) -> str:
+        return f"(not ({self.doprint(expr.args[0])}))"
 
-    def write_FloorDiv(self, expr: sympy.Expr) -> tuple[str, int]:
-        a, b = (self.within(part, UNARY) for part in expr.args)
-        return f"({a} {self.divisions[type(expr)]} {b})", ATOM
-
-    write_Mod = write_FloorDiv
-
-    def write_BooleanAtom(self, expr: sympy.Expr) -> tuple[str, int]:
-        return str(bool(expr)), ATOM
-
-    def write_Infinity(self, expr: sympy.Expr) -> tuple[str, int]:
-        return f"float('{float(expr)}')", ATOM
-
-    write_NegativeInfinity = write_Infinity
-
-    def write_Pow(self, expr: sympy.Expr) -> tuple[str, int]:
-        return f"{self.within(expr.base, UNARY)}**{self.within(expr.exp, UNARY)}", UNARY
-
-    def write_Not(self, expr: sympy.Expr) -> tuple[str, int]:
-        return f"(not {self.within(expr.args[0], UNARY)})", ATOM
-
-    def write_call(self, expr: sympy.Expr) -> tuple[str, int]:
+    def _print_call(self, expr: sympy.Expr) -> str:
         text, joined_by = CALLS[type(expr)]
-        return text.format(joined_by.join(map(self.text, expr.args))), ATOM
+        return text.format(joined_by.join(map(self.doprint, expr.args)))
 
-    write_Max = write_Min = write_Abs = write_And = write_Or = write_call
-
-    def write_Opaque(self, expr: sympy.Expr) -> tuple[str, int]:
-        """What is computed in floating point: floats.py."""
-        return expr.texts["python"].format(*[self.within(a, UNARY) for a in expr.args]), ATOM
+    _print_Max = _print_Min = _print_Abs = _print_And = _print_Or = _print_call
 
 
 CALLS = {  # class -> what stands around the arguments in Python, and between them
@@ -131,119 +89,73 @@ CALLS = {  # class -> what stands around the arguments in Python, and between th
 
 
 def python_code(expr: sympy.Expr, names: Mapping[sympy.Symbol, str] | None = None) -> str:
-    """`expr` as Python, its symbols written as `names` says: "x.shape[0] * 2 + 1"."""
-    return PythonPrinter(names).text(sympy.sympify(expr))
+    """`expr` as Python, its symbols written as `names` says: "2*x.shape[0] + 1"."""
+    return PythonPrinter(names or {}).doprint(sympy.sympify(expr))
 
 
 # --- indices in kernels ---------------------------------------------------------------------------
 class IndexPrinter(Printer):
-    """What C and Triton (codegen/triton/helpers.py) share.
+    """C and Triton.
 
-    `/` and `%` stand where both sides are known not to be negative, so that they are exact."""
+    divide: the operator for two sides that are known not to be negative; functions: how a function
+    of integers is called, such as the one that rounds down where a side may be negative."""
 
-    language: str
-    divide = "/"
-    functions = "{}"
+    def __init__(self, language: str, divide: str, functions: str) -> None:
+        super().__init__()
+        self.language, self.divide, self.functions = language, divide, functions
 
-    def write_Integer(self, expr: sympy.Expr) -> tuple[str, int]:
-        return str(int(expr)), ATOM if expr >= 0 else UNARY
+    def _print_Integer(self, expr: sympy.Expr) -> str:
+        is_long = self.language == "c" and abs(int(expr)) > 2**31 - 1
+        return f"{int(expr)}{'LL' if is_long else ''}"
 
-    def place(self, term: sympy.Expr) -> tuple[bool, bool, str]:
-        coefficient, rest = term.as_coeff_Mul()
-        return rest == 1, coefficient.is_negative or False, str(rest)
+    def _print_FloorDiv(self, expr: sympy.Expr) -> str:
+        return self.division(expr, self.divide, "floordiv")
 
-    def write_Mul(self, expr: sympy.Expr) -> tuple[str, int]:
-        coefficient, rest = expr.as_coeff_Mul()
-        if coefficient == -1:
-            return "-" + self.within(rest, UNARY), UNARY
-        return "*".join(self.within(factor, UNARY) for factor in expr.args), PRODUCT
+    def _print_Mod(self, expr: sympy.Expr) -> str:
+        return self.division(expr, "%", "remainder")
 
-    def write_FloorDiv(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self._division(expr, self.divide, "floordiv")
+    def division(self, expr: sympy.Expr, operator: str, function: str) -> str:
+        if all(map(never_negative, expr.args)):
+            return self.quotient(expr, operator)
+        return self.pairwise(function, expr.args)
 
-    def write_Mod(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self._division(expr, "%", "remainder")
+    def _print_Pow(self, expr: sympy.Expr, rational: bool = False) -> str:
+        return f"({'*'.join([self.part(expr.base)] * int(expr.exp))})"
 
-    def _division(self, expr: sympy.Expr, operator: str, function: str) -> tuple[str, int]:
-        """Where a side may be negative, a function of the language that rounds down."""
-        a, b = expr.args
-        if never_negative(a) and never_negative(b):
-            return f"{self.within(a, PRODUCT)}{operator}{self.within(b, UNARY)}", PRODUCT
-        return f"{self.functions.format(function)}({self.text(a)}, {self.text(b)})", ATOM
+    def _print_Max(self, expr: sympy.Expr) -> str:
+        return self.pairwise("maximum", expr.args)
 
-    def write_Float(self, expr: sympy.Expr) -> tuple[str, int]:
-        return repr(float(expr)), ATOM
+    def _print_Min(self, expr: sympy.Expr) -> str:
+        return self.pairwise("minimum", expr.args)
 
-    def write_Pow(self, expr: sympy.Expr) -> tuple[str, int]:
-        if not expr.exp.is_Integer or not 0 < expr.exp < 8:
-            raise NotImplementedError(f"no text for the power {expr}")
-        return "*".join([self.within(expr.base, UNARY)] * int(expr.exp)), PRODUCT
+    def _print_Abs(self, expr: sympy.Expr) -> str:
+        return self.pairwise("maximum", (expr.args[0], -expr.args[0]))
 
-    def write_Max(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self._pairwise("maximum", expr.args)
-
-    def write_Min(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self._pairwise("minimum", expr.args)
-
-    def write_Abs(self, expr: sympy.Expr) -> tuple[str, int]:
-        return self._pairwise("maximum", (expr.args[0], -expr.args[0]))
-
-    def _pairwise(self, function: str, args: Sequence[sympy.Expr]) -> tuple[str, int]:
+    def pairwise(self, function: str, args: Sequence[sympy.Expr]) -> str:
         """Raises NotImplementedError for a fraction: these functions compute with integers."""
         for arg in args:
             if arg.has(sympy.Float) or arg.is_integer is False:
                 raise NotImplementedError(f"no text for the {function} of the fraction {arg}")
         name = self.functions.format(function)
-        return functools.reduce(lambda a, b: f"{name}({a}, {b})", map(self.text, args)), ATOM
-
-    def write_Opaque(self, expr: sympy.Expr) -> tuple[str, int]:
-        """A number made of sizes in floating point, computed as Python does."""
-        spelling = expr.texts[self.language]
-        if not spelling:
-            raise NotImplementedError(f"no text for {type(expr).__name__} in an index: {expr}")
-        return spelling.format(*map(self.text, expr.args)), ATOM
+        return functools.reduce(lambda a, b: f"{name}({a}, {b})", map(self.doprint, args))
 
 
-class CPrinter(IndexPrinter):
-    language = "c"
-    functions = "mini::{}<int64_t>"
-
-    def write_Integer(self, expr: sympy.Expr) -> tuple[str, int]:
-        text, strength = super().write_Integer(expr)
-        return (text + "LL" if abs(int(expr)) > 2**31 - 1 else text), strength
-
-
-# the printers of kernels; codegen/triton/helpers.py adds Triton's
-LANGUAGES: dict[str, IndexPrinter] = {"c": CPrinter()}
-
-
-# what divides or is called -> how it is written where no side is negative, and else
-FUNCTIONS: dict[type, tuple[str, str]] = {
-    FloorDiv: ("/", "floordiv"),
-    Mod: ("%", "remainder"),
-    sympy.Max: ("maximum", "maximum"),
-    sympy.Min: ("minimum", "minimum"),
-    sympy.Abs: ("maximum", "maximum"),
+LANGUAGES = {
+    "c": IndexPrinter("c", "/", "mini::{}<int64_t>"),
+    "triton": IndexPrinter("triton", "//", "integer_{}"),
 }
-
-
-def names_of(expr: sympy.Expr) -> list[str]:
-    """The symbols of an index, as often as they stand in it."""
-    return [part.name for part in sympy.preorder_traversal(expr) if part.is_Symbol]
-
-
-def functions_of(expr: sympy.Expr) -> frozenset[str]:
-    """What the text of an index divides by and calls."""
-    parts = [part for part in sympy.preorder_traversal(expr) if type(part) in FUNCTIONS]
-    return frozenset(
-        FUNCTIONS[type(part)][not all(map(never_negative, part.args))] for part in parts
-    )
 
 
 @functools.lru_cache(50_000)
 def index_text(expr: sympy.Expr, language: str = "c") -> str:
-    """A sympy index expression as text of a kernel.  NotImplementedError where there is none."""
-    return LANGUAGES[language].text(sympy.sympify(expr))
+    """A sympy index expression as text of a kernel.  NotImplementedError where there is none: in
+    kernels a fraction would be divided as integers are."""
+    expr = sympy.sympify(expr)
+    for part in sympy.preorder_traversal(expr):
+        is_root = part.is_Pow and part.exp not in range(1, 8)
+        if is_root or part.is_Rational and not part.is_Integer:
+            raise NotImplementedError(f"no text for {part} in an index: {expr}")
+    return LANGUAGES[language].doprint(expr)
 
 
 # of parts that are not negative they are not negative

@@ -26,10 +26,11 @@ import torch
 from ... import config
 from ...ir.ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ...sizes.expressions import Position
+from ...sizes.printing import index_text
 from ...sizes.symbols import Size
 from ..common import INFIX as INFIX_OF_ALL
 from ..common import LOGICAL, install_family
-from .helpers import HELPERS, LIBDEVICE, helpers_of, index_text
+from .helpers import HELPERS, LIBDEVICE, helpers_of
 from .tile_plan import TilePlan
 from .tiles import NO_AXES, Axes, Line, Tile, TileScope, noted
 

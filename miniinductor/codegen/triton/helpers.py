@@ -4,17 +4,14 @@ r"""Functions that a kernel carries when it uses them, and the kernel as a compl
     ['@triton.jit', 'def larger(a, b):                       # a NaN wins, as in torch']
 
 A line says that it reads the name of a helper, as it does of a value.
-
-Indices as text of Triton kernels; importing this file registers the printer.
-
-`index_text(expr, "triton")` writes x // 3 where C has x / 3.
 """
 
+import re
 from collections.abc import Collection, Iterable
 
 import sympy
 
-from ...sizes.printing import LANGUAGES, IndexPrinter, functions_of, index_text
+from ...sizes.printing import index_text
 from ...sizes.symbols import Size
 
 # --- quotients ------------------------------------------------------------------------------------
@@ -159,8 +156,8 @@ NEEDED = {  # what a helper calls
 
 def helpers_of(*indices: Size) -> frozenset[str]:
     """The helpers that indices, as printing.py writes them, call."""
-    called = {name for index in indices for name in functions_of(sympy.sympify(index))}
-    return frozenset(f"integer_{name}" for name in called if f"integer_{name}" in HELPERS)
+    texts = [index_text(sympy.sympify(index), "triton") for index in indices]
+    return frozenset(re.findall(r"integer_\w+", " ".join(texts)))
 
 
 def with_wide_indices(source: str, blocks: Iterable[str]) -> str:
@@ -182,16 +179,3 @@ def with_imports(text: str, reads: Collection[str]) -> str:
     if LIBDEVICE in {*reads, *used}:
         imports.append("from triton.language.extra import libdevice")
     return "\n".join(imports) + f"\n\n\n{helpers}{text}"
-
-
-# --- indices as text ------------------------------------------------------------------------------
-__all__ = ["TritonPrinter", "index_text"]
-
-
-class TritonPrinter(IndexPrinter):
-    language = "triton"
-    divide = "//"
-    functions = "integer_{}"
-
-
-LANGUAGES["triton"] = TritonPrinter()

@@ -23,11 +23,12 @@ from ...ir.loops import Buffer
 from ...schedule.nodes import Node
 from ...sizes.expressions import Mod, is_indirect
 from ...sizes.ranges import opened
+from ...sizes.printing import index_text
 from ...sizes.symbols import Size, hint
 from ...sizes.symbols import size as as_size
 from ..plan import KernelPlan, plan_kernel
 from .block_sizes import PROCESSORS, Config, block_configs, is_few_columns, persistent_limit
-from .helpers import helpers_of, index_text
+from .helpers import helpers_of
 from .tiles import Axes, Line, noted
 
 # a row whose elements are needed once, or for max and sum(exp), is looped over from here on: a
