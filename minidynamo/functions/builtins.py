@@ -55,8 +55,6 @@ CALLS.update(
         max: torch.sym_max,
         math.isqrt: None,
         math.sqrt: torch.sym_sqrt,
-        math.sin: getattr(torch, "_sym_sin"),
-        math.cos: getattr(torch, "_sym_cos"),
     }
 )
 

@@ -11,7 +11,7 @@ Out:  `SymNode`: torch.SymInt(node) forwards every operator to it, and C++ does 
     >>> bool(n > 3)                                 # env.decide(s0 > 3)
 
 sympy must not touch integer division and float arithmetic: `FloorDiv` and `Mod` are those of
-miniinductor/sizes/expressions.py, functions of floats those of floats.py there.  Any other operator
+miniinductor/sizes/expressions.py, functions of floats `FUNCTIONS` there.  Any other operator
 computes with the numbers of this run, and pins them.
 
 The environment (`ShapeEnv` in symbolic_shapes.py) gives `simplify`, `decide`, `specialize`, `prove`
@@ -29,8 +29,7 @@ import sympy
 import torch
 
 from miniinductor.errors import remembered
-from miniinductor.sizes.expressions import FloorDiv, Mod
-from miniinductor.sizes.floats import FUNCTIONS, ToFloat
+from miniinductor.sizes.expressions import FUNCTIONS, FloorDiv, Mod, ToFloat
 from miniinductor.sizes.printing import python_code
 
 if TYPE_CHECKING:
@@ -112,9 +111,8 @@ class SymNode:
 
     is_symbolic = staticmethod(YES)
     is_nested_int = staticmethod(NO)
-
-    def is_constant(self) -> bool:
-        return self.constant is not None
+    # (a size that became a number: torch would compute with a float where it expects a SymFloat)
+    is_constant = staticmethod(NO)
 
     def has_hint(self) -> bool:
         return self.hint is not None
@@ -171,7 +169,7 @@ class SymNode:
             value = quotient(*numbers) if name in QUOTIENTS else compute(*numbers)
             return self.new(sympy.sympify(value), type(value), value)
         expr = function(*[node.expr for node in nodes])
-        return self.new(expr, function.result, computed(compute, *nodes))
+        return self.new(expr, float, computed(compute, *nodes))
 
     def in_domain(self, name: Text, nodes: tuple["SymNode", ...]) -> bool:
         """Does Python raise nothing for such operands?  Decisions, which may become guards."""
@@ -184,8 +182,6 @@ class SymNode:
             return is_small and not of_floats and decide(sympy.Gt(first, 0))
         if name == "sym_sqrt":
             return decide(sympy.Ge(first, 0))
-        if name in FINITE and of_floats:
-            return decide(sympy.Gt(first, -1e15)) and decide(sympy.Lt(first, 1e15))
         return True
 
     def sym_float(self) -> "SymNode":
@@ -238,8 +234,8 @@ class SymNode:
 FLOATS = {name: function for function in FUNCTIONS.values() for name in function.methods}
 QUOTIENTS = FUNCTIONS["TrueDiv"].methods
 POWERS = FUNCTIONS["FloatPow"].methods
-WHOLE = {"floor", "ceil", "trunc", "sym_int", "round"}  # of an int, it is the result already
-FINITE = {*WHOLE, "sym_sin", "sym_cos"}  # they raise for infinity and NaN, which no size is
+# an int of a float is a number, which is guarded: int(n * 0.3)
+WHOLE = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "sym_int": int}
 
 
 def quotient(a: Number, b: Number) -> Number:
@@ -304,9 +300,9 @@ def _install_of_floats(name: str, compute: Callable) -> None:
 
 for _name, _row in OPERATORS.items():
     _install(_name, *_row)
-for _name, _function in FLOATS.items():
+for _name, _compute in [*WHOLE.items(), *[(name, f.compute) for name, f in FLOATS.items()]]:
     if not hasattr(SymNode, _name):
-        _install_of_floats(_name, _function.compute)
+        _install_of_floats(_name, _compute)
 
 
 def hint_of(n: Any) -> Any:

@@ -32,14 +32,13 @@ from ..autograd.checks import may_raise, name_of
 from ..autograd.eager_answers import refusal
 from ..autograd.functionalize import is_view
 from ..ir.loops import Buffer, boxes_in, leaves_of
+from ..sizes.expressions import FUNCTIONS
 from ..sizes.symbols import same
 from .extern import EXTERN
 from .registry import LOWERINGS, NotLowered, aten
 
 # functions of sizes that kernels and wrappers can print
-KNOWN_FUNCTIONS = set(
-    "FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow".split()
-) | {"Math_sqrt"}
+KNOWN_FUNCTIONS = {"FloorDiv", "Mod", "Max", "Min", *FUNCTIONS}
 
 
 def check_arguments(node: fx.Node, args: Any, kwargs: Any) -> None:

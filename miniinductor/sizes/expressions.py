@@ -2,13 +2,16 @@
 
 In:   sympy expressions over integer symbols (sizes, loop variables).
 Out:  expressions with `FloorDiv` and `Mod`, simplified at construction by what holds for all
-      integers.  (floats.py has functions of floats.)
+      integers; and functions of floats, which sympy keeps as they were written, for floats must
+      round as Python's.
 
     >>> i, j = sympy.symbols("i j", integer=True, nonnegative=True)
     >>> FloorDiv(8 * i + j, 8), Mod(8 * i + j, 8)
     (i + FloorDiv(j, 8), Mod(j, 8))
     >>> FloorDiv(FloorDiv(i, 3), 4), FloorDiv(4 * i, 8)
     (FloorDiv(i, 12), FloorDiv(i, 2))
+    >>> ToFloat(i), ToFloat(2)
+    (ToFloat(i), 2.00000000000000)
 
 Both packages use this file: a size that minidynamo captured is the expression that kernels index
 with.  `ranges.py` adds what follows from the ranges of loop variables, `prover.py` what follows
@@ -16,10 +19,13 @@ from guards.  Mirrors torch/utils/_sympy/functions.py (paper section 5).
 """
 
 import functools
-from collections.abc import Iterable
+import math
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import sympy
+import torch
 from sympy.polys.polyerrors import BasePolynomialError
 from sympy.printing.precedence import PRECEDENCE
 
@@ -161,3 +167,62 @@ class Mod(sympy.Function):
 
 # what arithmetic of polynomials takes as a whole
 ATOMS = (sympy.Function, sympy.Max, sympy.Min)
+
+
+# --- numbers in floating point: n ** -0.5, n / 3 --------------------------------------------------
+class Opaque(sympy.Function):
+    """A function that is computed on numbers and otherwise kept."""
+
+    is_real = True
+    methods: list[str]  # of minidynamo's SymNode, whose results it stands for
+    compute: Callable  # the function on numbers
+    in_graph: Callable  # the function on torch's symbolic numbers, which a node of a graph calls
+    texts: dict[str, str]  # "python", "c" or "triton" -> how the call is written there
+
+    @classmethod
+    def eval(cls, *args: sympy.Expr) -> sympy.Expr | None:
+        if not all(a.is_number for a in args):
+            return None
+        return sympy.Float(cls.compute(*map(as_number, args)))
+
+
+# name -> (methods of SymNode, what computes it, the same in a graph: Python's own (math.sqrt) would
+# make a plain number of a symbolic one; how it is written in Python, in C and in Triton)
+TABLE: dict[str, tuple] = {
+    "ToFloat": (
+        *("sym_float", float, torch.sym_float),
+        *("float({})", "(double)({})", "tl.cast({}, tl.float64)"),
+    ),
+    "FloatAdd": ("add", operator.add, operator.add, *["({} + {})"] * 3),
+    "FloatSub": ("sub", operator.sub, operator.sub, *["({} - {})"] * 3),
+    "FloatMul": ("mul", operator.mul, operator.mul, *["({} * {})"] * 3),
+    "FloatNeg": ("neg", operator.neg, operator.neg, *["(-{})"] * 3),
+    "TrueDiv": (
+        *("truediv int_truediv float_truediv", operator.truediv, operator.truediv, "({} / {})"),
+        *("((double)({})/(double)({}))", "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))"),
+    ),
+    "FloatPow": (
+        *("pow float_pow", operator.pow, operator.pow, "({} ** {})"),
+        *("__builtin_pow({}, {})", "tl.exp2(tl.log2({})*{})"),
+    ),
+    "Sqrt": (
+        *("sym_sqrt", math.sqrt, torch.sym_sqrt),
+        *("math.sqrt({})", "__builtin_sqrt({})", "tl.sqrt({})"),
+    ),
+}
+
+
+def made(name: str, methods: str, compute: Callable, in_graph: Callable, *texts: str) -> Any:
+    fields: dict[str, Any] = {
+        "methods": methods.split(),
+        "compute": staticmethod(compute),
+        "in_graph": staticmethod(in_graph),
+        "texts": dict(zip(("python", "c", "triton"), texts)),
+        "__module__": __name__,  # pickle finds it here
+    }
+    return type(name, (Opaque,), fields)
+
+
+FUNCTIONS = {name: made(name, *row) for name, row in TABLE.items()}
+globals().update(FUNCTIONS)
+ToFloat = FUNCTIONS["ToFloat"]

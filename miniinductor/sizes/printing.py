@@ -36,7 +36,7 @@ class Printer(StrPrinter):
         return repr(float(expr))
 
     def _print_Function(self, expr: sympy.Expr) -> str:
-        """What is computed in floating point (floats.py).  Other functions are not known."""
+        """What is computed in floating point (`Opaque`).  Other functions are not known."""
         spelling = getattr(expr, "texts", {}).get(self.language)
         if not spelling:
             raise NotImplementedError(f"no text for {expr}")

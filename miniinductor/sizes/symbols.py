@@ -16,8 +16,7 @@ In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols, o
 
 Whoever captured the graph owns the symbols and what was assumed of them (guards); here nothing is
 assumed but that they are integers >= 1 where sympy says `positive`.  Comparing two SymInts of a
-fake tensor asks that owner, which may add a guard: `same` and `hint` never do. An integer computed
-in floating point (`int(n * 0.3)`) is one symbol to the loops (`hidden`).
+fake tensor asks that owner, which may add a guard: `same` and `hint` never do.
 
 Mirrors torch/_inductor/sizevars.py.  Left out: sizes that depend on data.
 """
@@ -33,7 +32,6 @@ from torch import fx
 
 from ..options import Current
 from .expressions import FloorDiv, Mod, Size
-from .floats import hidden, shown
 from .printing import python_code
 from .ranges import opened
 
@@ -44,7 +42,7 @@ def size(n: Any) -> Any:
     """A size, stride or other number as the loop IR has it: a Python number where it is constant,
     else a sympy expression."""
     if isinstance(n, SYMBOLIC):
-        n = hidden(sympy.sympify(n.node.expr))
+        n = sympy.sympify(n.node.expr)
     if not isinstance(n, sympy.Basic):
         return n
     if n.is_Integer:
@@ -72,7 +70,7 @@ def hint(n: Any, unknown: int | None = None) -> Any:
         return n.node.hint if n.node.hint is not None else unknown
     if n.is_Integer:
         return int(n)
-    value = shown(n, ()).xreplace(_hints.value)
+    value = n.xreplace(_hints.value)
     return int(value) if value.is_Integer else unknown
 
 
@@ -205,7 +203,7 @@ def fill(tree: Any, names: Sequence[str]) -> Callable[..., Any]:
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (*SYMBOLIC, sympy.Expr))]
     if not places:
         return lambda *values: tree
-    texts = [python_code(shown(sympy.sympify(size(leaves[i])), names)) for i in places]
+    texts = [python_code(sympy.sympify(size(leaves[i]))) for i in places]
     evaluate = eval(f"lambda {', '.join(names)}: ({', '.join(texts)},)", {"math": math})
 
     def filled(*values: Any) -> Any:
