@@ -66,8 +66,7 @@ from .schedule.foreach import join_groups
 from .schedule.in_place import overwritten_inputs
 from .schedule.nodes import Schedule
 from .schedule.scheduler import Scheduler
-from .sizes.ranges import multiples
-from .sizes.symbols import hints_of, is_symbolic, multiples_of, size_hints
+from .sizes.symbols import hints_of, is_symbolic, size_hints
 
 MODES = (None, "default", "reduce-overhead", "max-autotune")
 # explain measures kernels: (program, record) -> the program with a clock around each of its calls
@@ -360,7 +359,6 @@ class Compilation:
         with (
             config.patch(max_autotune=max_autotune),
             size_hints(hints_of(functional.graph)),
-            multiples(multiples_of(functional.graph)),
             torch._C.DisableTorchFunction(),  # the program's default device is not the compiler's
         ):
             return self.generate(functional, record, written)

@@ -21,7 +21,7 @@ answer becomes a guard unless `prove` finds that it holds for all sizes the guar
 * Equal sizes share a symbol ("duck shaping"); every further source is guarded to be equal.
 
 What a backend may use: `sym.node.expr` (sympy over the symbols, `FloorDiv`, `Mod` and opaque
-functions), `.hint`, and `.shape_env`: `prove`, `simplify`, `bounds`, `multiples`, `size_hint`,
+functions), `.hint`, and `.shape_env`: `prove`, `simplify`, `bounds`, `size_hint`,
 `wrap`. Mirrors torch/fx/experimental/symbolic_shapes.py (paper section 5).  Left out: constraints
 of torch.export, translation validation.
 """

@@ -1,7 +1,7 @@
 """What is known about sizes, and what follows from it for all of them: a small prover.
 
-In:   rows of the symbol table, and facts (sympy relations that hold).  Out: `simplify`, `bounds`,
-      `prove` and `multiples` of expressions over the symbols.
+In:   rows of the symbol table, and facts (sympy relations that hold).  Out: `simplify`, `bounds`
+      and `prove` of expressions over the symbols.
 
     >>> prover = SizeProver({s0: Symbol(s0, hint=8, sources=["x.shape[0]"], low=2, high=LARGEST)})
     >>> prover.prove(s0 * 2 > 3), prover.prove(s0 > 7)   # (True, None): some are, some are not
@@ -28,7 +28,7 @@ from typing import Any
 
 import sympy
 
-from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number, exact
+from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number
 from .intervals import BELOW_ALL, UNKNOWN, Interval, of_function, settled
 
 LARGEST = 2**63 - 1
@@ -208,7 +208,6 @@ class SizeProver:
         # (monomial, is it added?) -> polynomials with such a term that are known to be >= 0
         self.facts: dict[tuple[Monomial, bool], list[Polynomial]] = {}
         self.unequal: set[sympy.Expr] = set()  # expressions that are known not to be 0
-        self.divisible: set[tuple[sympy.Expr, sympy.Expr]] = set()  # (a, b): a % b == 0
         self.known: dict[sympy.Expr, bool] = {}  # relations of floats
         self.answers: dict[tuple[str, sympy.Expr], Any] = {}
         self.steps = 0  # facts that were tried for all the questions so far
@@ -225,7 +224,7 @@ class SizeProver:
     @remembered
     def simplify(self, expr: sympy.Expr) -> sympy.Expr:
         """`expr` in simpler form: symbols are replaced by what they were found equal to, maxima by
-        the part that they are for sure, 8 * (s0 // 8) by s0 where 8 divides s0."""
+        the part that they are for sure."""
         while self.replacements and any(
             e in self.replacements for e in sympy.preorder_traversal(expr)
         ):
@@ -235,57 +234,23 @@ class SizeProver:
                 lambda e: isinstance(e, (sympy.Max, sympy.Min)),
                 lambda e: settled(e, self.is_nonnegative),
             )
-        is_relation = isinstance(expr, sympy.logic.boolalg.Boolean)
-        if self.divisible and not is_relation and expr.has(FloorDiv):
-            divided = sympy.expand(self.divided(expr))
-            if sympy.denom(sympy.together(divided)) == 1:
-                return divided
         return expr
-
-    @remembered
-    def divided(self, expr: sympy.Expr) -> sympy.Expr:
-        """The polynomial `expr` with a fraction s0 / 8 in place of each s0 // 8 that is exact."""
-        if not self.divisible:
-            return expr
-        if expr.is_Add or expr.is_Mul or expr.is_Pow:
-            return expr.func(*map(self.divided, expr.args))
-        if not isinstance(expr, FloorDiv):
-            return expr
-        a, b = map(self.divided, expr.args)
-        quotient = a / b if expr.args in self.divisible else exact(a, b)
-        return expr if quotient is None else quotient
-
-    def _remainder(self, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
-        """a % b: 0 where b is known to divide a, and a where 0 <= a < b."""
-        if self.divisible and exact(self.divided(a), self.divided(b)) is not None:
-            return sympy.Integer(0)
-        is_small = self.is_nonnegative(a) and self.is_nonnegative(b - a - 1)
-        return a if is_small else Mod(a, b)
 
     def gap(self, relation: sympy.Expr) -> sympy.Expr:
         """The left side minus the right side of an integer relation, in a form that relations of
         the same meaning share: so a known fact is found again in a question."""
-        difference = (relation.lhs - relation.rhs).replace(Mod, self._remainder)
-        return reduced(self.divided(difference))
+        return reduced(relation.lhs - relation.rhs)
 
     @remembered
     def bounds(self, expr: sympy.Expr) -> Interval:
         """(lowest, highest) value that `expr` can have as far as is known; -oo and oo where
         unknown."""
-        expr = self.divided(sympy.sympify(expr))
+        expr = sympy.sympify(expr)
         if not expr.is_Symbol:
             return exact_interval(expr, self.bounds)
         row = self.table[expr]
         low = sympy.Integer(row.low) if row.low > -LARGEST else -INFINITY
         return low, sympy.Integer(row.high) if row.high < LARGEST else INFINITY
-
-    def multiples(self) -> dict[sympy.Symbol, int]:
-        """symbol -> the number that is known to divide it."""
-        found: dict[sympy.Symbol, int] = {}
-        for a, b in self.divisible:
-            if a.is_Symbol and b.is_Integer and self.simplify(a) == a:
-                found[a] = math.lcm(found.get(a, 1), int(b))
-        return found
 
     # ---- questions
     @remembered
@@ -326,7 +291,7 @@ class SizeProver:
 
     def is_nonnegative(self, gap: sympy.Expr) -> bool:
         """Is the integer expression `gap` >= 0, for sure?"""
-        terms = polynomial(self.divided(gap))
+        terms = polynomial(gap)
         return any(proof(self, terms) for proof in PROOFS)
 
     # ---- learning
@@ -370,8 +335,9 @@ class SizeProver:
     def _learn_zero(self, gap: sympy.Expr, line: str) -> None:
         division = divisibility(gap)
         if division is not None:
-            self.divisible.add(division)
-            self.replacements[Mod(*division)] = sympy.Integer(0)
+            a, b = division
+            self.replacements[Mod(a, b)] = sympy.Integer(0)
+            self._learn_nonnegative(sympy.expand(b * FloorDiv(a, b) - a), line)
             return
         constant, rest = gap.as_coeff_Add()
         factor, atom = rest.as_coeff_Mul()
@@ -431,7 +397,7 @@ def definitions(prover: SizeProver, terms: Polynomial) -> Iterator[Polynomial]:
     for atom in atoms_of(terms):
         if isinstance(atom, FloorDiv) and atom.args[1].is_Integer:
             a, b = atom.args
-            rest = plus(polynomial(prover.divided(a)), polynomial(atom), -int(b))
+            rest = plus(polynomial(a), polynomial(atom), -int(b))
             yield rest
             yield plus({CONSTANT: int(b) - 1}, rest, -1)
 

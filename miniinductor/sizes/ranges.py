@@ -8,17 +8,15 @@ Out:  simpler expressions that are equal for every index in range.
     i
 
 Construction (`expressions.py`) applies what holds for all integers; `simplify` adds what needs
-ranges, and what is known to divide a size.
+ranges.
 Mirrors torch/_inductor/sizevars.py.
 """
 
-import functools
 import math
 from collections.abc import Mapping
 
 import sympy
 
-from ..options import Current
 from .expressions import FloorDiv, Mod, Size
 from .intervals import Interval, interval, settled
 from .prover import is_nonnegative
@@ -26,42 +24,6 @@ from .prover import is_nonnegative
 Ranges = Mapping[sympy.Symbol, Size]  # a variable -> how far it runs
 DIVISIONS = (FloorDiv, Mod)
 SIMPLIFIED = (*DIVISIONS, sympy.Abs, sympy.Max, sympy.Min)
-
-
-# --- what is known to divide sizes ----------------------------------------------------------------
-_multiples = Current({})  # symbol -> a number that divides it for all sizes: guards say so
-multiples = _multiples.set
-
-
-def opened(expression: sympy.Expr) -> sympy.Expr:
-    """The expression with 8 * s_by_8 in place of a size s that 8 divides, so that divisions by 8
-    come out when sympy builds it."""
-    return expression.xreplace({s: k * _part(s, k) for s, k in _multiples.value.items()})
-
-
-def closed(expression: sympy.Expr) -> sympy.Expr:
-    """8 * s_by_8 is s again, and a part s_by_8 that is left alone becomes s // 8."""
-    parts = {_part(s, k): (s, k) for s, k in _multiples.value.items()}
-    if not parts or not expression.has(*parts):
-        return expression
-
-    def close(e: sympy.Expr) -> sympy.Expr:
-        if e in parts:
-            return FloorDiv(*parts[e])
-        if e.is_Mul:
-            number, rest = e.as_coeff_Mul()
-            for part in parts.keys() & set(sympy.Mul.make_args(rest)):
-                symbol, k = parts[part]
-                if number % k == 0:
-                    return close(number / k * symbol * (rest / part))
-        return e.func(*map(close, e.args)) if e.args else e
-
-    return close(expression)
-
-
-@functools.lru_cache(None)
-def _part(symbol: sympy.Symbol, k: int) -> sympy.Symbol:
-    return sympy.Symbol(f"{symbol}_by_{k}", integer=True, positive=True)
 
 
 # --- bounds and simpler indices -------------------------------------------------------------------
@@ -110,9 +72,7 @@ def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
     expression = sympy.sympify(expression)
     if not expression.has(*SIMPLIFIED):
         return sympy.expand(expression)
-    ranges = {v: opened(sympy.sympify(n)) for v, n in ranges.items()}
-    found = Simplifier(ranges).visit(opened(expression))
-    return closed(joined(sympy.expand(found)))
+    return joined(sympy.expand(Simplifier(ranges).visit(expression)))
 
 
 def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:

@@ -33,7 +33,6 @@ from torch import fx
 from ..options import Current
 from .expressions import FloorDiv, Mod, Size
 from .printing import python_code
-from .ranges import opened
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -95,13 +94,6 @@ def symbolic_placeholders(graph: fx.Graph) -> list[Any]:
     return [value.node for value in values if isinstance(value, torch.SymInt)]
 
 
-def multiples_of(graph: fx.Graph) -> dict[sympy.Symbol, int]:
-    """symbol -> a number that divides it, as far as the symbols' owner has learnt."""
-    for node in symbolic_placeholders(graph):
-        return dict(node.shape_env.multiples())  # they all have one owner
-    return {}
-
-
 # --- what holds for all sizes ---------------------------------------------------------------------
 def expand(n: Size) -> Size:
     """The same size in a form that equal sizes share."""
@@ -114,7 +106,7 @@ def same(a: Any, b: Any) -> bool:
     b = b if isinstance(b, int) else size(b)
     if isinstance(a, int) and isinstance(b, int):
         return a == b
-    return a == b or sympy.expand(opened(sympy.sympify(a - b))) == 0
+    return a == b or sympy.expand(a - b) == 0
 
 
 def same_sizes(a: Sequence[Any], b: Sequence[Any]) -> bool:

@@ -22,7 +22,6 @@ from ...ir.dependencies import Access, LoopBody, int_or_none, linear_form, loop_
 from ...ir.loops import Buffer
 from ...schedule.nodes import Node
 from ...sizes.expressions import Mod, is_indirect
-from ...sizes.ranges import opened
 from ...sizes.printing import index_text
 from ...sizes.symbols import Size, hint
 from ...sizes.symbols import size as as_size
@@ -310,7 +309,7 @@ def divides(config: Config, axis: Axis, kind: str) -> bool:
     if isinstance(numel, int):
         return numel % block == 0
     is_one_tile = axis.name == "r" and kind == "persistent"
-    return not is_one_tile and bool(Mod(sympy.expand(opened(numel)), block) == 0)
+    return not is_one_tile and bool(Mod(numel, block) == 0)
 
 
 # --- maxima and sums of exponentials --------------------------------------------------------------
