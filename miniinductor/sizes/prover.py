@@ -346,12 +346,12 @@ class SizeProver:
             if atom.is_Symbol:
                 self.table[atom].pinned_at = line
                 return
-        elif self._replace_a_symbol(gap, line):
+        elif self._replace_a_symbol(gap):
             return
         self._learn_nonnegative(gap, line)
         self._learn_nonnegative(-gap, line)
 
-    def _replace_a_symbol(self, gap: sympy.Expr, line: str) -> bool:
+    def _replace_a_symbol(self, gap: sympy.Expr) -> bool:
         """Of s0 - 2*s1 == 0: s0 is 2*s1 from now on.  Where several symbols could be replaced, it
         is the newest; False if none can be."""
         order = list(self.table)
@@ -359,17 +359,9 @@ class SizeProver:
         alone = [factor for number, factor in pairs if factor.is_Symbol and abs(number) == 1]
         for symbol in sorted(alone, key=order.index, reverse=True):
             rest = sympy.expand(symbol - gap * gap.coeff(symbol))
-            if symbol in rest.free_symbols:
-                continue
-            self.replacements[symbol] = rest
-            row = self.table[symbol]  # what was known of it holds of what replaces it
-            bounds = [rest - row.low]
-            if row.high < LARGEST:
-                bounds.append(row.high - rest)
-            for bound in bounds:
-                if bound.free_symbols:
-                    self._learn_nonnegative(sympy.expand(bound), line)
-            return True
+            if symbol not in rest.free_symbols:
+                self.replacements[symbol] = rest
+                return True
         return False
 
 

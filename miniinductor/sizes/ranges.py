@@ -154,25 +154,7 @@ class Simplifier:
     def symbolic(self, e: sympy.Expr) -> sympy.Expr:
         """A division by a symbol, or one whose bounds depend on a symbol: x // s is 0, and x % s is
         x, for 0 <= x < s."""
-        if not e.args[1].is_Integer:
-            e = self._cut(e)
-        if not isinstance(e, DIVISIONS):
-            return e
         numerator, divisor = e.args
         if lies_in(numerator, divisor, self.ranges):
             return sympy.Integer(0) if isinstance(e, FloorDiv) else numerator
         return e
-
-    def _cut(self, e: sympy.Expr) -> sympy.Expr:
-        """A quotient or remainder by k*t, where dividing by k alone comes out: (8*i + j) // (8*t)
-        is i // t for 0 <= j < 8."""
-        numerator = sympy.expand(e.args[0])
-        k, rest = e.args[1].as_coeff_Mul()
-        if not k.is_Integer or k <= 1:
-            return e
-        inner = self.visit(FloorDiv(numerator, k))
-        if inner.has(*DIVISIONS) or not inner.has(*numerator.free_symbols):
-            return e
-        if isinstance(e, FloorDiv):
-            return FloorDiv(inner, rest)
-        return k * Mod(inner, rest) + sympy.expand(numerator - k * inner)
