@@ -18,7 +18,6 @@ with.  `ranges.py` adds what follows from the ranges of loop variables, `prover.
 from guards.  Mirrors torch/utils/_sympy/functions.py (paper section 5).
 """
 
-import functools
 import math
 import operator
 from collections.abc import Callable, Iterable
@@ -26,7 +25,6 @@ from typing import Any, TypeAlias
 
 import sympy
 import torch
-from sympy.polys.polyerrors import BasePolynomialError
 from sympy.printing.precedence import PRECEDENCE
 
 Size: TypeAlias = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
@@ -69,8 +67,6 @@ def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.
     """(quotient, rest) with expression = quotient * divisor + rest, term by term.
 
     A term goes into the quotient if the divisor divides it: 8*i + j by 8 gives (i, j)."""
-    if divisor.is_Add:
-        return split_by_sum(expression, divisor)
     quotient, rest = [], []
     for term in sympy.Add.make_args(expression):
         part = _divide_term(term, divisor)
@@ -79,17 +75,6 @@ def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.
         else:
             quotient.append(part)
     return sympy.Add(*quotient), sympy.Add(*rest)
-
-
-@functools.lru_cache(10_000)
-def split_by_sum(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
-    """The same for a divisor that is a sum: x*(s + 1) + y by s + 1 gives (x, y)."""
-    if not expression.has(*divisor.free_symbols):
-        return ZERO, expression
-    try:
-        return sympy.div(expression, divisor, domain="ZZ", auto=False)
-    except BasePolynomialError:  # a quotient of symbols, or a fraction
-        return ZERO, expression
 
 
 def _divide_term(term: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr | None:
