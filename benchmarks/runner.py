@@ -11,8 +11,6 @@ One round runs every variant once (a batch of calls long enough to time), so tha
 the machine hits all of them; the ratio is taken within a round.
 """
 
-from typing import Any
-from collections.abc import Callable, Iterator, Mapping
 import contextlib
 import ctypes
 import math
@@ -25,7 +23,9 @@ import sys
 import tempfile
 import time
 import unittest.mock
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 try:
     import fcntl

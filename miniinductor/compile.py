@@ -62,8 +62,7 @@ from .records import CompileRecord, Later, first_line, listing_of, tell
 from .runtime.memory import plan_memory
 from .runtime.program import Program, guard_shared_memory
 from .runtime.wrapper import print_wrapper
-from .schedule.foreach import join_groups
-from .schedule.in_place import overwritten_inputs
+from .schedule.after_fusion import join_groups, overwritten_inputs
 from .schedule.nodes import Schedule
 from .schedule.scheduler import Scheduler
 from .sizes.symbols import hints_of, is_symbolic, size_hints

@@ -17,7 +17,7 @@ from .devices import Device, Language, register_device, register_language
 from .ir.loops import Graph
 from .records import CompileRecord
 from .runtime import cuda_graphs
-from .schedule.foreach import Foreach
+from .schedule.after_fusion import Foreach
 from .schedule.nodes import Group, Schedule, ScheduledNode
 from .toolchain.cpp import build_kernels as build_cpp_kernels
 

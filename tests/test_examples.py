@@ -35,9 +35,12 @@ from miniinductor.lowering import lower_graph  # noqa: E402
 from miniinductor.lowering.decompositions import table  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
 from miniinductor.schedule.scheduler import Scheduler  # noqa: E402
-from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
-from miniinductor.sizes.printing import index_text, python_code  # noqa: E402
-from miniinductor.sizes.ranges import simplify  # noqa: E402
+from miniinductor.sizes.expressions import (  # noqa: E402
+    FloorDiv,  # noqa: E402
+    index_text,
+    python_code,
+)
+from miniinductor.sizes.symbols import simplify  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -198,7 +201,6 @@ MORE = {  # file -> what else its example finds
         "fake_uint16": torch.zeros(1, dtype=torch.uint16),
     },
     "foreign": lambda: {"compile_it": lambda: None, "work": len, "arguments": ([],)},
-    "sizes/intervals": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "autograd/functionalize": lambda: {"gm": trace(in_place, [torch.randn(5, 3)])},
     "autograd/joint": product,
     "autograd/partition": lambda: {
@@ -218,11 +220,12 @@ MORE = {  # file -> what else its example finds
         "trace": recording.trace,
     },
     "recording": lambda: {"buffer": exponential()},
-    "foreach": lambda: scheduled(
+    "after_fusion": lambda: scheduled(
         lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
         torch.randn(3),
         torch.randn(5),
         torch.randn(7),
+        written=["arg0", "arg1", "arg2"],
     ),
     "graph_passes": lambda: {
         "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])
@@ -233,15 +236,7 @@ MORE = {  # file -> what else its example finds
     "more/rare_relations": lambda: {"python_code": python_code},
     "more/rare_indices": lambda: {"index_text": index_text},
     "more/small_terms": lambda: {"simplify": simplify},
-    "ir/handlers": lambda: {"buffer": exponential()},
-    "handlers": lambda: {
-        "buffer": exponential(),
-        "handler": PrintHandler(),
-        "set_handler": set_handler,
-    },
-    "in_place": lambda: scheduled(
-        lambda p, g: [p.sub(g * 0.1)], torch.randn(3), torch.randn(3), written=["arg0"]
-    ),
+    "ir/handlers": lambda: {"buffer": exponential(), "graph": Graph()},
     "kernels": softmax_schedule,
     "memory": softmax_steps,
     "eager_graphs": lambda: {

@@ -9,9 +9,8 @@ import torch
 
 from miniinductor import coverage
 from miniinductor.lowering.views import reshape_index
-from miniinductor.sizes.expressions import FloorDiv, Mod, Position, is_indirect
-from miniinductor.sizes.printing import index_text
-from miniinductor.sizes.ranges import bounds, simplify
+from miniinductor.sizes.expressions import FloorDiv, Mod, Position, index_text, is_indirect
+from miniinductor.sizes.symbols import bounds, simplify
 
 coverage.load()
 

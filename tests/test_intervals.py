@@ -8,17 +8,18 @@ import sympy
 
 from miniinductor import coverage
 from miniinductor.sizes.expressions import FloorDiv, Mod
-from miniinductor.sizes.intervals import interval, of_function
 from miniinductor.sizes.prover import (
     LARGEST,
     SizeProver,
     Symbol,
     assumed,
+    interval,
     is_nonnegative,
+    of_function,
     of_terms,
     polynomial,
 )
-from miniinductor.sizes.ranges import bounds
+from miniinductor.sizes.symbols import bounds
 
 coverage.load()  # rules of maxima and of floats
 

@@ -13,8 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from minidynamo import coverage
 from minidynamo.shapes.symbolic_numbers import hint_of
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake
-from miniinductor.sizes.expressions import FloorDiv, Mod
-from miniinductor.sizes.printing import python_code
+from miniinductor.sizes.expressions import FloorDiv, Mod, python_code
 
 coverage.load()
 

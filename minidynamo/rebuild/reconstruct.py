@@ -30,7 +30,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from miniinductor.sizes.printing import python_code
+from miniinductor.sizes.expressions import python_code
 
 from ..bytecode import Instruction, assembler, disassemble
 from ..bytecode.assembler import stack_effect

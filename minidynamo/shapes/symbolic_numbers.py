@@ -29,8 +29,7 @@ import sympy
 import torch
 
 from miniinductor.errors import remembered
-from miniinductor.sizes.expressions import FUNCTIONS, FloorDiv, Mod, ToFloat
-from miniinductor.sizes.printing import python_code
+from miniinductor.sizes.expressions import FUNCTIONS, FloorDiv, Mod, ToFloat, python_code
 
 if TYPE_CHECKING:
     from .symbolic_shapes import ShapeEnv

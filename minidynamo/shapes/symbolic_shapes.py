@@ -33,8 +33,7 @@ from typing import Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import Mod, as_number
-from miniinductor.sizes.printing import python_code
+from miniinductor.sizes.expressions import Mod, as_number, python_code
 from miniinductor.sizes.prover import (
     LARGEST,
     SizeProver,

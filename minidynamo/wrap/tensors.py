@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from miniinductor.errors import ours
-from miniinductor.sizes.printing import python_code
+from miniinductor.sizes.expressions import python_code
 
 from .. import config
 from ..errors import Break

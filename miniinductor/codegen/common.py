@@ -36,7 +36,7 @@ from ..ir.loops import playing
 from ..ir.ops import OpsHandler
 from ..records import About, Marked
 from ..schedule.nodes import Node
-from ..sizes.printing import index_text
+from ..sizes.expressions import index_text
 
 NOTHING: frozenset[str] = frozenset()
 

@@ -30,8 +30,7 @@ from torch import fx
 
 from ..records import Marked, lines_of
 from ..sizes.expressions import Size
-from ..sizes.ranges import bounds
-from ..sizes.symbols import extent
+from ..sizes.symbols import bounds, extent
 from .dependencies import LoopBody
 from .loops import (
     BufferView,

@@ -39,8 +39,7 @@ import torch.utils._pytree as pytree
 from ..options import Current
 from ..records import listing_of
 from ..sizes.expressions import Size
-from ..sizes.ranges import simplify
-from ..sizes.symbols import is_dense, same, sizes
+from ..sizes.symbols import is_dense, same, simplify, sizes
 from .ops import Value, loop_variables, ops
 
 Origins = frozenset[str]  # the FX nodes something came from

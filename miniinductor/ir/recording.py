@@ -21,8 +21,7 @@ import sympy
 import torch
 
 from ..sizes.expressions import Position, flatten
-from ..sizes.ranges import lies_in
-from ..sizes.symbols import Size
+from ..sizes.symbols import Size, lies_in
 from .dependencies import Instruction, LoopBody, Ref, Result
 from .loops import ComputedBuffer, origin, playing, run_body
 from .ops import OpsHandler, exact_key, fill, loop_variables, set_handler

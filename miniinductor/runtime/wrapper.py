@@ -55,7 +55,7 @@ from ..ir.loops import (
 )
 from ..records import Listing, Marked, indent
 from ..schedule.nodes import Schedule
-from ..sizes.printing import python_code
+from ..sizes.expressions import python_code
 from ..sizes.symbols import Size, same, sizes
 from ..sizes.symbols import size as size_of
 from .memory import MemoryPlan

@@ -21,8 +21,7 @@ import sympy
 import torch
 
 from ...sizes.expressions import Position
-from ...sizes.ranges import bounds
-from ...sizes.symbols import Size
+from ...sizes.symbols import Size, bounds
 from .expressions import TritonExpressions, reads_of
 from .tiles import Tile
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 import sympy
 
-from ...sizes.printing import index_text
+from ...sizes.expressions import index_text
 from ...sizes.symbols import Size
 
 # --- quotients ------------------------------------------------------------------------------------

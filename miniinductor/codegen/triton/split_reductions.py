@@ -46,8 +46,7 @@ from ...ir.recording import trace
 from ...lowering.chunks import nearest_divisor
 from ...records import CompileRecord
 from ...sizes.expressions import FloorDiv, Mod
-from ...sizes.ranges import simplify
-from ...sizes.symbols import Size, hint, size
+from ...sizes.symbols import Size, hint, simplify, size
 from .block_sizes import PERSISTENT, PROCESSORS
 from .tile_plan import reads_along
 

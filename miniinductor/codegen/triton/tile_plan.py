@@ -21,8 +21,7 @@ import sympy
 from ...ir.dependencies import Access, LoopBody, int_or_none, linear_form, loop_variables, stride_of
 from ...ir.loops import Buffer
 from ...schedule.nodes import Node
-from ...sizes.expressions import Mod, is_indirect
-from ...sizes.printing import index_text
+from ...sizes.expressions import Mod, index_text, is_indirect
 from ...sizes.symbols import Size, hint
 from ...sizes.symbols import size as as_size
 from ..plan import KernelPlan, plan_kernel
