@@ -14,12 +14,12 @@ In:   a name of `NAMES`.  Out: (model in eval mode, inputs, targets): 2 layers, 
 Nothing is downloaded.
 """
 
+from typing import Any, TypeAlias
 import importlib.util
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import torch
 

@@ -11,6 +11,8 @@ One round runs every variant once (a batch of calls long enough to time), so tha
 the machine hits all of them; the ratio is taken within a round.
 """
 
+from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 import contextlib
 import ctypes
 import math
@@ -23,9 +25,7 @@ import sys
 import tempfile
 import time
 import unittest.mock
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 try:
     import fcntl

@@ -6,8 +6,8 @@ run(lambda x: [pointwise(x, lambda v: ops.exp(v))], torch.randn(3, 5))    -> (ou
 import torch
 
 from miniinductor import coverage
-from miniinductor.compile import build_program
 from miniinductor.ir import loops as ir
+from miniinductor.compile import build_program
 from miniinductor.ir.loops import Graph, InputBuffer, Layout, Pointwise, Reduction, TensorBox
 from miniinductor.ir.ops import OP_NAMES, OpsHandler, ops
 from miniinductor.records import CompileRecord

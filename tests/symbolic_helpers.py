@@ -11,6 +11,7 @@ import miniinductor
 from minidynamo import coverage
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake
 
+
 coverage.load()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import networkx
 import pytest
 
+
 from tools import sizes
 from tools.sizes import file_imports
 

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
-from benchmarks.error_bound import assert_near
 from miniinductor import coverage
 from miniinductor.passes.graph_passes import CLEANING
+from benchmarks.error_bound import assert_near
 
 
 def causal(q):

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+
 from record_helpers import last_compiled
 
 import minidynamo

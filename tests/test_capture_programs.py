@@ -4,6 +4,7 @@ import random
 import types
 
 import torch
+
 from test_capture_language import fresh, same  # noqa: F401
 
 import minidynamo

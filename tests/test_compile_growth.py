@@ -3,11 +3,12 @@ their operations cost."""
 
 import pytest
 import torch
-from record_helpers import last_compiled
 
 import minidynamo
-from benchmarks.error_bound import assert_near
 from miniinductor.schedule import scheduler
+
+from record_helpers import last_compiled
+from benchmarks.error_bound import assert_near
 
 
 def chain(count, step=lambda x: torch.sin(x) * 1.01):

@@ -18,9 +18,9 @@ import torch._dynamo as peer
 from torch._dynamo.backends.registry import lookup_backend
 
 import minidynamo
-from benchmarks.error_bound import assert_near
 from minidynamo import torch_frontend
 from tests.tour_programs import TOURS
+from benchmarks.error_bound import assert_near
 
 ROOT = Path(__file__).resolve().parent.parent
 torch.set_num_threads(2)

@@ -10,8 +10,8 @@ from benchmarks.error_bound import (
     allowed_error,
     assert_near,
     assert_no_worse,
-    tolerance,
     too_far,
+    tolerance,
     worse_than,
 )
 

@@ -24,30 +24,25 @@ import minidynamo  # noqa: E402
 import miniinductor  # noqa: E402
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
 from miniinductor import compile as stages  # noqa: E402
-from miniinductor.autograd.joint import trace_joint  # noqa: E402
-from miniinductor.codegen import kernels
-from miniinductor.codegen.common import named  # noqa: E402
-from miniinductor.codegen.triton.block_sizes import Config, Launch  # noqa: E402
 from miniinductor.ir import recording
-from miniinductor.ir.handlers import PrintHandler  # noqa: E402
-from miniinductor.ir.ops import ops, set_handler  # noqa: E402
-from miniinductor.lowering import lower_graph  # noqa: E402
+from miniinductor.codegen import kernels
+from miniinductor.autograd.joint import trace_joint  # noqa: E402
+from miniinductor.codegen.common import named  # noqa: E402
 from miniinductor.lowering.decompositions import table  # noqa: E402
+from miniinductor.codegen.triton.block_sizes import Config, Launch  # noqa: E402
+from miniinductor.ir.handlers import PrintHandler  # noqa: E402
+from miniinductor.lowering import lower_graph  # noqa: E402
+from miniinductor.ir.ops import ops, set_handler  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
 from miniinductor.schedule.scheduler import Scheduler  # noqa: E402
-from miniinductor.sizes.expressions import (  # noqa: E402
-    FloorDiv,  # noqa: E402
-    index_text,
-    python_code,
-)
-from miniinductor.sizes.symbols import simplify  # noqa: E402
+from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # examples that need a GPU, a code generator at work, or the models' library
 ELSEWHERE = (
-    "gpu/timing block_sizes gpu/build gpu/expressions _expressions "
-    "cpp_reductions codegen/plan foreach benchmarks/models _models ablation "
+    "triton/timing block_sizes triton/build triton/expressions cpp/expressions "
+    "cpp/reductions codegen/plan foreach benchmarks/models _models ablation "
     "plots runner explain/layout explain/passes explain/stages "
     "benchmarks/census"
 ).split()
@@ -160,7 +155,8 @@ def symbolic():
     mode.cache_enabled = False
     fake = symbolic_fake(mode, ShapeEnv(), torch.randn(12, 4), {0: 0, 1: 1})
     symbols = dict(zip(("s0", "s1"), (n.node.expr for n in fake.shape)))
-    return {"fake": fake, "FloorDiv": FloorDiv, **symbols}
+    i, j = sympy.symbols("i j", integer=True, nonnegative=True)
+    return {"fake": fake, "FloorDiv": FloorDiv, "i": i, "j": j, **symbols}
 
 
 def quotients():
@@ -182,25 +178,22 @@ def explained():
 MORE = {  # file -> what else its example finds
     "explain/notebook": lambda: {"e": explained()},
     "explain/packing": lambda: {"document": explained().to_json()},
-    "runtime/disk": lambda: {"disk": importlib.import_module("miniinductor.toolchain.disk").disk},
-    "more/joined_quotients": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
-    "more/polynomials": quotients,
-    "more/equal_sizes": quotients,
+    "toolchain/disk": lambda: {"disk": importlib.import_module("miniinductor.toolchain.disk").disk},
     "explain/data": lambda: {"explain": minidynamo.explain},
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
     },
-    "checks": an_index,
+    "autograd/checks": an_index,
     "codegen/plan": softmax_plan,
-    "gpu/block_sizes": softmax_launch,
+    "codegen/triton/block_sizes": softmax_launch,
     "codegen/tree": lambda: {"named": named},
-    "eager_answers": lambda: {
+    "autograd/eager_answers": lambda: {
         "aten": torch.ops.aten,
         "rows": torch.ones(10, 1, 5),
         "columns": torch.ones(1, 5, 10).transpose(1, 2),
         "fake_uint16": torch.zeros(1, dtype=torch.uint16),
     },
-    "foreign": lambda: {"compile_it": lambda: None, "work": len, "arguments": ([],)},
+    "errors": lambda: {"compile_it": lambda: None, "work": len, "arguments": ([],)},
     "autograd/functionalize": lambda: {"gm": trace(in_place, [torch.randn(5, 3)])},
     "autograd/joint": product,
     "autograd/partition": lambda: {
@@ -208,43 +201,37 @@ MORE = {  # file -> what else its example finds
         "is_cheap": stages.is_cheap,
     },
     "autograd/runtime": training,
-    "wrapper": lambda: {
+    "runtime/wrapper": lambda: {
         "graph": lower_graph(
             trace(lambda x, y: ([torch.relu(x @ y)], []), [torch.ones(8, 4), torch.ones(4, 16)]),
             CompileRecord(),
         )
     },
-    "dependencies": lambda: {
+    "ir/dependencies": lambda: {
         "buffer": exponential(),
         "handler": PrintHandler(),
         "trace": recording.trace,
     },
-    "recording": lambda: {"buffer": exponential()},
-    "after_fusion": lambda: scheduled(
+    "ir/recording": lambda: {"buffer": exponential()},
+    "schedule/after_fusion": lambda: scheduled(
         lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
         torch.randn(3),
         torch.randn(5),
         torch.randn(7),
         written=["arg0", "arg1", "arg2"],
     ),
-    "graph_passes": lambda: {
+    "passes/graph_passes": lambda: {
         "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])
     },
-    "more/sums": quotients,
-    "more/divisors": quotients,
-    "more/common_factors": quotients,
-    "more/rare_relations": lambda: {"python_code": python_code},
-    "more/rare_indices": lambda: {"index_text": index_text},
-    "more/small_terms": lambda: {"simplify": simplify},
-    "ir/handlers": lambda: {"buffer": exponential(), "graph": Graph()},
-    "kernels": softmax_schedule,
-    "memory": softmax_steps,
-    "eager_graphs": lambda: {
+    "ir/handlers": lambda: {"buffer": exponential(), "graph": miniinductor.ir.loops.Graph()},
+    "codegen/kernels": softmax_schedule,
+    "runtime/memory": softmax_steps,
+    "autograd/eager_graphs": lambda: {
         "functional": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table()),
         "run": f,
     },
     "lowering/graph": lambda: {"gm": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())},
-    "runtime/build": lambda: {"x": torch.ones(3)},
+    "toolchain/cpp": lambda: {"x": torch.ones(3)},
     "sizes/symbols": symbolic,
     "sizes/prover": symbolic,
     "explain/draw_code": lambda: {"add": (lambda n: lambda x: x + n)(1)},

@@ -16,6 +16,7 @@ import torch
 
 import minidynamo
 from minidynamo.explain import layout, page
+
 from tests.explorer import programs
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,6 +6,7 @@ import torch
 
 import minidynamo
 from minidynamo.explain import data
+
 from tests.explorer import programs
 
 

@@ -22,6 +22,7 @@ if os.environ.get("TRITON_INTERPRET") == "1":
 import backend_helpers
 import test_cpp
 
+
 import minidynamo
 import miniinductor
 import miniinductor.config as config

@@ -10,11 +10,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import minidynamo
 import miniinductor
-from benchmarks.error_bound import assert_near
 from miniinductor import config
 from miniinductor.autograd.joint import trace_forward
 from miniinductor.lowering.decompositions import table
 from miniinductor.passes.graph_passes import optimize
+from benchmarks.error_bound import assert_near
 
 
 def compiled_of(module, *inputs):

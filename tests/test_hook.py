@@ -9,8 +9,7 @@ import traceback
 import pytest
 from other_evaluator import Evaluator
 
-from minidynamo.bytecode import Instruction, assemble, disassemble
-from minidynamo.bytecode import assembler as emit
+from minidynamo.bytecode import Instruction, assemble, disassemble, assembler as emit
 from minidynamo.frame.frame_hook import (
     disabled,
     enabled,

@@ -13,8 +13,9 @@ import pytest
 jupytext = pytest.importorskip("jupytext")
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 sys.path.insert(0, str(NOTEBOOKS))
-import build  # noqa: E402
 import exercises  # noqa: E402
+
+import build  # noqa: E402
 
 NAMES = sorted(p.stem for p in (NOTEBOOKS / "src").glob("*.py"))
 

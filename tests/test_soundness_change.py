@@ -4,8 +4,9 @@ import importlib
 
 import pytest
 import torch
-from record_helpers import last_compiled
 from torch import nn
+
+from record_helpers import last_compiled
 
 import minidynamo
 from minidynamo import config

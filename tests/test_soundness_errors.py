@@ -1,7 +1,6 @@
 """Errors and values at the edge: what eager raises, zeros' signs, and a sample of the generator."""
 
 import math
-
 import pytest
 import torch
 import torch.nn.functional as F

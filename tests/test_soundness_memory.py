@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo import records
 from minidynamo.frame import frame_hook
+from minidynamo import records
 
 MODES = {
     "eager": {"backend": "eager"},

@@ -18,15 +18,16 @@ import torch.nn.functional as F
 from backend_helpers import pointwise, reduce, run, softmax
 from test_cpp import fixed_seed  # noqa: F401
 
+
 import minidynamo
 import miniinductor
 import miniinductor.config as config
 from benchmarks.models import MODELS
 from benchmarks.runner import largest_difference
-from miniinductor.codegen.triton import build as triton_build
 from miniinductor.codegen.triton import kernel_writer, tiles
-from miniinductor.codegen.triton.interpreter import load_interpreted
 from miniinductor.ir.ops import ops
+from miniinductor.codegen.triton import build as triton_build
+from miniinductor.codegen.triton.interpreter import load_interpreted
 
 NOT_HERE = {
     "test_the_writer_defines_every_op",

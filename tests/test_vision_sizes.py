@@ -11,6 +11,7 @@ import minidynamo
 from benchmarks.programs.vision import PROGRAMS, SIZES
 from miniinductor.sizes import prover
 
+
 # compilations for the four sizes: those whose shapes are a matter of parity need more
 MORE = {"ssim": 4, "swin": 3}
 # torch 2.11's rule of pooling asks whether a size is even: a compilation for each of the answers

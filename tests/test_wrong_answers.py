@@ -11,12 +11,13 @@ pytest.importorskip("jupytext")
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 sys.path.insert(0, str(NOTEBOOKS))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import build  # noqa: E402
 import exercises  # noqa: E402
 from exercises.feedback import SAYS  # noqa: E402
 from exercises.wrong_answers import WRONG  # noqa: E402
 from exercises.wrong_edits import EDITS, edited  # noqa: E402
 from test_notebooks import EXERCISES, answers  # noqa: E402
+
+import build  # noqa: E402
 
 AT_LEAST = 3
 ALL_CASES = [

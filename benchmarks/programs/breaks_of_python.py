@@ -19,6 +19,7 @@ from torch import nn
 
 from benchmarks.programs.break_table import Program, X, linear, program
 
+
 # ---- NumPy
 TABLE = np.linspace(0.5, 1.5, 4).astype(np.float32)
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch._higher_order_ops
 import torch.distributed as dist
 import torch.fx
 import torch.nn.functional as F
+import torch._higher_order_ops
 import torch.utils.checkpoint
 from torch import nn
 from torch.overrides import TorchFunctionMode

@@ -110,7 +110,7 @@ print("tiny:", out[0], "  torch:", torch.relu(x)[0])
 # its maths from a small prelude with torch's semantics.
 
 # %%
-from miniinductor.codegen.cpp.kernel_writer import expressions as cpp_expressions
+from miniinductor.codegen.cpp import expressions as cpp_expressions
 
 excerpt(cpp_expressions.CppScope.temporary)
 

@@ -271,7 +271,7 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, 
 # The C++ generator copies transposed reads through tiles (notebook 11). Their shape is one of two constants, chosen by timing on one machine. Here it is timed on yours:
 
 # %% tags=["volatile"]
-from miniinductor.codegen.cpp.kernel_writer import tiles
+from miniinductor.codegen.cpp import tiles
 
 def add_transposed(x, y):
     return x + y.t()

@@ -39,9 +39,10 @@ import torch
 
 import minidynamo
 import miniinductor
-from benchmarks.error_bound import too_far
 from minidynamo.convert import convert_frame
 from minidynamo.frame import frame_hook
+from benchmarks.error_bound import too_far
+
 from tests.other_evaluator import Evaluator
 
 from . import runner

@@ -1,10 +1,10 @@
 """Mutants that `c_objects` and `endless` must notice."""
 
-from minidynamo.evaluate import operations
-from minidynamo.functions import c_methods
 from minidynamo.graph.output_graph import OutputGraph
-from minidynamo.variables import dicts as containers
-from minidynamo.variables import functions, iterators, sequences, sets
+from minidynamo.functions import c_methods
+from minidynamo.evaluate import operations
+from minidynamo.variables import dicts as containers, functions, iterators, sequences
+from minidynamo.variables import sets
 
 from .mutants import mutant
 

@@ -89,7 +89,7 @@ def no_refusals_of_dead_code():
 
 @mutant("errors: positions are not checked", "errors --count 150 --modes inductor")
 def no_index_checks():
-    from miniinductor.codegen.cpp.kernel_writer.expressions import CppExpressions
+    from miniinductor.codegen.cpp.expressions import CppExpressions
 
     CppExpressions.error_if = lambda self, condition, error: None
 
@@ -103,7 +103,7 @@ def no_unused_positions():
 
 @mutant("errors: negative positions count from the end", "errors --count 200 --modes inductor")
 def wrapped_positions():
-    from miniinductor.codegen.cpp.kernel_writer.expressions import CppExpressions
+    from miniinductor.codegen.cpp.expressions import CppExpressions
 
     plain = CppExpressions.indirect_indexing
     CppExpressions.indirect_indexing = lambda self, value, size, wrap_neg=True: plain(
@@ -122,7 +122,8 @@ def no_dtype_question():
 def any_probability():
     from torch._decomp import decomposition_table
 
-    from miniinductor.lowering import decompositions, extern
+    from miniinductor.lowering import decompositions
+    from miniinductor.lowering import extern
 
     op = aten.binary_cross_entropy.default
     del extern.EXTERN[op]
@@ -131,7 +132,7 @@ def any_probability():
 
 @mutant("errors: x + 0.0 is x", "errors --count 900 --modes inductor")
 def plus_zero():
-    from miniinductor.codegen.cpp.kernel_writer.expressions import CppExpressions
+    from miniinductor.codegen.cpp.expressions import CppExpressions
 
     plain = CppExpressions.binary
 

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 import minidynamo.convert.convert_frame
-import minidynamo.convert.graph_errors
 import minidynamo.graph.output_graph
 import minidynamo.guards.guards
 import minidynamo.shapes.symbolic_numbers
+import minidynamo.convert.graph_errors
 import miniinductor.errors
 from minidynamo.evaluate import operations
 

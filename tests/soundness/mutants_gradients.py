@@ -4,7 +4,8 @@ of draws."""
 import torch
 
 from miniinductor.autograd import joint, outputs
-from miniinductor.lowering import random, whole_calls
+from miniinductor.lowering import whole_calls
+from miniinductor.lowering import random
 
 from .mutants import mutant
 

@@ -1,7 +1,8 @@
 """Mutants of what is guarded, and compiled, of tensors' layouts and bits."""
 
-import miniinductor.compile as driver
 from minidynamo.graph.output_graph import OutputGraph
+
+import miniinductor.compile as driver
 from miniinductor.autograd import functionalize, outputs, runtime
 
 from .mutants import mutant

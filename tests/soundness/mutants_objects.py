@@ -2,8 +2,9 @@
 functions read and write, who has hooks."""
 
 from minidynamo.convert import entry_guards
-from minidynamo.functions import custom_functions
 from minidynamo.graph.output_graph import OutputGraph
+from minidynamo.functions import custom_functions
+
 from miniinductor.autograd import fake_mode as mode
 
 from .mutants import mutant

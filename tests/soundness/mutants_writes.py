@@ -28,17 +28,17 @@ import sympy
 
 import miniinductor.compile as driver
 from miniinductor import coverage
+from miniinductor.schedule import after_fusion
+from miniinductor.runtime import memory
 from miniinductor.autograd import functionalize
-from miniinductor.codegen.cpp.kernel_writer import expressions as cpp_expressions
-from miniinductor.codegen.cpp.kernel_writer import tiles
+from miniinductor.codegen.cpp import expressions as cpp_expressions
 from miniinductor.codegen.triton import kernel_writer as triton
 from miniinductor.ir.recording import Recorder
-from miniinductor.passes import no_ops
 from miniinductor.passes import no_ops as common_subexpressions
-from miniinductor.runtime import memory
-from miniinductor.schedule import after_fusion
+from miniinductor.passes import no_ops
 from miniinductor.schedule.nodes import Schedule
 from miniinductor.schedule.scheduler import Scheduler
+from miniinductor.codegen.cpp import tiles
 
 from .mutants import mutant
 
