@@ -24,7 +24,6 @@ A plain text as a part adds nothing: the name of a type, a number.
 """
 
 import functools
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,7 +35,7 @@ from ..ir.loops import playing
 from ..ir.ops import OpsHandler
 from ..records import About, Marked
 from ..schedule.nodes import Node
-from ..sizes.expressions import index_text
+from ..sizes.expressions import functions_of, index_text
 
 NOTHING: frozenset[str] = frozenset()
 
@@ -86,9 +85,8 @@ def element(array: Code, place: object) -> Code:
 @functools.lru_cache(50_000)
 def index_code(expr: sympy.Expr) -> Code:
     """An index.  NotImplementedError where there is no text for it."""
-    text = index_text(expr)
     reads = [part.name for part in sympy.preorder_traversal(expr) if part.is_Symbol]
-    return Code(text, reads, frozenset(re.findall(r"[/%]|\w+(?=<)", text)))
+    return Code(index_text(expr), reads, functions_of(expr))
 
 
 # operations that both languages write between their operands

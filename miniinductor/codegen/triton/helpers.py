@@ -6,12 +6,11 @@ r"""Functions that a kernel carries when it uses them, and the kernel as a compl
 A line says that it reads the name of a helper, as it does of a value.
 """
 
-import re
 from collections.abc import Collection, Iterable
 
 import sympy
 
-from ...sizes.expressions import index_text
+from ...sizes.expressions import functions_of
 from ...sizes.symbols import Size
 
 # --- quotients ------------------------------------------------------------------------------------
@@ -156,8 +155,8 @@ NEEDED = {  # what a helper calls
 
 def helpers_of(*indices: Size) -> frozenset[str]:
     """The helpers that indices, as printing.py writes them, call."""
-    texts = [index_text(sympy.sympify(index), "triton") for index in indices]
-    return frozenset(re.findall(r"integer_\w+", " ".join(texts)))
+    called = {name for index in indices for name in functions_of(sympy.sympify(index))}
+    return frozenset(f"integer_{name}" for name in called if f"integer_{name}" in HELPERS)
 
 
 def with_wide_indices(source: str, blocks: Iterable[str]) -> str:
