@@ -7,8 +7,6 @@ opcodes.
 import functools
 import importlib
 
-from miniinductor.coverage import without_collecting
-
 from . import config
 
 TRACE = "minidynamo.explain.trace"  # named, not imported: it stands on top of everything
@@ -17,7 +15,6 @@ TRACE = "minidynamo.explain.trace"  # named, not imported: it stands on top of e
 @functools.cache
 def load() -> None:
     """Load these files, once, and what both packages trace with."""
-    with without_collecting():
-        importlib.import_module("minidynamo.functions")
+    importlib.import_module("minidynamo.functions")
     if config.trace_folder:
         importlib.import_module(TRACE).start_in(config.trace_folder)

@@ -8,22 +8,21 @@ Out:  a `CompiledGraph`, called with the same tensors.
     >>> compiled = compile_fx(gm, [x])
     >>> compiled(x), compiled.record.times
 
-    Compilation.run         what cannot be compiled runs eagerly, which is recorded
-      plan_inference        trace and functionalize; passes
-      plan_training         trace the joint graph; passes; cut it in two
-        generate            layouts; lower; verify (the backward half: when it is first needed)
+    compile_fx              what cannot be compiled runs eagerly, which is recorded
+      compiled              trace and functionalize; passes; in training: cut it in two
+        compile_functional  layouts; lower; verify (the backward half: when it is first needed)
           build_program     schedule; write kernels; build kernels; plan memory; print the wrapper
-      start                 the Program's callable, perhaps replayed as a CUDA graph
+        start               the Program's callable, perhaps replayed as a CUDA graph
 
 Each stage takes and returns a value of its own: `Joint`, `Parts`, `Graph`, `Schedule`, the list of
-steps, `MemoryPlan`, `Wrapper`, `Program`, `Plan`; all of them write down in `record` what they
-decided.  A `CompiledGraph` looks at the inputs of each call; a front end with guards of its own
-calls `compiled.function`, which looks at nothing.  Mirrors torch/_inductor/compile_fx.py and
+steps, `MemoryPlan`, `Wrapper`, `Program`; all of them write down in `record` what they decided.  A
+`CompiledGraph` looks at the inputs of each call; a front end with guards of its own calls
+`compiled.function`, which looks at nothing.  Mirrors torch/_inductor/compile_fx.py and
 torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,26 +30,18 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import config, coverage, pieces
+from . import config, pieces
+from . import languages as languages  # which registers C++ and Triton
 from .autograd import fake_mode
-from .autograd.eager_graphs import Interpreted, may_refuse, runnable, with_eager_errors
+from .autograd.eager_graphs import Interpreted, draws, runnable, with_eager_errors
 from .autograd.joint import Joint, trace_forward, trace_joint
 from .autograd.outputs import has_lazy_bits, needs_gradient, with_outputs
-from .autograd.partition import activations, partition
-from .autograd.runtime import (
-    Backward,
-    Plan,
-    at_the_start,
-    by_data,
-    connect,
-    cut_of,
-    held_tensors,
-    inner_writes,
-)
+from .autograd.partition import Parts, activations, partition
+from .autograd.runtime import Backward, connect, held_tensors, inner_writes
 from .autograd.tracer import no_autocast, without_autocast
 from .codegen.kernels import build_kernels, main_device, write_kernels
 from .devices import about, language_of, why_not
-from .errors import NOT_COMPILED, CannotLower, CompilerError, ThreadState, ours
+from .errors import NOT_COMPILED, CannotLower, CompilerError, NotCompiled, ThreadState, ours
 from .ir.handlers import verify_graph
 from .ir.loops import Graph
 from .lowering import lower_graph
@@ -58,7 +49,7 @@ from .lowering.decompositions import FUSED_RANDOM, table
 from .lowering.extern import is_cheap
 from .options import Current
 from .passes.graph_passes import laid_out, laid_out_joint, optimize
-from .records import CompileRecord, Later, first_line, listing_of, tell
+from .records import CompileRecord, first_line, tell
 from .runtime.memory import plan_memory
 from .runtime.program import Program, guard_shared_memory
 from .runtime.wrapper import print_wrapper
@@ -83,17 +74,17 @@ def compile_fx(
     inputs.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an unknown mode or
     another number of inputs than the graph has placeholders.
     """
-    coverage.load()
-    compilation = Compilation(gm, example_inputs, mode)
+    check_arguments(gm, example_inputs, mode)
     # whatever is raised, gradients are recorded and garbage is collected afterwards as before
-    return ThreadState().around(compilation.for_caller)
+    compiled = ThreadState().around(Compilation(gm, example_inputs, mode).run)
+    compiled.expected = list(map(layout_of, example_inputs))
+    return compiled
 
 
 def aot_eager(gm: fx.GraphModule, example_inputs: Sequence[object]) -> "CompiledGraph":
     """The same path without code generation: the functional ATen graph, run by eager kernels."""
-    coverage.load()
-    compilation = Compilation(gm, example_inputs, generates=False)
-    return ThreadState().around(compilation.run)
+    check_arguments(gm, example_inputs, None)
+    return ThreadState().around(Compilation(gm, example_inputs, generates=False).run)
 
 
 class CompiledGraph:
@@ -160,193 +151,80 @@ def layout_of(value: object) -> tuple | None:
 class Compilation:
     """One captured graph on its way.  generates: kernels; else eager ones are wanted.
 
-    parts: in training, a function that gives both halves of the joint graph (`Parts`), since the
-      backward half is compiled later.
     cuts: how often a graph was cut of which this one is a piece.
-    step: in training, what recordings of both halves share (runtime/cuda_graphs.py).
-    clock: what was in CLOCK when this began."""
+    has_autocast: as the graph begins; what it sets is set while it is traced, too.
+    clock: what was in CLOCK when this began.
+    step: in training, what recordings of both halves share (runtime/cuda_graphs.py)."""
 
     gm: fx.GraphModule
     inputs: Sequence[Any]
     mode: str | None = None
     generates: bool = True
     record: CompileRecord = field(default_factory=CompileRecord)
-    parts: Any = field(default=None, init=False)
-    cuts: int = field(default=0, init=False)
-    # as the graph begins: what it sets is set while it is traced, too
-    has_autocast: bool = field(default_factory=torch._C._is_any_autocast_enabled, init=False)
-    step: Any = field(default=None, init=False)
-    clock: Callable | None = field(default_factory=lambda: CLOCK.value, init=False)
-
-    def for_caller(self) -> CompiledGraph:
-        """What `compile_fx` gives, which looks at its inputs."""
-        inputs = self.inputs
-        compiled = self.run()
-        compiled.expected = [layout_of(value) for value in inputs]
-        return compiled
+    cuts: int = 0
+    has_autocast: bool = field(default_factory=torch._C._is_any_autocast_enabled)
+    clock: Callable | None = field(default_factory=lambda: CLOCK.value)
+    step: Any = None
 
     def run(self) -> CompiledGraph:
         """The graph compiled; where that cannot be, eagerly, and the record says why."""
-        check_arguments(self.gm, self.inputs, self.mode)
         self.record.input_graph = self.gm
         self.record.keeps_steps |= config.keep_steps
-        of_machine = False  # no compiler is there, say: told once, not again for each graph
         try:
-            if refused := self.eager_reason():
-                raise CannotLower(refused)
-            if run := self.cut():
-                return CompiledGraph(run, self.record)
-            return CompiledGraph(self.compiled(), self.record)
+            self.check()
+            run = self.in_buckets() or self.compiled()
         except NOT_COMPILED as error:
-            reason, of_machine = str(error), isinstance(error, CompilerError)
-            origins = getattr(error, "origins", ())
-            if not of_machine and (run := self.around(origins, reason)):
-                return CompiledGraph(run, self.record)
+            run = self.around(error) or self.eagerly(str(error), isinstance(error, CompilerError))
         finally:
             self.inputs = ()  # the backward half is compiled later, and keeps this object alive
-        self.record.notes.append(f"runs eagerly: {reason}")
-        text = f"the graph of {first_line(self.gm)} runs eagerly: {reason}"
-        tell(text, reason if of_machine else text)
-        return CompiledGraph(runnable(self.gm), self.record)
+        return CompiledGraph(run, self.record)
 
-    def cut(self) -> Callable | None:
-        """The graph in pieces where the program or the user wants that; else None."""
-        gm = self.gm
-        apart = list(filter(pieces.runs_apart, gm.graph.nodes))
-        if apart or turns_gradients_on(gm):
-            run = self.in_pieces(pieces.steps_of(gm, apart))
-            if run is None:
-                raise CannotLower("a program of its own, or gradients that are turned on")
-            self.record.notes.append(
-                f"cut at {', '.join(n.name for n in apart)}, which runs eagerly"
-            )
-            return run
-        limit = config.gradient_buckets
-        if not limit or self.mode == "reduce-overhead" or not needs_gradients(gm, self.inputs):
-            return None
-        steps = pieces.buckets(gm, limit)
-        if len(steps) == 1 or pieces.changes_state(gm):
-            return None
-        with config.patch(gradient_buckets=0):  # a piece is not cut again
-            run = self.in_pieces(steps)
-        self.record.notes.append(f"in {len(steps)} pieces: gradient_buckets")
-        return run
-
-    def around(self, origins: Collection[str], reason: str) -> Callable | None:
-        """The graph in pieces, without the ops that are to blame (nodes of these names); None where
-        it cannot be cut there."""
-        apart = [node for node in self.gm.graph.nodes if node.name in origins]
-        may_cut = apart and self.cuts < MOST_CUTS
-        run = self.in_pieces(pieces.steps_of(self.gm, apart)) if may_cut else None
-        if run is None and self.cuts and apart == list(filter(is_call, self.gm.graph.nodes)):
-            run = runnable(self.gm)  # the piece is this op
-        if run:
-            names = ", ".join(node.name for node in apart)
-            where = first_line(self.gm)
-            self.record.notes.append(f"{names} runs eagerly, between compiled pieces: {reason}")
-            tell(f"{names} in the graph of {where} is an eager kernel: {reason}")
-        return run
-
-    def in_pieces(self, steps: Sequence[pieces.Step] | None) -> Callable | None:
-        if not steps or all(step.is_eager or step.is_made_of_numbers() for step in steps):
-            return None
-        return ThreadState().around(
-            pieces.in_pieces, self.gm, steps, self.compile_piece, self.record
-        )
-
-    def compile_piece(self, gm: fx.GraphModule, inputs: list[Any]) -> CompiledGraph:
-        piece = Compilation(gm, inputs, self.mode, self.generates)
-        piece.cuts = self.cuts + 1
-        return piece.run()
-
+    # --- every stage, in order
     def compiled(self) -> Callable:
-        """What runs the graph.  Raises one of `NOT_COMPILED`."""
-        return self.started(self.plan())
-
-    def eager_reason(self) -> str | None:
-        """Why this graph must not be compiled, or None."""
-        given = [t for t in self.inputs if not isinstance(t, torch.SymInt)]
-        if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in given):
-            return "an input is no plain tensor"
-        tensors = self.tensors()
-        for device in {t.device for t in tensors} - {torch.device("cpu")}:
-            if reason := why_not(device):
-                return reason
-        if any(t.layout != torch.strided for t in tensors):
-            return "a tensor that is not strided (sparse, mkldnn)"
-        if any(map(has_lazy_bits, tensors)):
-            return "a tensor that is negated or conjugated lazily: kernels read memory as it is"
-        return None
-
-    def tensors(self) -> list[torch.Tensor]:
-        """The tensors that the graph is given, and those that it holds."""
-        given = [t for t in self.inputs if isinstance(t, torch.Tensor)]
-        return [*given, *self.gm.parameters(), *self.gm.buffers()]
-
-    def plan(self) -> Plan:
-        """The plan of the graph, whose forward part is compiled."""
-        if self.generates:
-            for device in {about(t.device) for t in self.tensors()}:
-                device.expect(len(self.gm.graph.nodes))
-        is_training = needs_gradients(self.gm, self.inputs)
-        return self.plan_training() if is_training else self.plan_inference()
-
-    # --- the stages: graphs
-    def plan_inference(self) -> Plan:
-        record = self.record
-        with record.timed("trace"):
-            joint = trace_forward(self.gm, self.inputs, self.decompositions())
-        record.functional_graph = joint.graph
-        with no_autocast():  # the traced graph holds autocast's casts: no later stage casts again
-            self.clean(joint)
-            program = self.compile_functional(joint.graph, record, joint.written)
-            return self.plan_of(joint, program, joint.graph)
-
-    def plan_training(self) -> Plan:
+        """What runs the graph, with what each call looks at.  Raises one of `NOT_COMPILED`."""
         record, held = self.record, held_tensors(self.gm)
+        is_training = needs_gradients(self.gm, self.inputs)
+        for device in {about(t.device) for t in self.tensors() if self.generates}:
+            device.expect(len(self.gm.graph.nodes))
         with record.timed("trace"):
-            joint = trace_joint(self.gm, self.inputs, held, self.decompositions())
-        with no_autocast():
-            self.clean(joint)
-            with record.timed("layouts"):
-                joint.graph = self.laid_out(joint.graph)
-            record.keep_step("layouts", joint.graph)
-            record.joint_graph = joint.graph
-            with record.timed("partition"):
-                parts = partition(joint, len(self.inputs) + len(held), is_cheap)
-                record.saved = activations(joint, parts)
-            record.functional_graph = parts.forward
-            # how many of the forward half's outputs are results; others are for the backward half
-            parts.forward.meta["results"] = joint.count
-            inner = inner_writes(parts.forward, joint)
-            program = self.compile_functional(parts.forward, record, inner)
-            plan = self.plan_of(joint, program, parts.forward)
-        plan.cut = cut_of(joint, parts)
-        self.parts = lambda: parts  # a function: from disk, they are made when they are needed
-        return plan
-
-    def clean(self, joint: Joint) -> None:
-        record = self.record
+            if is_training:
+                joint = trace_joint(self.gm, self.inputs, held, self.decompositions())
+            else:
+                joint = trace_forward(self.gm, self.inputs, self.decompositions())
         record.aten_graph = joint.recorded
         record.keep_step("functionalization", joint.graph)
-        with record.timed("graph passes"):
-            optimize(joint.graph, record.keep_step)
+        with no_autocast():  # the traced graph holds autocast's casts: no later stage casts again
+            with record.timed("graph passes"):
+                optimize(joint.graph, record.keep_step)
+            if is_training:
+                parts = self.cut_in_two(joint, held)
+                forward, written = parts.forward, inner_writes(parts.forward, joint)
+            else:
+                forward, written = joint.graph, joint.written
+            record.functional_graph = forward
+            program = self.compile_functional(forward, record, written)
+        run = (
+            self.start_training(program, joint, parts, held)
+            if is_training
+            else (self.start_inference(program, joint))
+        )
+        if joint.written:
+            return guard_shared_memory(run, self.gm, record)
+        return run if draws(forward) else with_eager_errors(run, self.gm)
 
-    def decompositions(self) -> Any:
-        if not self.generates:
-            return None
-        return table() if config.fallback_random else table() | FUSED_RANDOM
-
-    def laid_out(self, joint: fx.GraphModule) -> fx.GraphModule:
-        """The joint graph with its tensors in other layouts, before it is cut in two.  (`generate`
-        chooses again for each graph that is lowered.)"""
-        if not self.generates:
-            return joint
-        return laid_out_joint(joint, self.record)
-
-    def plan_of(self, joint: Joint, program: Any, forward: fx.GraphModule) -> Plan:
-        """forward: the functional graph that the program computes."""
-        return Plan(joint, program, may_refuse=self.generates and may_refuse(forward))
+    def cut_in_two(self, joint: Joint, held: Sequence[torch.Tensor]) -> Parts:
+        record = self.record
+        with record.timed("layouts"):
+            # (`compile_functional` chooses again for each graph that is lowered)
+            joint.graph = laid_out_joint(joint.graph, record) if self.generates else joint.graph
+        record.keep_step("layouts", joint.graph)
+        record.joint_graph = joint.graph
+        with record.timed("partition"):
+            parts = partition(joint, len(self.inputs) + len(held), is_cheap)
+            record.saved = activations(joint, parts)
+        # how many of the forward half's outputs are results; others are for the backward half
+        parts.forward.meta["results"] = joint.count
+        return parts
 
     def compile_functional(
         self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
@@ -354,37 +232,27 @@ class Compilation:
         """A Program for one functional graph whose output is (values, new values of `written`)."""
         if not self.generates:
             return Interpreted(functional, written)
-        max_autotune = config.max_autotune or self.mode == "max-autotune"
         with (
-            config.patch(max_autotune=max_autotune),
+            config.patch(max_autotune=config.max_autotune or self.mode == "max-autotune"),
             size_hints(hints_of(functional.graph)),
             torch._C.DisableTorchFunction(),  # the program's default device is not the compiler's
         ):
-            return self.generate(functional, record, written)
+            record.keep_step("partition", functional)
+            with record.timed("layouts"):
+                record.lowered_graph = laid_out(functional, record)
+            with record.timed("lower"):
+                record.lowered = graph = lower_graph(record.lowered_graph, record, written)
+            try:
+                if config.verify:
+                    with record.timed("verify"):
+                        verify_graph(graph)
+                program = build_program(graph, record)
+            # (`ours` is empty where the exception is not the compiler's, but a signal handler's)
+            except ours(NotImplementedError) as reason:
+                raise CannotLower(str(reason)) from reason
+            record.print_stages()
+            return program
 
-    def generate(
-        self, functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
-    ) -> Program:
-        """Choose layouts, lower, fuse and build one functional graph."""
-        record.keep_step("partition", functional)
-        with record.timed("layouts"):
-            functional = laid_out(functional, record)
-        record.lowered_graph = functional
-        with record.timed("lower"):
-            graph = lower_graph(functional, record, written)
-        record.loop_ir = Later(lambda: listing_of(graph))
-        try:
-            if config.verify:
-                with record.timed("verify"):
-                    verify_graph(graph)
-            program = build_program(graph, record)
-        # (`ours` is empty where the exception is not the compiler's, but a signal handler's, say)
-        except ours(NotImplementedError) as reason:
-            raise CannotLower(str(reason)) from reason
-        record.print_stages()
-        return program
-
-    # --- the stages: a callable
     def start(self, program: Any, record: CompileRecord, is_backward: bool = False) -> Callable:
         """The callable of a Program; in mode="reduce-overhead" it is recorded and replayed, where
         its device can do that (runtime/cuda_graphs.py)."""
@@ -399,34 +267,100 @@ class Compilation:
         replay = about(program.device).replay
         return replay.GraphedCall(run, program, record, self.step, is_backward)
 
-    def started(self, plan: Plan) -> Callable:
-        """What runs the graph, with what each call of it looks at."""
-        run = self.start_training(plan) if plan.cut else self.start_inference(plan)
-        if plan.joint.written:
-            return guard_shared_memory(run, self.gm, self.record)
-        return with_eager_errors(run, self.gm) if plan.may_refuse else run
-
-    def start_forward(self, plan: Plan) -> Callable:
-        run = self.start(plan.program, self.record)
-        return at_the_start(plan.joint, by_data(plan.joint, run))
-
-    def start_inference(self, plan: Plan) -> Callable:
-        run = self.start_forward(plan)
+    def start_inference(self, program: Any, joint: Joint) -> Callable:
+        run = self.start(program, self.record)
         if self.has_autocast:
             run = functools.partial(without_autocast, run)
-        return with_outputs(plan.joint, run)
+        return with_outputs(joint, run)
 
-    def start_training(self, plan: Plan) -> Callable:
-        replay = about(plan.program.device).replay
-        self.step = replay.Step(plan.joint.count) if replay else None
+    def start_training(
+        self, program: Any, joint: Joint, parts: Parts, held: Sequence[torch.Tensor]
+    ) -> Callable:
+        replay = about(program.device).replay
+        self.step = replay.Step(joint.count) if replay else None
         start_backward = functools.partial(self.start, is_backward=True)
-        backward = Backward(
-            plan.cut, self.parts, self.record, self.compile_functional, start_backward
-        )
-        return connect(plan, self.start_forward(plan), backward, held_tensors(self.gm))
+        backward = Backward(parts, self.record, self.compile_functional, start_backward)
+        return connect(joint, parts, self.start(program, self.record), backward, held)
+
+    # --- what is not compiled
+    def check(self) -> None:
+        """Raise CannotLower where this graph must not be compiled."""
+        given = [t for t in self.inputs if not isinstance(t, torch.SymInt)]
+        if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in given):
+            raise CannotLower("an input is no plain tensor")
+        tensors = self.tensors()
+        for device in {t.device for t in tensors} - {torch.device("cpu")}:
+            if reason := why_not(device):
+                raise CannotLower(reason)
+        if any(t.layout != torch.strided for t in tensors):
+            raise CannotLower("a tensor that is not strided (sparse, mkldnn)")
+        if any(map(has_lazy_bits, tensors)):
+            raise CannotLower(
+                "a tensor that is negated or conjugated lazily: kernels read memory as it is"
+            )
+        if not torch.is_grad_enabled() and any(
+            node.args[0]
+            for node in self.gm.graph.find_nodes(
+                op="call_function", target=torch._C._set_grad_enabled
+            )
+        ):
+            raise CannotLower("gradients are turned on inside of it")
+
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors that the graph is given, and those that it holds."""
+        given = [t for t in self.inputs if isinstance(t, torch.Tensor)]
+        return [*given, *self.gm.parameters(), *self.gm.buffers()]
+
+    def decompositions(self) -> Any:
+        if not self.generates:
+            return None
+        return table() if config.fallback_random else table() | FUSED_RANDOM
+
+    def eagerly(self, reason: str, is_of_machine: bool) -> Callable:
+        """The graph as eager runs it, which is told.  is_of_machine: no compiler is there, say:
+        told once, not again for each graph."""
+        self.record.notes.append(f"runs eagerly: {reason}")
+        text = f"the graph of {first_line(self.gm)} runs eagerly: {reason}"
+        tell(text, reason if is_of_machine else text)
+        return runnable(self.gm)
+
+    def around(self, error: Exception) -> Callable | None:
+        """The graph in pieces, without the ops that are to blame; None where that is not known, or
+        it cannot be cut there."""
+        origins = error.origins if isinstance(error, NotCompiled) else ()
+        apart = [node for node in self.gm.graph.nodes if node.name in origins]
+        if not apart or self.cuts == MOST_CUTS:
+            return None
+        run = self.in_pieces(pieces.steps_of(self.gm, apart))
+        if run is None:
+            return None
+        names = ", ".join(node.name for node in apart)
+        self.record.notes.append(f"{names} runs eagerly, between compiled pieces: {error}")
+        tell(f"{names} in the graph of {first_line(self.gm)} is an eager kernel: {error}")
+        return run
+
+    def in_buckets(self) -> Callable | None:
+        """The graph in pieces where the user wants that (`config.gradient_buckets`)."""
+        limit = config.gradient_buckets
+        if not limit or self.mode == "reduce-overhead" or not needs_gradients(self.gm, self.inputs):
+            return None
+        steps = pieces.buckets(self.gm, limit)
+        if len(steps) == 1:
+            return None
+        with config.patch(gradient_buckets=0):  # a piece is not cut again
+            run = self.in_pieces(steps)
+        self.record.notes.append(f"in {len(steps)} pieces: gradient_buckets")
+        return run
+
+    def in_pieces(self, steps: Sequence[pieces.Step] | None) -> Callable | None:
+        def compile_piece(gm: fx.GraphModule, inputs: list[Any]) -> CompiledGraph:
+            piece = Compilation(gm, inputs, self.mode, self.generates, cuts=self.cuts + 1)
+            return piece.run()
+
+        return steps and pieces.in_pieces(self.gm, steps, compile_piece, self.record)
 
 
-# --- the stages: kernels --------------------------------------------------------------------------
+# --- kernels --------------------------------------------------------------------------------------
 def build_program(graph: Graph, record: CompileRecord) -> Program:
     """Everything after lowering.
 
@@ -437,7 +371,7 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
     with record.timed("codegen"):
         written = write_kernels(schedule, record)
     with record.timed("compile kernels"):
-        steps = build_kernels(written, schedule, device, record)
+        steps = build_kernels(written, schedule, record)
     with record.timed("wrapper"):
         memory = plan_memory(schedule, steps, device, record)
         inference = record.joint_graph is None
@@ -471,18 +405,8 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         schedule.overwritten = overwritten_inputs(schedule.nodes, schedule, record)
         for join in [*language.joiners, join_groups]:
             schedule.nodes = schedule.topological(join(schedule, record))
-    record.fused_ir = Later(lambda: listing_of(schedule))
+    record.schedule = schedule
     return schedule
-
-
-def is_call(node: fx.Node) -> bool:
-    return node.op.startswith("call")
-
-
-def turns_gradients_on(gm: fx.GraphModule) -> bool:
-    """Does the graph turn gradients on where none are recorded?"""
-    setters = gm.graph.find_nodes(op="call_function", target=torch._C._set_grad_enabled)
-    return not torch.is_grad_enabled() and any(node.args[0] for node in setters)
 
 
 def needs_gradients(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:

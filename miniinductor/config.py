@@ -51,9 +51,6 @@ split_reductions = True
 vectorize = True  # inner loops are `omp simd`; False gives plain scalar loops
 openmp = True  # outer loops run on all threads
 tiling = True  # a transposed access runs over tiles
-# what is the same in each row of a pointwise kernel is computed once; short lanes are joined with
-# the loop around them
-lane_tables = True
 row_reductions = True  # a sum over dim 0 adds up whole rows: its lanes run over the columns
 # which language kernels of CPU tensors are in; "triton": in Triton's interpreter
 # (TRITON_INTERPRET=1), for study
@@ -61,11 +58,9 @@ cpu_backend = "cpp"
 
 # --- kernels in Triton
 max_autotune = False  # every block size of every kernel is tried, not only where many bytes move
-# four quotients share one branch for numbers near the ends of float32's range, instead of one each
-shared_division = True
-# matrix products of ours, with fused epilogues: "always", "never", or "timed": mode="max-autotune"
-# compares them with the library's
-matmul_templates = "timed"
+# which matrix products are kernels of ours, with fused epilogues: those with unaligned rows, which
+# libraries compute slowly, or "always"
+matmul_templates = "unaligned"
 
 # --- graphs
 # random ops are eager's kernels and draw eager's very numbers; False: fused kernels draw
@@ -91,7 +86,7 @@ compiler_seconds = 300  # a C++ compiler that takes longer is killed; then the g
 
 _WORDS = {  # option -> all that it may be; options.py looks here when one is set
     "cpu_backend": ("cpp", "triton"),
-    "matmul_templates": ("always", "never", "timed"),
+    "matmul_templates": ("always", "unaligned"),
     "partition": ("min-cut", "save-everything", "recompute-all"),
 }
 

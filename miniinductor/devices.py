@@ -1,15 +1,15 @@
 """What each kind of device can do, and which language its kernels are written in: two registries.
 
-In:   `register_language(Language(...))` and `register_device(Device(...))`, called by the modules
-      that write, build and launch kernels, when they are imported.  Out: what the stages ask.
+In:   `register_language(Language(...))` and `register_device(Device(...))`: languages.py calls them
+      for all that we have.  Out: what the stages ask.
 
     >>> language_of(torch.device("cpu")).name
     'cpp'
     >>> why_not(torch.device("meta"))
     'there is no code generator for device meta'
 
-kernels.py registers C++ for CPUs, languages.py Triton for GPUs: a stage asks the registry,
-and does the plain thing where nothing is registered.  Mirrors `register_backend_for_device` in
+A name is registered once; whoever means to put another entry in its place says so.  A stage does
+the plain thing where nothing is registered.  Mirrors `register_backend_for_device` in
 torch/_inductor/codegen/common.py.
 """
 
@@ -59,8 +59,6 @@ class Device:
     """What the stages ask about one type of device.
 
     language: of its kernels; None: the one that `config.cpu_backend` names.
-    hands_over: should an output take the memory of a value that it is made of, and that is read for
-      the last time?  Where that still lies in the cache, it is faster than new memory.
     alone: in training, bytes from which an intermediate has memory of its own, which goes back to
       the allocator after its last use: a GPU's memory is for what both halves of a step keep.
     expect: told how many nodes a graph has, before it is traced.
@@ -69,7 +67,6 @@ class Device:
 
     type: str
     language: str | None = None
-    hands_over: bool = False
     alone: float = math.inf
     expect: Callable[[int], None] = lambda nodes: None
     replay: Any = None
@@ -79,12 +76,19 @@ LANGUAGES: dict[str, Language] = {}
 DEVICES: dict[str, Device] = {}
 
 
-def register_language(language: Language) -> None:
-    LANGUAGES[language.name] = language
+def register_language(language: Language, replaces: bool = False) -> None:
+    registered(LANGUAGES, language.name, language, replaces)
 
 
-def register_device(device: Device) -> None:
-    DEVICES[device.type] = device
+def register_device(device: Device, replaces: bool = False) -> None:
+    registered(DEVICES, device.type, device, replaces)
+
+
+def registered(table: dict[str, Any], name: str, entry: Any, replaces: bool) -> None:
+    """Raises ValueError where somebody else has the name."""
+    if name in table and not replaces:
+        raise ValueError(f"{name!r} is registered already; replaces=True takes its place")
+    table[name] = entry
 
 
 def about(device: torch.device) -> Device:
@@ -116,6 +120,3 @@ def why_not(device: torch.device) -> str | None:
         return language_of(device).why_not(device)
     except NotImplementedError as reason:
         return str(reason)
-
-
-register_device(Device("cpu"))

@@ -1,4 +1,5 @@
-"""Why a graph is not compiled: what the stages raise, and what the driver answers.
+"""Why a graph is not compiled: what the stages raise, and what the driver answers; and which
+exceptions are not the compiler's to answer.
 
     >>> try:
     ...     raise CannotTrace("it asks for the value of a tensor")      # a stage
@@ -6,14 +7,15 @@
     ...     print(f"runs eagerly: {reason}")
     runs eagerly: it asks for the value of a tensor
 
-All of them are refusals, not faults: the program is right, and has no compiled form here.  Where
-one operation of the program is to blame, the error names it, and the driver compiles the graph
-around it (pieces.py); else the whole graph runs eagerly.
+All of `NOT_COMPILED` are refusals, not faults: the program is right, and has no compiled form here.
+Where one operation of the program is to blame, the error names it, and the driver compiles the
+graph around it (pieces.py); else the whole graph runs eagerly.
 
-Exceptions that are not the compiler's to answer, and the thread's state that they must find as
-it was.
-
-In:   an exception that arrived while something was compiled, checked or run.  Out: whose it is.
+An exception may arrive while something is compiled, checked or run that is *foreign*: it comes from
+outside of what the program and the compiler do, and must leave the user's call, as it would leave
+plain Python.  So is what is no `Exception` (KeyboardInterrupt, SystemExit, GeneratorExit), a
+MemoryError, a TimeoutError, and what a handler of a signal or a tracing function raised: its frame
+is in the traceback, and was given the frame that it interrupted.
 
     >>> try:
     ...     compile_it()
@@ -22,17 +24,8 @@ In:   an exception that arrived while something was compiled, checked or run.  O
     ... except faults() as error:       # of the compiler itself: recorded, and plain Python runs
     ...     ...
 
-A *foreign* exception comes from outside of what the program and the compiler do.  It must leave the
-user's call, as it would leave plain Python:
-
-- what is no `Exception` (KeyboardInterrupt, SystemExit, GeneratorExit), MemoryError, TimeoutError;
-- what a handler of a signal or a tracing function (a debugger's, coverage's) raised: its frame is
-  in the traceback, and was given the frame that it interrupted;
-- what another thread set (`PyThreadState_SetAsyncExc`): a class without words, which arrives at an
-  instruction that raises nothing.
-
 `ThreadState` remembers what compiling changes for this thread, and puts it back, whatever is
-raised: an exception may arrive between any two instructions, in an `__exit__` too.
+raised.
 
     ThreadState().around(work, *arguments)
 
@@ -40,15 +33,11 @@ PyTorch: swallows what is an `Exception` under `suppress_errors`, and nothing ot
 """
 
 import contextlib
-import functools
 import gc
 import inspect
-import opcode
 import os
 import sys
 import sysconfig
-import threading
-import traceback
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -96,25 +85,17 @@ def blaming(meta: Callable[[], dict[str, Any]]) -> Iterator[None]:
         raise
 
 
+# --- whose exception it is -----------------------------------------------------------------------
 NEVER_OURS = (MemoryError, TimeoutError)
-WORDLESS = (StopIteration, StopAsyncIteration)  # C code raises these without a word
-RAISING = {opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]}
-PACKAGES = ("minidynamo", "miniinductor", "torch", "sympy", "numpy", "triton", "networkx", "jinja2")
-HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FOLDERS = (
-    *(os.path.join(HERE, name) + os.sep for name in PACKAGES[:2]),
+PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FOLDERS = (  # of Python's, of ours and of libraries; then generated code
+    *(os.path.join(PACKAGES, name) + os.sep for name in ("minidynamo", "miniinductor")),
     *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-    *(
-        os.path.dirname(torch.__file__) + os.sep,
-        "<eval_with_key>",
-        "<minidynamo ",
-        "<miniinductor ",
-    ),
-    *("<frozen ", "<template>", "<string>"),
+    os.path.dirname(torch.__file__) + os.sep,
+    *("<eval_with_key>", "<minidynamo ", "<miniinductor ", "<frozen ", "<template>", "<string>"),
 )
 
 
-# --- whose exception it is -----------------------------------------------------------------------
 def ours(*classes: type) -> tuple:
     """`classes`, for an `except` clause, or nothing where the exception that is being handled is
     foreign.  (Python evaluates the clause when an exception has come, so it can be asked for.)"""
@@ -128,91 +109,40 @@ def faults() -> tuple:
 
 
 def is_foreign(error: Any) -> bool:
-    """Did it come from outside, or does it stand in the place of one that did?  (An `__exit__`
-    fails, for example, because its `__enter__` was cut short.)"""
-    at = error.__context__ if LOST.compiling and error is not None else None
-    while LOST.error is None and at is not None and at is not LOST.handled:
-        if not isinstance(at, GeneratorExit):  # a generator of ours was let go
-            LOST.error = at if came_from_outside(at) else None
-        at = at.__context__
-    return LOST.error is not None or came_from_outside(error)
-
-
-def came_from_outside(error: BaseException) -> bool:
+    """Did it come from outside?"""
     if not isinstance(error, Exception) or isinstance(error, NEVER_OURS):
         return True
-    trace = list(trace_of(error))
-    return is_of_a_handler(trace) or was_set_from_outside(error, trace)
+    frames = frames_of(error)
+    return any(is_given(inner, outer) for outer, inner in zip(frames, frames[1:]))
 
 
-def is_of_a_handler(trace: list[types.TracebackType]) -> bool:
-    """Was one of these frames called with the frame that it interrupted?"""
-    for outer, inner in zip(trace, trace[1:]):
-        given = arguments_of(inner.tb_frame)
-        if len(given) >= 2 and any(value is outer.tb_frame for value in given):
+def frames_of(error: BaseException) -> list[types.FrameType]:
+    """The frames of its traceback, from where it is caught to where it was raised."""
+    found, at = [], error.__traceback__
+    while at is not None:
+        found.append(at.tb_frame)
+        at = at.tb_next
+    return found
+
+
+def is_given(frame: types.FrameType, interrupted: types.FrameType) -> bool:
+    """Is it called with the other one, as a handler of a signal is?  (Its other locals do not
+    count: torch keeps frames in some of its own.)"""
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    for name in code.co_varnames[:count]:
+        value = frame.f_locals.get(name)
+        if value is interrupted or type(value) is tuple and any(v is interrupted for v in value):
             return True
     return False
 
 
-def was_set_from_outside(error: BaseException, trace: list[types.TracebackType]) -> bool:
-    """Has another thread set it: no words, at an instruction that raises nothing?"""
-    if error.args or isinstance(error, WORDLESS) or not trace:
-        return False
-    return trace[-1].tb_frame.f_code.co_code[trace[-1].tb_lasti] not in RAISING
-
-
-def trace_of(error: BaseException) -> Iterator[types.TracebackType]:
-    """The entries of its traceback, from where it is caught to where it was raised."""
-    at = error.__traceback__
-    while at is not None:
-        yield at
-        at = at.tb_next
-
-
-def arguments_of(frame: types.FrameType) -> list:
-    """What it was called with.  Not its other locals: torch keeps frames in some of its own."""
-    code = frame.f_code
-    count = code.co_argcount + code.co_kwonlyargcount
-    found = [frame.f_locals.get(name) for name in code.co_varnames[:count]]
-    if code.co_flags & inspect.CO_VARARGS:
-        rest = frame.f_locals.get(code.co_varnames[count])
-        found += rest if type(rest) is tuple else ()
-    return found
-
-
 def is_fault(error: Any) -> bool:
-    """Is it of a class of Python's, of ours or of a library's, and not raised by the program?"""
-    home = type(error).__module__.partition(".")[0]
-    if is_foreign(error) or home not in PACKAGES and home not in sys.stdlib_module_names:
-        return False
-    innermost = list(trace_of(error))[-1:]
-    return not innermost or innermost[0].tb_frame.f_code.co_filename.startswith(FOLDERS)
-
-
-class Lost(threading.local):
-    """error: a foreign exception, where another one may now stand in its place: C++ took it for an
-    argument of a wrong type.  handled: what the program was handling when compiling began."""
-
-    error: BaseException | None = None
-    handled: Any = None
-    compiling = False
-
-
-LOST = Lost()
-
-
-def remembered(function: Callable) -> Callable:
-    """`function`, which C++ calls: what arrives in it from outside leaves `ThreadState.around`."""
-
-    @functools.wraps(function)
-    def called(*arguments: Any) -> Any:
-        try:
-            return function(*arguments)
-        except BaseException as error:
-            LOST.error = error if is_foreign(error) else None
-            raise
-
-    return called
+    """Is it raised by ours, by Python's code or by a library's, and not by the program?"""
+    innermost = frames_of(error)[-1:]
+    return not is_foreign(error) and (
+        not innermost or innermost[0].f_code.co_filename.startswith(FOLDERS)
+    )
 
 
 # --- the thread's state ---------------------------------------------------------------------------
@@ -233,29 +163,12 @@ class ThreadState:
         self.hooks: list[Any] = []
 
     def around(self, work: Callable, *arguments: Any) -> Any:
-        """work(*arguments), after which the state is as it was.  What C++ has lost is raised."""
-        before = vars(LOST).copy()
-        LOST.error, LOST.handled, LOST.compiling = None, sys.exc_info()[1], True
+        """work(*arguments), after which the state is as it was."""
         try:
-            try:
-                self.begin()
-                result = work(*arguments)
-            finally:
-                self.put_back()
-        except BaseException as error:  # perhaps one that came in the middle of that
-            if is_foreign(error):  # what compiling has entered is left now, not when it is let go
-                traceback.clear_frames(error.__traceback__)
-            self.put_back()
-            if LOST.error not in (None, error):
-                raise LOST.error
-            raise
+            self.begin()
+            return work(*arguments)
         finally:
-            lost = LOST.error
-            vars(LOST).clear()
-            vars(LOST).update(before)
-        if lost is not None:
-            raise lost
-        return result
+            self.put_back()
 
     def begin(self) -> None:
         # nothing that is being built is garbage yet, and looking through it takes long

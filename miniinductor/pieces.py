@@ -7,11 +7,10 @@ Out:  a callable like the graph.
     z = odd_op(y)               # eager: one kernel, and autograd knows its gradient
     return relu(z) + y          # a piece
 
-The driver (compile.py) cuts a graph at the operation for which a stage refused it, at programs of
-their own (`torch.cond`), where the program turns gradients on, and, if asked, after so many bytes
-of parameters.  Each piece has a forward and a backward half of its
-own; no kernel spans two pieces.  Sizes are no values that cross: each piece computes them from the
-symbols among the graph's inputs.
+The driver (compile.py) cuts a graph at the operation for which a stage refused it, and, if asked,
+after so many bytes of parameters.  Each piece has a forward and a backward half of its own; no
+kernel spans two pieces.  Sizes are no values that cross: each piece computes them from the symbols
+among the graph's inputs.
 Mirrors torch/fx/passes/split_module.py, and what torch/_inductor does with fallback kernels.
 """
 
@@ -27,13 +26,17 @@ from torch import fx
 
 from .autograd.eager_graphs import runnable
 from .autograd.functionalize import Graph
+from .autograd.runtime import in_layout
 from .records import CompileRecord
 from .sizes.symbols import SYMBOLIC
 
 PieceCompiler = Callable[[fx.GraphModule, list[Any]], Any]  # (graph, examples) -> CompiledGraph
 OUTSIDE = ("placeholder", "get_attr", "output")
-UNKNOWN = ("as_strided", "requires_grad_", "detach_")
-SETTERS = {torch._C._set_grad_enabled}  # they run between pieces, and while those are compiled
+# what its tensors are at a cut is not known: their history, or where in their memory they lie
+UNKNOWN = set(
+    """as_strided as_strided_ as_strided_copy as_strided_scatter requires_grad_ detach_ unsqueeze_
+    squeeze_ t_ transpose_ swapaxes_ swapdims_ resize_ resize_as_ set_""".split()
+)
 
 
 @dataclass
@@ -65,11 +68,6 @@ def symbols_of(values: Any) -> set[sympy.Symbol]:
     return {s for n in numbers if isinstance(n, SYMBOLIC) for s in n.node.expr.free_symbols}
 
 
-def runs_apart(node: fx.Node) -> bool:
-    """Is it a program of its own (`torch.cond`), which chooses by what tensors hold?"""
-    return getattr(node.target, "runs_apart", False)
-
-
 def buckets(gm: fx.GraphModule, limit: int) -> list[Step]:
     """The graph's ops in runs of about `limit` bytes of parameters (`config.gradient_buckets`).
 
@@ -91,25 +89,17 @@ def buckets(gm: fx.GraphModule, limit: int) -> list[Step]:
     return runs
 
 
-def changes_state(gm: fx.GraphModule) -> bool:
-    """Does an op change the thread's state for those behind it (`torch.set_grad_enabled`)?"""
-    names = [name_of(node).lstrip("_") for node in gm.graph.nodes]
-    return any(name.startswith(("set_", "enter_", "exit_")) for name in names)
-
-
 def steps_of(gm: fx.GraphModule, apart: Collection[fx.Node]) -> list[Step] | None:
-    """The graph's ops in steps, `apart` and setters in eager ones; None where it cannot be cut.
+    """The graph's ops in steps, `apart` in eager ones; None where it cannot be cut.
 
     An item of a tuple goes with the tuple."""
     steps: list[Step] = []
     for node in gm.graph.nodes:
         if node.op in OUTSIDE:
             continue
-        # what its tensors are at a cut is not known, nor where in its memory one begins
-        is_unknown = changes_its_shape(node) or any(name in name_of(node) for name in UNKNOWN)
-        if is_unknown or node.users and value_of(node) is None:
+        if node.users and value_of(node) is None:
             return None
-        is_eager = node in apart or node.target in SETTERS
+        is_eager = node in apart
         tuples = [n for n in node.all_input_nodes if isinstance(value_of(n), (tuple, list))]
         if tuples:
             step = next(s for s in steps if tuples[0] in s.members)
@@ -126,19 +116,16 @@ def name_of(node: fx.Node) -> str:
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
 
 
-def changes_its_shape(node: fx.Node) -> bool:
-    """`x.unsqueeze_(0)`: the example value of x is as it was when the graph ended."""
-    name = name_of(node)
-    packet = getattr(torch.ops.aten, name, None) if name.endswith("_") else None
-    overloads = packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else ()
-    return any(torch.Tag.inplace_view in getattr(packet, one).tags for one in overloads)
-
-
 def in_pieces(
     gm: fx.GraphModule, steps: Sequence[Step], compile: PieceCompiler, record: CompileRecord
 ) -> Callable[..., Any] | None:
-    """The callable; None where something else than tensors would cross, or a size that is made on
-    the way.  The caller puts the thread's state back, which setters of the graph change."""
+    """The callable; None where something else than tensors would cross, a size that is made on the
+    way, or what the thread's state would be there (`torch.set_grad_enabled`)."""
+    if all(step.is_eager or step.is_made_of_numbers() for step in steps):
+        return None
+    names = {name_of(node) for step in steps for node in step.members}
+    if names & UNKNOWN or any(n.lstrip("_").startswith(("set_", "enter_", "exit_")) for n in names):
+        return None
     placeholders = gm.graph.find_nodes(op="placeholder")
     given = [node for node in placeholders if isinstance(value_of(node), SYMBOLIC)]
     numbers = {str(s): node for node in given for s in symbols_of(value_of(node))}
@@ -157,12 +144,11 @@ def in_pieces(
             copies[node] = value if isinstance(value, SYMBOLIC) else graph.node_copy(node)
         return copies[node]
 
+    eager = eager_nodes(steps)
     for step in steps:
         if step.is_eager:
             for node in step.members:
                 copies[node] = graph.node_copy(node, at)
-                if node.target in SETTERS:
-                    torch._C._set_grad_enabled(*node.args)
             continue
         if step.is_made_of_numbers():
             continue
@@ -170,11 +156,25 @@ def in_pieces(
         taken, piece = piece_of(gm, step.members, made, numbers)
         compiled = compile(piece, [value_of(node) for node in taken])
         note_piece(record, compiled.record, f"{step.members[0].name} ... {step.members[-1].name}")
-        out = graph.call_function(named(compiled), tuple(map(at, taken)))
+        out = graph.call_function(
+            named(compiled), tuple(laid_out(graph, node, at(node), eager) for node in taken)
+        )
         for place, node in enumerate(made):
             copies[node] = graph.call_function(operator.getitem, (out, place))
     graph.output(fx.map_arg(gm.graph.output_node().args[0], at))
     return runnable(fx.GraphModule(gm, graph))
+
+
+def eager_nodes(steps: Sequence[Step]) -> set[fx.Node]:
+    return {node for step in steps if step.is_eager for node in step.members}
+
+
+def laid_out(graph: Graph, node: fx.Node, copy: Any, eager: Collection[fx.Node]) -> Any:
+    """What a piece takes, in the layout that it is compiled for: torch's rule for an eager kernel
+    may have been wrong about it."""
+    strides = value_of(node).stride() if node in eager else (None,)
+    is_known = all(isinstance(n, int) for n in strides)
+    return graph.call_function(in_layout, (copy, strides)) if is_known else copy
 
 
 def named(compiled: Callable[..., Any]) -> Callable[..., Any]:

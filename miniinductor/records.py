@@ -1,18 +1,16 @@
-"""What the compiler decided, as objects: one `CompileRecord` per compiled graph.
+"""What the compiler decided, as objects: one `CompileRecord` per compiled graph, and texts of
+stages whose lines know what they show.
 
-In:   every stage of `compile_fx` fills it.  Out: `explain`, notebooks, tests and error messages
-      read it, so that they all say the same thing.
+In:   every stage of `compile_fx` fills the record.  Out: `explain`, notebooks, tests and error
+      messages read it, so that they all say the same thing.
 
     >>> compiled = miniinductor.compile_fx(gm, inputs)
     >>> print(compiled.record.kernels[0].source)        # the C++ that runs
     >>> [d.reason for d in compiled.record.fusions if not d.fused]
 
-Mirrors torch/_inductor/debug.py and the trace logs that tlparse reads.
-
-Texts of stages whose lines know what they show: provenance of kernels, loop IR and wrappers.
-
-In:   whoever writes a line says what it computes (`Marked.of`), while it writes it: texts are never
-      parsed.  Out: `Listing`s, whose `about` explain follows from a kernel to the source.
+Whoever writes a line of a kernel, of loop IR or of a wrapper says what it computes (`Marked.of`),
+while it writes it: texts are never parsed.  A `Listing` is a whole text; explain follows its
+`about` from a kernel to the source.
 
     >>> line = Marked.of("const float tmp1 = tmp0 + 1;", marks=["buf0.2"])
     >>> Listing.of(["int64_t n = 3;", *indent([line])]).about
@@ -20,14 +18,14 @@ In:   whoever writes a line says what it computes (`Marked.of`), while it writes
 
 Names.  "mul_3" is an FX node, "buf0" a buffer, "buf0.2" the value that instruction 2 of its body
 makes, "buf0:2" line 2 of it before fusion, "group:buf0+buf1" what becomes one kernel.
-Mirrors torch/_inductor/debug.py (inductor provenance tracking), which finds it out afterwards.
+Mirrors torch/_inductor/debug.py, whose provenance tracking finds it out afterwards.
 """
 
 import functools
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
@@ -181,65 +179,44 @@ def first_line(gm: Any) -> str:
     return f"{lines[0][0]}:{lines[0][1]}" if lines else "unknown lines"
 
 
-class Later:
-    """Stands in a field of a record in place of its value, which make() gives when the field is
-    read: most texts are never read."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.make = make
-
-
-class Lazy:
-    """A field that may be given a `Later`."""
-
-    def __init__(self, default: Any = None) -> None:
-        self.default = default
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.key = "_" + name
-
-    def __get__(self, record: Any, owner: type | None = None) -> Any:
-        value = self.default if record is None else record.__dict__.get(self.key, self.default)
-        if isinstance(value, Later):
-            value = record.__dict__[self.key] = value.make()
-        return value
-
-    def __set__(self, record: Any, value: Any) -> None:
-        record.__dict__[self.key] = value
-
-
 @dataclass(repr=False)
 class CompileRecord:
     """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are
     `fx.Graph`/`GraphModule`."""
 
     input_graph: Any = None  # as it came from the front end
-    aten_graph: Any = Lazy()  # after tracing with decompositions
-    functional_graph: Any = Lazy()  # after functionalization and graph passes
-    joint_graph: Any = Lazy()  # training: forward and backward in one functional graph
+    aten_graph: Any = None  # after tracing with decompositions
+    functional_graph: Any = None  # after functionalization and graph passes
+    joint_graph: Any = None  # training: forward and backward in one functional graph
     saved: list[SavedActivation] = field(default_factory=list)  # training: the cut
     # training: the CompileRecord of the backward half; this one is the forward half's
     backward: object = None
-    loop_ir: Any = Lazy("")  # every buffer's loop body, before fusion
-    fused_ir: Any = Lazy("")  # scheduler nodes after fusion
-    fusions: list = field(default_factory=list)
-    fallbacks: list = field(default_factory=list)
-    kernels: list = field(default_factory=list)
+    lowered_graph: Any = None  # after the passes that choose layouts
+    lowered: Any = None  # every buffer's loop body, before fusion: `loop_ir` is its text
+    schedule: Any = None  # scheduler nodes after fusion: `fused_ir` is their text
+    fusions: list[FusionDecision] = field(default_factory=list)
+    fallbacks: list[Fallback] = field(default_factory=list)
+    kernels: list[KernelRecord] = field(default_factory=list)
     wrapper_source: str = ""
     # (buffer, "new" | "reuse of X" | "in place of X", bytes)
     memory_plan: list = field(default_factory=list)
     # (buffer, offset in the arena or None, bytes, first step, last step)
     memory_lives: list = field(default_factory=list)
     memory_steps: list = field(default_factory=list)  # what each step of the wrapper calls
-    # the most that lives at one step, of what the call itself makes
-    peak_live_bytes: int = field(default=0, init=False)
-    # after the passes that choose layouts
-    lowered_graph: Any = Lazy()
+    peak_live_bytes: int = 0  # the most that lives at one step, of what the call itself makes
     # config.keep_steps: (name of a pass, the graph after it as a Listing), from the functional one
-    steps: Any = Lazy()
-    keeps_steps: bool = field(default=False, init=False)
-    notes: list = field(default_factory=list)  # anything else a stage decided, as sentences
-    times: dict = field(default_factory=dict)  # stage -> seconds
+    steps: list[tuple[str, Listing]] = field(default_factory=list)
+    keeps_steps: bool = False
+    notes: list[str] = field(default_factory=list)  # anything else a stage decided, as sentences
+    times: dict[str, float] = field(default_factory=dict)  # stage -> seconds
+
+    @property
+    def loop_ir(self) -> str:
+        return listing_of(self.lowered) if self.lowered else ""
+
+    @property
+    def fused_ir(self) -> str:
+        return listing_of(self.schedule) if self.schedule else ""
 
     def __repr__(self) -> str:
         kernels = f"{len(self.kernels)} kernels, {len(self.fallbacks)} eager kernels"
@@ -248,9 +225,9 @@ class CompileRecord:
     def keep_step(self, name: str, gm: fx.GraphModule) -> None:
         """Keep the graph as it is after a pass, if that has changed something."""
         if self.keeps_steps:
-            listing, steps = listing_of(gm.graph), self.steps or []
-            if not steps or steps[-1][1] != listing:
-                self.steps = [*steps, (name, listing)]
+            listing = listing_of(gm.graph)
+            if not self.steps or self.steps[-1][1] != listing:
+                self.steps.append((name, listing))
 
     def notes_of(self, text: str) -> list[str]:
         """Notes that contain `text`."""
@@ -258,15 +235,14 @@ class CompileRecord:
 
     def print_stages(self) -> None:
         """What MINI_DEBUG asks for, on stderr."""
-        stages: tuple[tuple[int, Callable[[], list]], ...] = (
-            (1, lambda: [getattr(self.functional_graph, "graph", None)]),
-            (2, lambda: [self.loop_ir, self.fused_ir]),
-            (3, lambda: self.fusions),
-            (4, lambda: [kernel.source for kernel in self.kernels]),
-        )
-        for level, texts in stages:
-            if config.debug >= level:
-                print(*texts(), sep="\n", file=sys.stderr)
+        if config.debug >= 1:
+            print(getattr(self.functional_graph, "graph", None), file=sys.stderr)
+        if config.debug >= 2:
+            print(self.loop_ir, self.fused_ir, sep="\n", file=sys.stderr)
+        if config.debug >= 3:
+            print(*self.fusions, sep="\n", file=sys.stderr)
+        if config.debug >= 4:
+            print(*[kernel.source for kernel in self.kernels], sep="\n", file=sys.stderr)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:

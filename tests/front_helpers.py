@@ -9,7 +9,7 @@ from torch import fx
 
 from benchmarks.error_bound import assert_near
 from miniinductor.autograd.functionalize import functionalize
-from miniinductor.autograd.origins import OriginInterpreter
+from miniinductor.autograd.joint import OriginInterpreter
 from miniinductor.autograd.tracer import fake_inputs, input_name, new_tracer, run_traced
 from miniinductor.ir.handlers import verify_graph
 from miniinductor.lowering import lower_graph

@@ -7,7 +7,6 @@ from pathlib import Path
 import networkx
 import pytest
 
-
 from tools import sizes
 from tools.sizes import file_imports
 
@@ -112,7 +111,6 @@ def test_data_flows_one_way(path):
             for part in (
                 "sizes",
                 "errors",
-                "coverage",
                 "options",
                 "version",
                 "autograd.fake_mode",
@@ -255,7 +253,7 @@ SEARCHES = (
 )
 READ = {  # what these read is no line that a writer has made, or the whole kernel at its end
     "miniinductor/codegen/cpp/kernel_writer.py": "prints the whole kernel",
-    "miniinductor/codegen/triton/helpers.py": "a finished kernel: its indices become wide",
+    "miniinductor/codegen/triton/kernel_text.py": "a finished kernel: its indices become wide",
     "miniinductor/codegen/triton/products.py": "the lines of a template",
 }
 
@@ -293,7 +291,7 @@ def test_no_writer_of_kernels_reads_what_it_has_written():
     for folder in WRITERS:
         for path in (ROOT / "miniinductor" / folder).rglob("*.py"):
             reads = reads_of_written_code(path.read_text())
-            if reads and path.name != "tree.py":
+            if reads and path.name != "statements.py":
                 found[name(path)] = reads
     assert found.keys() == READ.keys(), {f: found[f] for f in found.keys() - READ.keys()}
 

@@ -8,9 +8,8 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
-from miniinductor import coverage
-from miniinductor.passes.graph_passes import CLEANING
 from benchmarks.error_bound import assert_near
+from miniinductor.passes.graph_passes import CLEANING
 
 
 def causal(q):
@@ -42,7 +41,6 @@ MASKS = {  # made of q's shape -> what becomes of it
 @pytest.mark.parametrize("training", [False, True])
 def test_masks(name, training, monkeypatch):
     make, expected = MASKS[name]
-    coverage.load()
     changed, old = [], CLEANING["attention masks"]
 
     def counted(gm):

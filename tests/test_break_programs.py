@@ -127,10 +127,10 @@ ON_ARRAYS = {  # -> is it whole?
     shares: False,
     goes_on_behind_a_break: False,
     lambda a: (a.astype(int) / 2, a.mean(), a.std(axis=0)): False,
-    lambda a: (a.shape, isinstance(a, numpy.ndarray)): True,
-    lambda a: (torch.from_numpy(a) * 2, torch.tensor(a) + 1, torch.as_tensor(a).sin()): True,
-    lambda a: (torch.from_numpy(a) * 2).numpy(): True,
-    lambda a: constants(torch.ones(4)): True,
+    lambda a: (a.shape, isinstance(a, numpy.ndarray)): False,
+    lambda a: (torch.from_numpy(a) * 2, torch.tensor(a) + 1, torch.as_tensor(a).sin()): False,
+    lambda a: (torch.from_numpy(a) * 2).numpy(): False,
+    lambda a: constants(torch.ones(4)): False,
 }
 
 

@@ -164,7 +164,7 @@ def test_what_is_assumed_of_pinned_objects_is_checked():
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_a_checkpoint_that_keeps_no_random_state(backend, reentrant):
-    """Whole where nothing is drawn; where something is, plain Python draws anew in backward."""
+    """A graph break: where something is drawn, plain Python draws anew in backward."""
     weight = torch.linspace(-1, 1, 9).reshape(3, 3)
 
     def f(x, p):
@@ -175,7 +175,7 @@ def test_a_checkpoint_that_keeps_no_random_state(backend, reentrant):
             body, x, use_reentrant=reentrant, preserve_rng_state=False
         )
 
-    for p, graphs_of_f in ((0.0, 1), (0.5, 0)):
+    for p in (0.0, 0.5):
         minidynamo.reset()
         found = []
         for function in (f, minidynamo.compile(f, backend=backend)):
@@ -185,8 +185,7 @@ def test_a_checkpoint_that_keeps_no_random_state(backend, reentrant):
             (result * 3).sum().backward()
             found.append((result.detach(), x.grad, torch.rand(1)))
         same(found[1], found[0])
-        broken = minidynamo.counters["graph_breaks"].total()
-        assert bool(broken) is not bool(graphs_of_f)
+        assert minidynamo.counters["graph_breaks"].total()
 
 
 def test_a_class_of_modules_may_be_marked_static():

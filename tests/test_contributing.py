@@ -9,12 +9,13 @@ import torch
 
 import minidynamo
 import miniinductor
+import miniinductor.compile  # noqa: F401  # which fills the tables
 from minidynamo import coverage
 from minidynamo.evaluate.opcodes import HANDLERS
-from minidynamo.variables.rules import RULES
-from miniinductor import coverage as inductor_coverage
+from minidynamo.variables.registry import RULES
 from miniinductor.languages import CPP
-from miniinductor.lowering.registry import LOWERINGS
+from miniinductor.lowering.decompositions import OURS
+from miniinductor.lowering.registry import LOWERINGS, lower, register
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
@@ -24,7 +25,6 @@ EXAMPLES = dict(re.findall(r"<!-- example: ([\w ]+) -->\n```python\n(.*?)```", T
 @pytest.fixture(autouse=True)
 def loaded():
     coverage.load()
-    inductor_coverage.load()
     minidynamo.reset()
     yield
     minidynamo.reset()
@@ -98,6 +98,23 @@ def test_a_lowering(monkeypatch, put_in, dtype):
     assert [found.reason for found in record_of(f, *inputs).fallbacks] == ["no lowering"]
     put_in("lowering")
     assert not record_of(f, *inputs).fallbacks
+
+
+def test_a_second_lowering_is_refused(monkeypatch):
+    """But for one of the same module of a program's own: a cell of a notebook is run again."""
+
+    def ours(call, x):
+        return x
+
+    for table in (LOWERINGS, OURS):
+        op = next(iter(table))
+        with pytest.raises(ValueError, match="has a rule already"):
+            register(table, op, ours)
+    with pytest.raises(ValueError, match="has a rule already"):
+        lower(torch.ops.aten.exp)(LOWERINGS[torch.ops.aten.exp.default])
+    monkeypatch.delitem(LOWERINGS, torch.ops.aten.exp.default)
+    for _ in range(2):
+        register(LOWERINGS, torch.ops.aten.exp.default, ours)
 
 
 def test_a_fusion_strategy(monkeypatch, put_in):

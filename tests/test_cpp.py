@@ -179,9 +179,8 @@ def test_pow_in_ulp_against_float64_and_at_every_special_pair():
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("shape", [(4001, 40), (333, 2100), (2, 1500, 33), (1 << 17, 2)])
-def test_threads_share_the_rows_of_a_reduction(threads, shape, request):
-    """Each has accumulators of its own; they are put together in the order of the rows, so that
-    argmax takes the first of equals."""
+def test_threads_share_the_columns_of_a_reduction(threads, shape, request):
+    """Of equals argmax takes the first."""
     request.addfinalizer(lambda before=torch.get_num_threads(): torch.set_num_threads(before))
     torch.set_num_threads(threads)
     x, axis = torch.randn(shape).round(), len(shape) - 2
@@ -195,12 +194,9 @@ def test_threads_share_the_rows_of_a_reduction(threads, shape, request):
             reduce(b, "argmax", [axis], dtype=torch.int64),
         ]
 
-    (soft, place), record = run(body, x)
+    (soft, place), _ = run(body, x)
     torch.testing.assert_close(soft, x.softmax(axis), rtol=1e-5, atol=1e-7, equal_nan=True)
     assert torch.equal(place.squeeze(axis), torch.from_numpy(x.numpy().argmax(axis)))
-    assert any("part < 3" in k.source for k in record.kernels) == (
-        threads == 3 and shape[-1] <= 2048
-    )
 
 
 TORCH_BINARY = {
@@ -389,7 +385,9 @@ def test_other_reductions(shape, dims):
 )
 def test_arg_reductions_take_the_first_of_equals_and_nan(kind, shape, dim):
     function = getattr(torch, kind)
-    for x in (torch.randn(shape), torch.randint(0, 3, shape).float(), torch.randint(-2, 2, shape)):
+    lowest = torch.full(shape, -math.inf if kind == "argmax" else math.inf)
+    floats = torch.randn(shape), torch.randint(0, 3, shape).float(), lowest
+    for x in (*floats, torch.randint(-2, 2, shape)):
         for poison in (False, True):
             x = x.clone()
             if poison and x.dtype.is_floating_point:
@@ -560,7 +558,7 @@ def compiled_sample():
 @pytest.mark.parametrize(
     "switch",
     (
-        "vectorize openmp tiling lane_tables loop_reordering row_reductions "
+        "vectorize openmp tiling loop_reordering row_reductions "
         "split_reductions fusion inlining buffer_reuse in_place foreach"
     ).split(),
 )
@@ -576,7 +574,7 @@ def test_other_instruction_sets(flags, vectorize, monkeypatch):
     """What an AVX2 host, or one without either, compiles: the same numbers."""
     from miniinductor.toolchain import cpp as compiler
 
-    if not {"avx2", "fma"} <= compiler.cpu_flags():
+    if not {"avx2", "fma"} <= {*compiler.cpu_flags()}:
         pytest.skip("this processor has no AVX2")
     native, bits = compiler.FLAGS, 256 if flags else 128
     monkeypatch.setattr(
@@ -597,27 +595,19 @@ LANES = {
     "circular": (lambda x: F.pad(x, (2, 1, 1, 3), mode="circular"), [(2, 3, 9, 21)], None),
     "constant": (lambda x: F.pad(x, (2, 1, 1, 3), value=7.0), [(2, 3, 9, 21)], None),
     "cat": (lambda x, y: torch.cat([x, y, x], -1) * 2, [(9, 21), (9, 17)], None),
-    "bilinear": (
-        lambda x: F.interpolate(x, size=(13, 29), mode="bilinear"),
-        [(2, 3, 9, 21)],
-        "table",
-    ),
+    "bilinear": (lambda x: F.interpolate(x, size=(13, 29), mode="bilinear"), [(2, 3, 9, 21)], None),
     "bilinear by corners": (
         lambda x: F.interpolate(x, size=(40, 5), mode="bilinear", align_corners=True),
         [(4, 3, 9, 21)],
-        "table",
+        None,
     ),
-    "bicubic": (
-        lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"),
-        [(1, 2, 9, 12)],
-        "table",
-    ),
-    "nearest": (lambda x: F.interpolate(x, size=(13, 29)), [(2, 3, 9, 21)], "table"),
+    "bicubic": (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), [(1, 2, 9, 12)], None),
+    "nearest": (lambda x: F.interpolate(x, size=(13, 29)), [(2, 3, 9, 21)], None),
     "pixel shuffle": (lambda x: F.pixel_shuffle(x, 2), [(2, 8, 9, 21)], None),
-    "normalized": (lambda x, m, s: (x - m) / s, [(12, 16, 3), (3,), (3,)], "table"),
+    "normalized": (lambda x, m, s: (x - m) / s, [(12, 16, 3), (3,), (3,)], None),
     "few rows": (lambda x, m: x * torch.exp(m), [(3, 7, 3), (3,)], None),
-    "exp of a row": (lambda x, m: x * torch.exp(m), [(5, 30, 70), (5, 1, 70)], "table"),
-    "columns": (lambda x, y: ((x / y) * (x - torch.exp(y))).sum(0), [(50, 37), (37,)], "table"),
+    "exp of a row": (lambda x, m: x * torch.exp(m), [(5, 30, 70), (5, 1, 70)], None),
+    "columns": (lambda x, y: ((x / y) * (x - torch.exp(y))).sum(0), [(50, 37), (37,)], None),
 }
 
 
@@ -648,7 +638,7 @@ def source_of(function, *inputs) -> str:
 
 FUNCTIONS = (
     *("exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "tanh", "erf", "sigmoid"),
-    *("sin", "cos", "tan", "sinh", "cosh", "atan", "asin", "acos", "sqrt", "rsqrt"),
+    *("sin", "cos", "tan", "sinh", "cosh", "sqrt", "rsqrt"),
 )
 REDUCTIONS = {
     "sum": lambda x: x.sum(-1),

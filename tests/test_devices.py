@@ -1,16 +1,14 @@
 """The registries of devices and languages: what a program does where none is registered."""
 
+import dataclasses
+
 import pytest
 import torch
 
 import miniinductor
-from miniinductor import coverage, devices
+import miniinductor.compile  # noqa: F401  # which fills the tables
+from miniinductor import devices
 from miniinductor.devices import recomputes
-
-
-@pytest.fixture(autouse=True)
-def loaded():
-    coverage.load()
 
 
 def test_what_is_registered():
@@ -20,8 +18,21 @@ def test_what_is_registered():
     assert recomputes(torch.device("cuda")) and not recomputes(torch.device("cpu"))
 
 
+def test_a_name_is_registered_once(monkeypatch):
+    cuda, triton = devices.DEVICES["cuda"], devices.LANGUAGES["triton"]
+    for register, entry in (
+        (devices.register_device, devices.Device("cuda")),
+        (devices.register_language, dataclasses.replace(triton, most_pointers=1)),
+    ):
+        with pytest.raises(ValueError, match="is registered already"):
+            register(entry)
+    assert devices.DEVICES["cuda"] is cuda and devices.LANGUAGES["triton"] is triton
+    monkeypatch.setitem(devices.DEVICES, "cuda", cuda)  # (put back afterwards)
+    devices.register_device(devices.Device("cuda", alone=1), replaces=True)
+    assert devices.about(torch.device("cuda")).alone == 1
+
+
 def test_a_device_without_kernels():
-    """As it is with the folder gpu/ deleted: nothing is known of a GPU."""
     assert devices.why_not(torch.device("meta")) == "there is no code generator for device meta"
     assert devices.about(torch.device("meta")).language == ""
     with pytest.raises(NotImplementedError, match="no code generator for device xla"):

@@ -24,16 +24,15 @@ import minidynamo  # noqa: E402
 import miniinductor  # noqa: E402
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
 from miniinductor import compile as stages  # noqa: E402
-from miniinductor.ir import recording
-from miniinductor.codegen import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
-from miniinductor.codegen.common import named  # noqa: E402
-from miniinductor.lowering.decompositions import table  # noqa: E402
+from miniinductor.codegen import kernels
 from miniinductor.codegen.triton.block_sizes import Config, Launch  # noqa: E402
-from miniinductor.ir.handlers import PrintHandler  # noqa: E402
-from miniinductor.lowering import lower_graph  # noqa: E402
+from miniinductor.ir import recording
 from miniinductor.ir.ops import ops  # noqa: E402
+from miniinductor.lowering import lower_graph  # noqa: E402
+from miniinductor.lowering.decompositions import table  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
+from miniinductor.ir.handlers import PrintHandler  # noqa: E402
 from miniinductor.schedule.scheduler import Scheduler  # noqa: E402
 from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
 
@@ -42,7 +41,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # examples that need a GPU, a code generator at work, or the models' library
 ELSEWHERE = (
     "triton/timing block_sizes triton/build triton/expressions cpp/expressions "
-    "cpp/reductions codegen/plan foreach benchmarks/models _models ablation "
+    "codegen/plan foreach benchmarks/models _models ablation "
     "plots runner explain/layout explain/passes explain/stages "
     "benchmarks/census"
 ).split()
@@ -106,13 +105,18 @@ def product(after=lambda value: value):
 
 def training():
     empty = torch.fx.GraphModule({}, torch.fx.Graph())
+    compilation = stages.Compilation(empty, [])
+    start = lambda program, record: program.start()  # noqa: E731
     return {
         "x": torch.randn(4, 8, requires_grad=True),
-        "Compilation": stages.Compilation,
-        "compile_graph": stages.Compilation(
-            torch.fx.GraphModule({}, torch.fx.Graph()), []
-        ).generate,
-        "start": lambda program, record: program.start(),
+        "trace_joint": trace_joint,
+        "partition": stages.partition,
+        "is_cheap": stages.is_cheap,
+        "compile_graph": compilation.compile_functional,
+        "start": start,
+        "start_forward": lambda parts: start(
+            compilation.compile_functional(parts.forward, compilation.record, []), None
+        ),
     }
 
 
@@ -128,7 +132,7 @@ def softmax_steps():
     schedule, record = found["schedule"], found["record"]
     written = kernels.write_kernels(schedule, record)
     device = torch.device("cpu")
-    steps = kernels.build_kernels(written, schedule, device, record)
+    steps = kernels.build_kernels(written, schedule, record)
     return {**found, "steps": steps, "main_device": lambda graph: device}
 
 
@@ -186,7 +190,6 @@ MORE = {  # file -> what else its example finds
     "autograd/checks": an_index,
     "codegen/plan": softmax_plan,
     "codegen/triton/block_sizes": softmax_launch,
-    "codegen/tree": lambda: {"named": named},
     "autograd/eager_answers": lambda: {
         "aten": torch.ops.aten,
         "rows": torch.ones(10, 1, 5),

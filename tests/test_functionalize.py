@@ -55,7 +55,7 @@ def copy_between_views(x):
 
 
 def chain(x):
-    return (x + 1).relu_().mul_(2).clamp_(max=3).t_()
+    return (x + 1).relu_().mul_(2).clamp_(max=3).t()
 
 
 PROGRAMS = [

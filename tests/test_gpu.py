@@ -235,9 +235,7 @@ two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two G
 
 
 @two_gpus
-@pytest.mark.parametrize(
-    "size", [64, 2048]
-)  # kernels of the larger ones are tuned, in max-autotune mode against the library
+@pytest.mark.parametrize("size", [64, 2048])  # kernels of the larger ones are tuned
 @pytest.mark.parametrize("mode", [None, "reduce-overhead", "max-autotune"])
 def test_another_gpu_than_the_current_one(mode, size, tmp_path):
     """One compiled function for both devices, a graph for each; the second one's kernels come from
@@ -256,27 +254,17 @@ def test_another_gpu_than_the_current_one(mode, size, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_products_from_the_template_and_the_race_against_the_library(dtype, tmp_path):
+def test_products_from_the_template(dtype):
     a, b, c = (
         torch.randn(n, m, device=GPU, dtype=dtype) for n, m in ((300, 520), (520, 1000), (1, 1000))
     )
     function = lambda a, b, c: (F.gelu(a @ b + c),)  # noqa: E731
     exact, eager = function(a.double(), b.double(), c.double())[0], function(a, b, c)[0]
-    with config.patch(cache_dir=str(tmp_path)):
-        with config.patch(matmul_templates="always"):
-            always = compiled_graph(function, a, b, c)
-        timed = compiled_graph(function, a, b, c, mode="max-autotune")
-    assert len(always.record.kernels) == 1 and "tl.dot" in always.record.kernels[0].source
-    assert (
-        timed.record.notes_of("fused")
-        and timed.record.notes_of("apart")
-        and len(list(tmp_path.glob("*.race"))) == 1
-    )
-    for compiled in (always, timed):
-        got = compiled(a, b, c)[0]
-        assert (got - exact).norm() <= 2 * (eager - exact).norm() + torch.finfo(
-            dtype
-        ).eps * exact.norm()
+    with config.patch(matmul_templates="always"):
+        compiled = compiled_graph(function, a, b, c)
+    assert len(compiled.record.kernels) == 1 and "tl.dot" in compiled.record.kernels[0].source
+    got, slack = compiled(a, b, c)[0], torch.finfo(dtype).eps * exact.norm()
+    assert (got - exact).norm() <= 2 * (eager - exact).norm() + slack
 
 
 def test_no_worker_outlives_its_jobs_with_an_error():

@@ -7,12 +7,10 @@ import pytest
 import sympy
 import torch
 
-from miniinductor import coverage
 from miniinductor.lowering.views import reshape_index
 from miniinductor.sizes.expressions import FloorDiv, Mod, Position, index_text, is_indirect
 from miniinductor.sizes.symbols import bounds, simplify
 
-coverage.load()
 
 i, j = sympy.symbols("i j", integer=True, nonnegative=True)
 

@@ -6,7 +6,6 @@ import random
 import pytest
 import sympy
 
-from miniinductor import coverage
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.prover import (
     LARGEST,
@@ -21,7 +20,6 @@ from miniinductor.sizes.prover import (
 )
 from miniinductor.sizes.symbols import bounds
 
-coverage.load()  # rules of maxima and of floats
 
 I, J, K = LOOPS = sympy.symbols("i j k", integer=True, nonnegative=True)
 S, T = SIZES = sympy.symbols("s t", integer=True, positive=True)

@@ -10,6 +10,9 @@ import types
 from pathlib import Path
 
 import pytest
+import torch
+
+import minidynamo
 
 ROOT = Path(__file__).resolve().parent.parent
 FOREIGN_METHODS = 6  # methods that a class has from another file, and does not name in its body
@@ -131,3 +134,28 @@ def test_a_method_that_is_put_into_a_class_is_found(monkeypatch):
 
     monkeypatch.setattr(sources.Source, "planted", guards.exact_key, raising=False)
     assert "minidynamo.guards.sources.Source.planted" in [*foreign_methods(sources)]
+
+
+@pytest.mark.parametrize("table", ["RULES", "SHARED", "BY_VALUE", "PINNED"])
+def test_a_key_is_entered_once(table):
+    from minidynamo.variables import registry
+
+    minidynamo.compile(torch.sin, backend="eager")  # fills the tables
+    entries = getattr(registry, table)
+    key = next(iter(entries))
+    with pytest.raises(ValueError) as raised:
+        entries[key] = None
+    places = str(raised.value).split(" is entered by ")[1].split(" and again by ")
+    assert places[0].startswith(str(ROOT / "minidynamo")) and places[0] == entries.places[key]
+    assert places[1].startswith(__file__)
+
+
+def test_a_program_may_replace_its_own_entry():
+    """As a cell of a notebook that is run again."""
+    from minidynamo.variables.registry import Table
+
+    table = Table()
+    for _ in range(2):
+        table("mine")(len)
+    table("mine")(max)
+    assert table["mine"] is max

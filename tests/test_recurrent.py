@@ -1,5 +1,5 @@
-"""Recurrent networks where cuDNN would run them: one call in the graph, or a break.  Here the CPU
-is taken for a GPU; tests/test_gpu.py runs the real one."""
+"""Recurrent networks: one call of the library's, between compiled pieces; where cuDNN would learn,
+a break.  There the CPU is taken for a GPU; tests/test_gpu.py runs the real one."""
 
 import itertools
 
@@ -10,16 +10,13 @@ from torch.utils import _pytree as pytree
 
 import minidynamo
 import minidynamo.functions.torch_functions as rule
-import miniinductor.lowering.whole_calls as whole_calls
 
 KINDS = [nn.LSTM, nn.GRU, nn.RNN, lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k)]
 FORMS = list(itertools.product(*[(False, True)] * 2, (1, 2)))
 
 
 @pytest.fixture(autouse=True)
-def cpu_is_a_gpu(monkeypatch):
-    for module in (rule, whole_calls):
-        monkeypatch.setattr(module, "on_gpu", lambda tensor: True)
+def errors_are_raised():
     with minidynamo.config.patch(raise_internal_errors=True):
         yield
 
@@ -41,10 +38,28 @@ def test_without_gradients_the_call_stays_whole(kind):
             got = minidynamo.compile(lambda x, model=model: model(x * 2), fullgraph=True)(x)
             assert_same(got, model(x * 2))
         (note,) = minidynamo.records.frames[-1].backend_record.notes_of("between compiled pieces")
-        assert "cuDNN" in note
+        assert "recurrent" in note
 
 
-def test_with_gradients_the_graph_breaks_there():
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_gradients_it_learns_as_in_eager(kind):
+    torch.manual_seed(0)
+    model, x = kind(4, 5), torch.randn(6, 3, 4)
+
+    def gradients(run):
+        model.zero_grad()
+        run(x).square().sum().backward()
+        return [parameter.grad.clone() for parameter in model.parameters()]
+
+    def loss(x):
+        return model(x * 2)[0].sin()
+
+    minidynamo.reset()
+    torch.testing.assert_close(gradients(minidynamo.compile(loss, fullgraph=True)), gradients(loss))
+
+
+def test_where_cudnn_would_learn_the_graph_breaks(monkeypatch):
+    monkeypatch.setattr(rule, "on_gpu", lambda tensor: True)
     model, x = nn.LSTM(4, 5), torch.randn(6, 3, 4)
     minidynamo.reset()
     run = minidynamo.compile(lambda x: model(x * 2)[0].sin())

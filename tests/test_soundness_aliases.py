@@ -18,11 +18,6 @@ def test_tensor_of_a_tensor_is_a_copy(backend):
     assert torch.equal(a, torch.ones(3)) and torch.equal(result, 2 * torch.ones(3))
 
 
-def written(result):
-    result.add_(1)
-    return result
-
-
 rows, columns = torch.ones(10, 1, 5), torch.ones(1, 5, 10).transpose(1, 2)
 images = torch.rand(2, 4, 6, 6).contiguous(memory_format=torch.channels_last)
 signals = torch.rand(3, 4, 2).transpose(1, 2)
@@ -39,14 +34,6 @@ STRIDES = {  # (function, arguments): what shape functions, or decompositions, l
     "batch_norm": (lambda x: F.batch_norm(x, None, None, training=True), (signals,)),
     "sort": (torch.sort, (torch.rand(3, 2, 2, 1, 1).permute(0, 1, 3, 2, 4),)),
     "nothing": (lambda x: torch.stack([x, x], 1), (torch.ones(0, 1, 0),)),
-    "written": (
-        lambda a, b: written(torch.linalg.solve_triangular(a, b, upper=True)),
-        (torch.eye(3), torch.ones(3, 1)),
-    ),
-    "written nothing": (
-        lambda a, b: written(torch.linalg.solve_ex(a, b)[0]),
-        (torch.zeros(2, 2, 0, 0), torch.zeros(2, 2, 0, 3)),
-    ),
 }
 
 

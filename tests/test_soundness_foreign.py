@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import minidynamo
-from miniinductor import coverage
 from miniinductor import errors as rules
 from tests.soundness import foreign, runner
 
@@ -16,8 +15,6 @@ from tests.soundness import foreign, runner
 def test_exceptions_from_outside_surface_and_the_next_call_is_right():
     assert runner.sample(foreign, 12, "eager,aot_eager") == []
 
-
-coverage.load()
 
 WIDE = {"Exception", "RuntimeError", "OSError", "TypeError", "ValueError", "AttributeError"}
 WIDE |= {"KeyError", "IndexError", "LookupError", "AssertionError", "ImportError"}
@@ -85,6 +82,7 @@ def test_faults_of_ours_are_ours():
     assert rules.is_fault(caught(lambda: torch.ones(2) @ torch.ones(3)).with_traceback(None))
     assert not rules.is_foreign(caught(lambda: raises(Own("of the program"))))
     assert not rules.is_fault(caught(lambda: raises(Own("of the program"))))
+    assert rules.is_foreign(caught(lambda: interrupted(Own("of a handler"))))
     assert not rules.is_foreign(caught(lambda: {}["a"]))
 
 

@@ -1,5 +1,5 @@
-"""One house: folders are stages.  How large files and folders are, who imports whom, what runs when a
-small program compiles, and which files are the spine."""
+"""One house: how large files and folders are, who imports whom, what runs when a small program
+compiles, and which files are the spine."""
 
 import ast
 import collections

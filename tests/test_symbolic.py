@@ -205,7 +205,7 @@ def test_one_library_serves_all_sizes():
 
 
 def test_memory_is_planned_by_sizes():
-    """Buffers of equal symbolic size share a slot; a few workspaces are kept."""
+    """Buffers of symbolic size are made in each call; those of numbers lie in the arena."""
 
     def f(x):
         for _ in range(6):
@@ -218,10 +218,7 @@ def test_memory_is_planned_by_sizes():
         for shape in [(20, 30), (3, 4), (50, 2), (5, 6), (7, 8), (9, 10), (20, 30)]:
             x = torch.randn(shape)
             assert_near(compiled(x)[0], f(x))
-    assert any(
-        "reuse" in place or "in place" in place for _, place, _ in compiled.record.memory_plan
-    )
-    assert len(compiled.compiled.function.__globals__["workspaces_for"]) <= 4
+    assert {place for _, place, _ in compiled.record.memory_plan} == {"new"}
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")

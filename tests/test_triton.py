@@ -2,7 +2,6 @@
 few of their own."""
 
 import os
-import re
 import types
 
 import pytest
@@ -11,6 +10,7 @@ pytest.importorskip("triton", reason="triton is not installed (it has wheels for
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs TRITON_INTERPRET=1 (tests/conftest.py sets it)", allow_module_level=True)
 
+import checked_memory
 import test_cpp
 import test_foreach
 import torch
@@ -18,16 +18,14 @@ import torch.nn.functional as F
 from backend_helpers import pointwise, reduce, run, softmax
 from test_cpp import fixed_seed  # noqa: F401
 
-
 import minidynamo
 import miniinductor
 import miniinductor.config as config
 from benchmarks.models import MODELS
 from benchmarks.runner import largest_difference
-from miniinductor.codegen.triton import kernel_writer, tiles
-from miniinductor.ir.ops import ops
 from miniinductor.codegen.triton import build as triton_build
 from miniinductor.codegen.triton.interpreter import load_interpreted
+from miniinductor.ir.ops import ops
 
 NOT_HERE = {
     "test_the_writer_defines_every_op",
@@ -40,18 +38,9 @@ NOT_HERE = {
 }  # Triton's interpreter cuts where it makes bfloat16
 
 
-def with_checked_reads(code):
-    """A kernel's lines, each of which must declare just the temporaries that stand in its text:
-    from what they declare follows which lines are dropped, and which loads may move."""
-    for line in tiles.all_lines(code):
-        names = set(re.findall(r"\btmp\d+\b", line.text.split("#")[0])) - {line.makes}
-        assert names == {name for name in line.reads if name.startswith("tmp")}, line
-    return tiles.without_dead_lines(code)
-
-
 @pytest.fixture(autouse=True)
 def through_triton(request, monkeypatch):
-    monkeypatch.setattr(kernel_writer, "without_dead_lines", with_checked_reads)
+    checked_memory.install(monkeypatch)
     # one test counts the kernels of a softmax over few, long rows
     with config.patch(
         cpu_backend="triton", split_reductions="test_softmax[" not in request.node.name
@@ -169,10 +158,6 @@ def test_an_address_outside_of_the_tensors_is_an_error(line, tmp_path):
     with pytest.raises(Exception, match="memory outside of the kernel's tensors"):
         load_interpreted(str(tmp_path / "kernel.py"), "shifted")[1,](whole[1], whole[4], XBLOCK=8)
     assert not whole[[0, 2, 3, 5]].any()
-    if "in0 + x0 + 1" in line:  # called as Triton's own, unchecked
-        load_interpreted(str(tmp_path / "kernel.py"), "shifted").function[1,](
-            whole[1], whole[4], XBLOCK=8
-        )
 
 
 def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
@@ -197,27 +182,23 @@ def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
         "num_stages": 1,
         "asserts": False,
         "capability": 90,
-        "cubin": str(tmp_path / "out.cubin"),
+        "kept": "some.cubin",
         "triton_cache": str(tmp_path),
-        "keep": ["ptx"],
+        "kinds": ["ptx"],
     }
-    assert triton_build.compile_all([job]) == {}
-    assert (tmp_path / "out.cubin").stat().st_size > 1000 and ".visible .entry" in (
-        tmp_path / "out.cubin.ptx"
-    ).read_text()
-    assert "Error" in triton_build.compile_all([{**job, "name": "nothing"}])[job["cubin"]]
+    [answer] = triton_build.compile_all([job]).values()
+    assert len(answer["code"]) > 1000 and ".visible .entry" in answer["ptx"]
+    assert "Error" in triton_build.compile_all([{**job, "name": "nothing"}])["some.cubin"]["error"]
     with config.patch(cache_dir=str(tmp_path / "cache")):
-        kept = {**job, "kept": "some.cubin", "cubin": str(tmp_path / "temporary"), "keep": []}
-        assert triton_build.compile_and_keep([kept]) == {}
-        content = triton_build.disk().read("some.cubin")
-        assert content.startswith(b'{"name"') and not (tmp_path / "temporary").exists()
-        wrong = triton_build.compile_and_keep([{**kept, "name": "nothing"}])
+        assert triton_build.compile_and_keep([job, job]) == {}
+        assert triton_build.disk().read("some.cubin").startswith(b'{"name"')
+        wrong = triton_build.compile_and_keep([{**job, "name": "nothing"}])
         assert "Error" in wrong["some.cubin"]
-        new = {**kept, "constants": {"XBLOCK": 2, "RBLOCK": 512}}  # Triton has not kept this one
+        new = {**job, "constants": {"XBLOCK": 2, "RBLOCK": 512}}  # Triton has not kept this one
         with config.patch(compiler_seconds=0):
             late = triton_build.compile_and_keep([new])
         assert "did not end within 0 seconds" in late["some.cubin"]
-        assert triton_build.compile_and_keep([kept]) == {}  # by other workers
+        assert triton_build.compile_and_keep([job]) == {}  # by other workers
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])

@@ -65,7 +65,7 @@ def test_a_size_that_there_is_not_cannot_be_marked(mark):
         (miniinductor.config, "fusion", "off", TypeError, ["fusion is a number or a bool"]),
         (miniinductor.config, "partition", "mincut", ValueError, ["min-cut or", "'mincut'"]),
         (miniinductor.config, "cpu_backend", "c++", ValueError, ["cpp or triton"]),
-        (miniinductor.config, "matmul_templates", "allways", ValueError, ["always or never"]),
+        (miniinductor.config, "matmul_templates", "allways", ValueError, ["always or unaligned"]),
         (miniinductor.config, "fuson", False, AttributeError, ["did you mean fusion?"]),
     ],
 )

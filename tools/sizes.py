@@ -88,8 +88,9 @@ Fusion
 Kernels in C++
     miniinductor/codegen kernels.py
     miniinductor devices.py
-    miniinductor/codegen plan.py tree.py
-    miniinductor/codegen/cpp kernel_writer.py expressions.py reductions.py
+    miniinductor/codegen plan.py
+    miniinductor/codegen/cpp kernel_writer.py layouts.py expressions.py reductions.py
+    miniinductor/codegen/cpp statements.py
 Memory, the wrapper, the run
     miniinductor/runtime memory.py wrapper.py program.py
     miniinductor/toolchain cpp.py

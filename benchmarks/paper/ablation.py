@@ -34,7 +34,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
 ON_CPU: dict[str, dict[str, Any]] = {
     "vectorisation": {"vectorize": False},
     "threads": {"openmp": False},
-    "tiling, lane tables, rows": {"tiling": False, "lane_tables": False, "row_reductions": False},
+    "tiling, lane tables, rows": {"tiling": False, "row_reductions": False},
     "loop reordering": {"loop_reordering": False},
     "oneDNN's products": {"onednn_products": False},
 }

@@ -24,12 +24,12 @@ from benchmarks.programs.break_table import Program, X, linear, program
 TABLE = np.linspace(0.5, 1.5, 4).astype(np.float32)
 
 
-@program
+@program(breaks=1)
 def from_numpy_of_a_global() -> Program:
     return lambda x: x * torch.from_numpy(TABLE), (X(),)
 
 
-@program
+@program(graphs=2, breaks=4)
 def numpy_constants() -> Program:
     def f(x):
         steps = np.linspace(0.0, 1.0, 4)
@@ -39,7 +39,7 @@ def numpy_constants() -> Program:
     return f, (X(),)
 
 
-@program(graphs=2, breaks=3)
+@program(breaks=3)
 def numpy_of_a_captured_value() -> Program:
     def f(x):
         a = (x * 2).numpy()
@@ -58,14 +58,14 @@ def numpy_argument() -> Program:
 
 
 # ---- identity
-@program
+@program(graphs=2, breaks=1)
 def id_of_a_module() -> Program:
     layer = linear()
     cache = {id(layer): 2.0}
     return lambda x: layer(x) * cache[id(layer)], (X(),)
 
 
-@program
+@program(breaks=4)
 def id_of_tensors() -> Program:
     def f(x, y):
         return x + y if id(y) != id(x) and id(x) == id(x) else x - y
@@ -98,7 +98,7 @@ class Derived(Base):
     scale = 2.0
 
 
-@program
+@program(breaks=1)
 def subclasses() -> Program:
     def f(x):
         for kind in Base.__subclasses__():
@@ -165,7 +165,7 @@ def class_statement() -> Program:
     return f, (X(),)
 
 
-@program
+@program(breaks=1)
 def namedtuple_in_a_frame() -> Program:
     def f(x):
         Point = collections.namedtuple("Point", "a b")
@@ -175,7 +175,7 @@ def namedtuple_in_a_frame() -> Program:
     return f, (X(),)
 
 
-@program
+@program(graphs=3, breaks=2)
 def assertion_on_a_tensor() -> Program:
     def f(x):
         assert torch.isfinite(x).all(), "not finite"
@@ -242,7 +242,7 @@ def named_tuples_and_subclasses() -> Program:
 
 
 # ---- iterators, missing attributes, types
-@program
+@program(graphs=2, breaks=2)
 def itertools_with_tensors() -> Program:
     def f(x):
         sums = list(itertools.accumulate(x.unbind(0)))
@@ -288,7 +288,7 @@ def type_variables() -> Program:
     return f, (X(),)
 
 
-@program
+@program(breaks=3)
 def version_of_torch() -> Program:
     def f(x):
         version = torch.__version__

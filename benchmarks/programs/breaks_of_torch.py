@@ -56,22 +56,22 @@ def scripted_module() -> Program:
 
 
 # ---- legacy constructors
-@program
+@program(breaks=1)
 def tensor_class_of_a_list() -> Program:
     return lambda x: x * torch.Tensor([1.0, 2.0, 3.0, -4.0]), (X(),)
 
 
-@program
+@program(breaks=1)
 def tensor_class_of_sizes() -> Program:
     return lambda x: x + torch.Tensor(3, 4).fill_(2.0), (X(),)
 
 
-@program
+@program(breaks=1)
 def tensor_class_of_a_shape() -> Program:
     return lambda x: x + torch.Tensor(x.shape).zero_(), (X(),)
 
 
-@program
+@program(graphs=3, breaks=3)
 def typed_tensor_classes() -> Program:
     def f(x):
         index = torch.LongTensor([0, 2])
@@ -118,7 +118,7 @@ def tensor_split() -> Program:
     return f, (X(),)
 
 
-@program
+@program(breaks=1)
 def shape_as_tensor() -> Program:
     return lambda x: x * torch._shape_as_tensor(x).sum(), (X(),)
 
@@ -176,7 +176,7 @@ def set_underscore() -> Program:
     return f, (X(grad=False), X(grad=False))
 
 
-@program
+@program(graphs=0, breaks=0)
 def hook_on_an_intermediate() -> Program:
     def f(x):
         y = x * 2
@@ -479,7 +479,7 @@ class Masked:
         return cls(func(*plain, **(kwargs or {})), mask)
 
 
-@program(graphs=0, breaks=5)
+@program(graphs=0, breaks=3)
 def tensor_subclass() -> Program:
     def f(x):
         image = x.as_subclass(Image)
@@ -509,7 +509,7 @@ def while_loop() -> Program:
     return f, (X(),)
 
 
-@program
+@program(graphs=0, breaks=1)
 def checkpoint_that_writes_to_a_copy() -> Program:
     def body(x):
         return x.clone().mul_(2).sin()
@@ -527,7 +527,7 @@ def largest_of_a_tensor_and_a_number() -> Program:
     return f, (X(),)
 
 
-@program
+@program(graphs=2, breaks=2)
 def tensor_of_tensors() -> Program:
     def f(x):
         ends = torch.tensor([x.min(), x.max()])
@@ -536,7 +536,7 @@ def tensor_of_tensors() -> Program:
     return f, (X(grad=False),)
 
 
-@program
+@program(breaks=2)
 def tensor_class_of_a_tensor() -> Program:
     return lambda x: (torch.Tensor(x).mul(2), torch.FloatTensor(x)), (X(),)
 
@@ -546,7 +546,7 @@ def type_by_its_class() -> Program:
     return lambda x: x.type(torch.DoubleTensor) + x.type("torch.DoubleTensor"), (X(),)
 
 
-@program
+@program(graphs=2, breaks=3)
 def places_in_a_tensor() -> Program:
     def f(x):
         places, sections = torch.tensor([1, 2]), torch.tensor(2)
@@ -557,7 +557,7 @@ def places_in_a_tensor() -> Program:
 
 
 # ---- gradients
-@program
+@program(graphs=0, breaks=0)
 def hooks_on_arguments() -> Program:
     def triple(tensor):
         tensor.grad.mul_(3)

@@ -1,4 +1,4 @@
-"""Programs with numbers that change in each call: simulators, decoders with caches, schedulers,
+"""Programs with whole numbers that change in each call: decoders with caches, schedulers,
 counters, optimizers.
 
 `PROGRAMS`: name -> makes (step, what else to compare): `step(n)` is call number n.  A compiler must
@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
 from benchmarks.error_bound import too_far
 from benchmarks.programs import Compile, Program, Step, check_all, joining, results
@@ -22,66 +21,6 @@ CALLS = 12
 MOST = 3  # compilations of a code object
 PROGRAMS: dict[str, Program] = {}
 program = joining(PROGRAMS)
-
-
-# ---- simulators
-@program
-def attribute_float_counts(compile: Compile) -> Step:
-    class Clock:
-        def __init__(self):
-            self.t, self.dt = 0.0, 0.1
-            self.x = torch.ones(4)
-
-        def step(self):
-            self.x = self.x + torch.sin(self.x) * self.dt
-            self.t += self.dt
-            return self.x * self.t
-
-    clock = Clock()
-    step = compile(Clock.step)
-    return lambda n: (step(clock), clock.t)
-
-
-@program
-def module_float_counts(compile: Compile) -> Step:
-    class Particles(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.t = 0.5
-
-        def forward(self, x):
-            self.t = self.t + 0.25
-            return x * self.t + self.t * 2
-
-    module = Particles()
-    step = compile(module)
-    return lambda n: (step(torch.ones(3)), module.t)
-
-
-@program
-def float_argument(compile: Compile) -> Step:
-    step = compile(lambda x, dt: x + dt * torch.cos(x))
-    return lambda n: step(torch.ones(3), 0.1 * (n + 1))
-
-
-@program
-def float_through_math(compile: Compile) -> Step:
-    import math
-
-    step = compile(lambda x, t: x * math.sin(t) + math.sqrt(t) / 2)
-    return lambda n: step(torch.ones(3), 0.3 * (n + 1))
-
-
-@program
-def two_floats(compile: Compile) -> Step:
-    step = compile(lambda x, a, b, c: x * a + b / c)
-    return lambda n: step(torch.ones(3), 0.1 * n + 0.1, 0.2 * n + 0.3, 0.5 + n)
-
-
-@program
-def float_as_tensor(compile: Compile) -> Step:
-    step = compile(lambda x, t: x + torch.tensor(t))
-    return lambda n: step(torch.ones(3), 0.1 * (n + 1))
 
 
 # ---- ints that count
@@ -228,23 +167,17 @@ def moving_average(compile: Compile) -> Step:
     return lambda n: step(average, torch.full((3,), float(n)), n).clone()
 
 
-# ---- optimizers and schedules
-def optimizer(
-    make: Callable[[list[nn.Parameter]], Optimizer],
-    schedule: Callable[[Optimizer], LRScheduler] | None = None,
-) -> Program:
+# ---- optimizers
+def optimizer(make: Callable[[list[nn.Parameter]], Optimizer]) -> Program:
     def build(compile):
         torch.manual_seed(0)
         weight = nn.Parameter(torch.randn(4))
         chosen = make([weight])
-        scheduler = schedule(chosen) if schedule else None
         step = compile(chosen.step)
 
         def call(n):
             weight.grad = torch.cos(weight.detach()) * 0.1
             step()
-            if scheduler:
-                scheduler.step()
             return weight.detach().clone()
 
         return call
@@ -252,17 +185,9 @@ def optimizer(
     return build
 
 
-OPTIM, SCHEDULES = torch.optim, torch.optim.lr_scheduler
+OPTIM = torch.optim
 PROGRAMS.update(
-    sgd_step_lr=optimizer(
-        lambda p: OPTIM.SGD(p, 0.1, momentum=0.9), lambda o: SCHEDULES.StepLR(o, 1, 0.9)
-    ),
-    adam_cosine=optimizer(
-        lambda p: OPTIM.Adam(p, 0.1), lambda o: SCHEDULES.CosineAnnealingLR(o, 20)
-    ),
-    adagrad_linear=optimizer(lambda p: OPTIM.Adagrad(p, 0.1), lambda o: SCHEDULES.LinearLR(o)),
-    asgd=optimizer(lambda p: OPTIM.ASGD(p, 0.1), lambda o: SCHEDULES.ExponentialLR(o, 0.9)),
-    nadam=optimizer(lambda p: OPTIM.NAdam(p, 0.1)),
+    asgd=optimizer(lambda p: OPTIM.ASGD(p, 0.1)), nadam=optimizer(lambda p: OPTIM.NAdam(p, 0.1))
 )
 
 

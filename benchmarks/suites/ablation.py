@@ -24,7 +24,7 @@ from ..runner import agrees, interleave, ratio
 from .common import Options, Row, captured, rows, show_ratio, suite
 
 # checks, promises, and what concerns GPUs only
-NO_ABLATION = ("verify", "fallback_random", "split_reductions", "shared_division")
+NO_ABLATION = ("verify", "fallback_random", "split_reductions")
 ALL = "all on"
 
 

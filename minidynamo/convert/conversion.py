@@ -27,7 +27,6 @@ from ..bytecode.assembler import parameter_count
 from ..errors import BackendError, Break, NoTensors, Restart, SkipFrame, Unsupported
 from ..evaluate.evaluator import RootFrame
 from ..frame import frame_hook
-from ..functions.gradient_hooks import refuse_results
 from ..graph import thread_state
 from ..graph.output_graph import OutputGraph
 from ..guards.guards import Guard
@@ -35,7 +34,6 @@ from ..rebuild.replacement import Tail, rebuild, replacement
 from ..records import BreakRecord, FrameRecord
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import Lazy, Variable, forget_lookups
-from ..variables.floats import floats_as_tensors
 from ..variables.functions import CellVar, FunctionVar
 from . import graph_errors
 from .entries import CacheEntry, owner_of
@@ -106,7 +104,6 @@ class Conversion:
                 frame = self.trace()
                 tail = rebuild(frame)
                 graph_errors.refuse(frame.output)
-                refuse_results(tail)
             if self.policy.pin(frame.output.shape_env.pinned()):
                 return None  # with those sizes as numbers
         except Restart:
@@ -189,7 +186,7 @@ class Conversion:
         if output.state.before:
             compiled = thread_state.restoring(compiled, dict(output.state.before))
         compiled = output.errors.around(compiled)
-        return frame_hook.disabled(floats_as_tensors(compiled, output))
+        return frame_hook.disabled(compiled)
 
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any], writes: bool

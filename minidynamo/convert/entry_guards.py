@@ -81,12 +81,7 @@ def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
 
 def guard_inputs_apart(output: OutputGraph) -> None:
     """Inputs that are different tensors now must be different later: writes may reach both."""
-    tensors = [
-        variable.source
-        for variable in output.inputs
-        # (a float that is handed over as a tensor is no object of the program's)
-        if type(variable) is TensorVar and variable.cls is not float
-    ]
+    tensors = [variable.source for variable in output.inputs if type(variable) is TensorVar]
     guard_apart(output, tensors)
 
 

@@ -25,7 +25,7 @@ from miniinductor.errors import is_foreign, ours
 
 from .. import config, records
 from ..bytecode import Instruction
-from ..errors import BackendError, Break, SkipFrame
+from ..errors import BackendError, SkipFrame
 from ..evaluate.evaluator import RootFrame
 from ..frame import frame_hook
 from ..graph.graph_module import draws, storage
@@ -103,12 +103,9 @@ def changed_inputs(output: OutputGraph) -> list[torch.fx.Node]:
 
 
 def refuse(output: OutputGraph) -> None:
-    """What plain Python is to raise.  Its own AssertionError, where it must not run again; a write
-    to what was made in inference mode, outside of it, where a generated kernel would not raise."""
+    """What plain Python is to raise: a write to what was made in inference mode, outside of it,
+    where a generated kernel would not raise."""
     changed = changed_inputs(output)
-    if changed or any(map(draws, output.graph.nodes)):
-        for stack, step in output.asserted:
-            raise Break("assert", "an assertion in a graph that writes or draws", "", stack, step)
     for variable in output.inputs:
         made_there = variable.node in changed and variable.value.is_inference()
         if made_there and not torch.is_inference_mode_enabled():

@@ -18,7 +18,7 @@ import torch
 
 from ..frame.originals import BUILTINS, FIELDS, NN_MODULE, TENSOR, TORCH
 from ..rebuild.resume import function_name
-from ..variables.rules import RULES
+from ..variables.registry import RULES
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 MINIINDUCTOR = os.path.join(os.path.dirname(os.path.dirname(OURS)), "miniinductor") + os.sep

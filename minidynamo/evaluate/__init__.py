@@ -1,6 +1,6 @@
 """The symbolic stack machine.
 
-`registry`: where calls and operators are looked up; `operators`: who is asked what `a + b` means;
-`calls`: callables of C, and classes; `operations`: what else a rule asks of the frame; `evaluator`:
-a frame, inlining, exceptions; `opcodes`: one function per canonical opcode.
+`evaluator`: a frame, inlining, the root that can be split; `opcodes`: one function per canonical
+opcode, exceptions and `with` among them; `operations`: what rules and opcodes ask of the frame;
+`operators`: who is asked what `a + b` means; `calls`: callables of C, and classes.
 """

@@ -13,20 +13,14 @@ asked.
     @callable_of_type(operator.itemgetter)
     def call_getter(tx, getter, args, kwargs): ...
 
-Mirrors torch/_dynamo/variables/builtin.py.
-
-Which torch functions become one node of the graph.
-
-In:   a function of torch's.   Out: does it go into the graph whole?
+Torch's operations go into the graph whole (`is_leaf`).  Its Python code that is no leaf (modules,
+distributions) is inlined like the user's, but for torch's compilers, autograd, and what talks to
+devices (`check_traced`).
 
     >>> is_leaf(torch.nn.functional.softmax), is_leaf(torch.nn.Linear.forward)
     (True, False)
 
-Torch's Python code that is not a leaf (nn modules, distributions) is inlined like the user's, but
-for torch's compilers, autograd, and what talks to devices (`check_traced`).  The thread's state,
-and what else is no plain function of tensors: minidynamo/functions/torch_state.py,
-torch_functions.py.
-Mirrors torch/_dynamo/trace_rules.py and variables/torch.py.
+Mirrors torch/_dynamo/variables/builtin.py, variables/torch.py and trace_rules.py.
 """
 
 import enum
@@ -41,9 +35,9 @@ from miniinductor.errors import ours
 from ..errors import Break
 from ..frame.originals import LEAF_MODULES, made_by_torch
 from ..variables.base import Args, Named, Variable, lookup
+from ..variables.constant import NUMPY
 from ..variables.objects import ObjectVar, is_inherited
-from ..variables.registry import ByClass
-from ..variables.rules import RULES
+from ..variables.registry import RULES, ByClass
 
 if TYPE_CHECKING:
     from .evaluator import Frame
@@ -61,7 +55,7 @@ IMPURE = """
 callable_of_type = ByClass()  # type of what is called -> handler(tx, function, args, kwargs)
 class_with_base = ByClass()  # base of the class that is called -> handler(tx, cls, args, kwargs)
 CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range}
-CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo}
+CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo} | NUMPY
 
 
 def call_known(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable | None:

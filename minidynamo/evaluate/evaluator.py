@@ -16,9 +16,14 @@ Mirrors torch/_dynamo/symbolic_convert.py (InstructionTranslator; paper sections
 from __future__ import annotations
 
 import inspect
+import os
+import types
+import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import config
+from ..bytecode import canonical, disassemble
+from ..bytecode.canonical import liveness
 from ..errors import Break, ObservedException, Restart, SkipFrame
 from ..rebuild.resume import LASTI, function_name
 from ..variables.base import RUNNING
@@ -27,7 +32,7 @@ from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
 from . import calls
 from .calls import check_traced
-from .code_info import code_info
+from .opcodes import HANDLERS, unsupported
 from .operations import Operations
 
 if TYPE_CHECKING:
@@ -39,8 +44,62 @@ if TYPE_CHECKING:
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120  # of inlined calls: one takes several of the compiler's own
+# Paths of torch's files and of ours: a graph break names the line of the program that called them.
+INTERNAL = (os.sep + "torch" + os.sep, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_CACHE: dict[int, "CodeInfo"] = {}
 
 
+# ---- what is known of a code object
+class CodeInfo:
+    """What the evaluator needs to know about a code object: lists with one entry for each canonical
+    operation, and which variables are read later.  Mirrors torch/_dynamo/bytecode_analysis.py.
+
+    >>> code_info(f.__code__).live_before(0)        # frozenset({"x"}): `y` is written first"""
+
+    def __init__(self, code: types.CodeType) -> None:
+        natives = disassemble(code)
+        self.operations, first = canonical(natives)
+        # of each native instruction: the operation that it begins with
+        self.beginnings = [first[id(native)] for native in natives]
+        # of each operation, by the native instruction that it belongs to: the operation with which
+        # that begins, and its number
+        index = {id(native): n for n, native in enumerate(natives)}
+        self.groups = [first[id(operation.instruction)] for operation in self.operations]
+        self.native_numbers = [index[id(operation.instruction)] for operation in self.operations]
+        # the operations, ready to be run: handler, argument, exception entry, line
+        self.ops: list[tuple[Any, Any, Any, int]] = []
+        line = code.co_firstlineno
+        for operation in self.operations:
+            pos = operation.instruction.pos
+            if pos and pos[0] is not None:
+                line = pos[0]
+            run, arg = HANDLERS.get(operation.op), operation.arg
+            if run is None:  # refused by its name
+                run, arg = unsupported, operation.op
+            self.ops.append((run, arg, operation.exc, line))
+        self.internal = any(part in code.co_filename for part in INTERNAL)
+        self._live: list[frozenset[str]] | None = None
+
+    def live_before(self, position: int) -> frozenset[str]:
+        """Names of locals that may be read from canonical operation `position` on."""
+        if self._live is None:
+            self._live = liveness(self.operations, LOCAL_READS, LOCAL_WRITES)
+        return self._live[position]
+
+
+LOCAL_READS = {"LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE"}
+LOCAL_WRITES = {"STORE_FAST", "DELETE_FAST"}
+
+
+def code_info(code: types.CodeType) -> CodeInfo:
+    found = _CACHE.get(id(code))
+    if found is None:
+        found = _CACHE[id(code)] = CodeInfo(code)
+        weakref.finalize(code, _CACHE.pop, id(code), None)
+    return found
+
+
+# ---- frames
 class LastInstruction(ConstantVar):
     """Where an exception was raised, which some handlers find on the stack; only a RERAISE looks at
     it."""

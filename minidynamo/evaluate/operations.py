@@ -32,11 +32,11 @@ from ..variables.base import (
     refusal,
 )
 from ..variables.constant import ConstantVar
-from ..variables.dicts import Container, DictVar, SequenceVar, TupleVar
+from ..variables.dicts import Container, DictVar
 from ..variables.exceptions import ExceptionVar, TracebackVar
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
-from ..variables.objects import FIELD, ObjectVar, is_inherited, method_of_class
+from ..variables.objects import ObjectVar, is_inherited, method_of_class
 from ..variables.symbolic import CALLS, SymVar, apply, pinned
 from ..variables.tensor import TensorVar
 from . import operators
@@ -79,12 +79,6 @@ class Operations:
             self.raise_(NameError, text)
         self.raise_(UnboundLocalError, f"cannot access local variable '{name}' {nothing}")
 
-    def wrong_number(self, expected: int, found: int) -> NoReturn:
-        """`a, b = values` of another number of values."""
-        few = f"not enough values to unpack (expected {expected}, got {found})"
-        many = f"too many values to unpack (expected {expected})"
-        self.raise_(ValueError, few if found < expected else many)
-
     # (function, args, kwargs): they do not fit its parameters.
     wrong_arguments = refusal("arguments", "the arguments of {0.name}()")
 
@@ -94,15 +88,10 @@ class Operations:
         if not isinstance(var, ObjectVar) or var.value is not None:
             raise Break("exception", "raising an exception that was made before this frame")
         var.slots["__traceback__"] = TracebackVar((self.user_stack(), self.output.root.group_step))
-        context = link = self.handling()
+        context = self.handling()
         if context is not None and context is not var:
-            seen = []
-            while isinstance(link, ObjectVar) and link not in seen:  # no new circle
-                seen.append(link)
-                after = link.slots.get("__context__")
-                if after is var:
-                    link.slots["__context__"] = ConstantVar(None)
-                link = after
+            if "__context__" in var.slots:  # the links might become a circle
+                raise Break("exception", "raising an exception again while another is handled")
             var.slots["__context__"] = context
         return ObservedException(var)
 
@@ -142,16 +131,6 @@ class Operations:
         if isinstance(value, (tuple, list, dict, str, int)):
             return self.output.wrap_result(value)
         return self.output.wrap_pinned(value)
-
-    def run_c(self, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
-        """Call C code now that may call the tracer back: the program's exception only if the C code
-        itself raises."""
-        try:
-            return function(*args, **kwargs)
-        except ours(TypeError, ValueError, OverflowError, RuntimeError) as error:
-            if error.__traceback__.tb_next is not None:
-                raise
-            self.raise_(type(error), *error.args)
 
     def computed(self: Any, function: Any, args: Args, kwargs: Named, read: str) -> Any:
         """The result of a pure call; an expression, where the only argument is a symbol.  `read`:
@@ -240,27 +219,21 @@ class Operations:
         return made
 
     def iter_of_object(self: Any, variable: Any) -> Any:
-        """iter() of an object: as its `__iter__` says, or by its `__getitem__`."""
+        """iter() of an object, as its `__iter__` says."""
         method = variable.special(self, "__iter__")
-        if method is not None:
-            inherited = is_inherited(variable.cls, "__iter__")
-            if inherited and variable.payload is not None:
-                return self.iter_of(variable.payload)
-            made = method.call(self, [], {})
-            if not hasattr(made.python_type(), "__next__"):
-                kind = made.python_type().__name__
-                self.raise_(TypeError, f"iter() returned non-iterator of type '{kind}'")
-            if not isinstance(made, IteratorVar):
-                raise Break("iteration", f"{made}, whose __next__ is the program's")
-            return made
-        if variable.special(self, "__getitem__") is not None:
-            raise Break("iteration", f"iterating over {variable}, which has __getitem__ alone")
-        self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
+        if method is None:
+            raise Break("iteration", f"iterating over {variable}, which has no __iter__")
+        if variable.payload is not None and is_inherited(variable.cls, "__iter__"):
+            return self.iter_of(variable.payload)
+        made = method.call(self, [], {})
+        if not isinstance(made, IteratorVar):
+            raise Break("iteration", f"{made}, whose __next__ is the program's")
+        return made
 
-    def listed_fast(self, values: Variable) -> list[Variable]:
+    def listed_fast(self: Any, values: Variable) -> list[Variable]:
         """PySequence_Fast: what is no list or tuple is asked for an iterator, and that is
         listed."""
-        return self.listed(values if isinstance(values, SequenceVar) else self.iter_of(values))
+        return list(self.iter_of(values).rest(self))
 
     def listed(self: Any, values: Any) -> list[Variable]:
         """[*values]: CPython asks for an iterator, then for a length to expect, then for the
@@ -275,19 +248,14 @@ class Operations:
             return
         for name in ("__len__", "__length_hint__"):
             method = values.special(self, name)
-            if not isinstance(method, BoundMethodVar) or method.cls is not types.MethodType:
-                continue
-            try:
-                found = method.call(self, [], {})
-            except ObservedException as raised:
-                if not issubclass(raised.var.python_type(), TypeError):
-                    raise
-                continue
-            if found.identity() is NotImplemented:
-                continue
-            if found.python_type() is not int or found.as_constant() < 0:
-                raise Break("length", f"{name} of {values} gives no length")
-            return
+            if isinstance(method, BoundMethodVar) and method.cls is types.MethodType:
+                try:
+                    found = method.call(self, [], {})
+                except ObservedException:  # C code passes some of them over
+                    raise Break("length", f"{name} of {values} raises") from None
+                if found.python_type() is not int:
+                    raise Break("length", f"{name} of {values} gives no length")
+                return
 
     def sorted(
         self: Any, values: list[Variable], key: Variable | None, reverse: Variable
@@ -298,8 +266,7 @@ class Operations:
         if key is not None and key.identity() is not None:
             keys = [key.call(self, [value], {}) for value in values]
         if not issubclass(reverse.python_type(), int):
-            name = reverse.python_type().__name__
-            self.raise_(TypeError, f"'{name}' object cannot be interpreted as an integer")
+            raise Break("arguments", f"sorting with reverse={reverse}")
         order = list(range(len(values)))
         before = list(values)
 
@@ -339,9 +306,6 @@ class Operations:
         if found is MISSING:
             text = f"'{variable.python_type().__name__}' object has no attribute '{name}'"
             self.raise_(AttributeError, text)
-        if type(found) is FIELD and isinstance(variable, TupleVar):
-            _, (index, _) = found.__reduce__()
-            return variable.item(self, index)
         if isinstance(found, METHODS):  # of a named tuple's class
             cls = self.output.wrap_pinned(variable.python_type())
             return method_of_class(self, owner, found, name, variable, cls)

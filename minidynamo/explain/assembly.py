@@ -13,10 +13,7 @@ and with line numbers: `#line 1 "kernel3"` stands before the third.  PTX is writ
 that compiles Triton's kernels, on a machine with a GPU.
 """
 
-import json
-import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -131,18 +128,8 @@ def ptx(record: Any, device: torch.device) -> str:
     kernel, moved = record.kernel, record.bytes_read + record.bytes_written
     code = build.CudaCode(kernel, build.named_source(kernel), device, moved)
     job = code.job(code.configs[0], code.assumed(kernel.launch.hints))
-    with tempfile.TemporaryDirectory() as folder:
-        job |= {"cubin": os.path.join(folder, "kernel"), "keep": ["ptx"]}
-        subprocess.run(
-            [sys.executable, "-m", "miniinductor.codegen.triton.worker"],
-            input=json.dumps(job) + "\n",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        written = Path(job["cubin"] + ".ptx")
-        name = Path(job["path"]).name
-        return numbered(written.read_text(), name) if written.is_file() else ""
+    answer = build.compile_all([{**job, "kinds": ["ptx"]}])[job["kept"]]
+    return numbered(answer["ptx"], Path(job["path"]).name) if "ptx" in answer else ""
 
 
 def numbered(text: str, file: str) -> str:

@@ -5,17 +5,12 @@ is imported; a call that nobody has registered breaks the graph.
 """
 
 from . import (  # noqa: F401
-    arrays,
     builtins,
     c_methods,
     classes,
     custom_functions,
-    exceptions,
-    gradient_hooks,
-    instances,
     library,
     polyfills,
-    tensors_of_numbers,
     text,
     torch_functions,
     torch_state,

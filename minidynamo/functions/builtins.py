@@ -11,7 +11,6 @@ import collections
 import functools
 import math
 import operator
-import sys
 import types
 from typing import Any
 
@@ -19,31 +18,28 @@ import torch
 
 from ..errors import Break, ObservedException
 from ..evaluate.operations import on_host
-from ..evaluate.operators import COMPARISONS, OPERATORS, UNARY, comparison
-from ..variables.base import MISSING, Codegen, Variable, lookup
+from ..evaluate.operators import COMPARISONS, OPERATORS, UNARY
+from ..variables.base import MISSING, Frame, Named, Variable, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
-from ..variables.dicts import Container, DictVar, DictViewVar, ListVar, SequenceVar, TupleVar
+from ..variables.dicts import (
+    Container,
+    DictVar,
+    DictViewVar,
+    ListVar,
+    SequenceVar,
+    SetVar,
+    TupleVar,
+)
 from ..variables.functions import BoundMethodVar, FunctionVar
-from ..variables.iterators import EnumerateVar, FilterVar, HostIterator, MapVar, ZipVar
-from ..variables.modules import PyModuleVar
-from ..variables.objects import ObjectVar, is_inherited, through
-from ..variables.registry import ByClass
-from ..variables.rules import NONE, refused, rule, rules
-from ..variables.sequences import DequeVar, slice_of
-from ..variables.sets import SetVar
+from ..variables.iterators import EnumerateVar, FilterVar, MapVar, ZipVar
+from ..variables.objects import ObjectVar, through
+from ..variables.registry import NONE, refused, rule, rules
+from ..variables.sequences import slice_of
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
-from .arrays import ArrayVar
 
 EMPTY = TupleVar([])
-
-
-@rule(tuple)
-def _tuple(tx, values=EMPTY, /):
-    """CPython makes no copy of a tuple."""
-    is_tuple = isinstance(values, TupleVar) and values.cls is tuple
-    return values if is_tuple else TupleVar(tx.listed(values))
 
 
 CALLS.update(
@@ -58,22 +54,37 @@ CALLS.update(
     }
 )
 
-reversed_of = ByClass()  # class of a variable -> handler(tx, value)
 
-
+# ---- attributes
 def name_of(variable: Variable) -> str:
     if not isinstance(variable.as_constant(), str):
         raise Break("arguments", f"{variable} as the name of an attribute")
     return variable.as_constant()
 
 
-def _getattr(tx, owner, name, default=None, /):
+def _getattr(tx: Frame, owner: Variable, name: Variable, default: Any = None, /) -> Variable:
     try:
         return owner.getattr(tx, name_of(name))
     except ObservedException as raised:
         if default is None or not issubclass(raised.var.python_type(), AttributeError):
             raise
         return default
+
+
+def _vars(tx: Frame, owner: Any = None, /) -> Variable:
+    if owner is None:
+        raise Break("C function", "the call of vars()")
+    return owner.getattr(tx, "__dict__")
+
+
+def is_callable(value: Variable) -> bool:
+    return lookup(value.python_type(), "__call__")[1] is not MISSING
+
+
+def _type(tx: Frame, value: Variable, *more: Variable, **kwargs: Variable) -> Variable:
+    if more:
+        raise Break("class", "a class that is made in the frame", "define the class outside")
+    return tx.output.wrap_pinned(value.python_type())
 
 
 def of_class(cls: type, result: Variable, name: str) -> Variable:
@@ -84,7 +95,7 @@ def of_class(cls: type, result: Variable, name: str) -> Variable:
     return result
 
 
-def _hash(tx, value, /):
+def _hash(tx: Frame, value: Any, /) -> Variable:
     if isinstance(value, ObjectVar):
         method = value.special(tx, "__hash__")
         if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
@@ -95,9 +106,10 @@ def _hash(tx, value, /):
     return tx.fold(hash, value.as_constant())
 
 
-def _next(tx, iterator, default=None, /):
+# ---- values one after the other
+def _next(tx: Frame, iterator: Variable, default: Any = None, /) -> Variable:
     if not hasattr(iterator.python_type(), "__next__"):
-        tx.raise_(TypeError, f"'{iterator.python_type().__name__}' object is not an iterator")
+        raise Break("iteration", f"next() of {iterator}")
     try:
         return iterator.call_method(tx, "__next__", [], {})
     except ObservedException as raised:
@@ -106,7 +118,16 @@ def _next(tx, iterator, default=None, /):
         return default
 
 
-def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
+def _extreme(
+    function: Any,
+    symbol: str,
+    tx: Frame,
+    first: Any,
+    /,
+    *others: Any,
+    key: Any = None,
+    default: Any = None,
+) -> Variable:
     values: Any = [first, *others] if others else first.iterate(tx)
     if isinstance(first, Container):
         values = list(values)
@@ -121,177 +142,68 @@ def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
     if best is not None:
         return best
     if default is None:
-        complaint = "arg is an empty sequence"
-        if sys.version_info >= (3, 12):
-            complaint = "iterable argument is empty"
-        tx.raise_(ValueError, f"{function.__name__}() {complaint}")
+        raise Break("arguments", f"{function.__name__}() of no values")
     return default
 
 
-def are_sizes(values) -> bool:
+def are_sizes(values: list[Variable]) -> bool:
     """Whole numbers, of which one or more are symbols."""
     whole = all(is_number(value) and value.python_type() is int for value in values)
     return whole and any(type(value) is SymVar for value in values)
 
 
-def _sum(tx, values, /, start=ConstantVar(0)):
+def _sum(tx: Frame, values: Variable, /, start: Variable = ConstantVar(0)) -> Variable:
     if issubclass(start.python_type(), (str, bytes, bytearray)):
         raise Break("arguments", "sum() of text")  # plain Python says what is wrong with it
     return functools.reduce(functools.partial(tx.binary, "+"), values.iterate(tx), start)
 
 
-def _prod(tx, values, /, *, start=ConstantVar(1)):
+def _prod(tx: Frame, values: Variable, /, *, start: Variable = ConstantVar(1)) -> Variable:
     return functools.reduce(functools.partial(tx.binary, "*"), values.iterate(tx), start)
 
 
-def _vars(tx, owner=None, /):
-    if owner is None:
-        raise Break("C function", "the call of vars()")
-    if not tx.has_attr(owner, "__dict__"):
-        tx.raise_(TypeError, "vars() argument must have __dict__ attribute")
-    return owner.getattr(tx, "__dict__")
-
-
-def is_callable(value: Variable) -> bool:
-    return lookup(value.python_type(), "__call__")[1] is not MISSING
-
-
-# ---- id()
-class IdVar(Variable):
-    """id() of an object that is another one in each call: it may be compared with its like.
-
-    That of what the entry holds, or guards by its identity anyway, is a constant, and so is that of
-    an object from outside, with a guard on the number.  Mirrors `call_id` of torch's builtin.py."""
-
-    of: Variable
-    cls = int
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(id, self.of)
-
-
-@comparison(IdVar)
-def _compare_ids(tx: Any, symbol: str, a: Any, b: Any) -> Variable | None:
-    if symbol not in ("==", "!=") or type(a) is not IdVar or type(b) is not IdVar:
-        if any(isinstance(value, (ConstantVar, SymVar)) for value in (a, b)):
-            hint = "look the object up, and not its id"
-            raise Break("hash", "id() of an argument beside numbers from outside", hint)
-        return None
-    return ConstantVar(tx.same(a.of, b.of) is (symbol == "=="))
-
-
-@rule(id)
-def _id(tx: Any, value: Variable, /) -> Variable:
-    found = fixed_object(tx, value)
-    return IdVar(value) if found is None else ConstantVar(id(found))
-
-
-def fixed_object(tx: Any, value: Variable) -> Any:
-    """The real object, if it is the same one in every call of this entry; else None."""
-    if isinstance(value, (ClassVar, PyModuleVar)):
-        return value.value
-    if isinstance(value, FunctionVar):
-        if value.fn is not None and value.source is not None:
-            tx.output.guard(value.source, "ID", "{0} is {pin}", value.fn)
-        return value.fn
-    real = getattr(value, "value", None)
-    if real is None or not isinstance(value, (ObjectVar, TensorVar)):
-        return None
-    source = value.source
-    if source.kind == "pinned" or "ID" in source.guards:
-        return real
-    if isinstance(real, torch.nn.Module):
-        tx.output.guard(source, "ID", f"id({{0}}) == {id(real)}")
-        tx.output.modules.append(real)  # the entry goes with it
-    elif isinstance(value, ObjectVar):  # another one may have the number later: the same answer
-        tx.output.guard(source, "ADDRESS", f"id({{0}}) == {id(real)}")
-    else:
-        return None
-    return real
-
-
-# ---- reversed()
-@rule(reversed)
-def _reversed(tx, value, /):
-    result = reversed_of.ask(type(value), tx, value)
-    if result is None:  # plain Python says what is wrong with it
-        raise Break("reversed", f"reversed() of {value}")
-    return result
-
-
-@reversed_of(ObjectVar)
-def _reversed_object(tx, value):
-    method = value.special(tx, "__reversed__")
-    if method is not None:
-        inherited = is_inherited(value.cls, "__reversed__")
-        inside = value.payload if inherited else None
-        return method.call(tx, [], {}) if inside is None else _reversed(tx, inside)
-    if not hasattr(value.cls, "__getitem__") or not hasattr(value.cls, "__len__"):
-        return None
-    items = [value.getitem(tx, ConstantVar(n)) for n in range(value.length(tx))]
-    return tx.iter_of(TupleVar(items[::-1]))
-
-
-@reversed_of(ConstantVar)
-def _reversed_constant(tx, value):
-    if isinstance(value.value, range):
+def _reversed(tx: Frame, value: Any, /) -> Variable:
+    if isinstance(value, SequenceVar):
+        walk = tx.iter_of(value)
+        walk.index, walk.step = len(value.items) - 1, -1
+        return walk
+    if isinstance(value, ConstantVar) and isinstance(value.value, range):
         return tx.iter_of(ConstantVar(value.value[::-1]))
-    if isinstance(value.value, (str, bytes)):
-        items = [ConstantVar(item) for item in reversed(value.value)]
-        return HostIterator(iter(items), reversed)
-    return None
-
-
-@reversed_of(SequenceVar)
-def _reversed_sequence(tx, value):
-    walk = tx.iter_of(value)
-    walk.index, walk.step = len(value.items) - 1, -1
-    return walk
-
-
-@reversed_of(DictVar, DictViewVar)
-def _reversed_dict(tx, value):
-    like = getattr(value, "dict", value).cls()
-    kind = getattr(value, "kind", None)  # of a dict's view
-    iterator = reversed(getattr(like, kind)() if kind else like)
-    return HostIterator(iter(list(value.iterate(tx))[::-1]), type(iterator))
+    if isinstance(value, (DictVar, DictViewVar)):
+        return tx.iter_of(TupleVar([*value.iterate(tx)][::-1]))
+    if isinstance(value, ObjectVar) and value.special(tx, "__reversed__") is None:
+        items = [value.getitem(tx, ConstantVar(n)) for n in range(value.length(tx))]
+        return tx.iter_of(TupleVar(items[::-1]))
+    raise Break("reversed", f"reversed() of {value}")
 
 
 # ---- numbers
-def _abs(tx, value, /):
+def _abs(tx: Frame, value: Any, /) -> Variable:
     if isinstance(value, TensorVar):
         return value.call_method(tx, "abs", [], {})
     if isinstance(value, ObjectVar):
-        return through(value, tx, "__abs__", [])
+        return through(value, tx, "__abs__", [], {})
     symbolic = apply(tx, abs, value) if type(value) is SymVar else None
     return symbolic or tx.fold(abs, value.as_constant())
 
 
-def _divmod(tx, a, b, /):
+def _divmod(tx: Frame, a: Variable, b: Variable, /) -> Variable:
     if a.is_constant() and b.is_constant():
         return tx.fold(divmod, a.as_constant(), b.as_constant())
-    if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
-        raise Break("C function", "divmod() of objects")
-    for operand in (a, b):
-        if not hasattr(operand.python_type(), "__divmod__"):
-            first, second = a.python_type().__name__, b.python_type().__name__
-            text = f"unsupported operand type(s) for divmod(): '{first}' and '{second}'"
-            tx.raise_(TypeError, text)
+    if not is_number(a) or not is_number(b):
+        raise Break("C function", f"divmod() of {a} and {b}")
     return TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)])
 
 
-def _round(tx, number, ndigits=NONE):
+def _round(tx: Frame, number: Any, ndigits: Variable = NONE) -> Variable:
     digits = [] if ndigits is NONE else [ndigits]
     if isinstance(number, TensorVar):
-        if not hasattr(torch.Tensor, "__round__"):
-            text = f"type {number.cls.__name__} doesn't define __round__ method"
-            tx.raise_(TypeError, text)
         return number.call_method(tx, "round", digits, {})
     symbolic = apply(tx, round, number, *digits) if type(number) is SymVar else None
     return symbolic or tx.fold(on_host(round, [number, *digits], {}, "as_constant"))
 
 
-def _index(tx, value, /):
+def _index(tx: Frame, value: Any, /) -> Variable:
     if isinstance(value, TensorVar):
         return value.call_method(tx, "__index__", [], {})
     if type(value) is SymVar and value.python_type() is int:
@@ -299,10 +211,10 @@ def _index(tx, value, /):
     return tx.fold(operator.index, value.as_constant())
 
 
-def _converted(cls, tx, *args, **kwargs):
+def _converted(cls: type, tx: Frame, *args: Any, **kwargs: Any) -> Any:
     """int(), float(), complex(), bool() of a tensor, an object, or anything else."""
     value, name = args[0] if args else None, f"__{cls.__name__}__"
-    if isinstance(value, (TensorVar, ArrayVar)):
+    if isinstance(value, TensorVar):
         return value.call_method(tx, name, [], {})
     if cls is bool and value is not None:
         return value.truth(tx)
@@ -316,44 +228,47 @@ for _class in (int, float, complex, bool):
     rule(_class)(functools.partial(_converted, _class))
 
 
-def _pow(tx, base, exponent, *modulo):
+def _pow(tx: Frame, base: Variable, exponent: Variable, *modulo: Variable) -> Variable:
     if not modulo:
         return tx.binary("**", base, exponent)
     return tx.fold(on_host(pow, [base, exponent, *modulo], {}, "as_constant"))
 
 
 # ---- containers
-def updated(made: DictVar, tx: Any, args: Any, kwargs: dict[str, Variable]) -> DictVar:
-    made.call_method(tx, "update", args, kwargs)
-    return made
+@rule(tuple)
+def _tuple(tx: Frame, values: Any = EMPTY, /) -> Variable:
+    """CPython makes no copy of a tuple."""
+    is_tuple = isinstance(values, TupleVar) and values.cls is tuple
+    return values if is_tuple else TupleVar(tx.listed(values))
 
 
-def _frozenset(tx, values=EMPTY, /):
+def _frozenset(tx: Frame, values: Any = EMPTY, /) -> Variable:
     if isinstance(values, SetVar) and values.cls is frozenset:
         return values
     return SetVar.made(tx, values, frozenset)
 
 
-def _defaultdict(tx, factory=None, /, *args, **kwargs):
-    if factory is not None and factory.identity() is not None and not is_callable(factory):
-        tx.raise_(TypeError, "first argument must be callable or None")
-    made: Any = DictVar({}, collections.defaultdict)
+def updated(made: DictVar, tx: Frame, args: Any, kwargs: Named) -> DictVar:
+    made.call_method(tx, "update", args, kwargs)
+    return made
+
+
+def _defaultdict(tx: Frame, factory: Any = NONE, /, *args: Any, **kwargs: Any) -> Variable:
+    if factory.identity() is not None and not is_callable(factory):
+        raise Break("arguments", f"a defaultdict of {factory}")
+    made = DictVar({}, collections.defaultdict)
     made.factory = factory
     return updated(made, tx, args, kwargs)
 
 
-def _type(tx, value, *more, **kwargs):
-    if more:
-        raise Break("class", "a class that is made in the frame", "define the class outside")
-    return tx.output.wrap_pinned(value.python_type())
-
-
-def _on_operands(method: str, symbol: str, tx: Any, *operands: Variable) -> Variable:
+def _on_operands(method: str, symbol: str, tx: Frame, *operands: Variable) -> Variable:
     return getattr(tx, method)(symbol, *operands)
 
 
 rules(
     {
+        reversed: _reversed,
+        id: refused("C function", "id()", "compare objects with `is`"),
         len: lambda tx, value, /: tx.output.wrap_result(value.length(tx)),
         list: lambda tx, values=EMPTY, /: ListVar(tx.listed(values)),
         getattr: _getattr,
@@ -392,7 +307,6 @@ rules(
         operator.is_not: lambda tx, a, b, /: not tx.same(a, b),
         (property, staticmethod, classmethod): refused("class", "making a descriptor"),
         types.MappingProxyType: refused("class", "making a proxy"),
-        collections.deque: lambda tx: DequeVar([]),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
         ),
@@ -401,6 +315,7 @@ rules(
         round: _round,
         operator.index: _index,
         pow: _pow,
+        set: lambda tx, values=EMPTY, /: SetVar.made(tx, values),
         frozenset: _frozenset,
         collections.defaultdict: _defaultdict,
         collections.OrderedDict: lambda tx, *args, **kwargs: updated(

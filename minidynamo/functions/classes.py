@@ -1,8 +1,11 @@
-"""isinstance() and issubclass(); super(); calls of classes that are made in ways of their own.
+"""Calls of classes: instances, whose `__new__` and `__init__` are traced; isinstance and super.
+
+In:   a class and the arguments of its call.   Out: an ObjectVar, or what the class's rule gives.
 
     isinstance(x, torch.Tensor)        super().forward(x)        Pair(1, 2)        Color(3)
+    >>> instantiate(tx, Config, [], {"hidden_size": ConstantVar(8)})
 
-Every class is asked in its own way, as its metaclass says:
+Every class is asked for its instances in its own way, as its metaclass says:
 
 | metaclass's `__instancecheck__` | what answers |
 |---|---|
@@ -10,42 +13,53 @@ Every class is asked in its own way, as its metaclass says:
 | abc's | `issubclass` of the type, guarded: a class may be registered later |
 | a protocol's, torch.FloatTensor's and the like (C) | nobody: a graph break |
 | any other in Python | is traced |
+
+Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable) and builtin.py.
 """
 
 import abc
 import collections
 import enum
+import functools
 import types
 import typing
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
-from miniinductor.errors import ours
-
 from ..errors import Break
 from ..evaluate.calls import class_with_base
 from ..evaluate.operations import on_host
-from ..frame.originals import NN_MODULE
-from ..variables.base import Variable, lookup, trusted
+from ..variables.base import (
+    FOUND,
+    MISSING,
+    Args,
+    Frame,
+    Named,
+    OpaqueVar,
+    Variable,
+    can_change,
+    lookup,
+    trusted,
+)
 from ..variables.classes import ClassVar, SuperVar
-from ..variables.constant import ConstantVar
-from ..variables.dicts import DictVar, ListVar, TupleVar, named
+from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar, named
+from ..variables.exceptions import ExceptionVar, initialise_exception
 from ..variables.functions import CellVar
-from ..variables.modules import OpaqueVar
 from ..variables.nn_modules import ModuleVar
-from ..variables.objects import ObjectVar
-from ..variables.rules import RULES, rule, rules
+from ..variables.objects import ObjectVar, is_inherited
+from ..variables.registry import rule, rules
 from ..wrap.containers import is_plain_named_tuple
 
 ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)
 TYPING = ("typing", "typing_extensions")
 
 
+# ---- isinstance, issubclass
 @rule(isinstance)
-def is_instance(tx, value, kinds, /) -> bool:
+def is_instance(tx: Frame, value: Variable, kinds: Variable, /) -> bool:
     """PyObject_IsInstance."""
     cls = kinds.identity()
     if cls is value.python_type():
@@ -55,15 +69,10 @@ def is_instance(tx, value, kinds, /) -> bool:
         return any(is_instance(tx, value, part) for part in parts)
     if isinstance(cls, type):
         return ask_class(tx, value, cls)
-    if isinstance(cls, typing._BaseGenericAlias):  # asks the type alone
-        return folded_check(tx, value.python_type(), cls)
-    checker = kinds.special(tx, "__instancecheck__") if isinstance(kinds, ObjectVar) else None
-    if checker is not None:
-        return checker.call(tx, [value], {}).truth(tx)
-    raise Break("class", f"isinstance() of {value} and {kinds}")  # plain Python says what is wrong
+    raise Break("class", f"isinstance() of {value} and {kinds}")
 
 
-def parts_of(tx, kinds) -> Iterable[Variable] | None:
+def parts_of(tx: Frame, kinds: Variable) -> Iterable[Variable] | None:
     """The variables of a tuple or union, or None for what is one class."""
     if isinstance(kinds, TupleVar):
         return kinds.iterate(tx)
@@ -73,24 +82,19 @@ def parts_of(tx, kinds) -> Iterable[Variable] | None:
     return None
 
 
-def ask_class(tx, value, cls) -> bool:
-    check = lookup(type(cls), "__instancecheck__")[1]
+def ask_class(tx: Frame, value: Variable, cls: type) -> bool:
+    owner, check = lookup(type(cls), "__instancecheck__")
     if check is type.__instancecheck__:
-        return by_type(tx, value, cls)
-    of_typing = isinstance(cls, abc.ABCMeta) and check.__module__ in TYPING
-    if of_typing and getattr(cls, "_is_protocol", False):
-        raise Break("class", f"isinstance() of {value} and the protocol {cls.__name__}")
-    if of_typing or check is abc.ABCMeta.__instancecheck__:
+        return any(cls in kind.__mro__ for kind in classes_of(tx, value))
+    if not isinstance(check, types.FunctionType) or getattr(cls, "_is_protocol", False):
+        raise Break("class", f"isinstance() of {value} and {cls.__name__}")
+    if check in ABC_CHECKS or check.__module__ in TYPING:
         return any(is_registered(tx, kind, cls) for kind in classes_of(tx, value))
-    if isinstance(check, types.FunctionType):
-        made = tx.output.wrap_class_attribute(
-            *lookup(type(cls), "__instancecheck__"), "__instancecheck__"
-        )
-        return made.call(tx, [ClassVar(cls), value], {}).truth(tx)
-    raise Break("class", f"isinstance() asks {type(cls).__name__}.__instancecheck__")
+    made = tx.output.wrap_class_attribute(owner, check, "__instancecheck__")
+    return made.call(tx, [ClassVar(cls), value], {}).truth(tx)
 
 
-def classes_of(tx, value) -> Iterator[type]:
+def classes_of(tx: Frame, value: Any) -> Iterator[type]:
     """The type of a value, then what it says of itself: `__class__` may be a property (a
     mock's)."""
     kind = value.python_type()
@@ -106,12 +110,7 @@ def classes_of(tx, value) -> Iterator[type]:
                 yield said
 
 
-def by_type(tx, value, cls) -> bool:
-    """type.__instancecheck__."""
-    return any(cls in kind.__mro__ for kind in classes_of(tx, value))
-
-
-def is_registered(tx, kind, cls) -> bool:
+def is_registered(tx: Frame, kind: type, cls: type) -> bool:
     """issubclass(kind, cls) of an abstract class, which may learn of `kind` later."""
     if cls in kind.__mro__:
         return True
@@ -123,52 +122,37 @@ def is_registered(tx, kind, cls) -> bool:
     return found
 
 
-def folded_check(tx, kind, cls) -> bool:
-    """issubclass(kind, cls) of a typing construct.  What raises is left to plain Python."""
-    try:
-        return issubclass(kind, cls)
-    except ours(Exception):
-        raise Break("class", f"isinstance() with {cls}") from None
-
-
 @rule(issubclass)
-def is_subclass(tx, cls, kinds, /) -> bool:
+def is_subclass(tx: Frame, cls: Variable, kinds: Variable, /) -> bool:
     """PyObject_IsSubclass."""
     parts = parts_of(tx, kinds)
     if parts is not None:
         return any(is_subclass(tx, cls, part) for part in parts)
     asked = kinds.identity()
-    if not isinstance(cls, ClassVar):
-        raise Break("class", f"issubclass() of {cls}")  # plain Python says what is wrong with it
-    if isinstance(asked, typing._BaseGenericAlias):
-        return folded_check(tx, cls.value, asked)
-    if not isinstance(asked, type):
-        checker = kinds.special(tx, "__subclasscheck__") if isinstance(kinds, ObjectVar) else None
-        if checker is None:
-            raise Break("class", f"issubclass() of {cls} and {kinds}")
-        return checker.call(tx, [cls], {}).truth(tx)
-    owner, check = lookup(type(asked), "__subclasscheck__")
+    if not isinstance(cls, ClassVar) or not isinstance(asked, type):
+        raise Break("class", f"issubclass() of {cls} and {kinds}")
+    check = lookup(type(asked), "__subclasscheck__")[1]
     if check is type.__subclasscheck__:
         return asked in cls.value.__mro__
-    if not isinstance(check, types.FunctionType):
+    if check not in ABC_CHECKS:
         raise Break("class", f"issubclass() asks {type(asked).__name__}.__subclasscheck__")
-    if check in ABC_CHECKS or isinstance(asked, abc.ABCMeta) and check.__module__ in TYPING:
-        return is_registered(tx, cls.value, asked)
-    traced = tx.output.wrap_class_attribute(owner, check, "__subclasscheck__")
-    return traced.call(tx, [kinds, cls], {}).truth(tx)
+    return is_registered(tx, cls.value, asked)
 
 
 rules(
     {
         # what a metaclass's own check comes to when it calls super()
-        type.__instancecheck__: lambda tx, cls, value, /: by_type(tx, value, cls.value),
+        type.__instancecheck__: lambda tx, cls, value, /: any(
+            cls.value in kind.__mro__ for kind in classes_of(tx, value)
+        ),
         type.__subclasscheck__: lambda tx, cls, other, /: cls.value in other.value.__mro__,
     }
 )
 
 
+# ---- super
 @rule(super)
-def _super(tx, *args, **kwargs):
+def _super(tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
     first, second, *_ = *(args or zero_argument_super(tx)), None, None
     cls = first.value if isinstance(first, ClassVar) else None
     if cls is not None and second is not None and len(args) in (0, 2) and not kwargs:
@@ -179,7 +163,7 @@ def _super(tx, *args, **kwargs):
     raise Break("class", "super() with these arguments")  # plain Python says what is wrong
 
 
-def zero_argument_super(tx) -> list[Variable]:
+def zero_argument_super(tx: Frame) -> list[Variable]:
     """What super() takes from the frame that calls it."""
     name = tx.code.co_varnames[0] if tx.code.co_argcount else ""
     cell = tx.cells.get(name)
@@ -190,41 +174,111 @@ def zero_argument_super(tx) -> list[Variable]:
     return [cls, first.realize(tx)]
 
 
-# ---- modules that a frame makes, and writes to modules: torch's own Python code, traced
-# A module from outside has its own ways, which read its tables without a guard on torch's
-# functions; for one that is made here `nn.Module.__init__`, `__setattr__` and `__getattr__` are
-# functions like others.  Mirrors torch/_dynamo/variables/user_defined.py and nn_module.py.
-def traced(tx, name: str, *args: Variable, **kwargs: Variable) -> Variable:
-    """torch.nn.Module's own method, as Python."""
-    return tx.inline(tx.output.wrap_pinned(NN_MODULE[name]), list(args), kwargs)
+# ---- instances of the program's classes
+CONTENTS: dict[type, Callable[[], Variable]] = {  # of an instance of a subclass, when it is made
+    collections.OrderedDict: lambda: DictVar({}, collections.OrderedDict),
+    dict: lambda: DictVar({}),
+    list: lambda: ListVar([]),
+    set: lambda: SetVar({}),
+}
+VALUES = {kind.__new__ for kind in (str, bytes, int, float, complex)}  # of subclasses of these
+NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 
 
-def know_init() -> None:
-    """torch.compile, once used, has put its own function in the place of Module.__init__, which
-    calls that and counts modules."""
-    init = torch.nn.Module.__init__
-    if getattr(init, "__module__", "").startswith("torch._dynamo.") and init not in RULES:
-        rule(init)(lambda tx, *args, **kwargs: traced(tx, "__init__", *args, **kwargs))
+@class_with_base(object)
+def instantiate(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable:
+    """type.__call__: an object of a Python class, its `__new__` and `__init__` traced."""
+    refuse_uninstantiable(tx, cls)
+    new = lookup(cls, "__new__")[1]
+    own_new = isinstance(new, staticmethod)
+    if own_new and isinstance(new.__func__, types.FunctionType):
+        function = tx.output.wrap_pinned(new.__func__)
+        made = function.call(tx, [tx.output.wrap_pinned(cls), *args], kwargs)
+    else:
+        made = allocate(tx, cls, args)
+    if cls in made.python_type().__mro__ and isinstance(made, ObjectVar):
+        initialise(tx, made, cls, args, kwargs, own_new)
+    return made
 
 
-@rule(torch.nn.Module.__setattr__)
-def _setattr(tx, self: Any, name: Variable, value: Variable, /) -> Variable:
-    if not isinstance(self, ModuleVar):
-        return traced(tx, "__setattr__", self, name, value)
-    self.module_setattr(tx, name.as_constant(), value)
-    return ConstantVar(None)
+def refuse_uninstantiable(tx: Frame, cls: type) -> None:
+    """Classes that a call makes no plain object of.  No abstract methods may be given to `cls`
+    later: `__abstractmethods__` is looked up in its own dictionary alone."""
+    name = "__abstractmethods__"
+    if getattr(cls, name, None):
+        raise Break("class", f"{cls.__name__} is abstract")
+    if name not in vars(cls):
+        FOUND[cls, name] = MISSING
+    elif can_change(cls):
+        source = tx.output.tree.pinned(cls).child("class_item", name)
+        tx.output.guard(source, "ID", "{0} is {pin}", vars(cls)[name])
+    if lookup(cls, "__del__")[1] is not MISSING:
+        raise Break("class", f"{cls.__name__} has a finalizer", "make the object outside")
 
 
-@rule(torch.nn.Module.__getattr__)
-def _getattr(tx, self: Any, name: Variable, /) -> Variable:
-    if not isinstance(self, ModuleVar):
-        return traced(tx, "__getattr__", self, name)
-    return self.module_getattr(tx, name.as_constant())
+def initialise(
+    tx: Frame, made: ObjectVar, cls: type, args: Args, kwargs: Named, own_new: bool
+) -> None:
+    """`__init__`: the program's, or that of the C type from which the class inherits."""
+    owner, init = lookup(cls, "__init__")
+    container = made.payload is not None and not isinstance(made.payload, TupleVar)
+    if container or not is_inherited(cls, "__init__"):
+        result = made.class_attribute(tx, owner, init, "__init__").call(tx, args, kwargs)
+        if result.identity() is not None:
+            raise Break("class", f"{cls.__name__}.__init__ returns {result}")
+    elif issubclass(cls, BaseException):
+        initialise_exception(cls, made, args, kwargs)
+    elif init is not object.__init__:
+        raise Break("class", f"{cls.__name__}.__init__ is C code")
+    elif (args or kwargs) and made.value is None and not own_new and made.payload is None:
+        raise Break("arguments", f"arguments of {cls.__name__}(), which takes none")
+
+
+def allocate(tx: Frame, cls: type, args: Iterable[Variable] = (), new: Any = None) -> Variable:
+    """new(cls) for allocators that are object's or a container's; `new` is cls.__new__ unless one
+    was called by name."""
+    new = new or lookup(cls, "__new__")[1]
+    fields = DictVar({}) if cls.__dictoffset__ else None
+    if new is object.__new__ and not cls.__flags__ & NO_INSTANCES:
+        return ObjectVar(cls, fields=fields)
+    for base, make in CONTENTS.items():
+        if issubclass(cls, base) and new is base.__new__:
+            return ObjectVar(cls, fields=fields, payload=make())
+    if new is tuple.__new__ and issubclass(cls, tuple):
+        items = [item for values in args for item in tx.listed(values)]
+        return ObjectVar(cls, fields=fields, payload=TupleVar(items))
+    if new in VALUES and issubclass(cls, new.__self__):
+        return made_anew(tx, functools.partial(new, cls, *[value.as_constant() for value in args]))
+    if issubclass(cls, BaseException):
+        made = ExceptionVar(cls, fields=fields)
+        initialise_exception(cls, made, list(args), {})
+        return made
+    raise Break("class", f"{cls.__name__} is allocated by C code")
+
+
+def made_anew(tx: Frame, make: Callable[[], Any]) -> Variable:
+    """What each call makes anew; this one stands for it while tracing."""
+    made = tx.run_now(make)
+    tx.output.makers[id(made)] = make
+    return tx.output.wrap_pinned(made)
+
+
+def initialise_payload(tx: Frame, payload: Any, args: Args, kwargs: Named) -> None:
+    """dict.__init__, list.__init__, set.__init__."""
+    if isinstance(payload, DictVar):
+        payload.call_method(tx, "update", args, kwargs)
+        return
+    if kwargs or len(args) > 1:
+        raise Break("arguments", "the arguments of a container's __init__()")
+    payload.method_clear(tx)
+    if args:
+        name = "extend" if isinstance(payload, ListVar) else "update"
+        payload.call_method(tx, name, list(args), {})
 
 
 # ---- classes that are made in ways of their own
 @class_with_base(tuple)
-def _named_tuple(tx, cls, args, kwargs):
+def _named_tuple(tx: Frame, cls: Any, args: Args, kwargs: Named) -> Variable | None:
     if isinstance(cls.__new__, types.FunctionType) and is_plain_named_tuple(cls):
         return tx.output.wrap_pinned(cls.__new__).call(tx, [ClassVar(cls), *args], kwargs)
     if cls.__module__ == "torch.return_types":
@@ -232,20 +286,8 @@ def _named_tuple(tx, cls, args, kwargs):
     return None
 
 
-@rule(collections.namedtuple)
-def _new_named_tuple(tx, typename, names, /, **options):
-    """A class that each call makes anew; this one stands for it while tracing."""
-    options.setdefault("module", ConstantVar(tx.globals.values.get("__name__")))
-    if isinstance(names, ListVar):
-        names = TupleVar(names.items)
-    make = on_host(collections.namedtuple, [typename, names], options, "as_constant")
-    made = tx.run_now(make)
-    tx.output.makers[id(made)] = make
-    return tx.output.wrap_pinned(made)
-
-
 @rule(types.SimpleNamespace)
-def _namespace(tx, *args, **kwargs):
+def _namespace(tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
     """An object that has what it was given."""
     if args:  # a mapping: Python 3.13
         raise Break("arguments", "a SimpleNamespace of a mapping")
@@ -253,31 +295,44 @@ def _namespace(tx, *args, **kwargs):
 
 
 @class_with_base(enum.Enum)
-def _enum(tx, cls, args, kwargs):
+def _enum(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable | None:
     if type(cls) is not enum.EnumMeta:
         return None
     return tx.fold_pinned(on_host(cls, args, {}, "as_constant"))
 
 
 @class_with_base(torch.nn.Module)
-def _module(tx, cls, args, kwargs):
+def _module(tx: Frame, cls: Any, args: Args, kwargs: Named) -> Variable:
     """One of torch's that has neither parameters, nor buffers, nor submodules."""
-    know_init()
-    if not lookup(cls, "__init__")[0].__module__.startswith("torch.nn.modules."):
-        return None
-    if not all(value.is_constant() for value in (*args, *kwargs.values())):
-        return None
-    make = on_host(cls, args, kwargs, "as_constant")
-    with torch.device("meta"):  # weights would be drawn: the program's random numbers
-        first = make()
-    tables = (first._parameters, first._buffers, first._modules)
-    if any(value is not None for table in tables for value in table.values()):
-        return None
-    made = make()
-    tx.output.makers[id(made)] = make
-    return tx.output.wrap_pinned(made)
+    is_torchs = lookup(cls, "__init__")[0].__module__.startswith("torch.nn.modules.")
+    if is_torchs and all(value.is_constant() for value in (*args, *kwargs.values())):
+        make = on_host(cls, args, kwargs, "as_constant")
+        with torch.device("meta"):  # weights would be drawn: the program's random numbers
+            first = make()
+        tables = (first._parameters, first._buffers, first._modules)
+        if all(value is None for table in tables for value in table.values()):
+            return made_anew(tx, make)
+    raise Break("module", f"making a {cls.__name__} in a compiled frame", "make it in __init__")
+
+
+def module_of(variable: Variable) -> ModuleVar:
+    if not isinstance(variable, ModuleVar):
+        raise Break("module", f"a method of torch.nn.Module on {variable}")
+    return variable
+
+
+rules(
+    {
+        torch.nn.Module.__getattr__: lambda tx, self, name, /: module_of(self).module_getattr(
+            tx, name.as_constant()
+        ),
+        torch.nn.Module.__setattr__: lambda tx, self, name, value, /: module_of(
+            self
+        ).module_setattr(tx, name.as_constant(), value),
+    }
+)
 
 
 @class_with_base(torch.Tensor, torch.autograd.Function)
-def _refuse(tx, cls, args, kwargs):
+def _refuse(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable:
     raise Break("class", f"making a {cls.__name__}")

@@ -22,12 +22,11 @@ torch.utils.checkpoint: the body is traced in its place, and backward computes i
 
     y = checkpoint(block, x, use_reentrant=False)
 
-In, out: see `symbolic_eval.registry`.  Nodes of the body are marked, and the backward half of
-miniinductor computes what they give from the body's inputs (`autograd/partition.py`); random
-numbers are kept.  The backends "eager" and "aot_eager" keep all, as if there were no checkpoint.
-A body that writes to what it has not made (the statistics of a batch norm) would write twice in
-plain Python: it breaks the graph, as do functions that choose what to keep.
-Mirrors torch/_dynamo/variables/higher_order_ops.py (CheckpointHigherOrderVariable).
+Nodes of the body are marked, and the backward half of miniinductor computes what they give from the
+body's inputs (`autograd/partition.py`); random numbers are kept.  The backends "eager" and
+"aot_eager" keep all, as if there were no checkpoint.  A body that writes (the statistics of a batch
+norm) would write twice in plain Python: it breaks the graph, as do functions that choose what to
+keep.  Mirrors torch/_dynamo/variables/higher_order_ops.py (CheckpointHigherOrderVariable).
 """
 
 import dis
@@ -39,13 +38,13 @@ import torch
 import torch.utils.checkpoint as torchs
 
 from ..errors import Break
-from ..graph.graph_module import draws
 from ..variables.base import MISSING, Frame, Variable, is_programs, lookup, trusted
 from ..variables.classes import ClassVar
+from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, SequenceVar, TupleVar
 from ..variables.functions import CallableVar, CellVar, FunctionVar
 from ..variables.modules import PyModuleVar
-from ..variables.rules import rule
+from ..variables.registry import NONE, rule
 from ..variables.symbolic import pinned
 from ..variables.tensor import TensorVar
 
@@ -58,6 +57,7 @@ WRITES_TO_CELLS = {"STORE_DEREF", "DELETE_DEREF"}
 # what has effects, or reads what this file does not see
 REFUSED = (print, input, open, exec, eval, compile, __import__, next, iter, id)
 REFUSED += (getattr, hasattr, setattr, delattr, vars, dir, globals, locals)
+OPTIONS = frozenset(("context_fn", "debug", "determinism_check", "early_stop"))  # of a checkpoint
 
 
 class Reads:
@@ -134,19 +134,20 @@ class Reads:
                 self.tx.output.guard(found.source, "ID", "{0} is {pin}", found.fn)
             if is_programs(found.fn):
                 self.function(found.fn)
-        elif isinstance(found, CallableVar) and found.value not in REFUSED:
-            pass  # C code: an operation
-        elif isinstance(found, ClassVar) and trusted(found.value.__module__):
-            pass
-        elif isinstance(found, PyModuleVar):
-            pass
         elif isinstance(found, TupleVar):
             for item in found.iterate(self.tx):
                 self.value(item, text)
-        elif found.is_constant() and not is_class(found):
-            pass
-        else:
+        elif not is_fixed(found):
             raise self.refuse(f"it reads {text}, which may change or be changed")
+
+
+def is_fixed(found: Any) -> bool:
+    """A module, a class of torch's or Python's, an operation in C, a constant?"""
+    if isinstance(found, CallableVar):
+        return found.value not in REFUSED
+    if isinstance(found, ClassVar):
+        return trusted(found.value.__module__)
+    return isinstance(found, PyModuleVar) or found.is_constant() and not is_class(found)
 
 
 def is_class(variable: Variable) -> bool:
@@ -227,35 +228,21 @@ def _apply(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variable:
     return tx.node(apply, list(args), kwargs)
 
 
+# ---- torch.utils.checkpoint
 HINT = "use checkpoint(function, ..., use_reentrant=False)"
-OPTIONS = {  # -> what may be given
-    "context_fn": (torchs.noop_context_fn,),
-    "debug": (False,),
-    "preserve_rng_state": (True, False),
-    "determinism_check": ("default", "none"),
-    "early_stop": (True, False),
-}
 
 
 @rule(torchs.checkpoint)
 def _checkpoint(tx: Frame, function: Any, /, *args: Any, **kwargs: Any) -> Variable:
-    reentrant = kwargs.pop("use_reentrant", None)
-    if reentrant is None or reentrant.identity() not in (True, False):
-        raise Break("checkpoint", "torch.utils.checkpoint warns of an unsaid use_reentrant", HINT)
-    keeps = kwargs.get("preserve_rng_state")
-    draws_anew = keeps is not None and keeps.identity() is False
-    for name, allowed in OPTIONS.items():
-        if name in kwargs and kwargs.pop(name).identity() not in allowed:
-            raise Break("checkpoint", f"torch.utils.checkpoint with {name}", HINT)
+    """function(*args, **kwargs), its nodes marked: those of the results are kept."""
+    reentrant = kwargs.pop("use_reentrant", NONE).identity()
+    keeps = kwargs.pop("preserve_rng_state", ConstantVar(True)).identity()
+    if reentrant not in (True, False) or keeps is not True or not OPTIONS.isdisjoint(kwargs):
+        raise Break("checkpoint", "torch.utils.checkpoint with these options", HINT)
     learning = any(isinstance(value, TensorVar) and value.fake.requires_grad for value in args)
-    if reentrant.identity() and torch.is_grad_enabled() and (kwargs or not learning):
+    if reentrant and torch.is_grad_enabled() and (kwargs or not learning):
         text = "a checkpoint with use_reentrant=True, whose arguments need no gradients"
         raise Break("checkpoint", text, HINT)
-    return body(tx, function, args, kwargs, draws_anew)
-
-
-def body(tx: Frame, function: Any, args: Any, kwargs: Any, draws_anew: bool = False) -> Variable:
-    """function(*args, **kwargs), its nodes marked: those of the results are kept."""
     output = tx.output
     last = next(iter(reversed(output.graph.nodes)), None)
     writes, changed = len(output.written), written_objects(tx)
@@ -265,8 +252,7 @@ def body(tx: Frame, function: Any, args: Any, kwargs: Any, draws_anew: bool = Fa
     repeated = written_objects(tx)
     for variable in changed:
         variable.mutated = True
-    written = [tensor for _, tensor in output.written[writes:]]
-    if torch.is_grad_enabled() and (repeated or not all(is_bodys(tx, t, last) for t in written)):
+    if torch.is_grad_enabled() and (repeated or len(output.written) > writes):
         text = "a checkpointed function that writes, and would write again in the backward pass"
         raise Break("checkpoint", text, "write outside the checkpoint")
     results = {id(tensor.node) for tensor in tensors_in(result)}
@@ -274,29 +260,8 @@ def body(tx: Frame, function: Any, args: Any, kwargs: Any, draws_anew: bool = Fa
         if node is last:
             break
         if node.op.startswith("call"):
-            if draws_anew and torch.is_grad_enabled() and draws(node):
-                text = "random numbers under torch.utils.checkpoint with preserve_rng_state=False"
-                raise Break("checkpoint", text, HINT)
             node.meta["checkpointed"] = "result" if id(node) in results else "body"
     return result
-
-
-def is_bodys(tx: Frame, tensor: torch.Tensor, last: torch.fx.Node | None) -> bool:
-    """Is its memory made by the body, behind the node `last`?  What is written there is computed
-    again with the rest."""
-    own, in_body = memory_of(tensor), False
-    for node in tx.output.graph.nodes:
-        given = node.meta.get("example_value")
-        is_made = in_body and node.op.startswith("call")
-        if not is_made and isinstance(given, torch.Tensor) and memory_of(given) == own:
-            return False
-        in_body = in_body or node is last
-    return last is not None
-
-
-def memory_of(tensor: torch.Tensor) -> int | None:
-    """Tensors that share memory have the same; None: it has none that can be told."""
-    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else None
 
 
 def written_objects(tx: Frame) -> list[Any]:

@@ -1,52 +1,40 @@
-"""Functions of C and of functorch, written in Python: the evaluator traces these instead.
+"""Functions of C, of functorch and of TorchScript, as Python that the evaluator traces instead.
 
 In:   the same arguments.   Out: the same results.
 
     >>> reduce(operator.add, [1, 2, 3])
     6
+    >>> list(islice(count(2), 3))
+    [2, 3, 4]
     >>> torch.func.functional_call(module, {"weight": w}, (x,))
-    >>> torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
 
 `functional_call` puts tensors into the module and takes them out again: both are traced, and the
-module is as it was.
-Mirrors torch/_dynamo/polyfills, variables/torch.py (`handle_functional_call`).
-
-Functions of torch.jit.script: the Python function that was given to it is traced.
-
-    @torch.jit.script
-    def gelu(x: torch.Tensor, scale: float): ...
-
-    gelu(x, 2)          # a graph break: TorchScript makes a float of the number
-
-In, out: see `symbolic_eval.registry`.  Arguments that TorchScript converts or copies are graph
-breaks.
-Mirrors torch/_dynamo/variables/functions.py (`_torchdynamo_inline`).
-# PyTorch: arguments are not converted.
+module is as it was.  Of a function of torch.jit.script the Python function that was given to it is
+traced, unless TorchScript converts or copies an argument.  Iterators of itertools are generators of
+ours; those that are not here (`tee`, `groupby`, `compress`) break the graph.
+Mirrors torch/_dynamo/polyfills, and variables/functions.py (`_torchdynamo_inline`).
 """
 
 import collections
 import functools
-from collections.abc import Callable, Iterable
+import itertools
 from typing import Any
 
 import torch
 from torch.nn.utils import stateless
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..errors import Break
 from ..variables.base import Args, Frame, Named, RealVar, Variable
 from ..variables.constant import ConstantVar
-from ..variables.registry import BY_VALUE, PINNED, by_identity
-from ..variables.rules import rule
+from ..variables.dicts import DictVar, ListVar, TupleVar
+from ..variables.registry import BY_VALUE, PINNED, by_identity, rule
 from ..variables.tensor import TensorVar
-from .torch_state import at
 
 NOTHING = object()
 
 
-def reduce(
-    function: Callable[[Any, Any], Any], values: Iterable[Any], initial: Any = NOTHING
-) -> Any:
+# ---- functools, collections
+def reduce(function: Any, values: Any, initial: Any = NOTHING) -> Any:
     values = iter(values)
     if initial is NOTHING:
         initial = next(values, NOTHING)
@@ -58,68 +46,107 @@ def reduce(
     return initial
 
 
-def count_elements(counts: dict[Any, int], values: Iterable[Any]) -> None:
+def count_elements(counts: Any, values: Any) -> None:
     """collections.Counter.update"""
     for value in values:
         counts[value] = counts.get(value, 0) + 1
 
 
-def associative_scan(
-    combine_fn: Callable[..., Any],
-    xs: Any,
-    dim: int,
-    reverse: bool = False,
-    combine_mode: str = "pointwise",
-) -> Any:
-    """torch's prototype, step by step, as eager loops do it.  # PyTorch: an operator of its own,
-    whose depth is logarithmic."""
-    leaves, spec = tree_flatten(xs)
-    steps = list(zip(*[leaf.unbind(dim) for leaf in leaves]))
-    if reverse:
-        steps.reverse()
-    done: list[Any] = [steps[0]]
-    for step in steps[1:]:
-        before = tree_unflatten(list(done[-1]), spec)
-        combined = combine_fn(before, tree_unflatten(list(step), spec))
-        done.append(tree_flatten(combined)[0])
-    if reverse:
-        done.reverse()
-    return tree_unflatten([torch.stack(parts, dim) for parts in zip(*done)], spec)
+# ---- itertools
+def chain(*iterables: Any) -> Any:
+    for values in iterables:
+        for value in values:
+            yield value
 
 
-def grouped(lists: list[list[Any]], order: list[Any], with_indices: bool = False) -> dict[Any, Any]:
-    """`torch._C._group_tensors_by_device_and_dtype`, of which the first list says how to group, and
-    `order` in which order the groups come."""
-    groups: dict[Any, Any] = {key: ([[] for _ in lists], []) for key in order}
-    for number, tensor in enumerate(lists[0]):
-        found, indices = groups[tensor.device, tensor.dtype]
-        for members, given in zip(found, lists):
-            if given:
-                members.append(given[number])
-        if with_indices:
-            indices.append(number)
-    return groups
+def from_iterable(iterables: Any) -> Any:
+    for values in iterables:
+        for value in values:
+            yield value
 
 
-@rule(torch._C._group_tensors_by_device_and_dtype)
-def _group(tx: Frame, lists: Variable, with_indices: Any = ConstantVar(False), /) -> Variable:
-    first = next(iter(lists.iterate(tx)), None)
-    tensors = [] if first is None else list(first.iterate(tx))
-    if not tensors or not all(isinstance(tensor, TensorVar) for tensor in tensors):
-        raise Break("torch", "a list of tensors to group, in which something else lies")
-    order = tx.output.wrap_pinned(order_of_groups([tensor.fake for tensor in tensors]))
-    return tx.inline(tx.output.wrap_pinned(grouped), [lists, order, with_indices], {})
+def islice(values: Any, first: Any, stop: Any = NOTHING) -> Any:
+    start, stop = (0, first) if stop is NOTHING else (first or 0, stop)
+    if start < 0 or stop is not None and stop < 0:
+        raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    numbered = enumerate(values) if stop is None else zip(range(max(start, stop)), values)
+    for n, value in numbered:
+        if n >= start:
+            yield value
 
 
-def order_of_groups(tensors: list[Any]) -> list[tuple[torch.device, torch.dtype]]:
-    """The order is that of a hash table of C++, and sums depend on it: C++ itself is asked."""
-    groups = torch._C._group_tensors_by_device_and_dtype([tensors], True)
-    return [
-        (tensors[indices[0]].device, tensors[indices[0]].dtype) for _, indices in groups.values()
-    ]
+def repeat(object: Any, times: Any = None) -> Any:
+    while times is None:
+        yield object
+    for _ in range(times):
+        yield object
 
 
-def traced(function: Callable, instead: Any) -> None:
+def count(start: Any = 0, step: Any = 1) -> Any:
+    while True:
+        yield start
+        start += step
+
+
+def cycle(values: Any) -> Any:
+    kept = []
+    for value in values:
+        yield value
+        kept.append(value)
+    while kept:
+        for value in kept:
+            yield value
+
+
+def pairwise(values: Any) -> Any:
+    before = NOTHING
+    for value in values:
+        if before is not NOTHING:
+            yield before, value
+        before = value
+
+
+def zip_longest(*iterables: Any, fillvalue: Any = None) -> Any:
+    iterators = [iter(values) for values in iterables]
+    while True:
+        row = [next(values, NOTHING) for values in iterators]
+        if all(value is NOTHING for value in row):
+            return
+        yield tuple([fillvalue if value is NOTHING else value for value in row])
+
+
+def accumulate(iterable: Any, func: Any = None, *, initial: Any = None) -> Any:
+    values = iter(iterable)
+    total = next(values, NOTHING) if initial is None else initial
+    if total is NOTHING:
+        return
+    yield total
+    for value in values:
+        total = total + value if func is None else func(total, value)
+        yield total
+
+
+def starmap(function: Any, rows: Any) -> Any:
+    for row in rows:
+        yield function(*row)
+
+
+def takewhile(test: Any, values: Any) -> Any:
+    for value in values:
+        if not test(value):
+            return
+        yield value
+
+
+def dropwhile(test: Any, values: Any) -> Any:
+    dropping = True
+    for value in values:
+        dropping = dropping and test(value)
+        if not dropping:
+            yield value
+
+
+def traced(function: Any, instead: Any) -> None:
     """A call of `instead` is one of `function`, which is traced."""
 
     @rule(instead)
@@ -129,12 +156,51 @@ def traced(function: Callable, instead: Any) -> None:
 
 traced(reduce, functools.reduce)
 traced(count_elements, getattr(collections, "_count_elements"))
-traced(associative_scan, at("_higher_order_ops.associative_scan"))
+traced(from_iterable, itertools.chain.from_iterable)
+ITERATORS: tuple[Any, ...] = (chain, islice, repeat, count, cycle, pairwise, zip_longest)
+ITERATORS += (accumulate, starmap, takewhile, dropwhile)
+for _iterator in ITERATORS:
+    traced(_iterator, getattr(itertools, _iterator.__name__))
 for _function in (torch.func.functional_call, stateless.functional_call):
     traced(_function, _function)  # it lies where torch's code is not traced
 
 
-SCRIPTED = torch._C.ScriptFunction
+def _rows(real: Any, tx: Frame, *pools: Any, **options: Any) -> Variable:
+    """itertools.product, combinations, permutations: all rows at once."""
+    last = [] if real is itertools.product else [pools[-1].as_constant()]
+    values = [tx.listed(pool) for pool in pools[: len(pools) - len(last)]]
+    named = {name: value.as_constant() for name, value in options.items()}
+    rows: list[Variable] = []
+    for row in tx.run_now(real, *values, *last, **named):
+        tx.output.count_step()
+        rows.append(TupleVar(list(row)))
+    return tx.iter_of(ListVar(rows))
+
+
+for _real in (itertools.product, itertools.combinations, itertools.permutations):
+    rule(_real)(functools.partial(_rows, _real))
+
+
+# ---- lists of tensors, for torch's optimizers and for clipping
+@rule(torch._C._group_tensors_by_device_and_dtype)
+def _group(tx: Frame, lists: Variable, with_indices: Any = ConstantVar(False), /) -> Variable:
+    """One group, of the first list's device and dtype."""
+    given: list[Any] = [ListVar(list(each.iterate(tx))) for each in lists.iterate(tx)]
+    tensors = given[0].items if given else []
+    if not all(isinstance(tensor, TensorVar) for tensor in tensors):
+        raise Break("torch", "a list of tensors to group, in which something else lies")
+    kinds = {(tensor.fake.device, tensor.fake.dtype) for tensor in tensors}
+    if len(kinds) != 1:
+        raise Break("torch", "tensors of several devices or dtypes, to be grouped")
+    numbers = range(len(tensors) if with_indices.truth(tx) else 0)
+    indices = ListVar([ConstantVar(number) for number in numbers])
+    groups = DictVar({})
+    kind = TupleVar([ConstantVar(part) for part in kinds.pop()])
+    groups.store(tx, kind, TupleVar([ListVar(given), indices]))
+    return groups
+
+
+# ---- TorchScript
 HINT = "compile the Python function instead"
 
 
@@ -151,9 +217,6 @@ class ScriptedVar(RealVar):
                 raise Break("TorchScript", f"{name}, which TorchScript converts or copies", HINT)
         return tx.output.wrap_pinned(function).call(tx, args, kwargs)
 
-    def __repr__(self) -> str:
-        return f"the TorchScript function {self.value.name}"
-
 
 def is_passed_on(kind: Any, value: Variable) -> bool:
     """Does a parameter of this type of TorchScript get the argument as it is?"""
@@ -163,5 +226,5 @@ def is_passed_on(kind: Any, value: Variable) -> bool:
     return not whole and isinstance(value, ConstantVar)
 
 
-PINNED.rule(SCRIPTED)(lambda builder, value: ScriptedVar(value))
-BY_VALUE.rule(SCRIPTED)(by_identity)  # what is read of it does not change
+PINNED(torch._C.ScriptFunction)(lambda builder, value: ScriptedVar(value))
+BY_VALUE(torch._C.ScriptFunction)(by_identity)  # what is read of it does not change

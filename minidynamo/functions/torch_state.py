@@ -16,7 +16,7 @@ from ..graph.graph_module import guard_state
 from ..graph.thread_state import STATES, call_state
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
-from ..variables.rules import NONE, refused, rule, rules
+from ..variables.registry import NONE, refused, rule, rules
 
 
 def at(path: str) -> Any:

@@ -42,6 +42,7 @@ from ..variables.dicts import ListVar, TupleVar
 from ..variables.registry import RESULTS
 from ..variables.symbolic import SYMBOLIC, SymVar, wrap_symbolic
 from ..variables.tensor import TensorVar
+from ..wrap.builder import pinned_result
 
 if TYPE_CHECKING:
     from .output_graph import OutputGraph
@@ -207,10 +208,7 @@ def wrap_result(output: "OutputGraph", value: Any) -> Variable:
         return TupleVar([output.wrap_result(item) for item in value], kind)
     if kind is list:
         return ListVar([output.wrap_result(item) for item in value])
-    rule = RESULTS.of(value)
-    if rule is None:
-        raise Break("constant", f"a call gave a {kind.__name__}")
-    return rule(output, value)
+    return RESULTS.get(kind, pinned_result)(output, value)
 
 
 # ---- operations whose result is no tensor, or says less than eager's

@@ -42,10 +42,8 @@ from ..guards.sources import Source, numbered
 from ..shapes.dynamic import SizePolicy
 from ..shapes.symbolic_shapes import ShapeEnv
 from ..variables.base import Args, Named, Variable, lookup
-from ..variables.floats import with_tensors
 from ..variables.modules import GlobalsVar
-from ..variables.symbolic_indices import select_symbols
-from ..variables.tensor import TensorVar
+from ..variables.tensor import TensorVar, select_symbols
 from ..wrap.builder import Builder
 from . import graph_module, symbolic_inputs
 from .graph_module import holds_tensor
@@ -139,8 +137,6 @@ class OutputGraph(Builder):
         self.fake_mode = FakeMode(static_shapes=True)
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
-        # source of a float that changes -> its variable; expression over such -> its 0-d tensor
-        self.floats: dict[Any, Any] = {}
         self.input_layouts: dict[int, Any] = {}  # id of an input -> (sizes, strides)
         self.globals: dict[int, GlobalsVar] = {}
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
@@ -148,10 +144,6 @@ class OutputGraph(Builder):
         self.state = StateChanges()
         self.errors: Any = None  # of the finished graph: graph_errors.GraphErrors
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
-        # (user's stack, root's step): where conditions are checked in the graph
-        self.asserted: list[tuple[Any, int]] = []
-        self.hooked: list[Any] = []  # tensors with hooks that are nodes, and where they were made
-        self.input_hooks: Any = None  # those on tensors from outside: gradient_hooks.InputHooks
         # does the frame run in an `except` block of its callers?
         self.handling = sys.exc_info()[1] is not None
         self.asks_if_compiling = False  # has the program asked?
@@ -260,7 +252,6 @@ class OutputGraph(Builder):
             if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):
                 target = graph_module.FUNCTIONS[target]
         target, args, kwargs = select_symbols(tx, target, args, kwargs)
-        target, args, kwargs = with_tensors(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         given = states(fake_args, fake_kwargs)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..guards.sources import Source
-from ..shapes.symbolic_numbers import graph_function, is_of_floats
+from ..shapes.symbolic_numbers import graph_function
 from ..shapes.symbolic_shapes import can_be_symbolic, fake_like, symbolic_fake
 from ..variables.symbolic import SymVar
 
@@ -68,8 +68,6 @@ def symbolic_node(output: "OutputGraph", tx: Any, value: Any) -> Any:
     once."""
     if type(value) is torch.SymBool and value.node.has_hint():
         return bool(value)  # decided, and guarded
-    if type(value) is not torch.SymBool and is_of_floats(value.node):
-        return value.node.guard_int()  # the operation takes no tensor for it
 
     def build(expr: Any) -> Any:
         if expr.is_number:

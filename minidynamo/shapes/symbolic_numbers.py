@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
-from miniinductor.errors import remembered
 from miniinductor.sizes.expressions import FUNCTIONS, FloorDiv, Mod, ToFloat, python_code
 
 if TYPE_CHECKING:
@@ -134,7 +133,6 @@ class SymNode:
             return bool(e)
         return self.pytype(e) if e.is_number else None
 
-    @remembered
     def maybe_as_int(self) -> Number | None:
         return self.constant if self.pytype is int else None
 
@@ -173,12 +171,12 @@ class SymNode:
     def in_domain(self, name: Text, nodes: tuple["SymNode", ...]) -> bool:
         """Does Python raise nothing for such operands?  Decisions, which may become guards."""
         first, *_, last = [of_size(node.expr) for node in (*nodes, *nodes)]
-        decide, of_floats = self.shape_env.decide, any(map(is_of_floats, nodes))
+        decide = self.shape_env.decide
         if name in QUOTIENTS:
             return decide(sympy.Ne(last, 0))
         if name in POWERS:
             is_small = bool(last.is_number and abs(last) <= 16)
-            return is_small and not of_floats and decide(sympy.Gt(first, 0))
+            return is_small and decide(sympy.Gt(first, 0))
         if name == "sym_sqrt":
             return decide(sympy.Ge(first, 0))
         return True
@@ -251,11 +249,6 @@ def is_plain(node: SymNode) -> bool:
         return True
     is_negative_zero = node.hint == 0 and math.copysign(1, node.hint) < 0
     return math.isfinite(node.hint) and not (node.expr.is_number and is_negative_zero)
-
-
-def is_of_floats(node: SymNode) -> bool:
-    """Does a float of the program, that changes, stand in it?"""
-    return any(not symbol.is_integer for symbol in node.expr.free_symbols)
 
 
 def of_size(expr: sympy.Expr) -> sympy.Expr:

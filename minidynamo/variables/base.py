@@ -240,6 +240,19 @@ class Lazy(Variable):
         return part(self.realize(current()))
 
 
+class OpaqueVar(RealVar):
+    """A real value that cannot be traced: it may be passed on; using it breaks the graph."""
+
+    broken: Break
+
+    def _refuse(self: Any, *args: Any) -> Any:
+        raise self.broken
+
+    refused = cast(Any, _refuse)
+    as_constant = real = hash_key = getattr = setattr = delattr = call = call_method = refused
+    truth = iterate = length = getitem = setitem = delitem = contains = argument = refused
+
+
 def peek(variable: Variable) -> Variable:
     """What stands behind a Lazy at which somebody has looked; else the variable itself."""
     if type(variable) is Lazy and variable.variable is not None:
@@ -355,3 +368,7 @@ def guard_classes(output: OutputGraph) -> None:
         elif "ID" not in source.guards and "EQUALS" not in source.guards:
             output.guard(source, "TYPE", "type({0}) is {pin}", type(found))
     forget_lookups()
+
+
+def compared_by_identity(variable: Variable) -> bool:
+    return lookup(variable.python_type(), "__eq__")[1] is object.__eq__

@@ -36,10 +36,8 @@ from .base import (
     is_programs,
     lookup,
 )
-from .constant import ConstantVar
 from .functions import BOUND, BoundMethodVar, bound_descriptor
 from .objects import ObjectVar, method_of_class
-from .registry import BY_VALUE, PINNED, by_identity
 
 OF_EVERY_CLASS = frozenset(
     """
@@ -67,24 +65,8 @@ class ClassVar(RealVar):
             return self.own_attribute(tx, name)
         self.refuse_own_lookup()
         owner, found = lookup(cls, name)
-        meta_owner, meta = lookup(type(cls), name)
-        if (
-            meta is not MISSING
-            and (found is MISSING or isinstance(meta, property))
-            and type(cls) is not type
-        ):
-            if isinstance(meta, types.FunctionType):
-                return BoundMethodVar(tx.output.wrap_pinned(meta), self)
-            if isinstance(meta, property):
-                return tx.output.wrap_pinned(meta.fget).call(tx, [self], {})
-        if found is MISSING:
-            if meta is not MISSING:
-                if not hasattr(type(meta), "__get__"):
-                    return tx.output.wrap_class_attribute(meta_owner, meta, name)
-                if callable(meta):
-                    return bound_descriptor(meta, self)
-                return self.own_attribute(tx, name)
-            return self.fallback(tx, name)
+        if found is MISSING or isinstance(lookup(type(cls), name)[1], property):
+            return self.of_metaclass(tx, name)
         if isinstance(found, METHODS):
             return method_of_class(tx, owner, found, name, None, self)
         if is_programs(lookup(type(found), "__get__")[1]):
@@ -104,14 +86,20 @@ class ClassVar(RealVar):
         if kind is not type and isinstance(lookup(kind, "__getattribute__")[1], METHODS):
             raise Break("class", f"__getattribute__ of the metaclass {kind.__name__}")
 
-    def fallback(self, tx: Frame, name: str) -> Variable:
-        """What the metaclass's `__getattr__` makes of a name that nothing defines (Python 3.11's
-        EnumType looks for a member)."""
-        cls = self.value
-        _, getter = lookup(type(cls), "__getattr__")
-        if getter is MISSING:
-            tx.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
-        return tx.output.wrap_pinned(getter).call(tx, [self, ConstantVar(name)], {})
+    def of_metaclass(self, tx: Frame, name: str) -> Variable:
+        """An attribute of the metaclass, of which methods get the class."""
+        kind = type(self.value)
+        owner, found = lookup(kind, name)
+        if isinstance(found, types.FunctionType):
+            return BoundMethodVar(tx.output.wrap_pinned(found), self)
+        if found is MISSING and lookup(kind, "__getattr__")[1] is MISSING:
+            text = f"type object '{self.value.__name__}' has no attribute '{name}'"
+            tx.raise_(AttributeError, text)
+        if found is not MISSING and not hasattr(type(found), "__get__"):
+            return tx.output.wrap_class_attribute(owner, found, name)
+        if not callable(found) or found is MISSING:
+            raise Break("class", f"{self.value.__name__}.{name}, by its metaclass")
+        return bound_descriptor(found, self)
 
     def truth(self, tx: Frame) -> bool:
         self.refuse_own_operator("__bool__", "__len__")
@@ -135,22 +123,13 @@ class ClassVar(RealVar):
     def getitem(self, tx: Frame, key: Variable) -> Variable:
         if lookup(type(self.value), "__getitem__")[1] is not MISSING:
             raise Break("class", f"an item of the class {self.value.__name__}")
-        if is_programs(lookup(self.value, "__class_getitem__")[1]):
-            return self.getattr(tx, "__class_getitem__").call(tx, [key], {})
-        if hasattr(self.value, "__class_getitem__"):
-            return tx.fold_pinned(lambda: self.value[key.as_constant()])
-        return Variable.getitem(self, tx, key)
+        found = lookup(self.value, "__class_getitem__")[1]
+        if found is MISSING or is_programs(found):
+            return Variable.getitem(self, tx, key)
+        return tx.fold_pinned(lambda: self.value[key.as_constant()])
 
     def __repr__(self) -> str:
         return f"the class {self.value.__qualname__}"
-
-
-def is_class(value: Any) -> bool:
-    return issubclass(type(value), type)
-
-
-BY_VALUE.rule(type, test=is_class, order=20)(by_identity)
-PINNED.rule(test=is_class, order=10)(lambda builder, value: ClassVar(value))
 
 
 class SuperVar(Variable):

@@ -14,30 +14,29 @@ from __future__ import annotations
 import enum
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from miniinductor.errors import ours
+
 from ..errors import Break
-from ..guards.guards import constant_check
-from .base import Args, Frame, Named, OutputGraph, RealVar, Source, Variable, lookup
-from .registry import BY_VALUE
+from .base import Args, Frame, Named, RealVar, Variable, lookup
 
 try:
     import numpy
 
     kinds = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
     NUMBERS = {getattr(numpy, name) for name in kinds.split()}
-    NUMPY = NUMBERS | {numpy.bool_}
-except ImportError:  # torch works without it
-    numpy = None  # type: ignore[assignment]
-    NUMBERS = NUMPY = set()
+    NUMPY, ARRAYS = NUMBERS | {numpy.bool_}, (numpy.ndarray,)
+except ours(ImportError):  # torch works without it
+    NUMBERS, NUMPY, ARRAYS = set(), set(), ()
 
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 CONSTANT_TYPES = LITERALS | {range, slice, types.CodeType, torch._C._SDPBackend}
 CONSTANT_TYPES |= {torch.dtype, torch.device, torch.layout, torch.memory_format}
-CONSTANT_TYPES |= {torch.finfo, torch.iinfo}
+CONSTANT_TYPES |= {torch.finfo, torch.iinfo} | NUMPY
 
 HASHED_BY_IDENTITY = (
     *(type, types.FunctionType, types.BuiltinFunctionType),
@@ -53,16 +52,15 @@ def is_constant_value(value: Any) -> bool:
     return kind in CONSTANT_TYPES or issubclass(kind, enum.Enum)
 
 
-# type -> what makes an argument of torch's functions of such a constant; else it is one itself
-ARGUMENTS: dict[type, Callable[[Any], Any]] = {}
-
-
 def argument_of(value: Any) -> Any:
     """The constant as torch's functions take it."""
     if type(value) is slice:
         return slice(argument_of(value.start), argument_of(value.stop), argument_of(value.step))
-    convert = ARGUMENTS.get(type(value))
-    return value if convert is None else convert(value)
+    if type(value) in NUMBERS:
+        return value.item()
+    if type(value) in NUMPY:  # a bool of NumPy's is no bool to torch
+        raise Break("argument", f"NumPy's {type(value).__name__} as an argument of torch")
+    return value
 
 
 class ConstantVar(RealVar):
@@ -78,11 +76,8 @@ class ConstantVar(RealVar):
         return argument_of(self.value)
 
     def hash_key(self, tx: Frame) -> Any:
-        kind = type(self.value)
-        if kind.__hash__ is None:  # a slice has no hash before Python 3.12
-            tx.raise_(TypeError, f"unhashable type: {kind.__name__!r}")
-        if self.value != self.value:
-            raise Break("hash", "a NaN as a key, which only the same object finds")
+        if type(self.value) is slice or self.value != self.value:
+            raise Break("hash", f"{self} as a key: only the same NaN finds it, and a slice none")
         return self.value
 
     def truth(self, tx: Frame) -> bool:
@@ -132,24 +127,6 @@ class ConstantVar(RealVar):
         return tx.fold(lambda: item.as_constant() in self.value).value
 
     def __repr__(self) -> str:
-        value = self.value
-        if type(value) is int and value.bit_length() > 10_000:  # which has no text
-            return f"constant int of {value.bit_length()} bits"
-        return f"constant {value!r:.200}"
-
-
-BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
-
-
-@BY_VALUE.rule(*CONSTANT_TYPES - {slice, float}, test=is_constant_value, order=10)
-def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """A constant at `source`; an int is a symbol if the policy of sizes says so."""
-    if type(value) is int and builder.policy.of_int(value, source):
-        builder.guard(source, "TYPE", "type({0}) is int")
-        return builder.symbolic_int(value, source)
-    check, pin = constant_check(value)
-    if isinstance(pin, BY_IDENTITY):
-        check = "{0} is {pin}"
-    builder.guard(source, "EQUALS", check, pin)
-    # another NaN may lie there later: containers find it as the object that it is
-    return ConstantVar(value, source=source if value != value else None)
+        if type(self.value) is int and abs(self.value) >> 1000:  # which may have no text
+            return "a large constant int"
+        return f"constant {self.value!r:.200}"

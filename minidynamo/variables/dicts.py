@@ -1,4 +1,5 @@
-"""Dictionaries: dict, OrderedDict, defaultdict, and their views.  (Lists and tuples: sequences.py.)
+"""Dictionaries (dict, OrderedDict, defaultdict, and their views) and sets.  (Lists and tuples:
+sequences.py.)
 
 In:   keys and values as variables.   Out: the same methods as Python's, on variables.
 
@@ -6,7 +7,8 @@ In:   keys and values as variables.   Out: the same methods as Python's, on vari
 
 Items of a dict with a source are looked at when they are read, and only what was read is guarded:
 one key, or all of them once the program walks it.  What the program writes is repeated behind the
-graph (`replay`).  Mirrors torch/_dynamo/variables/dicts.py.
+graph (`replay`).  A set from outside is read, not written; all are walked in the order of real
+ones.  Mirrors torch/_dynamo/variables/dicts.py.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import collections
 import functools
 import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any, cast
 
@@ -116,8 +118,6 @@ class DictVar(Container):
             raise Break("constant", "a defaultdict where a constant is needed")
         pairs = self.pairs(current())
         found = [(key.as_constant(), value.as_constant()) for key, value in pairs]
-        if self.cls is collections.defaultdict:
-            return self.cls((self.factory or ConstantVar(None)).as_constant(), found)
         return self.cls(found)
 
     def method_values(self, tx: Frame) -> Any:
@@ -179,12 +179,6 @@ class DictVar(Container):
             self.guard_key(tx, "PRESENT", key.hash_key(tx))
             return True
         return found is not None or self.get(tx, key) is not None
-
-    def method_popitem(self, tx: Frame) -> Any:
-        keys = self.keys(tx)
-        if not keys:
-            tx.raise_(KeyError, "popitem(): dictionary is empty")
-        return TupleVar([keys[-1], self.method_pop(tx, keys[-1])])
 
     def method_setdefault(
         self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /
@@ -332,3 +326,146 @@ def dict_pairs(tx: Frame, other: Variable) -> Iterator[Any]:
             if len(items) != 2:
                 raise Break("arguments", "an item of a dictionary's update that is no pair")
             yield items
+
+
+# ---- sets
+class SetVar(Container):
+    """set and frozenset: host key -> key variable.
+
+    `table` is a real set of the host keys to which all was done that the program did to its own:
+    the order of a set depends on its past."""
+
+    items: dict
+    cls: type = set
+    table: Any = None
+    removed: int = field(default=0, init=False)  # how often a key was removed
+
+    def __post_init__(self) -> None:
+        if self.table is None:
+            self.table = added(self.items)
+
+    @classmethod
+    def of(cls, tx: Frame, values: Iterable[Variable], kind: type = set) -> SetVar:
+        """Of values that are added one after the other."""
+        items: dict[Any, Variable] = {}
+        for value in values:  # the first of equal keys stays
+            items.setdefault(value.hash_key(tx), value)
+        return cls(items, kind)
+
+    @classmethod
+    def made(cls, tx: Frame, values: Variable, kind: type = set) -> SetVar:
+        """kind(values)."""
+        found = cls({})
+        found.method_update(tx, values)
+        found.cls = kind
+        return found
+
+    def is_constant(self) -> bool:
+        return self.cls is frozenset and all(item.is_constant() for item in self.items.values())
+
+    def as_constant(self) -> Any:
+        return self.cls(item.as_constant() for item in self.items.values())
+
+    def hash_key(self, tx: Frame) -> Any:
+        return frozenset(self.items) if self.cls is frozenset else super().hash_key(tx)
+
+    def truth(self, tx: Frame) -> bool:
+        return self.length(tx) > 0
+
+    def length(self, tx: Frame) -> int:
+        return len(self.items)
+
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        order = self.table
+        if self.source is not None:
+            order = list(self.items)
+            tx.output.guard(self.source, "ORDER", "[*{0}] == {pin}", order)
+        return iter([self.items[key].realize(tx) for key in order])
+
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        return item.hash_key(tx) in self.items
+
+    def written(self) -> None:
+        if self.source is not None or self.cls is frozenset:
+            raise Break("set", "writing to a set from outside")
+        self.mutated = True
+
+    def method_add(self, tx: Frame, value: Variable, /) -> None:
+        self.written()
+        host = value.hash_key(tx)
+        self.items.setdefault(host, value)
+        self.table.add(host)
+
+    def method_discard(self, tx: Frame, value: Variable, /) -> None:
+        self.written()
+        host = value.hash_key(tx)
+        if self.items.pop(host, None) is not None:
+            self.table.discard(host)
+            self.removed += 1
+
+    def method_remove(self, tx: Frame, value: Variable, /) -> None:
+        if value.hash_key(tx) not in self.items:
+            tx.raise_var(KeyError, [value])
+        self.method_discard(tx, value)
+
+    def method_update(self, tx: Frame, other: Variable, /) -> None:
+        self.written()
+        if isinstance(whole_set(other), SetVar):
+            self.items = self.combined(tx, "update", other).items
+        elif other.python_type() is dict:
+            raise Break("set", "a set that takes the keys of a dictionary, in an order of its own")
+        else:
+            for value in other.iterate(tx):
+                self.method_add(tx, value)
+
+    def combined(self, tx: Frame, name: str, other: Variable) -> SetVar:
+        """What the method of real sets makes of them: it knows the order."""
+        self.iterate(tx)  # guards its order
+        values = list(whole_set(other).iterate(tx))
+        found = {value.hash_key(tx): value for value in values}
+        own = dict(zip(self.items, self.items))
+        if any(type(own.get(host, host)) is not type(host) for host in found):
+            raise Break("set", "equal elements of several types")
+        hosts: Any = other.table if isinstance(other, SetVar) else list(found)
+        table = getattr(self.table, name)(hosts)
+        table = self.table if table is None else table
+        known = found | self.items
+        return SetVar({host: known[host] for host in table}, self.cls, table)
+
+    def method_copy(self, tx: Frame) -> SetVar:
+        return self if self.cls is frozenset else self.combined(tx, "union", self)
+
+    def method_union(self, tx: Frame, other: Variable, /) -> SetVar:
+        return self.combined(tx, "union", other)
+
+    def method_intersection(self, tx: Frame, other: Variable, /) -> SetVar:
+        return self.combined(tx, "intersection", other)
+
+    def method_difference(self, tx: Frame, other: Variable, /) -> SetVar:
+        return self.combined(tx, "difference", other)
+
+    def contents(self, cg: Codegen) -> None:
+        cg.build("BUILD_TUPLE", [self.items[host] for host in self.table])
+
+    def reconstruct(self, cg: Codegen) -> None:
+        """Adding the elements in this order must make a set that is walked like this one."""
+        values = list(self.items.values())
+        if list(added(self.items)) != list(self.table):
+            raise Break("reconstruct", "a set whose order comes from how it was made")
+        if self.cls is frozenset:
+            cg.call_object(frozenset, functools.partial(cg.build, "BUILD_TUPLE", values))
+        else:
+            cg.build("BUILD_SET", values)
+
+
+def added(keys: Iterable) -> set:
+    """A set to which the keys were added one after the other."""
+    made = set()
+    for key in keys:
+        made.add(key)
+    return made
+
+
+def whole_set(values: Variable) -> Any:
+    """C code does not ask the `__iter__` of a class of sets: it takes what lies in its object."""
+    return values.payload if isinstance(values.payload, SetVar) else values

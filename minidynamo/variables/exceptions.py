@@ -14,27 +14,22 @@ import types
 from typing import Any
 
 from ..errors import Break
-from .base import Args, Codegen, Frame, Named, OutputGraph, RealVar, Source, Variable
+from .base import Args, Codegen, Frame, Named, OutputGraph, RealVar, Variable
 from .constant import ConstantVar
 from .dicts import TupleVar
-from .objects import ObjectVar, wrap_object
-from .registry import SHARED
+from .objects import ObjectVar
 
 # Exceptions with fields of their own in C that take any arguments all the same.
 ANY_ARGUMENTS: tuple[type, ...] = (StopIteration, StopAsyncIteration, SystemExit)
 ANY_ARGUMENTS += (AttributeError, NameError, ImportError)
 
 
-def new_exception(
-    cls: Any, args: Any, fields: Any, cause: Any, context: Any, suppress: bool
-) -> Any:
+def new_exception(cls: Any, args: Any, fields: Any) -> Any:
     """An exception that the traced program made."""
     made = cls.__new__(cls, *args)
     # sets .args, and StopIteration's .value
     next(b for b in cls.__mro__ if b.__module__ == "builtins").__init__(made, *args)
-    if fields:
-        made.__dict__.update(fields)
-    made.__cause__, made.__context__, made.__suppress_context__ = cause, context, suppress
+    made.__dict__.update(fields)
     return made
 
 
@@ -94,25 +89,14 @@ class ExceptionVar(ObjectVar):
             return
         if "__traceback__" in self.slots:
             cg.value(self.slots["__traceback__"])  # refuses
+        if self.slots:
+            raise Break("reconstruct", "an exception that is linked to another one")
         cg.call_object(
             new_exception,
             RealVar(self.cls),
             functools.partial(cg.build, "BUILD_TUPLE", self.init_args or []),
             self.push_fields(cg),
-            self.slots.get("__cause__", ConstantVar(None)),
-            self.slots.get("__context__", ConstantVar(None)),
-            self.slots.get("__suppress_context__", ConstantVar(False)),
         )
-
-
-# Whose objects lie in one piece, made in the frame or from outside: not modules.
-INSTANCES: set[type[ObjectVar]] = {ObjectVar, ExceptionVar}
-
-
-@SHARED.rule(test=lambda value: issubclass(type(value), BaseException))
-def wrap_exception(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """An exception that was made before this frame."""
-    return wrap_object(builder, value, source, ExceptionVar)
 
 
 def initialise_exception(cls: type, made: ObjectVar, args: Args, kwargs: Named) -> None:

@@ -21,20 +21,15 @@ import functools
 import inspect
 import types
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-
-from miniinductor.errors import ours
 
 from ..bytecode import assembler
 from ..errors import Break
 from .base import MISSING, Args, Codegen, Frame, Lazy, Named, RealVar, Variable, lookup
 from .constant import ConstantVar
 from .dicts import DictVar, TupleVar, mapping, named
-
-if TYPE_CHECKING:
-    pass
 
 
 def bind(tx: Frame, function: FunctionVar, args: Args, kwargs: Named) -> dict[str, Any]:
@@ -72,18 +67,11 @@ BOUND = {  # descriptors of C types -> what binding them makes
 }
 
 
-def written(name: str) -> bool:
-    """Is this a field of every function that a program may replace?"""
-    try:
-        setattr(written, name, getattr(written, name))
-    except ours(AttributeError, TypeError):
-        return False
-    return True
-
-
-WRITABLE = frozenset(filter(written, dir(written)))
-
-
+# fields of every function that a program may replace
+WRITABLE = """
+    __name__ __qualname__ __doc__ __module__ __defaults__ __kwdefaults__ __annotations__ __code__
+    __type_params__
+    """.split()
 NAMES_OF_METHODS = {*dir(types.MethodType)} - {"__doc__"}  # what is not asked of the function
 
 
@@ -166,10 +154,6 @@ class FunctionVar(Variable):
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         if self.fn is not None:
             raise Break("attribute", f"setting .{name} of the function {self.name}")
-        if name in ("__name__", "__qualname__"):
-            self.name = value.as_constant()
-        elif name == "__annotations__":
-            self.annotations = value
         dict_of(self, tx).store(tx, ConstantVar(name), value)
 
     def hash_key(self, tx: Frame) -> Any:
@@ -183,29 +167,17 @@ class FunctionVar(Variable):
         if self.fn is not None:
             cg.load_const(self.fn)
             return
-        added = self.defaults or self.kwdefaults or self.attrs or self.annotations
-        if not added and self.name == self.code.co_qualname:
-            self._made(cg)
-        else:
-            attributes = {} if self.attrs is None else self.attrs.items
-            cg.call_object(
-                new_function,
-                functools.partial(self._made, cg),
-                TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None),
-                functools.partial(mapping, cg, named(self.kwdefaults)),
-                ConstantVar(self.name),
-                functools.partial(mapping, cg, attributes),
-                self.annotations or ConstantVar(None),
-            )
+        if self.attrs is not None:
+            raise Break("reconstruct", f"attributes of {self}, which this frame made")
+        cg.call_object(
+            new_function,
+            *map(RealVar, (self.code, self.globals, self.name)),
+            TupleVar(list(self.defaults)),
+            functools.partial(mapping, cg, named(self.kwdefaults)),
+            functools.partial(cg.build, "BUILD_TUPLE", self.closure),
+            self.annotations or DictVar({}),
+        )
         cg.remember(self)
-
-    def _made(self, cg: Codegen) -> None:
-        """The function, without what can be set later."""
-        parts = (self.code, self.globals, self.name.rpartition(".")[2], None)
-        closure: Any = ConstantVar(None)
-        if self.closure:
-            closure = functools.partial(cg.build, "BUILD_TUPLE", self.closure)
-        cg.call_object(types.FunctionType, *map(RealVar, parts), closure)
 
     def __repr__(self) -> str:
         return f"the function {self.name}"
@@ -255,16 +227,12 @@ class MethodVar(Variable):
     instance: Variable
     name: str
     native = True
-    given = None  # the object itself, where it came from outside
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.instance.call_method(tx, self.name, args, kwargs)
 
     def truth(self, tx: Frame) -> bool:
         return True
-
-    def identity(self) -> Any:
-        return self if self.given is None else self.given
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.value(self.instance)
@@ -322,17 +290,12 @@ def bound_descriptor(found: Any, instance: Variable) -> BoundMethodVar:
 
 
 def new_function(
-    template: Any, defaults: Any, kwdefaults: Any, name: str, attributes: Any, annotations: Any
+    code: Any, scope: Any, name: str, defaults: Any, kwdefaults: Any, closure: Any, annotations: Any
 ) -> Any:
-    template.__defaults__ = defaults
-    template.__kwdefaults__ = kwdefaults or None
-    template.__qualname__ = name
-    template.__name__ = name.rpartition(".")[2]
-    if annotations is not None:
-        template.__annotations__ = annotations
-    for attribute, value in (attributes or {}).items():
-        setattr(template, attribute, value)
-    return template
+    made = types.FunctionType(code, scope, None, defaults or None, closure or None)
+    made.__qualname__, made.__name__ = name, name.rpartition(".")[2]
+    made.__kwdefaults__, made.__annotations__ = kwdefaults or None, annotations
+    return made
 
 
 def real_attribute(self: FunctionVar, tx: Frame, name: str) -> Variable:
@@ -373,11 +336,7 @@ MADE_HERE = {  # attributes of a function that was made in this frame
     ),
     "__module__": lambda f: ConstantVar(f.globals.get("__name__")),
     "__annotations__": annotations_of,
-    "__closure__": lambda f: TupleVar(list(f.closure)) if f.closure else ConstantVar(None),
-    "__defaults__": lambda f: TupleVar(list(f.defaults)) if f.defaults else ConstantVar(None),
 }
-if hasattr(types.FunctionType, "__type_params__"):  # 3.12; `def f[T]()` breaks the graph
-    MADE_HERE["__type_params__"] = lambda f: TupleVar([])
 
 
 class PartialVar(Variable):

@@ -10,17 +10,16 @@ Mirrors torch/_dynamo/variables/iter.py.
 
 from __future__ import annotations
 
-import builtins
 import collections
 import types
 from collections.abc import Iterator
 from dataclasses import field
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from ..errors import Break, SkipFrame
 from .base import Codegen, Frame, Variable, refusal
 from .constant import ConstantVar
-from .dicts import DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, TupleVar
+from .dicts import DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, SetVar, TupleVar
 from .objects import ObjectVar
 from .registry import ByClass
 
@@ -42,10 +41,6 @@ class IteratorVar(Variable):
             yield value
 
     iterate = rest
-
-    def length(self, tx: Frame) -> int:
-        """heapq's functions ask for it in a `try`."""
-        tx.raise_(TypeError, f"object of type '{self.python_type().__name__}' has no len()")
 
     def method___next__(self, tx: Frame) -> Variable:
         value = self.next(tx)
@@ -142,7 +137,7 @@ class KeysIterator(IteratorVar):
 iterator_of(IteratorVar)(lambda tx, iterator: iterator)
 iterator_of(SequenceVar)(lambda tx, sequence: SequenceIterator(sequence))
 iterator_of(ObjectVar)(lambda tx, instance: tx.iter_of_object(instance))
-iterator_of(DictVar, DictViewVar, ProxyVar)(KeysIterator)
+iterator_of(DictVar, DictViewVar, ProxyVar, SetVar)(KeysIterator)
 
 
 class GeneratorVar(IteratorVar):
@@ -178,39 +173,25 @@ class GeneratorVar(IteratorVar):
             self.running, self.started, self.done = False, True, done
         return yielded
 
-    def method_send(self, tx: Frame, value: Variable) -> Variable:
-        if not self.started and value.identity() is not None:
-            tx.raise_(TypeError, "can't send non-None value to a just-started generator")
-        over, yielded = self.done, self.send(tx, value)
-        if yielded is None:
-            returned = self.frame.returned
-            return tx.raise_var(
-                StopIteration, [] if over or returned.identity() is None else [returned]
-            )
-        return yielded
-
     def method___next__(self, tx: Frame) -> Variable:
-        return self.method_send(tx, ConstantVar(None))
+        yielded = self.next(tx)
+        if yielded is None and self.frame.returned.identity() is not None:
+            raise Break("generator", "what a generator returns, in a StopIteration")
+        return super().method___next__(tx) if yielded is None else yielded
 
     def method_close(self, tx: Frame) -> None:
         if self.must_be_closed():
             raise Break("generator", "closing a generator inside a try or with")
         self.done = True
 
-    def method_throw(self, tx: Frame, *exception: Variable) -> NoReturn:
-        raise Break("generator", "throwing into a generator")
-
     def must_be_closed(self) -> bool:
         """Would closing it run more of its body?"""
-        if not self.started or self.done:
+        scope = self.frame.globals.values.get("__name__")
+        if not self.started or self.done or scope == "collections.abc":  # it waits for IndexError
             return False
         operations, entries = self.frame.info.operations, self.frame.info.ops
         entry = entries[self.frame.pc - 1][2]
-        while entry is not None and is_end_of_handler(operations, entry[0]):
-            entry = entries[entry[0] + 2][2]  # its RERAISE goes on to the next one
-        if entry is None or operations[entry[0]].op in IMPLICIT_HANDLERS:
-            return False
-        return not catches_nothing_of_close(operations, entry[0])
+        return entry is not None and operations[entry[0]].op not in IMPLICIT_HANDLERS
 
     def check_left(self) -> None:
         """One that is left inside a `try` or `with` runs its end when plain Python lets it go."""
@@ -246,29 +227,6 @@ def advanced(values: Any, taken: int) -> Iterator[Any]:
 
 # Handlers that the compiler puts around every generator's body, without a `try`.
 IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")
-
-
-def is_end_of_handler(operations: list, place: int) -> bool:
-    """Only the cleanup that CPython puts around a handler, which runs nothing of the program's?"""
-    steps = [operation.op for operation in operations[place : place + 3]]
-    return steps == ["COPY", "POP_EXCEPT", "RERAISE"]
-
-
-def catches_nothing_of_close(operations: list, place: int) -> bool:
-    """Does the handler at `place` ask for other exceptions alone (`except IndexError:`)?
-    GeneratorExit, which closing raises, runs none of it then: `collections.abc.Sequence.__iter__`
-    is such a generator."""
-    if operations[place].op != "PUSH_EXC_INFO":
-        return False
-    place += 1
-    while operations[place].op == "LOAD_GLOBAL" and operations[place + 1].op == "CHECK_EXC_MATCH":
-        caught = vars(builtins).get(operations[place].arg)
-        if not isinstance(caught, type) or issubclass(GeneratorExit, caught):
-            return False
-        if operations[place + 2].op != "POP_JUMP_IF_FALSE":
-            return False
-        place = operations[place + 2].arg
-    return operations[place].op == "RERAISE"
 
 
 class ConstantIterator(IteratorVar):
@@ -366,29 +324,6 @@ class ZipVar(IteratorVar):
         cg.call_object(zip, *self.inners)
 
 
-class LibraryIterator(IteratorVar):
-    """One of itertools' own, run on variables; `made` says where, for there plain Python must make
-    it if it outlives the trace."""
-
-    steps: Iterator
-    made: tuple
-    cls: type
-
-    def next(self, tx: Frame) -> Variable | None:
-        value = tx.run_c(next, self.steps, None)
-        if type(value) is tuple:
-            return TupleVar([*value])
-        return value if value is None or isinstance(value, Variable) else ConstantVar(value)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        raise Break(
-            "iterator",
-            f"an itertools.{self.cls.__name__} that lives across a graph break or leaves the frame",
-            "consume it before",
-            *self.made,
-        )
-
-
 class MapVar(IteratorVar):
     function: Variable
     rows: ZipVar
@@ -397,9 +332,6 @@ class MapVar(IteratorVar):
     def next(self, tx: Frame) -> Variable | None:
         row: Any = self.rows.next(tx)
         return None if row is None else self.function.call(tx, row.items, {})
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(map, self.function, *self.rows.inners)
 
 
 class FilterVar(IteratorVar):
@@ -415,6 +347,3 @@ class FilterVar(IteratorVar):
             if kept.truth(tx):
                 return value
         return None
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(filter, self.function, self.inner)

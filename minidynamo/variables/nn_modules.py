@@ -37,7 +37,6 @@ from .base import (
 from .constant import ConstantVar
 from .dicts import DictVar, TupleVar
 from .objects import ObjectVar, fields_of
-from .registry import SHARED
 
 CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -110,19 +109,14 @@ class ModuleVar(ObjectVar):
 
     # ---- calling
     def calls_forward(self) -> bool:
-        """Does a call of it run torch's code, and so the hooks and `forward`?  (The `__call__` of a
-        torch.fx.GraphModule only makes errors readable.)"""
-        rest = CALLING[1:]
-        if any(self.fields.get(current(), ConstantVar(name)) for name in rest):
+        """Does a call of it run torch's code, and so the hooks and `forward`?"""
+        if any(self.fields.get(current(), ConstantVar(name)) for name in CALLING[1:]):
             return False  # the program has put its own on this one
-        if not all(lookup(self.cls, name)[1] is NN_MODULE[name] for name in rest):
-            return False
-        called = lookup(self.cls, "__call__")[1]
-        if not issubclass(self.cls, torch.fx.GraphModule):
-            return called is NN_MODULE["__call__"]
-        wrapped = lookup(self.cls, "_wrapped_call")[1]
-        torchs = getattr(called, "__module__", "") == "torch.fx.graph_module"
-        return torchs and getattr(wrapped, "cls_call", self) is None
+        call, *rest = [lookup(self.cls, name)[1] for name in CALLING]
+        if getattr(call, "__module__", "") == "torch.fx.graph_module":  # makes errors readable
+            wrapped = lookup(self.cls, "_wrapped_call")[1]
+            call = getattr(wrapped, "cls_call", self) or NN_MODULE["__call__"]
+        return [call, *rest] == [NN_MODULE[name] for name in CALLING]
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         if not self.calls_forward():
@@ -139,13 +133,9 @@ class ModuleVar(ObjectVar):
 
     def has_hooks(self, tx: Frame) -> bool:
         """Has the program registered hooks?  Those tables that are empty are guarded.  Refuses
-        hooks that torch's own code would not run here, and tables that are not what torch has
-        made."""
-        for name in HOOKS:
-            if name not in self.fields.items:
-                raise Break("module", f"a {self.cls.__name__} without {name}")
-            if lookup(self.cls, name)[0] is not None:
-                raise Break("module", f"{self.cls.__name__}.{name} is the program's own")
+        hooks that torch's own code would not run here."""
+        if not self.fields.items.keys() >= {*HOOKS}:
+            raise Break("module", f"a {self.cls.__name__} without the tables of its hooks")
         empty = [name for name in HOOKS if not self.value.__dict__[name]]
         for name in empty:
             tx.output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
@@ -189,12 +179,13 @@ class ModuleVar(ObjectVar):
             raise Restart()
 
 
-@SHARED.rule(test=lambda value: issubclass(type(value), torch.nn.Module), order=20)
 def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A module.  One that another module holds, or of which each call brings another, is guarded by
     its type alone: whatever is read of it is guarded, and one in its place of which all that holds
     is as good."""
     kind = type(value)
+    if kind.__module__.startswith("torch.jit"):
+        raise Break("object", f"a {kind.__name__} is not traced", "use it outside")
     if issubclass(kind, LazyModuleMixin):
         reason = f"the first call of a {kind.__name__} gives it its parameters"
         raise Break("module", reason, "call the model once before it is compiled")

@@ -17,7 +17,6 @@ from __future__ import annotations
 import collections
 import functools
 import types
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Any, NoReturn
@@ -42,12 +41,6 @@ from .base import (
 from .constant import ConstantVar
 from .dicts import mapping, named
 from .functions import BoundMethodVar, bound_descriptor
-from .registry import SHARED
-
-# The type of the descriptors `first` and `second`; each knows the index of its item.
-FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
-# Types of C that look attributes up in a way of their own.
-OWN_LOOKUP = {types.MethodType, types.GenericAlias, types.UnionType, *weakref.ProxyTypes}
 
 
 def method_of_class(
@@ -96,8 +89,8 @@ class ObjectVar(Variable):
 
     def generic_getattr(self, tx: Frame, name: str) -> Variable:
         """object.__getattribute__."""
-        if self.cls in OWN_LOOKUP:  # list[int].append is list's
-            return tx.fold_pinned(getattr, self.real(), name)
+        if name == "__dict__" and self.fields is not None:
+            return self.fields
         if name == "__class__" and lookup(self.cls, name)[0] is object:
             return tx.output.wrap_pinned(self.cls)
         owner, found = lookup(self.cls, name)
@@ -106,8 +99,6 @@ class ObjectVar(Variable):
             if data is not None:
                 return data
         if self.fields is not None:
-            if name == "__dict__":
-                return self.fields
             own = self.fields.get(tx, ConstantVar(name))
             if own is not None:
                 return own
@@ -137,19 +128,11 @@ class ObjectVar(Variable):
         lookup(type(found), "__get__")  # guards that its class does not become a descriptor
         return tx.output.wrap_class_attribute(owner, found, name)
 
-    def read_descriptor(self, tx: Frame, found: Any, name: str) -> Variable | None:
+    def read_descriptor(self, tx: Frame, found: Any, name: str) -> Variable:
         if isinstance(found, types.MemberDescriptorType):
-            is_dict = name == "__dict__" and self.fields is not None  # of a SimpleNamespace
-            return self.fields if is_dict else self.slot(tx, name)
+            return self.slot(tx, name)
         if isinstance(found, types.GetSetDescriptorType):
             return self.field_of_c(tx, name)
-        if type(found) is FIELD and self.payload is not None:
-            return self.payload.item(tx, found.__reduce__()[1][0])
-        if isinstance(found, property):
-            text = f"property {name!r} of {self.cls.__name__!r} object has no getter"
-            tx.raise_(AttributeError, text)
-        if not hasattr(type(found), "__get__"):
-            return None
         raise self.unknown(found, name)
 
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
@@ -204,10 +187,7 @@ class ObjectVar(Variable):
     def write_descriptor(
         self, tx: Frame, owner: Any, found: Any, name: str, value: Variable
     ) -> None:
-        if isinstance(found, property):
-            if found.fset is None:
-                text = f"property {name!r} of {self.cls.__name__!r} object has no setter"
-                tx.raise_(AttributeError, text)
+        if isinstance(found, property) and found.fset is not None:
             tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
         elif self.is_slot(owner, found, name):
             self.slots[name], self.mutated = value, True
@@ -216,8 +196,6 @@ class ObjectVar(Variable):
 
     def field_of_c(self, tx: Frame, name: str) -> Variable:
         """What C code computes when it is read."""
-        if name == "__dict__" and self.fields is not None:
-            return self.fields
         if name in self.slots:
             return self.slots[name]
         if self.value is not None:
@@ -253,12 +231,9 @@ class ObjectVar(Variable):
         return tx.iter_of(self).rest(tx)
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
-        method = self.special(tx, "__call__")
-        if method is None:
-            tx.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
         if is_inherited(self.cls, "__call__"):
             return tx.call_c(self.real(), args, kwargs)
-        return method.call(tx, args, kwargs)
+        return through(self, tx, "__call__", args, kwargs)
 
     def truth(self, tx: Frame) -> bool:
         for name, kind in (("__bool__", bool), ("__len__", int)):
@@ -287,27 +262,23 @@ class ObjectVar(Variable):
             self.fields.remove(tx, ConstantVar(name))
 
     def length(self, tx: Frame) -> int:
-        found = through(self, tx, "__len__", []).as_constant()
+        found = through(self, tx, "__len__", [], {}).as_constant()
         if not isinstance(found, int) or found < 0:
             raise Break("length", f"len() of a {self.cls.__name__} gave {found!r:.50}")
         return found
 
     def getitem(self, tx: Frame, key: Variable) -> Variable:
-        if lookup(self.cls, "__getitem__")[1] is MISSING:
-            tx.raise_(TypeError, f"'{self.cls.__name__}' object is not subscriptable")
-        return through(self, tx, "__getitem__", [key])
+        return through(self, tx, "__getitem__", [key], {})
 
     def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        if lookup(self.cls, "__setitem__")[1] is MISSING:
-            tx.raise_(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
-        through(self, tx, "__setitem__", [key, value])
+        through(self, tx, "__setitem__", [key, value], {})
 
     def delitem(self, tx: Frame, key: Variable) -> None:
-        through(self, tx, "__delitem__", [key])
+        through(self, tx, "__delitem__", [key], {})
 
     def contains(self, tx: Frame, item: Variable) -> bool:
         if self.special(tx, "__contains__") is not None:
-            return through(self, tx, "__contains__", [item]).truth(tx)
+            return through(self, tx, "__contains__", [item], {}).truth(tx)
         if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
             raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
         return Variable.contains(self, tx, item)
@@ -431,16 +402,14 @@ def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
     return made
 
 
-def through(self: ObjectVar, tx: Frame, name: str, args: list[Variable]) -> Variable:
+def through(self: ObjectVar, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
+    """A special method of its class."""
     method = self.special(tx, name)
     if method is None:
-        if name == "__len__":
-            tx.raise_(TypeError, f"object of type '{self.cls.__name__}' has no len()")
         raise Break("C function", f"{name} of a {self.cls.__name__}")
-    return method.call(tx, args, {})
+    return method.call(tx, args, kwargs)
 
 
-@SHARED.rule(test=lambda value: issubclass(type(value), torch.optim.Optimizer), order=98)
 def wrap_optimizer(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
     builder.modules.append(value)  # its entries, which hold its parameters, go with it
     return wrap_object(builder, value, source)

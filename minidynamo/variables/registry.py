@@ -1,81 +1,75 @@
-"""How a real value becomes a variable: tables from its type, or from a test, to a rule.
+"""The tables that say what a value of a program's is, and what a call means.  A key is entered
+once.
 
-In:   rules, registered by the file that knows the kind of value (of `more/`, too).
-Out:  the rule for a value: that of its exact type, else of the first test that holds.
+In:   keys (functions, types) and handlers, entered by the file that knows the kind of value.
+Out:  the handler of a key.  What no table knows is an instance of a class
+      (`objects.wrap_object`), or a graph break.
 
-    >>> @SHARED.rule(types.CellType)
+    >>> @SHARED(types.CellType)                     # how a real value becomes a variable
     ... def wrap_cell(builder, cell, source): ...
+    >>> @rule(callable)                             # what a call means: the arguments are those
+    ... def _callable(tx, value, /):                # of the function, after the calling frame
+    ...     return hasattr(value.python_type(), "__call__")
 
-A rule is called as `rule(builder, value, source)`, guards on `source` what it assumes, and gives
-the variable; it raises `Break` for what it cannot trace.  Values that no rule knows are instances
-of classes (`objects.wrap_object`).
-Mirrors the table in torch/_dynamo/variables/builder.py (VariableBuilder._type_dispatch).
+A rule of a value guards on `source` what it assumes, and gives the variable; it raises `Break` for
+what it cannot trace.  A rule of a call may return a Python constant.  Where subclasses have the
+same rule, `wrap/builder.py` has a list of the classes, in the order in which they are asked.
+Mirrors torch/_dynamo/variables/builder.py (VariableBuilder._type_dispatch) and the handlers of
+torch/_dynamo/variables/builtin.py.
 """
 
+import sys
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from .base import Variable
+from ..errors import Break
+from .base import Args, Named, Variable, fitting
+from .constant import ConstantVar
+
+if TYPE_CHECKING:
+    from ..evaluate.evaluator import Frame
 
 Rule = Callable[..., Variable]
-Test = Callable[[Any], bool]
+PACKAGE = str(Path(__file__).parents[1])
 
 
-class Registry:
-    """Rules by type, and by tests that are asked in the order of their numbers (10 to 30: kinds of
-    which another test would hold, too)."""
-
-    def __init__(self) -> None:
-        self.by_type: dict[type, Rule] = {}
-        self.by_test: list[tuple[int, Test, Rule]] = []
-
-    def rule(
-        self, *types: type, test: Test | None = None, order: int = 50
-    ) -> Callable[[Rule], Rule]:
-        """A decorator: the function is the rule for values of exactly these `types`, and for those
-        of other types for which the `test` holds.  Tests ask `type(value)`: `isinstance` would read
-        `value.__class__`, and may run the program's code."""
-
-        def register(rule: Rule) -> Rule:
-            self.by_type.update(dict.fromkeys(types, rule))
-            if test is not None:
-                self.by_test.append((order, test, rule))
-                self.by_test.sort(key=lambda entry: entry[0])
-            return rule
-
-        return register
-
-    def of(self, value: Any) -> Rule | None:
-        """The rule for this value, or None."""
-        found = self.by_type.get(type(value))
-        if found is not None:
-            return found
-        for _, test, rule in self.by_test:
-            if test(value):
-                return rule
-        return None
-
-
-class ByClass:
-    """Handlers by class, found as methods are: by the bases, the nearest first."""
+class Table(dict[Any, Callable]):
+    """Key -> handler.  Nobody enters a key a second time, but a program may replace what it has
+    entered itself (the cell of a notebook that is run again)."""
 
     def __init__(self) -> None:
-        self.handlers: dict[type, Callable] = {}
+        self.places: dict[Any, str] = {}
 
-    def __call__(self, *classes: type) -> Callable[[Callable], Callable]:
-        """Decorator."""
+    def __setitem__(self, key: Any, handler: Callable) -> None:
+        frame: Any = sys._getframe()
+        while frame.f_globals is globals():
+            frame = frame.f_back
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        known = self.places.get(key, "")
+        if known.startswith(PACKAGE):
+            raise ValueError(f"{key} is entered by {known} and again by {place}")
+        self.places[key] = place
+        super().__setitem__(key, handler)
+
+    def __call__(self, *keys: Any) -> Callable[[Callable], Callable]:
+        """Decorator: the function is the handler of these keys."""
 
         def register(handler: Callable) -> Callable:
-            for cls in classes:
-                self.handlers[cls] = handler
+            for key in keys:
+                self[key] = handler
             return handler
 
         return register
 
+
+class ByClass(Table):
+    """Handlers by class, found as methods are: by the bases, the nearest first."""
+
     def ask(self, cls: type, *args: Any) -> Any:
         """What the nearest base of `cls` that has an answer answers; None if none has."""
         for base in cls.__mro__:
-            handler = self.handlers.get(base)
+            handler = self.get(base)
             if handler is not None:
                 result = handler(*args)
                 if result is not None:
@@ -84,18 +78,66 @@ class ByClass:
 
 
 # Constants, classes, functions, modules: one variable for each place where they lie, guarded there.
-BY_VALUE = Registry()
+BY_VALUE = Table()  # type -> rule(builder, value, source)
 # Objects that a program can write or tell apart: one variable, at however many places they lie;
 # that it is the same object there is guarded.
-SHARED = Registry()
-# Values that a folded call gave, beside constants, lists and tuples: rules
-# take (builder, value).
-RESULTS = Registry()
-# Objects that the entry itself holds, without a source: rules take (builder, value).
-PINNED = Registry()
+SHARED = Table()  # type -> rule(builder, value, source)
+# Values that a folded call gave, beside constants, lists and tuples.
+RESULTS = Table()  # type -> rule(builder, value)
+# Objects that the entry itself holds, without a source.
+PINNED = Table()  # type -> rule(builder, value)
 
 
 def by_identity(builder: Any, value: Any, source: Any) -> Variable:
     """The rule for what nobody is expected to replace: its identity is guarded."""
     builder.guard(source, "ID", "{0} is {pin}", value)
     return builder.wrap_pinned(value)
+
+
+# ---- what a call means
+NONE = ConstantVar(None)
+RULES = Table()  # function or class -> handler(tx, args, kwargs)
+
+
+def rule(*functions: Any) -> Callable[[Callable], Callable]:
+    """Decorator: the handler says what calling one of `functions` means.  (None among them is
+    passed over: a function that this torch or Python has not.)"""
+
+    def register(handler: Callable) -> Callable:
+        for function in functions:
+            if function is not None:
+                name = getattr(function, "__name__", function)
+                RULES[function] = checked(name, handler)
+        return handler
+
+    return register
+
+
+def checked(name: str, handler: Callable) -> Callable:
+    """The handler, called with a list of positional and a dict of named arguments."""
+
+    def unfit() -> Break:
+        return Break("arguments", f"the arguments of {name}()")
+
+    def call(tx: "Frame", args: Args, kwargs: Named) -> Variable:
+        result = fitting(unfit, handler, tx, args, kwargs)
+        return result if isinstance(result, Variable) else ConstantVar(result)
+
+    return call
+
+
+def rules(table: dict[Any, Callable]) -> None:
+    """`rule` for many functions, each with a handler of one line; a key may be a tuple of them."""
+    for functions, handler in table.items():
+        rule(*(functions if isinstance(functions, tuple) else (functions,)))(handler)
+
+
+def refused(kind: str, reason: str, hint: str = "") -> Callable:
+    """The handler of what always breaks the graph.
+
+    rules({warnings.warn: refused("warning", "warnings.warn()", "warn outside")})"""
+
+    def refuse(tx: "Frame", *args: Variable, **kwargs: Variable) -> NoReturn:
+        raise Break(kind, reason, hint)
+
+    return refuse

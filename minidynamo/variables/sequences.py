@@ -11,9 +11,7 @@ Mirrors torch/_dynamo/variables/lists.py.
 
 from __future__ import annotations
 
-import collections
 import functools
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any
@@ -21,11 +19,9 @@ from typing import Any
 from miniinductor.errors import ours
 
 from ..errors import Break
-from .base import Codegen, Frame, Lazy, Variable, current, peek
-from .constant import ConstantVar, is_constant_value
+from .base import Codegen, Frame, Lazy, Variable, current, lookup
+from .constant import ConstantVar
 from .symbolic import SymVar
-
-INDICES: set[type[Variable]] = {SymVar}  # what may be taken as a constant index
 
 
 class Container(Variable):
@@ -120,21 +116,14 @@ class SequenceVar(Container):
         cg.build("BUILD_TUPLE", self.items)
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        if self.cls.__module__ == "torch.return_types" and name in self.cls.__match_args__:
-            return self.item(tx, self.cls.__match_args__.index(name))
+        fields = getattr(self.cls, "__match_args__", ())  # of a named tuple, of `x.max(0)`
+        if name in fields and lookup(self.cls, name)[0] is self.cls:
+            return self.item(tx, fields.index(name))
         return Variable.getattr(self, tx, name)
 
-    def method_index(
-        self,
-        tx: Frame,
-        value: Variable,
-        start: Variable = ConstantVar(0),
-        stop: Variable = ConstantVar(sys.maxsize),
-        /,
-    ) -> Any:
-        first, last, _ = slice(whole(start), whole(stop)).indices(len(self.items))
+    def method_index(self, tx: Frame, value: Variable, /) -> Any:
         for n, item in enumerate(self.iterate(tx)):
-            if first <= n < last and (tx.same_or_equal(item, value)):
+            if tx.same_or_equal(item, value):
                 return ConstantVar(n)
         tx.raise_(
             ValueError,
@@ -162,9 +151,7 @@ class TupleVar(SequenceVar):
         return tuple(self.item(tx, n).hash_key(tx) for n in range(len(self.items)))
 
     def reconstruct(self, cg: Codegen) -> None:
-        if self.is_literal():  # one object, however often it is loaded
-            cg.load_const(cg.output.literals.setdefault(self, self.as_constant()))
-        elif self.cls is tuple:
+        if self.cls is tuple:
             self.contents(cg)
         elif hasattr(self.cls, "_fields"):
             cls = functools.partial(cg.pinned, self.cls)
@@ -185,19 +172,6 @@ class TupleVar(SequenceVar):
     def argument(self, part: Callable[[Variable], Any]) -> Any:
         items = super().argument(part)
         return self.cls(*items) if hasattr(self.cls, "_fields") else items
-
-    def is_literal(self) -> bool:
-        """May it be a constant of the replacement code?"""
-        return (
-            self.cls is tuple
-            and not any(type(peek(item)) is Lazy or item.source for item in self.items)
-            and self.is_constant()
-            and all(is_constant_value(peek(item).as_constant()) for item in self.items)
-        )
-
-    @property
-    def shared(self) -> bool:  # type: ignore[override]
-        return not self.is_literal()
 
 
 class ListVar(SequenceVar):
@@ -290,9 +264,7 @@ class ListVar(SequenceVar):
         """What to walk when this list takes `values`: a copy, if that is the list itself."""
         if values is self or values.payload is self:
             return list(self.iterate(tx))
-        walk = values.iterate(tx)
-        tx.length_hint(values)
-        return walk
+        return values.iterate(tx)
 
     def method_pop(self, tx: Frame, index: Variable = ConstantVar(-1), /) -> Any:
         place = whole(index)
@@ -308,27 +280,6 @@ class ListVar(SequenceVar):
     def method_clear(self, tx: Frame) -> None:
         self.items.clear()
         self._changed()
-
-
-class DequeVar(Container):
-    """A collections.deque that this frame makes and empties, as contextlib.ExitStack does."""
-
-    items: list
-    cls: type = collections.deque
-
-    def truth(self, tx: Frame) -> bool:
-        return bool(self.items)
-
-    def method_append(self, tx: Frame, value: Variable, /) -> None:
-        self.items.append(value)
-
-    def method_pop(self, tx: Frame) -> Any:
-        if not self.items:
-            tx.raise_(IndexError, "pop from an empty deque")
-        return self.items.pop()
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.call_object(self.cls, functools.partial(cg.build, "BUILD_TUPLE", self.items))
 
 
 class SliceVar(Variable):

@@ -30,8 +30,10 @@ from ..errors import Break
 from ..frame.originals import calls_replaced, in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Args, Codegen, Frame, Named, Variable, lookup
 from .constant import ConstantVar
+from .dicts import TupleVar
 from .objects import method_of_class
-from .rules import RULES
+from .registry import RULES, rule
+from .symbolic import SymVar
 
 # Told by the fake tensor, without a node: attributes, and methods.
 TOLD = """
@@ -52,7 +54,7 @@ NOT_TRACED = frozenset(
     """
     backward _is_view retain_grad share_memory_ data_ptr storage untyped_storage _typed_storage
     storage_offset __dlpack__ pin_memory set_ apply_ map_ __reduce_ex__ __deepcopy__ record_stream
-    __setattr__ __delattr__ as_subclass __hash__
+    __setattr__ __delattr__ as_subclass __hash__ new detach_ requires_grad_
     """.split()
 )
 HINT = "set it outside the compiled function"
@@ -177,24 +179,12 @@ class TensorVar(Variable):
         if name == "data" and value is self:  # module.to(...) that changes nothing
             return
         is_plain = not hasattr(torch.Tensor, name) and not name.startswith("_")
-        if not is_plain and not (name == "grad" and self.fits_as_gradient(tx, value)):
+        if not is_plain and not (name == "grad" and value.identity() is None):
             raise Break("tensor attribute", f"setting Tensor.{name}", HINT)
         if not self.mutated:
             self.mutated = True
             tx.output.sourced.append(self)
         self.written[name] = value
-
-    def fits_as_gradient(self, tx: Frame, value: Any) -> bool:
-        """May it be set?  Of what does not fit plain Python says why."""
-        if not self.getattr(tx, "is_leaf").as_constant():
-            return False
-        if value.identity() is None:
-            return True
-        if type(value) is not TensorVar or value is self:
-            return False
-        own, given = self.fake, value.fake
-        alike = (own.dtype, own.device, own.layout) == (given.dtype, given.device, given.layout)
-        return alike and list(own.shape) == list(given.shape)
 
     def replay(self, cg: Codegen) -> None:
         for name, value in self.written.items():
@@ -236,35 +226,12 @@ class TensorVar(Variable):
             return tx.fold(lambda: self.fake.size(dim.as_constant()))
         return shape
 
-    def method_requires_grad_(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
-        tensor = self.fake if self.value is None else self.value
-        self.of_fake(tx, "requires_grad")
-        if tensor.is_inference() or tensor._is_view():  # what it needs is not told by its flag
-            raise Break("tensor method", "requires_grad_() of a view or an inference tensor")
-        return self.method_node(tx, "requires_grad_", args, kwargs)
-
-    def method_detach_(self, tx: Frame) -> Any:
-        """Eager refuses a view, and no guard tells a view from another tensor of its sizes."""
-        self.of_fake(tx, "requires_grad")
-        if self.source is not None:
-            raise Break("tensor method", "detach_() of a tensor that may be a view in another call")
-        return self.method_node(tx, "detach_", (), {})
-
     def method_type(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
         if not args and not kwargs:
             return ConstantVar(self.fake.type())
-        kind = getattr(args[0], "value", None) if args else None
-        if type(kind).__name__ == "tensortype":  # torch.DoubleTensor, by its name
-            args = (ConstantVar(kind.__module__ + "." + getattr(kind, "__name__")), *args[1:])
+        if args and type(getattr(args[0], "value", None)).__name__ == "tensortype":
+            raise Break("tensor method", "Tensor.type() of a legacy class", "give it a dtype")
         return self.method_node(tx, "type", args, kwargs)
-
-    def method_new(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
-        """x.new(size) makes a tensor of that size, x.new((2, 3)) one that holds 2 and 3: a graph
-        has tuples only, so that a torch.Size is given by its name."""
-        if args and getattr(args[0], "cls", None) is torch.Size:
-            kwargs = kwargs | {"size": args[0]}
-            args = args[1:]
-        return self.method_node(tx, "new", args, kwargs)
 
     # ---- values: known where the frame has made a constant
     def truth(self, tx: Frame) -> bool:
@@ -287,18 +254,41 @@ class TensorVar(Variable):
             raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
         return ConstantVar(value)
 
-    def method_tolist(self, tx: Frame) -> Variable:
-        """Its numbers one by one; those of a `torch.tensor([2, 3])` in the frame are known."""
-        known = self.made_of_numbers(tx)
-        if known is not None:
-            return tx.output.wrap_result(known.tolist())
-        return self.python_value(tx, "tolist")
 
-    def made_of_numbers(self, tx: Frame) -> torch.Tensor | None:
-        """The tensor itself, if the frame has made it of numbers, and nothing was written since."""
-        node, memory = self.node, self.fake.untyped_storage()._cdata
-        if node.op != "call_function" or node.target is not torch.tensor or node.all_input_nodes:
-            return None
-        if any(fake.untyped_storage()._cdata == memory for _, fake in tx.output.written):
-            return None
-        return torch.tensor(*node.args, **node.kwargs).detach()
+def _scaled(name: str, symbol: str) -> Callable:
+    """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step count)
+    is multiplied in."""
+
+    def method(tx: Frame, tensor: TensorVar, *args: Any, **kwargs: Variable) -> Variable:
+        value: Any = kwargs.get("value")
+        if not isinstance(value, TensorVar):
+            return tensor.method_node(tx, name, args, kwargs)
+        change = tx.binary(symbol, tx.binary("*", value, args[0]), args[1])
+        return tensor.call_method(tx, name.replace("cmul", "").replace("cdiv", ""), [change], {})
+
+    return method
+
+
+for _name, _symbol in (("addcmul", "*"), ("addcdiv", "/")):
+    for _method in (_name, _name + "_"):
+        rule(getattr(torch.Tensor, _method))(_scaled(_method, _symbol))
+
+
+def select_symbols(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """The call to record in place of an index with symbols (`weight[token]`, `cache[:, position] =
+    key`): a `torch.select` for each symbol, and the rest of the index.  torch's own indexing would
+    ask for the number, and each position would be compiled for anew; so it is beside tensors, None
+    or an ellipsis."""
+    if target not in (operator.getitem, operator.setitem) or type(args[0]) is not TensorVar:
+        return target, args, kwargs
+    tensor, key, *value = args
+    items = list(key.iterate(tx)) if type(key) is TupleVar else [key]
+    kinds = [item.python_type() for item in items]
+    symbols = [type(item) is SymVar and item.python_type() is int for item in items]
+    if not any(symbols) or not {*kinds} <= {int, slice} or len(items) > tensor.fake.dim():
+        return target, args, kwargs
+    for dim, item in reversed([*enumerate(items)]):
+        if symbols[dim]:
+            tensor = tx.node(torch.select, [tensor, ConstantVar(dim), item])
+    rest = [item for item, is_symbol in zip(items, symbols) if not is_symbol]
+    return target, [tensor, TupleVar(rest or [ConstantVar(...)]), *value], kwargs

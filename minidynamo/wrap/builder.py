@@ -10,8 +10,13 @@ code objects).  The rules for each kind of value lie beside its variable, in tab
 Mirrors torch/_dynamo/variables/builder.py.
 """
 
+import collections
+import functools
+import random
+import threading
 import types
-from typing import Any, cast
+import weakref
+from typing import Any, NoReturn, cast
 
 import torch
 
@@ -21,15 +26,34 @@ from ..errors import Break
 from ..guards.guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, is_state, literal
 from ..guards.sources import Source, SourceTree
 from ..shapes.dynamic import SizePolicy
-from ..variables.base import Added, Lazy, Variable, can_change, trusted
-from ..variables.constant import HASHED_BY_IDENTITY, LITERALS, ConstantVar, is_constant_value
-from ..variables.dicts import DictVar, named
-from ..variables.functions import CellVar
-from ..variables.modules import OpaqueVar
-from ..variables.objects import wrap_object
-from ..variables.registry import BY_VALUE, PINNED, RESULTS, SHARED, Rule
+from ..variables.base import Added, Lazy, OpaqueVar, Variable, can_change, trusted
+from ..variables.classes import ClassVar
+from ..variables.constant import (
+    ARRAYS,
+    HASHED_BY_IDENTITY,
+    LITERALS,
+    ConstantVar,
+    is_constant_value,
+)
+from ..variables.dicts import DictVar, TupleVar, named
+from ..variables.exceptions import ExceptionVar
+from ..variables.functions import CallableVar, CellVar
+from ..variables.modules import PyModuleVar
+from ..variables.nn_modules import wrap_module
+from ..variables.objects import wrap_object, wrap_optimizer
+from ..variables.registry import BY_VALUE, PINNED, SHARED, Rule, Table, by_identity
 from ..variables.tensor import TensorVar
 from . import containers, tensors  # noqa: F401
+from .containers import (
+    C_CALLABLES,
+    CONTENTS,
+    TYPING,
+    TypingVar,
+    is_fixed_callable,
+    is_plain_named_tuple,
+    wrap_instance,
+)
+from .tensors import wrap_constant, wrap_tensor
 
 WRITTEN = (str, int, bool, type(None))  # classes of what is written into a guard
 SELF_GUARDED = (torch.Tensor, torch.nn.Module)  # their rules guard the type, among other things
@@ -53,7 +77,6 @@ class Builder:
         self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
         self.frame: Any = None  # the innermost one
         self.asked: dict[int, Source] = {}  # id of an object that is a key by identity -> where
-        self.literals: dict[Variable, object] = {}  # tuples that are constants of the new code
         self.generators: list[Any] = []  # that this frame has made
 
     def line(self) -> str:
@@ -102,7 +125,9 @@ class Builder:
     # ---- variables
     def wrap(self, value: Any, source: Source) -> Variable:
         """The variable of a real value that lies at `source`."""
-        rule = BY_VALUE.of(value)
+        if is_constant_value(value):
+            return wrap_constant(self, value, source)
+        rule = rule_of(value, BY_VALUE, BY_VALUE_OF_BASES)
         if rule is not None:
             return rule(self, value, source)
         known = self.memo.get(id(value))
@@ -117,7 +142,7 @@ class Builder:
         """The variable of an object that was not met before."""
         if source.kind != "pinned" and not issubclass(type(value), SELF_GUARDED):
             self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
-        rule: Rule = SHARED.of(value) or wrap_object
+        rule = rule_of(value, SHARED, SHARED_OF_BASES) or wrap_object
         try:
             return rule(self, value, source)
         except Break as broken:
@@ -145,9 +170,11 @@ class Builder:
             return ConstantVar(value)
         known = self.pinned_memo.get(id(value))
         if known is None:
-            rule = PINNED.of(value)
+            rule = rule_of(value, PINNED, PINNED_OF_BASES)
             if rule is not None:
                 variable = rule(self, value)
+            elif is_fixed_callable(value):
+                variable = CallableVar(value)
             else:
                 variable = self.wrap(value, self.tree.pinned(value))
             known = self.pinned_memo[id(value)] = (variable, value)
@@ -255,12 +282,50 @@ class Builder:
             self.guard_pair("{0} is {1}", first, variable.source)
 
 
-@RESULTS.rule(test=lambda value: True, order=99)
+# ---- which rule a value has, where its exact type has none: the first of these classes whose
+# instance it is, says it
+Rules = list[tuple[Any, Rule]]
+UNTRACED = (weakref.ref, *weakref.ProxyTypes, threading.local, random.Random)
+UNTRACED += (collections.deque, super, *ARRAYS)
+
+
+def refuse(builder: Builder, value: Any, source: Source) -> NoReturn:
+    """State of its own in C or in each thread, NumPy's arrays, rare containers of C."""
+    raise Break("object", f"a {type(value).__name__} is not traced", "use it outside")
+
+
+BY_VALUE_OF_BASES: Rules = [(type, by_identity), (TYPING, by_identity)]
+SHARED_OF_BASES: Rules = [
+    (UNTRACED, refuse),
+    (torch.Tensor, wrap_tensor),
+    (torch.nn.Module, wrap_module),
+    (BaseException, functools.partial(wrap_object, variable_class=ExceptionVar)),
+    (torch.optim.Optimizer, wrap_optimizer),
+    ((tuple, *CONTENTS), wrap_instance),
+]
+PINNED_OF_BASES: Rules = [
+    (type, lambda builder, value: ClassVar(value)),
+    (types.ModuleType, lambda builder, value: PyModuleVar(value)),
+    (C_CALLABLES, lambda builder, value: CallableVar(value)),
+    (TYPING, lambda builder, value: TypingVar(value)),
+]
+
+
+def rule_of(value: Any, table: Table, of_bases: Rules) -> Any:
+    """The rule for this value, or None.  (`isinstance` would read `value.__class__`, and may run
+    the program's code.)"""
+    kind = type(value)
+    rules = (rule for bases, rule in of_bases if issubclass(kind, bases))
+    return table.get(kind) or next(rules, None)
+
+
 def pinned_result(output: Builder, value: Any) -> Variable:
     """What else a folded call gave is held by the entry; not what each call makes anew."""
     kind = type(value)
+    if issubclass(kind, tuple) and is_plain_named_tuple(kind):
+        return TupleVar([cast(Any, output).wrap_result(item) for item in value], kind)
     if isinstance(value, torch.Tensor):
         raise Break("argument", "a folded call gave a tensor")
-    if hasattr(kind, "__next__") or kind in (bytearray, set):
+    if hasattr(kind, "__next__") or kind in (bytearray, set, *ARRAYS):
         raise Break("constant", f"a call gave a {kind.__name__}")
     return output.wrap_pinned(value)

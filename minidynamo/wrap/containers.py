@@ -37,13 +37,23 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..guards.guards import NAMES
+from ..guards.guards import NAMES, exact_key
 from ..guards.sources import KINDS
-from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
-from ..variables.constant import ConstantVar, is_constant_value
-from ..variables.dicts import DictVar, ListVar, ProxyVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar, PartialVar
-from ..variables.objects import ObjectVar, wrap_object
+from ..variables.base import (
+    BINARY,
+    MISSING,
+    Lazy,
+    OpaqueVar,
+    OutputGraph,
+    Source,
+    Variable,
+    lookup,
+    trusted,
+)
+from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
+from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
+from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
+from ..variables.objects import wrap_object
 from ..variables.registry import BY_VALUE, PINNED, RESULTS, SHARED, by_identity
 
 # the methods of the program's class are not asked
@@ -51,12 +61,12 @@ for _type in (dict, list, tuple):
     KINDS[f"{_type.__name__}_item"] = f"{_type.__name__}.__getitem__({{p}}, {{k!r}})"
 
 
-@SHARED.rule(list)
+@SHARED(list)
 def list_of(builder: OutputGraph, value: Any, source: Source) -> ListVar:
     return builder.replayed(ListVar(items_of(builder, value, source), source=source))
 
 
-@SHARED.rule(tuple, torch.Size)
+@SHARED(tuple, torch.Size)
 def tuple_of(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
     items = items_of(builder, value, source)
     return builder.replayed(TupleVar(items, type(value), source=source))
@@ -68,7 +78,7 @@ def items_of(builder: OutputGraph, value: Any, source: Source) -> list[Variable]
     return [Lazy(item, source.item(n)) for n, item in enumerate(value)]
 
 
-@SHARED.rule(dict)
+@SHARED(dict)
 def dict_of(builder: OutputGraph, value: Any, source: Source) -> DictVar:
     if "__builtins__" in value:
         raise Break("dictionary", "a module's globals as a dictionary")
@@ -91,7 +101,7 @@ def pairs_of(
     return items
 
 
-@RESULTS.rule(dict)
+@RESULTS(dict)
 def result_of_call(output: OutputGraph, value: dict) -> DictVar:
     pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
     return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
@@ -115,16 +125,6 @@ def is_plain_named_tuple(cls: type) -> bool:
     return all(lookup(cls, name)[1] is known.get(name, MISSING) for name in SPECIAL)
 
 
-@RESULTS.rule(
-    test=lambda value: isinstance(value, tuple) and is_plain_named_tuple(type(value)), order=5
-)
-def named_result(output: OutputGraph, value: Any) -> Variable:
-    return TupleVar([output.wrap_result(item) for item in value], type(value))
-
-
-@SHARED.rule(
-    test=lambda value: issubclass(type(value), tuple) and is_plain_named_tuple(type(value))
-)
 def wrap_named_tuple(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
     items = enumerate(tuple.__iter__(value))
     return TupleVar(
@@ -132,8 +132,24 @@ def wrap_named_tuple(builder: OutputGraph, value: Any, source: Source) -> TupleV
     )
 
 
+@SHARED(set, frozenset)
+def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
+    if not all(is_constant_value(item) or isinstance(item, HASHED_BY_IDENTITY) for item in value):
+        raise Break("set", "a set with elements that are not constants")
+    check = "{{*map(exact_key, {0})}} == {pin}"
+    builder.guard(source, "EQUALS", check, {*map(exact_key, value)})
+    items = {item: builder.wrap_pinned(item) for item in value}
+    return builder.replayed(SetVar(items, type(value), value, source=source))
+
+
+@RESULTS(set, frozenset)
+def folded_set(builder: OutputGraph, value: Any) -> SetVar:
+    """A set that a folded call gave."""
+    return SetVar({item: builder.wrap_result(item) for item in value}, type(value), value)
+
+
 # ---- what the standard library's own classes hold
-@SHARED.rule(collections.OrderedDict, collections.defaultdict)
+@SHARED(collections.OrderedDict, collections.defaultdict)
 def special_dict(builder: OutputGraph, value: Any, source: Source) -> Variable:
     pairs = real_pairs(value)
     items = pairs_of(builder, pairs, source)
@@ -167,7 +183,7 @@ KINDS["behind"] = "get_referents({p})[0]"
 NAMES["get_referents"] = gc.get_referents
 
 
-@SHARED.rule(types.MappingProxyType)
+@SHARED(types.MappingProxyType)
 def wrap_mapping_proxy(builder: OutputGraph, value: Any, source: Source) -> ProxyVar:
     behind = gc.get_referents(value)[0]
     if type(behind) not in (dict, collections.OrderedDict):
@@ -200,9 +216,10 @@ CONTENTS: dict[type, Callable[..., Variable]] = {
 }
 
 
-@SHARED.rule(test=lambda value: issubclass(type(value), (tuple, *CONTENTS)), order=99)
-def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
+def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """An instance of a class of the program's that inherits from a container."""
+    if is_plain_named_tuple(type(value)):
+        return wrap_named_tuple(builder, value, source)
     if issubclass(type(value), tuple):
         raise Break("object", f"a {type(value).__name__}, of a subclass of tuple")
     variable = wrap_object(builder, value, source)
@@ -235,7 +252,7 @@ def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
     return FunctionVar(fn, *parts, source=source)
 
 
-@PINNED.rule(types.FunctionType)
+@PINNED(types.FunctionType)
 def pinned_function(builder: OutputGraph, value: Any) -> Variable:
     """`guard_function` guards which tuple the defaults are: constants in it need no guard."""
     builder.guard_function(value)
@@ -248,12 +265,7 @@ def pinned_function(builder: OutputGraph, value: Any) -> Variable:
     return variable
 
 
-@PINNED.rule(*C_CALLABLES, test=lambda value: issubclass(type(value), C_CALLABLES), order=30)
-def pinned_callable(builder: OutputGraph, value: Any) -> Variable:
-    return CallableVar(value)
-
-
-@BY_VALUE.rule(types.FunctionType)
+@BY_VALUE(types.FunctionType)
 def wrap_function(builder: OutputGraph, value: Any, source: Source) -> Variable:
     if source.root().kind == "pinned":
         if source.kind != "pinned":
@@ -277,24 +289,19 @@ def guard_defaults(builder: OutputGraph, function: Any, source: Source) -> None:
     builder.guard(source, "DEFAULTS", f"{check} and [*({{0}}.__kwdefaults__ or ())] == {names!r}")
 
 
-@SHARED.rule(types.CellType)
-def wrap_cell(builder: OutputGraph, cell: Any, source: Source) -> Variable:
-    return builder.wrap_cell(cell, source)
+BY_VALUE(types.ModuleType)(by_identity)
 
 
-@BY_VALUE.rule(*C_CALLABLES)
+@BY_VALUE(*C_CALLABLES)
 def wrap_c_callable(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """What C code gives is held by reference; a method of an object is its name on that object."""
+    """What C code gives is held by reference."""
     kind = type(value)
     if kind is types.BuiltinMethodType and not isinstance(
         value.__self__, (types.ModuleType, type, type(None))
     ):
-        check = f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}"
-        builder.guard(source, "METHOD", check, kind)
-        instance = builder.wrap(value.__self__, source.attr("__self__"))
-        method: Any = MethodVar(instance, value.__name__, source=source)
-        method.given = value
-        return method
+        builder.guard(source, "TYPE", "type({0}) is {pin}", kind)
+        broken = Break("method", f"{value.__qualname__}() of an object, as a value from outside")
+        return OpaqueVar(value, broken, source=source)
     if kind is types.BuiltinFunctionType:
         builder.guard(source, "EQ", "{0} == {pin}", value)
     else:
@@ -303,28 +310,21 @@ def wrap_c_callable(builder: OutputGraph, value: Any, source: Source) -> Variabl
     return builder.wrap_pinned(value)
 
 
-@SHARED.rule(types.MethodType)
+@SHARED(types.MethodType)
 def wrap_method(builder: OutputGraph, value: Any, source: Source) -> Variable:
     function = builder.wrap(value.__func__, source.attr("__func__"))
     instance = builder.wrap(value.__self__, source.attr("__self__"))
     return BoundMethodVar(function, instance, source=source)
 
 
-def is_typing(value: Any) -> bool:
-    """list[int], typing.List, a TypeVar: C code and typing's classes know what to do with them."""
-    aliases = (types.GenericAlias, typing._Final)
-    return isinstance(value, aliases) or getattr(type(value), "__module__", "") == "typing"
+# list[int], typing.List, a TypeVar: C code and typing's classes know what to do with them.
+TYPING = (types.GenericAlias, types.UnionType, typing._Final, typing.TypeVar)
 
 
 class TypingVar(CallableVar):
     """It is an index of others: Callable[[T], int]."""
 
     as_constant = CallableVar.real
-
-
-@PINNED.rule(test=is_typing, order=40)
-def pinned_typing(builder: OutputGraph, value: Any) -> Variable:
-    return TypingVar(value)
 
 
 def is_fixed_callable(value: Any) -> bool:
@@ -334,11 +334,7 @@ def is_fixed_callable(value: Any) -> bool:
     return callable(value) and plain and not isinstance(value, weakref.ref)
 
 
-BY_VALUE.rule(test=lambda value: issubclass(type(value), typing._Final), order=20)(by_identity)
-PINNED.rule(test=is_fixed_callable, order=60)(pinned_callable)
-
-
-@SHARED.rule(functools.partial)
+@SHARED(functools.partial)
 def wrap_partial(builder: OutputGraph, value: Any, source: Source) -> PartialVar:
     """As many arguments, for the same names; the rest is guarded where it is used."""
     lengths = f"len({{0}}.args) == {len(value.args)} and [*{{0}}.keywords] == {{pin}}"

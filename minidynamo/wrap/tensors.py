@@ -13,6 +13,7 @@ Mirrors torch/_dynamo/variables/builder.py (wrap_tensor) and guards.py (TENSOR_M
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection
 from typing import Any
 
@@ -23,19 +24,34 @@ from miniinductor.sizes.expressions import python_code
 
 from .. import config
 from ..errors import Break
-from ..guards.guards import Guard
+from ..guards.guards import Guard, constant_check
 from ..guards.layouts import KNOWS_NAMES, layout_of
 from ..guards.sources import module_name
-from ..variables.base import OutputGraph, Source
-from ..variables.registry import SHARED
+from ..variables.base import OutputGraph, Source, Variable
+from ..variables.constant import ConstantVar
 from ..variables.tensor import TensorVar
+
+BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
+
+
+def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
+    """A constant at `source`; an int is a symbol if the policy of sizes says so."""
+    if type(value) is int and builder.policy.of_int(value, source):
+        builder.guard(source, "TYPE", "type({0}) is int")
+        return builder.symbolic_int(value, source)
+    check, pin = constant_check(value)
+    if isinstance(pin, BY_IDENTITY):
+        check = "{0} is {pin}"
+    builder.guard(source, "EQUALS", check, pin)
+    # another NaN may lie there later: containers find it as the object that it is
+    return ConstantVar(value, source=source if value != value else None)
+
 
 # Is it negated or conjugated lazily, zeros without memory, of inference mode?
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 VIEW_BITS = ("is_neg", "is_conj", "_is_zerotensor", "is_inference")
 
 
-@SHARED.rule(test=lambda value: issubclass(type(value), torch.Tensor), order=10)
 def wrap_tensor(builder: OutputGraph, value: Any, source: Source) -> TensorVar:
     """A placeholder of the graph, or a parameter that the graph holds."""
     refused = kind_without_graph(value)

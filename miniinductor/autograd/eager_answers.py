@@ -1,7 +1,8 @@
 """What eager's kernels do that fake tensors do not know: the kernels themselves are asked.
 
 In:   an ATen overload and its arguments.
-Out:  why eager refuses them (`refusal`); how its results lie in memory (`layouts`).
+Out:  why eager refuses them (`refusal`); how its results lie in memory (`layouts`); whether it may
+      raise because of what its tensors hold (`may_raise`): a position may be out of range, say.
 
     >>> refusal(aten.add.Tensor, (fake_uint16, fake_uint16), {})
     '"add_stub" not implemented for \\'UInt16\\''
@@ -13,6 +14,9 @@ less than kernels do.  So the op runs once on zeros of the shapes of this call, 
 dimension where it is large; answers are kept for the process.  In place of a symbol stands its
 number in this call: what is refused wrongly is computed by eager's kernel.  Tensors on a GPU are
 asked only where missing elements matter, with tensors on the CPU.
+
+A call that may raise runs for all of its elements (lowering/refusals.py), unless nobody reads its
+result: then it is dead code, as in PyTorch.
 """
 
 import functools
@@ -23,12 +27,12 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import ours
 from ..ir.ops import exact_key
 from ..sizes.symbols import hint
-from .checks import LOOKING, name_of
 
 aten = torch.ops.aten
 Op = torch._ops.OpOverload
@@ -38,6 +42,7 @@ FEW = 1 << 12  # elements of a tensor for which a kernel runs in no time
 MANY = 1 << 20  # of one for which it may run where smaller ones tell nothing
 
 
+# --- what is asked --------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Sample:
     """Stands for a tensor of zeros."""
@@ -54,18 +59,11 @@ class Answer:
     layouts: tuple[Layout, ...] = ()  # of the tensors among the results
 
 
-Change = Callable[[Any], Any]  # what stands for a tensor, and for a number to compute with
 _answers: dict[tuple, Answer] = {}
 
 
-def ask(
-    op: Op, args: tuple, kwargs: dict, sample_of: Change, number: Change | None = None
-) -> Answer:
+def ask(op: Op, args: tuple, kwargs: dict, sample_of: Callable[[Any], Sample]) -> Answer:
     """What eager's kernel does with these arguments, and a sample in place of each tensor."""
-    if number is not None:
-        places = numbers_of(op)
-        args = tuple([number(x) if n in places else x for n, x in enumerate(args)])
-        kwargs = {k: number(x) if k in places else x for k, x in kwargs.items()}
     leaves, spec = pytree.tree_flatten((args, kwargs))
     question = [sample_of(x) if isinstance(x, torch.Tensor) else in_this_call(x) for x in leaves]
     key = (op, spec, *map(exact_key, question))
@@ -104,9 +102,15 @@ def _run(op: Op, question: list, spec: Any) -> Answer:
 def wants_ones(op: Op) -> bool:
     """Does it divide, or take numbers of rows that count from 1, as LAPACK's do?  Some kernels
     trust those: with 0 they write in front of the matrix."""
-    name = name_of(op)
     has_pivots = any("pivots" in argument.name.lower() for argument in op._schema.arguments)
-    return has_pivots or name.startswith(("div", "floor_div", "remainder", "fmod"))
+    return has_pivots or name_of(op).startswith(("div", "floor_div", "remainder", "fmod"))
+
+
+@functools.cache
+def name_of(target: Any) -> str:
+    """ "add" for aten.add.Tensor, "" for what is no ATen op."""
+    schema = getattr(target, "_schema", None)
+    return schema.name.split("::")[1] if schema is not None else ""
 
 
 def tensors_in(*values: Any) -> list[torch.Tensor]:
@@ -132,6 +136,12 @@ def small(tensor: torch.Tensor) -> Sample:
     return replace(sample, sizes=sizes, strides=dense_strides(sizes, sample.strides))
 
 
+def small_of_usual_dtype(tensor: torch.Tensor) -> Sample:
+    """The same in the dtype of its kind for which every kernel is written."""
+    is_integer = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+    return replace(small(tensor), dtype=torch.int64 if is_integer else torch.float32)
+
+
 def without_data(tensor: torch.Tensor) -> Sample:
     return replace(as_it_is(tensor), device="meta")
 
@@ -153,11 +163,16 @@ def count(tensor: torch.Tensor) -> int:
     return math.prod([hint(n, 1) for n in tensor.shape])
 
 
+def are_plain(tensors: Sequence[torch.Tensor]) -> bool:
+    return all(t.device.type == "cpu" and t.layout is torch.strided for t in tensors)
+
+
 # --- what eager refuses ---------------------------------------------------------------------------
 # fake tensors look neither whether there is such a part, nor whether it has the other's shape
 WRITES_PART = {getattr(aten, f"{name}_scatter").default for name in ("diagonal", "select", "slice")}
 # these look whether self's dtype holds the number in a tensor: its position
 FILLS = {aten.masked_fill.Tensor: 2, aten.index_fill.int_Tensor: 3}
+HOLD_SIZES = (torch.int64, torch.bfloat16, torch.float32, torch.float64)
 
 
 def refusal(op: Op, args: tuple, kwargs: dict) -> str:
@@ -168,21 +183,12 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
         return doubt
     if not tensors or not computes(op):
         return ""
-    if not all(t.device.type == "cpu" for t in tensors) and all(map(count, tensors)):
-        return ""
-    if any(t.layout is not torch.strided for t in tensors):
+    if not are_plain(tensors) and all(map(count, tensors)):
         return ""
     is_exact = max(map(count, tensors)) <= (MANY if op in WRITES_PART else FEW)
-    sample_of = as_it_is if is_exact else small
-    error = ask(op, args, kwargs, sample_of).error
-    if error is None:
-        return ""
-    is_dimension = isinstance(error, IndexError) and "Dimension" in str(error)
-    if not is_dimension and (not is_exact or name_of(op) in LOOKING):
-        # with other dtypes and numbers it would be the same: it is about the small sizes, or zeros
-        usual = lambda t: replace(sample_of(t), dtype=usual_dtype(t.dtype))  # noqa: E731
-        if ask(op, args, kwargs, usual, usual_number).error:
-            return ""
+    error = ask(op, args, kwargs, as_it_is if is_exact else small).error
+    if error is None or not is_exact and ask(op, args, kwargs, small_of_usual_dtype).error:
+        return ""  # or it is about the small sizes
     return str(error).split("\n")[0] or type(error).__name__
 
 
@@ -199,16 +205,6 @@ def computes(op: Op) -> bool:
     return not is_view and torch.Tag.nondeterministic_seeded not in op.tags
 
 
-def usual_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of the same kind for which every kernel is written."""
-    return torch.float32 if dtype.is_floating_point or dtype.is_complex else torch.int64
-
-
-def usual_number(number: Any) -> Any:
-    return number if number is None else 1
-
-
-# --- numbers that a dtype may not hold ------------------------------------------------------------
 @functools.cache
 def numbers_of(op: Op) -> frozenset[int | str]:
     """Positions and names of the arguments that are numbers to compute with, and not sizes."""
@@ -222,8 +218,6 @@ def doubt_about_numbers(op: Op, args: tuple, kwargs: dict, tensors: list[torch.T
     would make it an infinity.  "" where all of them are held."""
     if op in FILLS and args[FILLS[op]].dtype not in (tensors[0].dtype, torch.bool):
         return f"only the kernel knows whether {tensors[0].dtype} holds a tensor's number"
-    if not tensors and kwargs.get("dtype") in RARE_TO_MAKE:
-        return f"few kernels make {kwargs['dtype']}"
     dtypes = [kwargs["dtype"]] if kwargs.get("dtype") is not None else [t.dtype for t in tensors]
     for place, number in (*enumerate(args), *kwargs.items()):
         if place in numbers_of(op) and number is not None:
@@ -248,8 +242,43 @@ def holds(dtype: torch.dtype, key: tuple[type, Any]) -> bool:
     return True
 
 
-RARE_TO_MAKE = (torch.uint16, torch.uint32, torch.uint64)
-HOLD_SIZES = (torch.int64, torch.bfloat16, torch.float32, torch.float64)
+# --- what may raise because of what tensors hold --------------------------------------------------
+# names without overloads: of ops that look at positions, at classes, at matrices, at ranges
+RAISING = frozenset(
+    """
+    index index_put _unsafe_index_put index_select gather scatter scatter_add scatter_reduce
+    index_add index_copy index_fill index_reduce take put embedding embedding_renorm _embedding_bag
+    _embedding_bag_forward_only max_unpool2d max_unpool3d searchsorted lu_unpack repeat_interleave
+    segment_reduce bincount _pack_padded_sequence
+    nll_loss_forward nll_loss2d_forward multi_margin_loss multilabel_margin_loss_forward _ctc_loss
+    binary_cross_entropy
+    _linalg_eigh _linalg_svd linalg_eig linalg_eigvals _linalg_eigvals linalg_lstsq linalg_cholesky
+    cholesky cholesky_inverse geqrf linalg_qr
+    histc histogram histogramdd _histogramdd_from_bin_cts linspace logspace
+    """.split()
+)
+DIVISIONS = ("floor_divide", "remainder", "fmod", "div")  # of integers, by zero
+
+
+def may_raise(node: fx.Node) -> bool:
+    """Can this call raise because of what its tensors hold?"""
+    name = name_of(node.target)
+    return only_checks(node) or name in RAISING or name in DIVISIONS and may_divide_by_zero(node)
+
+
+def only_checks(node: fx.Node) -> bool:
+    """Does it give nothing (aten._assert_async, aten._linalg_check_errors behind inv_ex)?"""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and not schema.returns and bool(node.all_input_nodes)
+
+
+def may_divide_by_zero(node: fx.Node) -> bool:
+    """A division that gives integers, by something else than a number that is not 0."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.is_floating_point() or len(node.args) < 2:
+        return False
+    divisor = node.args[1]
+    return not isinstance(divisor, (int, float)) or divisor == 0
 
 
 # --- how results lie in memory --------------------------------------------------------------------
@@ -273,15 +302,15 @@ def layouts(op: Op, args: tuple, kwargs: dict) -> tuple[Layout, ...]:
     transforms = name_of(op).startswith("_fft")  # whose results lie by the transformed dimensions
     if not transforms and all(map(is_row_by_row, tensors)) and all(map(count, tensors)):
         return ()
-    if not all(t.device.type == "cpu" and t.layout is torch.strided for t in tensors):
+    if not are_plain(tensors):
         return ()
     largest = max(map(count, tensors))
-    if largest <= FEW:
+    if largest <= FEW or transforms and largest <= MANY:
         return ask(op, args, kwargs, as_it_is).layouts
     if torch.Tag.pointwise in op.tags:
         return ask(op, args, kwargs, without_data).layouts
     found = ask(op, args, kwargs, small) if op in BY_ORDER else Answer(None)
-    if largest <= MANY and (found.error or transforms):
+    if largest <= MANY and found.error:
         return ask(op, args, kwargs, as_it_is).layouts
     return found.layouts
 

@@ -14,10 +14,8 @@ Mirrors `aot_eager` (torch/_dynamo/backends/debugging.py).
 """
 
 import keyword
-import linecache
 import math
 import operator
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,7 +28,6 @@ from torch.fx.node import map_aggregate
 
 from ..errors import ours
 from ..sizes.symbols import SYMBOLIC
-from .checks import may_raise
 
 
 def runnable(gm: fx.GraphModule) -> Callable:
@@ -111,7 +108,6 @@ class Interpreted:
 
     def start(self) -> Callable:
         graph = runnable(self.gm)
-        weakref.finalize(self.gm, forget_text, type(self.gm)).atexit = False
         names = [n.target for n in self.gm.graph.nodes if n.op == "placeholder"]
 
         def run(*inputs: object) -> list:
@@ -131,21 +127,11 @@ class Interpreted:
         return run
 
 
-def forget_text(cls: Any) -> None:
-    """torch.fx keeps the text of each graph that has run, for tracebacks: of the graph of this
-    class, which has died, nobody needs it."""
-    file = cls.forward.__code__.co_filename
-    if torch.fx.graph_module._loader.eval_cache.pop(file, None) is not None:
-        linecache.cache.pop(file, None)
-
-
 # --- errors ---------------------------------------------------------------------------------------
-def may_refuse(functional: fx.GraphModule) -> bool:
-    """May a kernel raise for what it reads, and could the program run again then?"""
+def draws(functional: fx.GraphModule) -> bool:
+    """Does it draw random numbers?  Then it cannot run once more, as it ran before."""
     tags = [getattr(n.target, "tags", ()) for n in functional.graph.nodes]
-    if any(torch.Tag.nondeterministic_seeded in one for one in tags):
-        return False
-    return any(map(may_raise, functional.graph.nodes))
+    return any(torch.Tag.nondeterministic_seeded in one for one in tags)
 
 
 REPORT = "(in compiled kernel "  # how the message of a kernel that refuses a value ends

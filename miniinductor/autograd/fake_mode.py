@@ -33,7 +33,7 @@ place by then: one whose `with` block in torch was cut short, between its `__ent
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -42,7 +42,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_
 from torch.autograd import forward_ad
 
 from ..sizes.symbols import is_contiguous, is_symbolic, same
-from .eager_answers import WRITES_PART, Layout, dense_strides, layouts, tensors_in
+from .eager_answers import Layout, dense_strides, layouts, tensors_in
 
 included = torch._C._dispatch_tls_local_include_set
 excluded = torch._C._dispatch_tls_local_exclude_set
@@ -88,8 +88,7 @@ def is_unusual() -> bool:
 
 aten = torch.ops.aten
 FAKE = torch._C._TorchDispatchModeKey.FAKE
-# op -> (mode, op, args, kwargs) -> the fake result, or None where torch's rule is asked
-OWN: dict[Any, Callable[..., Any]] = {}
+CONVOLUTIONS = {aten.convolution.default, aten.convolution_backward.default}
 
 
 class FakeMode(FakeTensorMode):
@@ -107,8 +106,7 @@ class FakeMode(FakeTensorMode):
         kwargs = kwargs or {}
         try:
             refuse_real_writes(func, args, kwargs)
-            rule = OWN.get(func)
-            out = rule and rule(self, func, args, kwargs)
+            out = convolution(self, func, args, kwargs) if func in CONVOLUTIONS else None
             if out is None:
                 out = FakeTensorMode.__torch_dispatch__(self, func, types, args, kwargs)
             return laid_out(self, out, layouts(func, tuple(args), dict(kwargs)))
@@ -168,39 +166,6 @@ def strides_like(result: torch.Tensor, answer: Layout) -> tuple[Any, ...]:
     return found if any(differ) else faked
 
 
-# --- rules of our own -----------------------------------------------------------------------------
-def own(*ops: Any) -> Callable[[Callable], Callable]:
-    def register(rule: Callable) -> Callable:
-        OWN.update(dict.fromkeys(ops, rule))
-        return rule
-
-    return register
-
-
-@own(aten.pow.Tensor_Scalar)
-def power(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> torch.Tensor | None:
-    """True ** True is a truth value; shape functions say an integer.  (The kernel knows no other
-    powers of truth values.)"""
-    if args[0].dtype != torch.bool or type(args[1]) is not bool:
-        return None
-    with mode:
-        return args[0].clone()
-
-
-@own(*WRITES_PART)
-def part(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> None:
-    """That there is such a part, of the shape of the source, becomes a guard."""
-    view = getattr(aten, op._schema.name.split("::")[1].removesuffix("_scatter"))
-    given = {"self" if name == "input" else name: value for name, value in kwargs.items()}
-    source = given.pop("src") if "src" in given else args[1]
-    with mode:
-        found = view(*args[:1], *args[2:], **given)
-    if tuple(found.shape) != tuple(source.shape):
-        sizes = list(found.shape), list(source.shape)
-        raise RuntimeError("expected src to have a size equal to {}, but got {}".format(*sizes))
-
-
-@own(aten.convolution.default, aten.convolution_backward.default)
 def convolution(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> Any:
     """Of contiguous tensors on a CPU, contiguous whichever of eager's kernels runs.  Torch's rule
     asks which: whether a symbolic input has more than 20480 elements, which would be a guard."""

@@ -22,29 +22,42 @@ replayed when it is read.
 Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_autograd (paper section
 3.10). Left out: writes to one of two *inputs* that share storage (`compile_fx` runs such calls
 eagerly).
+
+Writes through views: how the tensor that was viewed is made anew.
+
+In:   a write to a view, while a graph is functionalized.
+Out:  the view's source, and its new value.
+
+    x[:3].add_(1)                        ->   x1 = slice_scatter(x, x[:3] + 1, 0, 0, 3)
+    x.t().add_(1)                        ->   x1 = t(add(t(x), 1))
+    a, b = x.split(2);  b.mul_(3)        ->   x1 = slice_scatter(x, b * 3, 0, 2, 4)
 """
 
+import functools
 import math
 import operator
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
-
-# torch.fx writes the Python of such a module when it is first called: few graphs are
 from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 
 from ..errors import CannotFunctionalize, blaming
 from ..ir.loops import same_layout
-from ..sizes.symbols import same_sizes, sizes
-from .checks import may_raise
-from .eager_answers import refusal
-from .written_views import COUNTS_PLACES, INVERSES, LAZY_VIEWS, check_memory
+from ..sizes.symbols import same, same_sizes, sizes
+from .eager_answers import only_checks
+
+if TYPE_CHECKING:
+    pass
+
+# torch.fx writes the Python of such a module when it is first called: few graphs are
+
 
 aten = torch.ops.aten
 Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
+Op: TypeAlias = torch._ops.OpOverload
 
 
 class Graph(fx.Graph):
@@ -78,8 +91,6 @@ RENAMED: dict[Any, Any] = {
     aten.bernoulli_.float: aten.bernoulli.p,
     aten.normal_.default: aten.normal_functional.default,
     aten.zero_.default: aten.zeros_like.default,
-    aten.rrelu_with_noise.default: aten.rrelu_with_noise_functional.default,
-    aten.rrelu_with_noise_.default: aten.rrelu_with_noise_functional.default,
     aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
 }
 
@@ -103,22 +114,12 @@ def functional_form(op: Any) -> tuple[Any, list[str]]:
 def is_needed(node: Node) -> bool:
     """Must this node stay, though nobody reads it?
 
-    Random ops advance the generator, so later draws depend on them; others may raise."""
+    Random ops advance the generator, so later draws depend on them; asserts raise."""
     return (
         node.op in ("placeholder", "output")
         or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-        or may_raise(node)
+        or only_checks(node)
     )
-
-
-def is_refused(node: Node) -> bool:
-    """Would eager refuse this call, which nobody reads?  Then it must stay, in order to raise;
-    `node.meta["refused"]` tells later passes."""
-    if node.users or not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    node.meta["refused"] = bool(refusal(node.target, args, kwargs))
-    return node.meta["refused"]
 
 
 def is_view(op: Any) -> bool:
@@ -127,6 +128,24 @@ def is_view(op: Any) -> bool:
     if schema is None or schema.is_mutable:
         return False
     return any(argument.alias_info for argument in schema.arguments)
+
+
+def of_tensors(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """An op's arguments, perhaps nested, with change(t) in place of each tensor t."""
+    return fx.node.map_aggregate(
+        tree, lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf
+    )
+
+
+@functools.cache
+def is_composite(func: Op) -> bool:
+    """Does ATen define `func` purely in terms of other ops (CompositeImplicitAutograd)?"""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return (
+        func.namespace != "prim"  # which has no kernels
+        and has(func.name(), "CompositeImplicitAutograd")
+        and not has(func.name(), "CPU")
+    )
 
 
 def add_node(
@@ -233,44 +252,18 @@ class Functionalizer:
         )
         return self.emit(node, aten.copy.default, (memory, value))
 
-    def result(self, node: Node) -> Node:
-        """What `node` holds when the program has ended.  A tensor that was written has the strides
-        that it had before, also where no element's place depends on them: in dimensions of size 1,
-        and without elements."""
-        value, wanted = self.read(node), node.meta["val"]
-        if not isinstance(wanted, torch.Tensor) or node.op != "call_function":
-            return value
-        if self.root[node] is not node:
-            return self.whole_view(node, value)
-        results = output_of(self.old).all_input_nodes
-        shared = sum(self.root.get(n) is self.root[node] for n in results) > 1
-        if not self.version[node] or shared:
-            return value
-        if same_sizes(wanted.stride(), value.meta["val"].stride()):
-            return value
-        return self.copied_into(node, wanted, value)
-
-    def whole_view(self, node: Node, value: Node) -> Node:
-        """A written view of memory that the program made: where its new value lies otherwise than
-        the view, the view is taken of the written memory."""
-        lies_alike = same_sizes(node.meta["val"].stride(), value.meta["val"].stride())
-        if lies_alike or self.root[node].op != "call_function":
-            return value
-        args, kwargs = self.arguments(node)
-        return self.emit(node, LAZY_VIEWS.get(node.target, node.target), args, kwargs)
-
     def run(self) -> fx.Graph:
         for node in list(self.old.nodes):
             with blaming(lambda: node.meta):
                 self.take(node)
-        self.new.eliminate_dead_code(lambda node: is_needed(node) or is_refused(node))
+        self.new.eliminate_dead_code(is_needed)
         return self.new
 
     def take(self, node: Node) -> None:
         if node.op in ("placeholder", "get_attr"):
             self.own(node, self.new.node_copy(node))
         elif node.op == "output":
-            outputs = fx.map_arg(node.args[0], self.result)
+            outputs = fx.map_arg(node.args[0], self.read)
             self.new.output((outputs, [self.read(n) for n in self.written_inputs]))
         else:
             self.call(node)
@@ -324,8 +317,6 @@ class Functionalizer:
             self.write(victim, self.as_victim(node, victim, new))
         if isinstance(node.meta["val"], tuple) and node.meta["val"]:
             self.own(node, result)  # its own results are read by getitem
-        elif isinstance(node.meta["val"], torch.Tensor) and len(results) > len(victims):
-            self.own(node, results[0])  # rrelu_with_noise
         elif len(victims) == 1:  # what the call returns is the tensor that it has written
             # (in the old graph, of which later nodes are still to come)
             node.replace_all_uses_with(victims[0])
@@ -359,3 +350,130 @@ def functionalize(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[tuple[str, s
     with gm.meta["fake_mode"], torch.no_grad(), enable_python_dispatcher():
         graph = functionalizer.run()
     return with_graph(gm, graph), [(n.op, n.target) for n in functionalizer.written_inputs]
+
+
+aten = torch.ops.aten
+Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
+# How a write through a view reaches the tensor that was viewed: (functionalizer, the node that is
+# written, a view on its way, the view's new value) -> (the view's source, the source's new value).
+Inverse: TypeAlias = Callable[["Functionalizer", Node, Node, Node], tuple[Node, Node]]
+INVERSES: dict[Any, Inverse] = {}
+# views that only set a bit, which kernels do not see: the ops that compute their values
+LAZY_VIEWS = {
+    aten._neg_view.default: aten.neg.default,
+    aten._conj.default: aten._conj_physical.default,
+}
+# what counts places from the start of a tensor's memory, wherever in it the tensor begins
+COUNTS_PLACES = {
+    aten.as_strided.default,
+    aten.as_strided_copy.default,
+    aten.as_strided_scatter.default,
+}
+
+
+def inverts(*ops: Any) -> Callable[[Inverse], Inverse]:
+    """Decorator: this function pushes writes through views that these ops make."""
+
+    def register(inverse: Inverse) -> Inverse:
+        INVERSES.update(dict.fromkeys(ops, inverse))
+        return inverse
+
+    return register
+
+
+@inverts(
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.unsqueeze.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+)
+def reshaped(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    source = view.args[0]
+    return source, made.emit(like, aten.reshape.default, (value, list(source.meta["val"].shape)))
+
+
+# views that select: the inverse scatters into the old value
+SCATTERS = {
+    aten.slice.Tensor: aten.slice_scatter.default,
+    aten.select.int: aten.select_scatter.default,
+    aten.diagonal.default: aten.diagonal_scatter.default,
+}
+
+
+@inverts(*SCATTERS)
+def selected(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    source, *rest = view.args
+    arguments = (made.read(source), value, *rest)
+    return source, made.emit(like, SCATTERS[view.target], arguments, view.kwargs)
+
+
+@inverts(aten.t.default, aten.transpose.int)
+def turned(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    return view.args[0], made.emit(like, view.target, (value, *view.args[1:]))
+
+
+@inverts(aten.permute.default)
+def permuted(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    source, dims = view.args
+    order = [0] * len(dims)
+    for i, d in enumerate(dims):
+        order[d % len(dims)] = i
+    return source, made.emit(like, aten.permute.default, (value, order))
+
+
+@inverts(*LAZY_VIEWS)
+def computed(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    """Each is its own inverse."""
+    return view.args[0], made.emit(like, LAZY_VIEWS[view.target], (value,))
+
+
+# --- pieces of a split ----------------------------------------------------------------------------
+PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
+
+
+@inverts(operator.getitem)
+def written_piece(made: "Functionalizer", like: Node, piece: Node, value: Node) -> tuple:
+    """A write to one output of split or unbind: (the tensor that was split, its new value)."""
+    call, index = piece.args
+    source = call.args[0]
+    if call.target not in PIECES:
+        raise CannotFunctionalize(f"write to an output of {call.target}")
+    is_unbind = call.target is aten.unbind.int
+    place = 1 if is_unbind else 2
+    dim = call.args[place] if len(call.args) > place else call.kwargs.get("dim", 0)
+    if is_unbind:
+        where = (made.read(source), value, dim, index)
+        return source, made.emit(piece, aten.select_scatter.default, where)
+    sizes = [p.shape[dim] for p in call.meta["val"]]
+    start = sum(sizes[:index])
+    between = (made.read(source), value, dim, start, start + sizes[index])
+    return source, made.emit(piece, aten.slice_scatter.default, between)
+
+
+def check_memory(node: Node, args: tuple) -> None:
+    """Raise CannotFunctionalize if this op, of `COUNTS_PLACES`, is given a tensor that was written,
+    and whose new value begins elsewhere in its memory, or lies there in other strides."""
+    before, now = node.args[0].meta["val"], args[0].meta["val"]
+    if now is not before and not same_sizes(places(before), places(now)):
+        raise CannotFunctionalize(f"{node.target} of a tensor that was written")
+
+
+def places(tensor: torch.Tensor) -> tuple:
+    """What says where its elements lie, and how large their memory is."""
+    return *tensor.stride(), tensor.storage_offset(), tensor.untyped_storage().nbytes()
+
+
+def is_as_before(
+    source: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+) -> bool:
+    """Does as_strided() give the same elements at the same places?  (Pooling of channels-last
+    images changes the strides of sizes of 1.)"""
+    at_start = offset is None or same(offset, source.storage_offset())
+    return (
+        at_start
+        and same_sizes(source.shape, size)
+        and same_layout(sizes(size), sizes(stride), sizes(source.stride()))
+    )

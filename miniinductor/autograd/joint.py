@@ -17,18 +17,26 @@ The program runs once on fake tensors under our tracer *with autograd on*; then
 `torch.autograd.grad` runs too, and since the tracer sits below autograd, the backward ops land in
 the same graph.  Nothing about derivatives is written here.
 
+The captured graph is run node by node (`OriginInterpreter`): each recorded op knows the FX node and
+the line of the program that it came from, those of the backward half the line whose gradient they
+compute.  Some calls are traced otherwise than torch takes them apart:
+
+    @call_rule(torch.lstm)
+    def lstm(interpreter, target, args, kwargs): ...
+
 An output that is an input, a number, or another output again, or that shares memory with one, is no
-output of the autograd function: `outputs.py` plans how it is made outside, as eager would give it.
-`histories.py` looks for programs whose history one autograd function cannot have.
+output of the autograd function: `outputs.py` plans how it is made outside, as eager would give it,
+and knows programs whose history one autograd function cannot have.
 
 Mirrors torch/_functorch/_aot_autograd (paper section 3.10).  Left out: tensor subclasses, outputs
 that are leaves made inside the graph (refused); for a written input that had no history, the
 gradient with respect to its *new* value (nobody's leaf) sees what was computed from it outside
-only, as in PyTorch.
+only, as in PyTorch.  A write through `.data` counts as any other.
 """
 
+import bisect
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +47,6 @@ from torch._dispatch.python import enable_python_dispatcher
 
 from ..errors import CannotTrace, blaming, is_fault, ours
 from .functionalize import functionalize
-from .origins import OriginInterpreter
 from .outputs import (
     Output,
     StandIn,
@@ -47,7 +54,6 @@ from .outputs import (
     check_histories,
     forget_history,
     has_several_outputs,
-    has_siblings,
     history_of,
     is_tensor,
     needs_gradient,
@@ -55,6 +61,7 @@ from .outputs import (
 )
 from .tracer import (
     Decompositions,
+    Tracer,
     fake_inputs,
     input_name,
     new_tracer,
@@ -62,6 +69,79 @@ from .tracer import (
     run_traced,
     without_autocast,
 )
+
+# (interpreter, target, args, kwargs) -> what the call gives; `interpreter.plain_call` is the rest
+CallRule = Callable[[fx.Interpreter, Any, tuple, dict[str, Any]], Any]
+CALLS: dict[Any, CallRule] = {}
+
+
+def call_rule(*targets: Any) -> Callable[[CallRule], CallRule]:
+    """Register how calls of these functions in a captured graph are run under the tracer."""
+
+    def register(rule: CallRule) -> CallRule:
+        CALLS.update(dict.fromkeys(targets, rule))
+        return rule
+
+    return register
+
+
+class OriginInterpreter(fx.Interpreter):
+    """Runs the captured graph under a tracer, so that each ATen node knows from which FX node and
+    line of the user it came.
+
+    starts: autograd numbers its functions as they are made: for each node the number of the first
+      one that it makes, which is the number that comes next when it starts.  origins: the origin of
+      what each node computes."""
+
+    def __init__(self, gm: fx.GraphModule, tracer: Tracer) -> None:
+        super().__init__(gm)
+        self.extra_traceback = False  # what is raised keeps its own words
+        self.tracer = tracer
+        self.starts: list[int] = []
+        self.origins: list[dict[str, Any]] = []
+
+    def run_node(self, node: fx.Node) -> Any:
+        # (what the front end has written down of each node)
+        kept = ("source_line", "stack_trace", "user_stack", "module_path", "checkpointed")
+        self.tracer.meta = {key: node.meta[key] for key in kept if key in node.meta}
+        self.tracer.meta["origins"] = frozenset([node.name])
+        self.starts.append(torch._C._autograd._get_sequence_nr())
+        result = super().run_node(node)
+        self.origins.append(self.tracer.meta)
+        return result
+
+    def find_origin(self) -> None:
+        """Sets the tracer's `meta` in backward: what autograd computes now has the origin of the
+        forward node whose gradient it is.
+
+        That is the last node at whose start the number of autograd's function was not yet given: a
+        node that made no function has the same number as the one behind it.  Where two gradients of
+        one value are added, the sum counts with the function that gave the later one."""
+        function = torch._C._current_autograd_node()
+        if function is not None:
+            place = bisect.bisect_right(self.starts, function._sequence_nr()) - 1
+            origin = self.origins[place] if place >= 0 else {}
+            self.tracer.meta = dict(origin, backward=True)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return CALLS.get(target, OriginInterpreter.plain_call)(self, target, args, kwargs)
+
+    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return CALLS.get(target, OriginInterpreter.plain_method)(self, target, args, kwargs)
+
+    def plain_call(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """The call as torch's own rules take it apart."""
+        return super().call_function(target, args, kwargs)
+
+    def plain_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return super().call_method(target, args, kwargs)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        tensor = self.fetch_attr(target)
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        self.tracer.constant(tensor, target)
+        return self.tracer.to_fake(tensor)
 
 
 @dataclass
@@ -87,13 +167,8 @@ class Joint:
     written: list[tuple[str, str]] = field(default_factory=list)  # (op, target)
     # position among the inputs -> name, of inputs that are sizes
     symbols: dict[int, str] = field(default_factory=dict)
-    # how each output leaf is made, and in which order; primals that results do not depend on, or
-    # that are written through `.data` alone; siblings among results
-    outputs: list[Output] = field(default_factory=list)
-    order: list[int] = field(default_factory=list)
-    unreached: list[int] = field(default_factory=list)
-    uncounted: list[int] = field(default_factory=list)
-    siblings: list[int] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)  # how each output leaf is made
+    unreached: list[int] = field(default_factory=list)  # primals on which no result depends
 
 
 @contextlib.contextmanager
@@ -265,7 +340,6 @@ class ProgramTrace:
         differentiated = [self.results[i] for i in joint.tangents]
         history = history_of(differentiated)
         joint.unreached = unreached(self.leaves, history)
-        joint.siblings = [i for i in joint.tangents if has_siblings(self.results[i].grad_fn)]
         if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, self.leaves)):
             raise CannotTrace("outputs need gradients because of a leaf that was made inside")
         if len(differentiated) > 1 and any(map(has_several_outputs, history)):
@@ -287,36 +361,24 @@ class ProgramTrace:
                 last = self.tracer.placeholder(f"tangent{i}", tangents[-1])
         return tangents
 
-    def recorded_graph(self, out: Any, name: str) -> fx.GraphModule:
-        """What the tracer has recorded, which gives `out`."""
-        self.tracer.graph.output(self.tracer.nodes_of(out))
-        made = self.tracer.module(name)
-        if any(map(needs_gradient, self.objects)):
-            forget_history(self.tracer.graph)
-        return made
-
     def write_down(self, out: Any, name: str) -> None:
-        """What the tracer has recorded, and its functional form."""
-        joint = self.joint
-        joint.recorded = self.recorded_graph(out, name)
+        """What the tracer has recorded, which gives `out`, and its functional form."""
+        joint, graph = self.joint, self.tracer.graph
+        graph.output(self.tracer.nodes_of(out))
+        joint.recorded = self.tracer.module(name)
+        if any(map(needs_gradient, self.objects)):
+            forget_history(graph)
         joint.graph, joint.written = without_autocast(functionalize, joint.recorded)
         joint.symbols = {
             i: n.target
             for i, n in enumerate(joint.graph.graph.find_nodes(op="placeholder"))
             if isinstance(n.meta["val"], torch.SymInt)
         }
-        self.find_uncounted()
-
-    def find_uncounted(self) -> None:
-        """Which primals are written through `.data` alone, which leaves their version alone?"""
-        tracer, objects = self.tracer, self.objects
-        places = {tracer.node_of(t).target: i for i, t in enumerate(objects) if is_tensor(t)}
-        outside = not torch.is_inference_mode_enabled()
-        for op, target in self.joint.written:
-            held = op != "placeholder"
-            thing = tracer.to_fake(tracer.constants[target]) if held else objects[places[target]]
-            if id(thing) in tracer.versions_raised:
-                if thing.is_inference() and outside:  # values are written when all is computed
-                    raise CannotTrace("an inference tensor is written in a block of inference mode")
-            elif not held:
-                self.joint.uncounted.append(places[target])
+        is_outside = not torch.is_inference_mode_enabled()
+        if (
+            joint.written
+            and is_outside
+            and any(t.is_inference() for t in self.leaves if is_tensor(t))
+        ):
+            # values are written when all is computed, and not in the block of inference mode
+            raise CannotTrace("a graph that writes is given an inference tensor")

@@ -1,4 +1,5 @@
-"""Outputs that are inputs, numbers, or share memory: how each leaf is made, and by whom.
+"""Outputs that are inputs, numbers, or share memory: how each leaf is made, and by whom; programs
+whose history one autograd function cannot have.
 
 In:   the output leaves of a traced program.
 Out:  `Output`s, perhaps with views, which are replayed outside of the autograd function; and what
@@ -7,25 +8,18 @@ Out:  `Output`s, perhaps with views, which are replayed outside of the autograd 
     def f(x):
         y = x + 1
         return x, x.t(), y, y[0]
-        # Output("input", 0), ("input", 0, [t]), ("computed", 0), ("output", 2, [select])
+        # Output("input", 0), ("input", 0, [t]), ("computed", 0), ("computed", 0, [select])
 
-Each output is, to autograd, what it was when the program ran; where it would not be, the program is
-refused.  Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py (alias_of_input and its kin).
+Each output is, to autograd, what it was when the program ran; where it would not be, CannotTrace is
+raised, and the program runs eagerly:
 
-Programs whose history one autograd function cannot have, or can have with some care.
+    x.requires_grad_()                     # an input's place in autograd's history changes
+    y = MyFunction.apply(x)[0]              # where MyFunction has several outputs: its backward
+                                            # must see which of them reached the loss
 
-In:   a traced program.  Out: the same, or CannotTrace: it runs eagerly then; and in the joint graph
-      which primals the results do not depend on, and which are written through `.data` alone.
-      Where the compiled graph is called: hooks of results that the loss does not reach are not.
-
-    x.requires_grad_()                     # refused: an input's place in autograd's history changes
-    x.data.add_(1)                          # joint.uncounted: this write must not raise x's version
-    y = MyFunction.apply(x)[0]              # refused, where MyFunction has several outputs: its
-                                            # backward must see which of them reached the loss
+Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py (alias_of_input and its kin).
 """
 
-import collections
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -37,10 +31,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import CannotTrace
 from ..sizes.symbols import fill
-from .functionalize import Node
-from .rules import call_rule
+from .functionalize import COUNTS_PLACES, Node
 from .tracer import Tracer
-from .writes import data_of
 
 if TYPE_CHECKING:
     from .joint import Joint
@@ -91,17 +83,15 @@ def with_outputs(
     if held is None and is_plain(joint):
         return run
     tensors = held or ()
-    plan, order, structure = joint.outputs, joint.order, joint.structure
+    plan, structure = joint.outputs, joint.structure
     numbers = fill([(output.at, output.views) for output in plan], list(joint.symbols.values()))
 
     def call(*inputs: Any) -> Any:
-        leaves: list[Any] = [None] * len(plan)
+        leaves: list[Any] = []
         places = {"computed": run(*inputs), "output": leaves, "input": (*inputs, *tensors)}
-        made = numbers(*[inputs[i] for i in joint.symbols])
-        for place in order:
-            kind, (at, views) = plan[place].kind, made[place]
-            leaf = places[kind][at] if kind in places else at
-            leaves[place] = leaf if views is None else replay(leaf, views)
+        for output, (at, views) in zip(plan, numbers(*[inputs[i] for i in joint.symbols])):
+            leaf = places[output.kind][at] if output.kind in places else at
+            leaves.append(leaf if views is None else replay(leaf, views))
         return pytree.tree_unflatten(leaves, structure)
 
     return call
@@ -121,30 +111,25 @@ class ViewPlanner:
         self.joint, self.tracer, self.flat, self.objects = joint, tracer, flat, objects
         self.positions = {id(thing): i for i, thing in enumerate(objects)}
         self.results: list[torch.Tensor] = []
-        tensors = [(i, leaf) for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor)]
+        tensors = [(i, leaf) for i, leaf in enumerate(flat) if is_tensor(leaf)]
         self.places = {id(leaf): i for i, leaf in reversed(tensors)}
         self.where: dict[int, int] = {}
         self.made: dict[int, tuple[Any, tuple]] = {}
         self.sharers: dict[int, list[torch.Tensor]] = {}
-        for leaf in {id(t): t for t in self.flat if is_tensor(t)}.values():
+        for leaf in {id(leaf): leaf for _, leaf in tensors}.values():
             root, _ = self.made[id(leaf)] = self.tracer.derivation(leaf)
             self.sharers.setdefault(id(root), []).append(leaf)
 
     def plan(self) -> list[torch.Tensor]:
-        """The results; fills joint.outputs and joint.order.
+        """The results; fills joint.outputs.
 
         Raises CannotTrace where an output would not have the place in autograd's history that eager
         gives it."""
-        joint = self.joint
-        joint.outputs = [self.output(i, leaf) for i, leaf in enumerate(self.flat)]
-        depth = [len(self.made.get(id(leaf), (None, ()))[1]) for leaf in self.flat]
-        joint.order = sorted(range(len(self.flat)), key=depth.__getitem__)
-        for leaf, output in zip(self.flat, joint.outputs):
-            self.check(leaf, output)
+        self.joint.outputs = [self.output(i, leaf) for i, leaf in enumerate(self.flat)]
         return self.results
 
     def output(self, place: int, leaf: Any) -> Output:
-        if not isinstance(leaf, torch.Tensor):
+        if not is_tensor(leaf):
             return Output("value", leaf)
         if id(leaf) in self.positions:
             return Output("input", self.positions[id(leaf)])
@@ -152,7 +137,24 @@ class ViewPlanner:
             return Output("output", self.places[id(leaf)])
         if leaf.requires_grad and leaf.is_leaf and not leaf._is_view():
             raise CannotTrace("an output is a leaf that requires gradients and was made inside")
-        return self.computed(leaf)
+        root, steps = self.made[id(leaf)]
+        if leaf._is_view() and passes_custom_function(leaf, root):
+            raise CannotTrace("a custom autograd function gave a view")
+        if id(root) in self.positions:
+            return self.checked(leaf, root, Output("input", self.positions[id(root)], steps))
+        node: Node = self.tracer.node_of(root)
+        if node.op == "get_attr":
+            held = self.tracer.constants[node.target]
+            return self.checked(leaf, self.tracer.to_fake(held), Output("held", held, steps))
+        if is_view_of_leaf(leaf):
+            raise CannotTrace("an output is a view of a leaf that was made inside")
+        if leaf is root or self.is_own(leaf, root, steps):
+            return Output("computed", self.result(leaf))
+        if any(op in COUNTS_PLACES for op, *_ in steps):
+            raise CannotTrace("outputs share memory by as_strided()")
+        if any(t.requires_grad for t in self.sharers[id(root)]) and not root.requires_grad:
+            raise CannotTrace("outputs share memory otherwise than their common source knows")
+        return self.checked(leaf, root, Output("computed", self.result(root), steps))
 
     def result(self, tensor: torch.Tensor) -> int:
         """The position among the results of `tensor`, which becomes one."""
@@ -160,35 +162,6 @@ class ViewPlanner:
             self.where[id(tensor)] = len(self.results)
             self.results.append(tensor)
         return self.where[id(tensor)]
-
-    def computed(self, leaf: torch.Tensor) -> Output:
-        """The output for a leaf that the program has made."""
-        root, steps = self.made[id(leaf)]
-        source = self.outer_source(root)
-        if source is None:
-            if is_view_of_leaf(leaf):
-                raise CannotTrace("an output is a view of a leaf that was made inside")
-            is_made_so = leaf._is_view() and passes_custom_function(leaf, root)
-            if self.is_own(leaf, root, steps) and not is_made_so:
-                return Output("computed", self.result(leaf))
-            source = self.shared_result(root)
-        if leaf is root:
-            return source
-        near, last_steps = self.tracer.derivation(leaf, {*self.places, *self.positions})
-        if passes_custom_function(leaf, near):
-            raise CannotTrace("a custom autograd function gave a view of an input or an output")
-        if near is root:
-            return Output(source.kind, source.at, steps)
-        return Output("output", self.places[id(near)], last_steps)
-
-    def outer_source(self, root: torch.Tensor) -> Output | None:
-        """What a view is made of, if that is none of the results."""
-        if id(root) in self.positions:
-            return Output("input", self.positions[id(root)])
-        node: Node = self.tracer.node_of(root)
-        if node.op == "get_attr":
-            return Output("held", self.tracer.constants[node.target])
-        return None
 
     def is_own(self, leaf: torch.Tensor, root: torch.Tensor, steps: tuple) -> bool:
         """Can the leaf itself be a result: does no other output share its memory, and can it come
@@ -199,19 +172,10 @@ class ViewPlanner:
             return False
         return is_alone and not (leaf.requires_grad and leaf.is_leaf) and not has_lazy_bits(leaf)
 
-    def shared_result(self, root: torch.Tensor) -> Output:
-        """The root of several outputs, as a result of which they will be views."""
-        if any(t.requires_grad for t in self.sharers[id(root)]) and not root.requires_grad:
-            raise CannotTrace(
-                "outputs share memory in a way that their common source does not know"
-            )
-        return Output("computed", self.result(root))
-
-    def check(self, leaf: Any, output: Output) -> None:
-        """Would the leaf, made as planned, be to autograd what it was when the program ran?"""
-        if not is_tensor(leaf) or output.views is None:
-            return
-        source = self.flat[output.at] if output.kind == "output" else self.source(output)
+    def checked(self, leaf: Any, source: torch.Tensor, output: Output) -> Output:
+        """The output, if the leaf, made as planned, is to autograd what it was when the program
+        ran."""
+        assert output.views is not None
         with _disable_current_modes(), self.tracer.fake_mode:
             again = replay(source, output.views)
         would_be, is_now = about_history(again, source), about_history(leaf, source)
@@ -219,14 +183,7 @@ class ViewPlanner:
             raise CannotTrace(
                 f"an output is a view whose history would differ: {would_be} instead of {is_now}"
             )
-
-    def source(self, output: Output) -> torch.Tensor:
-        """The fake tensor that a view is made of."""
-        if output.kind == "input":
-            return self.objects[output.at]
-        if output.kind == "held":
-            return self.tracer.to_fake(output.at)
-        return self.results[output.at]
+        return output
 
 
 def about_history(tensor: torch.Tensor, source: torch.Tensor) -> dict[str, bool]:
@@ -235,7 +192,7 @@ def about_history(tensor: torch.Tensor, source: torch.Tensor) -> dict[str, bool]
         "requires_grad": tensor.requires_grad,
         "is_leaf": tensor.is_leaf,
         "_is_view": tensor._is_view(),
-        "a view of its source": is_view_of(tensor, source),
+        "a view of its source": tensor._base is (source if source._base is None else source._base),
     }
 
 
@@ -243,12 +200,6 @@ def is_view_of_leaf(tensor: torch.Tensor) -> bool:
     """Is it a view of a leaf that requires gradients?  Eager lets nobody write to that."""
     base = tensor._base
     return base is not None and base.requires_grad and base.is_leaf
-
-
-def is_view_of(tensor: torch.Tensor, source: torch.Tensor) -> bool:
-    """Is `tensor` to autograd a view of `source`, or of what that is a view of?"""
-    base = source if source._base is None else source._base
-    return tensor._base is base
 
 
 def is_custom(function: Any) -> bool:
@@ -279,14 +230,6 @@ def has_lazy_bits(tensor: torch.Tensor) -> bool:
     """Does its memory hold something else than its values (`z.conj()`, `z.conj().imag`, zeros
     without memory)?"""
     return tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()
-
-
-@call_rule(getattr)
-def attribute(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
-    out = fx.Interpreter.call_function(interpreter, target, args, kwargs)
-    if args[1] == "data":
-        interpreter.tracer.share(out, interpreter.tracer.to_fake(args[0]), data_of)
-    return out
 
 
 class StandIn(torch.autograd.Function):
@@ -345,12 +288,6 @@ def has_several_outputs(function: Any) -> bool:
     return metadata is None or len(metadata) > 1
 
 
-def has_siblings(function: Any) -> bool:
-    """Has the operation that this is the backward of several results?  A hook of one of them is
-    called with None, in eager, where the loss reaches only another."""
-    return len(getattr(function, "_input_metadata", ())) > 1
-
-
 def forget_history(graph: fx.Graph) -> None:
     """Detach every node's fake tensor: the fake autograd graph has done its work."""
     detached: dict[int, torch.Tensor] = {}
@@ -363,31 +300,3 @@ def forget_history(graph: fx.Graph) -> None:
     values = [(node, node.meta["val"]) for node in graph.nodes if "val" in node.meta]
     for node, value in values:  # a list keeps all of them alive: ids stay unique
         node.meta["val"] = pytree.tree_map(detach, value)
-
-
-# --- where a compiled graph is called -------------------------------------------------------------
-def registration(siblings: list[int]) -> Callable:
-    """What `Tensor.register_hook` calls for the first hook of one of our function's results.
-
-    Autograd calls the hooks of all results of a function that it reaches.  The results of a graph
-    have one function, but where the program had one for each it would not reach them all."""
-
-    def register(function: Any, tensor: torch.Tensor) -> None:
-        if tensor.output_nr not in siblings:
-            tensor._backward_hooks = HooksOfReached()
-        torch._C._FunctionBase._register_hook_dict(function, tensor)
-
-    return register
-
-
-class HooksOfReached(collections.OrderedDict):
-    """The hooks of a tensor; none is called without a gradient."""
-
-    def __setitem__(self, key: Any, hook: Callable) -> None:
-        # those that wait for several tensors' gradients count how often they are called
-        counts = getattr(hook, "__module__", None) == "torch.autograd.graph"
-        super().__setitem__(key, hook if counts else functools.partial(call_if_reached, hook))
-
-
-def call_if_reached(hook: Callable, gradient: torch.Tensor | None) -> Any:
-    return None if gradient is None else hook(gradient)

@@ -16,7 +16,6 @@ is forbidden otherwise:
     random ops                      a second draw would differ
     matrix products, convolutions, attention, whatever runs as an eager kernel      too slow
     reductions that shrink their input at least fourfold                 slow to redo, small to keep
-    operands of eager kernels in the backward half                would have to be written out again
 
 So each value is an edge in -> out with its cost as capacity, values flow from what cannot be
 computed again to what the backward half reads, and the cheapest set of values that separates the
@@ -24,11 +23,15 @@ two is a minimum cut (max-flow, networkx). `config.partition`: "min-cut", "save-
 eager would keep), "recompute-all" (only what must be kept). Mirrors
 torch/_functorch/partitioners.py (paper section 3.10).  Left out: a memory budget, heuristics for
 long chains.
+
+Gradients that do not arrive in a call: a model that returns logits and a loss is mostly
+differentiated by its loss alone.  `WithoutTangents` makes the backward graph for that case, which
+has nothing of the logits' gradient left.
 """
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -38,7 +41,6 @@ from torch import fx
 from .. import config
 from ..records import SavedActivation
 from ..sizes.symbols import estimate, is_dense
-from .checks import may_raise
 from .functionalize import (
     MAY_BE_VIEWS,
     Graph,
@@ -143,37 +145,17 @@ def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
 
 
 def backward_nodes(graph: fx.Graph) -> set[fx.Node]:
-    """All that depends on a tangent, and the checks that belong to formulas of gradients."""
+    """All that depends on a tangent."""
     found: set[fx.Node] = set()
     for node in graph.nodes:
-        if is_tangent(node):
+        depends = any(source in found for source in node.all_input_nodes)
+        if is_tangent(node) or depends and node.op == "call_function":
             found.add(node)
-        elif node.op == "call_function":
-            depends = any(source in found for source in node.all_input_nodes)
-            if depends or only_checks(node) and node.meta.get("backward"):
-                found.add(node)
     return found
 
 
 def is_tangent(node: Node) -> bool:
     return node.op == "placeholder" and node.target.startswith("tangent")
-
-
-def only_checks(node: fx.Node) -> bool:
-    """Does this call stay only because it may raise?"""
-    return node.op == "call_function" and not node.users and may_raise(node)
-
-
-def read_by_kernel(node: fx.Node, backward: set[fx.Node], is_cheap: IsCheap) -> bool:
-    """Does an eager kernel of the backward half read this value, perhaps through views?"""
-    for user in node.users:
-        if is_view_node(user):
-            if read_by_kernel(user, backward, is_cheap):
-                return True
-        elif user in backward and user.target is not operator.getitem:
-            if not is_cheap(user.target):
-                return True
-    return False
 
 
 def cost_of_saving(node: fx.Node, reason: str, is_read: bool, overwritten: set[str]) -> float:
@@ -207,13 +189,13 @@ def choose_saved(
     readers = [node for node in graph.nodes if node in backward]
     read = [s for n in readers for s in n.all_input_nodes if s not in backward]
     read += [n for n in gradients if n not in backward]
-    reasons = reasons_of(read, backward, is_cheap)
+    reasons = reasons_of(read, is_cheap)
     before_cut = smallest_cut(reasons, read, backward, overwritten)
     cut = {n for n in reasons if (n, "in") in before_cut and (n, "out") not in before_cut}
     return [n for n in graph.nodes if n in cut], reasons
 
 
-def reasons_of(read: list[fx.Node], backward: set[fx.Node], is_cheap: IsCheap) -> Reasons:
+def reasons_of(read: list[fx.Node], is_cheap: IsCheap) -> Reasons:
     """For all that the backward half reads, or would read if it computed those values again: why
     it must not compute them again, or ""."""
     reasons: Reasons = {}
@@ -223,10 +205,6 @@ def reasons_of(read: list[fx.Node], backward: set[fx.Node], is_cheap: IsCheap) -
         if node in reasons or node.op == "get_attr":
             continue
         reasons[node] = why_saved(node, is_cheap)
-        if not reasons[node] and config.partition != "recompute-all":
-            is_computed = not is_view_node(node) and node.all_input_nodes
-            if is_computed and not wants_again(node) and read_by_kernel(node, backward, is_cheap):
-                reasons[node] = "operand of an eager kernel in backward"
         if not reasons[node]:
             work.extend(node.all_input_nodes)
     return reasons
@@ -274,11 +252,13 @@ def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
     saved, reasons = choose_saved(graph, late, wanted, overwritten, is_cheap)
     # saved inputs that are not overwritten need not be outputs of the forward half
     extra = [n for n in saved if n.op != "placeholder" or n.target in overwritten]
-    effects = [n for n in graph.nodes if n not in late and has_effect(n)]
-    forward, new = extract(gm, inputs, [*results, *extra, *writes, *effects])
+    effects = [n for n in graph.nodes if n.op == "call_function" and is_needed(n)]
+    forward, new = extract(
+        gm, inputs, [*results, *extra, *writes, *[n for n in effects if n not in late]]
+    )
     sizes = [inputs[place] for place in joint.symbols]
     backward, again = extract(
-        gm, [*sizes, *saved, *tangents], [*wanted, *filter(only_checks, late)], again=True
+        gm, [*sizes, *saved, *tangents], [*wanted, *late.intersection(effects)], again=True
     )
     with gm.meta["fake_mode"]:
         kept = [own_copy(new[n], overwritten) for n in extra]
@@ -293,13 +273,6 @@ def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
         [None if g is None else wanted.index(g) for g in gradients],
         reasons,
     )
-
-
-def has_effect(node: fx.Node) -> bool:
-    """Must the forward half make this call, though nobody reads it?  Later draws depend on it, or
-    it may raise; what a backward formula computes is checked in the backward half."""
-    is_late = node.meta.get("backward") and may_raise(node)
-    return node.op == "call_function" and is_needed(node) and not is_late
 
 
 def base(node: Node) -> Node:
@@ -381,3 +354,52 @@ def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActiva
         reason or "smallest cut",
         node.meta.get("source_line", ""),
     )
+
+
+aten = torch.ops.aten
+
+
+class WithoutTangents:
+    """One pass over a backward graph.
+
+    Every backward op is linear in all that depends on tangents, so an op that only sees missing
+    ones is zero; where a zero meets another value, it is made.
+
+    zero: nodes that are zero now; live: the others that depend on tangents."""
+
+    def __init__(self, gm: fx.GraphModule, missing: Collection[str]) -> None:
+        self.gm, self.missing, self.graph = gm, missing, Graph()
+        self.copied: dict[fx.Node, fx.Node] = {}
+        self.zero: set[fx.Node] = set()
+        self.live: set[fx.Node] = set()
+
+    def run(self) -> fx.GraphModule:
+        for node in self.gm.graph.nodes:
+            linear = [s for s in node.all_input_nodes if s in self.zero or s in self.live]
+            if node.op == "output":
+                values = [None if n in self.zero else self.copied[n] for n in node.args[0][0]]
+                self.graph.output((values, []))
+            elif self.is_zero(node, linear):
+                self.zero.add(node)
+            else:
+                self.copied[node] = self.graph.node_copy(node, self.use)
+                if linear or is_tangent(node):
+                    self.live.add(node)
+        self.graph.eliminate_dead_code(is_needed)
+        return with_graph(self.gm, self.graph)
+
+    def is_zero(self, node: fx.Node, linear: list[fx.Node]) -> bool:
+        if node.op == "placeholder":
+            return node.target in self.missing
+        return bool(linear) and all(source in self.zero for source in linear)
+
+    def use(self, node: fx.Node) -> fx.Node:
+        """The node's copy; zeros of its shape where it is zero."""
+        if node not in self.copied:
+            value = node.meta["val"]
+            place = {"dtype": value.dtype, "device": value.device}
+            self.copied[node] = self.graph.call_function(
+                aten.full.default, (list(value.shape), 0), place
+            )
+            self.copied[node].meta.update(node.meta)
+        return self.copied[node]

@@ -1,12 +1,12 @@
 """A compiled forward and a compiled backward as one `torch.autograd.Function`.
 
-In:   a captured graph that needs gradients.  Out: a callable on the graph's inputs whose results
-      have history.
+In:   the two halves of a joint graph.  Out: a callable on the graph's inputs whose results have
+      history.
 
-    >>> compilation = Compilation(gm, [x])                                 # compile.py
-    >>> plan = compilation.plan_training()
-    >>> back = Backward(plan.cut, compilation.parts, record, compile_graph, start)
-    >>> run = connect(plan, plan.program.start(), back, held_tensors(gm))
+    >>> joint = trace_joint(gm, [x], held_tensors(gm))
+    >>> parts = partition(joint, 1 + len(held_tensors(gm)), is_cheap)
+    >>> back = Backward(parts, record, compile_graph, start)
+    >>> run = connect(joint, parts, start_forward(parts), back, held_tensors(gm))
     >>> run(x)[0].square().sum().backward()         # x.grad and the parameters' are there now
     >>> x.grad.shape
     torch.Size([4, 8])
@@ -19,89 +19,34 @@ What the function does around the two compiled halves:
 - a written tensor with history is returned and copied back outside, with autograd on; buffers are
   written inside;
 - outputs that are inputs, views of inputs or of one another are made outside (outputs.py);
-- hooks of results that the loss does not reach are not called (histories.py);
 - a gradient in other strides, or negated lazily, is copied; create_graph=True raises.
 Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
 import copy
-import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
 from .. import config
-from ..errors import CannotLower, CompilerError, ThreadState, faults, ours
-from ..records import CompileRecord, Later, first_line, tell
+from ..errors import CannotLower, CompilerError, ThreadState, faults
+from ..records import CompileRecord, first_line, tell
 from ..sizes.symbols import fill
 from . import fake_mode
-from .arrived import WithoutTangents
 from .eager_graphs import runnable, writable
 from .functionalize import output_of
 from .joint import Joint
-from .outputs import registration, with_outputs
-from .partition import Parts
+from .outputs import with_outputs
+from .partition import Parts, WithoutTangents
 from .tracer import without_autocast
-from .written_views import COUNTS_PLACES
 
 
 def undisturbed(function: Callable) -> Callable:
     """What autograd calls in place of `function`: itself.  A front end that watches Python assigns
     another function to this name, since otherwise it would see the backward half being compiled."""
     return function
-
-
-@dataclass
-class Cut:
-    """How the halves fit together.  Primals are the graph's inputs, then the tensors that it
-    holds.
-
-    saved_inputs: for each saved value the position of the primal that it is, or None: then it is
-      an output of the forward half, after the results.
-    saved_strides: of each saved value.
-    gradients: for each primal the position of its gradient among the backward half's outputs, or
-      None.
-    tangents: (position of a result, the strides in which the backward half wants its gradient).
-    """
-
-    saved_inputs: list
-    saved_strides: list
-    gradients: list
-    tangents: list
-
-
-@dataclass
-class Plan:
-    """What running a compiled graph takes, as plain data that can be kept on disk.
-
-    joint: how outputs are made of results.  (Its graphs are not kept.)
-    program: the Program of the forward half, or what stands for one.
-    cut: in training, a Cut.
-    may_refuse: kernels may raise for what they read, and the program can then be run again by
-      eager kernels.
-    """
-
-    joint: Joint
-    program: Any
-    cut: Any = None
-    may_refuse: bool = False
-
-
-def cut_of(joint: Joint, parts: Parts) -> Cut:
-    """What running the halves takes, as plain data."""
-    placeholders = joint.graph.graph.find_nodes(op="placeholder")
-    # a saved primal is passed on as it is, unless the program overwrites it
-    overwritten = {w.primal for w in joint.writes}
-    unchanged = {node: i for i, node in enumerate(placeholders) if i not in overwritten}
-    return Cut(
-        [unchanged.get(node) for node in parts.saved],
-        [node.meta["val"].stride() for node in parts.saved],
-        parts.gradients,
-        [(i, node.meta["val"].stride()) for i, node in zip(joint.tangents, parts.tangents)],
-    )
 
 
 class Backward:
@@ -119,23 +64,18 @@ class Backward:
     missing: tuple[str, ...] = ()
 
     def __init__(
-        self,
-        cut: Cut,
-        parts: Callable[[], Parts],
-        record: CompileRecord,
-        compile_graph: Callable,
-        start: Callable,
+        self, parts: Parts, record: CompileRecord, compile_graph: Callable, start: Callable
     ) -> None:
-        """parts(): gives the Parts, traced again where the forward half came from disk.
-        start(program, record): gives the callable."""
-        self.cut, self.parts, self.record = cut, parts, record
+        """record: of the forward half.  compile_graph(graph, record, []): gives a program;
+        start(program, record): its callable."""
+        self.parts, self.record = parts, record
         self.compile_graph, self.start = compile_graph, start
         self.halves: dict[tuple[str, ...], Backward] = {}
 
     def __call__(
         self, sizes: Sequence[int], saved: list[torch.Tensor], given: list[torch.Tensor | None]
     ) -> Any:
-        names = [f"tangent{place}" for place, _ in self.cut.tangents]
+        names = [node.target for node in self.parts.tangents]
         missing = tuple([name for name, tangent in zip(names, given) if tangent is None])
         half = self.halves.get(missing)
         if half is None:
@@ -161,8 +101,7 @@ class Backward:
         record = self.record
         half = record.backward = type(record)(input_graph=record.input_graph)
         half.keeps_steps = record.keeps_steps
-        for name in ("aten_graph", "joint_graph"):
-            setattr(half, name, Later(functools.partial(getattr, self.record, name)))
+        half.aten_graph, half.joint_graph = record.aten_graph, record.joint_graph
         try:
             run = self.start(self.program(half), half)
             return getattr(run, "owned", None) or (lambda tensors: run(*tensors))
@@ -190,7 +129,7 @@ class Backward:
         return program
 
     def graph(self) -> fx.GraphModule:
-        graph = self.parts().backward
+        graph = self.parts.backward
         if self.missing:
             graph = WithoutTangents(graph, self.missing).run()
         graph.meta["owned"] = True  # its inputs: wrapper.py frees each after its last use
@@ -224,11 +163,14 @@ def inner_writes(forward: fx.GraphModule, joint: Joint) -> list[tuple[str, str]]
 
 
 def connect(
-    plan: Plan, run_forward: Callable, run_backward: Callable, held: Sequence[torch.Tensor]
+    joint: Joint,
+    parts: Parts,
+    run_forward: Callable,
+    run_backward: Callable,
+    held: Sequence[torch.Tensor],
 ) -> Callable:
     """The callable: an autograd function around the two halves, and the aliases around that."""
-    joint = plan.joint
-    halves = Halves(plan, run_forward, run_backward)
+    halves = Halves(joint, parts, run_forward, run_backward)
     apply = halves.function() if joint.tangents else halves.without_history
     outside = [w for w in joint.writes if w.result is not None]
 
@@ -247,22 +189,32 @@ DIFFERENTIATED = (
     "create_graph=True is refused. Where second derivatives are needed, leave this function "
     'uncompiled, or compile it with backend="eager".'
 )
-FREED = (
-    "Trying to backward through the graph a second time: one compiled graph frees what it has "
-    "saved for all of its results at their first backward pass. Specify retain_graph=True there, "
-    "add the losses up, or put minidynamo.graph_break() between the parts."
-)
 
 
 class Halves:
-    """What the autograd function does in its two directions."""
+    """What the autograd function does in its two directions.  Primals are the graph's inputs, then
+    the tensors that it holds.
 
-    def __init__(self, plan: Plan, run_forward: Callable, run_backward: Callable) -> None:
-        self.joint, self.cut = plan.joint, plan.cut
+    saved_inputs: for each saved value the position of the primal that it is, or None: then it is an
+      output of the forward half, after the results.
+    gradients: for each primal the position of its gradient among the backward half's outputs, or
+      None.
+    strides: sizes -> (the strides of each saved value, those in which the backward half wants each
+      gradient).
+    """
+
+    def __init__(
+        self, joint: Joint, parts: Parts, run_forward: Callable, run_backward: Callable
+    ) -> None:
+        self.joint, self.gradients = joint, parts.gradients
         self.run_forward, self.run_backward = run_forward, run_backward
-        self.without_tangent = sorted(set(range(plan.joint.count)) - set(plan.joint.tangents))
-        symbols = list(plan.joint.symbols.values())
-        self.strides = fill((plan.cut.saved_strides, plan.cut.tangents), symbols)
+        placeholders = joint.graph.graph.find_nodes(op="placeholder")
+        # a saved primal is passed on as it is, unless the program overwrites it
+        overwritten = {write.primal for write in joint.writes}
+        unchanged = {node: i for i, node in enumerate(placeholders) if i not in overwritten}
+        self.saved_inputs = [unchanged.get(node) for node in parts.saved]
+        strides = [[n.meta["val"].stride() for n in half] for half in (parts.saved, parts.tangents)]
+        self.strides = fill(strides, list(joint.symbols.values()))
 
     def function(self) -> Callable:
         """The autograd function, to be called; its two methods are this object's."""
@@ -271,7 +223,6 @@ class Halves:
             "backward": staticmethod(undisturbed(self.backward)),
         }
         made: Any = type("Compiled", (torch.autograd.Function,), compiled)
-        made._backward_cls._register_hook_dict = registration(self.joint.siblings)
         unreached = self.joint.unreached
 
         def apply_detached(*primals: Any) -> Any:
@@ -292,73 +243,30 @@ class Halves:
         values = self.run_forward(*primals)
         results = writable(values[:count])
         kept = iter(values[count:])
-        saved = [next(kept) if i is None else primals[i] for i in self.cut.saved_inputs]
+        saved = [next(kept) if i is None else primals[i] for i in self.saved_inputs]
         ctx.save_for_backward(*saved)
         ctx.sizes = [primals[i] for i in self.joint.symbols]
-        constant = [results[i] for i in self.without_tangent]
+        constant = [r for i, r in enumerate(results) if i not in self.joint.tangents]
         ctx.mark_non_differentiable(*[r for r in constant if isinstance(r, torch.Tensor)])
         return tuple(results)
 
     def backward(self, ctx: Any, *given: torch.Tensor | None) -> tuple:
         if all(tangent is None for tangent in given):  # nothing of this call reached the loss
-            return (None,) * len(self.cut.gradients)
+            return (None,) * len(self.gradients)
         if torch.is_grad_enabled():  # create_graph=True
             raise RuntimeError(DIFFERENTIATED)
         saved_strides, tangents = self.strides(*ctx.sizes)
-        saved = [in_layout(t, stride) for t, stride in zip(saved_by(ctx), saved_strides)]
+        saved = [in_layout(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
-        arrived = [in_memory(given[i], stride) for i, stride in tangents]
+        arrived = [in_memory(given[i], step) for i, step in zip(self.joint.tangents, tangents)]
         values = without_autocast(self.run_backward, ctx.sizes, saved, arrived)
-        return tuple([None if at is None else values[at] for at in self.cut.gradients])
-
-
-def saved_by(ctx: Any) -> Sequence[torch.Tensor]:
-    """What the forward half has saved.  Raises RuntimeError if that was freed."""
-    try:
-        return ctx.saved_tensors
-    except ours(RuntimeError) as error:
-        if "second time" not in str(error):
-            raise
-        raise RuntimeError(FREED) from error
+        return tuple([None if at is None else values[at] for at in self.gradients])
 
 
 def in_memory(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Tensor | None:
     """The tensor with its values in its memory, in these strides: `y.backward(z.conj().imag)` gives
     one that is negated lazily."""
     return None if tensor is None else in_layout(tensor.resolve_conj().resolve_neg(), strides)
-
-
-def at_the_start(joint: Joint, run: Callable) -> Callable:
-    """The forward half `run`, whose results begin where their memory begins, if an output is made
-    of one by as_strided(), which counts places from there.
-
-    Eager's slice_scatter and its like copy the whole memory of an input that begins inside of it;
-    the trace, where the result is a tensor of its own, has it at the start."""
-    views = [view for output in joint.outputs for view in output.views or ()]
-    if not any(op in COUNTS_PLACES for op, *_ in views):
-        return run
-
-    def started(*inputs: Any) -> Any:
-        values = list(run(*inputs))
-        for place, value in enumerate(values[: joint.count]):
-            if isinstance(value, torch.Tensor) and value.storage_offset():
-                values[place] = value.clone()
-        return values
-
-    return started
-
-
-def by_data(joint: Joint, run: Callable) -> Callable:
-    """`run`, which is given `.data` of the inputs that the program writes through `.data` alone:
-    autograd does not count such writes."""
-
-    def call(*inputs: Any) -> Any:
-        given = list(inputs)
-        for place in joint.uncounted:
-            given[place] = given[place].data
-        return run(*given)
-
-    return call if joint.uncounted else run
 
 
 def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:

@@ -20,7 +20,7 @@ import contextlib
 import functools
 import math
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -34,14 +34,21 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from .. import coverage
 from ..errors import CannotFunctionalize, CannotTrace, DataDependent
 from ..sizes.symbols import same, same_sizes, sizes
 from .eager_answers import is_row_by_row, refusal, tensors_in
 from .fake_mode import FakeMode, let_go
-from .functionalize import Graph, Node, functional_form, graph_module, is_view
-from .rules import Op, is_composite, of_tensors
-from .writes import data_of, order_in_memory, written_and_read, written_with_care
+from .functionalize import (
+    Graph,
+    Node,
+    Op,
+    functional_form,
+    graph_module,
+    is_composite,
+    is_view,
+    of_tensors,
+)
+from .writes import order_in_memory, written_with_care
 
 aten = torch.ops.aten
 Decompositions: TypeAlias = Mapping[Any, Callable]
@@ -75,6 +82,7 @@ def without_autocast(function: Callable, *arguments: Any) -> Any:
         return function(*arguments)
 
 
+LARGEST = torch.finfo(torch.float32).max
 DTYPES = {complex: torch.complex128, float: torch.float64, int: torch.int64, bool: torch.bool}
 
 
@@ -108,8 +116,6 @@ class Tracer(TorchDispatchMode):
         )
         # id of a tensor that shares memory -> (its source, a step of a view)
         self.made_by: dict[int, tuple[Any, tuple]] = {}
-        # ids of tensors whose version a write has raised: of a base, not of what it is `.data` of
-        self.versions_raised: set[int] = set()
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
@@ -220,11 +226,9 @@ class Tracer(TorchDispatchMode):
         found = None if func is None else self.decompositions.get(func)
         if func is None or found is None or refusal(func, args, kwargs):
             return None
-        values = (*args, *kwargs.values())
-        is_double = any(isinstance(x, torch.Tensor) and x.dtype == torch.float64 for x in values)
-        numbers = [x for x in values if type(x) in (int, float) and math.isfinite(x)]
-        is_beyond = any(abs(x) > torch.finfo(torch.float32).max for x in numbers)
-        return None if is_beyond and not is_double else found
+        numbers = [x for x in (*args, *kwargs.values()) if type(x) in (int, float)]
+        is_beyond = any(LARGEST < abs(x) < math.inf for x in numbers)
+        return None if is_beyond else found
 
     def fake_result(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What the op gives for fake tensors, in the strides that eager's kernel gives it."""
@@ -247,9 +251,7 @@ class Tracer(TorchDispatchMode):
         if out is not NotImplemented:
             return out
         out = self.recorded(func, args, kwargs)
-        if func._schema.is_mutable:
-            self.note_writes(func, *of_tensors((args, kwargs), self.to_fake))
-        elif is_view(func) and func not in LIFT:
+        if is_view(func) and func not in LIFT:
             source = self.to_fake(args[0])
             for number, piece in enumerate(out if isinstance(out, (tuple, list)) else ()):
                 self.share(piece, out, operator.getitem, (number,))
@@ -294,31 +296,16 @@ class Tracer(TorchDispatchMode):
         step = (op, tuple(args), dict(kwargs or {}), recording_mode())
         self.made_by[id(tensor)] = (source, step)
 
-    def share_as(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
-        """`tensor` has been derived as `like` was."""
-        if id(like) in self.made_by:
-            self.made_by[id(tensor)] = self.made_by[id(like)]
-
-    def derivation(self, tensor: torch.Tensor, ends: Collection[int] = ()) -> tuple[Any, tuple]:
-        """(root, steps): the tensor that `tensor` is a view of, and how it was made from that.
-
-        ends: ids of tensors; the first of them on the way is the root.
-        """
+    def derivation(self, tensor: torch.Tensor) -> tuple[Any, tuple]:
+        """(root, steps): the tensor that `tensor` is a view of, and how it was made from that."""
         steps, root = [], tensor
-        while id(root) in self.made_by and (root is tensor or id(root) not in ends):
+        while id(root) in self.made_by:
             source, step = self.made_by[id(root)]
             # autograd makes a view's tensor of the one that it was given, by a detach of its own
             if step[0] is not aten.detach.default or not root._is_view():
                 steps.append(step)
             root = source
         return root, tuple(reversed(steps))
-
-    def note_writes(self, func: Op, args: Any, kwargs: Any) -> None:
-        """Writes raise the version of what the tensor is a view of; `.data` has one of its own."""
-        for tensor in written_and_read(func, args, kwargs)[0]:
-            while id(tensor) in self.made_by and self.made_by[id(tensor)][1][0] is not data_of:
-                tensor = self.made_by[id(tensor)][0]
-            self.versions_raised.add(id(tensor))
 
     # --- what is taken apart ----------------------------------------------------------------------
     def written_apart(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -427,7 +414,6 @@ def input_name(function: Any, position: int, value: Any, prefix: str) -> str:
 
 def new_tracer(decompositions: Decompositions | None) -> Tracer:
     """A tracer; the files with rules are loaded first."""
-    coverage.load()
     fake_mode = FakeMode(allow_non_fake_inputs=True, static_shapes=True)
     return Tracer(fake_mode, decompositions)
 

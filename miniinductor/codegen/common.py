@@ -8,22 +8,8 @@ In:   op calls of a loop body.  Out: text.
     'tmp0'
 
 Mirrors torch/_inductor/codegen/common.py (CSE).
-
-Pieces of generated C++ that know what they are made of, so that nobody reads them again.
-
-In:   a template and its parts.  Out: its text, and with it the names that it reads and what it uses
-      of the prelude.
-
-    >>> index = Code("3*x0", reads=("x0",))
-    >>> value = call("exp", element(named("in0"), index))
-    >>> value, value.reads, sorted(value.uses)
-    ('mini::exp(in0[3*x0])', ('in0', 'x0'), ['[]', 'exp'])
-
-A strategy that moves lines, or asks what they cost, asks these (tree.py).
-A plain text as a part adds nothing: the name of a type, a number.
 """
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,59 +21,6 @@ from ..ir.loops import playing
 from ..ir.ops import OpsHandler
 from ..records import About, Marked
 from ..schedule.nodes import Node
-from ..sizes.expressions import functions_of, index_text
-
-NOTHING: frozenset[str] = frozenset()
-
-
-class Code(str):
-    """reads: variables, arrays and pointers, as often as they stand there; uses: names of the
-    prelude, "/" and "%", and "[]" where an element is read at a place that may be computed."""
-
-    reads: tuple[str, ...]
-    uses: frozenset[str]
-
-    def __new__(
-        cls, text: str, reads: Iterable[str] = (), uses: frozenset[str] = NOTHING
-    ) -> "Code":
-        made = super().__new__(cls, text)
-        made.reads, made.uses = tuple(reads), uses
-        return made
-
-
-def named(name: object) -> Code:
-    """A variable, an array or a pointer of the generated code."""
-    return Code(str(name), [str(name)])
-
-
-def code(template: str, *parts: Any, uses: frozenset[str] = NOTHING) -> Code:
-    """The template with these parts in its braces: pieces of code, values, or plain texts."""
-    reads: list[str] = []
-    for part in parts:
-        piece = getattr(part, "text", part)  # of a value: its name
-        if isinstance(piece, Code):
-            reads += piece.reads
-            uses |= piece.uses
-    return Code(template.format(*parts), reads, uses)
-
-
-def call(function: str, *arguments: Any, of: str = "") -> Code:
-    """A call of a function of the prelude.  of: the arguments of a template."""
-    places = ", ".join(["{}"] * len(arguments))
-    name = f"{function}<{of}>" if of else function
-    return code(f"mini::{name}({places})", *arguments, uses=frozenset([function]))
-
-
-def element(array: Code, place: object) -> Code:
-    return code("{}[{}]", array, place, uses=frozenset(["[]"]))
-
-
-@functools.lru_cache(50_000)
-def index_code(expr: sympy.Expr) -> Code:
-    """An index.  NotImplementedError where there is no text for it."""
-    reads = [part.name for part in sympy.preorder_traversal(expr) if part.is_Symbol]
-    return Code(index_text(expr), reads, functions_of(expr))
-
 
 # operations that both languages write between their operands
 INFIX = {
@@ -117,7 +50,7 @@ def install_family(handler: type[OpsHandler], names: Iterable[str], family: str)
 class Value:
     """A computed scalar: `text` is a name or literal in the generated code."""
 
-    text: Code
+    text: str
     dtype: torch.dtype
     inner: bool = False  # does it change in the inner loop?
     number: float | None = None  # its value, if it is a constant

@@ -4,7 +4,7 @@ In:   a `Schedule`.  Out: the steps of a call in order: eager kernels as they we
       group a `KernelStep` with its source, its name and its function; `record.kernels` shows them.
 
     >>> written = write_kernels(schedule, record)
-    >>> [step] = build_kernels(written, schedule, main_device(graph), record)
+    >>> [step] = build_kernels(written, schedule, record)
     >>> step.name, step.language, step.kernel.arguments
     ('sub_exp_sum_dim_int_list_div_0', 'cpp', ['arg0', 'buf3'])
 
@@ -23,7 +23,7 @@ from torch import fx
 from ..devices import LANGUAGES, language_of
 from ..ir.loops import Graph
 from ..records import CompileRecord, KernelRecord
-from ..schedule.nodes import ExternNode, Group, Schedule, ScheduledNode, buffer_bytes, bytes_touched
+from ..schedule.nodes import ExternNode, Schedule, ScheduledNode, buffer_bytes, bytes_touched
 from .common import Kernel
 
 Place: TypeAlias = tuple[str, torch.device]  # a language and a device
@@ -88,11 +88,7 @@ class KernelWriting:
     positions: dict[str, int] | None  # of FX nodes, for comments
 
     def step(self, node: ScheduledNode) -> Step:
-        if isinstance(node, ExternNode):
-            return node
-        if isinstance(node, Group):
-            return self.kernel(node)
-        return node.written(self)
+        return node if isinstance(node, ExternNode) else self.kernel(node)
 
     def kernel(self, group: Any) -> KernelStep:
         """The kernel of one group."""
@@ -110,23 +106,11 @@ class KernelWriting:
 
 
 # --- building -------------------------------------------------------------------------------------
-def build_kernels(
-    written: Sequence[Any], schedule: Schedule, device: torch.device, record: CompileRecord
-) -> list[Step]:
-    """The steps of a call, their kernels built and named.
-
-    written: steps, and objects that know several ways to do the same (codegen/triton/products.py):
-    `parts()` are the steps of all ways, `chosen(...)` those of the best."""
-    parts: list[Step] = []
-    for step in written:
-        parts += [step] if isinstance(step, (KernelStep, ExternNode)) else step.parts()
-    build_all(parts, schedule)
-    steps: list[Step] = []
-    for step in written:
-        is_step = isinstance(step, (KernelStep, ExternNode))
-        steps += [step] if is_step else step.chosen(schedule, device, record)
+def build_kernels(steps: Sequence[Step], schedule: Schedule, record: CompileRecord) -> list[Step]:
+    """The steps of a call, their kernels built and named."""
+    build_all(steps, schedule)
     record.kernels += [record_of(step, schedule) for step in steps if isinstance(step, KernelStep)]
-    return steps
+    return list(steps)
 
 
 def build_all(steps: Sequence[Step], schedule: Schedule) -> None:

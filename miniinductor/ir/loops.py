@@ -456,8 +456,6 @@ class Graph:
     constants: dict[str, Any] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     operations: list[Any] = field(default_factory=list)
-    # buffers that are never fused into a reduction which reads them
-    apart: set[str] = field(default_factory=set)
     # buffers whose kernels raise where eager does: they run, though nobody reads what they compute
     checks: set[str] = field(default_factory=set)
     outputs: list[Any] = field(default_factory=list)

@@ -1,20 +1,14 @@
 """Lowering: ATen ops -> loop IR.  `lower_graph(gm, record)` is the entry; each of the other files
-holds the rules of one family of ops."""
+holds the rules of one family of ops, which stand in tables when the file has been imported."""
 
 from . import (  # noqa: F401
     decompositions,
-    extern,
+    images,
     indexing,
-    interpolation,
     normalization,
-    parts,
     pointwise,
-    pooling,
     random,
     reductions,
-    refusals,
-    scans,
-    statistics,
     views,
     whole_calls,
 )

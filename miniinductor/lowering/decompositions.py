@@ -4,24 +4,18 @@ In:   an op's arguments (fake tensors).  Out: the same value from ops that have 
 
     softmax(x) -> m = amax(x); e = exp(x - m); e / sum(e)       two reductions and a division,
                                                                 fused into one kernel
+    addcmul(x, a, b) -> x + value * a * b                       rounded once
+    _foreach_add(xs, ys) -> [x + y ...]                         an optimizer's step is fused
 
     >>> torch.allclose(softmax(x, -1, False), torch.softmax(x, -1))
     True
 
-`OURS` are written by hand because their form decides what can fuse: here softmax, in `lowerings/`
-others.  The rest are torch's (`torch._decomp`, a maintained maths library).
-`table()` joins both, without the ops that have a better lowering or library kernel.
+`OURS` are written by hand because their form decides what can fuse (here of softmax, dropout,
+losses and lists; in normalization.py and images.py of others), or because eager rounds in another
+way.  The rest are torch's (`torch._decomp`, a maintained maths library).  `table()` joins both,
+without the ops that have a better lowering or library kernel.
 
 Mirrors torch/_inductor/decomposition.py (paper section 4.3).
-
-Decompositions of pointwise ops, losses, dropout and lists of tensors.
-
-In:   an op's arguments (fake tensors).  Out: the same value from ops that have a lowering.
-
-    addcmul(x, a, b) -> x + value * a * b       rounded once
-    _foreach_add(xs, ys) -> [x + y ...]         so that an optimizer's step is fused
-
-Mirrors torch/_inductor/decomposition.py.
 """
 
 import functools
@@ -34,13 +28,11 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
-from .. import coverage
+from .. import config
 from ..sizes.symbols import same
-from .chunks import maximum_and_sum
 from .extern import EXTERN
-from .registry import LOWERINGS
+from .registry import LOWERINGS, NARROW, aten, register
 
-aten = torch.ops.aten
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
 OURS: dict[Any, Decomposition] = {}
 FUSED_RANDOM: dict[Any, Decomposition] = {}  # config.fallback_random=False: kernels of ours draw
@@ -50,39 +42,35 @@ linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_cop
 """.split()
 # Rare ops that are eager kernels: torch's forms of these look at no position, where the kernels
 # raise for a wrong one, or differ from them in corners.
-KERNELS = """frac multilabel_margin_loss_forward special_xlog1py logspace index_fill take im2col
-pixel_unshuffle max_unpool2d max_unpool3d std_mean upsample_trilinear3d
+KERNELS = """multilabel_margin_loss_forward index_fill index_add index_copy take im2col eye
+pixel_unshuffle max_unpool2d max_unpool3d std_mean upsample_linear1d upsample_trilinear3d
 _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
-LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
 def decomposition(*targets: Any) -> Callable[[Decomposition], Decomposition]:
-    def register(function: Decomposition) -> Decomposition:
+    def decorate(rule: Decomposition) -> Decomposition:
         for target in targets:
-            OURS[target] = function
-        return function
+            register(OURS, target, rule)
+        return rule
 
-    return register
+    return decorate
 
 
-def upcast(x: torch.Tensor) -> torch.Tensor:
-    return x.to(torch.float32) if x.dtype in LOW_PRECISION else x
+def upcast(x: Tensor) -> Tensor:
+    return x.to(torch.float32) if x.dtype in NARROW else x
 
 
 @decomposition(aten._softmax.default)
-def softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
+def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     wide, result = upcast(x), torch.float32 if half_to_float else x.dtype
     if same(x.numel(), 0):  # there is no largest element
         return torch.empty_like(x, dtype=result)
-    if parts := maximum_and_sum(wide, dim):
-        return ((wide - parts[0]).exp() / parts[1]).to(result)
     e = torch.exp(wide - torch.amax(wide, dim, keepdim=True))
     return (e / torch.sum(e, dim, keepdim=True)).to(result)
 
 
 def table() -> dict[Any, Decomposition]:
     """op -> function, for the tracer.  (Made anew for each compilation: OURS may have grown.)"""
-    coverage.load()
     return table_of_torch() | OURS
 
 
@@ -104,10 +92,6 @@ def is_wanted(op: Any) -> bool:
     return op.overloadpacket.__name__ not in KERNELS
 
 
-aten = torch.ops.aten
-PLAIN = {torch.float32, torch.float64}
-
-
 def _multiply_and_add(function: Decomposition) -> Decomposition:
     """x + value * a (* or /) b, rounded once to the result's dtype, without torch's multiplication
     by 1."""
@@ -118,18 +102,6 @@ def _multiply_and_add(function: Decomposition) -> Decomposition:
         return (x + function(a if value == 1 else value * a, b)).to(result)
 
     return rule
-
-
-@decomposition(aten.eye.default, aten.eye.m)
-def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, **how: Any) -> Any:
-    """torch's rule counts in uint16 from 256 on, for which eager's `arange` has no kernel."""
-    if how.get("layout") not in (None, torch.strided) or how.get("pin_memory"):
-        return NotImplemented
-    rows, columns = (
-        torch.arange(n, device=device),
-        torch.arange(n if m is None else m, device=device),
-    )
-    return (rows.unsqueeze(-1) == columns).to(dtype or torch.get_default_dtype())
 
 
 decomposition(aten.addcmul.default)(_multiply_and_add(torch.mul))
@@ -147,17 +119,22 @@ def _of_plain_floats(rule: Decomposition) -> Decomposition:
             dtypes.append(dtype)
             kwargs["dtype"] = dtype
         is_large = any(isinstance(x, float) and not abs(x) < 1e30 for x in args)
-        if is_large or bool in map(type, args[:2]) or not PLAIN.issuperset(dtypes):
+        if (
+            is_large
+            or bool in map(type, args[:2])
+            or not {torch.float32, torch.float64}.issuperset(dtypes)
+        ):
             return NotImplemented
         return rule(*args, **kwargs)
 
     return checked
 
 
-for _packet in (aten.upsample_bicubic2d, aten.xlogy, aten.linspace):
+for _name in "upsample_bicubic2d xlogy special_xlog1py linspace logspace".split():
+    _packet = getattr(aten, _name)
     for _op in [getattr(_packet, name) for name in _packet.overloads()]:
         if _op in decomposition_table and not _op._schema.is_mutable:
-            OURS[_op] = _of_plain_floats(decomposition_table[_op])
+            register(OURS, _op, _of_plain_floats(decomposition_table[_op]))
 
 
 @decomposition(aten.bernoulli_.float)
@@ -172,7 +149,7 @@ def bernoulli(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None = 
 def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
     """Attention's dropout, in the form that eager's own dropout has on the CPU.  On a GPU eager's
     is one kernel that draws in an order of its own."""
-    if train is False or not 0 < p < 1 or x.is_cuda:
+    if train is False or not 0 < p < 1 or x.is_cuda and config.fallback_random:
         return NotImplemented
     keep = torch.empty_like(x).bernoulli_(1 - p)
     return x * (keep / (1 - p)), keep != 0
@@ -208,13 +185,19 @@ def nll_loss_backward(
     return torch.where(hit, scale, 0).to(x.dtype)
 
 
-@decomposition(aten._adaptive_avg_pool2d.default)
-def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Any:
-    """Windows of one size are a mean or an average pool; others are an eager kernel."""
-    if all(n == 1 for n in output_size) and x.numel():
-        return torch.mean(x, [-2, -1], keepdim=True)
-    windows = [n // m if m and n % m == 0 else 0 for n, m in zip(x.shape[-2:], output_size)]
-    return aten.avg_pool2d(x, windows) if all(windows) else NotImplemented
+@decomposition(aten.constant_pad_nd.default)
+def constant_pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:
+    """pad: elements before and behind x, of the last dimension first."""
+    if any(n < 0 for n in pad):
+        return NotImplemented
+    shape = list(x.shape)
+    for k, n in enumerate(pad):
+        shape[-1 - k // 2] += n
+    inside = out = x.new_full(shape, value)
+    for k, before in enumerate(pad[::2]):
+        inside = inside.narrow(-1 - k, before, x.shape[-1 - k])
+    inside.copy_(x)
+    return out
 
 
 @decomposition(aten.max.default, aten.min.default, aten.max.dim, aten.min.dim)
@@ -226,29 +209,8 @@ def extreme_of_something(x: Tensor, dim: int | None = None, keepdim: bool = Fals
     return NotImplemented
 
 
-def adds_up_half(x: Tensor, source: Tensor) -> bool:
-    """Are these sums of 16 bits to be added up in float32 and rounded once?  Eager rounds after
-    each addition: a GPU's atomic additions of 16 bits are slow, and coarse, and so are eager's
-    kernels on a CPU.  There the whole of x is converted, which few additions are not worth."""
-    if x.dtype not in LOW_PRECISION:
-        return False
-    counts = (x.numel(), source.numel())
-    are_many = all(isinstance(n, int) for n in counts) and 4 * counts[1] >= counts[0]
-    return x.is_cuda or are_many
-
-
-@decomposition(aten.index_put.default)
-def index_put(
-    x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
-) -> Any:
-    if not accumulate or not adds_up_half(x, values):
-        return NotImplemented
-    return aten.index_put(x.float(), indices, values.float(), True).to(x.dtype)
-
-
 # _foreach_add(xs, ys): ATen's own loop over the lists, seen op by op, so that an optimizer's step
-# is fused.  (With the factors of addcmul
-# as one tensor, that loop would read their values.)
+# is fused.  (With the factors of addcmul as one tensor, that loop would read their values.)
 for _name in torch._C._dispatch_get_all_op_names():
     _family, _, _overload = _name.removeprefix("aten::").partition(".")
     _reads_values = _family.startswith("_foreach_addc") and _overload == "Tensor"

@@ -4,22 +4,52 @@ In:   an ATen call.  Out: an `ExternKernel` (and `MultiOutput`s) whose tensor ar
       buffers.
 
 Matrix products, convolutions, attention and sorting stay library calls: `EXTERN`.  An op without a
-lowering runs as its eager kernel, too; that is recorded as a fallback, with its reason.
-Mirrors torch/_inductor/kernel/*.py and `fallback_handler`.
+lowering runs as its eager kernel, too, and so does a call of dtypes, devices or numbers that its
+rule must not lower (`check_arguments`); that is recorded as a fallback, with its reason.
+
+    z * 2                       # of complex numbers
+    x + y.cpu()                 # of two devices
+    torch.add(int8, bool)       # of dtypes for which eager itself has no kernel: it raises
+
+Calls that may raise are run for all of their elements, as eager runs them.  A value that is not
+stored is computed by the kernels that read it, for the elements that they read; `calls_to_store`
+finds what is not read in full (what `reads_all` does not recognise counts as reading a part).
+
+    y = x[i]; return y + 1            # inlined: the kernel looks at all positions
+    y = x[i]; return y[:2] + 1        # stored: only two of the positions would be looked at
+    x[i]; return x + 1                # stored: no kernel would look at any
+
+Mirrors torch/_inductor/kernel/*.py, `fallback_handler` and `fallback_node_due_to_unsupported_type`
+in torch/_inductor/lowering.py.
 """
 
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import sympy
 import torch
 import torch.utils._pytree as pytree
+from torch import fx
 
-from ..autograd.functionalize import COUNTS_PLACES
+from ..autograd.eager_answers import may_raise, name_of, refusal
+from ..autograd.functionalize import COUNTS_PLACES, is_view
 from ..errors import CannotLower
-from ..ir.loops import BufferView, ExternKernel, Layout, MultiOutput, TensorBox
-from ..records import CompileRecord, Fallback
-from .registry import LOWERINGS, Call, aten
+from ..ir.loops import (
+    Buffer,
+    BufferView,
+    ExternKernel,
+    Layout,
+    MultiOutput,
+    TensorBox,
+    boxes_in,
+    leaves_of,
+)
+from ..records import Fallback
+from ..sizes.expressions import Opaque
+from ..sizes.symbols import same
+from .registry import LOWERINGS, Call, NotLowered, aten
 
 PRODUCTS = [getattr(aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm", "mv")]
 # op -> its out= overload, or None
@@ -55,18 +85,14 @@ def is_cheap(op: Any) -> bool:
 
 
 def eager_kernel(
-    call: Call,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    record: CompileRecord,
-    reason: str | None = None,
+    call: Call, args: Sequence[Any], kwargs: dict[str, Any], reason: str | None = None
 ) -> Any:
     """The call as an eager kernel; `reason` makes it a fallback.  Returns a box, or the tuple of
     boxes the op returns."""
     op, where = call.node.target, call.node.meta.get("source_line", "")
     kind = "fallback" if reason else "extern"
     reason = reason or "library kernel"
-    record.fallbacks.append(Fallback(str(op), kind, reason, where, call.node.name))
+    call.lowerer.record.fallbacks.append(Fallback(str(op), kind, reason, where, call.node.name))
     args, kwargs = pytree.tree_map_only(TensorBox, lambda box: _argument(call, box), (args, kwargs))
     graph, value = call.lowerer.lowered, call.value
     called = dict(op=op, args=tuple(args), kwargs=kwargs)
@@ -102,3 +128,82 @@ def _argument(call: Call, box: TensorBox) -> BufferView:
         return box.as_buffer_view()
     stride = box.eager.stride
     return replace(box.as_buffer_view(stride), stride=stride)
+
+
+# --- calls that must not be lowered ---------------------------------------------------------------
+def check_arguments(node: fx.Node, args: Any, kwargs: Any) -> None:
+    """Raise NotLowered for arguments that no rule knows."""
+    target: Any = node.target
+    fakes = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+    if refused := refusal(target, *fakes):
+        raise NotLowered(f"eager has no kernel: {refused}")
+    results = leaves_of(torch.Tensor, node.meta["val"])
+    if may_raise(node) and any(type(n) is int and n == 0 for t in results[:1] for n in t.shape):
+        raise NotLowered("only the kernel knows which positions of nothing it refuses")
+    numbers = leaves_of(sympy.Expr, (args, kwargs))
+    if any(not f.texts["c"] for n in numbers for f in n.atoms(Opaque)):
+        raise NotLowered("a number made of sizes in a way that kernels do not have")
+    boxes = boxes_in((args, kwargs))
+    if len({b.device for b in boxes if b.get_size()}) > 1:
+        raise NotLowered("tensors on several devices")
+    unknown = [unknown_numbers(t.dtype) for t in [*boxes, *results]]
+    unknown += [unknown_numbers(torch.complex128) for _ in leaves_of(complex, (args, kwargs))]
+    if any(unknown) and not is_view(target) and target is not aten._unsafe_view.default:
+        raise NotLowered(max(unknown))
+
+
+def check_result(result: Any) -> None:
+    """Numbers that our kernels do not have: an eager kernel makes them, and only views of its
+    result are possible."""
+    for box in boxes_in(result):
+        is_stored = not unknown_numbers(box.dtype) or isinstance(box.data, Buffer)
+        if not is_stored and box._affine_view() is None:
+            raise NotLowered(unknown_numbers(box.dtype))
+
+
+def unknown_numbers(dtype: torch.dtype) -> str:
+    """The name of numbers that our kernels do not have, "" for those that they have."""
+    if dtype.is_complex:
+        return "complex numbers"
+    return f"{dtype} numbers" if dtype.is_floating_point and dtype.itemsize < 2 else ""
+
+
+# --- calls that may raise -------------------------------------------------------------------------
+WHOLE = frozenset("_to_copy clone cat flip sum mean prod amax amin any all var_mean expand".split())
+
+
+def calls_to_store(graph: fx.Graph, is_forward: bool) -> set[fx.Node]:
+    """What a backward half computes again has been checked in the forward half: there only what
+    nobody reads at all counts."""
+    raising = {n for n in graph.nodes if n.op == "call_function" and may_raise(n)}
+    if not is_forward or not raising:
+        return {node for node in raising if not node.users}
+    full: set[fx.Node] = set()  # those of which every element is computed
+    for node in reversed(graph.nodes):
+        is_full = any(user in full and reads_all(user, node) for user in node.users)
+        if is_full:
+            raising.discard(node)
+        if is_full or node.op == "output" or node in raising or not is_inlined(node):
+            full.add(node)
+    return raising
+
+
+def is_inlined(node: fx.Node) -> bool:
+    return node.target in LOWERINGS and node.target not in EXTERN
+
+
+def reads_all(user: fx.Node, node: fx.Node) -> bool:
+    """Does computing all of `user` look at each element of `node`?"""
+    if user.op == "output":
+        return True
+    if user.target is operator.getitem:
+        return False
+    if not is_inlined(user):
+        return True
+    value, name = user.meta["val"], name_of(user.target)
+    if isinstance(value, torch.Tensor) and any(type(n) is int and n == 0 for n in value.shape):
+        return False
+    if name in WHOLE or torch.Tag.pointwise in user.target.tags:  # type: ignore[union-attr]
+        return True
+    is_whole_view = is_view(user.target) and name not in ("as_strided", "unfold")
+    return is_whole_view and bool(same(value.numel(), node.meta["val"].numel()))

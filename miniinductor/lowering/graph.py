@@ -21,7 +21,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from .. import config, coverage
+from .. import config
 from ..autograd.functionalize import is_view
 from ..devices import recomputes
 from ..errors import CannotLower, blaming
@@ -46,10 +46,15 @@ from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, fill, loop_variables, price, s
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size
 from ..sizes.symbols import SYMBOLIC, same_sizes, size
-from . import indexing, parts, pointwise, reductions, views  # noqa: F401  (they fill the table)
-from .extern import EXTERN, eager_kernel
+from .extern import (
+    EXTERN,
+    calls_to_store,
+    check_arguments,
+    check_result,
+    eager_kernel,
+    unknown_numbers,
+)
 from .pointwise import is_slow_in_cpp
-from .refusals import calls_to_store, check_arguments, check_result, unknown_numbers
 from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
 
 
@@ -139,9 +144,8 @@ class GraphLowering(fx.Interpreter):
     def settle_base(self, box: TensorBox) -> None:
         """Store the value, or what it is a view of, in eager's strides, if it is not stored yet."""
         base = box.base
-        stride = dense_strides(base)
-        if stride is not None and not isinstance(base.data, Buffer):
-            base.realize(stride)
+        if base.eager is not None and not isinstance(base.data, Buffer):
+            base.realize(dense_strides(base))
 
     def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
         node = self.current
@@ -211,15 +215,10 @@ class GraphLowering(fx.Interpreter):
         uses += sum(user.args.count(node) > 1 for user in node.users)
         uses += sum(user.target in READ_SEVERAL_TIMES for user in node.users)
         base = box.base  # what is used through a view is used as often
-        if base.eager is not None and self.is_stored(base, uses, node):
-            base.realize(dense_strides(base))
-
-    def is_stored(self, box: TensorBox, uses: int, node: fx.Node) -> bool:
-        """Store this value of the node, rather than compute it in each use?
-
-        In a backward half, kernels that share a value run over different loops."""
-        is_few = recomputes(box.device) and is_forward(self)
-        return should_realize(box, uses, FEW_READS if is_few else MANY_READS)
+        # in a backward half, kernels that share a value run over different loops
+        is_few = recomputes(base.device) and is_forward(self)
+        if should_realize(base, uses, FEW_READS if is_few else MANY_READS):
+            self.settle_base(box)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:
@@ -228,11 +227,11 @@ class GraphLowering(fx.Interpreter):
         call = Call(self.current, self)
         if target in EXTERN or target not in LOWERINGS:
             reason = None if _is_eager_by_choice(target) else "no lowering"
-            return eager_kernel(call, args, kwargs, self.record, reason)
+            return eager_kernel(call, args, kwargs, reason)
         try:
             return self.by_rule(call, args, kwargs)
         except NotLowered as reason:
-            return eager_kernel(call, args, kwargs, self.record, str(reason))
+            return eager_kernel(call, args, kwargs, str(reason))
 
     def by_rule(self, call: Call, args: Any, kwargs: Any) -> Any:
         """What the op's rule makes of the call.  Raises NotLowered."""
@@ -332,7 +331,6 @@ def lower_graph(
     """The loop IR of `gm`; `written` names the inputs (op, target) whose new values stand in the
     second output.
     """
-    coverage.load()
     lowering = GraphLowering(gm, record, written)
     with building(lowering.lowered):
         lowering.run()

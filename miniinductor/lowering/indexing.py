@@ -1,14 +1,15 @@
 """Lowerings of reads and writes at positions that are data.
 
-In:   embedding, x[i], x[mask] = 0, gather, scatter, scatter_reduce, index_add ...  Out: `Pointwise`
-      values that load through `ops.indirect_indexing` (checked: an index out of range raises
-      IndexError); `Scatter`s into a copy.
+In:   embedding, x[i], x[mask] = 0, gather, scatter ...  Out: `Pointwise` values that load through
+      `ops.indirect_indexing` (checked: an index out of range raises IndexError); `Scatter`s into a
+      copy.
 
     gather(x, 0, i)[a, b]       is x[i[a, b], b]
     index_select(x, 0, i)[a, b] is x[i[a], b]
     x.index_put((i,), v)[a]     is v[k] for the k with i[k] == a, x[a] where there is none
 
-Mirrors torch/_inductor/lowering.py (`index_impl`, `embedding`, `gather`, `scatter_reduce_`).
+Mirrors torch/_inductor/lowering.py (`index_impl`, `embedding`, `gather`, `scatter_`).  Left out:
+scatters that reduce, `index_add` and its kin (they run as eager kernels).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,21 +18,10 @@ from typing import Any
 import sympy
 import torch
 
-from ..autograd.functionalize import is_view
-from ..ir.loops import (
-    ComputedBuffer,
-    ExternKernel,
-    Index,
-    Loader,
-    Reindex,
-    Scatter,
-    TensorBox,
-    current_graph,
-)
+from ..ir.loops import ComputedBuffer, Index, Loader, Reindex, Scatter, TensorBox, current_graph
 from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import same_sizes
-from .extern import EXTERN
 from .pointwise import full
 from .registry import (
     Call,
@@ -43,7 +33,6 @@ from .registry import (
     made,
     normalize_dim,
     number,
-    view,
 )
 
 
@@ -90,20 +79,6 @@ def placer(size: Sequence[Size], given: dict[int, TensorBox]) -> tuple[Reindex, 
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 
 
-def is_used_up(call: Call, x: TensorBox) -> bool:
-    """May a scatter write into `x`, not into a copy?  If that is the fresh, whole result of an
-    eager kernel or a scatter, and read by this call alone."""
-    call.node.meta["scatters"] = True  # asked below: a view of a scatter's result is no scatter
-    node: Any = call.node.args[0]
-    alone = len(node.users) == 1
-    if not isinstance(getattr(x.data, "data", None), Scatter):
-        return alone and isinstance(x.data, ExternKernel) and node.target in EXTERN
-    while alone and is_view(node.target):  # others may read what this is a view of
-        node = node.args[0]
-        alone = len(node.users) == 1
-    return alone and "scatters" in node.meta
-
-
 def broadcast_sizes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
     """What shapes broadcast to; that they do has been checked while tracing."""
     rank = max(map(len, shapes))
@@ -121,11 +96,11 @@ def scatter_into(
 ) -> TensorBox:
     """A copy of x in which element place(index) becomes (mode: is combined with) value(index), for
     index in `ranges`."""
-    if mode and (x.dtype not in ATOMIC or mode != "atomic_add" and x.device.type != "cpu"):
-        raise NotLowered(f"{mode} of {x.dtype} on {x.device.type}")
+    if mode and x.dtype not in ATOMIC:
+        raise NotLowered(f"{mode} of {x.dtype}")
+    base = x.copy()
     if 0 in ranges:
-        return x.copy()
-    base = x if is_used_up(call, x) else x.copy()
+        return base
     eager = call.first  # in its strides, if it is the result: views of it may be outputs
     is_result = eager.is_dense and same_sizes(x.get_size(), eager.size)
     base.realize(eager.stride if is_result else None)
@@ -169,77 +144,37 @@ def index_put(
     return made(call, body, x, mask, values)
 
 
-def _at_least_1d(call: Call, box: TensorBox) -> TensorBox:
-    """A scalar is indexed as a vector of one element."""
-    return box if box.get_size() else view(call, box, [1], lambda index: [])
-
-
 @lower(aten.gather.default, aten.index_select.default)
 def gather(
     call: Call, x: TensorBox, dim: int, index: TensorBox, sparse_grad: bool = False
 ) -> TensorBox:
     """index_select's index is a vector: the same position for every place along the other
     dimensions."""
-    x, index = _at_least_1d(call, x), _at_least_1d(call, index)
-    dim = normalize_dim(dim, len(x.get_size()))
-    load, position = x.make_loader(), positions_in(index, x.get_size()[dim])
-    is_vector = call.name == "index_select"
+    dim, position = along_dim(x, dim, index)
+    load, is_vector = x.make_loader(), call.name == "index_select"
 
     def body(at: Index) -> Value:
-        at = at or [sympy.Integer(0)]
         return load([*at[:dim], position([at[dim]] if is_vector else at), *at[dim + 1 :]])
 
     return made(call, body, x, index)
 
 
-COMBINE = {"sum": "atomic_add", "prod": "atomic_mul", "amax": "atomic_max", "amin": "atomic_min"}
-
-
-@lower(aten.scatter.src, aten.scatter.value, aten.scatter_add.default, aten.scatter_reduce.two)
-def scatter(
-    call: Call,
-    x: TensorBox,
-    dim: int,
-    index: TensorBox,
-    source: Any,
-    reduce: str | None = None,
-    include_self: bool = True,
-) -> TensorBox:
-    if not include_self or reduce == "mean":
-        # of dtypes that the decomposition leaves
-        raise NotLowered("mean, or without the tensor's own values")
-    is_scalar = not x.get_size()
-    x, index = _at_least_1d(call, x), _at_least_1d(call, index)
-    dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype
-    position = positions_in(index, x.get_size()[dim])
-    value = lambda at: number(source, dtype)  # noqa: E731
-    if isinstance(source, TensorBox):
-        value = _at_least_1d(call, source).make_loader()
-    mode = "atomic_add" if call.name == "scatter_add" else COMBINE.get(reduce or "")
-    place = lambda at: [*at[:dim], position(at), *at[dim + 1 :]]  # noqa: E731
-    result = scatter_into(call, x, index.get_size(), value, place, mode)
-    return view(call, result, (), lambda _: [sympy.Integer(0)]) if is_scalar else result
-
-
-@lower(aten.index_add.default, aten.index_copy.default)
-def index_add(
-    call: Call, x: TensorBox, dim: int, index: TensorBox, source: TensorBox, alpha: float = 1
-) -> TensorBox:
-    """Whole slices of `source` go to (are added at) the positions of `index`, which must not be
-    negative."""
-    if not x.get_size() or not source.get_size():
+def along_dim(
+    x: TensorBox, dim: int, index: TensorBox
+) -> tuple[int, Callable[[Index], sympy.Expr]]:
+    """(the dimension, the positions along it that `index` holds)."""
+    if not x.get_size() or not index.get_size():
         raise NotLowered("a tensor of no dimensions")
-    dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype
-    slices = [[*t.get_size()[:dim], *t.get_size()[dim + 1 :]] for t in (x, source)]
-    if not same_sizes(*slices):
-        raise NotLowered("slices of another shape, which the kernel refuses")
-    position = positions_in(_at_least_1d(call, index), x.get_size()[dim])
-    load = source.make_loader()
+    dim = normalize_dim(dim, len(x.get_size()))
+    return dim, positions_in(index, x.get_size()[dim])
 
-    def value(at: Index) -> Value:
-        element = load(at)
-        return element if alpha == 1 else ops.mul(element, number(alpha, dtype))
 
-    place = lambda at: [*at[:dim], position([at[dim]]), *at[dim + 1 :]]  # noqa: E731
-    mode = "atomic_add" if call.name == "index_add" else None
-    return scatter_into(call, x, source.get_size(), value, place, mode)
+@lower(aten.scatter.src, aten.scatter.value, aten.scatter_add.default)
+def scatter(call: Call, x: TensorBox, dim: int, index: TensorBox, source: Any) -> TensorBox:
+    dim, position = along_dim(x, dim, index)
+    value: Loader = lambda at: number(source, x.dtype)  # noqa: E731
+    if isinstance(source, TensorBox):
+        value = source.make_loader()
+    place = lambda at: [*at[:dim], position(at), *at[dim + 1 :]]  # noqa: E731
+    mode = "atomic_add" if call.name == "scatter_add" else None
+    return scatter_into(call, x, index.get_size(), value, place, mode)

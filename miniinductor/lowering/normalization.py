@@ -1,12 +1,16 @@
-"""Decompositions of normalizations: layer norm, group norm, batch norm.
+"""Decompositions of variances and normalizations: layer norm, group norm, batch norm.
 
 In:   an op's arguments (fake tensors).  Out: the same value from ops that have a lowering.
 
-    batch_norm(x) -> (x - mean) * rsqrt(variance + eps) * weight + bias    over all but the channels
+    var(x, correction=1)    ->  sum((x - mean)^2) / (n - 1): two passes, accurate where one cancels
+    batch_norm(x)           ->  (x - mean) * rsqrt(variance + eps) * weight + bias, with the
+                                statistics of each channel
 
+On a CPU `var` and `std` count in float64, as eager does.
 Mirrors torch/_decomp/decompositions.py (`native_batch_norm`, `native_group_norm`).
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,40 +19,75 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from ..devices import recomputes
-from ..sizes.symbols import same
-from .decompositions import LOW_PRECISION, OURS, decomposition, upcast
+from .decompositions import decomposition, upcast
+from .registry import NARROW, aten
 
-aten = torch.ops.aten
 Maybe = Tensor | None
 
 
-def var_mean(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
-    """Two passes, accurate where one pass cancels; on a GPU perhaps of parts (statistics.py)."""
-    if recomputes(x.device):
-        return torch.var_mean(x, dims, correction=0, keepdim=True)
-    mean = x.mean(dims, keepdim=True)
-    return (x - mean).square().mean(dims, keepdim=True), mean
+# --- variances ------------------------------------------------------------------------------------
+def variance_and_mean(
+    x: Tensor, dims: Any, correction: float | None, keepdim: bool
+) -> tuple[Tensor, Tensor]:
+    """In the dtype in which they are computed."""
+    wide = upcast(x) if recomputes(x.device) else x.double()
+    dims = dims or list(range(x.dim()))
+    count = math.prod(x.shape[d] for d in dims)
+    mean = wide.mean(dims, keepdim=True)
+    squares = (wide - mean).square().sum(dims, keepdim=keepdim)
+    divisor = max(count - (1 if correction is None else correction), 0)
+    return squares / divisor, mean.reshape(squares.shape)
 
 
-def normalized(
-    x: Tensor, dims: list[int], eps: float, by_channel: bool = False
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+@decomposition(aten.var.correction)
+def var(
+    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    return variance_and_mean(x, dim, correction, keepdim)[0].to(x.dtype)
+
+
+@decomposition(aten.std.correction)
+def std(
+    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    return variance_and_mean(x, dim, correction, keepdim)[0].sqrt().to(x.dtype)
+
+
+@decomposition(aten.var_mean.correction)
+def var_mean(
+    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    """On a CPU eager's mean of infinities hangs on their order."""
+    if not x.dtype.is_floating_point or not recomputes(x.device):
+        return NotImplemented
+    return tuple(t.to(x.dtype) for t in variance_and_mean(x, dim, correction, keepdim))
+
+
+# --- normalizations -------------------------------------------------------------------------------
+def normalized(x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Over `dims`: ((x - mean) / deviation, mean, variance, 1 / deviation)."""
     wide = upcast(x)
-    variance, mean = var_mean_by_channel(wide) if by_channel else var_mean(wide, dims)
+    mean = wide.mean(dims, keepdim=True)
+    variance = (wide - mean).square().mean(dims, keepdim=True)
     rstd = torch.rsqrt(variance + eps)
     return (wide - mean) * rstd, mean, variance, rstd
 
 
-def scaled(out: Tensor, weight: Maybe, bias: Maybe) -> Tensor:
-    """out * weight + bias, without what is None."""
-    out = out if weight is None else out * weight
-    return out if bias is None else out + bias
+def scaled(out: Tensor, weight: Maybe, bias: Maybe, shape: Sequence[int]) -> Tensor:
+    """out * weight + bias, without what is None.  shape: in which both are broadcast to `out`."""
+    out = out if weight is None else out * weight.reshape(shape)
+    return out if bias is None else out + bias.reshape(shape)
 
 
-def statistics_dtype(x: Tensor, *parameters: Maybe) -> torch.dtype:
-    """In which a CPU's kernels keep mean and deviation: as the parameters, float32 perhaps."""
-    given = (p.dtype for p in parameters if p is not None and x.dtype in LOW_PRECISION)
+def statistics_dtype(x: Tensor, weight: Maybe, bias: Maybe, on_gpu: torch.dtype) -> torch.dtype:
+    """In which eager keeps mean and deviation: on a CPU as the parameters are, float32 perhaps."""
+    if x.device.type != "cpu":
+        return on_gpu
+    given = (p.dtype for p in (weight, bias) if p is not None and x.dtype in NARROW)
     return next(given, x.dtype)
 
 
@@ -57,28 +96,8 @@ def layer_norm(
     x: Tensor, normalized_shape: Sequence[int], weight: Maybe, bias: Maybe, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     out, mean, _, rstd = normalized(x, list(range(x.dim() - len(normalized_shape), x.dim())), eps)
-    on_cpu = x.device.type == "cpu"
-    statistics = statistics_dtype(x, weight, bias) if on_cpu else mean.dtype
-    return scaled(out, weight, bias).to(x.dtype), mean.to(statistics), rstd.to(statistics)
-
-
-def var_mean_by_channel(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Of [n, groups, channels, pixels] over the last two, from those of each channel: in
-    channels-last memory the sums run along rows."""
-    variance, mean = var_mean(x, [3])
-    between, center = var_mean(mean, [2])
-    return torch.mean(variance, [2], keepdim=True) + between, center
-
-
-def scaled_as(
-    out: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, shape: Sequence[int]
-) -> torch.Tensor:
-    """out * weight + bias, without what is None.  shape: in which both are broadcast to `out`."""
-    if weight is not None:
-        weight = weight.reshape(shape)
-    if bias is not None:
-        bias = bias.reshape(shape)
-    return scaled(out, weight, bias)
+    kept = statistics_dtype(x, weight, bias, mean.dtype)
+    return scaled(out, weight, bias, normalized_shape).to(x.dtype), mean.to(kept), rstd.to(kept)
 
 
 @decomposition(aten.native_group_norm.default)
@@ -87,10 +106,9 @@ def group_norm(
 ) -> Any:
     if not x.is_contiguous(memory_format=suggest_memory_format(x)):
         return NotImplemented  # eager refuses it
-    by_channel = x.dim() > 2 and c > groups and same(x.stride(1), 1) and not x.is_contiguous()
-    out, mean, _, rstd = normalized(x.reshape(n, groups, c // groups, hw), [2, 3], eps, by_channel)
-    out = scaled_as(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
-    kept = statistics_dtype(x, weight, bias) if x.device.type == "cpu" else x.dtype
+    out, mean, _, rstd = normalized(x.reshape(n, groups, c // groups, hw), [2, 3], eps)
+    out = scaled(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
+    kept = statistics_dtype(x, weight, bias, x.dtype)
     return out.to(x.dtype), mean.reshape(n, groups).to(kept), rstd.reshape(n, groups).to(kept)
 
 
@@ -114,38 +132,27 @@ def batch_norm(
     if not training and running_mean is not None:
         deviation = torch.rsqrt(running_var + eps).reshape(shape)
         out = (upcast(x) - running_mean.reshape(shape)) * deviation
-        out = scaled_as(out, weight, bias, shape).to(x.dtype)
-        out = out.contiguous(memory_format=suggest_memory_format(x))
-        return out, x.new_empty((0,)), x.new_empty((0,))
-    kept = next((t.dtype for t in (weight, running_mean) if t is not None), x.dtype)
-    out, mean, variance, rstd = normalized(x, [0, *range(2, x.dim())], eps)
-    out = scaled_as(out, weight, bias, shape).to(x.dtype)
-    out = out.contiguous(memory_format=suggest_memory_format(x))
-    mean, variance, rstd = (
-        mean.reshape(-1).to(kept),
-        variance.reshape(-1),
-        rstd.reshape(-1).to(kept),
+        mean = rstd = x.new_empty((0,))
+    else:
+        out, mean, variance, rstd = normalized(x, [0, *range(2, x.dim())], eps)
+        kept = next((t.dtype for t in (weight, running_mean) if t is not None), x.dtype)
+        mean, rstd = mean.reshape(-1).to(kept), rstd.reshape(-1).to(kept)
+        if running_mean is not None:
+            count = x.numel() // x.shape[1]
+            unbiased = variance.reshape(-1) * (count / (count - 1))
+            running_mean.copy_(momentum * mean + (1 - momentum) * running_mean)
+            running_var.copy_(momentum * unbiased + (1 - momentum) * running_var)
+    out = scaled(out, weight, bias, shape).to(x.dtype)
+    return out.contiguous(memory_format=suggest_memory_format(x)), mean, rstd
+
+
+decomposition(aten._native_batch_norm_legit_no_training.default)(
+    lambda x, weight, bias, mean, variance, momentum, eps: batch_norm(
+        x, weight, bias, mean, variance, False, momentum, eps
     )
-    if running_mean is not None:
-        count = x.numel() // x.shape[1]
-        running_mean.copy_(momentum * mean + (1 - momentum) * running_mean)
-        running_var.copy_(
-            momentum * variance * (count / (count - 1)) + (1 - momentum) * running_var
-        )
-    return out, mean, rstd
-
-
-OURS.update(
-    {
-        aten._native_batch_norm_legit_no_training.default: lambda x, w, b, mean, var, *how: (
-            batch_norm(x, w, b, mean, var, False, *how)
-        ),
-        aten._native_batch_norm_legit.no_stats: lambda x, weight, bias, *how: batch_norm(
-            x, weight, bias, None, None, *how
-        ),
-        aten._batch_norm_with_update.default: lambda x, weight, bias, mean, var, momentum, eps: (
-            *batch_norm(x, weight, bias, mean, var, True, momentum, eps),
-            x.new_empty((0,), dtype=torch.uint8),
-        ),
-    }
+)
+decomposition(aten._native_batch_norm_legit.no_stats)(
+    lambda x, weight, bias, training, momentum, eps: batch_norm(
+        x, weight, bias, None, None, training, momentum, eps
+    )
 )

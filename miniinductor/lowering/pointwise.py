@@ -9,8 +9,7 @@ In:   arithmetic, comparison, bit and maths ops, division that rounds, powers.  
 Mirrors the `register_pointwise` calls of torch/_inductor/lowering.py (and `div`, `pow`).
 """
 
-import math
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import sympy
@@ -19,7 +18,7 @@ import torch
 from .. import config
 from ..ir.loops import Index, TensorBox
 from ..ir.ops import BITWISE, COMPARISON, LOGICAL, OP_NAMES, UNARY_FLOAT, Value, ops
-from ..sizes.symbols import hint, sizes
+from ..sizes.symbols import sizes
 from .registry import (
     LOWERINGS,
     Call,
@@ -54,8 +53,6 @@ OF_BOOLS = {  # what an op does to truth values
     "bitwise_or": "logical_or",
     "bitwise_xor": "logical_xor",
     "bitwise_not": "logical_not",
-    "fmax": "logical_or",
-    "fmin": "logical_and",
 }
 
 # of floats, and of float64: functions that eager computes in vectors, and our C++ does not
@@ -65,21 +62,15 @@ SLOW_IN_DOUBLE = """
     erfc hypot lgamma""".split()
 
 
-FEW = 64  # of so few elements the call of an eager kernel costs more than its arithmetic
-
-
-def is_long_in_cpp(call: Call) -> bool:
-    """Would the call become a long loop in C++?"""
-    is_long = hint(math.prod(call.first.size), FEW + 1) > FEW
-    return is_long and call.first.device.type == "cpu" and config.cpu_backend == "cpp"
+def is_in_cpp(call: Call) -> bool:
+    return call.first.device.type == "cpu" and config.cpu_backend == "cpp"
 
 
 def is_slow_in_cpp(call: Call) -> bool:
     """Is eager's kernel the better one?"""
     dtype = getattr(call.first, "dtype", torch.bool)
     is_double = dtype is torch.float64 and call.name in SLOW_IN_DOUBLE
-    is_slow = is_double or dtype.is_floating_point and call.name in SLOW
-    return is_slow and is_long_in_cpp(call)
+    return (is_double or dtype.is_floating_point and call.name in SLOW) and is_in_cpp(call)
 
 
 def elementwise(name: str, promotion: Promotion, op: str = "") -> None:
@@ -194,24 +185,15 @@ def copy(call: Call, destination: TensorBox, source: Any, non_blocking: bool = F
     """Of a number (`x.copy_(3)`) eager makes a tensor first."""
     dtype = call.value.dtype
     if is_number(source):
-        is_large = isinstance(source, float) and not abs(source) < 2**31
-        if is_large and not (dtype.is_floating_point or dtype.is_complex):
+        if not dtype.is_floating_point:
             raise NotLowered("a number that the integers may not hold")
-        wide = torch.tensor(source).dtype if isinstance(source, (bool, int)) else torch.float64
-        return made(call, lambda index: cast(number(source, wide), wide, dtype))
+        return full(call, call.value.size, source)
     load = broadcast_loader(source, call.value.size)
     return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
 
 
-@lower(aten.rsub)
-def rsub(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
-    return add(call, b, a, alpha)
-
-
-@lower(aten.clamp, aten.clamp_min, aten.clamp_max)
+@lower(aten.clamp)
 def clamp(call: Call, x: TensorBox, min: Any = None, max: Any = None) -> TensorBox:
-    if call.name == "clamp_max":
-        min, max = None, min
     pairs = [(min, ops.maximum), (max, ops.minimum)]
     bounds = [(bound, combine) for bound, combine in pairs if bound is not None]
 
@@ -227,62 +209,27 @@ def clamp(call: Call, x: TensorBox, min: Any = None, max: Any = None) -> TensorB
 def rounded_div(call: Call, a: Any, b: Any, rounding_mode: str | None = None) -> TensorBox:
     if rounding_mode is None:
         return div(call, a, b)
-    if rounding_mode == "floor":
-        return floor_divide(call, a, b)
-    dtype, result = promoted(DEFAULT, a, b), call.value.dtype
-    if not dtype.is_floating_point:
-        return pointwise(call, ops.truncdiv, a, b)
-
-    def truncated(u: Value, v: Value) -> Value:
-        # eager rounds the quotient of float16 and bfloat16 before it truncates
-        return ops.trunc(cast(cast(ops.truediv(u, v), dtype, result), result, dtype))
-
-    return pointwise(call, truncated, a, b)
+    if call.value.dtype.is_floating_point:
+        raise NotLowered("eager's kernel is in vectors, and rounds 16 bits in a way of its own")
+    return pointwise(call, ops.floordiv if rounding_mode == "floor" else ops.truncdiv, a, b)
 
 
-@lower(aten.floor_divide)
-def floor_divide(call: Call, a: Any, b: Any) -> TensorBox:
-    if call.value.dtype.is_floating_point and is_long_in_cpp(call):
-        raise NotLowered("eager's kernel is in vectors")
-    if call.value.dtype in (torch.float16, torch.bfloat16):
-        raise NotLowered("eager floors float16 and bfloat16 quotients in a way of its own")
-    return pointwise(call, ops.floordiv, a, b)
+ROOTS = {-1: ops.reciprocal, 0.5: ops.sqrt, -0.5: ops.rsqrt}
 
 
 @lower(aten.pow)
 def power(call: Call, a: Any, b: Any) -> TensorBox:
-    dtype = promoted(DEFAULT, a, b)
-    powers: dict[float, Callable[[Value], Value]] = {
-        1: lambda v: v,
-        2: lambda v: ops.mul(v, v),
-        3: lambda v: ops.mul(ops.mul(v, v), v),
-    }
-    if dtype.is_floating_point:
-        powers |= {-1: ops.reciprocal}
-        if call.value.dtype != torch.float16:  # there eager's pow(-inf, 0.5) is inf, as in C
-            powers |= {0.5: ops.sqrt, -0.5: ops.rsqrt}
-    if is_number(b) and b in powers and call.value.dtype != torch.bool:
-        return pointwise(call, lambda v, _: powers[b](v), a, b)
+    dtype, result = promoted(DEFAULT, a, b), call.value.dtype
+    if is_number(b) and b in (1, 2, 3) and result != torch.bool:
+        return pointwise(call, lambda v, _: functools.reduce(ops.mul, [v] * int(b)), a, b)
     if dtype == torch.bool or not dtype.is_floating_point and is_number(b):
         raise NotLowered("power of a truth value, or an integer to a large or negative number")
-    if dtype is torch.float64 and is_long_in_cpp(call):
+    # of float16 eager's pow(-inf, 0.5) is inf, as in C
+    if is_number(b) and b in ROOTS and result != torch.float16:
+        return pointwise(call, lambda v, _: ROOTS[b](v), a, b)
+    if dtype is torch.float64 and is_in_cpp(call):
         raise NotLowered("eager's kernel is in vectors")
     return pointwise(call, ops.pow, a, b)
-
-
-@lower(aten.fmax.default, aten.fmin.default)
-def extreme_ignoring_nan(call: Call, a: Any, b: Any) -> TensorBox:
-    extreme = ops.maximum if call.name == "fmax" else ops.minimum
-    dtype = promoted(DEFAULT, a, b)
-    if not dtype.is_floating_point:
-        if dtype == torch.bool:
-            extreme = getattr(ops, OF_BOOLS[call.name])
-        return pointwise(call, extreme, a, b)
-
-    def larger(u: Value, v: Value) -> Value:
-        return ops.where(ops.isnan(u), v, ops.where(ops.isnan(v), u, extreme(u, v)))
-
-    return pointwise(call, larger, a, b)
 
 
 # --- creation -------------------------------------------------------------------------------------
@@ -292,9 +239,6 @@ def full(call: Call, size: Any, value: Any, dtype: torch.dtype | None = None) ->
     return made(call, lambda index: number(value, dtype), dtype=dtype, size=sizes(size))
 
 
-lower(aten.ones.default, aten.ones_like.default, aten.new_ones.default)(
-    lambda call, *args, **kwargs: full(call, call.value.size, 1)
-)
 lower(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)(
     lambda call, *args, **kwargs: full(call, call.value.size, 0)
 )
@@ -317,19 +261,15 @@ def full_rule(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
     return full(call, call.value.size, args[-1])
 
 
-@lower(aten.arange.start_step, aten.arange.start, aten.arange.default)
-def arange(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
-    """start + place * step, rounded once to the result's dtype: in integers where start and step
-    are, and else in float64 (1e38 is none of float32's)."""
-    start, step = (0, 1) if len(args) == 1 else (*args[:1], *args[2:], 1)[:2]
+@lower(aten.arange.start_step)
+def arange(call: Call, start: Any, end: Any, step: Any = 1, **kwargs: Any) -> TensorBox:
+    """start + place * step, rounded once to the result's dtype: of floats in float64 (1e38 is none
+    of float32's)."""
     dtype, wide = call.value.dtype, torch.float64
 
     def body(index: Index) -> Value:
         if not dtype.is_floating_point:
             return ops.index_expr(index[0] * whole(step) + whole(start), dtype)
-        if is_whole(start) and is_whole(step):
-            place = ops.index_expr(index[0] * whole(step) + whole(start), torch.int64)
-            return cast(place, torch.int64, dtype)
         value = cast(ops.index_expr(index[0], torch.int64), torch.int64, wide)
         value = ops.mul(value, number(step, wide))
         return cast(ops.add(value, number(start, wide)), wide, dtype)
@@ -337,16 +277,12 @@ def arange(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
     return made(call, body)
 
 
-def is_whole(n: Any) -> bool:
-    return isinstance(n, sympy.Expr) or (abs(n) < 2**31 and float(n).is_integer())
-
-
 def whole(n: Any) -> Any:
     return n if isinstance(n, sympy.Expr) else int(n)
 
 
 # --- prims: what torch's decompositions are written in --------------------------------------------
-for _name in (*OP_NAMES, "div", "fmax", "fmin"):
+for _name in (*OP_NAMES, "div"):
     _packet, _prim = getattr(aten, _name, None), getattr(torch.ops.prims, _name, None)
     if _packet is not None and _prim is not None:
         _overloads = [

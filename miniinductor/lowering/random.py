@@ -25,12 +25,10 @@ from torch import Tensor
 
 from ..ir.loops import Index, TensorBox
 from ..ir.ops import Value, ops
-from ..sizes.expressions import Size
+from ..sizes.expressions import Size, flatten
 from .decompositions import FUSED_RANDOM
-from .registry import Call, lower
-from .registry import made as value_of
+from .registry import Call, aten, lower, made
 
-aten = torch.ops.aten
 WORD = 0xFFFFFFFF
 
 
@@ -64,13 +62,12 @@ LIBRARY.impl("uniform", uniform, "CompositeExplicitAutograd")
 @lower(torch.ops.miniinductor.uniform.default)
 def lowered_uniform(call: Call, seed: TensorBox, size: Sequence[Size]) -> TensorBox:
     load, shape = seed.make_loader(), call.value.size
-    strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
 
     def body(index: Index) -> Value:
-        place = sum((i * n for i, n in zip(index, strides)), sympy.Integer(0))
-        return ops.rand(load([sympy.Integer(0)]), ops.index_expr(place, torch.int64))
+        place = ops.index_expr(flatten(index, shape), torch.int64)
+        return ops.rand(load([sympy.Integer(0)]), place)
 
-    return value_of(call, body, seed)
+    return made(call, body, seed)
 
 
 def draw(size: Sequence[int], device: torch.device | str) -> Tensor:
@@ -81,17 +78,9 @@ def draw(size: Sequence[int], device: torch.device | str) -> Tensor:
     )
 
 
-def plain(x_dtype: torch.dtype, kwargs: dict[str, Any]) -> bool:
-    """May we draw a result of this dtype?"""
-    return (
-        x_dtype is torch.float32
-        and kwargs.get("generator") is None
-        and kwargs.get("layout") in (None, torch.strided)
-    )
-
-
 def rand(size: Sequence[int], *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
-    if not plain(dtype or torch.get_default_dtype(), kwargs):
+    is_plain = (dtype or torch.get_default_dtype()) is torch.float32
+    if not is_plain or kwargs.get("generator") or kwargs.get("layout") not in (None, torch.strided):
         return NotImplemented
     return draw(size, device or torch.get_default_device())
 
@@ -99,9 +88,9 @@ def rand(size: Sequence[int], *, dtype: Any = None, device: Any = None, **kwargs
 def rand_like(
     x: Tensor, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **kwargs: Any
 ) -> Any:
-    if not plain(dtype or x.dtype, kwargs) or not x.is_contiguous():
+    if not x.is_contiguous():
         return NotImplemented
-    return draw(x.shape, device or x.device)
+    return rand(x.shape, dtype=dtype or x.dtype, device=device or x.device, **kwargs)
 
 
 def normal(uniform_rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,19 +115,6 @@ def bernoulli(
     return (draw(x.shape, x.device) < (x if p is None else p)).to(x.dtype)
 
 
-def bernoulli_(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Any:
-    if generator is not None:
-        return NotImplemented
-    return x.copy_(draw(x.shape, x.device) < p)
-
-
-def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
-    if train is False or not 0 < p < 1:
-        return NotImplemented
-    keep = draw(x.shape, x.device) < 1 - p
-    return x * keep.to(x.dtype) * (1 / (1 - p)), keep
-
-
 FUSED_RANDOM |= {
     aten.rand.default: rand,
     aten.rand_like.default: rand_like,
@@ -146,6 +122,4 @@ FUSED_RANDOM |= {
     aten.randn_like.default: normal(rand_like),
     aten.bernoulli.default: bernoulli,
     aten.bernoulli.p: bernoulli,
-    aten.bernoulli_.float: bernoulli_,
-    aten.native_dropout.default: native_dropout,
 }

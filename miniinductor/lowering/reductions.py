@@ -1,28 +1,14 @@
-"""Reduction lowerings.
+"""Reductions and scans.
 
 In:   sum, mean, amax ...  Out: `Reduction` values, with pointwise work around them.
+In:   argmax, argmin, max and min along a dimension; any, all.  Out: a `Reduction`, of places one
+      that gives an index: the first among equals, or that of a NaN.
+In:   cumsum, cumprod, logcumsumexp.  Out: a `Scan`.
 
     mean(x, dim) -> sum(x, dim) / n
 
 float16 and bfloat16 are summed in float32, integers and bools in int64, as torch does.
-lowerings/ has others: variances (statistics.py), argmax and any (extremes.py).
-Mirrors torch/_inductor/lowering.py (`make_reduction`).
-
-Lowerings of extremes' places, and of truth values together.
-
-In:   argmax, argmin, max and min along a dimension; any, all.  Out: a `Reduction`, of places one
-      that gives an index: the first among equals, or that of a NaN.
-
-Mirrors torch/_inductor/lowering.py (`make_reduction`).
-
-Lowerings of running sums, products and log-sums.
-
-In:   cumsum, cumprod, logcumsumexp.  Out: a `Scan`.
-
-In C++ a scan goes element by element.  So what is costly is computed in vectors, before it and
-behind it; only a little pointwise work joins its kernel (scheduler.py).
-
-Mirrors torch/_inductor/lowering.py (`cumsum`).
+Mirrors torch/_inductor/lowering.py (`make_reduction`, `cumsum`).
 """
 
 from collections.abc import Sequence
@@ -31,7 +17,8 @@ from typing import Any
 import sympy
 import torch
 
-from ..ir.loops import Index, Reduction, TensorBox
+from ..devices import recomputes
+from ..ir.loops import Index, Reduction, Scan, TensorBox
 from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import size as as_size
@@ -44,6 +31,7 @@ from .registry import (
     cast,
     lower,
     mapped,
+    normalize_dim,
     normalize_dims,
     number,
     view,
@@ -115,23 +103,6 @@ def sum_rule(
     return reduce(call, x, dims, keepdim, call.name, accumulate_dtype(result), result)
 
 
-def divided(
-    call: Call,
-    box: TensorBox,
-    divisor: Size,
-    compute: torch.dtype,
-    result: torch.dtype,
-    *sources: TensorBox,
-) -> TensorBox:
-    """box / divisor, computed as `compute`, given as `result`."""
-    number_of = divisor if isinstance(divisor, sympy.Expr) else float(divisor)
-
-    def quotient(value: Value) -> Value:
-        return cast(ops.truediv(value, number(number_of, compute)), compute, result)
-
-    return mapped(call, box, quotient, result, *sources)
-
-
 def elements(size: Sequence[Size], dims: Any) -> Size:
     """How many are reduced to one."""
     return as_size(sympy.prod([size[d] for d in normalize_dims(dims, len(size))]))
@@ -151,7 +122,12 @@ def mean(
     if count == 0:
         return full(call, call.value.size, float("nan"))
     total = reduce(call, x, dims, keepdim, "sum", compute, compute)
-    return divided(call, total, count, compute, result, x)
+    divisor = count if isinstance(count, sympy.Expr) else float(count)
+
+    def quotient(value: Value) -> Value:
+        return cast(ops.truediv(value, number(divisor, compute)), compute, result)
+
+    return mapped(call, total, quotient, result, x)
 
 
 @lower(aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
@@ -189,3 +165,36 @@ def any_or_all(call: Call, x: TensorBox, dims: Any = None, keepdim: bool = False
     box = mapped(call, box, ops.logical_not, torch.bool)
     some_false = reduce(call, box, dims, keepdim, "any", torch.bool, torch.bool)
     return mapped(call, some_false, ops.logical_not, torch.bool, x)
+
+
+@lower(aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default)
+def cumulative(
+    call: Call, x: TensorBox, dim: int, *, dtype: torch.dtype | None = None
+) -> TensorBox:
+    """CPU: accumulated in double (float32, float64), float32 (narrow floats) or int64, and rounded
+    at every step, as eager does it. GPU: in float32, float64 or int64."""
+    size, result = list(x.get_size()), call.value.dtype
+    kind = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logaddexp"}[call.name]
+    if not size or 0 in size:
+        return mapped(call, x, lambda v: cast(v, x.dtype, result), result)
+    compute = torch.float64 if result.is_floating_point else torch.int64
+    if (
+        result.is_floating_point
+        and recomputes(x.device)
+        or result in NARROW
+        and kind != "logaddexp"
+    ):
+        compute = accumulate_dtype(result)
+    dim, load, src = normalize_dim(dim, len(size)), x.make_loader(), x.dtype
+
+    def whole(index: Index, rindex: Index) -> Index:
+        return [*index[:dim], rindex[0], *index[dim:]]
+
+    def element(index: Index, rindex: Index) -> Value:
+        return cast(cast(load(whole(index, rindex)), src, result), result, compute)
+
+    others, origins = size[:dim] + size[dim + 1 :], call.origins | x.origins
+    data = Scan(
+        x.device, result, others, element, [size[dim]], whole, kind, compute, size, origins=origins
+    )
+    return TensorBox.stored(data)

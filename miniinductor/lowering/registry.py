@@ -72,15 +72,27 @@ class Call:
 def lower(*targets: Any) -> Callable[[Rule], Rule]:
     """Register a rule for ops or op packets (all overloads that are not in place or out=)."""
 
-    def register(rule: Rule) -> Rule:
+    def decorate(rule: Rule) -> Rule:
         for target in targets:
             overloads = [target]
             if not isinstance(target, torch._ops.OpOverload):
                 overloads = [getattr(target, name) for name in target.overloads()]
-            LOWERINGS.update({op: rule for op in overloads if not op._schema.is_mutable})
+            for op in overloads:
+                if not op._schema.is_mutable:
+                    register(LOWERINGS, op, rule)
         return rule
 
-    return register
+    return decorate
+
+
+def register(table: dict[Any, Rule], op: Any, rule: Rule) -> None:
+    """Add an entry to a table.  A second rule for an op raises; but a program may replace a rule of
+    its own, as a cell of a notebook does that is run again."""
+    known = table.get(op)
+    is_ours = str(rule.__module__).startswith("miniinductor.")
+    if known and (is_ours or known.__module__ != rule.__module__):
+        raise ValueError(f"{op} has a rule already, that of {known.__module__}")
+    table[op] = rule
 
 
 # --- building values ------------------------------------------------------------------------------

@@ -1,9 +1,16 @@
-"""View lowerings: index maths, no copies.
+"""Lowerings of views, of parts of tensors, of joined tensors, and of copies that only rearrange.
 
-In:   reshape, transpose, expand, split ...  Out: `View`s; of tril, which has zeros, a `Pointwise`.
+In:   reshape, transpose, expand, split, slice, select, unfold ...  Out: `View`s: index maths, no
+      copies.
+In:   slice_scatter, select_scatter, which functionalization makes of `x[1:3] = y`; cat.  Out: one
+      `Pointwise`, whose body reads the part in which it is.
+In:   flip, roll, repeat.  Out: copies of `View`s.
 
     transpose:  index [i, j] of the result is index [j, i] of the base
     view:       the flat position is cut again, as x // n and x % n only where sizes do not line up
+    flip:       index i of the result is index n - 1 - i of the base
+    slice_scatter(x, y, 0, 1, 3)[i]     is y[i - 1] where 1 <= i < 3, else x[i]
+    cat(x, y)[i]                        is x[i] where i < 3, else y[i - 3], of an x with 3 rows
 
     >>> i, j = sympy.symbols("i j", integer=True, nonnegative=True)
     >>> reshape_index((4, 8), (32,))([i])               # x.view(32)[i] is x[i // 8, i % 8]
@@ -11,8 +18,8 @@ In:   reshape, transpose, expand, split ...  Out: `View`s; of tril, which has ze
     >>> reshape_index((4, 8), (2, 2, 8))([i, 1, j])   # no division: only the first dimension is cut
     [2*i + 1, j]
 
-parts.py has others, and joined tensors.  Mirrors
-torch/_inductor/ir.py (View, SliceView, ExpandView ...).
+Mirrors torch/_inductor/ir.py (View, SliceView, ExpandView ...) and torch/_inductor/lowering.py
+(`slice_`, `slice_scatter`, `pointwise_cat`, `as_strided`, `rev`).
 """
 
 import functools
@@ -23,11 +30,24 @@ from typing import Any
 import sympy
 import torch
 
-from ..ir.loops import Index, Reindex, TensorBox
+from ..errors import CannotLower
+from ..ir.loops import Buffer, Index, Layout, Reindex, TensorBox, same_layout
 from ..ir.ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size, flatten
-from ..sizes.symbols import hint, same, sizes
-from .registry import Call, aten, broadcast_index, lower, made, normalize_dim, view
+from ..sizes.prover import is_nonnegative
+from ..sizes.symbols import extent, hint, is_symbolic, maximum, same, same_sizes, size, sizes
+from .registry import (
+    Call,
+    NotLowered,
+    aten,
+    broadcast_index,
+    cast,
+    lower,
+    made,
+    normalize_dim,
+    number,
+    view,
+)
 
 
 def reshape_index(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
@@ -128,6 +148,10 @@ def along(index: Index, dim: int, function: Callable[[sympy.Expr], sympy.Expr]) 
     return [function(i) if k == dim else i for k, i in enumerate(index)]
 
 
+def shifted(index: Index, dim: int, by: Size) -> Index:
+    return along(index, dim, lambda i: i + by)
+
+
 @lower(aten.split.Tensor, aten.split_with_sizes.default)
 def split(call: Call, x: TensorBox, sizes: Any, dim: int = 0) -> list[TensorBox]:
     dim = normalize_dim(dim, len(x.get_size()))
@@ -138,16 +162,277 @@ def split(call: Call, x: TensorBox, sizes: Any, dim: int = 0) -> list[TensorBox]
     ]
 
 
-def shifted(index: Index, dim: int, by: Size) -> Index:
-    return along(index, dim, lambda i: i + by)
+# --- parts ----------------------------------------------------------------------------------------
+def between(i: sympy.Expr, low: Size | None, high: Size | None) -> Value:
+    """low <= i < high as a runtime condition; low, high: a number, an index expression, or None."""
+    at = ops.index_expr(i, torch.int64)
+    pairs = [(ops.ge, low), (ops.lt, high)]
+    tests = [test(at, number(n, torch.int64)) for test, n in pairs if n is not None]
+    return functools.reduce(ops.logical_and, tests)
 
 
-@lower(aten.tril.default, aten.triu.default)
-def triangle(call: Call, x: TensorBox, diagonal: int = 0) -> TensorBox:
-    load, keeps = x.make_loader(), ops.le if call.name == "tril" else ops.ge
+def minimum(a: Any, b: Any) -> Any:
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return min(a, b)
+    return size(sympy.Min(a, b))
+
+
+def is_negative(n: Any) -> bool:
+    """Is this number below 0?  Where that depends on the symbols, the answer is that of this run:
+    tracing had to decide it, too, and a guard holds it."""
+    if isinstance(n, (int, float)):
+        return n < 0
+    return not is_nonnegative(n) and (hint(n, 0) or 0) < 0
+
+
+def slice_start(start: Size | None, size: Size) -> Size:
+    start = 0 if start is None else start
+    return minimum(maximum(start + size if is_negative(start) else start, 0), size)
+
+
+@lower(aten.slice.Tensor)
+def slice_tensor(
+    call: Call,
+    x: TensorBox,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
+) -> TensorBox:
+    dim = normalize_dim(dim, len(x.get_size()))
+    size = x.get_size()[dim]
+    start = slice_start(start, size)
+    if start == 0 and step == 1 and x.get_size() == call.value.size:
+        return x
+    reindex = lambda index: along(index, dim, lambda i: i * step + start)  # noqa: E731
+    return view(call, x, call.value.size, reindex)
+
+
+@lower(aten.select.int)
+def select(call: Call, x: TensorBox, dim: int, position: Size) -> TensorBox:
+    dim, position = dim_and_place(x, dim, position)
+
+    def reindex(index: Index) -> Index:
+        return [*index[:dim], sympy.sympify(position), *index[dim:]]
+
+    return view(call, x, call.value.size, reindex)
+
+
+def dim_and_place(x: TensorBox, dim: int, position: Size) -> tuple[int, Size]:
+    """Both counted from the front."""
+    dim = normalize_dim(dim, len(x.get_size()))
+    return dim, position + x.get_size()[dim] if is_negative(position) else position
+
+
+@lower(aten.diagonal.default)
+def diagonal(call: Call, x: TensorBox, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorBox:
+    rank = len(x.get_size())
+    dim1 = normalize_dim(dim1, rank)
+    dim2 = normalize_dim(dim2, rank)
+
+    def reindex(index: Index) -> Index:
+        rest = iter(index[:-1])
+        place = {dim1: index[-1] + max(-offset, 0), dim2: index[-1] + max(offset, 0)}
+        return [place[k] if k in place else next(rest) for k in range(rank)]
+
+    return view(call, x, call.value.size, reindex)
+
+
+# --- writes ---------------------------------------------------------------------------------------
+def equal(a: Any, b: Any) -> Value:
+    """a == b of two index expressions, as a runtime condition."""
+    return ops.eq(number(sympy.sympify(a), torch.int64), number(sympy.sympify(b), torch.int64))
+
+
+def partly(
+    call: Call,
+    x: TensorBox,
+    source: TensorBox,
+    written: Callable[[Index], Value | None],
+    place: Reindex,
+    anywhere: bool = False,
+) -> TensorBox:
+    """x, but where written(index) is true (None: everywhere) the element of `source` at
+    place(index).  anywhere: that is always one."""
+    load = x.make_loader()
+    load_source = source.make_loader()
+
+    if not call.value.is_dense and any(user.op == "output" for user in call.node.users):
+        raise NotLowered("eager's result keeps the gaps between the elements of a strided input")
 
     def body(index: Index) -> Value:
-        row, column = (ops.index_expr(i, torch.int64) for i in (index[-2] + diagonal, index[-1]))
-        return ops.where(keeps(column, row), load(index), ops.constant(0, x.dtype))
+        test = written(index)
 
-    return made(call, body, x)
+        def new() -> Value:
+            return cast(load_source(place(index)), source.dtype, x.dtype)
+
+        if test is None:
+            return new()
+        value = new() if anywhere else ops.masked(test, new, 0)
+        return ops.where(test, value, load(index))
+
+    return made(call, body, x, source)
+
+
+@lower(aten.slice_scatter.default)
+def slice_scatter(
+    call: Call,
+    x: TensorBox,
+    source: TensorBox,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
+) -> TensorBox:
+    size = x.get_size()
+    dim = normalize_dim(dim, len(size))
+    start, count = slice_start(start, size[dim]), source.get_size()[dim]
+    if count == 0:
+        return x.copy()
+
+    def written(index: Index) -> Value:
+        end = start + (count - 1) * step + 1
+        test = None
+        if (start, count) != (0, size[dim]):
+            test = between(index[dim], start if start != 0 else None, end)
+        if step != 1:
+            on_step = equal(Mod(index[dim] - Mod(start, step), step), 0)
+            test = on_step if test is None else ops.logical_and(test, on_step)
+        return test
+
+    def place(index: Index) -> Index:
+        return along(index, dim, lambda i: FloorDiv(i - start, step))
+
+    return partly(call, x, source, written, place)
+
+
+@lower(aten.select_scatter.default)
+def select_scatter(
+    call: Call, x: TensorBox, source: TensorBox, dim: int, position: Size
+) -> TensorBox:
+    dim, position = dim_and_place(x, dim, position)
+
+    def place(index: Index) -> Index:
+        return [*index[:dim], *index[dim + 1 :]]
+
+    return partly(call, x, source, lambda index: equal(index[dim], position), place, anywhere=True)
+
+
+# --- rarer views ----------------------------------------------------------------------------------
+@lower(aten.unfold.default)
+def unfold(call: Call, x: TensorBox, dim: int, size: int, step: int) -> TensorBox:
+    """Windows along one dimension, which come last in the result."""
+    dim = normalize_dim(dim, len(x.get_size()))
+
+    def reindex(index: Index) -> Index:
+        return along(index[:-1], dim, lambda i: i * step + index[-1])
+
+    return view(call, x, call.value.size, reindex)
+
+
+@lower(aten.as_strided.default)
+def as_strided(
+    call: Call,
+    x: TensorBox,
+    size: Sequence[Size],
+    stride: Sequence[Size],
+    storage_offset: Size | None = None,
+) -> TensorBox:
+    """Another view of x's memory; x must lie there as eager has it."""
+    node: Any = call.node.args[0]
+    fake, eager = node.meta["val"], x.eager
+    first = fake.storage_offset() if storage_offset is None else storage_offset
+    if same(first, fake.storage_offset()) and (
+        same_sizes(size, fake.shape) and same_layout(size, stride, sizes(fake.stride()))
+    ):
+        return view(call, x, size, lambda index: index)
+    if (
+        eager is None
+        or is_symbolic(fake)
+        or not all(type(n) is int for n in (*size, *stride, first))
+    ):
+        raise CannotLower("as_strided of a value that eager does not have, or with symbolic sizes")
+    at = x.as_buffer_view(eager.stride if eager.is_dense else None)
+    memory = call.lowerer.lowered.buffers[at.name].layout
+    # where the buffer begins in eager's storage: that offset less the buffer's own
+    offset = first - fake.storage_offset() + int(at.offset)
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride))
+    is_within = offset >= 0 and (0 in size or last < (extent(memory.size, memory.stride) or 0))
+    if not is_within or not same_layout(at.size, at.stride, eager.stride):
+        raise CannotLower("as_strided of a tensor that lies otherwise, or reaches beyond it")
+    layout = Layout(x.device, x.dtype, tuple(size), tuple(stride), offset)
+    return TensorBox(Buffer(at.name, layout, call.origins | x.origins))
+
+
+# --- joined tensors, and copies of views ----------------------------------------------------------
+@lower(aten.cat.default)
+def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
+    result, dim = call.value, normalize_dim(dim, len(call.value.size))
+    parts = [box for box in tensors if 0 not in box.get_size()]
+    if not 0 < len(parts) <= 8:
+        raise NotLowered(f"cat of {'more than eight' if parts else 'empty'} tensors")
+    loads = [box.make_loader() for box in parts]
+    starts = list(itertools.accumulate([box.get_size()[dim] for box in parts[:-1]], initial=0))
+
+    def element(k: int, index: Index) -> Value:
+        value = loads[k](along(index, dim, lambda i: i - starts[k]))
+        return cast(value, parts[k].dtype, result.dtype)
+
+    def body(index: Index) -> Value:
+        """Of two parts, the first with 3 rows: where(i < 3, first[i] if i < 3 else 0, second[i - 3]
+        if i >= 3 else 0).  Masked, for memory beyond a part must not be read."""
+        if len(parts) == 1:
+            return element(0, index)
+        end = value = None
+        for k in reversed(range(len(parts))):
+            inside = between(index[dim], starts[k] if k else None, end)
+            piece = ops.masked(inside, functools.partial(element, k, index), 0)
+            if value is not None:
+                piece = ops.where(between(index[dim], None, end), piece, value)
+            value = piece
+            end = starts[k]
+        return value
+
+    return made(call, body, *tensors)
+
+
+@lower(aten.flip.default)
+def flip(call: Call, x: TensorBox, dims: Sequence[int]) -> TensorBox:
+    size = x.get_size()
+    flipped = {normalize_dim(d, len(size)) for d in dims}
+
+    def reindex(index: Index) -> Index:
+        return [size[k] - 1 - i if k in flipped else i for k, i in enumerate(index)]
+
+    return view(call, x, size, reindex).copy()
+
+
+@lower(aten.repeat.default)
+def repeat(call: Call, x: TensorBox, repeats: Sequence[Size]) -> TensorBox:
+    own = x.get_size()
+    skip = len(repeats) - len(own)
+
+    def reindex(index: Index) -> Index:
+        return [Mod(i, n) if n != 0 else i for n, i in zip(own, index[skip:])]
+
+    return view(call, x, call.value.size, reindex).copy()
+
+
+@lower(aten.roll.default)
+def roll(call: Call, x: TensorBox, shifts: Sequence[Size], dims: Sequence[int] = ()) -> TensorBox:
+    size = x.get_size()
+    if not dims and len(size) != 1:
+        raise NotLowered("a roll of the flattened tensor")
+    for dim, shift in zip(dims or [0], shifts):
+        x = rolled(call, x, normalize_dim(dim, len(size)), shift)
+    return x.copy()
+
+
+def rolled(call: Call, x: TensorBox, dim: int, shift: Size) -> TensorBox:
+    size = x.get_size()
+    count = size[dim]
+    if count == 0:
+        return x
+    return view(
+        call, x, size, lambda index: along(index, dim, lambda i: Mod(i + Mod(-shift, count), count))
+    )

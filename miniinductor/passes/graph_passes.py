@@ -1,28 +1,120 @@
-"""Which passes change a functional graph, in which order.
+"""Which passes change a functional graph, in which order; and those that remove nodes.
 
 In:   a functional ATen graph (an `fx.GraphModule`).  Out: of `CLEANING` the same graph, changed in
-      place, and how many nodes each pass removed; of the layouts of library kernels an equal graph
-      in its place.
+      place, and how many nodes each pass removed or changed; of the layouts of library kernels an
+      equal graph in its place.
 
     >>> optimize(gm)            # of x.clone().exp() + x.exp(), and x.sin(), which nobody uses
-    {'arithmetic with numbers': 0, 'numbers': 0, 'copies over whole tensors': 0, 'no-ops': 1,
-    'common subexpressions': 1, 'attention masks': 0, 'dead code': 1}
+    {'numbers': 0, 'copies over whole tensors': 0, 'no-ops': 1, 'common subexpressions': 1,
+    'attention masks': 0, 'dead code': 1}
 
-The driver (compile.py) runs them; `passes/` has them, but for dead code.  Mirrors
-torch/_inductor/fx_passes/post_grad.py.
+No-ops are copies, casts and reshapes whose result is what they were given:
+
+    x.to(torch.float32).exp()       ->      x.exp()         # of a float32 tensor
+
+A copy over the whole of a tensor does not depend on what was there:
+
+    e = empty_like(x)                       e = empty_like(x)       # nobody reads it: dead code
+    m = copy(e, mask)               ->      m = _to_copy(mask, dtype=float32)
+
+Dropout copies its mask so, and x is then needed neither for that nor in the backward half.  Equal
+calls become one:
+
+    x.exp() + x.exp().sin()         ->      one exp, read twice
+
+A node may stand in for another only if nobody can see whose memory it is: not where both reach the
+outputs, since eager gives fresh memory.  The driver (compile.py) runs the lists of this file.
+Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_utils.py (fx_graph_cse).
 """
 
+import operator
 from collections.abc import Callable
+from typing import Any
 
+import torch
 from torch import fx
 
-from ..autograd.functionalize import is_needed
+from ..autograd.functionalize import COUNTS_PLACES, is_needed, is_view
+from ..ir.ops import exact_key
 from ..records import CompileRecord
-from .attention_masks import drop_attention_masks
-from .gpu_layouts import optimize_for_gpu
-from .library_layouts import for_cpu
-from .no_ops import forget_overwritten, merge_common, remove_no_ops
-from .numbers import compute_numbers, numbers_to_devices
+from ..sizes.symbols import alike, size
+from .constants import drop_attention_masks, numbers_to_devices
+from .library_layouts import for_cpu, for_gpu
+
+aten = torch.ops.aten
+RANDOM = torch.Tag.nondeterministic_seeded
+NO_OPS = {
+    aten.clone.default,
+    aten._to_copy.default,
+    aten.view.default,
+    aten.expand.default,
+    aten.lift_fresh_copy.default,
+}
+
+
+def remove_no_ops(gm: fx.GraphModule) -> int:
+    """Copies, casts and reshapes whose result is what they were given.
+
+    A clone may be an output of its own (eager gives fresh memory): those that reach the output
+    stay.
+    """
+    removed = 0
+    # as_strided counts from the start of the memory.  So where one is in the graph, what stands in
+    # for a copy must begin at the same place in its memory as the copy does in its own.
+    counts_offsets = any(node.target in COUNTS_PLACES for node in gm.graph.nodes)
+    for node in list(gm.graph.nodes):
+        if node.target not in NO_OPS or any(user.op == "output" for user in node.users):
+            continue
+        source: Any = node.args[0]
+        if not isinstance(source, fx.Node):
+            continue
+        copy, given = node.meta["val"], source.meta["val"]
+        if alike(copy, given) and not (counts_offsets and offset(copy) != offset(given)):
+            removed += stand_in(node, source)
+    return removed
+
+
+def offset(tensor: torch.Tensor) -> Any:
+    return size(tensor.storage_offset())
+
+
+def forget_overwritten(gm: fx.GraphModule) -> int:
+    """A copy over a whole tensor becomes a conversion."""
+    changed = 0
+    for node in gm.graph.find_nodes(op="call_function", target=aten.copy.default):
+        over, source = node.args[:2]
+        if not isinstance(over, fx.Node) or not isinstance(source, fx.Node):
+            continue
+        wanted = over.meta["val"]
+        if alike(wanted, source.meta["val"].to(wanted.dtype)):
+            node.target, node.args = aten._to_copy.default, (source,)
+            node.kwargs = {"dtype": wanted.dtype}
+            changed += 1
+    return changed
+
+
+def merge_common(gm: fx.GraphModule) -> int:
+    """One node for equal calls.  Random ops are never merged."""
+    seen: dict[Any, fx.Node] = {}
+    removed = 0
+    for node in list(gm.graph.nodes):
+        if node.op != "call_function" or RANDOM in getattr(node.target, "tags", ()):
+            continue
+        known = seen.setdefault((node.target, frozen((node.args, node.kwargs))), node)
+        if known is not node and stand_in(node, known):
+            traced = [*known.meta.get("traced", ()), *node.meta.get("traced", ())]
+            known.meta["traced"] = tuple(dict.fromkeys(traced))  # it computes both of them
+            removed += 1
+    return removed
+
+
+def frozen(value: Any) -> Any:
+    """A hashable key of a node's arguments.  Sizes in it are expressions, and 1 is not 1.0."""
+
+    def exact(leaf: Any) -> Any:
+        return leaf if isinstance(leaf, fx.Node) else (type(leaf), size(leaf))
+
+    return exact_key(fx.node.map_aggregate(value, exact))
 
 
 def remove_dead_code(gm: fx.GraphModule) -> int:
@@ -31,9 +123,50 @@ def remove_dead_code(gm: fx.GraphModule) -> int:
     return before - len(gm.graph.nodes)
 
 
+# --- may one node stand in for another? -----------------------------------------------------------
+def stand_in(node: fx.Node, source: fx.Node) -> bool:
+    """Put `source` in place of `node`, which has the same value, if nobody can see whose memory it
+    is.  Says whether that was done."""
+    if reaches_output_by_views(node):
+        return False
+    if reaches_output_by_views(node, SHARING) and not is_private(source, node):
+        return False
+    node.replace_all_uses_with(source)
+    node.graph.erase_node(node)
+    return True
+
+
+# What shares memory with its argument beside the views.  (An _unsafe_view is a view of a copy, and
+# that copy may be gone already.)
+SHARING = (operator.getitem, aten._unsafe_view.default)
+
+
+def reaches_output_by_views(
+    node: fx.Node, sharing: tuple = (operator.getitem,), without: fx.Node | None = None
+) -> bool:
+    """Does an output share the memory of `node`?  Ways through the node `without` do not count."""
+    work = [node]
+    while work:
+        for user in work.pop().users:
+            if user.op == "output":
+                return True
+            if user is not without and (is_view(user.target) or user.target in sharing):
+                work.append(user)
+    return False
+
+
+def is_private(source: Any, copy: fx.Node) -> bool:
+    """Is the memory of `source` made in this graph, and shared by no output, unless by way of
+    `copy`?"""
+    while is_view(source.target) or source.target in SHARING:
+        source = source.args[0]
+    is_made = source.op == "call_function"
+    return is_made and not reaches_output_by_views(source, SHARING, without=copy)
+
+
+# --- the lists ------------------------------------------------------------------------------------
 # for every graph: a pass changes it in place, and says how many nodes it removed or changed
 CLEANING: dict[str, Callable[[fx.GraphModule], int]] = {
-    "arithmetic with numbers": compute_numbers,
     "numbers": numbers_to_devices,
     "copies over whole tensors": forget_overwritten,
     "no-ops": remove_no_ops,
@@ -58,8 +191,9 @@ def optimize(
 
 
 def laid_out_joint(gm: fx.GraphModule, record: CompileRecord) -> fx.GraphModule:
-    """A joint graph in the layouts of library kernels, before it is cut in two."""
-    gm = optimize_for_gpu(gm, record, products=False)
+    """A joint graph in the layouts of library kernels, before it is cut in two: what is saved for
+    the backward half is in channels-last memory, too."""
+    gm = for_gpu(gm, record, products=False)
     record.keep_step("convolutions of a GPU", gm)
     return gm
 
@@ -68,7 +202,7 @@ def laid_out(gm: fx.GraphModule, record: CompileRecord) -> fx.GraphModule:
     """A graph that is lowered in the layouts of library kernels.  (Half of a joint graph has those
     of its convolutions already.)"""
     is_inference = record.joint_graph is None
-    gm = optimize_for_gpu(gm, record, convolutions=is_inference)
+    gm = for_gpu(gm, record, convolutions=is_inference)
     record.keep_step("devices", gm)
     gm = for_cpu(gm, record, is_inference)
     record.keep_step("library kernels of the CPU", gm)

@@ -25,8 +25,6 @@ In:   a compiled graph that writes to its inputs.  Out: the same, which runs the
 # PyTorch: compiles such a call for itself, over the memory that the inputs share.
 """
 
-import functools
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +34,6 @@ from torch import fx
 
 from ..autograd.eager_graphs import runnable
 from ..records import CompileRecord
-from ..sizes.symbols import Size, fill
 from ..toolchain import cpp
 
 ALIGNMENT = 64
@@ -67,33 +64,21 @@ class Program:
 
 @dataclass
 class NewWorkspace:
-    """A function of the size symbols that makes the arena and every intermediate (and view of one)
-    in it."""
+    """A function that makes the arena and every intermediate (and view of one) in it."""
 
-    plan: list[tuple]  # (dtype, (slot, offset), size, stride, offset of the view)
-    slots: list[Size]  # bytes
-    symbols: list[str]  # names
+    plan: list[tuple]  # (dtype, first byte in the arena, size, stride, offset of the view)
+    nbytes: int
     device: torch.device
-
-    @functools.cached_property
-    def numbers(self) -> Callable:
-        return fill((self.plan, self.slots), self.symbols)
 
     # tensors made in inference mode could not be written outside of it
     @torch.inference_mode(False)
-    def __call__(self, *symbols: int) -> tuple[torch.Tensor, ...]:
-        plan, slots = self.numbers(*symbols)
-        *starts, total = itertools.accumulate(
-            (-(-n // ALIGNMENT) * ALIGNMENT for n in slots), initial=0
-        )
-        arena = torch.empty(total + ALIGNMENT, dtype=torch.uint8, device=self.device)
+    def __call__(self) -> tuple[torch.Tensor, ...]:
+        arena = torch.empty(self.nbytes + ALIGNMENT, dtype=torch.uint8, device=self.device)
         start = -arena.data_ptr() % ALIGNMENT
-        arena, tensors = arena[start : start + total], []
-        for dtype, (slot, offset), size, stride, view_offset in plan:
-            offset += starts[slot]
-            usable = (total - offset) // dtype.itemsize * dtype.itemsize
-            typed = arena[offset : offset + usable].view(dtype)
-            tensors.append(typed.as_strided(size, stride, typed.storage_offset() + view_offset))
+        arena, tensors = arena[start : start + self.nbytes], []  # all lie at its multiples
+        for dtype, first, size, stride, offset in self.plan:
+            typed = arena[first:].view(dtype)
+            tensors.append(typed.as_strided(size, stride, typed.storage_offset() + offset))
         return tuple(tensors)
 
 

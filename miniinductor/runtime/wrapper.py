@@ -25,8 +25,7 @@ What they take of buffers in the arena are views that are made once per workspac
             (buf0, buf0_view0, buf1,) = workspace
             torch_mm(buf0_view0, arg1, out=buf1)
 
-Of symbolic sizes a wrapper keeps the workspaces of a few: `workspaces = workspaces_for(s0)`.  Where
-kernels have overwritten inputs, autograd is told, as eager's in-place ops do:
+Where kernels have overwritten inputs, autograd is told, as eager's in-place ops do:
 `increment_version((arg0,))`.
 
 memory.py says what a workspace is; runtime/program.py makes the callable of the text.  Mirrors
@@ -39,7 +38,6 @@ from dataclasses import dataclass
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 
 from ..autograd.runtime import in_layout
 from ..codegen.cpp.expressions import TYPES
@@ -219,8 +217,8 @@ class WrapperWriter:
         strides of dimensions of size 1 count, too)."""
         if self.is_whole(view, exact):
             return view.name
-        root = self.memory.root(view.name)
-        if root in self.memory.in_arena:
+        root, numbers = self.memory.root(view.name), (*view.size, *view.stride, view.offset)
+        if root in self.memory.in_arena and all(isinstance(n, int) for n in sizes(numbers)):
             key = (root, tuple(view.size), tuple(view.stride), view.offset)
             if key not in self.views:
                 self.views[key] = f"{root}_view{sum(k[0] == root for k in self.views)}"
@@ -387,34 +385,19 @@ class WrapperWriter:
         putting it back."""
         if not self.memory.in_arena:
             return lines
-        plan = self.workspace_plan()
-        workspace = self.new_workspace(list(plan.values()))
-        self.scope["new_workspace"] = workspace
-        symbols = ", ".join(workspace.symbols)
+        plan, is_gpu = self.workspace_plan(), self.device.type == "cuda"
+        nbytes = self.memory.arena_bytes
+        self.scope["new_workspace"] = NewWorkspace([*plan.values()], nbytes, self.device)
+        # calls on one stream of a GPU run in order, so they may share what lies between them
+        self.scope["workspaces_of" if is_gpu else "workspaces"] = {} if is_gpu else []
         return [
-            *self.workspace_list(symbols),
-            f"workspace = workspaces.pop() if workspaces else new_workspace({symbols})",
+            *(["workspaces = workspaces_of.setdefault(stream, [])"] if is_gpu else []),
+            "workspace = workspaces.pop() if workspaces else new_workspace()",
             f"({', '.join(plan)},) = workspace",
             *lines[:-1],
             "workspaces.append(workspace)",
             lines[-1],
         ]
-
-    def workspace_list(self, symbols: str) -> list[str]:
-        """The lines that find the list of workspaces for this call; none where there is but one.
-        symbols: names of the sizes on which a workspace depends.
-
-        Each stream of a GPU has workspaces of its own: calls on one stream run in order, so they
-        may share what lies between them."""
-        is_gpu = self.device.type == "cuda"
-        if symbols:
-            self.scope["workspaces_for"] = WorkspacesBySize()
-            return [f"workspaces = workspaces_for({'stream, ' if is_gpu else ''}{symbols})"]
-        if not is_gpu:
-            self.scope["workspaces"] = []
-            return []
-        self.scope["workspaces_of"] = {}
-        return ["workspaces = workspaces_of.setdefault(stream, [])"]
 
     def workspace_plan(self) -> dict[str, tuple]:
         """Of each tensor of a workspace, and each view of one, its dtype, place in the arena, size,
@@ -428,25 +411,6 @@ class WrapperWriter:
             plan[view] = (dtype, place, sizes(shape), sizes(stride), size_of(offset))
         return plan
 
-    def new_workspace(self, plan: list[tuple]) -> NewWorkspace:
-        """What makes the arena, and every tensor in it."""
-        slots = self.memory.slots
-        numbers = [n for n in pytree.tree_leaves((plan, slots)) if isinstance(n, sympy.Expr)]
-        symbols = {s for number in numbers for s in number.free_symbols}
-        return NewWorkspace(plan, slots, sorted(map(self.symbol, symbols)), self.device)
-
 
 def tuple_text(items: Sequence[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-
-
-class WorkspacesBySize(dict):
-    """sizes -> the list of workspaces for them.  Beyond `most`, the oldest sizes are forgotten."""
-
-    def __call__(self, *sizes: int, most: int = 4) -> list:
-        workspaces = self.get(sizes)
-        if workspaces is None:
-            if len(self) >= most:
-                self.pop(next(iter(self)), None)
-            workspaces = self[sizes] = []
-        return workspaces

@@ -258,8 +258,6 @@ class Scheduler:
             raise Refused(f"the kernel would hold more than {MAX_WORK} simple operations")
         if first.targets or second.targets:
             raise Refused("a scatter writes to elements that no loop variable names")
-        if second.is_reduction and not first.is_reduction and self.graph.apart & set(first.names):
-            raise Refused("its elements are made where the rows are reduced that they depend on")
         pointers = first.read_names | second.read_names | set(first.names) | set(second.names)
         if len(pointers) > MAX_BUFFERS:
             raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")

@@ -346,24 +346,6 @@ LANGUAGES = {
 }
 
 
-# what divides or is called -> how it is written where no side is negative, and else
-DIVIDES_OR_CALLS: dict[type, tuple[str, str]] = {
-    FloorDiv: ("/", "floordiv"),
-    Mod: ("%", "remainder"),
-    sympy.Max: ("maximum", "maximum"),
-    sympy.Min: ("minimum", "minimum"),
-    sympy.Abs: ("maximum", "maximum"),
-}
-
-
-def functions_of(expr: sympy.Expr) -> frozenset[str]:
-    """What the text of an index divides by and calls."""
-    parts = [part for part in sympy.preorder_traversal(expr) if type(part) in DIVIDES_OR_CALLS]
-    return frozenset(
-        DIVIDES_OR_CALLS[type(part)][not all(map(never_negative, part.args))] for part in parts
-    )
-
-
 @functools.lru_cache(50_000)
 def index_text(expr: sympy.Expr, language: str = "c") -> str:
     """A sympy index expression as text of a kernel.  NotImplementedError where there is none: in

@@ -1,44 +1,28 @@
-"""The C++ compiler that the user chose, and what may go wrong with it.
+"""C++ sources in, callable kernels out.
 
-In:   CXX, `config.compiler_seconds`.  Out: the command; a `Compiler` that is killed where it does
-      not end, and messages that say what to do.
-
-    CXX="ccache g++" python model.py        # read as a shell would read it
-    CXX=clang++ python model.py
-
-A compiler that does not end within `config.compiler_seconds` is killed, with the processes that it
-has started.  A signal may arrive at any time, and its handler may raise: `except ours(OSError)`
-catches the operating system's errors, and lets the handler's pass, of whatever class they are
-(foreign.py).
-
-C++ sources in, callable kernels out.
-
-In:   kernel sources with NAME where the function's name goes.  Out: one callable per source.
+In:   kernel sources with NAME where the function's name goes.  Out: one callable per source, which
+      takes tensors and ints.
 
     >>> add_1 = 'extern "C" int NAME(void** args) { ((float*)args[0])[0] += 1; return 0; }'
     >>> [kernel] = build_kernels([(add_1, "add")])
-    >>> kernel(x)                   # tensors and ints
+    >>> kernel(x)
     >>> x
     tensor([2., 1., 1.])
 
-Equal sources are compiled once.  What cannot be built raises CompilerError, on which `compile_fx`
-runs the graph eagerly and records the message.  Libraries are kept on disk (disk.py), each compiled
-once in the life of its folder, under a key of everything that it depends on; several are compiled
-at a time.
+CXX names the compiler, as a shell would read it: `CXX="ccache g++" python model.py`.  One that does
+not end within `config.compiler_seconds` is killed, with the processes that it has started.  What
+cannot be built raises CompilerError, which says what to do; `compile_fx` then runs the graph
+eagerly and records the message.  (A signal may arrive at any time, and its handler may raise:
+`except ours(OSError)` catches the operating system's errors, and lets the handler's pass.)
 
-Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: remote caches,
-precompiled headers (the prelude has no need of them), cross compilation.
-
-Built kernels, as functions of tensors and ints.
-
-In:   the address of a generated function, and its library.  Out: a callable, which keeps it.
-
-    kernel = Kernel(address, "add_0", library)
-    kernel(x, y, 1024)              # their data pointers, and a size
+Equal sources are compiled once.  Libraries are kept on disk (disk.py) under a key of everything
+that they depend on; several are compiled at a time.
 
 A generated kernel is `int kernel(void** args)`: data pointers and sizes, in order; what it returns
 are bits that its checks have set.  A call costs about 0.4 microseconds more than one from C.
-PyTorch: writes a C++ launcher for each kernel.
+
+Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: remote caches, precompiled
+headers (the prelude has no need of them), cross compilation, a launcher in C++ for each kernel.
 """
 
 import ctypes
@@ -53,13 +37,13 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
 from torch.autograd import profiler
 
-from .. import config, coverage
+from .. import config
 from ..errors import CompilerError, ours
 from .disk import cannot_write, digest, disk, remove_file
 
@@ -111,141 +95,107 @@ def find_compiler(chosen: str | None) -> tuple[str, ...]:
 
 
 def compiler_command() -> list[str]:
-    """Its words, without files.  Raises CompilerError if there is no compiler."""
-    return [*Compiler().words(), *Compiler().flags()]
+    """Its words, without files.  Raises CompilerError if there is no compiler.
+
+    clang has its own OpenMP runtime, which does not know torch's number of threads: it gets one
+    thread."""
+    words = find_compiler(os.environ.get("CXX"))
+    is_clang = any("clang" in os.path.basename(word) for word in words)
+    flags = [*FLAGS, "-fopenmp" if config.openmp and not is_clang else "-fopenmp-simd"]
+    if platform.machine() == "x86_64":
+        # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it: gcc's
+        # bug 109780
+        flags.append("-mno-red-zone")
+    if vector_bits() == 512:
+        flags.append("-mprefer-vector-width=512")
+    return [*words, *flags]
 
 
 @functools.lru_cache(None)
 def compiler_version(words: tuple[str, ...]) -> str:
-    return Compiler().version()
+    """What it says."""
+    try:
+        [(_, printed)] = run_all([[*words, "-dumpfullversion", "-dumpversion"]])
+    except ours(OSError) as error:
+        raise CompilerError(f"cannot start {words[0]}: {error.strerror}") from error
+    return printed
 
 
-def look_at(texts: dict[str, str]) -> None:
-    """Raises CompilerError for a kernel that no compiler must be given.  texts: name -> source."""
-    for name, source in texts.items():
-        if len(source) > LONGEST_SOURCE:
-            raise CompilerError(
-                f"kernel {name} has {len(source):,} characters: its indices are too long for the "
-                "C++ compiler"
+def run_all(commands: list[list[str]], folder: str | None = None) -> list[tuple[int, str]]:
+    """Run these side by side: (exit status, what it has printed) of each.  Raises CompilerError if
+    one does not end in time.  folder: for their temporary files.
+
+    Each has a process group of its own, so that what it starts can be killed with it."""
+    end = time.monotonic() + config.compiler_seconds
+    running: list[subprocess.Popen] = []
+    results = []
+    try:
+        for command in commands:
+            running.append(
+                subprocess.Popen(
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, "TMPDIR": folder} if folder else None,
+                    process_group=0,
+                )
             )
-
-
-class Compiler:
-    """What runs for one build."""
-
-    def __init__(self) -> None:
-        self.running: list[subprocess.Popen] = []
-        self.end = time.monotonic() + config.compiler_seconds
-
-    def words(self) -> tuple[str, ...]:
-        """Of its command.  Raises CompilerError if it is not there."""
-        return find_compiler(os.environ.get("CXX"))
-
-    def flags(self) -> list[str]:
-        """clang has its own OpenMP runtime, which does not know torch's number of threads: it gets
-        one thread."""
-        is_clang = any("clang" in os.path.basename(word) for word in self.words())
-        flags = [*FLAGS, "-fopenmp" if config.openmp and not is_clang else "-fopenmp-simd"]
-        if platform.machine() == "x86_64":
-            # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it: gcc's
-            # bug 109780
-            flags.append("-mno-red-zone")
-        return [*flags, "-mprefer-vector-width=512"] if vector_bits() == 512 else flags
-
-    def version(self) -> str:
-        """What it says."""
-        try:
-            return self.printed(self.start([*self.words(), "-dumpfullversion", "-dumpversion"]))
-        except ours(OSError) as error:
-            raise CompilerError(f"cannot start {self.words()[0]}: {error.strerror}") from error
-        finally:
-            self.kill()
-
-    def make(self, sources: dict[str, str]) -> None:
-        """{name of a shared object: its source}: make them.  Raises CompilerError."""
-        folder = disk().folder()
-        try:
-            with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as place:
-                try:
-                    self.make_in(place, sources)
-                finally:
-                    self.kill()
-        except ours(OSError) as error:
-            raise cannot_write(folder, error) from error
-
-    def make_in(self, place: str, sources: dict[str, str]) -> None:
-        """Make them, side by side, in this folder; what is made is kept on disk."""
-        running: list[tuple[str, Path, subprocess.Popen]] = []
-        for number, (name, source) in enumerate(sources.items()):
-            path = Path(place) / f"{number}.cpp"
-            path.write_text(source)
-            files = [str(path), "-o", str(path.with_suffix(".so")), "-lm"]
-            running.append((name, path, self.start([*compiler_command(), *files], place)))
-        for name, path, process in running:
-            errors = self.printed(process)
-            if process.returncode:
-                raise CompilerError(self.refusal(errors, path, name))
-            disk().write(name, path.with_suffix(".so").read_bytes())
-
-    def start(self, command: list[str], place: str | None = None) -> subprocess.Popen:
-        """The command begins to run; place: where its temporary files may lie.
-
-        It has a process group of its own, so that what it starts can be killed with it."""
-        self.running.append(
-            subprocess.Popen(
-                command,
-                stdout=subprocess.DEVNULL if place else subprocess.PIPE,
-                stderr=subprocess.PIPE if place else subprocess.DEVNULL,
-                env={**os.environ, "TMPDIR": place} if place else None,
-                process_group=0,
-            )
-        )
-        return self.running[-1]
-
-    def printed(self, process: subprocess.Popen) -> str:
-        """What it prints until it ends.  Raises CompilerError if that is not in time."""
-        try:
-            printed, errors = process.communicate(timeout=max(0.0, self.end - time.monotonic()))
-        except ours(subprocess.TimeoutExpired) as error:
-            words = subprocess.list2cmdline(process.args)[:100]  # type: ignore[arg-type]
-            raise CompilerError(
-                f"the C++ compiler did not end within {config.compiler_seconds} seconds "
-                f"(miniinductor.config.compiler_seconds) and was killed: {words}"
-            ) from error
-        return ((printed or b"") + (errors or b"")).decode(errors="replace").strip()
-
-    def kill(self) -> None:
-        """End what still runs, and what it has started."""
-        for process in self.running:
+        for process in running:
+            printed, _ = process.communicate(timeout=max(0.0, end - time.monotonic()))
+            results.append((process.returncode, printed.decode(errors="replace").strip()))
+    except ours(subprocess.TimeoutExpired) as error:
+        words = subprocess.list2cmdline(commands[len(results)])[:100]
+        raise CompilerError(
+            f"the C++ compiler did not end within {config.compiler_seconds} seconds "
+            f"(miniinductor.config.compiler_seconds) and was killed: {words}"
+        ) from error
+    finally:
+        for process in running:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+    return results
 
-    def refusal(self, errors: str, source: Path, name: str) -> str:
-        """The text of the CompilerError.  The refused source is kept, where the shared object of
-        this name would have been."""
-        folder = disk().folder()
-        if "No space left" in errors:
-            return f"the disk of {folder} is full: free space or set MINIINDUCTOR_CACHE"
-        kept = os.path.join(folder, name.removesuffix(".so") + ".cpp")
-        os.replace(source, kept)
-        return f"{self.words()[0]} refused a generated kernel (kept as {kept}):\n{errors[:4000]}"
+
+def make(sources: dict[str, str]) -> None:
+    """{name of a shared object: its source}: make them, and keep them on disk.  Raises
+    CompilerError."""
+    folder, command = disk().folder(), compiler_command()
+    try:
+        with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as place:
+            paths = [Path(place, f"{number}.cpp") for number in range(len(sources))]
+            for path, source in zip(paths, sources.values()):
+                path.write_text(source)
+            files = [[str(p), "-o", str(p.with_suffix(".so")), "-lm"] for p in paths]
+            results = run_all([[*command, *names] for names in files], place)
+            for name, path, (failed, printed) in zip(sources, paths, results):
+                if failed:
+                    raise CompilerError(refusal(printed, path, name, command[0]))
+                disk().write(name, path.with_suffix(".so").read_bytes())
+    except ours(OSError) as error:
+        raise cannot_write(folder, error) from error
+
+
+def refusal(errors: str, source: Path, name: str, compiler: str) -> str:
+    """The text of the CompilerError.  The refused source is kept, where the shared object of this
+    name would have been."""
+    folder = disk().folder()
+    if "No space left" in errors:
+        return f"the disk of {folder} is full: free space or set MINIINDUCTOR_CACHE"
+    kept = os.path.join(folder, name.removesuffix(".so") + ".cpp")
+    os.replace(source, kept)
+    return f"{compiler} refused a generated kernel (kept as {kept}):\n{errors[:4000]}"
 
 
 # --- the processor --------------------------------------------------------------------------------
 @functools.lru_cache(None)
-def cpu_flags() -> frozenset[str]:
+def cpu_flags() -> list[str]:
     try:
         with open("/proc/cpuinfo") as file:
             found = [line for line in file if line.startswith(("flags", "Features"))]  # x86, Arm
-            return frozenset(found[0].split() if found else ())
+            return sorted(found[0].split()) if found else []
     except ours(OSError):
-        return frozenset()
-
-
-@functools.lru_cache(None)
-def cpu_name() -> str:
-    return platform.machine() + digest(*sorted(cpu_flags()))
+        return []
 
 
 def vector_bits() -> int:
@@ -253,19 +203,21 @@ def vector_bits() -> int:
 
 
 KERNELS_PER_FILE = 6
-# what stands before generated kernels
-HEADERS = ("prelude", "maths", "halves", "transpose", "arithmetic", "extremes", "random")
-PRELUDES = [Path(__file__).parent.parent / f"codegen/cpp/{name}.h" for name in HEADERS]
+HEADERS = [Path(__file__).parent.parent / f"codegen/cpp/{name}.h" for name in ("prelude", "maths")]
 
 
 def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None]]:
     """[(source, name)] -> callables, in the same order.  Raises CompilerError if the compiler
     refuses one."""
-    coverage.load()
     names: dict[str, str] = {}  # source without comments -> name of the function
     texts: dict[str, str] = {}  # name -> its source
     keys = []
     for source, name in sources:
+        if len(source) > LONGEST_SOURCE:
+            raise CompilerError(
+                f"kernel {name} has {len(source):,} characters: its indices are too long for the "
+                "C++ compiler"
+            )
         keys.append(strip_comments(source))
         if keys[-1] not in names:
             name = names[keys[-1]] = f"{name}_{len(names)}"
@@ -278,27 +230,24 @@ def build_kernels(sources: Iterable[tuple[str, str]]) -> list[Callable[..., None
 
 
 def libraries_of(texts: dict[str, str]) -> dict[str, ctypes.CDLL]:
-    """The kernels in a few files, which are compiled side by side where they are not on disk."""
-    look_at(texts)
+    """{name of a kernel: the library with it}: they lie in a few files, which are compiled side by
+    side where they are not on disk."""
     files = max(1, min(os.cpu_count() or 1, -(-len(texts) // KERNELS_PER_FILE)))
-    parts = [[prelude(), *list(texts.values())[i::files]] for i in range(files)]
-    libraries = build_shared_objects(["\n".join(part) for part in parts])
-    return {name: libraries[number % files] for number, name in enumerate(texts)}
-
-
-def build_shared_objects(sources: Sequence[str]) -> list[ctypes.CDLL]:
-    """Load each source's shared object, compiling in parallel those that are not on disk."""
     command = compiler_command()
-    names = [cache_key(source, command) + ".so" for source in sources]
-    libraries = {name: load(name) for name in names}
-    missing = {n: source for n, source in zip(names, sources) if libraries[n] is None}
+    sources = {}
+    for n in range(files):
+        source = "\n".join([prelude(), *list(texts.values())[n::files]])
+        sources[cache_key(source, command) + ".so"] = source
+    libraries = {name: load(name) for name in sources}
+    missing = {name: source for name, source in sources.items() if libraries[name] is None}
     if missing:
-        Compiler().make(missing)
+        make(missing)
     for name in missing:
         libraries[name] = load(name)
         if libraries[name] is None:
             raise CompilerError(f"the compiler made {name}, but it cannot be loaded")
-    return [library for name in names if (library := libraries[name]) is not None]
+    loaded = list(libraries.values())
+    return {name: loaded[n % files] for n, name in enumerate(texts)}  # type: ignore[misc]
 
 
 def load(name: str) -> ctypes.CDLL | None:
@@ -316,12 +265,12 @@ def load(name: str) -> ctypes.CDLL | None:
 def cache_key(source: str, command: list[str]) -> str:
     """A name for what `command` makes of `source` here: another torch, compiler, flag or processor
     gives another."""
-    about = compiler_version(Compiler().words()), cpu_name()
+    about = compiler_version(find_compiler(os.environ.get("CXX"))), platform.machine(), *cpu_flags()
     return digest(torch.__version__, *command, *about, strip_comments(source))
 
 
 def prelude() -> str:
-    return "\n".join(map(read_text, PRELUDES))
+    return "\n".join(map(read_text, HEADERS))
 
 
 read_text = functools.cache(Path.read_text)
@@ -331,7 +280,7 @@ def strip_comments(source: str, sign: str = "//") -> str:
     return re.sub(rf"[ \t]*{sign} [^\n]*", "", source)
 
 
-INDEX_ERROR = 1  # (in cpp_prelude.h, too)
+INDEX_ERROR = 1  # (in prelude.h, too)
 
 
 class Kernel:

@@ -116,7 +116,7 @@ def matched(x, parts):
 def _(answer):
     import minidynamo
     from minidynamo import coverage
-    from minidynamo.evaluate import code_info, opcodes
+    from minidynamo.evaluate import evaluator, opcodes
 
     coverage.load()  # its own handler may not be there yet: nothing has been compiled so far
     pushed = []
@@ -128,7 +128,7 @@ def _(answer):
 
     def run(parts):
         minidynamo.reset()
-        code_info._CACHE.clear()
+        evaluator._CACHE.clear()
         original = opcodes.HANDLERS["GET_LEN"]
         opcodes.HANDLERS["GET_LEN"] = handler
         try:
@@ -138,7 +138,7 @@ def _(answer):
                 )
         finally:
             opcodes.HANDLERS["GET_LEN"] = original
-            code_info._CACHE.clear()
+            evaluator._CACHE.clear()
             minidynamo.reset()
 
     for parts in ([3], [3, 4], [1, 2, 3]):

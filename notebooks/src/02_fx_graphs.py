@@ -240,9 +240,9 @@ minidynamo.reset()
 
 # %%
 from minidynamo.explain import excerpt
-from miniinductor.passes import no_ops
+from miniinductor.passes.graph_passes import remove_no_ops
 
-excerpt(no_ops.remove_no_ops)
+excerpt(remove_no_ops)
 
 # %% [markdown]
 # (`CLEANING` in `graph_passes.py` is the list of passes. `NO_OPS` are the operations that it looks

@@ -303,7 +303,7 @@ print("breaks:", len(e.main.record.graph_breaks))
 # %%
 from collections import Counter
 from benchmarks.models import bert
-from minidynamo.evaluate.code_info import _CACHE as prepared
+from minidynamo.evaluate.evaluator import _CACHE as prepared
 
 counts = Counter()
 

@@ -125,7 +125,7 @@ excerpt(cpp_expressions.CppScope.temporary)
 # %%
 from pathlib import Path
 
-prelude = (Path(miniinductor.__file__).parent / "codegen" / "cpp_prelude.h").read_text()
+prelude = (Path(miniinductor.__file__).parent / "codegen" / "cpp" / "maths.h").read_text()
 start = prelude.index("OP float exp(float x0)")
 Code(prelude[start:prelude.index("\n}", start) + 2], "cpp", "exp, from the prelude")
 
@@ -208,7 +208,7 @@ e = minidynamo.explain(lambda x, y: x + y.t())(torch.randn(512, 1000), torch.ran
 e.kernels
 
 # %% [markdown]
-# The two outer loops walk over tiles. `mini::transpose` copies one tile of `y`, line by line, into
+# The two outer loops walk over tiles. The first two inside of them copy one tile of `y`, line by line, into
 # `tile0`. The inner loops read from there, where every number of a line is used.
 #
 # ## How close to the machine?

@@ -268,10 +268,10 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, 
 # Many choices cannot be made by thinking: how large is a tile, how many threads? The number that is best depends on caches, registers, and on what else the kernel does. So: build several, time
 # them, keep the winner, and remember it on disk.
 #
-# The C++ generator copies transposed reads through tiles (notebook 11). Their shape is one of two constants, chosen by timing on one machine. Here it is timed on yours:
+# The C++ generator copies transposed reads through tiles (notebook 11). Their shape is a constant, chosen by timing on one machine. Here it is timed on yours:
 
 # %% tags=["volatile"]
-from miniinductor.codegen.cpp import tiles
+from miniinductor.codegen.cpp import layouts
 
 def add_transposed(x, y):
     return x + y.t()
@@ -282,13 +282,13 @@ captured = []                           # the graph, captured once; compiled onc
 minidynamo.compile(add_transposed, backend=lambda gm, inputs: captured.append((gm, inputs)) or gm)(x, y)
 (graph, inputs), = captured
 variants = {}
-usual = tiles.TILE_OF_FEW, tiles.TILE_OF_MANY        # for small arrays, for large ones
-for shape in ((8, 8), (32, 32), (64, 32), (128, 128), (256, 128), (512, 16)):
-    tiles.TILE_OF_FEW = tiles.TILE_OF_MANY = shape
+usual = layouts.TILE
+for shape in ((8, 8), (32, 32), (64, 64), (128, 128), (256, 128), (512, 16)):
+    layouts.TILE = shape
     compiled = miniinductor.compile_fx(graph, inputs)
     variants["{} x {}".format(*shape)] = lambda compiled=compiled: compiled(*inputs)
-tiles.TILE_OF_FEW, tiles.TILE_OF_MANY = usual
-chosen = "{} x {}".format(*usual[m * m >= tiles.MANY])
+layouts.TILE = usual
+chosen = "{} x {}".format(*usual)
 keep_freed_memory()                     # no fresh pages from here on
 timings = interleave(variants, budget=4)
 
@@ -322,7 +322,7 @@ from miniinductor.codegen.triton.build import CudaCode
 excerpt(CudaCode.timed)
 
 # %% [markdown]
-# It makes tensors of the right sizes (`examples`), one callable for each configuration, and times them.
+# It makes tensors of the right sizes (`example`), one callable for each configuration, and times them.
 # The winner is taken here:
 
 # %%
@@ -332,14 +332,14 @@ excerpt(CudaCode.choose)
 # A configuration that needs more registers or shared memory than there are is refused by the driver. It
 # is left out; the others race.
 #
-# Three details matter. The candidates take turns, so that a machine that slows down hurts all of them. The *median* counts, because one interrupted run would ruin a mean, and the minimum rewards luck. And the
+# Three details matter. The candidates take turns, so that a machine that slows down hurts all of them. The *lower quartile* counts: what disturbs a run can only add to it, and the minimum rewards luck. And the
 # random number generator is left alone: tuning must not change the program that asked for it.
 #
 # ## A product from a template
 #
 # A fast matrix product is not found by lowering loops. Its shape is known (tiles, an accumulator in
 # registers, a walk along the inner axis), so a person writes it once, with holes, and the compiler
-# fills the holes in. `miniinductor/codegen/triton/matmul.jinja` is that text. The holes are sizes,
+# fills the holes in. `TEMPLATE` in `miniinductor/codegen/triton/products.py` is that text. The holes are sizes,
 # pointers, masks and, behind the loop, the *epilogue*: the pointwise work that reads the product
 # while it still is in registers. Here a product, a bias and a GELU become one kernel, which runs in
 # Triton's interpreter:
@@ -382,21 +382,12 @@ Table(["m x n x k", "candidate", "programs", "multiplications per number loaded"
 # %% [markdown]
 # The middle product could use large tiles too, but then most processors would have nothing to do.
 # Two figures pull in opposite directions, so the list is a guess and the clock decides. There is one
-# more rival: the library. `Alternatives` times the fused kernel against a library call with a kernel
-# behind it, and keeps the winner:
-
-# %%
-from miniinductor.codegen.triton.products import Alternatives
-
-excerpt(Alternatives.chosen)
-
-# %% [markdown]
-# `race` runs both on tensors of these layouts and remembers the times on disk; the note goes into the
-# compilation's record.
+# more rival: the library. An earlier version of our compiler timed the fused kernel against a library
+# call with a kernel behind it (PyTorch does: `torch/_inductor/select_algorithm.py`).
 #
 # Was it worth it? These figures were *recorded* on the machine that the title names. (There `c` is a
 # whole matrix.) Eager runs a library product, an addition and a GELU. Ours runs
-# the library's product and one kernel for the rest; with `max-autotune` it holds the race:
+# the library's product and one kernel for the rest; with `max-autotune` it held that race:
 
 # %%
 from benchmarks.plots import recorded, where_recorded
@@ -416,8 +407,10 @@ print(f"one kernel behind the library's product instead of two: {ms['eager'] / m
 print(f"the race on top of that: {ms['ours'] / ms['ours max-autotune']:.3f} times")
 
 # %% [markdown]
-# For a large square product the race brings nothing that exceeds the quartiles, and it costs compile
-# time: the library was written for such shapes. Tuning pays where nobody has tuned before.
+# For a large square product the race brought nothing that exceeds the quartiles, and it cost compile
+# time: the library was written for such shapes. Tuning pays where nobody has tuned before. So we left
+# the race out: the template is used where the rows of the result have an odd length, as GPT-2's logits
+# have (there it needed 0.62 ms, the library 3.3 ms).
 #
 # ## CUDA Graphs: record and replay
 #

@@ -385,11 +385,11 @@ dynamic.kernels
 dynamic.wrapper
 
 # %% [markdown]
-# The wrapper gets `s0` as well, and keeps a workspace for each value of it (`workspaces_for`).
+# The wrapper gets `s0` as well, and makes what is `s0` long anew in each call.
 #
 # The scheduler's question of notebook 10, *do two loops have the same bounds?*, is now a question
-# about expressions, asked of the same environment. Memory planning gives slots whose sizes are
-# expressions, too.
+# about expressions, asked of the same environment. Memory planning leaves out what has a symbol for
+# its size: it has no place in an arena of fixed bytes.
 #
 # ## A real model: GPT-2 writes
 #

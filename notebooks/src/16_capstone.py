@@ -631,7 +631,7 @@ check("16.4", culprit)
 #    and lower it (09), in C++ (11) and in Triton (12); the same seed must give the same numbers in
 #    both.
 # 3. **A product of your own.** Exercise 12.2 puts pointwise work into the kernel of a product, as
-#    `codegen/triton/matmul.jinja` does on a GPU. The C++ backend always calls a library: give it a
+#    `codegen/triton/products.py` does on a GPU. The C++ backend always calls a library: give it a
 #    template for small matrices, with an epilogue (11), chosen by timing (13).
 # 4. **A fusion that pays.** Find a pair of kernels in this model's backward half that is not fused,
 #    read the recorded reason (10), and either make it fuse or show with a roofline (15) that it
@@ -652,10 +652,8 @@ also_here(
     "miniinductor/compile.py",
     "miniinductor/options.py",
     "miniinductor/autograd/fake_mode.py",
-    "miniinductor/autograd/checks.py",
+    "miniinductor/autograd/eager_answers.py",
     "miniinductor/errors.py",
-    "miniinductor/errors.py",
-    "miniinductor/coverage.py",
 )
 
 # %% [markdown]

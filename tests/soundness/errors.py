@@ -9,7 +9,7 @@ compiled call must give what the eager call gives: the value (tolerance: the op 
 NaN is, zeros of the same sign), or the exception, of the same type and with the same first line.
 With internal errors raised a backend may word its error in its own way, but must raise one;
 without, plain Python runs behind it and says what eager says.  Where eager raises, the call must
-raise as well when nobody reads its result, or only the first element of it.
+raise as well when only the first element of its result is read.
 """
 
 import copy
@@ -384,21 +384,15 @@ def compared(name, args, value):
 
 
 def lost_check(function, args, kwargs, mode):
-    """The call raises: so must programs that do not read all of its result."""
-    extra = torch.ones(2)
-
-    def unread(*args, **kwargs):
-        function(*args, **kwargs)
-        return extra + 1
+    """The call raises: so must a program that does not read all of its result."""
 
     def part(*args, **kwargs):
         leaves = pytree.tree_leaves(function(*args, **kwargs))
         return [t.reshape(-1)[:1] + 1 for t in leaves if isinstance(t, torch.Tensor)]
 
-    for program in (unread, part):
-        minidynamo.reset()
-        if outcome(mode.compile(program), args, kwargs, mode.training)[0] == "value":
-            return f"a value where eager raises, the result being {program.__name__}"
+    minidynamo.reset()
+    if outcome(mode.compile(part), args, kwargs, mode.training)[0] == "value":
+        return "a value where eager raises, the result being read in part"
     return ""
 
 

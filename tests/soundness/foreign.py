@@ -18,7 +18,6 @@ little.
 import atexit
 import contextlib
 import ctypes
-import dis
 import functools
 import gc
 import linecache
@@ -39,10 +38,9 @@ import torch
 
 import minidynamo
 import miniinductor
+from benchmarks.error_bound import too_far
 from minidynamo.convert import convert_frame
 from minidynamo.frame import frame_hook
-from benchmarks.error_bound import too_far
-
 from tests.other_evaluator import Evaluator
 
 from . import runner
@@ -62,8 +60,6 @@ KINDS = {  # name -> (class, does another thread set it?)
     "value": (ValueError, False),
     "memory": (MemoryError, False),
     "generator exit": (GeneratorExit, False),
-    "async own": (Stop, True),
-    "async runtime": (RuntimeError, True),
     "async timeout": (TimeoutError, True),
     "async interrupt": (KeyboardInterrupt, True),
 }
@@ -71,8 +67,6 @@ PHASES = ("first", "build", "warm", "shape", "guards", "calls", "beside")
 KEPT = os.path.join(miniinductor.config.cache_dir, "kept-kernels")  # from run to run
 STEADY = 0.02  # seconds for which calls are repeated
 DEVICE = torch.ops.prim.device.default
-REMEMBERED = miniinductor.errors.remembered(len).__code__
-FIRST = next(at.offset for at in dis.get_instructions(REMEMBERED) if at.opname == "RESUME")
 COMPILING = ("first", "build", "warm", "shape")  # phases that compile something
 
 
@@ -190,11 +184,11 @@ def is_not_promised(frame: types.FrameType | None) -> bool:
     torch's function is `noexcept`.  Or Python's linecache reads a file, or traceback is about
     to ask it: it takes an OSError (TimeoutError is one) for a file that is gone, and a MemoryError
     for too long a file.  Or C++
-    has just called a `remembered` function, which stands before its `try`."""
-    if frame is not None and frame.f_code is REMEMBERED and frame.f_lasti <= FIRST:
-        return True
+    asks a size for its number, and takes what is raised for another type."""
     while frame is not None:
         if frame.f_code.co_filename in (linecache.__file__, traceback.__file__):
+            return True
+        if frame.f_code.co_name == "maybe_as_int":
             return True
         if any(frame.f_locals.get(name) is DEVICE for name in ("op", "func")):
             return True

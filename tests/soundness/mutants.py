@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import minidynamo.coverage
-import miniinductor.coverage
 
 DIFFERENCES = 3  # a generator's exit status when it found some; 1 and 2 are Python's own
 
@@ -60,10 +59,8 @@ def apply(name: str) -> None:
 
     Coverage comes first: what it adds when it is loaded would take the place of the mutant."""
     minidynamo.coverage.load()
-    miniinductor.coverage.load()
     load()
     minidynamo.coverage.load()  # what registers itself later would undo the change
-    miniinductor.coverage.load()
     MUTANTS[name].change()
 
 

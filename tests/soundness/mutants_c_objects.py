@@ -4,7 +4,7 @@ from minidynamo.graph.output_graph import OutputGraph
 from minidynamo.functions import c_methods
 from minidynamo.evaluate import operations
 from minidynamo.variables import dicts as containers, functions, iterators, sequences
-from minidynamo.variables import sets
+from minidynamo.variables import dicts
 
 from .mutants import mutant
 
@@ -48,18 +48,18 @@ def last_key() -> None:
         self.items[value.hash_key(tx)] = value
         self.table.add(value.hash_key(tx))
 
-    sets.SetVar.method_add = method_add
+    dicts.SetVar.method_add = method_add
 
 
 @mutant("sets-are-made-again", "c_objects --count 600 --only sets")
 def forgetful_sets() -> None:
-    real = sets.SetVar.iterate
+    real = dicts.SetVar.iterate
 
     def iterate(self, tx):
         self.table = sets.added(self.items)
         return real(self, tx)
 
-    sets.SetVar.iterate = iterate
+    dicts.SetVar.iterate = iterate
 
 
 @mutant("any-number-of-arguments", METHODS)

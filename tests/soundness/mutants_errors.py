@@ -13,10 +13,8 @@ aten = torch.ops.aten
 REFUSES_SINGULAR = "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor"
 FOCUS = {
     "errors: checks without results are dead code": REFUSES_SINGULAR,
-    "errors: what may raise is dead code": "gather,index_select,scatter,take,histc",
     "errors: values are checked where they are read": "gather,index_select,__getitem__,take",
     "errors: kernels that only check are dropped": "gather,index_select,index_add,index_copy",
-    "errors: dead calls are not asked for their dtypes": "add,mul,bitwise_not,floor_divide,sub",
     "errors: positions are not checked": "gather,index_select,scatter,index_add,index_copy,take",
     "errors: positions that nobody uses are not checked": "gather,scatter,scatter_add,index_select,"
     "scatter_reduce.sum,scatter_reduce.amax",
@@ -44,8 +42,7 @@ FOCUS = {
 def no_checks():
     from miniinductor.autograd import functionalize
 
-    original = functionalize.may_raise
-    functionalize.may_raise = lambda node: bool(node.target._schema.returns) and original(node)
+    functionalize.only_checks = lambda node: False
 
 
 @mutant(
@@ -57,13 +54,6 @@ def no_effects():
     from miniinductor.schedule import scheduler
 
     scheduler.has_effect = lambda buffer: False
-
-
-@mutant("errors: what may raise is dead code", "errors --count 100 --modes inductor,aot_eager")
-def no_calls_that_may_raise():
-    from miniinductor.autograd import checks
-
-    checks.RAISING = frozenset()
 
 
 @mutant("errors: values are checked where they are read", "errors --count 150 --modes inductor")
@@ -78,13 +68,6 @@ def no_kernels_for_checks():
     from miniinductor.ir.loops import Graph
 
     Graph.checks = property(lambda self: set(), lambda self, value: None)
-
-
-@mutant("errors: dead calls are not asked for their dtypes", "errors --count 200 --modes aot_eager")
-def no_refusals_of_dead_code():
-    from miniinductor.autograd import functionalize
-
-    functionalize.is_refused = lambda node: False
 
 
 @mutant("errors: positions are not checked", "errors --count 150 --modes inductor")
@@ -122,8 +105,7 @@ def no_dtype_question():
 def any_probability():
     from torch._decomp import decomposition_table
 
-    from miniinductor.lowering import decompositions
-    from miniinductor.lowering import extern
+    from miniinductor.lowering import decompositions, extern
 
     op = aten.binary_cross_entropy.default
     del extern.EXTERN[op]

@@ -1,22 +1,18 @@
 """Mutants of foreign exceptions: one `except` clause is widened, or one part of the state is not
 put back.
 
-Not here, since only one of some thousand moments shows them, and tests/test_soundness_foreign.py
-raises at that moment: `remembered` (C++ answers what arrives in `SymNode.maybe_as_int`),
-`replaced_by` (torch's `__exit__` fails after a cut-short `__enter__`) and `FakeMode` (C++ finds a
-fake mode in its place and ends the process).
+Not here, since only one of some thousand moments shows it: `FakeMode` (C++ finds a fake mode in its
+place and ends the process).
 """
 
 import functools
 from typing import Any
 
-import torch
-
 import minidynamo.convert.convert_frame
+import minidynamo.convert.graph_errors
 import minidynamo.graph.output_graph
 import minidynamo.guards.guards
 import minidynamo.shapes.symbolic_numbers
-import minidynamo.convert.graph_errors
 import miniinductor.errors
 from minidynamo.evaluate import operations
 
@@ -56,12 +52,7 @@ def graphs_answer_everything() -> None:
 
 @mutant("handlers are not told", COMPILING)
 def handlers_are_not_told() -> None:
-    miniinductor.errors.is_of_a_handler = lambda trace: False
-
-
-@mutant("what another thread sets is not told", COMPILING)
-def threads_are_not_told() -> None:
-    miniinductor.errors.was_set_from_outside = lambda error, trace: False
+    miniinductor.errors.is_given = lambda frame, interrupted: False
 
 
 @mutant("the thread's state is not put back", COMPILING)
@@ -80,10 +71,3 @@ def python_answers() -> None:
 
 def in_python(answer: bool) -> Any:
     return lambda: answer
-
-
-@mutant(
-    "torch adds words", "foreign --modes aot_eager --count 2400 --only async.runtime.*(first|shape)"
-)
-def words_are_added() -> None:
-    torch.fx.Interpreter.extra_traceback = property(lambda self: True, lambda self, value: None)

@@ -27,18 +27,15 @@ from unittest import mock
 import sympy
 
 import miniinductor.compile as driver
-from miniinductor import coverage
-from miniinductor.schedule import after_fusion
-from miniinductor.runtime import memory
 from miniinductor.autograd import functionalize
 from miniinductor.codegen.cpp import expressions as cpp_expressions
 from miniinductor.codegen.triton import kernel_writer as triton
 from miniinductor.ir.recording import Recorder
-from miniinductor.passes import no_ops as common_subexpressions
-from miniinductor.passes import no_ops
+from miniinductor.passes import graph_passes
+from miniinductor.runtime import memory
+from miniinductor.schedule import after_fusion
 from miniinductor.schedule.nodes import Schedule
 from miniinductor.schedule.scheduler import Scheduler
-from miniinductor.codegen.cpp import tiles
 
 from .mutants import mutant
 
@@ -63,7 +60,7 @@ def shared_inputs() -> None:
 
 @mutant("one memory under two names: results that must not share it", CPU, AOT)
 def shared_results() -> None:
-    common_subexpressions.reaches_output_by_views = lambda node: False
+    graph_passes.reaches_output_by_views = lambda node: False
 
 
 # --- fusion ---------------------------------------------------------------------------------------
@@ -151,7 +148,6 @@ def replay() -> None:
 
 @mutant("functionalization: a write through one output of split or unbind", CPU, AOT)
 def pieces() -> None:
-    coverage.load()
     original = functionalize.INVERSES[operator.getitem]
 
     def scatter_piece(made: Any, like: Any, piece: Any, value: Any) -> Any:
@@ -168,13 +164,12 @@ def pieces() -> None:
 
 @mutant("functionalization: where as_strided begins", AOT)
 def begin_of_memory() -> None:
-    coverage.load()
     functionalize.check_memory = lambda node, args: None
 
 
 @mutant("graph passes: a copy that begins where its source does not", AOT)
 def begin_of_copies() -> None:
-    no_ops.offset = lambda tensor: 0
+    graph_passes.offset = lambda tensor: 0
 
 
 # --- masks ----------------------------------------------------------------------------------------

@@ -3,15 +3,14 @@
 In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s.  An expression gets a
       name by `self.temporary`; a check that fails sets a bit of `error` by `self.error_if`.
 
-    >>> writer.add(Value(named("tmp0"), torch.float32), Value(Code("1.5f"), torch.float32))
+    >>> writer.add(Value("tmp0", torch.float32), Value("1.5f", torch.float32))
     ...                                                 # const float tmp1 = tmp0 + 1.5f;
     Value(text='tmp1', dtype=torch.float32, inner=False, number=None)
 
 Functions of the prelude carry the ops' names, so that most families are one line here.
 
 bfloat16 and float16 are 16 bits in memory, and floats while they are computed with.  Eager rounds
-after each operation, and so do we, except where 16 bits hold the value anyway: `exact` has those.
-A store need not convert what a conversion has just rounded: `raw` has the float before that.
+after each operation, and so do we; what is stored is rounded as it is stored.
 
 A body under a condition, which must not touch memory where that is false, is a branch:
 
@@ -25,21 +24,20 @@ Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import sympy
 import torch
 
 from ... import config
-from ...ir.loops import Buffer, playing
+from ...ir.loops import playing
 from ...ir.ops import BINARY, COMPARISON, TESTS, UNARY, OpsHandler
-from ...schedule.nodes import Group
 from ...sizes.symbols import Size
 from ..common import INFIX as INFIX_OF_ALL
-from ..common import LOGICAL, Code, Scope, Value, call, code, install_family, named
+from ..common import LOGICAL, Scope, Value, install_family
 from ..plan import KernelPlan
-from ..tree import Branch, Definition, Line, Statement
+from .statements import Branch, Line, Statement
 
 # dtype -> (type in memory, type of arithmetic)
 TYPES: dict[torch.dtype, tuple[str, str]] = {
@@ -55,12 +53,9 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     **{getattr(torch, t): (f"{t}_t",) * 2 for t in ("int8", "int16", "uint16", "uint32", "uint64")},
 }
 HALVES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
-BYTES = (torch.int8, torch.uint8)  # bfloat16 has 8 bits, float16 11
 SELECTING = ("maximum", "minimum")  # their result is one of their arguments, or a NaN
-# what they make of an element needs no more bits: one that is large enough is whole already
-KEEPING = ("abs", "neg", "round", "floor", "ceil", "trunc")
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
-INFIX = {**INFIX_OF_ALL, "truediv": Code("/", uses=frozenset("/"))}
+INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
 OF_EACH_TYPE = ("remainder", "floordiv")  # templates of the prelude
 
@@ -85,17 +80,16 @@ def limit_text(dtype: torch.dtype, lowest: bool) -> str:
     return constant_text(info.min if lowest else info.max, dtype)
 
 
-def constant_text(value: bool | int | float, dtype: torch.dtype) -> Code:
+def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype is torch.bool:
-        return Code("true" if value else "false")
+        return "true" if value else "false"
     if dtype.is_floating_point:
         return float_text(float(value), compute_type(dtype) == "double")
     number = wrapped(value, dtype)
     if number == -(2**63):
-        return Code(
-            "(-9223372036854775807LL - 1)"
-        )  # C has no negative numbers: it would negate 2^63
-    return Code(f"{number}{'ull' if number >= 2**63 else SUFFIXES.get(dtype, '')}")
+        # C has no negative numbers: it would negate 2^63
+        return "(-9223372036854775807LL - 1)"
+    return f"{number}{'ull' if number >= 2**63 else SUFFIXES.get(dtype, '')}"
 
 
 def wrapped(value: float, dtype: torch.dtype) -> int:
@@ -104,19 +98,14 @@ def wrapped(value: float, dtype: torch.dtype) -> int:
     return (int(value) - info.min) % (info.max - info.min + 1) + info.min
 
 
-def is_exact(number: float | None, dtype: torch.dtype) -> bool:
-    """Is nothing of the number lost in `dtype`?"""
-    return number is not None and torch.tensor(number, dtype=dtype).item() == number
-
-
-def float_text(value: float, is_double: bool) -> Code:
+def float_text(value: float, is_double: bool) -> str:
     if not is_double:
         value = torch.tensor(value, dtype=torch.float32).item()
     if math.isfinite(value):
-        return Code(repr(value) if is_double else f"{value!r}f")
+        return repr(value) if is_double else f"{value!r}f"
     name = "nan" if math.isnan(value) else "inf"
     cast, sign = "(double)" if is_double else "", "-" if value < 0 else ""
-    return Code(f"{cast}{sign}mini::{name}", uses=frozenset([name]))
+    return f"{cast}{sign}mini::{name}"
 
 
 class CppScope(Scope):
@@ -127,13 +116,13 @@ class CppScope(Scope):
         self.lines: list[Statement] = []
         self.is_mask = is_mask  # they run under a condition
 
-    def temporary(self, expression: Code, c_type: str) -> str:
+    def temporary(self, expression: str, c_type: str) -> str:
         """The name of a value; an expression is computed once."""
         name = self.lookup((expression, c_type))
         if name is None:
             name = self.known[expression, c_type] = self.fresh("tmp")
             makers = self.makers[name] = [playing.value]
-            self.lines.append(Definition.of(c_type, name, expression, makers))
+            self.lines.append(Line(f"const {c_type} {name} = {expression};", origin=makers))
         return name
 
     def add(self, line: str, origin: Any = None) -> None:
@@ -146,39 +135,47 @@ class CppExpressions(OpsHandler):
 
     plan: KernelPlan
     scope: CppScope
+    outside: CppScope  # statements per outer iteration
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
-    small: set[str]  # names of indices that 32 bits hold
-    temporary: Callable[[Code, torch.dtype, bool], Value]  # names an expression
-    index: Callable[[sympy.Expr], Code]
+    index: Callable[[sympy.Expr], str]
     position: Callable[[str], sympy.Symbol]
-    size: Callable[[Size], int | Code]
-    changes_inside: Callable[[sympy.Expr], bool]
-    ask: Callable[..., Any]
-    scope_of: Callable[[bool], CppScope]
+    size: Callable[[Size], int | str]
     has_scatter: bool
     overwritten: Mapping[str, str]
-    group: Group
-    buffers: Mapping[str, Buffer]
-    reruns: bool
-    has_fast_forms: bool
-    exact: set[tuple[str, torch.dtype]]  # floats, and the 16 bits that hold them
-    raw: dict[tuple[str, torch.dtype], Code]  # a rounded value -> the float that was rounded
+    rounded: dict[str, str]  # a float that 16 bits hold -> the one of which it was made
+    reruns: bool  # may the kernel run twice, first with fast forms?
 
+    # -- names
     def make(self, template: str, dtype: torch.dtype, *parts: Any) -> Value:
         """The value of an expression of these parts; it changes where they do."""
-        return self.name_code(code(template, *parts), dtype, *parts)
+        inner = any(part.inner for part in parts if isinstance(part, Value))
+        return self.temporary(template.format(*parts), dtype, inner)
 
     def call(self, function: str, dtype: torch.dtype, *arguments: Value, of: str = "") -> Value:
-        """The value of a call of a function of the prelude."""
-        return self.name_code(call(function, *arguments, of=of), dtype, *arguments)
+        """The value of a call of a function of the prelude.  of: the arguments of a template."""
+        template = f"mini::{function}{f'<{of}>' if of else ''}"
+        places = ", ".join(["{}"] * len(arguments))
+        return self.make(f"{template}({places})", dtype, *arguments)
 
     def rand(self, seed: Value, offset: Value) -> Value:
         return self.call("rand", torch.float32, seed, offset)
 
-    def name_code(self, expression: Code, dtype: torch.dtype, *parts: Any) -> Value:
-        inner = any(part.inner for part in parts if isinstance(part, Value))
-        return self.temporary(expression, dtype, inner)
+    def temporary(self, expression: str, dtype: torch.dtype, inner: bool) -> Value:
+        """Name a value at the outermost level where it is known."""
+        c_type = compute_type(dtype)
+        known = self.scope.lookup((expression, c_type))
+        name = known or self.scope_of(inner).temporary(expression, c_type)
+        return Value(name, dtype, inner)
+
+    def scope_of(self, inner: bool) -> CppScope:
+        """Where a value is computed: outside of the lanes, if it does not change along them."""
+        if not inner and self.inner_variables and not self.scope.is_mask:
+            return self.outside
+        return self.scope
+
+    def changes_inside(self, symbols: Iterable[Any]) -> bool:
+        return not self.inner_variables.union(self.inner_symbols).isdisjoint(symbols)
 
     # -- indices at run time
     def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
@@ -192,17 +189,12 @@ class CppExpressions(OpsHandler):
         symbol = self.position(index.text)
         if value.inner:
             self.inner_symbols.add(symbol)
-        if isinstance(size, int) and size < 1 << 31:
-            self.small.add(symbol.name)
         return symbol
 
     def error_if(self, condition: Value, error: str) -> None:
         # not `condition ? error : 0`: in a branch of a vector loop, gcc 12 loses it
-        text = code(f"error |= (int){{}}*mini::{error};", condition, uses=frozenset([error]))
-        line = Line(text, sets_error=True)
-        lines = self.ask("error_lines", condition)
-        if lines is None:
-            lines = self.scope_of(condition.inner).lines
+        line = Line(f"error |= (int){condition}*mini::{error};", sets_error=True)
+        lines = self.scope_of(condition.inner).lines
         if line not in lines:
             lines.append(line)
 
@@ -214,19 +206,22 @@ class CppExpressions(OpsHandler):
 
     def index_expr(self, expr: Size, dtype: torch.dtype) -> Value:
         expr = sympy.sympify(expr)
-        text, inner = self.index(expr), self.changes_inside(expr)
+        text, inner = self.index(expr), self.changes_inside(expr.free_symbols)
         if dtype is torch.int64:
             if expr.is_Integer:
                 return Value(text, dtype, number=int(expr))
             return self.temporary(text, dtype, inner)
-        return self.temporary(code("({})({})", compute_type(dtype), text), dtype, inner)
+        return self.temporary(f"({compute_type(dtype)})({text})", dtype, inner)
 
     def to_dtype(self, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Value:
         source = x.dtype
         if dtype == source:
             return x
         if dtype in HALVES:
-            return self.to_half(x, dtype)
+            wide = self.to_dtype(x, torch.float32)
+            value = self.call(f"round_{HALVES[dtype]}", dtype, wide)
+            self.rounded[value.text] = wide.text
+            return value
         if source in HALVES and dtype is torch.float32:
             return Value(x.text, dtype, x.inner, x.number)
         if dtype is torch.bool:
@@ -239,33 +234,8 @@ class CppExpressions(OpsHandler):
             return self.call("to_integer", dtype, x, of=compute_type(dtype))
         return self.make("({}){}", dtype, compute_type(dtype), x)
 
-    def to_half(self, x: Value, dtype: torch.dtype) -> Value:
-        wide = x if compute_type(x.dtype) == "float" else self.to_dtype(x, torch.float32)
-        if x.dtype in (torch.bool, *BYTES) or (wide.text, dtype) in self.exact:
-            self.exact.add((wide.text, dtype))
-            return Value(wide.text, dtype, x.inner)
-        value = self.name_code(self.narrowed("round", wide.text, dtype), dtype, wide)
-        self.raw[value.text, dtype] = wide.text
-        self.exact.add((value.text, dtype))
-        return value
-
-    def narrowed(self, function: str, wide: Code, dtype: torch.dtype) -> Code:
-        """A call of a function of the prelude: mini::to_float16(tmp1) of "to"."""
-        if dtype is torch.float16:
-            return call(f"{function}_float16", wide)
-        floats = (torch.float16, torch.float32, torch.float64)
-        any_nan = any(self.buffers[name].layout.dtype in floats for name in self.group.read_names)
-        return call(f"{function}_bfloat16", wide, of="true" if any_nan else "false")
-
-    def keeping(self, found: Value, *values: Value) -> Value:
-        """`found`, which 16 bits hold if they hold these values."""
-        for dtype in HALVES:
-            if all((v.text, dtype) in self.exact or is_exact(v.number, dtype) for v in values):
-                self.exact.add((found.text, dtype))
-        return found
-
     def where(self, condition: Value, a: Value, b: Value) -> Value:
-        return self.keeping(self.make("{} ? {} : {}", a.dtype, condition, a, b), a, b)
+        return self.make("{} ? {} : {}", a.dtype, condition, a, b)
 
     def masked(self, mask: Value, body: Callable[[], Value], other: bool | int | float) -> Value:
         outside = self.scope
@@ -277,12 +247,10 @@ class CppExpressions(OpsHandler):
         inner, name = bool(self.inner_variables), outside.fresh("tmp")
         mask = self.mask_of_lanes(mask)
         start = self.constant(other, value.dtype)
-        outside.lines.append(
-            Definition.of(compute_type(value.dtype), name, start.text, varies=True)
-        )
-        inside.add(code("{} = {};", named(name), value))
+        outside.add(f"{compute_type(value.dtype)} {name} = {start};")
+        inside.add(f"{name} = {value};")
         outside.lines.append(Branch(mask.text, inside.lines))
-        return self.keeping(Value(named(name), value.dtype, inner), value, start)
+        return Value(name, value.dtype, inner)
 
     def mask_of_lanes(self, mask: Value) -> Value:
         """An equal mask, which differs from lane to lane: gcc makes no vectors of a loop around a
@@ -291,17 +259,16 @@ class CppExpressions(OpsHandler):
         if not is_along_lanes or mask.inner or not config.vectorize:
             return mask
         count = self.make("{} ? {} : 0", torch.int64, mask, self.size(self.plan.inner[-1]))
-        return Value(code("{} < {}", named(self.plan.r[-1]), count), torch.bool, True)
+        return Value(f"{self.plan.r[-1]} < {count}", torch.bool, True)
 
     def unary(self, op: str, x: Value) -> Value:
-        if op in KEEPING:
-            found = self.make("-{}", x.dtype, x) if op == "neg" else self.call(op, x.dtype, x)
-            return self.keeping(found, x)
+        if op == "neg":
+            return self.make("-{}", x.dtype, x)
         if op == "bitwise_not":
             return self.make("!{}" if x.dtype is torch.bool else "~{}", x.dtype, x)
         if op == "logical_not":
             return self.make("{} == 0", torch.bool, x)
-        if op in ("sin", "cos") and compute_type(x.dtype) == "float":
+        if op in ("sin", "cos", "tan") and compute_type(x.dtype) == "float":
             return self.of_angle(op, x)
         return self.call(op, torch.bool if op in TESTS else x.dtype, x)
 
@@ -310,14 +277,9 @@ class CppExpressions(OpsHandler):
         more, with the exact form; one that writes over what it reads has the exact form alone."""
         if self.has_scatter or any(node.name in self.overwritten for node in self.plan.nodes):
             return self.call(op, x.dtype, x, of="true")
-        self.reruns = self.has_fast_forms = True
-        self.error_if(Value(call("is_large_angle", x), torch.bool, x.inner), "NOT_FAST")
+        self.reruns = True
+        self.error_if(self.call("is_large_angle", torch.bool, x), "NOT_FAST")
         return self.call(op, x.dtype, x, of="exact.v")
-
-    def tan(self, x: Value) -> Value:
-        if compute_type(x.dtype) != "float":
-            return self.unary("tan", x)
-        return self.binary("truediv", self.of_angle("sin", x), self.of_angle("cos", x))
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
         dtype = torch.bool if op in COMPARISON or op in LOGICAL else a.dtype
@@ -330,7 +292,7 @@ class CppExpressions(OpsHandler):
             template = "{} {} {}" if are_bools else "({} != 0) {} ({} != 0)"
             return self.make(template, dtype, a, LOGICAL[op], b)
         if op in SELECTING:
-            return self.keeping(self.selected(op, a, b), a, b)
+            return self.selected(op, a, b)
         is_template = not a.dtype.is_floating_point or op in OF_EACH_TYPE
         return self.call(op, dtype, a, b, of=compute_type(a.dtype) if is_template else "")
 

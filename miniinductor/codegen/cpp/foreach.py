@@ -24,10 +24,10 @@ import sympy
 from ... import config
 from ...schedule.after_fusion import Foreach
 from ...sizes.symbols import Size
-from ..common import Code, Kernel, named, of_all_parts
-from ..plan import PARALLEL_WORK, estimate
-from ..tree import Line, Pragma, Statement, nest
+from ..common import Kernel, of_all_parts
+from ..plan import PARALLEL_WORK, KernelPlan, estimate
 from .kernel_writer import CppKernelWriter
+from .statements import Line, Pragma, Statement, nest
 
 PARTS = "which of the alike parts is computed"
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
@@ -41,18 +41,15 @@ class ForeachWriter(CppKernelWriter):
         super().__init__(group.parts[0].group, *context)
         self.parts = group.parts
 
-    def decide(self) -> None:
-        super().decide()
-        self.plan = replace(self.plan, inner=(SIZE,))
+    def plan_loops(self) -> KernelPlan:
+        return replace(super().plan_loops(), inner=(SIZE,))
 
     def decide_threads(self) -> None:
-        super().decide_threads()
-        operations = sum(len(b.instructions) for b in self.plan.bodies.values())
-        work = sum(estimate(part.group.outer) for part in self.parts) * max(1, operations // 4)
-        self.parallel = config.openmp and work >= PARALLEL_WORK
+        work = sum(estimate(part.group.outer) for part in self.parts) * self.plan.work_per_element
+        self.parallel, self.threads_if = config.openmp and work >= PARALLEL_WORK, ""
 
-    def size(self, number: Size) -> int | Code:
-        return named("size") if number == SIZE else super().size(number)
+    def size(self, number: Size) -> int | str:
+        return "size" if number == SIZE else super().size(number)
 
     def simd(self) -> Pragma | None:
         if self.parallel:

@@ -1,8 +1,6 @@
-// The maths of generated kernels.  Self-contained: no standard header, so that a kernel compiles in 0.1 s.
-//
-// Everything is scalar, but how lanes are put together.  `exp` is written without branches and calls, so that GCC turns it into vector code
-// inside `#pragma omp simd`; the other functions call libm.  codegen/cpp/arithmetic.h has more functions, cpp_maths.h vectorizable forms of
-// them; other .h files lie beside the .py that needs them.  Semantics are torch's: NaN goes through maximum/minimum.
+// What generated kernels are made of: types, libm's functions, arithmetic, 16-bit floats, extremes and random numbers.  Self-contained: no
+// standard header, so that a kernel compiles in 0.1 s.  Semantics are torch's: NaN goes through maximum/minimum, integer division by zero
+// raises, shifts by too much are defined.  maths.h has the functions of which the compiler makes vectors.
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;
@@ -22,15 +20,6 @@ template <class T> constexpr bool is_float = false;
 template <> constexpr bool is_float<float> = true;
 template <> constexpr bool is_float<double> = true;
 
-#ifdef __FMA__
-OP float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-OP double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
-#else
-template <class T> OP T fma(T a, T b, T c) { return a * b + c; }
-#endif
-template <class T> OP T horner(T, T p) { return p; }        // horner(z, a, b, c) = (a*z + b)*z + c
-template <class T, class... More> OP T horner(T z, T p, T next, More... more) { return horner(z, fma(p, z, next), more...); }
-
 // float -> integer as torch's CPU kernels do it: truncation, and no undefined behaviour out of range
 // GCC before 13 turns (float)(int)x into trunc(x), which is -0.0 for -0.5 where the integer gives 0.0.  Adding 0 makes it 0.0 in any case.
 OP float whole(float x) { return __builtin_truncf(x) + 0.f; }
@@ -46,38 +35,6 @@ template <class To, class From> OP To to_integer(From x) {
     return (To)x;
 }
 
-// --- exp -----------------------------------------------------------------------------------------------------------------
-constexpr float SHIFT = 12582912.f;             // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
-OP float times_power(float p, int32_t i) {      // p * 2^i (of i the low bits count) in two steps: right among subnormals and up to inf
-    int32_t half = i >> 1;
-    return p * bits<float>((half << 23) + 0x3f800000) * bits<float>(((i - half) << 23) + 0x3f800000);
-}
-OP int32_t at_most_129(float t) {               // t = n + SHIFT, as bits; n at most 129.  GCC would make a branch of a second float limit
-    int32_t i = bits<int32_t>(t);
-    return i > 0x4b400081 ? 0x4b400081 : i;
-}
-OP float exp(float x0) {                        // 2^n * exp(r), |r| <= ln(2)/2; polynomial: our own minimax fit, 3e-9
-    // a NaN passes both limits, and comes out of the polynomial; below -104 both factors 2^-127 are 0: a product that is rounded
-    // to 0 would take the processor ten times as long, and masks are full of them
-    float x = x0 < -104.f ? -176.f : x0;
-    int32_t i = at_most_129(fma(x, 1.44269504088896341f, SHIFT));
-    float n = bits<float>(i) - SHIFT, r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
-    float p = horner(r, 1.3814572e-3f, 8.3687296e-3f, 4.1668388e-2f, 1.6666521e-1f, 4.9999994e-1f, 1.f, 1.f);
-    return times_power(p, i);
-}
-OP double exp(double x) {                       // the same; our own fit, 3e-19; ln 2 = 0.693145751953125 + 1.4286e-6
-    constexpr double ROUNDING = 6755399441055744.;          // 1.5 * 2^52
-    x = x < -746. ? -1418.18 : x;
-    x = x > 710. ? 710. : x;
-    double shifted = fma(x, 1.4426950408889634, ROUNDING), n = shifted - ROUNDING;
-    double r = fma(n, -1.42860682030941723e-6, fma(n, -0.693145751953125, x));
-    double p = horner(r, 2.0914686968086877e-9, 2.5105217004720745e-8, 2.7557273643110295e-7, 2.7557255400206424e-6, 2.4801587325547741e-5,
-                      1.9841269874820626e-4, 1.3888888888883748e-3, 8.3333333333261351e-3, 4.1666666666666670e-2, 1.6666666666666671e-1, 0.5);
-    uint64_t whole = bits<uint64_t>(shifted), half = bits<uint64_t>(fma(n, 0.5, ROUNDING));
-    return (1. + fma(r * r, p, r)) * bits<double>((half + 1023) << 52) * bits<double>((whole - half + 1023) << 52);
-}
-template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
-
 // --- functions that libm has, in both precisions --------------------------------------------------------------------------
 #define LIBM_AS(name, theirs) template <class T> OP T name(T x) {       /* floor(3) is 3 */                                         \
     if constexpr (!is_float<T>) return x;                                                                                        \
@@ -86,51 +43,122 @@ template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
 }
 #define LIBM(name) LIBM_AS(name, name)
 LIBM(log) LIBM(sqrt) LIBM(tanh) LIBM(erf)
+LIBM(exp2) LIBM(log2) LIBM(log10) LIBM(log1p) LIBM(expm1) LIBM(sin) LIBM(cos) LIBM(tan) LIBM(asin) LIBM(acos) LIBM(atan)
+LIBM(sinh) LIBM(cosh) LIBM(asinh) LIBM(acosh) LIBM(atanh) LIBM(erfc) LIBM(lgamma) LIBM(floor) LIBM(ceil) LIBM(trunc)
+LIBM_AS(round, rint)        // ties to even
+#define LIBM2(name) template <class T> OP T name(T a, T b) {                                                                        \
+    if constexpr (sizeof(T) == 4) return __builtin_##name##f(a, b);                                                              \
+    else return __builtin_##name(a, b);                                                                                          \
+}
+LIBM2(copysign) LIBM2(atan2) LIBM2(hypot)
+
 template <class T> OP T rsqrt(T x) { return T(1) / sqrt(x); }
 template <class T> OP T reciprocal(T x) { return T(1) / x; }
+
+// --- signs, and what a number is -----------------------------------------------------------------------------------------------
+OP float abs(float x) { return __builtin_fabsf(x); }
+OP double abs(double x) { return __builtin_fabs(x); }
+template <class T> OP T abs(T x) { return x < T(0) ? T(-x) : x; }
+template <class T> OP T sign(T x) { return x != x ? x : T((x > T(0)) - (x < T(0))); }
+OP float sign(float x) { return (float)((x > 0.f) - (x < 0.f)); }           // torch: sign(NaN) is 0
+OP double sign(double x) { return (double)((x > 0.) - (x < 0.)); }
+template <class T> OP bool isnan(T x) { return x != x; }
+OP bool isinf(float x) { return __builtin_fabsf(x) == inf; }
+OP bool isinf(double x) { return __builtin_fabs(x) == (double)inf; }
+template <class T> OP bool isinf(T) { return false; }
+OP bool signbit(float x) { return bits<int32_t>(x) < 0; }
+OP bool signbit(double x) { return bits<int64_t>(x) < 0; }
+template <class T> OP bool signbit(T x) { return x < T(0); }
+
+// Integer division.  The quotient of the lowest number by -1 wraps (an unsigned type's largest number is no -1).
+template <class T> OP bool minus_one(T b) { return T(-1) < T(0) && b == T(-1); }
+template <class T> OP T truncdiv(T a, T b) {
+    if constexpr (is_float<T>) return trunc(a / b);
+    else return b == T(0) ? T(0) : minus_one(b) ? T(T(0) - a) : T(a / b);
+}
+template <class T> OP T fmod(T a, T b) {
+    if constexpr (!is_float<T>) return b == T(0) || minus_one(b) ? T(0) : T(a % b);
+    else if constexpr (sizeof(T) == 4) return __builtin_fmodf(a, b);
+    else return __builtin_fmod(a, b);
+}
+template <class T> OP T signed_as(T m, T b) { return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(m + b) : m; }
+template <class T> OP T remainder(T a, T b) { return signed_as(fmod(a, b), b); }
+template <class T> OP T floordiv_of(T a, T b, T m) {        // m = fmod(a, b); as torch.floor_divide: exact near integers, signed zeros kept
+    T d = (a - m) / b;
+    d = (m != T(0)) & ((b < T(0)) != (m < T(0))) ? d - T(1) : d;
+    T f = floor(d);
+    f = d - f > T(0.5) ? f + T(1) : f;
+    f = d == T(0) ? copysign(T(0), a / b) : f;
+    return b == T(0) ? a / b : f;
+}
+template <class T> OP T floordiv(T a, T b) {
+    if constexpr (is_float<T>) return floordiv_of(a, b, fmod(a, b));
+    else {
+        T m = fmod(a, b), d = truncdiv(a, b);
+        return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(d - T(1)) : d;
+    }
+}
+template <class T> OP T integer_power(T base, T exponent) {     // torch: a negative exponent gives 0, 1 or -1
+    if (exponent < T(0)) return base == T(1) ? T(1) : base == T(-1) ? (exponent % T(2) ? T(-1) : T(1)) : T(0);
+    T result = 1;
+    for (; exponent; exponent = exponent / T(2), base = T(base * base)) if (exponent % T(2)) result = T(result * base);
+    return result;
+}
+template <class T> OP T pow(T base, T exponent) {
+    if constexpr (!is_float<T>) return integer_power(base, exponent);
+    else return sizeof(T) == 4 ? __builtin_powf(base, exponent) : __builtin_pow(base, exponent);
+}
+template <class T> OP T bitwise_left_shift(T a, T b) {
+    return (b < T(0) || b >= T(8 * sizeof(T))) ? T(0) : T((uint64_t)a << b);
+}
+template <class T> OP T bitwise_right_shift(T a, T b) {
+    constexpr int last = 8 * sizeof(T) - (T(-1) < T(0) ? 1 : 0);
+    return (b < T(0) || b >= T(8 * sizeof(T))) ? (last == 8 * sizeof(T) ? T(0) : T(a >> (8 * sizeof(T) - 1))) : T(a >> b);
+}
 
 // A NaN on either side wins.  Two plain choices: one with || is not vectorized.
 template <class T> OP T maximum(T a, T b) { T m = a > b ? a : b; return a != a ? a : m; }
 template <class T> OP T minimum(T a, T b) { T m = a < b ? a : b; return a != a ? a : m; }
 
-// --- bfloat16: memory holds 16 bits, arithmetic is float (float16: cpp_halves.h) -------------------------------------------------
+// --- 16-bit floats: memory holds 16 bits, arithmetic is float -------------------------------------------------------------------
 enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
 OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
-// Nearest, ties to even.  A NaN with bits in its low half could overflow when it is rounded up: 0x7fffffff would become -0.0.  A kernel
-// that reads no float32, float64 or float16 (`any` is false) cannot meet one: the NaNs of arithmetic have a low half of zeros.
-template <bool any> OP uint32_t rounded(float x) {
+OP bfloat16 to_bfloat16(float x) {              // nearest, ties to even
     uint32_t u = bits<uint32_t>(x);
-    return any && x != x ? 0x7fc00000u : u + 0x7fffu + ((u >> 16) & 1u);
+    return (bfloat16)(x != x ? 0x7fc0u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
-template <bool any> OP bfloat16 to_bfloat16(float x) { return (bfloat16)(rounded<any>(x) >> 16); }
-template <bool any> OP float round_bfloat16(float x) { return bits<float>(rounded<any>(x) & 0xffff0000u); }      // and still a float
-OP bfloat16 upper_half(float x) { return (bfloat16)(bits<uint32_t>(x) >> 16); }         // of a bfloat16 as a float
+OP float round_bfloat16(float x) { return to_float(to_bfloat16(x)); }
+// (Integers, of whose arithmetic gcc makes vectors; _Float16 it converts one by one.)
+enum class float16 : uint16_t {};
+OP float to_float(float16 x) {          // moved to float's exponent by a product, which also normalizes subnormals
+    uint32_t y = (uint32_t)(int32_t)(int16_t)(uint16_t)x;       // copies of the sign in front
+    uint32_t u = bits<uint32_t>(bits<float>(y << 13 & 0x8fffe000u) * 5.192296858534828e33f);        // 2^112
+    return bits<float>((y & 0x7c00u) == 0x7c00u ? u | 0x7f800000u : u);
+}
+OP float16 to_float16(float x) {        // nearest, ties to even
+    uint32_t u = bits<uint32_t>(x), size = u & 0x7fffffffu;
+    uint32_t y = (size - (112u << 23) + 0xfffu + ((size >> 13) & 1u)) >> 13;
+    uint32_t tiny = bits<uint32_t>(bits<float>(size) + 0.5f) - 0x3f000000u;         // 0.5f steps by the smallest subnormal
+    y = size < 0x38800000u ? tiny : y;
+    y = size >= 0x477ff000u ? 0x7c00u : y;
+    y = size > 0x7f800000u ? 0x7e00u : y;
+    return (float16)(uint16_t)(y | (u >> 16 & 0x8000u));
+}
+OP float round_float16(float x) { return to_float(to_float16(x)); }
 
 // --- what the lanes of a loop have gathered, put together two halves at a time -----------------------------------------------
 // (gcc ends a reduction of `omp simd` with one addition after the other, 16 or 32 of them, each of which waits for the one before.)
-#if defined __AVX512F__
-constexpr int VECTOR_BYTES = 64;                // of longer vectors gcc compares single elements
-#elif defined __AVX__
-constexpr int VECTOR_BYTES = 32;
-#else
-constexpr int VECTOR_BYTES = 16;
-#endif
-template <class T, int n> struct Lanes { typedef T type __attribute__((vector_size(n * sizeof(T)), aligned(sizeof(T)), may_alias)); };
-template <int n, class T, class Both> OP T together(const T* lanes, Both both) {
+template <int n, class T, class Both> OP T together(T* lanes, Both both) {
     if constexpr (n == 1) return lanes[0];
-    else if constexpr (n == 2) return both(lanes[0], lanes[1]);    // of vectors of one, gcc makes a branch on which of two is larger
     else {
-        constexpr int most = VECTOR_BYTES / sizeof(T), width = n / 2 < most ? n / 2 : most;
-        typedef typename Lanes<T, width>::type Part;
-        Part part = *(const Part*)lanes;
-        for (int k = width; k < n; k += width) part = both(part, *(const Part*)(lanes + k));
-        return together<width>((const T*)&part, both);
+        #pragma omp simd
+        for (int k = 0; k < n / 2; k++) lanes[k] = both(lanes[k], lanes[k + n / 2]);
+        return together<n / 2>(lanes, both);
     }
 }
-#define OF_LANES(name, text) template <int n, class T> OP T name##_of(const T* lanes) {                                              \
+#define OF_LANES(name, text) template <int n, class T> OP T name##_of(T (&lanes)[n]) {                                               \
     return together<n>(lanes, [](auto a, auto b) { return text; });                                                                  \
-}                                                                                                                                    \
-template <class T, int n> OP T name##_of(const T (&lanes)[n]) { return name##_of<n, T>(&lanes[0]); }
+}
 OF_LANES(sum, a + b)
 OF_LANES(prod, a * b)
 OF_LANES(max, maximum(a, b))
@@ -138,19 +166,37 @@ OF_LANES(min, minimum(a, b))
 OF_LANES(any, a | b)
 #undef OF_LANES
 
-// --- memory for values between two loops of a kernel where their number is not constant: each thread keeps it ------------------
-template <class T, int number> OP T* scratch(int64_t count) {
-    static thread_local struct Block {
-        T* start = nullptr;
-        int64_t size = 0;
-        ~Block() { __builtin_free(start); }
-    } block;
-    if (__builtin_expect(block.size < count, 0)) {
-        __builtin_free(block.start);
-        block.start = (T*)__builtin_malloc(count * sizeof(T));
-        block.size = count;
+// --- extremes and their places --------------------------------------------------------------------------------------------------
+// argmax: the extreme and its place.  A NaN counts as the extreme; among equals the first place wins, in any order of combining.
+// Few groups of lanes have one beyond the best so far: only these are looked through.
+template <class T> struct Extreme { T value; int64_t index; };
+#define EXTREME(name, beyond, within) template <class T> OP Extreme<T> name(Extreme<T> a, Extreme<T> b) {                                   \
+    bool nan_a = a.value != a.value, nan_b = b.value != b.value, equal = a.value == b.value || (nan_a && nan_b);                 \
+    return (equal ? b.index < a.index : (nan_b || (!nan_a && b.value beyond a.value))) ? b : a;                                  \
+}                                                                                                                                \
+template <class T, class U> OP bool any_##name(const T* lanes, int64_t count, U best) {                                          \
+    int32_t found = 0;                                                                                                           \
+    _Pragma("omp simd reduction(|:found)")                                                                                       \
+    for (int64_t k = 0; k < count; k++) found |= !(lanes[k] within best);                                                        \
+    return found;                                                                                                                \
+}
+EXTREME(larger, >, <=) EXTREME(smaller, <, >=)
+
+// --- random numbers ------------------------------------------------------------------------------------------------------------
+// Counter based: Philox4x32-10 (Salmon et al., 2011) of (seed, offset), so element `offset` of stream `seed` needs no state.
+OP uint32_t philox(uint64_t seed, uint64_t offset) {
+    uint32_t c0 = (uint32_t)offset, c1 = (uint32_t)(offset >> 32), c2 = 0, c3 = 0;
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t a = 0xD2511F53ull * c0, b = 0xCD9E8D57ull * c2;
+        uint32_t n0 = (uint32_t)(b >> 32) ^ c1 ^ k0, n2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)b; c3 = (uint32_t)a; c0 = n0; c2 = n2;
+        k0 += 0x9E3779B9u; k1 += 0xBB67AE85u;
     }
-    return block.start;
+    return c0;
+}
+OP float rand(int64_t seed, int64_t offset) {               // 24 bits: [0, 1)
+    return (float)(philox((uint64_t)seed, (uint64_t)offset) >> 8) * 5.9604644775390625e-8f;
 }
 
 // A kernel runs with the fast forms of some functions; if it met an argument that is too large for them, once more with exact ones.

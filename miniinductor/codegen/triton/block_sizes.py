@@ -5,8 +5,8 @@ In:   the kind of loop nest and the sizes of its axes.  Out: a few `Config`s, th
 
     >>> block_configs("pointwise", {"x": 1 << 20})[0]
     Config(blocks=(('XBLOCK', 1024),), num_warps=4, num_stages=1)
-    >>> launch.grid(launch.configs[0])          # softmax of 16384 rows, a row per program
-    (16384,)
+    >>> launch.programs(launch.configs[0])  # softmax of 16384 rows, a row per program
+    16384
 
 A program (a block of threads) computes one tile.  Enough bytes must be in flight: 4 to 16 elements
 for each of 32 * num_warps threads, and programs for every processor.  With one tile per row of a
@@ -28,52 +28,26 @@ from ...sizes.symbols import Size, fill
 
 PERSISTENT = 32768  # longest row that one program holds in registers
 PERSISTENT_COLUMNS = 64  # the same where memory runs along x
-SHORT_COLUMN = 16  # elements that a thread may hold, of each of its columns: no warp waits
-# of a thread: more numbers read at once go to slow memory, and take seconds to compile
-REGISTERS = 256
 FEW_COLUMNS = 16  # for each processor: fewer are not enough for tiles of 32 and more
 PROCESSORS = 132  # of the GPU we tune for (H100); others only see other tile counts
 INTERPRETED_TILE = 65536  # the interpreter pays per program, not per element
 LARGEST_INT32 = 2**31 - 1
 
 # (YBLOCK, XBLOCK, warps)
-TILES = (
-    (64, 64, 8),
-    (128, 128, 16),
-    (128, 64, 16),
-    (64, 128, 16),
-    (128, 64, 8),
-    (32, 64, 4),
-    (64, 32, 4),
-    (32, 32, 4),
-)
+TILES = ((64, 64, 8), (128, 64, 8), (64, 32, 4), (32, 32, 4))
 # (XBLOCK, RBLOCK, warps, stages)
-COLUMNS = (
-    (32, 32, 4, 1),
-    (32, 64, 4, 1),
-    (64, 8, 4, 1),
-    (64, 32, 4, 1),
-    (128, 4, 4, 1),
-    (128, 16, 4, 3),
-    (128, 32, 4, 1),
-)
-COLUMNS_OF_ONE_TILE = (*COLUMNS, (1024, 8, 8, 1), (512, 16, 8, 1))
+COLUMNS = ((32, 32, 4, 1), (64, 8, 4, 1), (64, 32, 4, 1), (128, 16, 4, 3))
 # (RBLOCK, warps, stages)
-ROWS = ((2048, 8, 1), (2048, 16, 1), (4096, 16, 1), (16384, 16, 3))
+ROWS = ((2048, 8, 1), (4096, 16, 1), (16384, 16, 3))
 # (MBLOCK, NBLOCK, KBLOCK, stages, warps)
 PRODUCT_TILES = (
     (128, 256, 64, 3, 8),
     (128, 128, 64, 4, 8),
-    (128, 128, 64, 3, 4),
-    (64, 256, 64, 4, 4),
-    (256, 128, 64, 3, 8),
     (64, 128, 64, 4, 4),
-    (128, 64, 64, 4, 4),
     (64, 64, 64, 4, 4),
     (32, 64, 128, 4, 4),
     (16, 64, 128, 5, 4),
-    (16, 128, 128, 4, 4),
-    (32, 32, 128, 4, 2),
+    (16, 16, 64, 4, 2),
 )
 
 
@@ -120,99 +94,66 @@ def persistent_limit(columns: bool) -> int:
     return PERSISTENT_COLUMNS if columns else PERSISTENT
 
 
-def block_configs(
-    kind: str, sizes: Mapping[str, int], columns: bool = False, tiles: int = 1, skips: bool = False
-) -> list[Config]:
+def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) -> list[Config]:
     """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" and "looped" (x, r).
 
-    columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
-    tiles: how many tiles a step reads there; skips: neighbouring elements are not read together."""
+    columns: memory runs along x, so that neighbouring threads should work on neighbouring
+    outputs."""
     x = sizes["x"]
     if is_interpreting():
         found = [interpreted_config(kind, sizes)]
     elif kind == "pointwise":
-        found = pointwise_configs(x, skips)
+        found = pointwise_configs(x)
     elif kind == "tile":
         y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
         found = [config_of(warps, y=min(y, y_most), x=min(x, x_most)) for y, x, warps in TILES]
     elif kind == "persistent":
         found = persistent_columns(x, sizes["r"]) if columns else persistent_rows(x, sizes["r"])
     else:
-        found = looped_columns(x, sizes["r"], tiles) if columns else looped_rows(x, sizes["r"])
+        found = looped_columns(x) if columns else looped_rows(x, sizes["r"])
     return list(dict.fromkeys(found))
 
 
-def pointwise_configs(x: int, skips: bool) -> list[Config]:
-    """Small ones: more programs than processors before more elements per thread.
-
-    One for each thread where reads skip: threads that write four side by side would read four times
-    as many cache lines at once as they use."""
-    if skips and x >= 256 * PROCESSORS:
-        return [config_of(8, x=256), config_of(4, x=512), config_of(4, x=1024)]
+def pointwise_configs(x: int) -> list[Config]:
+    """Small ones: more programs than processors before more elements per thread."""
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
     first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
-    return [first] if top < 1024 else [first, config_of(4, x=2048), config_of(8, x=4096)]
+    return [first] if top < 1024 else [first, config_of(8, x=4096)]
 
 
 def persistent_columns(x: int, r: int) -> list[Config]:
     block, most = power_of_2(r), power_of_2(x)
     elements_and_warps = [(2048, 4), (1024, 4), (4096, 8)]
-    if block <= SHORT_COLUMN:
-        elements_and_warps += [(2048, 1), (8192, 4)]
     return [config_of(w, x=min(max(8, n // block), most), r=block) for n, w in elements_and_warps]
 
 
 def persistent_rows(x: int, r: int) -> list[Config]:
-    block = power_of_2(r)
-    rows = min(power_of_2(x), max(1, 1024 // block))
-    elements = rows * block
-    if x > rows * 8:
-        warps = max(1, min(16, elements // 512))
-    else:  # few programs: more threads each
-        warps = max(1, min(32, elements // 256))
+    block, most = power_of_2(r), power_of_2(x)
+    rows = min(most, max(1, 1024 // block))
+    of_a_warp = 512 if x > rows * 8 else 256  # few programs: more threads each
+    warps = max(1, min(16, rows * block // of_a_warp))
     found = [config_of(warps, x=rows, r=block)]
-    if elements >= 2048:
-        others = [w for w in (warps // 2, warps * 2, warps * 4) if 1 <= w <= 32]
-        found += [config_of(w, x=rows, r=block) for w in others if elements <= w * 32 * 64]
-        if x > rows and block <= 4096:
-            found.append(config_of(max(4, warps), x=2 * rows, r=block))
-    elif rows == 1:  # of 513 to 1024 elements
-        found.append(config_of(1, x=1, r=block))
-        if x >= 4:
-            found.append(config_of(4, x=4, r=block))  # a warp for each row
-            found.append(config_of(1, x=2, r=block))  # or for two, which do not wait for each other
-    else:
-        found.append(config_of(warps, x=rows // 2, r=block))
-        found.append(config_of(min(8, warps * 2), x=rows * 2, r=block))
-        # a warp waits for no other, and has several rows under way (65,536 rows of 256: half the
-        # time of all others)
-        for elements in (512, 2048):
-            found.append(config_of(1, x=min(power_of_2(x), max(1, elements // block)), r=block))
+    if block > 1024:
+        return found + [config_of(w, x=1, r=block) for w in (warps // 2, min(32, warps * 2))]
+    # a warp waits for no other, and has several rows under way (65,536 rows of 256: half the time
+    # of all others)
+    for elements, warps in ((512, 1), (2048, 1), (4096, 4)):
+        found.append(config_of(warps, x=min(most, max(1, elements // block)), r=block))
     return found
 
 
-def looped_columns(x: int, r: int, tiles: int) -> list[Config]:
-    x_most, r_most = power_of_2(x), power_of_2(r)
-    few = []
-    if is_few_columns(x):  # the last of chunks: more programs, and longer steps
-        few = [looped_config(8, 1, x=min(8, x_most), r=min(512, r_most))]
-    return few + [
-        looped_config(warps, stages, x=min(a, x_most), r=min(b, r_most))
-        for a, b, warps, stages in (COLUMNS_OF_ONE_TILE if tiles == 1 else COLUMNS)
-        if a * b // (32 * warps) * tiles <= REGISTERS or (a, b) == (32, 32)
-    ]
-
-
-def is_few_columns(x: int) -> bool:
-    """Are they too few for tiles of 32 columns and more on all processors?"""
-    return x < PROCESSORS * FEW_COLUMNS
+def looped_columns(x: int) -> list[Config]:
+    most = power_of_2(x)
+    found = [looped_config(w, stages, x=min(a, most), r=b) for a, b, w, stages in COLUMNS]
+    if x < PROCESSORS * FEW_COLUMNS:  # the last of chunks: more programs, and longer steps
+        found.insert(0, looped_config(8, 1, x=min(8, most), r=512))
+    return found
 
 
 def looped_rows(x: int, r: int) -> list[Config]:
-    most = power_of_2(r)
-    found = [looped_config(warps, stages, x=1, r=min(b, most)) for b, warps, stages in ROWS]
-    if r <= 2048:
-        found.insert(0, looped_config(4, 1, x=min(8, power_of_2(x)), r=min(256, most)))
+    found = [looped_config(warps, stages, x=1, r=b) for b, warps, stages in ROWS]
+    if r <= 2048:  # of symbolic length
+        found.insert(0, looped_config(4, 1, x=min(8, power_of_2(x)), r=256))
     return found
 
 
@@ -226,7 +167,7 @@ def interpreted_config(kind: str, sizes: Mapping[str, int]) -> Config:
     r = power_of_2(sizes["r"])
     if kind == "persistent":
         return config_of(1, x=max(1, min(x, INTERPRETED_TILE // r)), r=r)
-    r = min(4096, r)
+    r = max(8, min(4096, r))
     return looped_config(1, 1, x=max(1, min(x, INTERPRETED_TILE // r)), r=r)
 
 
@@ -245,11 +186,10 @@ def product_configs(sizes: Mapping[str, int]) -> list[Config]:
     m, n, k = (max(16, power_of_2(sizes[axis])) for axis in "mnk")
     if is_interpreting():
         return [config_of(1, m=min(128, m), n=min(128, n), k=min(64, k))]
-    fitting = [t for t in PRODUCT_TILES if t[0] <= m and t[1] <= n] or [(16, 16, 64, 4, 2)]
+    fitting = [t for t in PRODUCT_TILES if t[0] <= m and t[1] <= n]
     programs = {t: -(-sizes["m"] // t[0]) * -(-sizes["n"] // t[1]) for t in fitting}
     many = [t for t in fitting if programs[t] >= PROCESSORS // 2] or fitting[-3:]
-    found = [config_of(w, s, m=a, n=b, k=min(c, k)) for a, b, c, s, w in many[:8]]
-    return list(dict.fromkeys(found))
+    return [config_of(w, s, m=a, n=b, k=min(c, k)) for a, b, c, s, w in many]
 
 
 @dataclass
@@ -269,11 +209,12 @@ class Launch:
         """A function of the symbols' values that gives sizes and extents as numbers."""
         return fill((self.sizes, self.extents), self.symbols)
 
-    def grid(self, config: Config, values: Sequence[int] = ()) -> tuple[int, ...]:
-        """Programs; values: of the symbols."""
+    def programs(self, config: Config, values: Sequence[int] = ()) -> int:
+        """How many there are; values: of the symbols."""
         sizes, _ = self.at(*values)
-        tiles = [-(-n // config.block(axis)) for axis, n in sizes.items() if axis not in "rk"]
-        return (math.prod(tiles),)
+        return math.prod(
+            -(-n // config.block(axis)) for axis, n in sizes.items() if axis not in "rk"
+        )
 
     def is_wide(self, values: Sequence[int]) -> bool:
         """Must indices have 64 bits?  With room for the last tile."""

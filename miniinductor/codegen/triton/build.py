@@ -15,34 +15,45 @@ launcher per tuple of sizes.
 # PyTorch: guards that sizes are below 2**31, and takes no variant by divisibility; Triton's own jit
 # does the latter.
 
+Worker processes (worker.py) compile side by side; `start_workers` starts them as soon as somebody
+knows that kernels will come.
+
 On the CPU, with TRITON_INTERPRET=1: the same source runs in Triton's interpreter, program by
 program, on numpy arrays.
 
-Mirrors torch/_inductor/runtime/triton_heuristics.py and static_cuda_launcher.py.
+Mirrors torch/_inductor/runtime/triton_heuristics.py, static_cuda_launcher.py and async_compile.py.
 """
 
+import atexit
+import base64
+import concurrent.futures
 import functools
+import importlib.metadata
 import importlib.util
 import itertools
 import json
 import os
+import queue
+import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
 from ... import config
 from ...errors import ours
 from ...toolchain.cpp import CompilerError, strip_comments
-from ...toolchain.disk import cannot_write, digest, disk, remove_file, write_whole
+from ...toolchain.disk import cannot_write, digest, disk, write_whole
 from ..common import Kernel
-from . import timing
 from .block_sizes import Config, is_interpreting
-from .helpers import with_wide_indices
-from .timing import keep, triton_version
-from .workers import compile_all
+from .kernel_text import with_wide_indices
 
+OfStream: TypeAlias = Callable[[int], object]  # queues work on the stream with this handle
+WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
+ROUNDS = 25  # in which a configuration is timed
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
 TUNED_BYTES = 1 << 24  # a kernel that moves so many is timed in all its configurations
 SIGNATURE = {
@@ -112,37 +123,105 @@ def source_key(kernel: Kernel, source: str) -> str:
 def source_file(source: str) -> str:
     """A kernel must stand in a file: Triton reads its text."""
     path = os.path.join(disk().folder(), f"triton_{digest(source)[:24]}.py")
-    if read_file(path) != source.encode():
+    if not os.path.exists(path):
         write_whole(path, source.encode())
     return path
 
 
-def read_file(path: str) -> bytes | None:
-    """What lies there, or None where nothing does.  Raises CompilerError."""
+def keep(name: str, content: bytes) -> None:
+    """Write it.  Raises CompilerError where that fails."""
     try:
-        with open(path, "rb") as file:
-            return file.read()
-    except ours(FileNotFoundError):
-        return None
+        disk().write(name, content)
     except ours(OSError) as error:
-        raise cannot_write(path, error) from error
+        raise cannot_write(name, error) from error
+
+
+# --- processes that compile -----------------------------------------------------------------------
+_workers: list[subprocess.Popen] = []
+_lock = threading.RLock()
+
+
+def start_workers(count: int) -> None:
+    """Start worker processes, at most one per processor.  Started before kernels are written they
+    are ready when those are: Triton takes a second to import and to look at itself."""
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    with _lock:
+        while len(_workers) < min(count, os.cpu_count() or 1):
+            _workers.append(
+                subprocess.Popen(
+                    [sys.executable, WORKER],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                    env=environment,
+                )
+            )
+
+
+@atexit.register
+def stop_workers() -> None:
+    while _workers:
+        worker = _workers.pop()
+        if worker.stdin is not None:
+            worker.stdin.close()
+        worker.wait()
+
+
+def compile_all(jobs: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Compile in parallel: {name under which it is kept: the worker's answer}."""
+    free: queue.SimpleQueue[subprocess.Popen] = queue.SimpleQueue()
+
+    def compiled(job: dict[str, Any]) -> dict[str, Any]:
+        worker = free.get()
+        try:
+            return answer_of(worker, job)
+        finally:
+            free.put(worker)
+
+    with _lock:
+        start_workers(len(jobs))
+        for worker in _workers:
+            free.put(worker)
+        done = False
+        with concurrent.futures.ThreadPoolExecutor(max(1, len(_workers))) as pool:
+            try:
+                running = {job["kept"]: pool.submit(compiled, job) for job in jobs}
+                late = concurrent.futures.wait(running.values(), config.compiler_seconds).not_done
+                done = not late
+            finally:  # no later job may get an answer that is meant for these
+                if not done:
+                    for worker in _workers:
+                        worker.kill()  # then their answers end, and the threads
+                    _workers.clear()
+        _workers[:] = [worker for worker in _workers if worker.poll() is None]
+    if not done:
+        text = f"Triton did not end within {config.compiler_seconds} seconds"
+        return {name: {"error": text} for name in running}
+    return {name: one.result() for name, one in running.items()}
+
+
+def answer_of(worker: subprocess.Popen, job: dict[str, Any]) -> dict[str, Any]:
+    assert worker.stdin is not None and worker.stdout is not None
+    try:
+        worker.stdin.write(json.dumps(job) + "\n")
+        worker.stdin.flush()
+        answer = worker.stdout.readline()
+    except ours(OSError):  # it was killed
+        answer = ""
+    return json.loads(answer) if answer else {"error": "the compiler process died"}
 
 
 def compile_and_keep(jobs: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Compile, and keep the machine code under the jobs' names: {name: error} of those that
     failed.  Raises CompilerError."""
-    jobs = list({job["cubin"]: job for job in jobs}.values())  # kernels may share machine code
-    failed = compile_all(jobs)
-    for job in jobs:
-        try:
-            content = None if job["cubin"] in failed else read_file(job["cubin"])
-            if content is not None:
-                keep(job["kept"], content)
-            else:
-                failed.setdefault(job["cubin"], "its machine code vanished")
-        finally:
-            remove_file(job["cubin"])
-    return {job["kept"]: failed[job["cubin"]] for job in jobs if job["cubin"] in failed}
+    unique = {job["kept"]: job for job in jobs}  # kernels may share machine code
+    answers = compile_all(list(unique.values()))
+    for name, answer in answers.items():
+        if "error" not in answer:
+            about = json.dumps(answer["about"]).encode()
+            keep(name, about + b"\n" + base64.b64decode(answer["code"]))
+    return {name: answer["error"] for name, answer in answers.items() if "error" in answer}
 
 
 # --- on a GPU -------------------------------------------------------------------------------------
@@ -167,7 +246,7 @@ class CudaCode:
         self.device = device.index or 0
         properties = torch.cuda.get_device_properties(self.device)
         self.capability = properties.major * 10 + properties.minor
-        about = f"{properties.name} {triton_version()}"
+        about = f"{properties.name} {importlib.metadata.version('triton')}"
         self.identity = (strip_comments(source, "#"), self.launch.pointers, about)
         # cubin -> (loaded function, what a launch needs to know)
         self.functions: dict[str, tuple[int, dict[str, Any]]] = {}
@@ -202,12 +281,11 @@ class CudaCode:
         return [self.job(*one) for one in missing]
 
     def job(self, cfg: Config, assumed: Assumed) -> dict[str, Any]:
-        launch, blocks, folder = self.launch, dict(cfg.blocks), disk().folder()
+        launch, blocks = self.launch, dict(cfg.blocks)
         types = {p: "*" + SIGNATURE[dtype] for p, dtype in launch.pointers.items()}
         types |= {s: "i64" if assumed.wide else "i32" for s in launch.symbols}
         aligned = [*launch.pointers] if assumed.pointers else []
         source = with_wide_indices(self.source, blocks) if assumed.wide else self.source
-        kept = self.cubin(cfg, assumed)
         return {
             "path": source_file(source),
             "name": self.kernel.summary + "_kernel",
@@ -218,9 +296,8 @@ class CudaCode:
             "num_stages": cfg.num_stages,
             "asserts": launch.asserts,
             "capability": self.capability,
-            "kept": kept,
-            "cubin": os.path.join(folder, f"{kept}.{os.getpid()}.{threading.get_ident()}"),
-            "triton_cache": os.path.join(folder, "triton"),
+            "kept": self.cubin(cfg, assumed),
+            "triton_cache": os.path.join(disk().folder(), "triton"),
         }
 
     def function(self, cfg: Config, assumed: Assumed) -> tuple[int, dict[str, Any]]:
@@ -246,13 +323,13 @@ class CudaCode:
         from . import _launcher  # type: ignore[attr-defined]
 
         function, about = self.function(cfg, assumed)
-        grid = (*self.launch.grid(cfg, values), 1)[:2]
-        if grid[1] > 65535 or grid[0] > 2**31 - 1:
-            raise CompilerError(f"{about['name']}: a grid of {grid} programs")
+        programs = self.launch.programs(cfg, values)
+        if programs > 2**31 - 1:
+            raise CompilerError(f"{about['name']}: {programs} programs")
         unaligned = self.unaligned(cfg, assumed, values) if assumed.pointers else None
         block = about["threads"], about["shared"]
         name = self.kernel.summary
-        return _launcher.CudaKernel(function, name, self.device, *grid, *block, unaligned)
+        return _launcher.CudaKernel(function, name, self.device, programs, *block, unaligned)
 
     def unaligned(self, cfg: Config, assumed: Assumed, values: Sequence[int]) -> Callable:
         """The kernel for pointers that are not 16-byte aligned: compiled when it is first
@@ -262,7 +339,7 @@ class CudaCode:
 
     def launcher(self, values: Sequence[int]) -> Callable:
         """What to call with tensors of these sizes."""
-        if 0 in self.launch.grid(self.best, values):
+        if not self.launch.programs(self.best, values):
             return nothing
         return self.load(self.best, self.assumed(values), values)
 
@@ -299,14 +376,43 @@ class CudaCode:
 
     def timed(self, loaded: Mapping[Config, Callable]) -> Mapping[Config, float]:
         """Milliseconds of each configuration."""
-        device, hints = torch.device("cuda", self.device), self.launch.hints
+        hints = self.launch.hints
         _, extents = self.launch.at(*hints)
-        flat = [((n,), (1,), dtype) for n, dtype in zip(extents, self.launch.pointers.values())]
-        tensors = timing.examples(flat, device)
-        if tensors is None:
+        dtypes = self.launch.pointers.values()
+        try:
+            tensors = [example(n, dtype, self.device) for n, dtype in zip(extents, dtypes)]
+        except torch.cuda.OutOfMemoryError:
             return {cfg: number for number, cfg in enumerate(loaded)}
         ready = {c: functools.partial(call, *tensors, *hints) for c, call in loaded.items()}
-        return timing.event_times(ready, device)
+        return event_times(ready)
+
+
+def example(numel: int, dtype: torch.dtype, device: int) -> torch.Tensor:
+    """Normal numbers, of a generator of their own (the user's must not notice); indices 0, which
+    are in range."""
+    flat = torch.zeros(numel, dtype=dtype, device=device)
+    generator = torch.Generator(flat.device).manual_seed(0)
+    return flat.normal_(generator=generator) if dtype.is_floating_point else flat
+
+
+def event_times(calls: Mapping[Config, OfStream]) -> dict[Config, float]:
+    """Milliseconds of each call(stream), in turns of a drawn order, the lower quartile: what
+    disturbs can only add, and what one leaves in the cache helps the next."""
+    stream, order = torch.cuda.current_stream(), random.Random(0)
+    pairs: dict[Config, list] = {cfg: [] for cfg in calls}
+    for _ in range(ROUNDS):
+        for cfg in order.sample(list(calls), len(calls)):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda._sleep(100_000)  # launches must not be part of the time
+            start.record(stream)
+            calls[cfg](stream.cuda_stream)
+            end.record(stream)
+            pairs[cfg].append((start, end))
+    stream.synchronize()
+    return {
+        cfg: sorted(start.elapsed_time(end) for start, end in found[2:])[ROUNDS // 4]
+        for cfg, found in pairs.items()
+    }
 
 
 # --- in the interpreter ---------------------------------------------------------------------------
@@ -325,11 +431,11 @@ class InterpretedKernel:
 
     def __call__(self, *arguments: Any) -> None:
         values = arguments[len(arguments) - len(self.launch.symbols) :]
-        grid = self.launch.grid(self.config, values)
-        if 0 in grid:
+        programs = self.launch.programs(self.config, values)
+        if not programs:
             return
         try:
-            self.function[grid](*arguments, **dict(self.config.blocks))
+            self.function[programs,](*arguments, **dict(self.config.blocks))
         except ours(Exception) as error:
             if "index out of range" not in str(error):
                 raise

@@ -8,8 +8,8 @@ In:   `Tile`s (a name in the generated code, its dtype, the axes it varies along
     Tile(text='tmp1', dtype=torch.float32, axes=frozenset({'x'}), is_literal=False)
 
 Where C++ has a prelude, Triton has `tl.*` and CUDA's libdevice; what neither has stands in
-helpers.py, and a kernel that needs one carries its text.  bfloat16 and float16 are float32 while
-they are computed with; a conversion to them rounds.
+kernel_text.py, and a kernel that needs one carries its text.  bfloat16 and float16 are float32
+while they are computed with; a conversion to them rounds.
 
 Mirrors TritonOverrides in torch/_inductor/codegen/triton.py.
 """
@@ -18,32 +18,33 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import sympy
 import torch
 
-from ... import config
 from ...ir.ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
 from ..common import INFIX as INFIX_OF_ALL
 from ..common import LOGICAL, install_family
-from .helpers import HELPERS, LIBDEVICE, helpers_of
+from .kernel_text import HELPERS, NO_AXES, Axes, Line, Tile, TileScope, noted
 from .tile_plan import TilePlan
-from .tiles import NO_AXES, Axes, Line, Tile, TileScope, noted
 
 NARROW = (torch.bfloat16, torch.float16)
-DIVISIONS = ("truncdiv", "floordiv", "fmod", "remainder")
-INFIX = {**INFIX_OF_ALL, "bitwise_left_shift": "<<", "bitwise_right_shift": ">>", "truncdiv": "//"}
+DIVISIONS = ("truncdiv", "fmod")
+INFIX = INFIX_OF_ALL | {
+    "bitwise_left_shift": "<<",
+    "bitwise_right_shift": ">>",
+    "truncdiv": "//",
+    "fmod": "%",
+}
 TESTS = {"logical_not": "{0} == 0", "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")'}
 IN_TRITON = ("exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "abs", "floor", "ceil")
 # The others are CUDA's libdevice's: exp, too, since tl.exp is 15 ulp off at 88; libdevice's costs
 # two more FMAs.  A kernel whose results all have 16 bits takes the short forms below: 15 ulp of
 # float32 are 0.0002 of bfloat16's ulp, 0.002 of float16's.
 COARSE = {"exp": "tl.exp({})", "sqrt": "tl.sqrt({})"}
-# 16 bits hold their result if they hold the operands
-KEEPS_EXACT = ("abs", "neg", "floor", "ceil", "trunc", "round", "maximum", "minimum")
 # eager's CUDA kernels multiply by the reciprocal of a number that is known beforehand, too
 RECIPROCALS = (1e-30, 1e30)
 
@@ -82,14 +83,6 @@ def literal(value: bool | int | float, dtype: torch.dtype) -> str:
     return repr(number) if math.isfinite(number) else f'float("{number}")'
 
 
-class Index(NamedTuple):
-    """An index as text: the axes along which it changes, and the names that it reads."""
-
-    text: str
-    axes: Axes
-    reads: frozenset[str]
-
-
 class NotOnline(Exception):
     """A node uses the maximum of the online softmax for something else than exp(v - max)."""
 
@@ -100,6 +93,9 @@ class Pending(Tile):
 
     state: str = ""  # "max", "shifted" (v - max) or "exp"
     maximum: Any = None  # its Accumulator
+
+    def __str__(self) -> str:
+        raise NotOnline
 
 
 class TritonExpressions(OpsHandler):
@@ -117,43 +113,33 @@ class TritonExpressions(OpsHandler):
         self.asserts = False  # does the kernel check indices?
         self.is_coarse = False  # do 16 bits hold all results?
         self.padded: set[str] = set()  # values that are the lowest number beyond a row's end
-        self.narrow: dict[tuple[str, torch.dtype], Tile] = {}  # float32 values as they were before
-        self.exact: dict[str, torch.dtype] = {}  # float32 values that 16 bits hold: their dtype
 
     # -- values ------------------------------------------------------------------------------------
     def make(self, template: str, dtype: torch.dtype, *operands: Tile) -> Tile:
         """The value of an expression of these operands; it varies as they do."""
         axes = NO_AXES.union(*[operand.axes for operand in operands])
-        return self.named(template.format(*operands), dtype, axes, reads_of(*operands))
+        return self.named(template.format(*operands), dtype, axes)
 
     def named(
-        self,
-        expression: str,
-        dtype: torch.dtype,
-        axes: Axes,
-        reads: frozenset[str],
-        is_early: bool = False,
+        self, expression: str, dtype: torch.dtype, axes: Axes, is_early: bool = False
     ) -> Tile:
         """Name a value where it is known: what does not change along r, before the loop over r."""
         name = self.scope.lookup(expression)
         if name is None:
             scope = self.scope if "r" in axes else self.outside
-            name = scope.name(expression, reads, self.origin, is_early)
+            name = scope.name(expression, self.origin, is_early)
         return Tile(name, dtype, axes)
 
-    def line(self, text: str, *reads: frozenset[str]) -> None:
+    def noted_line(self, text: str) -> Line:
         """A line without a value of its own."""
-        self.scope.code.append(self.noted_line(text, *reads))
-
-    def noted_line(self, text: str, *reads: frozenset[str]) -> Line:
-        return Line(noted(text, self.origin), reads=frozenset().union(*reads))
+        return Line(noted(text, self.origin))
 
     def solid(self, value: Tile) -> Tile:
         """A literal as a Triton scalar of its own dtype: Python numbers have none."""
         if not value.is_literal:
             return value
         kind = triton_type(compute_dtype(value.dtype))
-        return self.named(f"tl.full([], {value}, {kind})", value.dtype, NO_AXES, frozenset())
+        return self.named(f"tl.full([], {value}, {kind})", value.dtype, NO_AXES)
 
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Tile:
         result = Tile(literal(value, dtype), dtype, is_literal=True)
@@ -163,25 +149,23 @@ class TritonExpressions(OpsHandler):
     def spread(self, value: Tile) -> str:
         """The value as a tile along all axes."""
         if value.axes == self.plan.all_axes(True):
-            return value.text
+            return str(value)
         return f"tl.broadcast_to({value}, {self.plan.shape()})"
 
     # -- indices and masks -------------------------------------------------------------------------
-    def index(self, expr: sympy.Expr) -> Index:
-        """An index, printed; sizes in it become arguments."""
-        axes, reads = NO_AXES, set()
+    def index(self, expr: sympy.Expr) -> tuple[str, Axes]:
+        """An index as text, and the axes along which it changes; sizes in it become arguments."""
+        axes = NO_AXES
         for symbol in expr.free_symbols:
             if symbol in self.symbol_axes:
                 axes |= self.symbol_axes[symbol]
-                reads.add(symbol.name)
             elif symbol in self.plan.axis_of:
                 axes |= {self.plan.axis_of[symbol]}
             else:
                 self.symbols.add(symbol)
         for axis in self.plan.axes:
             expr = axis.over_flat(expr)
-        text = index_text(expr, "triton")
-        return Index(text, axes, helpers_of(expr).union(reads))
+        return index_text(expr, "triton"), axes
 
     def mask_text(self, axes: Axes) -> str:
         """Which elements along these axes exist; "" for all."""
@@ -190,30 +174,24 @@ class TritonExpressions(OpsHandler):
             masks.append(self.mask.text)
         return " & ".join(masks)
 
-    def mask_reads(self) -> frozenset[str]:
-        return frozenset() if self.mask is None else reads_of(self.mask)
-
     def index_expr(self, expr: Size, dtype: torch.dtype) -> Tile:
         expr = sympy.sympify(expr)
         if expr.is_Integer:
             return self.constant(int(expr), dtype)
-        index = self.index(expr)
-        text = index.text if index.text.isidentifier() else f"({index.text})"
-        kind = triton_type(compute_dtype(dtype))
-        return self.named(f"{text}.to({kind})", dtype, index.axes, index.reads)
+        text, axes = self.index(expr)
+        return self.named(f"({text}).to({triton_type(compute_dtype(dtype))})", dtype, axes)
 
     def indirect_indexing(self, value: Tile, size: Size, wrap_neg: bool = True) -> sympy.Expr:
-        index, end = self.solid(value), self.index(sympy.sympify(size))
+        index, (end, _) = self.solid(value), self.index(sympy.sympify(size))
         if wrap_neg:
-            index = self.make(f"tl.where({{0}} < 0, {{0}} + {end.text}, {{0}})", value.dtype, index)
+            index = self.make(f"tl.where({{0}} < 0, {{0}} + {end}, {{0}})", value.dtype, index)
         mask = self.mask_text(index.axes)
         unless = f" | ~({mask})" if mask else ""
-        inside = f"(0 <= {index}) & ({index} < {end.text})"
+        inside = f"(0 <= {index}) & ({index} < {end})"
         self.asserts = True
         # eager's kernels end the process' CUDA context in the same way
         text = f'tl.device_assert({inside}{unless}, "index out of range in self")'
-        reads = reads_of(index) | end.reads | self.mask_reads()
-        self.scope.code.append(Line(text, reads=reads))
+        self.scope.code.append(Line(text))
         symbol = Position(index.text, integer=True)
         self.symbol_axes[symbol] = index.axes
         return symbol
@@ -223,13 +201,10 @@ class TritonExpressions(OpsHandler):
         source = x.dtype
         if dtype == source:
             return x
-        if x.is_literal:
-            folded = self.folded(x, dtype)
-            if folded is not None:
-                return folded
-            x = self.solid(x)
+        x = self.solid(x)
         if dtype in NARROW:
-            return self.rounded(x, dtype)
+            wide = x if x.dtype in NARROW else self.to_dtype(x, torch.float32)
+            return self.make(f"{{}}.to({triton_type(dtype)}).to(tl.float32)", dtype, wide)
         if compute_dtype(source) == dtype:
             return replace(x, dtype=dtype)
         if dtype is torch.bool:
@@ -238,26 +213,6 @@ class TritonExpressions(OpsHandler):
             # through int: a negative one wraps, as in C
             return self.make(f"{{}}.to(tl.int32).to({triton_type(dtype)})", dtype, x)
         return self.make(f"{{}}.to({triton_type(dtype)})", dtype, x)
-
-    def folded(self, x: Tile, dtype: torch.dtype) -> Tile | None:
-        """A literal, converted now; None for what is not finite and must become an integer."""
-        number = eval(x.text, {"float": float})
-        if dtype.is_floating_point:
-            return self.constant(torch.tensor(number, dtype=dtype).item(), dtype)
-        if isinstance(number, float) and not math.isfinite(number):
-            return None
-        return self.constant(bool(number) if dtype is torch.bool else int(number), dtype)
-
-    def rounded(self, x: Tile, dtype: torch.dtype) -> Tile:
-        """The value in 16 bits, and in 32 again to compute with."""
-        if self.exact.get(x.text) is dtype:
-            return replace(x, dtype=dtype)
-        wide = x if x.dtype in NARROW else self.to_dtype(x, torch.float32)
-        narrow = self.make(f"{{}}.to({triton_type(dtype)})", dtype, wide)
-        value = self.make("{}.to(tl.float32)", dtype, narrow)
-        self.narrow[value.text, dtype] = narrow
-        self.exact[value.text] = dtype
-        return replace(value, axes=x.axes)
 
     # -- control -----------------------------------------------------------------------------------
     def alike(self, a: Tile, b: Tile) -> tuple[Tile, Tile]:
@@ -294,17 +249,8 @@ class TritonExpressions(OpsHandler):
         if template is None and op in IN_TRITON:
             template = f"tl.{op}({{}})"
         if template is None:
-            value = self.of_libdevice("rint" if op == "round" else op, x)
-        else:
-            value = self.make(template, x.dtype, x)
-        return self.as_exact_as(op, value, x)
-
-    def as_exact_as(self, op: str, value: Tile, *operands: Tile) -> Tile:
-        """The value, noted as one that 16 bits hold if its operands are and the op keeps that."""
-        first, *others = [self.exact.get(operand.text) for operand in operands]
-        if op in KEEPS_EXACT and first is not None and set(others) <= {first}:
-            self.exact[value.text] = first
-        return value
+            return self.called(f"libdevice.{'rint' if op == 'round' else op}", x)
+        return self.make(template, x.dtype, x)
 
     def signbit(self, x: Tile) -> Tile:
         if not x.dtype.is_floating_point:
@@ -317,31 +263,20 @@ class TritonExpressions(OpsHandler):
 
     def sigmoid(self, x: Tile) -> Tile:
         """1 / (1 + exp(-x))"""
-        one = self.constant(1.0, x.dtype)
         exp = self.unary("exp", self.unary("neg", x))
-        return self.reciprocal(self.binary("add", one, exp))
+        return self.make("1 / (1 + {})", x.dtype, exp)
 
     def truediv(self, a: Tile, b: Tile) -> Tile:
         a, b = self.alike(a, b)
-        if a.dtype is torch.float64:
-            return self.make("{} / {}", a.dtype, a, b)
         if b.is_literal and RECIPROCALS[0] < abs(float(b.text)) < RECIPROCALS[1]:
             return self.binary("mul", a, self.constant(1.0 / float(b.text), a.dtype))
-        if self.is_coarse:
-            return self.make("{} / {}", a.dtype, self.solid(a), self.solid(b))
-        if a.text == "1.0":
-            return self.helper("reciprocal" if config.shared_division else "one_reciprocal", b)
         a, b = self.solid(a), self.solid(b)
-        if config.shared_division and a.axes | b.axes == self.plan.all_axes(True):
-            return self.helper("divide", a, b)
-        return self.make("tl.div_rn({}, {})", a.dtype, a, b)  # one for each row
+        is_exact = a.dtype is torch.float64 or self.is_coarse
+        return self.make("{} / {}" if is_exact else "tl.div_rn({}, {})", a.dtype, a, b)
 
     def binary(self, op: str, a: Tile, b: Tile) -> Tile:
         a, b = self.alike(a, b)
         is_float = a.dtype.is_floating_point
-        same = None if is_float else unchanged(op, a, b)
-        if same is not None:
-            return same
         if op in LOGICAL:
             a, b = self.to_dtype(a, torch.bool), self.to_dtype(b, torch.bool)
             return self.make(f"{{}} {LOGICAL[op]} {{}}", torch.bool, a, b)
@@ -349,77 +284,38 @@ class TritonExpressions(OpsHandler):
             if a.dtype is torch.bool:
                 a, b = (self.to_dtype(self.solid(x), torch.int32) for x in (a, b))
             return self.make(f"{{}} {INFIX[op]} {{}}", torch.bool, a, b)
-        if op in DIVISIONS and not is_float:
-            a, b = self.of_one_type(a, b)
-        if op in INFIX and not (op == "truncdiv" and is_float):
+        if not is_float and op not in INFIX_OF_ALL:  # a bare literal would be an int32 there
+            a, b = self.solid(a), self.solid(b)
+        if op in INFIX and not (is_float and op in DIVISIONS):
             return self.make(f"{{}} {INFIX[op]} {{}}", a.dtype, a, b)
         if op in ("maximum", "minimum"):
-            if not is_float:  # a bare literal would be an int32 there
-                a, b = self.solid(a), self.solid(b)
-            return self.as_exact_as(op, self.make(extremum(op, a.dtype), a.dtype, a, b), a, b)
-        return self.call(op, self.solid(a), self.solid(b))
-
-    def of_one_type(self, a: Tile, b: Tile) -> tuple[Tile, Tile]:
-        """What some versions of Triton compute in 32 bits (a maximum), in its own type again: they
-        divide by no other."""
-        if a.dtype.itemsize >= 4 or a.dtype is torch.bool:
-            return a, b
-        kind = triton_type(a.dtype)
-        first, second = (
-            self.solid(x) if x.is_literal else self.make(f"{{}}.to({kind})", a.dtype, x)
-            for x in (a, b)
-        )
-        return first, second
-
-    def call(self, op: str, a: Tile, b: Tile) -> Tile:
-        """An operation that is a function of a library, or of the helpers."""
-        is_float = a.dtype.is_floating_point
+            return self.make(extremum(op, a.dtype), a.dtype, a, b)
         if op == "truncdiv":
             return self.unary("trunc", self.truediv(a, b))
-        if op == "fmod" and not is_float:
-            return self.make("{} % {}", a.dtype, a, b)
         helper = f"{'float' if is_float else 'integer'}_{op}"
-        if helper in HELPERS:
-            return self.helper(helper, a, b)
-        return self.of_libdevice(op, a, b)
+        return self.called(helper if helper in HELPERS else f"libdevice.{op}", a, b)
 
-    def helper(self, name: str, *operands: Tile) -> Tile:
-        """A call of a function that the kernel then carries."""
-        return self.called(name, name, *operands)
-
-    def of_libdevice(self, name: str, *operands: Tile) -> Tile:
-        """A call of one of CUDA's functions, which the kernel then imports."""
-        return self.called(f"libdevice.{name}", LIBDEVICE, *operands)
-
-    def called(self, function: str, needs: str, *operands: Tile) -> Tile:
-        axes = NO_AXES.union(*[operand.axes for operand in operands])
-        text = f"{function}({', '.join(map(str, operands))})"
-        return self.named(text, operands[0].dtype, axes, reads_of(*operands) | {needs})
-
-
-def reads_of(*operands: Tile) -> frozenset[str]:
-    """The names that these values have.  Raises NotOnline where one is not known yet."""
-    if any(isinstance(operand, Pending) for operand in operands):
-        raise NotOnline
-    return frozenset(operand.text for operand in operands if not operand.is_literal)
-
-
-def unchanged(op: str, a: Tile, b: Tile) -> Tile | None:
-    """The operand that an integer operation gives back: x + 0, x - 0, x * 1; or None."""
-    neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
-    if neutral is None:
-        return None
-    if b.text == neutral:
-        return a
-    return b if a.text == neutral and op != "sub" else None
+    def called(self, function: str, *operands: Tile) -> Tile:
+        """A call of one of CUDA's functions, or of a helper that the kernel then carries."""
+        operands = tuple(map(self.solid, operands))
+        places = ", ".join(["{}"] * len(operands))
+        return self.make(f"{function}({places})", operands[0].dtype, *operands)
 
 
 def extremum(op: str, dtype: torch.dtype) -> str:
     """NaN wins."""
     if dtype is torch.bool:
         return "{} | {}" if op == "maximum" else "{} & {}"
-    nan = ", propagate_nan=tl.PropagateNan.ALL" if dtype.is_floating_point else ""
-    return f"tl.{op}({{}}, {{}}{nan})"
+    if dtype.is_floating_point:
+        return f"tl.{op}({{}}, {{}}, propagate_nan=tl.PropagateNan.ALL)"
+    return as_narrow(f"tl.{op}({{}}, {{}})", dtype)
+
+
+def as_narrow(text: str, dtype: torch.dtype) -> str:
+    """What Triton reduces or scans of integers of 8 or 16 bits has 32, and so have maxima in some
+    versions."""
+    narrow = not dtype.is_floating_point and dtype is not torch.bool and dtype.itemsize < 4
+    return f"{text}.to({triton_type(dtype)})" if narrow else text
 
 
 install_family(TritonExpressions, UNARY, "unary")

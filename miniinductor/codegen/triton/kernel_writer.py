@@ -49,12 +49,8 @@ from ...sizes.symbols import hint, sizes
 from ...sizes.symbols import size as as_size
 from ..common import Kernel, of_all_parts, origin_text, summary
 from .block_sizes import Launch, foreach_config
-from .bounds import BoundedExpressions
-from .expressions import NARROW, NotOnline, Pending, reads_of, triton_type
-from .helpers import with_imports, with_wide_indices
-from .reductions import Accumulator, OnlineSum, as_narrow, pending, scan_of
-from .tile_plan import TilePlan, plan_tiles, size_text, sums_of_exp
-from .tiles import (
+from .expressions import NARROW, NotOnline, Pending, TritonExpressions, as_narrow, triton_type
+from .kernel_text import (
     NO_AXES,
     Axes,
     Code,
@@ -62,11 +58,14 @@ from .tiles import (
     Loop,
     Tile,
     TileScope,
-    all_lines,
+    loads_first,
     plain,
     texts,
-    without_dead_lines,
+    whole_file,
+    with_wide_indices,
 )
+from .reductions import Accumulator, OnlineSum, pending, scan_of
+from .tile_plan import TilePlan, plan_tiles, size_text, sums_of_exp
 
 WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
 MOST_LOADS = 8  # that wait in registers until they are used
@@ -128,7 +127,7 @@ class RowLoop:
         return None
 
 
-class TritonKernelWriter(BoundedExpressions):
+class TritonKernelWriter(TritonExpressions):
     """Plays the bodies of a group into Triton lines."""
 
     def __init__(
@@ -153,8 +152,7 @@ class TritonKernelWriter(BoundedExpressions):
 
     # -- the kernel --------------------------------------------------------------------------------
     def make_plan(self) -> TilePlan:
-        memory = self.memory
-        return plan_tiles(self.group.nodes, memory.buffers, memory.keep)
+        return plan_tiles(self.group.nodes, self.memory.keep)
 
     def write(self) -> Kernel:
         self.plan = self.make_plan()
@@ -171,7 +169,7 @@ class TritonKernelWriter(BoundedExpressions):
         else:
             for node in self.plan.nodes:
                 self.play(node)
-        return [*self.grid_lines(), *self.outside.code]
+        return [*self.grid_lines(), *loads_first(self.outside.code, self.most_loads())]
 
     def places(self) -> list[tuple[str, str]]:
         """(parameter, buffer) of each pointer, in order."""
@@ -186,7 +184,6 @@ class TritonKernelWriter(BoundedExpressions):
     def kernel(self, code: Sequence[Code]) -> Kernel:
         """The finished text: signature, comments, body."""
         launch, memory, nodes = self.launch(), self.memory, [*self.before, *self.plan.nodes]
-        code = without_dead_lines(code)
         symbols = sorted(self.symbols | symbols_of(launch), key=str)
         launch.symbols = tuple(symbol.name for symbol in symbols)
         launch.hints = tuple(hint(symbol, 1) for symbol in symbols)
@@ -199,11 +196,10 @@ class TritonKernelWriter(BoundedExpressions):
                 Marked.of("@triton.jit", reason="begins the kernel"),
                 Marked.of(f"def NAME({parameters}):", marks=names),
                 *indent(self.comments(nodes)),
-                *indent(texts(code, self.most_loads())),
+                *indent(texts(code)),
             ]
         )
-        reads = frozenset().union(*[line.reads for line in all_lines(code)])
-        source = with_imports(listing + "\n", reads)
+        source = whole_file(listing + "\n")
         before = source[: -len(listing) - 1].count("\n")
         if not symbols and launch.is_wide(()):
             source = with_wide_indices(source, blocks)
@@ -257,8 +253,7 @@ class TritonKernelWriter(BoundedExpressions):
     def play(self, node: Node) -> None:
         self.node = node.name
         if len(self.plan.nodes) > 1:
-            about = Line(f"# {node.name}", is_comment=True, origin="a comment")
-            self.scope.code.append(about)
+            self.scope.code.append(Line(f"# {node.name}", origin="a comment"))
         self.plan.bodies[node.name].play(self)
 
     def replay(self, name: str) -> Tile:
@@ -288,7 +283,7 @@ class TritonKernelWriter(BoundedExpressions):
         for name in [] if plan.columns else sums_of_exp(plan.nodes):
             if plan.stage[name] == stage + 1 and self.try_online(plan.makers[name]):
                 plan.stage[name] = stage
-        inside, self.scope = all_lines(self.scope.code), outside
+        inside, self.scope = loads_first(self.scope.code, MOST_LOADS), outside
         outside.code += [accumulator.declaration() for accumulator in row.accumulators]
         # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
         end = size_text(plan.axes[1].numel)
@@ -311,14 +306,14 @@ class TritonKernelWriter(BoundedExpressions):
         """Play `node` with the running maximum in place of the maximum.  False, and nothing
         changed, where it needs more."""
         values, count = dict(self.values), len(self.row.accumulators)
-        before, outside = self.scope.snapshot(), self.outside.snapshot()
+        before = [(s, list(s.code), dict(s.known)) for s in (self.scope, self.outside)]
         self.row.is_online = True
         try:
             self.play(node)
             done = True
         except NotOnline:
-            self.scope.restore(before)
-            self.outside.restore(outside)
+            for scope, code, known in before:
+                scope.code, scope.known = code, known
             self.row.forget(count)
             done = False
         self.row.is_online, self.values = False, values
@@ -339,19 +334,17 @@ class TritonKernelWriter(BoundedExpressions):
         return Pending("exp", x.dtype, x.axes, state="exp", maximum=maximum)
 
     # -- tiles of memory ---------------------------------------------------------------------------
-    def element(
-        self, name: str, index: sympy.Expr, axes: Axes, written: bool
-    ) -> tuple[str, Axes, str, frozenset[str]]:
-        """The pointers to elements, as a tile that varies along `axes` at least; the axes along
-        which their index does; which of them exist ("": all); and what all that reads."""
-        pointer, (text, own, reads) = self.memory.pointer(name, written), self.index(index)
+    def element(self, name: str, index: sympy.Expr, axes: Axes, written: bool) -> tuple[str, Axes]:
+        """The pointers to elements, and which of them exist, as arguments of a load or a store: a
+        tile that varies along `axes` at least; and the axes along which the index does."""
+        pointer, (text, own) = self.memory.pointer(name, written), self.index(index)
         if not own and axes:
-            text = f"tl.full({self.plan.shape(axes)}, {text}, tl.int32)"
+            text = f"tl.full({self.plan.shape(axes)}, {text}, tl.int64)"
         elif not axes <= own:
             text = f"tl.broadcast_to({text}, {self.plan.shape(axes | own)})"
         elif not text.isalnum():
             text = f"({text})"
-        return f"{pointer} + {text}", own, self.mask_text(own | axes), reads | self.mask_reads()
+        return f"{pointer} + {text}", own
 
     def load(self, name: str, index: sympy.Expr) -> Tile:
         if name in self.values:
@@ -371,23 +364,19 @@ class TritonKernelWriter(BoundedExpressions):
     def load_tile(self, name: str, index: sympy.Expr) -> Tile:
         dtype = self.memory.dtype(name)
         pointed = NO_AXES if self.mask is None else self.mask.axes
-        target, own, mask, reads = self.element(name, index, pointed, False)
+        target, own = self.element(name, index, pointed, False)
         # what one loop reads once should not drive out what others will read
         streams = self.plan.streams and own == self.plan.all_axes(True)
         once = ', eviction_policy="evict_first"' if streams else ""
-        is_padded = name in self.plan.maxima and "r" in own and self.mask is None
-        padding = 'float("-inf")' if is_padded else "0"
-        other = f", {mask}, other={padding}" if mask else ""
+        mask = self.mask_text(own | pointed)
+        other = f", {mask}, other=0" if mask else ""
         text = f"tl.load({target}{other}{once})"
         if dtype in NARROW:
             text += ".to(tl.float32)"
-        is_early = not reads and target.startswith("in") and not target.startswith("inout")
-        value = self.named(text, dtype, own | pointed, reads, is_early)
-        if dtype in NARROW:
-            self.exact[value.text] = dtype
-        if is_padded:
-            self.padded.add(value.text)
-        return value
+        waits = self.mask is not None or index.free_symbols & self.symbol_axes.keys()
+        is_written = name in self.plan.makers or name in self.memory.overwritten.values()
+        is_early = not waits and not is_written
+        return self.named(text, dtype, own | pointed, is_early)
 
     def store(self, name: str, index: sympy.Expr, value: Tile, mode: str | None = None) -> None:
         if self.row.holds(value):
@@ -403,43 +392,36 @@ class TritonKernelWriter(BoundedExpressions):
         if name not in self.memory.stored:
             self.memory.stored.append(name)
         is_element = self.plan.is_inner.get(name, False) and not self.plan.makers[name].is_reduction
-        target, _, mask, reads = self.element(name, index, self.plan.all_axes(is_element), True)
+        axes = self.plan.all_axes(is_element)
+        target, own = self.element(name, index, axes, True)
+        mask = self.mask_text(own | axes)
         condition = f", {mask}" if mask else ""
         if mode is None:
-            value, text = self.as_stored(value, dtype)
-            text = f"tl.store({target}, {text}{condition})"
+            if dtype in NARROW:
+                value = self.solid(value)
+            narrow = f".to({triton_type(dtype)})" if dtype in NARROW else ""
+            text = f"tl.store({target}, {value}{narrow}{condition})"
         else:
-            value = self.solid(value)
-            text = f'tl.atomic_add({target}, {value}{condition}, sem="relaxed")'
+            text = f'tl.atomic_add({target}, {self.solid(value)}{condition}, sem="relaxed")'
         is_last = mode is None and name in self.memory.overwritten
         lines = self.last if is_last else self.scope.code
-        lines.append(self.noted_line(text, reads, reads_of(value)))
-
-    def as_stored(self, value: Tile, dtype: torch.dtype) -> tuple[Tile, str]:
-        """A value, and how it is written in the buffer's dtype."""
-        narrow = self.narrow.get((value.text, dtype))
-        if narrow is not None or dtype not in NARROW:
-            value = narrow or value
-            return value, value.text
-        value = self.solid(value)
-        return value, f"{value}.to({triton_type(dtype)})"
+        lines.append(self.noted_line(text))
 
     # -- reductions --------------------------------------------------------------------------------
     def scan(self, dtype: torch.dtype, kind: str, value: Tile) -> Tile:
         if not self.plan.is_inner[self.node]:  # one element
             return value
         rule, value, axes = scan_of(kind, dtype), self.solid(value), self.plan.all_axes(True)
-        reads = reads_of(value) | rule.helpers
         whole = as_narrow(rule.whole.format(self.spread(value)), dtype)
         if self.plan.kind == "persistent":
-            return self.named(whole, dtype, axes, reads)
+            return self.named(whole, dtype, axes)
         carry = self.outside.fresh("carry")  # the last element of the tile before
         start = f"{carry} = tl.full([XBLOCK, 1], {rule.start}, {triton_type(dtype)})"
         self.outside.code.append(self.noted_line(start))
-        result = self.named(rule.combine.format(carry, whole), dtype, axes, reads)
+        result = self.named(rule.combine.format(carry, whole), dtype, axes)
         last = "tl.arange(0, RBLOCK)[None, :] == RBLOCK - 1"
         text = f"{carry} = tl.sum(tl.where({last}, {result}, 0), 1)[:, None]"
-        self.line(text, reads_of(result))
+        self.scope.code.append(self.noted_line(text))
         return result
 
     def reduction(  # type: ignore[override]  # bodies give the index, too
@@ -453,6 +435,8 @@ class TritonKernelWriter(BoundedExpressions):
         maximum = pending(value, "exp")
         if maximum is not None:
             return self.online_sum(maximum, kind, dtype)
+        if isinstance(value, Pending):
+            raise NotOnline
         if not self.plan.is_inner[self.node]:  # one element: nothing to reduce
             if kind.startswith("arg"):
                 return self.constant(0, dtype)
@@ -546,7 +530,7 @@ class TritonForeachWriter(TritonKernelWriter):
 
     def body(self) -> list[Code]:
         about = f"# {len(self.parts)} times the same, with other buffers; the first:"
-        return [Line(about, is_comment=True, origin="a comment"), *super().body()]
+        return [Line(about, origin="a comment"), *super().body()]
 
     def kernel(self, code: Sequence[Code]) -> Kernel:
         kernel = of_all_parts(super().kernel(code), self.parts)

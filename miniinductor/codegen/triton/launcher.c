@@ -47,7 +47,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     void *function;
     PyObject *name, *unaligned;
-    unsigned grid[2], threads, shared;
+    unsigned programs, threads, shared;
     int device;
 } CudaKernel;
 
@@ -87,25 +87,25 @@ static PyObject *cuda_kernel_call(PyObject *callable, PyObject *const *args, siz
         addresses[count + i] = &pointers[count + i];
     }
     for (int try = 0; ; try++) {
-        int error = cuda.launch(kernel->function, kernel->grid[0], kernel->grid[1], 1, kernel->threads, 1, 1,
+        int error = cuda.launch(kernel->function, kernel->programs, 1, 1, kernel->threads, 1, 1,
                                 kernel->shared, stream, addresses, NULL);
         if (!error) Py_RETURN_NONE;
         if (try || (error = enter_context(kernel->device))) return cuda_error(error, PyUnicode_AsUTF8(kernel->name));
     }
 }
 
-/* CudaKernel(function, name, device, grid x, grid y, threads, shared bytes, unaligned) */
+/* CudaKernel(function, name, device, programs, threads, shared bytes, unaligned) */
 static PyObject *cuda_kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     unsigned long long function;
-    unsigned x, y, threads, shared;
+    unsigned programs, threads, shared;
     int device;
     PyObject *name, *unaligned;
-    if (!PyArg_ParseTuple(args, "KUiIIIIO", &function, &name, &device, &x, &y, &threads, &shared, &unaligned)) return NULL;
+    if (!PyArg_ParseTuple(args, "KUiIIIO", &function, &name, &device, &programs, &threads, &shared, &unaligned)) return NULL;
     CudaKernel *self = (CudaKernel *)type->tp_alloc(type, 0);
     if (!self) return NULL;
     *self = (CudaKernel){.ob_base = self->ob_base, .vectorcall = cuda_kernel_call, .function = (void *)(uintptr_t)function,
-                         .name = Py_NewRef(name), .unaligned = Py_NewRef(unaligned), .grid = {x, y}, .threads = threads,
+                         .name = Py_NewRef(name), .unaligned = Py_NewRef(unaligned), .programs = programs, .threads = threads,
                          .shared = shared, .device = device};
     return (PyObject *)self;
 }
@@ -120,8 +120,6 @@ static void cuda_kernel_free(CudaKernel *self)
 static PyTypeObject CudaKernelType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "miniinductor.codegen.triton._launcher.CudaKernel",
-    .tp_doc = "CudaKernel(function, name, device, grid x, grid y, threads, shared bytes, unaligned): call it with tensors "
-              "and a stream",
     .tp_basicsize = sizeof(CudaKernel),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(CudaKernel, vectorcall),

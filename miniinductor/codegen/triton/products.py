@@ -2,177 +2,121 @@
 follows.
 
 In:   the schedule.  Out: the same with `FusedProduct`s in place of a library call and the one
-      kernel that reads its result; and for each its kernel: `templates/matmul.jinja`, filled in.
+      kernel that reads its result; and for each its kernel: `TEMPLATE`, filled in.
 
     gelu(a @ b + c)     apart:  torch.mm(a, b, out=buf0); add_gelu_0(buf0, c, buf1)
                                 buf0 is written and read
                         fused:  mm_add_gelu_0(a, b, c, buf1)
                                 the tile is still in registers
 
-A library's product is usually faster than ours, so fusing pays only if the saved pass over the
-result is worth more.  Nobody knows before measuring: mode="max-autotune" times both (and several
-tiles), and remembers the winner on disk.  Only where the library is known to be slow, the template
-is always used: results with unaligned rows.
+A library's product is usually faster than ours, so the template is used where the library is known
+to be slow: results with unaligned rows, such as the logits of GPT-2.  For study,
+`config.matmul_templates = "always"` uses it for every product.
 
-Mirrors torch/_inductor/kernel/mm.py, select_algorithm.py and the scheduler's template fusion (paper
-sections 4.4, 4.7).  Left out: batches of products, fused prologues, split-K, TMA descriptors.
+Mirrors torch/_inductor/kernel/mm.py and the scheduler's template fusion (paper sections 4.4, 4.7).
+Left out: the choice between template and library by measuring, batches of products, fused
+prologues, split-K, TMA descriptors.
 """
 
-import functools
 import math
-import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-import jinja2
 import sympy
 import torch
 
 from ... import config
 from ...ir.dependencies import common_loops, int_or_none, loop_variables
 from ...ir.loops import Buffer, BufferView, ExternKernel, Layout, playing
-from ...passes import gpu_layouts
+from ...passes import library_layouts
 from ...records import CompileRecord, FusionDecision, lines_of
 from ...schedule.nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ...sizes.expressions import flatten
-from ..kernels import KernelStep, KernelWriting, Step
 from ..plan import plan_of
-from .block_sizes import Config, product_configs
+from .block_sizes import product_configs
 from .expressions import NARROW
+from .kernel_text import Code, Tile, plain
 from .kernel_writer import TritonKernelWriter
 from .tile_plan import Axis, TilePlan, tile_plan
-from .tiles import Code, Tile, plain
-from .timing import race
 
 aten = torch.ops.aten
 # their operands: perhaps a bias, then a and b
 PRODUCTS = (aten.mm.default, aten.addmm.default)
-BAND = 8  # rows of tiles that are walked over together
+# Programs with neighbouring numbers run side by side.  They walk over the tiles in bands of 8 rows
+# of tiles, so that together they read few rows of a and few columns of b, which then stay in the
+# cache.  What follows uses `product` and stores.
+TEMPLATE = """\
+# product[m, n] = sum over k of a[m, k] * b[k, n];  a: {about_a};  b: {about_b}
+number = tl.program_id(0)
+tiles_down, tiles_across = tl.cdiv({m}, MBLOCK), tl.cdiv({n}, NBLOCK)
+top = number // (8 * tiles_across) * 8
+height = tl.minimum(tiles_down - top, 8)
+within = number % (8 * tiles_across)
+{indices}
+product = tl.zeros([MBLOCK, NBLOCK], tl.float32)
+for start in range(0, {k}, KBLOCK):
+    k = start + tl.arange(0, KBLOCK)
+    a = tl.load({a})
+    b = tl.load({b})
+    product = tl.dot(a, b, product{precision})"""
 
 
 class FusedProduct:
-    """A library product and the pointwise group that reads it, as one kernel."""
+    """A library product and the pointwise group that reads it, if there is one, as one kernel."""
 
-    def __init__(self, product: ExternNode, group: Group | None, certain: bool):
-        """certain: it is not asked whether the library would be faster."""
-        self.product, self.buffer, self.certain = product, kernel_of(product), certain
+    def __init__(self, product: ExternNode, group: Group | None):
+        self.product, self.buffer = product, kernel_of(product)
         self.group = group or Group([], sizes_of(self.buffer), ())
-        # the same in several steps
-        self.apart: list[ExternNode | Group] = [product, group] if group else [product]
+        self.replaced: list[ExternNode | Group] = [product, group] if group else [product]
         self.nodes = [product, *self.group.nodes]
-        self.names = [name for node in self.apart for name in node.names]
-        self.read_names = set().union(*[node.read_names for node in self.apart]) - set(self.names)
+        self.names = [name for node in self.replaced for name in node.names]
+        read = set().union(*[node.read_names for node in self.replaced])
+        self.read_names = read - set(self.names)
 
     @property
     def device(self) -> torch.device:
         return self.buffer.layout.device
 
-    def written(self, writing: KernelWriting) -> "KernelStep | Alternatives":
-        """The fused kernel, and beside it, where that might be faster, its parts."""
-        fused = writing.kernel(self)
-        if config.matmul_templates == "always" or self.certain:
-            return fused
-        within = replace(writing, used=writing.used | self.group.read_names)
-        apart: list[Any] = [within.step(part) for part in self.apart]  # no choices again
-        return Alternatives(fused, apart)
-
 
 @lines_of.register
 def product_lines(fused: FusedProduct) -> list[str]:
-    return [line for part in fused.apart for line in lines_of(part)]
+    return [line for part in fused.replaced for line in lines_of(part)]
 
 
-@dataclass
-class Alternatives:
-    """A product and what follows it, in one kernel or apart; the faster one is chosen."""
-
-    fused: KernelStep
-    apart: list[Step]
-
-    def parts(self) -> list[Step]:
-        return [self.fused, *self.apart]
-
-    def chosen(self, schedule: Schedule, device: torch.device, record: CompileRecord) -> list[Step]:
-        """The steps of the faster way, by measuring both; the answer is kept on disk."""
-        ways: dict[str, list[Step]] = {"fused": [self.fused], "apart": self.apart}
-        names = dict.fromkeys(name for step in self.parts() for name in step.touched())
-        times = race(
-            {what: functools.partial(run_steps, steps) for what, steps in ways.items()},
-            self.fused.kernel.source,
-            {name: schedule.buffers[name].layout for name in names},
-            device,
-        )
-        measured = ", ".join(f"{what} {ms * 1e3:.1f} us" for what, ms in times.items())
-        record.notes.append(f"{self.fused.name}: {measured}")
-        return ways[min(times, key=times.__getitem__)]
-
-
-def run_steps(steps: Sequence[Step], tensors: dict[str, torch.Tensor], stream: int) -> None:
-    """The steps on these tensors, to be measured."""
-    for step in steps:
-        if isinstance(step, KernelStep):
-            assert step.function is not None  # built
-            step.function(*[tensors[a] for a in step.kernel.arguments], stream)
-        else:
-            product = kernel_of(step)
-            views = [as_view(tensors[view.name], view) for view in product.args]
-            product.out_op(*views, out=tensors[product.name])
-
-
-def as_view(tensor: torch.Tensor, view: BufferView) -> torch.Tensor:
-    size, stride = [int(n) for n in view.size], [int(n) for n in view.stride]
-    return tensor.as_strided(size, stride, int(view.offset))
-
-
-def with_products(
-    schedule: Schedule, device: torch.device, record: CompileRecord
-) -> list[ScheduledNode]:
-    """The schedule's nodes: matrix products and what follows them as one, where that may pay.
+def with_products(schedule: Schedule, record: CompileRecord) -> list[ScheduledNode]:
+    """The schedule's nodes, matrix products and what follows them as one where no library kernel
+    does the product well.
 
     What was decided stands in `record.fusions`."""
-    if config.matmul_templates == "never":
-        return schedule.nodes
-    is_timed = config.matmul_templates == "timed" and config.max_autotune and device.type == "cuda"
-    every = is_timed or config.matmul_templates == "always"
     nodes = list(schedule.nodes)
     for extern in products_of(nodes):
-        certain = has_unaligned_rows(kernel_of(extern))
-        if every or certain:
-            nodes = with_product(extern, certain, nodes, schedule, record)
+        if config.matmul_templates == "always" or has_unaligned_rows(kernel_of(extern)):
+            nodes = with_product(extern, nodes, schedule, record)
     return nodes
 
 
 def with_product(
-    extern: ExternNode,
-    certain: bool,
-    nodes: list[ScheduledNode],
-    schedule: Schedule,
-    record: CompileRecord,
+    extern: ExternNode, nodes: list[ScheduledNode], schedule: Schedule, record: CompileRecord
 ) -> list[ScheduledNode]:
-    """The nodes with this product fused, if that can be.  certain: no library kernel does it well,
-    so it is ours even where nothing follows."""
+    """The nodes with this product by the template, if that can be; with what follows, if that can
+    be."""
     readers = [n for n in nodes if extern.names[0] in n.read_names]
-    group = next((n for n in readers if isinstance(n, Group)), None)
-    reason = ""
+    follower = readers[0] if readers and isinstance(readers[0], Group) else None
+    fused, reason = FusedProduct(extern, follower), "the kernel continues from the product's tiles"
     try:
-        check_product(kernel_of(extern), schedule.buffers)
-        if group is None or readers[0] is not group:
-            raise Refused("no kernel continues from the product")
-        check_epilogue(extern, group, nodes, schedule.overwritten)
-    except Refused as refused:
-        reason = str(refused)
-    if group is not None or certain:
-        names = "+".join(group.names) if group else "(nothing)"
-        why = reason or "the kernel continues from the product's tiles"
-        decision = FusionDecision(extern.names[0], names, not reason, "template", why)
-        record.fusions.append(decision)
-    if reason and not certain:
+        check_product(fused.buffer, schedule.buffers)
+    except Refused:
         return nodes
-    follower = None if reason else group
-    fused, place = FusedProduct(extern, follower, certain), follower or extern
-    return [fused if n is place else n for n in nodes if n is place or n not in fused.apart]
+    if follower is not None:
+        try:
+            check_epilogue(extern, follower, nodes, schedule.overwritten)
+        except Refused as refused:
+            fused, reason = FusedProduct(extern, None), str(refused)
+        is_one, names = len(fused.replaced) == 2, "+".join(follower.names)
+        record.fusions.append(FusionDecision(extern.names[0], names, is_one, "template", reason))
+    place = fused.replaced[-1]
+    return [fused if n is place else n for n in nodes if n is place or n not in fused.replaced]
 
 
 def products_of(nodes: Sequence[ScheduledNode]) -> list[ExternNode]:
@@ -194,7 +138,7 @@ def has_unaligned_rows(product: ExternKernel) -> bool:
     if product.op is not aten.mm.default or not is_ours:
         return False
     a, b = [(v.size, v.stride) for v in product.args[:2]]
-    return gpu_layouts.suits_template(product.layout.dtype, a, b)
+    return library_layouts.suits_template(product.layout.dtype, a, b)
 
 
 def check_product(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> None:
@@ -255,7 +199,7 @@ class MatmulWriter(TritonKernelWriter):
                 Axis("n", variables[cut:], outer[cut:], "[None, :]"),
             ],
             sizes=sizes,
-            configs=configs_of(sizes),
+            configs=product_configs(sizes),
         )
 
     def reads_again(self) -> bool:
@@ -263,20 +207,19 @@ class MatmulWriter(TritonKernelWriter):
 
     def body(self) -> list[Code]:
         *bias, a, b = self.product.args
-        tiles = {"a": self.tile(a, "mk"), "b": self.tile(b, "kn")}
+        operands = {"a": self.tile(a, "mk"), "b": self.tile(b, "kn")}
+        about = {f"about_{name}": f"{v.name}{list(v.size)}" for name, v in (("a", a), ("b", b))}
         self.write_epilogue(bias)
         rows, columns = self.plan.axes
-        is_exact = self.product.layout.dtype in NARROW
         indices = [*rows.lines("(top + within % height) * MBLOCK")]
         indices += columns.lines("within // height * NBLOCK")
-        text = template().render(
-            rows=self.plan.sizes["m"],
-            columns=self.plan.sizes["n"],
-            depth=self.plan.sizes["k"],
-            band=BAND,
-            **tiles,
+        is_exact = self.product.layout.dtype in NARROW
+        text = TEMPLATE.format(
+            **self.plan.sizes,
+            **operands,
+            **about,
             precision="" if is_exact else f', input_precision="{float32_precision()}"',
-            indices=[line.text for line in indices],
+            indices="\n".join(line.text for line in indices),
         )
         return [*plain(text.splitlines(), self.whole_product()), *self.outside.code]
 
@@ -306,7 +249,7 @@ class MatmulWriter(TritonKernelWriter):
                 offset += stride * flatten([v for v, _ in axis.loops], [n for _, n in axis.loops])
         return sympy.expand(offset)
 
-    def tile(self, view: BufferView, axes: str) -> dict[str, str]:
+    def tile(self, view: BufferView, axes: str) -> str:
         """How the tile of an operand is read: pointers and mask."""
         depth, configs = self.plan.sizes["k"], self.plan.configs
         # k runs down a tile of b and across one of a
@@ -314,19 +257,11 @@ class MatmulWriter(TritonKernelWriter):
         names = {axis.name: axis.flat for axis in self.plan.axes} | {"k": k}
         inside = {axis.name: axis.mask for axis in self.plan.axes}
         inside["k"] = f"({k} < {depth})" if any(depth % c.block("k") for c in configs) else None
-        terms = [
-            names[axis] if stride == 1 else f"{names[axis]} * {int(stride)}"
-            for axis, stride in zip(axes, view.stride[-2:])
-        ]
-        if int(view.offset):
-            terms.append(str(int(view.offset)))
+        terms = [self.memory.pointer(view.name, False), str(int(view.offset))]
+        terms += [f"{names[axis]} * {int(n)}" for axis, n in zip(axes, view.stride[-2:])]
         masks = [mask for mask in map(inside.get, axes) if mask]
         self.memory.read.append(view.name)
-        return {
-            "about": f"{view.name}{[int(n) for n in view.size]}",
-            "pointer": f"{self.memory.pointer(view.name, False)} + {' + '.join(terms)}",
-            "mask": f", {' & '.join(masks)}, other=0" if masks else "",
-        }
+        return " + ".join(terms) + (f", {' & '.join(masks)}, other=0" if masks else "")
 
 
 def cut_at(outer: Sequence[int], rows: int) -> int:
@@ -335,24 +270,5 @@ def cut_at(outer: Sequence[int], rows: int) -> int:
     return cut or int(len(outer) > 1 and outer[0] == 1)  # one row may have a loop of its own
 
 
-def configs_of(sizes: Mapping[str, int]) -> list[Config]:
-    """Tiles to try; without max-autotune the largest, and small ones for GPUs with less shared
-    memory.  Only those that divide the sizes, if there are some: they need no masks."""
-    configs = product_configs(sizes)
-    if not config.max_autotune:
-        configs = list(dict.fromkeys([configs[0], configs[-1]]))
-    free = [c for c in configs if all(n % c.block(axis) == 0 for axis, n in sizes.items())]
-    return free or configs
-
-
 def float32_precision() -> str:
     return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
-
-
-@functools.cache
-def template() -> jinja2.Template:
-    path = os.path.join(os.path.dirname(__file__), "matmul.jinja")
-    with open(path) as file:
-        return jinja2.Environment(
-            trim_blocks=False, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
-        ).from_string(file.read())

@@ -20,10 +20,10 @@ import torch
 
 from ...ir.loops import playing
 from .block_sizes import LARGEST_INT32
-from .expressions import Pending, TritonExpressions, compute_dtype, literal, reads_of, triton_type
+from .expressions import Pending, TritonExpressions, as_narrow, compute_dtype, literal, triton_type
+from .kernel_text import NO_AXES, Axes, Line, Tile, plain
 from .split_reductions import neutral
 from .tile_plan import NEIGHBOURS
-from .tiles import NO_AXES, Axes, Line, Tile, plain
 
 
 class Reducer(NamedTuple):
@@ -31,25 +31,22 @@ class Reducer(NamedTuple):
 
     combine: str  # two values {a} and {b}
     column: str  # a tile {a}, along axis {axis}
-    helpers: frozenset[str] = frozenset()  # functions that the kernel then carries
 
 
 class Scan(NamedTuple):
     start: str
     combine: str  # two values
     whole: str  # the tile's running values
-    helpers: frozenset[str] = frozenset()
 
 
 def by_helper(helper: str, tile: str = "{a}") -> Reducer:
     """A reduction by a function of two values."""
-    combine, column = f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, {{axis}}, {helper})"
-    return Reducer(combine, column, frozenset({helper}))
+    return Reducer(f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, {{axis}}, {helper})")
 
 
 REDUCERS = {
     "sum": Reducer("{a} + {b}", "tl.sum({a}, {axis})"),
-    "prod": by_helper("multiply")._replace(combine="{a} * {b}"),
+    "prod": by_helper("multiply"),
     "max": by_helper("larger"),
     "min": by_helper("smaller"),
     "any": Reducer("{a} | {b}", "tl.max({a}, {axis})"),
@@ -61,11 +58,12 @@ INTEGER_REDUCERS = {
     "max": Reducer("tl.maximum({a}, {b})", "tl.max({a}, {axis})"),
     "min": Reducer("tl.minimum({a}, {b})", "tl.min({a}, {axis})"),
 }
-LOG_OF_SUM = "log_of_sum({}, {})", "tl.associative_scan({}, 1, log_of_sum)"
 SCANS = {
     "sum": Scan("0", "{} + {}", "tl.cumsum({}, 1)"),
     "prod": Scan("1", "{} * {}", "tl.cumprod({}, 1)"),
-    "logaddexp": Scan('float("-inf")', *LOG_OF_SUM, frozenset({"log_of_sum"})),
+    "logaddexp": Scan(
+        'float("-inf")', "log_of_sum({}, {})", "tl.associative_scan({}, 1, log_of_sum)"
+    ),
 }
 
 
@@ -78,13 +76,7 @@ def scan_of(kind: str, dtype: torch.dtype) -> Scan:
         helper = f"integer_{kind}imum"
     whole = f"tl.associative_scan({{}}, 1, {helper})"
     start = literal(neutral(kind, dtype), dtype)
-    return Scan(start, f"{helper}({{}}, {{}})", whole, frozenset({helper}))
-
-
-def as_narrow(text: str, dtype: torch.dtype) -> str:
-    """What Triton reduces or scans of integers of 8 or 16 bits has 32."""
-    narrow = not dtype.is_floating_point and dtype is not torch.bool and dtype.itemsize < 4
-    return f"{text}.to({triton_type(dtype)})" if narrow else text
+    return Scan(start, f"{helper}({{}}, {{}})", whole)
 
 
 class Accumulator:
@@ -111,14 +103,11 @@ class Accumulator:
         row = writer.plan.axes[1].numel
         is_narrow = isinstance(row, int) and row < LARGEST_INT32
         self.index_type = "tl.int32" if is_narrow else "tl.int64"  # of positions in a row
-        # a value that is the lowest number already beyond the end of a row needs no mask
-        self.is_masked = bool(self.row_mask) and (kind != "max" or value.text not in writer.padded)
         self.name = writer.outside.fresh("acc")
         self.names = f"{self.name}, {self.name}_index" if self.has_index else self.name
         self.shape = writer.plan.shape()
         self.value = writer.solid(value)
-        self.reads = reads_of(self.value) | self.reducer.helpers
-        self.index = writer.index(flat_index)
+        self.index, _ = writer.index(flat_index)
         self.origin = playing.value
         self.online: OnlineSum | None = None  # that follows this maximum
         self.result: Tile | None = None  # the finished column
@@ -138,61 +127,54 @@ class Accumulator:
     def update(self) -> list[Line]:
         """What one step of the loop does."""
         if self.online is not None:
-            first, *others = self.online.update_texts(self.inside())
             both = [self.origin, self.online.origin]
-            # only the first reads the value
-            return [Line(first, reads=self.reads, origin=both), *plain(others, both)]
+            return plain(self.online.update_texts(self.inside()), both)
         if self.has_index:
             text = self.reducer.combine.format(a=self.names, b=self.inside())
         else:
             text = self.reducer.combine.format(a=self.name, b=self.value)
             if self.row_mask:
                 text = f"tl.where({self.row_mask}, {text}, {self.name})"
-        return [Line(f"{self.names} = {text}", reads=self.reads, origin=self.origin)]
+        return [Line(f"{self.names} = {text}", origin=self.origin)]
 
     def inside(self) -> str:
         """Value (and index), with what lies beyond the end of the row made neutral."""
         terms = [(self.writer.spread(self.value), self.start)]
         if self.has_index:
-            index = f"tl.broadcast_to({self.index.text}, {self.shape}).to({self.index_type})"
+            index = f"tl.broadcast_to({self.index}, {self.shape}).to({self.index_type})"
             terms.append((index, str(LARGEST_INT32)))
-        if self.is_masked:
-            return ", ".join([f"tl.where({self.row_mask}, {a}, {b})" for a, b in terms])
+        if self.row_mask:
+            terms = [(f"tl.where({self.row_mask}, {a}, {b})", b) for a, b in terms]
         return ", ".join([a for a, _ in terms])
 
     def whole(self) -> Tile:
         """The column of a row in one tile; one number, where all rows are the same one."""
         if "x" in self.value.axes or self.has_index:
-            return self.column(self.inside(), self.reads)
-        row = self.value.text
-        if "r" not in self.value.axes:
-            row = f"tl.broadcast_to({row}, [1, RBLOCK])"
-        if self.is_masked:
+            return self.column(self.inside())
+        row = f"tl.broadcast_to({self.value}, [1, RBLOCK])"
+        if self.row_mask:
             row = f"tl.where({self.row_mask}, {row}, {self.start})"
         text = self.reducer.column.format(a=f"tl.reshape({row}, [RBLOCK])", axis=0)
-        return self.named(text, NO_AXES, self.reads)
+        return self.named(text, NO_AXES)
+
+    def column(self, tile: str) -> Tile:
+        """The results of all rows."""
+        text = self.reducer.column.format(a=tile, axis=1) + ("[1]" if self.has_index else "")
+        return self.named(f"{text}[:, None]", frozenset("x"))
 
     def finish(self) -> Tile:
         """The column, after the loop."""
-        return self.column(self.names, self.reducer.helpers)
+        return self.column(self.names)
 
-    def column(self, tile: str, reads: frozenset[str]) -> Tile:
-        text = (
-            self.reducer.column.format(a=tile, axis=1)
-            + ("[1]" if self.has_index else "")
-            + "[:, None]"
-        )
-        return self.named(text, frozenset("x"), reads)
-
-    def named(self, text: str, axes: Axes, reads: frozenset[str]) -> Tile:
+    def named(self, text: str, axes: Axes) -> Tile:
         """The result, which varies along these axes."""
         if self.has_index:
             text += ".to(tl.int64)"
-        if self.kind == "any":
-            text = f"{text} != 0"
-        elif not self.has_index:
+        elif self.kind == "any":
+            text += " != 0"
+        else:
             text = as_narrow(text, self.element)
-        self.result = self.writer.named(text, self.dtype, axes, reads)
+        self.result = self.writer.named(text, self.dtype, axes)
         return self.result
 
 
@@ -230,7 +212,7 @@ class OnlineSum:
         top = self.maximum
         assert top.result is not None  # its accumulator stands before this one
         text = f"tl.sum({self.name} * tl.exp({top.name} - {top.result}), 1)[:, None]"
-        return top.writer.named(text, top.dtype, frozenset("x"), reads_of(top.result))
+        return top.writer.named(text, top.dtype, frozenset("x"))
 
 
 def per_group(full: str) -> str:

@@ -12,22 +12,20 @@ Mirrors the choice of ranges and of the kind of reduction in torch/_inductor/cod
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import sympy
 
 from ...ir.dependencies import Access, LoopBody, int_or_none, linear_form, loop_variables, stride_of
-from ...ir.loops import Buffer
 from ...schedule.nodes import Node
 from ...sizes.expressions import Mod, index_text, is_indirect
 from ...sizes.symbols import Size, hint
 from ...sizes.symbols import size as as_size
 from ..plan import KernelPlan, plan_kernel
-from .block_sizes import PROCESSORS, Config, block_configs, is_few_columns, persistent_limit
-from .helpers import helpers_of
-from .tiles import Axes, Line, noted
+from .block_sizes import Config, block_configs, persistent_limit
+from .kernel_text import Axes, Line, noted, plain
 
 # a row whose elements are needed once, or for max and sum(exp), is looped over from here on: a
 # tile of it would fill a processor, which then waits for memory and computes by turns
@@ -36,12 +34,9 @@ LONG_ROW = 8192
 NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
 WIDEST = 16  # elements that a thread reads at once, at most
-LONGEST_STEP = 4  # elements: neighbours so far apart still share a cache line
 MANY = 1 << 62
 Loops: TypeAlias = Sequence[tuple[sympy.Symbol, Size]]  # (variable, how often it runs)
 LIKELY = 8192  # a symbol that the captured run did not know, where blocks are chosen
-SYMBOLIC_ROW = 1024  # steps are cut for rows of so many at least: other calls may have longer ones
-UNKNOWN = 512  # what a symbolic size is taken for where nothing is known of it
 
 
 class Axis:
@@ -68,8 +63,7 @@ class Axis:
             texts.append(f"{self.mask} = {self.flat} < {size_text(self.numel)}")
         if len(self.loops) != 1:
             texts += [self.variable_line(position) for position in range(len(self.loops))]
-        helpers = helpers_of(self.numel, *[n for _, n in self.loops])
-        return [Line(text, reads=helpers, origin=INDICES) for text in texts]
+        return plain(texts, "indices of the loops, and which of them exist")
 
     def variable_line(self, position: int) -> str:
         """One of several loop variables, from the flat index."""
@@ -116,9 +110,6 @@ def size_text(n: Size) -> str:
     return text if text.isalnum() else f"({text})"
 
 
-INDICES = "indices of the loops, and which of them exist"
-
-
 @dataclass(kw_only=True)
 class TilePlan(KernelPlan):
     """The plan of a kernel's loops, and the tiles that run over them: what the writer follows."""
@@ -129,8 +120,6 @@ class TilePlan(KernelPlan):
     configs: list[Config]
     columns: bool = False  # memory runs along x rather than along r
     streams: bool = False  # what its one loop reads, it reads once
-    # buffers of which a maximum is taken: their values are the lowest number beyond a row's end
-    maxima: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.axis_of = {variable: axis.name for axis in self.axes for variable, _ in axis.loops}
@@ -145,7 +134,7 @@ class TilePlan(KernelPlan):
         return frozenset(axis.name for axis in self.axes if inner or axis.name != "r")
 
 
-def plan_tiles(nodes: Sequence[Node], buffers: Mapping[str, Buffer], keep: set[str]) -> TilePlan:
+def plan_tiles(nodes: Sequence[Node], keep: set[str]) -> TilePlan:
     """keep: buffers that must be in memory afterwards."""
     loops = plan_kernel(nodes)
     bodies = list(loops.bodies.values())
@@ -162,7 +151,7 @@ def plan_tiles(nodes: Sequence[Node], buffers: Mapping[str, Buffer], keep: set[s
         online = row > LONG_ROW and not columns and may_be_online(loops, keep)
         scans = any(instruction.op == "scan" for body in bodies for instruction in body.walk())
         longest = persistent_limit(columns)
-        if not again and not scans and hint(axes[0].numel, MANY) >= PROCESSORS:
+        if not again and not scans:
             longest = min(LONG_ROW, longest)
         kind = "looped" if online or row > longest else "persistent"
     return tile_plan(
@@ -170,10 +159,9 @@ def plan_tiles(nodes: Sequence[Node], buffers: Mapping[str, Buffer], keep: set[s
         kind=kind,
         axes=axes,
         sizes={axis.name: axis.numel for axis in axes},
-        configs=blocks_to_try(kind, axes, bodies, columns),
+        configs=blocks_to_try(kind, axes, columns),
         columns=columns,
         streams=kind == "looped" and (online or not again),
-        maxima=frozenset().union(*[floats_of_maximum(body, buffers) for body in bodies]),
     )
 
 
@@ -202,32 +190,18 @@ def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> tuple[s
 
 
 def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | None:
-    """Number of loops that belong to y, if some read goes by steps of one (or of few, where the
-    loop that goes by one is too short) along an earlier loop and not along the last."""
+    """Number of loops that belong to y, if some read goes by steps of one along an earlier loop and
+    not along the last."""
     *earlier, last = loop_variables("x", len(outer)) or [None]
-    reads = [access for body in bodies for access in body.reads()]
-    for longest_step in (1, LONGEST_STEP):
-        for number, variable in enumerate(earlier):
-            if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
-                continue
-            for access in reads:
-                along_last = usual_step(access.index, last, hint(outer[-1], 0))
-                step = int_or_none(stride_of(access.index, variable))
-                if along_last in (-1, 0, 1, None) or step is None:
-                    continue
-                if 0 < step <= longest_step and (step == 1 or abs(along_last) > 8 * step):
-                    return number + 1
+    indices = [access.index for body in bodies for access in body.reads()]
+    for number, variable in enumerate(earlier):
+        if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
+            continue
+        for index in indices:
+            along_last = int_or_none(stride_of(index, last))
+            if stride_of(index, variable) == 1 and along_last not in (-1, 0, 1, None):
+                return number + 1
     return None
-
-
-def usual_step(index: sympy.Expr, variable: sympy.Symbol, count: int) -> int | None:
-    """Step of an index along a loop; where it changes its direction there, as at the ends of a
-    reflected image, the step in the middle."""
-    step = stride_of(index, variable)
-    if step is None and index.has(sympy.Max, sympy.Min, sympy.Abs) and not is_indirect(index):
-        here, there = (index.subs(variable, count // 2 + n) for n in (0, 1))
-        step = sympy.expand(there - here)
-    return int_or_none(step)
 
 
 def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
@@ -238,67 +212,25 @@ def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
 
 
 def reads_along(reads: Iterable[Access], x_loops: Loops, r_loops: Loops) -> bool:
-    """The same of loops (variable, size).  Each read counts for the elements that it touches: the
-    rows that a gather reads outweigh their indices, a tile outweighs what is broadcast along it."""
-    last_x, last_r = x_loops[-1][0], r_loops[-1][0]
-    sizes = {variable: hint(n, UNKNOWN) for variable, n in (*x_loops, *r_loops)}
+    """The same of loops (variable, size).  A read of a tile counts, or of rows that a gather finds;
+    what is broadcast along x or r does not."""
     balance = 0
     for index in dict.fromkeys(access.index for access in reads):
-        along_x, along_r = (int_or_none(stride_of(index, v)) == 1 for v in (last_x, last_r))
-        balance += (along_x - along_r) * touched(index, sizes)
+        varies = [not index.free_symbols.isdisjoint(v for v, _ in l) for l in (x_loops, r_loops)]
+        if all(varies) or is_indirect(index):
+            steps = [stride_of(index, loops[-1][0]) for loops in (x_loops, r_loops)]
+            balance += (steps[0] == 1) - (steps[1] == 1)
     return balance > 0
 
 
-def touched(index: sympy.Expr, sizes: Mapping[sympy.Symbol, int]) -> int:
-    """How many elements an index reaches, at most.  One that was read itself may be any."""
-    symbols = index.free_symbols
-    gathers = is_indirect(index)
-    return math.prod(n for variable, n in sizes.items() if gathers or variable in symbols)
-
-
 # --- block sizes ----------------------------------------------------------------------------------
-def blocks_to_try(
-    kind: str, axes: Sequence[Axis], bodies: Sequence[LoopBody], columns: bool
-) -> list[Config]:
+def blocks_to_try(kind: str, axes: Sequence[Axis], columns: bool) -> list[Config]:
     """Block sizes; only those that divide the sizes, if there are some about as large as the first:
     they need no masks."""
-    along_row = {v for axis in axes if axis.name == "r" for v, _ in axis.loops}
-    reads = {(a.name, a.index) for body in bodies for a in body.reads()}
-    tiles = [index for _, index in reads if not along_row.isdisjoint(index.free_symbols)]
-    hints = {axis.name: likely(axis.numel) for axis in axes}
-    if kind == "looped" and not isinstance(axes[-1].numel, int):
-        hints["r"] = max(hints["r"], SYMBOLIC_ROW)
-    skips = kind == "pointwise" and any(map(skips_elements, bodies))
-    configs = block_configs(kind, hints, columns, len(tiles), skips)
-    if kind == "looped" and columns and is_few_columns(hints["x"]):
-        return configs  # masks cost less than a few programs that take many steps
-    least = configs[0].elements // 2
-    large = [c for c in configs if c.elements >= least]
+    hints = {axis.name: hint(axis.numel, LIKELY) for axis in axes}
+    configs = block_configs(kind, hints, columns)
+    large = [c for c in configs if c.elements >= configs[0].elements // 2]
     return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
-
-
-def likely(numel: Size) -> int:
-    """A size in the run in which the graph was captured.  What that run did not know (`x[mask]`)
-    counts as large: small blocks would cost a large tensor more than large ones a small tensor."""
-    known = hint(numel)
-    if known is not None or isinstance(numel, int):
-        return known
-    numbers = {symbol: sympy.Integer(hint(symbol, LIKELY)) for symbol in numel.free_symbols}
-    return int(numel.xreplace(numbers))
-
-
-def skips_elements(body: LoopBody) -> bool:
-    """Does a read go by other steps than one, or by steps that Triton does not see through?"""
-    if not body.outer:
-        return False
-    last = loop_variables("x", len(body.outer))[-1]
-    for access in body.reads():
-        step = int_or_none(stride_of(access.index, last))
-        if is_indirect(access.index) or access.index.has(sympy.Max, sympy.Min, sympy.Abs):
-            return True
-        if step is not None and abs(step) > 1:
-            return True
-    return False
 
 
 def divides(config: Config, axis: Axis, kind: str) -> bool:
@@ -331,12 +263,3 @@ def sums_of_exp(nodes: Sequence[Node]) -> list[str]:
     }
     sums = [name for name, found in kinds.items() if "sum" in found]
     return [name for name in sums if name in exps or reads[name] & exps]
-
-
-def floats_of_maximum(body: LoopBody, buffers: Mapping[str, Buffer]) -> set[str]:
-    """The float buffers that a body reads which finds their maximum, and does nothing else."""
-    ops = {instruction.op for instruction in body.walk()}
-    if body.reduction_kinds() != ["max"] or not ops <= {"load", "to_dtype", "reduction", "store"}:
-        return set()
-    names = {access.name for access in body.reads()}
-    return {name for name in names if buffers[name].layout.dtype.is_floating_point}

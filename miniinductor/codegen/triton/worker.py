@@ -1,16 +1,26 @@
 """Compiles Triton kernels in a process of its own: several of these run side by side.
 
 In:   one JSON object per line: {"path", "name", "signature", "constants", "num_warps", ...,
-      "capability", "cubin"}.
-Out:  one line per job, {} or {"error": text}; the machine code is written to `cubin`, with what a
-      launch needs to know beside it.  Needs no GPU: the target is named.
+      "capability"}.
+Out:  one line per job: {"error": text}, or the machine code in base64 and what a launch needs to
+      know, {"code", "about"}; and the other kinds of code that the job asks for ("ptx").  Needs no
+      GPU: the target is named.
 
     python worker.py < jobs
+
+    {"path": "/cache/triton_ab12.py", "name": "relu_kernel", "aligned": ["in0", "out0"],
+     "signature": {"in0": "*fp32", "out0": "*fp32", "XBLOCK": "constexpr"},
+     "constants": {"XBLOCK": 1024}, "num_warps": 4, "num_stages": 1, "asserts": false,
+     "capability": 90, "triton_cache": "/cache/triton"}
+
+The first names are the kernel's file and function; "aligned" are the arguments that are multiples
+of 16; "asserts" says whether the kernel checks indices, and "capability" is the GPU's.
 
 Runs as a plain script, without this package (and without torch): starting it takes a third of a
 second. Mirrors torch/_inductor/compile_worker.
 """
 
+import base64
 import contextlib
 import json
 import os
@@ -19,7 +29,7 @@ import sys
 from typing import Any
 
 
-def compile_job(job: dict[str, Any]) -> None:
+def compile_job(job: dict[str, Any]) -> dict[str, Any]:
     os.environ["TRITON_CACHE_DIR"] = job["triton_cache"]
     import triton
     from triton.backends.compiler import GPUTarget
@@ -49,15 +59,9 @@ def compile_job(job: dict[str, Any]) -> None:
         "shared": compiled.metadata.shared,
         "threads": 32 * compiled.metadata.num_warps,
     }
-    temporary = f"{job['cubin']}.{os.getpid()}"
-    folder = os.path.dirname(os.path.abspath(temporary))
-    os.makedirs(folder, mode=0o700, exist_ok=True)  # it may be gone by now
-    with open(temporary, "wb") as file:
-        file.write(json.dumps(about).encode() + b"\n" + compiled.asm["cubin"])
-    os.replace(temporary, job["cubin"])  # a reader sees a whole file or none
-    for kind in job.get("keep", ()):
-        with open(f"{job['cubin']}.{kind}", "w") as file:
-            file.write(compiled.asm[kind])
+    code = base64.b64encode(compiled.asm["cubin"]).decode()
+    others = {kind: compiled.asm[kind] for kind in job.get("kinds", ())}
+    return {"code": code, "about": about, **others}
 
 
 def main() -> None:
@@ -67,8 +71,7 @@ def main() -> None:
         cache.triton_key()  # a hash of all of Triton, which each process takes once
     for line in sys.stdin:
         try:
-            compile_job(json.loads(line))
-            answer = {}
+            answer = compile_job(json.loads(line))
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:4000]}
         print(json.dumps(answer), flush=True)

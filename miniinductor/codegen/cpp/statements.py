@@ -1,9 +1,9 @@
-"""A kernel's code as a tree: lines, loops and branches that know what they do; and its printer.
+"""A kernel's code as a tree: lines, loops, branches and blocks; and its printer.
 
 In:   statements.  Out: text.
 
-    >>> body = [Line(code("{}[{}] = {};", named("out0"), named("r0"), named("tmp0")))]
-    >>> [loop] = nest(body, [("x0", 0, 64), ("r0", 0, 96)], Pragma("parallel for"))
+    >>> loops = [("x0", 0, 64), ("r0", 0, 96)]
+    >>> [loop] = nest([Line("out0[r0] = tmp0;")], loops, Pragma("parallel for"))
     >>> print("\\n".join(printed([loop])))
     #pragma omp parallel for schedule(static)
     for (int64_t x0 = 0; x0 < 64; x0++) {
@@ -12,18 +12,17 @@ In:   statements.  Out: text.
         }
     }
 
-Whoever moves, wraps or repeats code asks the tree (`sets_error`, `names_in`, `uses_of`), never the
-text: lines are made of `Code`.
-PyTorch: writes text through an IndentedBuffer, and decides before.
+Whoever wraps code asks the tree whether it has a check or a branch (`sets_error`, `has_branch`),
+never the text.  PyTorch: writes text through an IndentedBuffer, and decides before.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ..ir.loops import playing
-from ..records import Marked, indent
-from .common import Code, code, marked
+from ...ir.loops import playing
+from ...records import Marked, indent
+from ..common import marked
 
 
 @dataclass(frozen=True)
@@ -34,30 +33,6 @@ class Line:
     # them; or a text, which says what else the line is for
     origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
 
-    def marked(self) -> Marked:
-        return marked(self.text, self.origin)
-
-
-@dataclass(frozen=True)
-class Comment(Line):
-    """Says something to the reader."""
-
-
-@dataclass(frozen=True)
-class Definition(Line):
-    """const float tmp0 = ...;"""
-
-    c_type: str = ""
-    name: str = ""
-    varies: bool = False  # is it no constant?
-
-    @staticmethod
-    def of(
-        c_type: str, name: str, value: Code, origin: Any = None, varies: bool = False
-    ) -> "Definition":
-        text = code("{}{} {} = {};", "" if varies else "const ", c_type, name, value)
-        return Definition(text, False, origin or playing.value, c_type, name, varies)
-
 
 @dataclass(frozen=True)
 class Pragma:
@@ -67,7 +42,6 @@ class Pragma:
     simd: bool = False
     collapse: int = 1  # loops whose iterations are shared
     condition: str = ""  # below it, starting threads is not worth it
-    clauses: str = ""  # reductions, and how wide vectors are
 
     def text(self, sets_error: bool) -> str:
         words = [self.threads] if self.threads else []
@@ -77,8 +51,8 @@ class Pragma:
         words += ["schedule(static)"] if self.threads else []
         if self.condition:
             words.append(f"if ({'parallel: ' if self.simd else ''}{self.condition})")
-        error = " reduction(|:error)" if sets_error else ""
-        return f"#pragma omp {' '.join(words)}{self.clauses}{error}"
+        words += ["reduction(|:error)"] if sets_error else []
+        return f"#pragma omp {' '.join(words)}"
 
 
 Bound: TypeAlias = int | str  # where a loop begins or ends: a number, or text
@@ -89,19 +63,17 @@ class Loop:
     """for (int64_t variable = start; variable < end; variable += step)"""
 
     variable: str
-    start: Bound | None  # None: the variable is declared before the loop, and read after it
+    start: Bound
     end: Bound
     body: "Statements"
-    step: int | str = 1
+    step: int = 1
     pragma: Pragma | None = None
-    condition: str | None = None  # None: until the end; else only while so much is left
 
     @property
     def head(self) -> str:
-        declaration = "" if self.start is None else f"int64_t {self.variable} = {self.start}"
         advance = "++" if self.step == 1 else f" += {self.step}"
-        condition = self.condition or f"{self.variable} < {self.end}"
-        return f"for ({declaration}; {condition}; {self.variable}{advance})"
+        name = self.variable
+        return f"for (int64_t {name} = {self.start}; {name} < {self.end}; {name}{advance}) "
 
 
 @dataclass
@@ -111,7 +83,7 @@ class Branch:
 
     @property
     def head(self) -> str:
-        return f"if ({self.condition})"
+        return f"if ({self.condition}) "
 
 
 @dataclass
@@ -155,39 +127,17 @@ def has_branch(statements: Statements) -> bool:
     return any(isinstance(s, Branch) for s in walk(statements))
 
 
-def names_in(statements: Statements) -> list[str]:
-    """What lines and conditions read, and write to, as often as it stands there."""
-    return [name for text in codes(statements) for name in text.reads]
-
-
-def uses_of(statements: Statements) -> frozenset[str]:
-    """What they use of the prelude, and divisions."""
-    return frozenset().union(*[text.uses for text in codes(statements)])
-
-
-def codes(statements: Statements) -> Iterator[Code]:
-    """The code of lines and of conditions.  TypeError where one is a plain text."""
-    for one in walk(statements):
-        if isinstance(one, Comment | Loop | Block):
-            continue
-        text = one.text if isinstance(one, Line) else one.condition
-        if not isinstance(text, Code):
-            raise TypeError(f"nobody knows what this line reads: {text}")
-        yield text
-
-
 # --- printing -------------------------------------------------------------------------------------
 def printed(statements: Statements) -> list[str]:
     result: list[str] = []
     for statement in statements:
         if isinstance(statement, Line):
-            result.append(statement.marked())
+            result.append(marked(statement.text, statement.origin))
             continue
         if isinstance(statement, Loop) and statement.pragma is not None:
             result.append(around(statement.pragma.text(sets_error(statement.body))))
-        head = statement.head
-        opening = f"{head} {{" if head else "{"
-        result += [around(opening), *indent(printed(statement.body)), around("}")]
+        opening = around(f"{statement.head}{{")
+        result += [opening, *indent(printed(statement.body)), around("}")]
     return result
 
 

@@ -1,0 +1,439 @@
+"""How a C++ kernel's loops lie around what it computes: four layouts, of which each kernel has one.
+
+In:   a writer that has its plan.  Out: what the outer loops run, the loops over r0, r1, ... of each
+      stage, the outer loops, and the text of an element that is read.
+
+`LAYOUTS` has them in the order in which they are asked whether they apply.  The plain one always
+does: threads share the outer loops, and the *lanes* (the iterations of the innermost loop, which
+the compiler puts into vector registers) come last.  The others are it with something changed:
+
+  * `Rows`: reductions that step through memory by rows.  The lanes run along the outer loop.
+
+        float acc0[512];                                one element per column
+        for (int64_t k = 0; k < 512; k++) acc0[k] = 0;
+        for (int64_t r0 = 0; r0 < 1024; r0++) {
+            #pragma omp simd
+            for (int64_t x0 = 0; x0 < 512; x0++) {
+                const float tmp0 = in0[x0 + 512*r0];
+                acc0[x0] = acc0[x0] + tmp0;
+
+    Columns are reduced in blocks, whole rows where they are short enough.
+
+  * `Spread`: a reduction of much to little is itself spread over the threads.
+
+        float block0s[128];
+        #pragma omp parallel for schedule(static)
+        for (int64_t block = 0; block < 128; block++) {
+            float block0 = 0;
+            for (int64_t r0 = ...) ...
+            block0s[block] = block0;
+        }
+        for (int64_t block = 0; block < 128; block++) { acc0 = acc0 + block0s[block]; }
+
+  * `Tiles`: transposed reads of a pointwise kernel are copied tile by tile, so that both sides use
+    whole cache lines.
+
+        for (int64_t x0_tile = 0; x0_tile < 1024; x0_tile += 64) {
+            for (int64_t r0_tile = 0; r0_tile < 1024; r0_tile += 64) {
+                float tile0[64][64];
+                for (int64_t r0 = r0_tile; ...)
+                    for (int64_t x0 = x0_tile; ...)
+                        tile0[x0 - x0_tile][r0 - r0_tile] = in0[x0 + 1024*r0];
+                for (int64_t x0 = x0_tile; ...)
+                    for (int64_t r0 = r0_tile; ...) ... tile0[x0 - x0_tile][r0 - r0_tile]
+
+Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/codegen/cpp.py.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import sympy
+import torch
+
+from ... import config
+from ...ir.dependencies import Access, int_or_none, stride_of
+from ...ir.loops import playing
+from ...schedule.nodes import Node
+from ...sizes.expressions import is_indirect
+from ...sizes.symbols import estimate, hint
+from ..common import Value
+from ..plan import PARALLEL_WORK
+from .expressions import CppScope, compute_type, memory_type
+from .reductions import ARRAY_TYPES, STACK, Lanes, Sums, bound, declarations, longest, parts_of
+from .statements import Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
+
+if TYPE_CHECKING:
+    from .kernel_writer import CppKernelWriter
+
+
+class Plain:
+    """Threads share the outer loops; the innermost loop runs over vector lanes."""
+
+    keeps_stack = True  # values that cross stages may wait on the stack of one thread
+    is_tiled = False  # are outer loops cut into tiles, so that no loop may be taken alone?
+
+    def __init__(self, writer: "CppKernelWriter"):
+        self.writer, self.plan = writer, writer.plan
+
+    def applies(self) -> bool:
+        return True
+
+    def kernel_body(self) -> list[Statement]:
+        """All that the outer loops run.  Per stage: accumulators, inner loop, statements after."""
+        writer, plan = self.writer, self.plan
+        for name, array in writer.scratch.items():
+            c_type = compute_type(writer.buffers[name].layout.dtype)
+            declared = f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{plan.inner_count}];"
+            writer.outside.add(declared, STACK)
+        for stage in plan.stages():
+            inner_nodes = plan.nodes_of(stage, inner=True)
+            if inner_nodes:
+                self.write_lanes(inner_nodes)
+            writer.write_into(writer.outside, ())
+            for name, index, value, mode, instruction in writer.deferred if inner_nodes else ():
+                with playing.set(instruction):
+                    writer.store(name, index, writer.finished(value), mode)
+            for node in plan.nodes_of(stage, inner=False):
+                writer.play(node)
+        return writer.outside.lines
+
+    def write_lanes(self, nodes: Sequence[Node]) -> None:
+        """A stage's loops over r0, r1, ..."""
+        writer = self.writer
+        inside = CppScope(writer.outside)
+        writer.accumulators, writer.deferred = [], []
+        writer.write_into(inside, self.plan.r)
+        for node in nodes:
+            writer.play(node)
+        for node in nodes:  # next stages cannot see values of this loop
+            if not node.is_reduction:
+                writer.values.pop(node.name, None)
+        writer.outside.lines += self.inner_loop(inside.lines, writer.accumulators)
+
+    def inner_loop(self, body: Statements, accumulators: Sums) -> list[Statement]:
+        """The loops over r0, r1, ... around `body`, and the accumulators' declarations."""
+        # the loops come first: if they cut a sum into chunks, the accumulators become doubles
+        loops = self.chunks(body, accumulators, 0, self.writer.size(self.plan.inner[0]))
+        return [*declarations(accumulators), *loops]
+
+    def chunks(
+        self, body: Statements, accumulators: Sums, start: Bound, end: Bound
+    ) -> list[Statement]:
+        """Loops over r0 (from start to end), r1, ..."""
+        loops = self.inner_loops(start, end)
+        if accumulators:
+            return Lanes(self.writer, body, accumulators, loops).statements()
+        *around, (lane, first, stop) = loops
+        return nest(self.along(lane, first, stop, body), around)
+
+    def inner_loops(self, start: Bound, end: Bound) -> list[tuple]:
+        """(variable, start, end) of r0, r1, ..."""
+        (first, *others), sizes = self.plan.r, self.plan.inner[1:]
+        return [(first, start, end), *[(r, 0, self.writer.size(n)) for r, n in zip(others, sizes)]]
+
+    def along(
+        self, variable: object, start: Bound, end: Bound, body: Statements
+    ) -> list[Statement]:
+        """A loop over lanes that adds nothing up, or to arrays."""
+        return self.writer.vector_loop(variable, start, end, body, self.writer.simd())
+
+    def outer_loops(self) -> list[tuple]:
+        return [(v, 0, self.writer.size(n)) for v, n in zip(self.plan.x, self.plan.outer)]
+
+    def loop_nest(self, body: Statements) -> list[Statement]:
+        """The kernel's outer loops around `body`."""
+        loops, plan = self.outer_loops(), self.plan
+        if not loops and not plan.inner:
+            return [Block(body)]
+        # a long loop over lanes with few around it is shared itself
+        is_one_loop = plan.is_pointwise and plan.outer_count < 8
+        return nest(body, loops, None if is_one_loop else self.threads(len(loops)))
+
+    def threads(self, count: int) -> Pragma | None:
+        """What makes threads share so many loops."""
+        if not count or not self.writer.parallel:
+            return None
+        return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
+
+    def element(self, name: str, index: sympy.Expr) -> str:
+        """What is read of a buffer."""
+        return f"{self.writer.pointer(name, False)}[{self.writer.index(index)}]"
+
+
+# --- few outer iterations over much ---------------------------------------------------------------
+MOST_PARTS = 512  # partial results
+LEAST = 512  # elements of a part
+PARTS = "which part of the loop comes next"
+
+
+class Spread(Plain):
+    """A loop over blocks, shared by the threads, and their results put together."""
+
+    keeps_stack = False
+
+    def applies(self) -> bool:
+        writer, plan = self.writer, self.plan
+        if plan.is_pointwise or writer.group.has_scan or not config.split_reductions:
+            return False
+        few_over_much = plan.outer_count < 8 and plan.inner_count >= PARALLEL_WORK
+        return writer.parallel and few_over_much
+
+    def loop_nest(self, body: Statements) -> list[Statement]:
+        return nest(body, self.outer_loops())
+
+    def inner_loop(self, body: Statements, accumulators: Sums) -> list[Statement]:
+        writer = self.writer
+        first, size = self.plan.r[0], writer.size(self.plan.inner[0])
+        least = max(1, LEAST // estimate(self.plan.inner[1:]))
+        # (another stage has names of its own)
+        rows, blocks = (writer.outside.fresh(name) for name in ("rows", "blocks"))
+        wanted = f"({size} + {MOST_PARTS - 1})/{MOST_PARTS}"
+        texts = [
+            f"const int64_t {rows} = mini::maximum<int64_t>({least}, {wanted});",
+            f"const int64_t {blocks} = ({size} + {rows} - 1)/{rows};",
+        ]
+        of_block = parts_of(accumulators, "block")
+        # the loops come first: they may make doubles of the accumulators
+        loops = self.chunks(body, of_block, f"{first}_block", f"{first}_end")
+        block = [
+            Line(f"const int64_t {first}_block = block*{rows};", origin=PARTS),
+            bound(f"{first}_end", f"{first}_block + {rows}", size),
+            *declarations(of_block),
+            *loops,
+            *[Line(f"{b.name}s[block] = {b.name};", origin=b.origin) for b in of_block],
+        ]
+        kept = [f"{b.c_type} {b.name}s[{MOST_PARTS}];" for b in of_block]
+        added = [a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)]
+        return [
+            *[Line(text, origin=PARTS) for text in texts + kept],
+            *nest(block, [("block", 0, blocks)], self.threads(1)),
+            *declarations(accumulators),
+            *nest(added, [("block", 0, blocks)] if added else []),
+        ]
+
+
+# --- lanes along the outer loop -------------------------------------------------------------------
+ROWS_CHUNK = 128  # longest run of float additions of rows into one accumulator
+WHOLE_ROW = 2048  # columns reduced together at most
+COLUMNS = 512  # the same where rows are longer than that
+
+
+class Rows(Plain):
+    """Where the reads of a reduction have stride 1 along the last outer loop.  Each block of
+    columns is a thread's work.  Long float sums are sums of chunks, added up in double."""
+
+    keeps_stack = False
+
+    def applies(self) -> bool:
+        """Does memory run along the last outer loop, rather than along the reduction's, in more
+        reads than the other way round?"""
+        writer, plan = self.writer, self.plan
+        if not config.row_reductions or plan.is_pointwise or not plan.outer:
+            return False
+        if plan.outer_count < 2 or writer.group.has_scan or writer.has_scatter:
+            return False
+        reads = [
+            access
+            for body in plan.bodies.values()
+            for access in (body.reads() if body.inner else ())
+            # else one value per row (a mean, a weight): read once either way
+            if access.index.free_symbols.intersection(plan.r) or is_indirect(access.index)
+        ]
+        return sum(map(self.direction, reads)) > 0
+
+    def direction(self, access: Access) -> int:
+        """1: memory runs along the columns; -1: along the rows."""
+        last = self.plan.x[-1], self.plan.r[-1]
+        column, row = (int_or_none(stride_of(access.index, v)) for v in last)
+        return (column == 1 and row != 1) - (row == 1 and column != 1)
+
+    def plan_blocks(self) -> None:
+        """How wide blocks of columns are: at least one for every thread."""
+        outer = self.plan.outer
+        blocks = 1
+        if self.writer.parallel:
+            blocks = max(1, torch.get_num_threads() // estimate(outer[:-1]))
+        width = -(-hint(outer[-1], 512) // blocks // 64) * 64
+        most = outer[-1] if isinstance(outer[-1], int) else WHOLE_ROW
+        self.block_width = min(COLUMNS if width > WHOLE_ROW else width, most)
+
+    def kernel_body(self) -> list[Statement]:
+        writer, plan = self.writer, self.plan
+        self.plan_blocks()
+        column, size = plan.x[-1], writer.size(plan.outer[-1])
+        self.is_whole = size == self.block_width
+        start, end = f"{column}_block", f"{column}_end"
+        self.count: Bound = f"{end} - {start}"
+        self.at = f"[{column} - {start}]"
+        self.columns: tuple[sympy.Symbol, Bound, Bound] = (column, start, end)
+        if self.is_whole:
+            self.count, self.at, self.columns = size, f"[{column}]", (column, 0, size)
+        # buffer -> array that holds its value for each column of the block
+        self.arrays: dict[str, str] = {}
+        lines: list[Statement] = []
+        for stage in plan.stages():
+            writer.deferred, writer.accumulators = [], []
+            inner_nodes = plan.nodes_of(stage, inner=True)
+            if inner_nodes:
+                lines += self.rows_loop(inner_nodes)
+            outer_nodes = plan.nodes_of(stage, inner=False)
+            if writer.deferred or outer_nodes:
+                lines += self.after_rows(outer_nodes, stage)
+        if self.is_whole:
+            return lines
+        ending = bound(end, f"{start} + {self.block_width}", size)
+        return nest([ending, *lines], [(start, 0, size, self.block_width)])
+
+    def loop_nest(self, body: Statements) -> list[Statement]:
+        """Threads share the outer loops, and the loop over blocks of columns."""
+        loops = self.outer_loops()[:-1]
+        threads = self.threads(len(loops) + (not self.is_whole))
+        if loops or self.is_whole:
+            return nest(body, loops, threads)
+        [blocks] = body
+        assert isinstance(blocks, Loop)
+        blocks.pragma = threads
+        return [blocks]
+
+    def own_scope(self, inner_variables: Iterable[sympy.Symbol], above: CppScope) -> CppScope:
+        """Where nothing is known yet but what lies in arrays.  above: the scope of what does not
+        vary with these variables."""
+        writer = self.writer
+        above.counter = writer.outside.counter
+        writer.values = {
+            name: Value(f"{array}{self.at}", writer.buffers[name].layout.dtype, True)
+            for name, array in self.arrays.items()
+        }
+        writer.outside, scope = above, CppScope(above) if inner_variables else above
+        writer.write_into(scope, inner_variables)
+        return scope
+
+    def after_rows(self, nodes: Sequence[Node], stage: int) -> list[Statement]:
+        """The results of a stage's reductions, and the nodes after it, for each column."""
+        writer, plan = self.writer, self.plan
+        deferred = writer.deferred
+        scope = self.own_scope((), CppScope())
+        for name, index, value, mode, instruction in deferred:
+            with playing.set(instruction):
+                writer.store(name, index, writer.finished(value, self.at), mode)
+        for node in nodes:
+            writer.play(node)
+        later = [n for n in plan.nodes if plan.stage[n.name] > stage]
+        read_later = {access.name for n in later for access in n.body.reads()}
+        lines: list[Statement] = []
+        for name in [name for name, *_ in deferred] + [n.name for n in nodes]:
+            if name in read_later:
+                value = writer.values[name]
+                array = self.arrays[name] = f"column{len(self.arrays)}"
+                c_type = compute_type(value.dtype)
+                declared = f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{self.block_width}];"
+                lines.append(Line(declared, origin=STACK))
+                scope.add(f"{array}{self.at} = {value};", "kept for the loops that follow")
+        return lines + self.along(*self.columns, scope.lines)
+
+    def rows_loop(self, nodes: Sequence[Node]) -> list[Statement]:
+        """All rows of a block, and before them accumulators."""
+        writer = self.writer
+        before = CppScope()  # of the columns, in each row
+        scope = self.own_scope((self.plan.x[-1],), before)
+        for node in nodes:
+            writer.play(node)
+        accumulators = writer.accumulators
+
+        def columns(parts: Sums) -> list[Statement]:
+            updates = [part.taken(self.at) for part in parts]
+            return [*before.lines, *self.along(*self.columns, [*scope.lines, *updates])]
+
+        # the loops come first: they may make doubles of the accumulators
+        rows = self.all_rows(accumulators, columns)
+        arrays = [line for a in accumulators for line in a.arrays(self.block_width)]
+        return [*arrays, *rows]
+
+    def all_rows(
+        self, accumulators: Sums, columns: Callable[[Sums], list[Statement]]
+    ) -> list[Statement]:
+        """The reduction's loops.  A long sum of floats is that of sums of ROWS_CHUNK rows."""
+        loops = self.inner_loops(0, self.writer.size(self.plan.inner[0]))
+        *around, (row, start, end) = loops
+        inexact = [a for a in accumulators if a.loses_bits]
+        if longest(math.prod(self.plan.inner)) <= 2 * ROWS_CHUNK or not inexact:
+            return nest(columns(accumulators), loops)
+        exact = [a for a in accumulators if not a.loses_bits]
+        parts = parts_of(inexact, "part")
+        added = [a.update(p.name + "[k]", "[k]") for a, p in zip(inexact, parts)]
+        chunk = [
+            bound(f"{row}_stop", f"{row}_chunk + {ROWS_CHUNK}", end),
+            *[line for p in parts for line in p.arrays(self.block_width)],
+            *nest(columns(exact + parts), [(row, f"{row}_chunk", f"{row}_stop")]),
+            *nest(added, [("k", 0, self.count)]),
+        ]
+        return nest(chunk, [*around, (f"{row}_chunk", start, end, ROWS_CHUNK)])
+
+
+# --- transposed reads -----------------------------------------------------------------------------
+TILE = (64, 64)  # elements along the transposed loop, and along the lanes
+FEWEST = 8  # iterations of either loop
+
+
+class Tiles(Plain):
+    is_tiled = True
+
+    def applies(self) -> bool:
+        """Is something read along an outer loop, whose number is `self.tile` then?"""
+        plan = self.plan
+        if not config.tiling or not plan.is_pointwise or not plan.inner or self.writer.has_scatter:
+            return False
+        self.copies: dict[tuple[str, sympy.Expr], str] = {}  # element -> the tile with its copy
+        self.fill: list[Statement] = []
+        reads = [access.index for body in plan.bodies.values() for access in body.reads()]
+        for self.tile, size in enumerate(plan.outer):
+            is_large = min(hint(size, 0), hint(plan.inner[-1], 0)) >= FEWEST
+            if is_large and any(map(self.is_transposed, reads)):
+                return True
+        return False
+
+    def is_transposed(self, index: sympy.Expr) -> bool:
+        """Does the read step by one along the outer loop, and further along the lanes?"""
+        row, lane = self.plan.x[self.tile], self.plan.r[-1]
+        if is_indirect(index):
+            return False
+        return stride_of(index, row) == 1 and stride_of(index, lane) not in (0, 1)
+
+    def loops_of_tile(self) -> list[tuple[sympy.Symbol, str, str]]:
+        return [(v, f"{v}_tile", f"{v}_end") for v in (self.plan.x[self.tile], self.plan.r[-1])]
+
+    def element(self, name: str, index: sympy.Expr) -> str:
+        """The place in a tile of what is read along the outer loop."""
+        element = super().element(name, index)
+        if self.writer.scope.is_mask or not self.is_transposed(index):
+            return element
+        row, lane = self.loops_of_tile()
+        place = f"[{row[0]} - {row[1]}][{lane[0]} - {lane[1]}]"
+        if (name, index) not in self.copies:
+            tile = self.copies[name, index] = f"tile{len(self.copies)}"
+            c_type = memory_type(self.writer.buffers[name].layout.dtype)
+            self.fill.append(Line(f"{c_type} {tile}[{TILE[0]}][{TILE[1]}];"))
+            self.fill += nest([Line(f"{tile}{place} = {element};")], [lane, row])
+        return self.copies[name, index] + place
+
+    def inner_loop(self, body: Statements, accumulators: Sums) -> list[Statement]:
+        """The lanes of one row of a tile."""
+        return self.along(*self.loops_of_tile()[1], body)
+
+    def loop_nest(self, body: Statements) -> list[Statement]:
+        """`body` is the loop over the lanes of a tile: around it, those of x<number>, and over
+        tiles."""
+        writer, plan = self.writer, self.plan
+        tiled = zip(self.loops_of_tile(), (plan.outer[self.tile], plan.inner[-1]), TILE)
+        ends: list[Statement] = []
+        loops = [loop for k, loop in enumerate(self.outer_loops()) if k != self.tile]
+        for (_, first, end), size, width in tiled:
+            ends.append(bound(end, f"{first} + {width}", writer.size(size)))
+            loops.append((first, 0, writer.size(size), width))
+        tile = [*ends, *self.fill, *nest(body, self.loops_of_tile()[:1])]
+        return nest(tile, loops, self.threads(len(loops)))
+
+
+LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Plain]  # as they are asked

@@ -1,0 +1,207 @@
+"""Images: pooling over two dimensions, and bilinear resampling.
+
+In:   max_pool2d, avg_pool2d.  Out: a `Pointwise` that reads every element of its window.
+In:   upsample_bilinear2d.  Out: the weighted sum of four neighbours that eager's kernels compute.
+
+    max_pool2d(x, 3, padding=1):  the window of output i starts at i*stride - 1; what lies outside x
+                                  is less than all else
+    a * (1 - w) + b * w           here: an infinity with a weight above zero gives an infinity
+    a + (b - a) * w               torch's rule: the same for finite values, NaN where b - a is
+
+Mirrors torch/_inductor/lowering.py (`max_pool2d_with_indices`, `avg_pool2d`) and, in the values of
+infinities, aten/src/ATen/native/cpu/UpSampleKernel.cpp.  Left out: large windows, averages over
+windows of which not all elements count, three dimensions, adaptive pools (they run as eager
+kernels).
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import Tensor
+from torch._prims_common import suggest_memory_format
+
+from ..devices import recomputes
+from ..ir.loops import Index, TensorBox
+from ..ir.ops import Value, ops
+from ..sizes.prover import is_nonnegative
+from ..sizes.symbols import same
+from .decompositions import decomposition, upcast
+from .reductions import accumulate_dtype
+from .registry import NARROW, READ_SEVERAL_TIMES, Call, NotLowered, aten, cast, lower, made
+from .views import between
+
+UNROLLED = 27  # elements of a window, which are written out
+READ_SEVERAL_TIMES |= {aten.max_pool2d_with_indices.default, aten.avg_pool2d.default}
+
+
+# --- pooling --------------------------------------------------------------------------------------
+def _pair(value: Any) -> list[Any]:
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    return values * 2 if len(values) == 1 else values
+
+
+class Windows:
+    """The window of each output: of one size, at equal distances, perhaps reaching out of x."""
+
+    def __init__(
+        self, call: Call, x: TensorBox, kernel: Any, stride: Any, padding: Any, dilation: Any = 1
+    ) -> None:
+        if 0 in call.first.size or 0 in x.get_size():
+            raise NotLowered("pooling of an empty tensor")
+        self.counts, self.padding, self.dilation = map(_pair, (kernel, padding, dilation))
+        if math.prod(self.counts) > UNROLLED:
+            raise NotLowered(f"a window of more than {UNROLLED} elements")
+        self.stride = _pair(stride) or self.counts
+        self.sizes, self.outputs = x.get_size()[-2:], call.first.size[-2:]
+        self.load = x.make_loader()  # now: what is stored later must not be read by this value
+        self.places = list(itertools.product(*map(range, self.counts)))
+
+    def place(self, d: int, output: Any, k: int) -> Any:
+        """Where in x, along dimension d, element k of the window of an output lies."""
+        return output * self.stride[d] - self.padding[d] + k * self.dilation[d]
+
+    def reaches(self, d: int) -> bool:
+        """May a window reach beyond x?"""
+        last = self.place(d, self.outputs[d] - 1, self.counts[d] - 1)
+        return not is_nonnegative(sympy.sympify(self.sizes[d] - 1 - last))
+
+    def element(
+        self, index: Index, at: tuple[int, ...], outside: float
+    ) -> tuple[Value | None, Value, sympy.Expr]:
+        """Of element `at` of the window of output `index`: (is it inside x, or None if always; its
+        value, else `outside`; its flat place)."""
+        batch, places = list(index[:-2]), [self.place(d, index[d - 2], at[d]) for d in (0, 1)]
+        flat = places[0] * self.sizes[1] + places[1]
+        tests = []
+        for d, place in enumerate(places):
+            low, high = 0 if self.padding[d] else None, self.sizes[d] if self.reaches(d) else None
+            if low is not None or high is not None:
+                tests.append(between(place, low, high))
+        if not tests:
+            return None, self.load(batch + places), flat
+        inside = functools.reduce(ops.logical_and, tests)
+        return inside, ops.masked(inside, lambda: self.load(batch + places), outside), flat
+
+
+@lower(aten.max_pool2d_with_indices.default)
+def max_pool(
+    call: Call,
+    x: TensorBox,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> list[TensorBox]:
+    """[largest element, its place]: the first among equals; a NaN is the largest, the last one of
+    several, as in eager."""
+    if not x.dtype.is_floating_point:
+        raise NotLowered("the largest of integers")
+    windows, lowest = Windows(call, x, kernel, stride, padding, dilation), float("-inf")
+
+    def largest(index: Index) -> Value:
+        values = [windows.element(index, at, lowest)[1] for at in windows.places]
+        return functools.reduce(lambda best, new: ops.maximum(new, best), values)
+
+    def place(index: Index) -> Value:
+        """-1 until there is an element."""
+        best, where = ops.constant(lowest, x.dtype), ops.constant(-1, torch.int64)
+        for at in windows.places:
+            inside, value, flat = windows.element(index, at, lowest)
+            is_first = ops.lt(where, ops.constant(0, torch.int64))
+            better = ops.logical_or(ops.logical_or(ops.gt(value, best), is_first), ops.isnan(value))
+            if inside is not None:
+                better = ops.logical_and(inside, better)
+            where = ops.where(better, ops.index_expr(flat, torch.int64), where)
+            best = ops.maximum(value, best)
+        return where
+
+    bodies = zip(call.value, (largest, place))
+    return [made(call, body, x, dtype=layout.dtype) for layout, body in bodies]
+
+
+@lower(aten.avg_pool2d.default)
+def avg_pool(
+    call: Call,
+    x: TensorBox,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> TensorBox:
+    """total / elements of the window + 0.0: no average is -0.0, as in eager."""
+    windows, dtype = Windows(call, x, kernel, stride, padding), call.value.dtype
+    if divisor_override is not None or not dtype.is_floating_point:
+        raise NotLowered("an average of integers, or with a divisor of its own")
+    reaches = any(windows.padding) or any(map(windows.reaches, (0, 1)))
+    if reaches and (ceil_mode or not count_include_pad):
+        raise NotLowered("averages over windows of which not all elements count")
+    compute = accumulate_dtype(dtype)
+
+    def body(index: Index) -> Value:
+        values = [windows.element(index, at, 0)[1] for at in windows.places]
+        total = functools.reduce(ops.add, [cast(value, x.dtype, compute) for value in values])
+        average = ops.truediv(total, ops.constant(len(values), compute))
+        return cast(ops.add(average, ops.constant(0.0, compute)), compute, dtype)
+
+    return made(call, body, x)
+
+
+# --- resampling -----------------------------------------------------------------------------------
+CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
+
+
+@decomposition(aten.upsample_bilinear2d.default)
+def bilinear(
+    x: Tensor,
+    output_size: Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Any:
+    """scales: how often a dimension becomes as large, or None: what the sizes say."""
+    is_wide = x.dtype in (torch.float32, torch.float64)
+    if not is_wide and not (x.dtype in NARROW and recomputes(x.device)):
+        return NotImplemented  # on a CPU, eager rounds the weights of 16 bits, or not
+    if any(same(n, 0) for n in output_size):
+        return NotImplemented  # (eager refuses a result without pixels)
+    rows = neighbours(x, 2, output_size[0], align_corners, scales_h)
+    above, below, down = [t.unsqueeze(-1) for t in rows]
+    left, right, along = neighbours(x, 3, output_size[1], align_corners, scales_w)
+
+    def row(at: Tensor) -> Tensor:
+        first, second = [upcast(aten._unsafe_index(x, [None, None, at, k])) for k in (left, right)]
+        return first * (1 - along) + second * along
+
+    result = row(above) * (1 - down) + row(below) * down
+    layout = suggest_memory_format(x)
+    if x.is_cuda and x.shape[1] < CHANNELS_LAST_FROM:
+        layout = torch.contiguous_format
+    return result.to(x.dtype).clone(memory_format=layout)  # (strides of a single channel, too)
+
+
+def neighbours(
+    x: Tensor, dim: int, count: int, align_corners: bool, scale: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of `count` places along an image's dimension: the pixel before each, the one behind it, and
+    the weight of the latter.
+
+    Eager takes one pixel twice where nothing is resampled: its neighbour may be infinite."""
+    size, dtype = x.shape[dim], torch.float32 if x.dtype in NARROW else x.dtype
+    place = torch.arange(count, device=x.device)
+    if same(size, count):
+        return place, place, torch.zeros_like(place, dtype=dtype)
+    if align_corners:
+        exact = place.to(dtype) * ((size - 1) / (count - 1) if count > 1 else 0.0)
+    else:  # never before the first pixel
+        step = 1.0 / scale if scale is not None and scale > 0 else size / count
+        exact = ((place.to(dtype) + 0.5) * step - 0.5).clamp(min=0.0)
+    before = exact.to(torch.int64)
+    return before, (before + 1).clamp(max=size - 1), (exact - before).clamp(0.0, 1.0)
