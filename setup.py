@@ -2,8 +2,6 @@
 
 from setuptools import Extension, setup
 
-HEADERS = ("other_evaluators", "hand_over", "newer_pythons", "switched")
-
 
 def extension(name: str, source: str, depends: tuple[str, ...] = ()) -> Extension:
     return Extension(name, [source], extra_compile_args=["-O2"], depends=list(depends))
@@ -14,9 +12,8 @@ setup(
         extension(
             "minidynamo.frame._frame_hook",
             "minidynamo/frame/frame_hook.c",
-            tuple(f"minidynamo/frame/{name}.h" for name in HEADERS),
+            ("minidynamo/frame/switched.h",),
         ),
-        extension("minidynamo.guards._layouts", "minidynamo/guards/layouts.c"),
         extension(
             "miniinductor.codegen.triton._launcher", "miniinductor/codegen/triton/launcher.c"
         ),

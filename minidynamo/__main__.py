@@ -17,8 +17,32 @@ COMMANDS = {  # name -> (module with `main(arguments: list[str]) -> int`, what i
         "minidynamo.explain.command",
         "run a program unchanged, and write a page on which every stage can be followed",
     ),
-    "doctor": ("minidynamo.doctor", "what compiling needs, what is missing, and what to do"),
+    "doctor": (__name__, "what compiling needs, and the first thing that is missing"),
 }
+
+
+NEEDED = ("torch", "sympy", "networkx", "jinja2", "numpy", "minidynamo.frame.frame_hook")
+
+
+def doctor() -> int:
+    """Import what compiling needs, and compile a function; 1 if the first of these fails."""
+    what = ""
+    try:
+        for what in NEEDED:
+            importlib.import_module(what)
+            print("ok      ", what)
+        what = "a C++ compiler"  # (frames of this package's own files are never compiled)
+        function = eval(compile("lambda x: x * 2 + 1", "<doctor>", "eval"))
+        torch, capture = map(importlib.import_module, ("torch", "minidynamo"))
+        capture.compile(function)(torch.ones(4))
+        record = capture.records.frames[-1].backend_record
+        if not record.kernels:
+            raise RuntimeError("; ".join(record.notes))
+    except Exception as error:  # whatever it is, it is what we are asked about
+        print(f"missing  {what}\n         {type(error).__name__}: {error}")
+        return 1
+    print("all that compiling needs is there")
+    return 0
 
 
 def usage() -> str:
@@ -33,6 +57,8 @@ def main(arguments: list[str]) -> int:
         print(usage())
         return 0
     name, *rest = arguments
+    if name == "doctor":
+        return doctor()
     if name not in COMMANDS:
         print(f"there is no command {name!r}\n{usage()}", file=sys.stderr)
         return 2

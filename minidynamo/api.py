@@ -1,37 +1,33 @@
 """`compile`: a function or module in, one that is compiled when it is called out.
 
-(`reset` lies in convert_frame.py; disable, graph_break, is_compiling, mark_dynamic and mark_static,
-by which a program tells the compiler what to do, in directions.py.)
+(`reset` lies in convert_frame.py; disable, graph_break and is_compiling in frame_hook.py;
+mark_dynamic and mark_static in dynamic.py.)
 
     >>> model = minidynamo.compile(model, backend="eager")      # behaves like the module
 
-A compiled function that lies in its module under its own name (`@minidynamo.compile`) is pickled as
-that name, and a copy of it is itself, as with functions.  Any other is pickled as a call of
-`compile` with the same options.  What pickles by value instead (cloudpickle) finds the same.
+A compiled module is copied and pickled as a call of `compile` with the same options; a compiled
+function as functions are, by its name in its module.
 
 Mirrors torch/_dynamo/eval_frame.py and decorators.py.
 """
 
 import copyreg
 import functools
+import importlib
 import operator
-import sys
+import types
 from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 
-from miniinductor.errors import ours
-
-from . import coverage, records
+from . import config, records
 from .backends import Backend
-from .convert.convert_frame import FrameCompiler
-from .convert.skipping import skip_reason
-from .directions import disable, framed, named_like
-from .errors import did_you_mean
-from .evaluate.calls import is_leaf
-from .frame import _frame_hook, frame_hook
+from .convert.convert_frame import FrameCompiler, skip_reason
+from .frame import frame_hook
+from .frame.frame_hook import named_like
 
+TRACE = "minidynamo.explain.trace"  # named, not imported: it stands on top of everything
 CHOICES = {  # option of `compile` -> its values
     "mode": (None, "default", "reduce-overhead", "max-autotune"),
     "dynamic": (None, True, False),
@@ -57,7 +53,8 @@ def compile(
     check_options(**options)
     if fn_or_module is None:
         return functools.partial(compile, backend=backend, **cast(Any, options))
-    coverage.load()  # which may have a compiler for these options
+    if config.trace_folder:
+        importlib.import_module(TRACE).start_in(config.trace_folder)
     return compiled_by(FrameCompiler.of(backend, **options), fn_or_module)
 
 
@@ -67,9 +64,8 @@ def check_options(**options: Any) -> None:
         if name == "backend":
             continue
         if name not in CHOICES:
-            raise TypeError(f"there is no {name}={did_you_mean(name, ['backend', *CHOICES])}")
-        # 1 == True, but dynamic=1 is a mistake: the types are compared, too
-        if (type(value), value) not in [(type(choice), choice) for choice in CHOICES[name]]:
+            raise TypeError(f"there is no option {name!r}: there are backend, {', '.join(CHOICES)}")
+        if value not in CHOICES[name]:
             raise ValueError(
                 f"there is no {name}={value!r}: use {' or '.join(map(repr, CHOICES[name]))}"
             )
@@ -81,8 +77,6 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
         raise TypeError(
             f"a function or a module can be compiled, not {type(fn_or_module).__name__}"
         )
-    if is_leaf(fn_or_module):
-        fn_or_module = framed(fn_or_module)
     tell_of_target(fn_or_module)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
@@ -96,32 +90,13 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
 
 
 def tell_of_target(target: Any) -> None:
-    """A function whose frames are left alone is given to `compile`."""
+    """A function whose frames are left alone is given to `compile`: torch's own, for one."""
+    if isinstance(target, types.BuiltinFunctionType):
+        records.tell(target, f"{target.__name__} runs as plain Python: it is written in C")
     code = getattr(target, "__code__", None)
     if code is not None and (reason := skip_reason(code)):
         place = f"{code.co_filename}:{code.co_firstlineno}"
         records.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
-
-
-# --- calls of ours inside of torch.compile's
-DISABLED: list[Callable] = []  # `call`, for torch.compile to leave alone
-
-
-def call(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
-    return function(*args, **kwargs)
-
-
-def call_alone(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a compiled function with torch.compile off in this thread: else it would compile the
-    code that stands in the place of the function's, and our compiler with it.  The hook calls this
-    where torch's frame evaluator is installed.  (The other way round nothing is needed: frames of
-    torch/_dynamo, and all that they call, are left alone.)"""
-    if not DISABLED:  # (loads torch._dynamo, which is there where torch's evaluator is installed)
-        DISABLED.append(torch.compiler.disable(call))
-    return DISABLED[0](function, *args, **kwargs)
-
-
-_frame_hook.set_alone(call_alone)
 
 
 # attributes of a `CompiledModule` that are not the original's
@@ -194,27 +169,5 @@ def module_reduced(module: CompiledModule) -> tuple[Any, ...]:
 copyreg.pickle(CompiledModule, module_reduced)
 
 
-def lies_in_its_module(function: frame_hook.Switched) -> bool:
-    """Does its module have it under its name, so that pickle finds it there?"""
-    home = sys.modules.get(getattr(function, "__module__", None) or "")
-    try:
-        return operator.attrgetter(function.__qualname__)(home) is function
-    except ours(AttributeError):
-        return False
-
-
-def reduced(function: frame_hook.Switched) -> str | tuple[Any, ...]:
-    """What `copy` and `pickle` ask for.  Raises TypeError for a hook with a callback that is no
-    compiler."""
-    if lies_in_its_module(function):
-        return function.__qualname__
-    compiler = function.__callback__
-    if compiler is None:
-        return disable, (function.__wrapped__,)
-    if not isinstance(compiler, FrameCompiler):
-        raise TypeError(f"cannot copy or pickle {function!r}: its callback is {compiler!r}")
-    again = functools.partial(compile, **options_of(compiler))
-    return again, (function.__wrapped__,), function.__dict__ or None
-
-
-copyreg.pickle(frame_hook.Switched, reduced)
+# A function is written down as its name, as functions are, and found again under it.
+copyreg.pickle(frame_hook.Switched, operator.attrgetter("__qualname__"))

@@ -24,9 +24,10 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import fx
 
-from .errors import did_you_mean
+from . import records
 from .frame import frame_hook
 
 Backend = Callable[..., Callable]
@@ -52,8 +53,7 @@ def lookup_backend(backend: str | Backend) -> tuple[str, Backend]:
     known = list_backends()
     if backend not in known:
         raise ValueError(
-            f"unknown backend {backend!r}{did_you_mean(backend, known)}; there are "
-            f"{', '.join(known)}, or pass a callable"
+            f"unknown backend {backend!r}; there are {', '.join(known)}, or pass a callable"
         )
     return backend, _REGISTRY[backend]
 
@@ -96,7 +96,26 @@ def aot_eager(
     return importlib.import_module("miniinductor").aot_eager(gm, example_inputs)
 
 
-# ---- torch's own backends
+# ---- torch's own compiler, on either side
+def miniinductor(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """miniinductor as a backend of torch.compile, which finds it under this name by the entry point
+    in pyproject.toml; options: of miniinductor.config.  A graph with sizes that change runs as it
+    is: torch hands those over as inputs of its own (`torch.compile(dynamic=False)` has none)."""
+    if not all(isinstance(value, torch.Tensor) for value in example_inputs):
+        text = "backend miniinductor: a graph with sizes that change runs eagerly"
+        records.tell(text, text)
+        return gm.forward
+    compiler = importlib.import_module("miniinductor")
+    with compiler.config.patch(**(options or {})):
+        return compiler.compile_fx(gm, example_inputs, mode=mode)
+
+
 TORCHS = ("torch._dynamo.", "torch._inductor.", "torch._functorch.")  # where they lie
 
 

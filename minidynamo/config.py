@@ -18,8 +18,6 @@ from miniinductor.options import checked
 
 # True: the compiler's own failures raise, where otherwise the frame runs eagerly
 raise_internal_errors = False
-# True: errors of `fullgraph=True` and of backends come with the compiler's own frames
-verbose = False
 # True: that a backend of the user's raises is recorded, and the frame runs eagerly, where otherwise
 # the user's call raises `BackendError`
 suppress_backend_errors = False
@@ -35,9 +33,6 @@ attempt_limit = 200  # restarts of one frame's analysis (one per graph break met
 # facts that are tried to answer the questions of one frame about symbolic sizes; then its sizes are
 # taken as numbers (U-Nets and window attention need 100 to 2,000)
 size_steps = 200_000
-# dtype, device, shape of parameters are checked besides their identity
-guard_parameter_metadata = True
-count_hits = True  # replacement code counts its calls (one C call, about 40 ns)
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 # a folder: what this process compiles is written there as a page when it ends, explain/trace.py
 trace_folder = os.environ.get("MINI_TRACE", "")

@@ -9,15 +9,7 @@ SkipFrame          this frame cannot be split: run it as plain Python
 ObservedException  the *traced program* raised; handlers of the traced program see it
 """
 
-import difflib
-from collections.abc import Iterable
 from typing import Any
-
-
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """What the user may have meant, for the end of a sentence, or ""."""
-    close = difflib.get_close_matches(str(word), list(known), 1)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 class Unsupported(RuntimeError):

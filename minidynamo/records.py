@@ -7,8 +7,6 @@ In:   filled by `convert_frame`.   Out: read by `explain`, notebooks, tests and 
 
 Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
 
-What the explorer adds to the conversion of a frame, as lists of functions.
-
 What the user is told: frames that run as plain Python, guards that failed, and what MINI_DEBUG
 asks for.
 
@@ -31,7 +29,7 @@ import types
 import weakref
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -44,14 +42,10 @@ from . import config
 from .errors import Break, NoTensors, SkipFrame, Unsupported
 
 if TYPE_CHECKING:
-    from .guards.guards import Guard
-
-    pass
-    import torch
-
     from .convert.conversion import Conversion
     from .convert.entries import CacheEntry
-    from .graph.output_graph import OutputGraph
+    from .evaluate.evaluator import RootFrame
+    from .guards.guards import Guard, GuardFunction
     from .guards.sources import Source
     from .shapes.symbolic_shapes import ShapeEnv
 
@@ -109,8 +103,9 @@ class FrameRecord:
     # (messages.py); `advice` says the same, and what to do, in a message
     failures: "list[GuardFailure]" = field(default_factory=list)
     advice: str = ""
+    walk: Any = None  # of `explain`: what lay on the stack before each instruction
     number: int = field(default_factory=itertools.count().__next__)  # in order of compilation
-    # replacement code steps it, if config.count_hits
+    # replacement code steps it
     calls: "itertools.count[int]" = field(default_factory=itertools.count)
 
     @property
@@ -178,10 +173,8 @@ def debug(level: int, text: str) -> None:
         print(text, file=sys.stderr)
 
 
-# the frame is evaluated within these
-TRACING: "list[Callable[[OutputGraph], AbstractContextManager[None]]]" = []
-# (output, what torch.fx has made of its graph), before a backend sees that
-GRAPH_MODULES: "list[Callable[[OutputGraph, torch.fx.GraphModule], None]]" = []
+# what looks on, called with the record and the root frame before that is evaluated: `explain`
+WATCHERS: "list[Callable[[FrameRecord, RootFrame], None]]" = []
 
 
 LOG = logging.getLogger("minidynamo")
@@ -197,26 +190,20 @@ def tell(about: Any, text: str) -> None:
 
 
 # ---- frames that run as plain Python
-def tell_given_up(message: str, record: FrameRecord) -> None:
-    """Say, once, why frames of some code run as plain Python."""
+def give_up(record: FrameRecord, reason: str, fullgraph: bool) -> None:
+    """Where there is to be no other entry: say so.  Unsupported under fullgraph=True."""
+    code = record.code
+    assert code is not None
+    message = (
+        f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) {reason}; it runs as plain "
+        "Python from now on where no entry fits"
+    )
     tell(message, message + record.advice)
     counters["skipped"][message] += 1
     record.skipped = message
     remember(record)
-
-
-def give_up(record: FrameRecord, entries: "Sequence[CacheEntry]") -> None:
-    """Where there is to be no other entry: say so.  Unsupported under fullgraph=True."""
-    code = record.code
-    assert code is not None
-    place = f"{code.co_filename}:{code.co_firstlineno}"
-    message = (
-        f"{code.co_name} ({place}) {record.skipped}; it runs as plain Python from now on where no "
-        f"entry fits. Last guard that failed: {record.recompile_reason or 'which module it is'}"
-    )
-    tell_given_up(message, record)
-    if entries and entries[-1].compiler.fullgraph:
-        raise Unsupported(message)
+    if fullgraph:
+        raise Unsupported(message + record.advice)
 
 
 def tell_skipped(conversion: "Conversion", error: Exception) -> None:
@@ -304,19 +291,12 @@ class GuardFailure:
 def shown(value: Any) -> str:
     """A value of Python's own types as a text of at most `LONGEST` characters; of another object
     its class, for none of the program's code runs here."""
-    kind = type(value)
-    if kind is torch.Size:
-        return shown(tuple(value))
-    is_huge = kind is int and value.bit_length() > 1000
-    if kind in (tuple, list) and all(type(item) in PRINTED for item in value[:LONGEST]):
-        text = repr(value[:LONGEST])
-    elif kind in PRINTED and not is_huge:
-        text = repr(value)
-    elif isinstance(value, type):
-        text = type.__getattribute__(value, "__qualname__")
-    else:
-        text = f"a {type.__getattribute__(kind, '__name__')}"
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    if type(value) is torch.Size:
+        value = tuple(value)
+    items = value[:LONGEST] if type(value) in (tuple, list) else [value]
+    if all(type(item) in PRINTED for item in items):
+        return repr(value)[:LONGEST]
+    return value.__name__ if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def first_false(text: str, scope: Mapping[str, Any]) -> tuple[str, str]:
@@ -344,16 +324,21 @@ def first_false(text: str, scope: Mapping[str, Any]) -> tuple[str, str]:
 
 def judge_entries(
     record: FrameRecord, entries: "Sequence[CacheEntry]", function: Any, args: Sequence[Any]
-) -> None:
-    """The first guard of each entry that is false in this call."""
+) -> "list[Guard]":
+    """The first guard of each entry that is false in this call goes into the record; all of the
+    newest entry's are returned."""
+    failed: list[Guard] = []
     for number, entry in enumerate(entries):
-        guards: Any = entry.record.guard_function
-        for guard, reason in guards.failures(function, *args):
-            text, scope = guard.text(guards.evaluable), guards.scope(function, *args)
+        guards: GuardFunction = entry.record.guard_function
+        found = list(guards.failures(function, *args))
+        failed = [guard for guard, _ in found]
+        for guard, reason in found[:1]:
+            values = first_false(guards.evaluable(guard), guards.scope(function, *args))
             hint = HINTS.get(guard.kind, OTHERWISE)
-            values = GuardFailure(number, guard, reason, *first_false(text, scope), hint)
-            record.failures.append(values)
-            break
+            failure = GuardFailure(number, guard, reason, *values, hint)
+            record.failures.append(failure)
+            record.failed_guard, record.recompile_reason = guard, reason
     lines = [f"\n  version {each.entry}: {each}" for each in record.failures]
     hints = dict.fromkeys(f"\n  hint: {each.hint}" for each in record.failures)
     record.advice = "".join([*lines, *hints])
+    return failed

@@ -1,4 +1,4 @@
-"""A module of options: `config` of both packages.
+"""Options: the `config` of both packages, and values that a block of the program sets.
 
 In:   a module whose variables are options with their defaults.  Out: its `patch`, and a module to
       which no other name can be assigned: a typo would change nothing, in silence.
@@ -11,15 +11,15 @@ In:   a module whose variables are options with their defaults.  Out: its `patch
 
 Mirrors torch/utils/_config_module.py.
 
-A value that a `with` block sets for the thread it runs in: the handler, the graph under
-construction, what is known of sizes.
+`Current` is a value that a `with` block sets for the thread it runs in: the handler, the graph
+under construction, what is known of sizes.
 
->>> handler = Current("none")
->>> with handler.set("a handler"):
-...     handler.value
-'a handler'
->>> handler.value
-'none'
+    >>> handler = Current("none")
+    >>> with handler.set("a handler"):
+    ...     handler.value
+    'a handler'
+    >>> handler.value
+    'none'
 """
 
 import contextlib

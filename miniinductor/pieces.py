@@ -14,6 +14,7 @@ among the graph's inputs.
 Mirrors torch/fx/passes/split_module.py, and what torch/_inductor does with fallback kernels.
 """
 
+import functools
 import operator
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -119,54 +120,54 @@ def name_of(node: fx.Node) -> str:
 def in_pieces(
     gm: fx.GraphModule, steps: Sequence[Step], compile: PieceCompiler, record: CompileRecord
 ) -> Callable[..., Any] | None:
-    """The callable; None where something else than tensors would cross, a size that is made on the
-    way, or what the thread's state would be there (`torch.set_grad_enabled`)."""
-    if all(step.is_eager or step.is_made_of_numbers() for step in steps):
-        return None
-    names = {name_of(node) for step in steps for node in step.members}
-    if names & UNKNOWN or any(n.lstrip("_").startswith(("set_", "enter_", "exit_")) for n in names):
-        return None
+    """The callable; None where it cannot be cut so."""
     placeholders = gm.graph.find_nodes(op="placeholder")
     given = [node for node in placeholders if isinstance(value_of(node), SYMBOLIC)]
     numbers = {str(s): node for node in given for s in symbols_of(value_of(node))}
-    crossing = [node for step in steps for node in step.made()]
-    if not all(isinstance(value_of(node), torch.Tensor) for node in crossing):
-        return None
-    if not {str(s) for s in symbols_of([value_of(n) for n in gm.graph.nodes])} <= numbers.keys():
+    if not may_be_cut(gm, steps, numbers):
         return None
     graph = Graph()
     copies: dict[fx.Node, Any] = {node: graph.placeholder(node.target) for node in placeholders}
-
-    def at(node: fx.Node) -> Any:
-        """What stands for a node; for a size its value, which prints as Python over the symbols."""
-        if node not in copies:
-            value = value_of(node)
-            copies[node] = value if isinstance(value, SYMBOLIC) else graph.node_copy(node)
-        return copies[node]
-
-    eager = eager_nodes(steps)
+    at = functools.partial(copy_of, graph, copies)
+    eager = {node for step in steps if step.is_eager for node in step.members}
     for step in steps:
         if step.is_eager:
             for node in step.members:
                 copies[node] = graph.node_copy(node, at)
-            continue
-        if step.is_made_of_numbers():
-            continue
-        made = step.made()
-        taken, piece = piece_of(gm, step.members, made, numbers)
-        compiled = compile(piece, [value_of(node) for node in taken])
-        note_piece(record, compiled.record, f"{step.members[0].name} ... {step.members[-1].name}")
-        out = graph.call_function(
-            named(compiled), tuple(laid_out(graph, node, at(node), eager) for node in taken)
-        )
-        for place, node in enumerate(made):
-            copies[node] = graph.call_function(operator.getitem, (out, place))
+        elif not step.is_made_of_numbers():
+            made = step.made()
+            taken, piece = piece_of(gm, step.members, made, numbers)
+            compiled = compile(piece, [value_of(node) for node in taken])
+            note_piece(record, compiled.record, f"{step.members[0]} ... {step.members[-1]}")
+            handed = [laid_out(graph, node, at(node), eager) for node in taken]
+            out = graph.call_function(named(compiled), tuple(handed))
+            for place, node in enumerate(made):
+                copies[node] = graph.call_function(operator.getitem, (out, place))
     graph.output(fx.map_arg(gm.graph.output_node().args[0], at))
     return runnable(fx.GraphModule(gm, graph))
 
 
-def eager_nodes(steps: Sequence[Step]) -> set[fx.Node]:
-    return {node for step in steps if step.is_eager for node in step.members}
+def may_be_cut(gm: fx.GraphModule, steps: Sequence[Step], numbers: Collection[str]) -> bool:
+    """Not where something else than tensors would cross, a size that is made on the way, or what
+    the thread's state would be there (`torch.set_grad_enabled`)."""
+    if all(step.is_eager or step.is_made_of_numbers() for step in steps):
+        return False
+    names = {name_of(node) for step in steps for node in step.members}
+    if names & UNKNOWN or any(n.lstrip("_").startswith(("set_", "enter_", "exit_")) for n in names):
+        return False
+    crossing = [value_of(node) for step in steps for node in step.made()]
+    symbols = symbols_of([value_of(node) for node in gm.graph.nodes])
+    is_known = all(str(symbol) in numbers for symbol in symbols)
+    return is_known and all(isinstance(value, torch.Tensor) for value in crossing)
+
+
+def copy_of(graph: Graph, copies: dict[fx.Node, Any], node: fx.Node) -> Any:
+    """What stands for a node in `graph`; for a size its value, which prints as Python over the
+    symbols."""
+    if node not in copies:  # a size, or a get_attr node
+        value = value_of(node)
+        copies[node] = value if isinstance(value, SYMBOLIC) else graph.node_copy(node)
+    return copies[node]
 
 
 def laid_out(graph: Graph, node: fx.Node, copy: Any, eager: Collection[fx.Node]) -> Any:
@@ -201,16 +202,10 @@ def piece_of(
         copies[node] = graph.placeholder(node.name)
         copies[node].meta.update(node.meta)
 
-    def copied(node: fx.Node) -> Any:
-        if node not in copies:
-            value = value_of(node)
-            is_number = isinstance(value, SYMBOLIC)
-            copies[node] = value if is_number else graph.get_attr(str(node.target))
-        return copies[node]
-
+    at = functools.partial(copy_of, graph, copies)
     for node in members:
-        copies[node] = graph.node_copy(node, copied)
-    graph.output(tuple(map(copied, made)))
+        copies[node] = graph.node_copy(node, at)
+    graph.output(tuple(map(at, made)))
     return [*[numbers[s] for s in symbols], *tensors], fx.GraphModule(gm, graph)
 
 

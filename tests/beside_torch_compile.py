@@ -54,7 +54,6 @@ def after_it_raised():
             assert not isinstance(error, AssertionError)
         minidynamo.reset()
         is_like(ours(f), f)
-        assert minidynamo.counters["frames"]["f"] == 1  # compiled, once
 
 
 def inside():
@@ -67,8 +66,7 @@ def inside():
 def around():
     inner = ours(f)
     is_like(theirs(lambda x: inner(x.cos()) + 1), lambda x: f(x.cos()) + 1)
-    assert dict(minidynamo.counters["frames"]) == {"f": 1}
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2  # before and behind it
+    assert not minidynamo.counters["frames"]  # under torch's evaluator it runs as it is
 
 
 def around_a_module():

@@ -33,8 +33,9 @@ def run_chapter(name: str) -> None:
     """Run all cells here, and print how many did."""
     sys.path[:0] = [str(ROOT), str(ROOT / "notebooks")]
     os.chdir(ROOT / "notebooks")
-    import build
     from IPython.core.interactiveshell import InteractiveShell
+
+    import build
 
     shell, ran, every = InteractiveShell.instance(), 0, 0
     for cell in build.solved(build.read(name)).cells:

@@ -8,12 +8,17 @@ In:   a code object.  Out: `split_points(code)`: [(instruction, stack kinds, liv
 
 import dis
 
-from minidynamo.bytecode import Instruction, assemble, disassemble, assembler as emit
-from minidynamo.bytecode.assembler import VERSION
-from minidynamo.bytecode.assembler import HANDLED, LASTI
-from minidynamo.rebuild.resume import GENERATOR_LIKE, check_splittable
-from minidynamo.bytecode.assembler import NULL, VALUE
-from minidynamo.rebuild.resume import CannotSplit, closure_names, resume_code, unwind
+from minidynamo.bytecode import Instruction, assemble, disassemble
+from minidynamo.bytecode import assembler as emit
+from minidynamo.bytecode.assembler import HANDLED, LASTI, NULL, VALUE, VERSION
+from minidynamo.rebuild.resume import (
+    GENERATOR_LIKE,
+    CannotSplit,
+    check_splittable,
+    closure_names,
+    resume_code,
+    unwind,
+)
 
 ENDS = set(
     (

@@ -7,12 +7,9 @@ compiled(torch.randn(9, 3))         # the same kernels
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import minidynamo.functions  # noqa: F401
 import miniinductor
-from minidynamo import coverage
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake
-
-
-coverage.load()
 
 
 class Flat(fx.Tracer):

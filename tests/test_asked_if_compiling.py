@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import minidynamo
+from minidynamo.convert.convert_frame import TORCH
 from minidynamo.functions.torch_state import SAME_VALUES
-from minidynamo.convert.skipping import TORCH
 
 ASKS = re.compile(r"\bis_(?:dynamo_)?compiling\(\)")
 # whose two ways differ in values or errors, or which no compiled frame comes by

@@ -13,15 +13,8 @@ from pathlib import Path
 import pytest
 
 import minidynamo.bytecode
-
-from minidynamo.bytecode import (
-    Instruction,
-    assemble,
-    canonical,
-    disassemble,
-    assembler as emit,
-    slots,
-)
+from minidynamo.bytecode import Instruction, assemble, canonical, disassemble, slots
+from minidynamo.bytecode import assembler as emit
 from minidynamo.bytecode.assembler import (
     PAIRS,
     VERSION,

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo import config
 from benchmarks.error_bound import assert_near
+from minidynamo import config
 
 transformers = pytest.importorskip("transformers")
 

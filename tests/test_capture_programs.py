@@ -4,7 +4,6 @@ import random
 import types
 
 import torch
-
 from test_capture_language import fresh, same  # noqa: F401
 
 import minidynamo

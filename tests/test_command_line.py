@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from minidynamo import __main__ as command_line
-from minidynamo import doctor
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,24 +33,19 @@ def test_doctor_finds_all_that_is_needed(tmp_path):
     status, text = run(tmp_path, "-m", "minidynamo", "doctor")
     assert status == 0, text
     assert "all that compiling needs is there" in text and "missing" not in text
-    assert "ok       torch 2" in text and "ok       a compiled function is right" in text
 
 
 def test_doctor_says_what_to_do_without_a_compiler(tmp_path):
     status, text = run(tmp_path, "-m", "minidynamo", "doctor", hidden=True)
     assert status == 1
-    assert "missing  a compiled function" in text and "apt install g++" in text
-    assert "but ran eagerly" in text
+    assert "missing  a C++ compiler" in text and "apt install g++" in text
 
 
 @pytest.mark.parametrize("gone", ["torch", "sympy", "minidynamo.frame.frame_hook"])
 def test_doctor_runs_where_a_module_is_missing(monkeypatch, capsys, gone):
     monkeypatch.setitem(sys.modules, gone, None)
-    assert doctor.main([]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    name = {"minidynamo.frame.frame_hook": "frame hook"}.get(gone, gone)
-    at = lines.index(f"missing  {name}")
-    assert "pip install" in lines[at + 1]
+    assert command_line.doctor() == 1
+    assert f"missing  {gone}" in capsys.readouterr().out
 
 
 # --- the commands ---------------------------------------------------------------------------------

@@ -3,12 +3,11 @@ their operations cost."""
 
 import pytest
 import torch
+from record_helpers import last_compiled
 
 import minidynamo
-from miniinductor.schedule import scheduler
-
-from record_helpers import last_compiled
 from benchmarks.error_bound import assert_near
+from miniinductor.schedule import scheduler
 
 
 def chain(count, step=lambda x: torch.sin(x) * 1.01):

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import minidynamo
+import minidynamo.functions  # noqa: F401
 import miniinductor
 import miniinductor.compile  # noqa: F401  # which fills the tables
-from minidynamo import coverage
 from minidynamo.evaluate.opcodes import HANDLERS
 from minidynamo.variables.registry import RULES
 from miniinductor.languages import CPP
@@ -24,7 +24,6 @@ EXAMPLES = dict(re.findall(r"<!-- example: ([\w ]+) -->\n```python\n(.*?)```", T
 
 @pytest.fixture(autouse=True)
 def loaded():
-    coverage.load()
     minidynamo.reset()
     yield
     minidynamo.reset()

@@ -11,15 +11,20 @@ import pytest
 import torch
 import torch.nn.functional as F
 from backend_helpers import missing_ops, pointwise, reduce, run
-
 from record_helpers import last_compiled
 
 import minidynamo
 import miniinductor.config
-from miniinductor.codegen.cpp.kernel_writer import CppKernelWriter
 from miniinductor.codegen.cpp.expressions import constant_text
-from miniinductor.ir.loops import ComputedBuffer, Layout, Pointwise, TensorBox, current_graph
-from miniinductor.ir.loops import Scatter
+from miniinductor.codegen.cpp.kernel_writer import CppKernelWriter
+from miniinductor.ir.loops import (
+    ComputedBuffer,
+    Layout,
+    Pointwise,
+    Scatter,
+    TensorBox,
+    current_graph,
+)
 from miniinductor.ir.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, ops
 from miniinductor.toolchain import cpp as build
 

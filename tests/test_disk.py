@@ -15,10 +15,9 @@ import miniinductor
 import miniinductor.config
 from miniinductor import records
 from miniinductor.errors import CompilerError
-from miniinductor.toolchain.cpp import find_compiler
 from miniinductor.toolchain import cpp as builder
-from miniinductor.toolchain.disk import temporary_folder, disk
-from miniinductor.toolchain.cpp import build_kernels
+from miniinductor.toolchain.cpp import build_kernels, find_compiler
+from miniinductor.toolchain.disk import disk, temporary_folder
 
 CONFIG = miniinductor.config
 

@@ -9,9 +9,9 @@ import torch
 
 import minidynamo
 import miniinductor
-from minidynamo import records
 from benchmarks.models import MODELS
 from benchmarks.runner import largest_difference
+from minidynamo import records
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ from benchmarks.error_bound import (
     allowed_error,
     assert_near,
     assert_no_worse,
-    too_far,
     tolerance,
+    too_far,
     worse_than,
 )
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo.frame import frame_hook
 from minidynamo import records
 from minidynamo.convert.entries import CODES
+from minidynamo.frame import frame_hook
 
 
 @pytest.fixture(autouse=True)

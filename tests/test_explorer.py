@@ -16,7 +16,6 @@ import torch
 
 import minidynamo
 from minidynamo.explain import layout, page
-
 from tests.explorer import programs
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,7 +6,6 @@ import torch
 
 import minidynamo
 from minidynamo.explain import data
-
 from tests.explorer import programs
 
 

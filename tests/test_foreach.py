@@ -6,11 +6,10 @@ import copy
 import pytest
 import torch
 
-
 import minidynamo
 import miniinductor
-from miniinductor import compile_fx
 from benchmarks.error_bound import assert_near
+from miniinductor import compile_fx
 
 
 def compiled_like_eager(function, *args, kernels=None, grad=False, **options):

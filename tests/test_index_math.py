@@ -11,7 +11,6 @@ from miniinductor.lowering.views import reshape_index
 from miniinductor.sizes.expressions import FloorDiv, Mod, Position, index_text, is_indirect
 from miniinductor.sizes.symbols import bounds, simplify
 
-
 i, j = sympy.symbols("i j", integer=True, nonnegative=True)
 
 

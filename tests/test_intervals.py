@@ -20,7 +20,6 @@ from miniinductor.sizes.prover import (
 )
 from miniinductor.sizes.symbols import bounds
 
-
 I, J, K = LOOPS = sympy.symbols("i j k", integer=True, nonnegative=True)
 S, T = SIZES = sympy.symbols("s t", integer=True, positive=True)
 RANGES = {I: 4, J: 3, K: 5}

@@ -12,9 +12,8 @@ import torch.nn.functional as F
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 sys.path[:0] = [str(NOTEBOOKS / "reference"), str(NOTEBOOKS)]
 
-from exercises.small_gpt import GPT  # noqa: E402
-
 import my_compiler  # noqa: E402
+from exercises.small_gpt import GPT  # noqa: E402
 from my_compiler.fusion import fuse  # noqa: E402
 from my_compiler.gpu import TritonWriter  # noqa: E402
 from my_compiler.graph import Graph, Node, layer_norm  # noqa: E402

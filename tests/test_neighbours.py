@@ -12,7 +12,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import types
 import weakref
 from pathlib import Path
 
@@ -207,10 +206,6 @@ COPIES = {
 def test_copies_of_compiled_functions(again):
     x = torch.randn(3)
     assert again(decorated) is decorated  # as functions are: found under its name
-    other = again(alone)
-    assert torch.equal(other(x, k=1), plain(x, k=1)) and other.__name__ == "plain"
-    assert other.__callback__ is alone.__callback__  # backend="eager", dynamic=True
-    assert torch.equal(again(minidynamo.disable(plain))(x), plain(x))
     model = again(Model(decorated))
     assert model.activation is decorated and model(x).shape == (3,)
     assert minidynamo.counters["frames"]["decorated"] == 1
@@ -241,15 +236,10 @@ def test_copies_of_compiled_modules_keep_backend_and_options(again, backend):
     assert minidynamo.counters["recompiles"].total() == 0
 
 
-def test_what_writes_functions_down_by_their_code_does_not_lose_the_compiler():
-    """cloudpickle does so where `isinstance(f, types.FunctionType)`, and torch.compile reads the
-    closures of such in C."""
-    assert not isinstance(alone, types.FunctionType) and alone.__class__ is type(alone)
-    cloudpickle = pytest.importorskip("cloudpickle")
-    compiled = minidynamo.compile(lambda x: x + 1, backend="eager")
-    other = pickle.loads(cloudpickle.dumps(compiled))
-    assert type(other) is type(compiled) and other(torch.ones(1)) == 2
-    assert other.__callback__ is compiled.__callback__
+def test_a_function_that_is_not_under_its_name_is_not_pickled():
+    assert copy.deepcopy(alone) is alone
+    with pytest.raises(pickle.PicklingError, match="not the same object"):
+        pickle.dumps(alone)
 
 
 def test_a_compiled_function_has_what_the_function_has():
@@ -257,9 +247,7 @@ def test_a_compiled_function_has_what_the_function_has():
     assert alone.__code__ is plain.__code__ and alone.__globals__ is globals()
     assert inspect.signature(alone) == inspect.signature(plain) and alone.__doc__ == plain.__doc__
     assert not hasattr(alone, "there_is_none")
-    assert inspect.isfunction(alone) and inspect.getfile(alone) == __file__
-    assert not inspect.isfunction(minidynamo.compile(Model().forward, backend="eager"))
-    assert not inspect.isfunction(minidynamo.disable(len))
+    assert inspect.getsource(alone) == inspect.getsource(plain)
     compiled, x = minidynamo.compile(lambda x, y=2: x * y, backend="eager"), torch.ones(2)
     assert compiled(x)[0] == 2
     compiled.__defaults__ = (10,)

@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("jupytext")
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 sys.path.insert(0, str(NOTEBOOKS))
-import build  # noqa: E402
 import pages  # noqa: E402
+
+import build  # noqa: E402
 
 NAMES = sorted(p.stem for p in (NOTEBOOKS / "src").glob("*.py"))
 TERMS = pages.glossary((NOTEBOOKS / "site" / "glossary.md").read_text())

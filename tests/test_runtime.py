@@ -11,10 +11,10 @@ from test_scheduler import exp, mm
 
 import miniinductor
 import miniinductor.config
-from miniinductor.toolchain import cpp as compiler
-from miniinductor.toolchain import cpp as builder
 from miniinductor.ir.ops import ops
 from miniinductor.records import CompileRecord
+from miniinductor.toolchain import cpp as builder
+from miniinductor.toolchain import cpp as compiler
 from miniinductor.toolchain.cpp import build_kernels
 
 SOURCE = """extern "C" int NAME(void** args) {

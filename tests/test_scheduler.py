@@ -5,11 +5,11 @@ import torch
 from backend_helpers import CPU, layer_norm, make_graph, pointwise, reduce, run, softmax
 
 import miniinductor.config
+from benchmarks.error_bound import assert_near
 from miniinductor.compile import make_schedule
 from miniinductor.ir.loops import ExternKernel, Layout, TensorBox, contiguous_strides, current_graph
 from miniinductor.ir.ops import ops
 from miniinductor.records import CompileRecord
-from benchmarks.error_bound import assert_near
 
 
 def schedule(function, *tensors):

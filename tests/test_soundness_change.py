@@ -4,9 +4,8 @@ import importlib
 
 import pytest
 import torch
-from torch import nn
-
 from record_helpers import last_compiled
+from torch import nn
 
 import minidynamo
 from minidynamo import config

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import minidynamo
-from tests.soundness import randomness, runner
 from benchmarks.error_bound import assert_near
+from tests.soundness import randomness, runner
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])

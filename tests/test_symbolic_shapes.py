@@ -10,13 +10,10 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from minidynamo import coverage
+import minidynamo.functions  # noqa: F401
 from minidynamo.shapes.symbolic_numbers import hint_of
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake
 from miniinductor.sizes.expressions import FloorDiv, Mod, python_code
-
-coverage.load()
-
 
 def make(*hints, duck=True):
     env = ShapeEnv(lambda: "user.py:3")

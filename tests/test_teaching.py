@@ -12,8 +12,9 @@ pytest.importorskip("jupytext")
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 sys.path[:0] = [str(NOTEBOOKS), str(NOTEBOOKS / "teaching"), str(ROOT / "tests")]
-import build  # noqa: E402
 import release  # noqa: E402
+
+import build  # noqa: E402
 
 NAMES = sorted(p.stem for p in (NOTEBOOKS / "src").glob("*.py"))
 

@@ -5,8 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from test_training import BACKENDS, Net, check, clean, compiled_records  # noqa: F401
-from test_training import plain, same_state, x  # noqa: F401
+from test_training import BACKENDS, Net, check, clean, compiled_records, plain, same_state, x  # noqa: F401  # noqa: F401
 
 import minidynamo
 import miniinductor.compile

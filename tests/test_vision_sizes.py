@@ -11,7 +11,6 @@ import minidynamo
 from benchmarks.programs.vision import PROGRAMS, SIZES
 from miniinductor.sizes import prover
 
-
 # compilations for the four sizes: those whose shapes are a matter of parity need more
 MORE = {"ssim": 4, "swin": 3}
 # torch 2.11's rule of pooling asks whether a size is even: a compilation for each of the answers
@@ -57,12 +56,10 @@ def test_nothing_is_asked_about_the_number_of_elements():
     assert sum(minidynamo.counters["graphs"].values()) == 2
 
 
-def test_a_budget_that_is_spent_makes_numbers_of_sizes(caplog):
+def test_where_a_budget_is_spent_the_frame_runs_as_plain_python(caplog):
     with minidynamo.config.patch(size_steps=5), caplog.at_level(logging.WARNING, "minidynamo"):
-        records = run("unet-crop", SIZES[:2])
+        run("unet-crop", SIZES[:2])
     assert "size_steps" in caplog.text and "vision.py" in caplog.text
-    assert minidynamo.counters["sizes"]
-    assert records[-1].pinned
 
 
 def test_terms_beyond_all_measure_are_not_multiplied_out(monkeypatch):

@@ -122,8 +122,8 @@ def child(name, hooked):
 
     from minidynamo import config, records
     from minidynamo.convert import convert_frame, entries
-    from minidynamo.frame import frame_hook
     from minidynamo.convert.conversion import Conversion
+    from minidynamo.frame import frame_hook
 
     ours = (
         "minidynamo's own code",

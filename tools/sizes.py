@@ -47,7 +47,7 @@ READING = """
 A frame comes in
     minidynamo api.py config.py errors.py records.py
     minidynamo/frame frame_hook.c frame_hook.py
-    minidynamo/convert skipping.py convert_frame.py conversion.py entries.py
+    minidynamo/convert convert_frame.py conversion.py entries.py
 Bytecode
     minidynamo/bytecode __init__.py assembler.py canonical.py
 Symbolic evaluation
@@ -59,9 +59,8 @@ Values on the symbolic stack
     minidynamo/wrap builder.py containers.py tensors.py
 Sources and guards
     minidynamo/guards sources.py guards.py
-    minidynamo/convert entry_guards.py
 The graph under construction
-    minidynamo/graph output_graph.py graph_module.py symbolic_inputs.py
+    minidynamo/graph output_graph.py graph_module.py
 Values as code again, graph breaks
     minidynamo/rebuild reconstruct.py resume.py replacement.py
 Sizes as symbols

@@ -133,7 +133,7 @@ def counted(log: list[str]) -> Iterator[int]:
         log.append("out")
 
 
-@program
+@program(graphs=3, breaks=5)
 def context_managers_of_contextlib() -> Program:
     def f(x, log):
         with contextlib.suppress(ValueError), contextlib.nullcontext(2.0) as scale:

@@ -6,38 +6,52 @@ Out:  a `CacheEntry`, or None where there is nothing to compile.
     >>> Conversion(compiler, fn, fn.__code__, args, record, policy).run()
 
 The frame is traced until it returns or until a place where it must be split.  An attempt may find
-out too late how it should have gone: that a value cannot be rebuilt behind the graph, or that the
-number of a symbolic size is needed.  What was learned is kept (`forced`, `policy.pinned`), and
-tracing starts over.  Mirrors `compile_inner` and `transform` in torch/_dynamo/convert_frame.py
-(paper section 3.4); its "speculation log" is what is learned here.
+out too late how it should have gone: that the graph must end earlier, or that the number of a
+symbolic size is needed.  What was learned is kept (`forced`, `policy.pinned`), and tracing starts
+over.
+
+Where the graph raises, plain Python runs the frame from the start (`GraphErrors`), up to the error
+with its own message and line, or to the program's own handler:
+
+    try:
+        y = x[index]        # out of range: plain Python runs, and the handler gets the error
+    except IndexError: ...
+
+Once a graph that writes to the program's tensors or draws random numbers has started, its error
+goes to the user, whatever `try` stands around the operation; what was written stays.
+Mirrors `compile_inner` and `transform` in torch/_dynamo/convert_frame.py (paper section 3.4); its
+"speculation log" is what is learned here.
+# PyTorch: every error of a graph leaves the frame.
 """
 
-import contextlib
+import sys
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils.checkpoint
 
-from miniinductor.errors import faults, ours
+from miniinductor.errors import faults, is_foreign, ours
 
 from .. import backends, config, records
+from ..bytecode import Instruction
 from ..bytecode.assembler import parameter_count
 from ..errors import BackendError, Break, NoTensors, Restart, SkipFrame, Unsupported
 from ..evaluate.evaluator import RootFrame
 from ..frame import frame_hook
-from ..graph import thread_state
-from ..graph.output_graph import OutputGraph
+from ..graph.graph_module import draws, storage
+from ..graph.output_graph import OutputGraph, put_back, set_all
 from ..guards.guards import Guard
+from ..rebuild.reconstruct import Codegen
 from ..rebuild.replacement import Tail, rebuild, replacement
+from ..rebuild.resume import is_resume_code
 from ..records import BreakRecord, FrameRecord
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import Lazy, Variable, forget_lookups
 from ..variables.functions import CellVar, FunctionVar
-from . import graph_errors
-from .entries import CacheEntry, owner_of
-from .entry_guards import entry_guards
+from .entries import CacheEntry, entry_guards, owner_of
 
 if TYPE_CHECKING:
     from .convert_frame import FrameCompiler
@@ -73,15 +87,12 @@ class Conversion:
         record.pinned = self.policy.pinned
         record.shape_env = output.shape_env if output.shape_env.table else None
         graph = self.compile_graph(output, tail.outputs)
-        tick = record.calls.__next__ if config.count_hits else None
-        record.replacement_code = replacement(tail, graph, tick)
+        record.replacement_code = replacement(tail, graph, record.calls.__next__)
         with record.timed("guards"):
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
         count_breaks(record)
         check, owner = record.guard_function.check, owner_of(self.args)
-        if owner is not None and output.tree.local(self.code.co_varnames[0]) in output.of_any:
-            owner = None
         return CacheEntry(check, record.replacement_code, self.compiler, record, owner, [])
 
     # ---- attempts
@@ -98,31 +109,18 @@ class Conversion:
 
     def attempt(self) -> Tail | None:
         """One try.  None: something was learned by which the next one will come further."""
-        frame = None
         try:
             with self.record.timed("trace"):
                 frame = self.trace()
                 tail = rebuild(frame)
-                graph_errors.refuse(frame.output)
+                refuse(frame.output)
             if self.policy.pin(frame.output.shape_env.pinned()):
                 return None  # with those sizes as numbers
         except Restart:
             return None
-        except Break as broken:  # of `rebuild`: while tracing, a Break becomes a Restart
-            self.split_before(broken, frame)
-            return None
-        return tail
-
-    def split_before(self, broken: Break, frame: RootFrame | None) -> None:
-        """A value cannot be rebuilt (a generator that has started): the next try ends before the
-        step at which it is made, for plain Python to make it."""
-        if broken.step is None or broken.step in self.forced:
+        except Break as broken:  # a value cannot be rebuilt: a generator that has started
             raise SkipFrame(str(broken)) from broken
-        if frame is not None and frame.split is not None:
-            found = frame.split[1]
-            broken.reason = f"{broken.reason}: {found.reason}"
-            broken.hint = found.hint or broken.hint
-        self.forced[broken.step] = broken.with_traceback(None)
+        return tail
 
     def trace(self) -> RootFrame:
         """Evaluate the frame on variables; the thread's state is as before afterwards."""
@@ -139,9 +137,9 @@ class Conversion:
             None, code, self.function.__globals__, self.function.__qualname__, closure=closure
         )
         frame = RootFrame(output, function, bound, self.forced)
-        with thread_state.put_back(output), contextlib.ExitStack() as around:
-            for within in records.TRACING:
-                around.enter_context(within(output))
+        for watch in records.WATCHERS:
+            watch(self.record, frame)
+        with put_back(output):
             frame.run()
         return frame
 
@@ -159,13 +157,13 @@ class Conversion:
     def may_meet_tensors(self) -> bool:
         """Behind a graph break before which there was no tensor (`x = load(path)`)?
 
-        Yes for a function that was given to `compile` itself, and where an argument is or holds a
-        tensor: all that another one does may be NumPy's."""
+        Yes for a function that was given to `compile` itself, and where an argument is a tensor:
+        all that another one does may be NumPy's."""
         place = self.code.co_filename, self.code.co_firstlineno
         own = self.compiler.compiled_by_name.values()
         if place in [(compiled.co_filename, compiled.co_firstlineno) for compiled in own]:
             return True
-        return any(issubclass(type(value), torch.Tensor) for value in with_items(self.args))
+        return any(issubclass(type(value), torch.Tensor) for value in self.args)
 
     def compile_graph(self, output: OutputGraph, results: list[Variable]) -> Callable | None:
         """The backend's work on the captured graph; None if there is no graph."""
@@ -175,17 +173,10 @@ class Conversion:
         with record.timed("graph"):
             gm, example_inputs = output.finish(results)
         record.graph = gm
-        output.errors = graph_errors.GraphErrors(output, gm)
+        output.errors = GraphErrors(output)
         records.counters["graphs"][record.function] += 1
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs, bool(output.written))
-        record.backend_record = getattr(compiled, "record", None)
-        if record.backend_record is not None:
-            # miniinductor's `CompiledGraph` looks at its inputs first; the guards did that already
-            compiled = getattr(compiled, "function", compiled)
-        if output.state.before:
-            compiled = thread_state.restoring(compiled, dict(output.state.before))
-        compiled = output.errors.around(compiled)
         return frame_hook.disabled(compiled)
 
     def ask_backend(
@@ -194,30 +185,26 @@ class Conversion:
         """What the backend makes of the graph; the graph itself where it fails, or BackendError.
         writes: does that change tensors?
         """
-        backend = self.compiler.backend
+        backend, record = self.compiler.backend, self.record
         if writes and backends.is_torchs(backend):  # which relies on guards of shared memory
-            records.tell(self.code, f"{self.record.function} writes: torch's backend is not asked")
+            records.tell(self.code, f"{record.function} writes: torch's backend is not asked")
             return gm.forward
-        count = len(cast(Sequence[Any], gm.graph.output_node().args[0]))
-        own = self.compiler.backend
-        is_ours = getattr(own, "__module__", None) == backends.__name__
+        is_ours = getattr(backend, "__module__", None) == backends.__name__
         try:
             compiled = backend(gm, example_inputs, **self.compiler.options)
             if not callable(compiled):
-                raise TypeError(
-                    f"the backend returned {type(compiled).__name__}, nothing that can be called"
-                )
+                raise TypeError(f"the backend returned a {type(compiled).__name__}")
         # what looks like a fault of a compiler; of the user's backend, all but signals
         except faults() if is_ours else ours(Exception) as error:
             self.note_backend_error(error, is_ours)
             return gm.forward
-        if hasattr(compiled, "record") or is_ours or backends.is_torchs(own):
-            return compiled
+        record.backend_record = getattr(compiled, "record", None)
+        if record.backend_record is not None:
+            # miniinductor's `CompiledGraph` looks at its inputs first; the guards did that already
+            return getattr(compiled, "function", compiled)
         if compiled is gm:
             return gm.forward  # which runs no hooks that the program has set for all modules
-        if getattr(compiled, "__self__", None) is gm:
-            return compiled
-        return self.with_results(compiled, count)
+        return compiled if is_ours else tuple_of(compiled, self.compiler.backend_name)
 
     def note_backend_error(self, error: Exception, is_ours: bool) -> None:
         """The backend failed.  Raises BackendError where it is the user's, unless they want it
@@ -234,38 +221,21 @@ class Conversion:
             "  hint: minidynamo.config.suppress_backend_errors = True runs the frame eagerly"
         ) from error
 
-    def with_results(self, compiled: Callable[..., Any], count: int) -> Callable[..., Any]:
-        """The user's callable, which must give so many results.  Of a tensor in place of a tuple,
-        the rows would be taken for them."""
-        name, function = self.compiler.backend_name, self.record.function
 
-        def run(*inputs: Any) -> Any:
-            found = compiled(*inputs)
-            if isinstance(found, (tuple, list)) and len(found) == count:
-                return found
-            seen = type(found).__name__
-            if isinstance(found, (tuple, list)):
-                seen += f" of {len(found)}"
-            raise BackendError(
-                f"what the backend {name!r} made of {function} gives a {seen}, where the graph "
-                f"gives a tuple of {count}\n  hint: a graph's results are a tuple, also where it "
-                "has one: return (result,)"
-            )
+def tuple_of(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """What a user's backend has made, which must give a tuple: of a tensor in its place, the rows
+    would be taken for the graph's results."""
 
-        return run
+    def run(*inputs: Any) -> Any:
+        found = compiled(*inputs)
+        if isinstance(found, (tuple, list)):
+            return found
+        raise BackendError(
+            f"what the backend {name!r} made gives a {type(found).__name__}, no tuple\n"
+            "  hint: a graph's results are a tuple, also where it has one: return (result,)"
+        )
 
-
-def with_items(args: Sequence[Any]) -> list[Any]:
-    """The arguments, with the items of a list, tuple or dict in its place."""
-    found: list[Any] = []
-    for value in args:
-        if type(value) in (list, tuple):
-            found += value
-        elif type(value) is dict:
-            found += value.values()
-        else:
-            found.append(value)
-    return found
+    return run
 
 
 def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tuple[CellVar, ...]:
@@ -275,8 +245,8 @@ def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tupl
         try:
             content = Lazy(cell.cell_contents, output.tree.free(n, name))
         except ours(ValueError):
-            check = f"this_function.__closure__[{n}] == EMPTY"
-            output.pair_guards.append(Guard("EMPTY", (), check, {"EMPTY": types.CellType()}))
+            check = f"this_function.__closure__[{n}] == state_empty"
+            output.pair_guards.append(Guard("EMPTY", (), check, {"state_empty": types.CellType()}))
             content = None
         variable = CellVar(content, name)
         output.memo[id(cell)] = (variable, cell)
@@ -297,3 +267,63 @@ def explain_break(found: Break) -> str:
     if found.hint:
         text.append(f"  hint: {found.hint}")
     return "\n".join(text)
+
+
+# What torch.utils.checkpoint's hooks raise once they have recomputed all that backward needs: no
+# error of the graph's, and what was written stays, as in eager.
+STOPPED = getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
+
+
+class GraphErrors:
+    """What is known of one graph.  changes: does it write or draw?"""
+
+    def __init__(self, output: OutputGraph) -> None:
+        root = output.root
+        self.function = root.code.co_name if is_resume_code(root.code) else root.function.name
+        self.changes = bool(changed_inputs(output)) or any(map(draws, output.graph.nodes))
+        self.state = dict(output.state.before)
+
+    def handler(self, frame: RootFrame, call: list[Instruction]) -> list[Instruction]:
+        """Nothing has happened yet but what the graph did, so plain Python repeats it."""
+        handler = Codegen(frame)
+        handler.emit("PUSH_EXC_INFO")
+        handler.call_object(frame_hook.disabled(self.raised))
+        # `raised` raises: no longer handled
+        cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]
+        for instruction in handler.instructions:
+            instruction.exc = cleanup[0], 1, True
+        for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
+            handler.emit(op)
+        for instruction in call:
+            instruction.exc = handler.instructions[0], 0, False
+        return cleanup + handler.instructions
+
+    def raised(self) -> None:
+        """The graph raised: return if the frame may run as plain Python, else raise again."""
+        set_all(self.state)  # grad mode and the like: the graph may have changed it
+        error: Any = sys.exc_info()[1]
+        if type(error) is STOPPED or isinstance(error, BackendError) or is_foreign(error):
+            raise
+        records.counters["raised_after_write" if self.changes else "raised"][
+            f"{self.function}: {type(error).__name__}: {error}"
+        ] += 1
+        if self.changes:
+            raise
+
+
+def changed_inputs(output: OutputGraph) -> list[torch.fx.Node]:
+    """The inputs and parameters that the graph writes, perhaps through a view."""
+    written = {storage(fake) for _, fake in output.written}
+    given = [node for node in output.graph.nodes if node.op in ("placeholder", "get_attr")]
+    fakes = [(node, node.meta["example_value"]) for node in given]
+    return [n for n, fake in fakes if isinstance(fake, torch.Tensor) and storage(fake) in written]
+
+
+def refuse(output: OutputGraph) -> None:
+    """What plain Python is to raise: a write to what was made in inference mode, outside of it,
+    where a generated kernel would not raise."""
+    changed = changed_inputs(output)
+    for variable in output.inputs:
+        made_there = variable.node in changed and variable.value.is_inference()
+        if made_there and not torch.is_inference_mode_enabled():
+            raise SkipFrame("a write to what was made in inference mode, outside of it")

@@ -5,17 +5,22 @@ Out:  None (run it as it is) or a `CacheEntry`; every decision lands in `records
 
     >>> callback = FrameCompiler(backend="eager")
     >>> compiled = frame_hook.enabled(fn, callback)
+    >>> skip_reason(json.dumps.__code__)        # why frames of this code are left alone, or None
+    'the standard library'
 
 What lies here is what holds for all the frames of one `minidynamo.compile(...)`: which are left
-alone, how many entries a code object may have.  Every program settles: a frame whose entries
-answer no second call, or of which there are `config.recompile_limit`, runs as plain Python where
-none fits.
+alone, how many entries a code object may have.  A frame whose entries answer no second call, or of
+which there are `config.recompile_limit`, runs as plain Python where none fits.
 `conversion.py` takes one frame to its entry.  If the compiler itself fails, the frame runs eagerly
-and the failure is recorded. Mirrors torch/_dynamo/convert_frame.py and cache_size.py.
+and the failure is recorded.
+Mirrors torch/_dynamo/convert_frame.py, trace_rules.py and cache_size.py.
 """
 
+import builtins
+import inspect
 import logging
 import os
+import sysconfig
 import threading
 import types
 import weakref
@@ -29,15 +34,75 @@ from torch.utils._device import DeviceContext
 from miniinductor.autograd.fake_mode import is_unusual
 from miniinductor.errors import ThreadState, faults, ours
 
-from .. import backends, config, coverage, records
+from .. import backends, config, functions, records  # noqa: F401  functions: what calls mean
 from ..errors import BackendError, SkipFrame, Unsupported
 from ..frame import frame_hook
-from ..rebuild.resume import is_resume_code
+from ..guards.originals import BUILTINS, NN_MODULE, TORCH
+from ..rebuild.resume import function_name, is_resume_code
 from ..records import FrameRecord, debug
-from ..shapes.dynamic import MODULE, SizePolicy
+from ..shapes.dynamic import SizePolicy
+from ..variables.registry import RULES
 from .conversion import Conversion
 from .entries import CODES, DEAD, CacheEntry, entries_before, forget_entries, owner_of, watch
-from .skipping import UNHOOKED, replaced_needed, skip_reason
+
+OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+MINIINDUCTOR = os.path.join(os.path.dirname(os.path.dirname(OURS)), "miniinductor") + os.sep
+# folders of torch's files, and the methods in them that are compiled
+COMPILED_TORCH = {
+    os.path.join(TORCH, "nn", "modules") + os.sep: "forward",
+    os.path.join(TORCH, "optim") + os.sep: "step",
+}
+# What these files of torch's call runs as plain Python, too: the backward pass (hooks, bodies of
+# checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile...
+UNHOOKED = tuple(
+    os.path.join(TORCH, *path.split("/"))
+    for path in "autograd/__init__.py autograd/graph.py utils/checkpoint.py _functorch/ _dynamo/ "
+    "_inductor/ jit/_trace.py".split()
+)
+STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
+NUMPY = os.path.join("site-packages", "numpy", "")
+GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def replaced_needed() -> str:
+    """What our own code needs and the program has replaced: a builtin function that has a rule, how
+    a graph's module finds its parameters; or ''."""
+    if vars(torch.nn.Module).get("__getattr__") is not NN_MODULE["__getattr__"]:
+        return "torch.nn.Module.__getattr__"
+    for name, found in vars(builtins).items():
+        if (was := BUILTINS.get(name, found)) is not found and was in RULES:
+            return f"builtins.{name}"
+    return ""
+
+
+def skip_reason(code: types.CodeType) -> str | None:
+    """Why frames of this code are left alone, or None."""
+    file = code.co_filename
+    if file.startswith(OURS):
+        return "minidynamo's own code"
+    if file.startswith(MINIINDUCTOR):  # what autograd and programs call of a compiled graph's
+        return "miniinductor's own code"
+    if file.startswith(TORCH):
+        return None if is_compiled_torch(code) else "torch's own code"
+    if NUMPY in file:
+        return "NumPy's own code"
+    if file.startswith("<") and code.co_name == "<module>" or file.startswith("<frozen"):
+        return "not a function"
+    if file.startswith(STANDARD) and not file.startswith(SITE):
+        return "the standard library"
+    if code.co_flags & GENERATORS or ".0" in code.co_varnames:
+        # `.0` is the iterator that the code of a comprehension is given: it was made before
+        return "a generator, coroutine or comprehension"
+    return None
+
+
+def is_compiled_torch(code: types.CodeType) -> bool:
+    """Is it the `forward` of one of torch's modules, or the `step` of an optimizer, or what follows
+    a graph break in one?"""
+    name, folders = function_name(code), COMPILED_TORCH.items()
+    return any(code.co_filename.startswith(folder) and name == method for folder, method in folders)
+
 
 LOCK = threading.RLock()
 # A process is forked when no thread compiles: the child has only the thread that forked it, and
@@ -49,11 +114,6 @@ logging.getLogger("torch._subclasses.fake_tensor").addFilter(
     lambda record: not getattr(COMPILING, "active", False)
 )
 PATIENCE = 4  # at least so many entries are tried, though none has answered a second call
-ANEW = 2  # so many entries soon died with a module: the next takes any module of its class
-CROWD = 32  # so does the one after so many that have answered no second call
-# (id of a compiler, id of a code object, owner, how many entries) -> the code object that was told
-# of as given up
-GIVEN_UP: "weakref.WeakValueDictionary[tuple, types.CodeType]" = weakref.WeakValueDictionary()
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
 # may hold a model.
 COMPILERS: "weakref.WeakValueDictionary[Any, FrameCompiler]" = weakref.WeakValueDictionary()
@@ -79,7 +139,6 @@ class FrameCompiler:
         dynamic: bool | None = None,
         mode: str | None = None,
     ) -> None:
-        coverage.load()
         self.backend_name, self.backend = backends.lookup_backend(backend)
         self.registered = isinstance(backend, str)
         self.key: Any = id(self)  # the same for equal options, see `of`
@@ -114,49 +173,39 @@ class FrameCompiler:
         # it would see what the compiler does, and a graph's kernels
         if is_unusual() or in_function_mode():
             return None
-        if self.is_left_alone(code, owner_of(args)):
+        entries = entries_before(code, self, owner_of(args))
+        if (id(self), id(code), self.enough(code, entries)) in records.TOLD and not self.fullgraph:
             return None
         with LOCK:
             try:
-                return CompilingState().around(self.convert, function, code, args)
+                return CompilingState().around(self.convert, function, code, args, entries)
             except (Unsupported, BackendError) as error:
                 # what the user is told is about their lines, not about ours
-                raise error if config.verbose else error.with_traceback(None)
-
-    def is_left_alone(self, code: types.CodeType, owner: int | None) -> bool:
-        """Does this call run as plain Python, without another look?  The first one that is given up
-        does not: it tells."""
-        entries = entries_before(code, self, owner)
-        if self.fullgraph or not self.enough(code, entries):
-            return False
-        key = id(self), id(code), owner if entries else None, len(entries)
-        if GIVEN_UP.get(key) is code:
-            return True
-        GIVEN_UP[key] = code
-        return False
+                raise error.with_traceback(None)
 
     def enough(self, code: types.CodeType, entries: list[CacheEntry]) -> str:
         """Why there is to be no other entry beside these: or an empty text."""
-        limit = config.recompile_limit
-        dead = [hits for hits, _ in DEAD.get((self.key, id(code)), {}).values()]
+        limit, dead = config.recompile_limit, DEAD.get((self.key, id(code)), [])
         answered = [*dead, *(entry.record.hits for entry in entries)]
-        if len(answered) >= limit:
-            text = f", for {len(dead)} modules that soon died" if dead else ""
-            return f"was compiled {len(answered)} times (config.recompile_limit){text}"
-        if self.fullgraph or any(answered) or not config.count_hits:
+        text = f"was compiled {len(answered)} times"
+        if len(entries) >= limit:
+            return f"{text} (config.recompile_limit)"
+        if len(dead) >= limit * PATIENCE:
+            return f"{text}, for modules that soon died"
+        if self.fullgraph or any(answered):
             return ""
-        is_enough = len(answered) >= max(PATIENCE, limit // 2)
-        return f"was compiled {len(answered)} times, each for a single call" if is_enough else ""
+        return (
+            f"{text}, each for a single call" if len(answered) >= max(PATIENCE, limit // 2) else ""
+        )
 
     def convert(
-        self, function: Any, code: types.CodeType, args: Sequence[Any]
+        self, function: Any, code: types.CodeType, args: Sequence[Any], before: list[CacheEntry]
     ) -> CacheEntry | None:
         name = getattr(function, "__qualname__", code.co_name)
         if is_resume_code(code):
             name = code.co_name
         record = FrameRecord(weakref.ref(code), name, backend=self.backend_name)
-        before = entries_before(code, self, owner_of(args))
-        policy = SizePolicy(self.dynamic, self.met_before(code, before))
+        policy = SizePolicy(self.dynamic, [entry.record.sizes for entry in before])
         conversion = Conversion(self, function, code, args, record, policy)
         if not self.may_recompile(before, conversion):
             return None
@@ -188,38 +237,23 @@ class FrameCompiler:
         records.show(entry)
         return entry
 
-    def met_before(self, code: types.CodeType, before: list[CacheEntry]) -> list[list[Any]]:
-        """What earlier entries have met: those that stay, and those of modules that come and go."""
-        met = [entry.record.sizes for entry in before]
-        dead = [met for _, met in DEAD.get((self.key, id(code)), {}).values()]
-        if len(dead) >= ANEW:
-            met += dead
-        unused = [entry for entry in entries_before(code, self, None) if not entry.record.hits]
-        if len(unused) >= CROWD:
-            met.append([(code.co_varnames[0], MODULE, -1, False)])
-        return met
-
     def may_recompile(self, before: list[CacheEntry], conversion: Conversion) -> bool:
-        """These entries did not fit: the record says why the newest did not.  May there be one
-        more?  (If not, this call runs as plain Python; the entries stay, for those that fit.)"""
-        function, args, record = conversion.function, conversion.args, conversion.record
+        """These entries did not fit: the record says why.  May there be one more?  (If not, this
+        call runs as plain Python; the entries stay, for those that fit.)"""
+        record, code = conversion.record, conversion.code
+        reason = self.enough(code, before)
         if before:
-            newest = before[-1].record
-            failures = list(newest.guard_function.failures(function, *args))
-            if failures:
-                record.failed_guard, record.recompile_reason = failures[0]
+            failed = records.judge_entries(record, before, conversion.function, conversion.args)
             known = [source for entry in before for source in entry.record.input_sources]
-            conversion.policy.note_replaced(known, [guard for guard, _ in failures], newest.guards)
-        record.skipped = self.enough(conversion.code, before)
-        if not before and not record.skipped:
-            return True
-        records.judge_entries(record, before, function, args)
-        if record.skipped:
-            records.give_up(record, before)
+            conversion.policy.note_replaced(known, failed)
+        if reason:
+            records.TOLD.add((id(self), id(code), reason))
+            records.give_up(record, reason, self.fullgraph)
             return False
-        told = f"{conversion.code.co_name}: {record.recompile_reason}"
-        records.counters["recompiles"][told] += 1
-        debug(1, f"recompiling {told}{record.advice}")
+        if before:
+            told = f"{code.co_name}: {record.recompile_reason}"
+            records.counters["recompiles"][told] += 1
+            debug(1, f"recompiling {told}{record.advice}")
         return True
 
     def skip(self, conversion: Conversion, reason: str, error: Exception | None = None) -> None:
@@ -260,7 +294,6 @@ def reset() -> None:
     """Forget every compiled entry, the counters and the records."""
     with LOCK:
         forget_entries()
-        GIVEN_UP.clear()
         records.TOLD.clear()
         records.frames.clear()
         records.counters.clear()

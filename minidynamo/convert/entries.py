@@ -1,63 +1,72 @@
-"""The cache entries of code objects: what the frame hook looks through before it runs a frame.
+"""The cache entries of code objects: what the frame hook looks through before it runs a frame; and
+the guards of a whole entry: the thread's state, and inputs that must stay apart.
 
 In:   an entry per compiled version of a frame.   Out: those of a code object and a compiler.
+In:   the `OutputGraph` of a frame that was traced.   Out: its `GuardFunction`.
 
     >>> for entry in frame_hook.get_cache(fn.__code__):
     ...     print(entry.record.guards)
+    >>> [str(guard) for guard in state_guards()][0]
+    'GRAD_MODE    grad_mode() == state_grad_mode'
 
-Mirrors torch/_dynamo/types.py and csrc/dynamo/cache_entry.cpp.
+Mirrors torch/_dynamo/types.py, csrc/dynamo/cache_entry.cpp, and `GlobalStateGuard` and the aliasing
+guards of torch/_dynamo/guards.py.
 """
 
-import time
+import inspect
 import types
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd import forward_ad
+
+from miniinductor.autograd.fake_mode import INFERENCE, PASSED_OVER, keys
 
 from .. import records
-from ..frame import frame_hook
-from ..shapes.dynamic import MODULE
+from ..bytecode.assembler import parameter_count
+from ..frame import _frame_hook, frame_hook
+from ..graph.output_graph import OutputGraph
+from ..guards.guards import Guard, GuardFunction
+from ..guards.sources import NAMES, Source
+from ..variables.base import guard_classes
+from ..variables.nn_modules import has_state
+from ..variables.tensor import TensorVar
 
 # every code object that has entries: what `reset` forgets
 CODES: "weakref.WeakValueDictionary[int, types.CodeType]" = weakref.WeakValueDictionary()
-# an entry that dies before it was so many seconds old, or so many times as old as compiling it
-# took, was not worth it
-SOON, WORTH = 1.0, 20
-# (key of a compiler, id of a code object) -> the modules that died so soon with their entries, in a
-# row: {how many frames were compiled before: (how many calls were answered, what SizePolicy met)}
-DEAD: dict[tuple[Any, int], dict[int, tuple[int, list[Any]]]] = {}
+WORTH = 20  # an entry that answered so many calls before its module died was worth it
+# (key of a compiler, id of a code object) -> how many calls the entries answered that died without
+# being worth it, in a row
+DEAD: dict[tuple[Any, int], list[int]] = {}
 
 
 class CacheEntry(NamedTuple):
-    """One compiled version of a frame.  The hook itself reads the first three, and the owner: see
-    frame_hook.c."""
+    """One compiled version of a frame.  The hook itself reads the first three: see frame_hook.c."""
 
     check: types.FunctionType  # check(function, *parameters) -> may `code` run?
     code: types.CodeType
     compiler: Any  # the `FrameCompiler` whose hook may use it
     record: records.FrameRecord
-    owner: int | None  # id of the module whose method it is; None: of any such module
+    owner: int | None  # id of the module whose method it is
     watching: "list[weakref.ref[Any]]"  # of modules: the entry goes with them
 
 
 def owner_of(args: Sequence[Any]) -> int | None:
-    """The id of the module whose method was called with these arguments.  (`isinstance` would read
-    `__class__`, and may run the program's code.)"""
-    return id(args[0]) if args and issubclass(type(args[0]), torch.nn.Module) else None
+    """The id of the module with a state whose method was called with these arguments.
+    (`isinstance` would read `__class__`, and may run the program's code.)"""
+    is_module = args and issubclass(type(args[0]), torch.nn.Module)
+    return id(args[0]) if is_module and has_state(args[0]) else None
 
 
 def entries_before(code: types.CodeType, compiler: Any, owner: int | None) -> list[CacheEntry]:
-    """The compiler's entries of this code, the oldest first: a module has its own, and those that
-    are for any.  (The hook keeps those that were used last in front.  Others may put plain tuples
-    into its list.)"""
+    """The compiler's entries of this code, the oldest first: a module has its own.  (The hook keeps
+    those that were used last in front.  Others may put plain tuples into its list.)"""
     found = [
         entry
         for entry in frame_hook.get_cache(code) or []
-        if type(entry) is CacheEntry
-        and entry.compiler is compiler
-        and (owner is None or entry.owner in (None, owner))
+        if type(entry) is CacheEntry and entry.compiler is compiler and entry.owner == owner
     ]
     return sorted(found, key=lambda entry: entry.record.number)
 
@@ -90,22 +99,14 @@ def drop_entry(code: types.CodeType | None, check: Any) -> None:
 
 
 def note_death(code: Any, entry: CacheEntry) -> None:
-    """Several of them soon die, in a row, where a program makes a module in each call: see
-    `FrameCompiler.convert`."""
-    key, record = (entry.compiler.key, id(code)), entry.record
-    if time.perf_counter() - record.begun > max(SOON, WORTH * sum(record.times.values())):
+    """Several of them die unused, in a row, where a program makes a module in each call."""
+    key = entry.compiler.key, id(code)
+    if entry.record.hits >= WORTH:
         DEAD.pop(key, None)
         return
     if key not in DEAD:
         weakref.finalize(code, DEAD.pop, key, None)
-    deaths, number = DEAD.setdefault(key, {}), records.counters["frames"].total()
-    hits, met = deaths.get(number, (0, []))  # others may have died with the same module
-    # whatever lies there next, its id may be the same
-    gone = [
-        (name, kind, -1 if kind is MODULE else n, is_symbol)
-        for name, kind, n, is_symbol in record.sizes
-    ]
-    deaths[number] = max(hits, record.hits), met + gone
+    DEAD.setdefault(key, []).append(entry.record.hits)
 
 
 def forget_entries() -> None:
@@ -114,3 +115,107 @@ def forget_entries() -> None:
     for code in list(CODES.values()):
         frame_hook.set_cache(code, [])
     CODES.clear()
+
+
+# ---- the guards of a whole entry
+Reader = tuple[str, Callable[[], Any]]  # the kind of a guard, and what reads the state
+
+STATE: tuple[Reader, ...] = (
+    ("GRAD_MODE", torch.is_grad_enabled),
+    ("INFERENCE", torch.is_inference_mode_enabled),
+    ("AUTOCAST", torch._C._is_any_autocast_enabled),
+    ("DTYPE", torch.get_default_dtype),
+    ("DETERMINISTIC", torch._C._get_deterministic_algorithms),
+    ("FUNCTION_MODES", torch._C._len_torch_function_stack),
+    ("DUAL_LEVEL", lambda: forward_ad._current_level),  # tensors may have tangents
+)
+# Within a dispatch mode or a transform of functorch (vmap, grad) no compiled frame runs at all: the
+# frame hook looks, or this guard where it cannot.
+if not _frame_hook.watch_dispatch_keys(PASSED_OVER, INFERENCE):
+    STATE += (("DISPATCH_KEYS", keys),)
+OWN_DICT = ("dict", "raw_dict")  # sources of an object's `__dict__`, which belongs to it alone
+
+
+def autocast_dtypes() -> list[tuple[bool, torch.dtype]]:
+    """Is autocast on, on which device, in which dtype?"""
+    kinds = ("cpu", "cuda")
+    return [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds]
+
+
+# read only where they matter: under autocast, within `with torch.device(...)`, which is a mode
+DETAILS: tuple[tuple[Callable[[], Any], Reader], ...] = (
+    (torch._C._is_any_autocast_enabled, ("AUTOCAST_DTYPES", autocast_dtypes)),
+    (torch._C._len_torch_function_stack, ("DEFAULT_DEVICE", torch.get_default_device)),
+)
+NAMES.update({name.lower(): read for name, read in (*STATE, *(row for _, row in DETAILS))})
+
+
+def state_guards() -> list[Guard]:
+    """The thread's state is what it is now; details only where they matter now."""
+    guards = []
+    for name, read in (*STATE, *(row for matters, row in DETAILS if matters())):
+        called = name.lower()
+        check = f"{called}() == state_{called}"
+        guards.append(Guard(name, None, check, {"state_" + called: read()}))
+    return guards
+
+
+def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
+    """Everything that the entry assumes, as one function."""
+    state = state_guards()
+    guard_inputs_apart(output)
+    guard_keys_apart(output)
+    guard_written_apart(output, code)
+    guard_classes(output)
+    output.policy.check_marks(output.shape_env.pinned())  # the backend may have needed a number
+    output.guard_absences()
+    output.pair_guards += output.shape_env.guards()
+    parameters = list(code.co_varnames[: parameter_count(code)])
+    return GuardFunction(output.tree, parameters, state, output.pair_guards)
+
+
+def guard_inputs_apart(output: OutputGraph) -> None:
+    """Inputs that are different tensors now must be different later: writes may reach both."""
+    tensors = [variable.source for variable in output.inputs if type(variable) is TensorVar]
+    guard_apart(output, tensors)
+
+
+def guard_keys_apart(output: OutputGraph) -> None:
+    """Objects that were keys by their identity are different ones later, too."""
+    asked = [*output.asked.values()]
+    if not all(source.kind == "pinned" or "ID" in source.guards for source in asked):
+        guard_apart(output, asked)
+
+
+def guard_apart(output: OutputGraph, sources: list[Source]) -> None:
+    """At all these sources lie different objects."""
+    if len(sources) > 1:
+        # three of them: `len({id(x), id(y), id(z)}) == 3`; braces of the set itself are doubled
+        ids = ", ".join(f"id({{{n}}})" for n in range(len(sources)))
+        output.guard_pair("len({{" + ids + "}}) == " + str(len(sources)), *sources)
+
+
+def guard_written_apart(output: OutputGraph, code: types.CodeType) -> None:
+    """A write must not reach something that was taken for another object.
+
+    def f(a, b): a.append(1); return len(b)     # a, b: two lists now, and never the same one"""
+    fresh: Source | None = None  # the dictionary of **keywords is made in each call
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        fresh = output.tree.locals.get(code.co_varnames[parameter_count(code) - 1])
+    sources = {id(variable): written_source(variable.source) for variable in output.sourced}
+    # (of a module the `__dict__` alone is there, and its id may be guarded)
+    kinds = {sources[id(variable)]: variable.python_type() for variable in output.sourced}
+    known = [source for source in kinds if source and "MODULE" not in source.guards]
+    for variable in output.sourced:
+        source = sources[id(variable)]
+        if not variable.mutated or source is fresh or source not in known:
+            continue
+        known.remove(source)  # each pair once
+        for other in known:
+            if other.kind != "pinned" and kinds[other] is kinds[source]:
+                output.guard_pair("{0} is not {1}", source, other)
+
+
+def written_source(source: Source | None) -> Source | None:
+    """The object that a write there reaches: an object's `__dict__` belongs to it alone."""
+    return source.base if source is not None and source.kind in OWN_DICT else source

@@ -33,7 +33,7 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..frame.originals import LEAF_MODULES, made_by_torch
+from ..guards.originals import LEAF_MODULES, made_by_torch
 from ..variables.base import Args, Named, Variable, lookup
 from ..variables.constant import NUMPY
 from ..variables.objects import ObjectVar, is_inherited

@@ -92,7 +92,7 @@ PUSHES: dict[str, Handler] = {
     "LOAD_ATTR": lambda frame, name: frame.stack.pop().getattr(frame, name),
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
-    "BUILD_SET": lambda frame, n: SetVar.of(frame, frame.popn(n)),
+    "BUILD_SET": lambda frame, n: SetVar.made(frame, TupleVar(frame.popn(n))),
     "BUILD_SLICE": lambda frame, n: slice_of(frame.popn(n)),
     "BUILD_MAP": lambda frame, n: dict_of_pairs(frame, frame.popn(2 * n)),
     "BUILD_CONST_KEY_MAP": lambda frame, n: dict_of(

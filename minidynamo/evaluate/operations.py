@@ -20,23 +20,13 @@ from miniinductor.errors import ours
 
 from .. import config
 from ..errors import Break, ObservedException
-from ..frame.originals import calls_replaced
-from ..variables.base import (
-    METHODS,
-    MISSING,
-    Args,
-    Named,
-    Variable,
-    in_c_or_library,
-    lookup,
-    refusal,
-)
+from ..guards.originals import guard_calls
+from ..variables.base import METHODS, MISSING, Named, Variable, in_c_or_library, lookup, refusal
 from ..variables.constant import ConstantVar
 from ..variables.dicts import Container, DictVar
-from ..variables.exceptions import ExceptionVar, TracebackVar
 from ..variables.functions import BoundMethodVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
-from ..variables.objects import ObjectVar, is_inherited, method_of_class
+from ..variables.objects import ExceptionVar, ObjectVar, TracebackVar, is_inherited, method_of_class
 from ..variables.symbolic import CALLS, SymVar, apply, pinned
 from ..variables.tensor import TensorVar
 from . import operators
@@ -44,7 +34,7 @@ from .calls import is_leaf
 
 
 # "Host" is the Python in which the compiler runs, as against the program that is traced.
-def on_host(function: Callable, args: Args, kwargs: Named, read: str = "real") -> functools.partial:
+def on_host(function: Callable, args: Any, kwargs: Named, read: str = "real") -> functools.partial:
     """The call of a function on real arguments: those that the variables' method `read` gives.
 
     "as_constant": values, equal in every call.  "real": objects, too (a class, a module), of which
@@ -132,7 +122,7 @@ class Operations:
             return self.output.wrap_result(value)
         return self.output.wrap_pinned(value)
 
-    def computed(self: Any, function: Any, args: Args, kwargs: Named, read: str) -> Any:
+    def computed(self: Any, function: Any, args: Any, kwargs: Named, read: str) -> Any:
         """The result of a pure call; an expression, where the only argument is a symbol.  `read`:
         how the arguments become real, see `on_host`."""
         value = args[0] if len(args) == 1 else None
@@ -146,14 +136,14 @@ class Operations:
         """A call that becomes a node of the graph."""
         return self.output.call_graph(self, "call_function", function, args, kwargs or {})
 
-    def call_leaf(self: Any, function: Callable, args: Args, kwargs: Named) -> Variable:
+    def call_leaf(self: Any, function: Callable, args: Any, kwargs: Named) -> Variable:
         """The call of a function that goes into the graph whole.  A Python function is traced
-        where the program has put one of its own in torch's place, or gives it an object (a module,
-        a class of options)."""
+        where the program gives it an object (a module, a class of options)."""
         if isinstance(function, types.FunctionType):
             objects = any(isinstance(value, ObjectVar) for value in (*args, *kwargs.values()))
-            if objects or calls_replaced(self.output, function, is_leaf):
+            if objects:
                 return self.inline(self.output.wrap_pinned(function), args, kwargs)
+            guard_calls(self.output, function, is_leaf)
         return self.node(function, args, kwargs)
 
     # ---- operators

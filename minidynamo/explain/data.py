@@ -34,7 +34,6 @@ from .entry_stages import Direction, directions_of, stages_of
 from .files import Files
 from .measure import copy_rate, sheet_of
 from .stages import Stage, instruction_ends
-from .stepping import walk_of
 
 SCHEMA = Path(__file__).with_name("schema.json")
 
@@ -302,7 +301,7 @@ def entry(name: str, record: Any, ids: dict[int, str], files: Files, looks: Any)
 
 def walk(record: Any, code: Stage) -> list[dict[str, Any]]:
     """The symbolic stack before each instruction of the frame, and the calls in the graph."""
-    ends, stacks = instruction_ends(record.code), walk_of(record.graph)
+    ends, stacks = instruction_ends(record.code), record.walk or {}
     found = {code.names[ends[end]]: row for end, row in stacks.items() if end in ends}
     for node, after in reversed([*zip(code.nodes, code.nodes[1:])]):
         if node["op"] in CALL_PREFIXES and after["id"] in found:

@@ -1,11 +1,11 @@
 """The symbolic stack beside each instruction of a frame, for the bytecode stepper of the page.
 
 In:   frames, while the symbolic evaluator runs them within `watching()`.
-Out:  for each captured graph a `Walk`: for each instruction of its frame the stack before it, and
-      how many calls the graph had then.
+Out:  the `walk` of each frame's record: for each instruction the stack before it, and how many
+      calls the graph had then.
 
     >>> e = minidynamo.explain(lambda x: x.sin() + 1)(x)
-    >>> stacks = [stack for stack, calls in walk_of(e.main.record.graph).values()]
+    >>> stacks = [stack for stack, calls in e.main.record.walk.values()]
     >>> stacks[-2:]
     [['sin', 'constant 1'], ['add']]
 
@@ -16,7 +16,6 @@ was learned; the last attempt counts.  An instruction in a loop shows its first 
 
 import contextlib
 import copy
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,6 +23,7 @@ from torch import fx
 
 from .. import records
 from ..graph.output_graph import OutputGraph
+from ..records import FrameRecord
 from ..variables.base import Lazy, peek
 
 MOST = 12  # values of a stack that are kept, from its top
@@ -33,12 +33,6 @@ LETTERS = 60
 # byte at which an instruction ends -> (texts of the stack before it, calls in the graph so far)
 Walk = dict[int, tuple[list[str], int]]
 WATCHING = [False]
-LAST: list[Walk] = [{}]  # of the frame that is being traced
-WALKS: dict[int, Walk] = {}  # id of a captured graph -> how its frame was walked, while it lives
-
-
-def walk_of(graph: fx.GraphModule | None) -> Walk:
-    return WALKS.get(id(graph), {})
 
 
 @contextlib.contextmanager
@@ -50,18 +44,16 @@ def watching() -> Iterator[None]:
         WATCHING[0] = before
 
 
-@contextlib.contextmanager
-def watched(output: OutputGraph) -> Iterator[None]:
-    """What `hooks.TRACING` enters around the evaluation of a frame."""
-    LAST[0] = walk = {}
+def watch(record: FrameRecord, root: Any) -> None:
+    """What `records.WATCHERS` calls before a frame is evaluated."""
+    walk: Walk = {}
+    record.walk = walk
     if WATCHING[0]:
-        root: Any = output.root
         root.info = info = copy.copy(root.info)
         info.ops = [
-            (noting(walk, operation.instruction.end, handler, output), *rest)
+            (noting(walk, operation.instruction.end, handler, root.output), *rest)
             for operation, (handler, *rest) in zip(info.operations, info.ops)
         ]
-    yield
 
 
 def noting(walk: Walk, end: int, handler: Callable, output: OutputGraph) -> Callable:
@@ -85,12 +77,4 @@ def described(value: Any) -> str:
     return text if len(text) <= LETTERS else text[: LETTERS - 3] + "..."
 
 
-def remember(_: object, graph: fx.GraphModule) -> None:
-    """What `hooks.GRAPH_MODULES` calls with the graph of the frame that was traced last."""
-    if LAST[0]:
-        WALKS[id(graph)] = LAST[0]
-        weakref.finalize(graph, WALKS.pop, id(graph), None).atexit = False
-
-
-records.TRACING.append(watched)
-records.GRAPH_MODULES.append(remember)
+records.WATCHERS.append(watch)

@@ -7,11 +7,11 @@
  *     hook.set_callback(lambda func, code, args: None)   # called once for every new code object of this thread
  *
  * Mirrors torch/csrc/dynamo/eval_frame.c, which builds a second "shadow" frame instead.
- * Another tool may have installed an evaluator before us, or install one later: see "Other tools".
- * Left out: Python 3.14, generators and coroutines (their frames run as they are).
+ * Left out: Python 3.14, generators and coroutines (their frames run as they are), and other tools that have a frame
+ * evaluator (torch.compile, `python -X perf`): where one is installed, the hook stays away, and functions run as they are.
  */
 #define PY_SSIZE_T_CLEAN
-#define _GNU_SOURCE                         /* dladdr: frame/other_evaluators.h */
+#define _GNU_SOURCE                         /* RTLD_NOLOAD */
 #include <Python.h>
 #include <dlfcn.h>
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
@@ -27,7 +27,19 @@
 /* ---- what differs between CPython versions ---------------------------------------------------------------------- */
 typedef _PyInterpreterFrame Frame;
 #if PY_VERSION_HEX >= 0x030C0000
-#  include "newer_pythons.h"         /* the same for 3.12 and 3.13 */
+#  define frame_func(f)    ((f)->f_funcobj)
+#  define frame_slots(co)  ((co)->co_framesize)
+#  define get_extra        PyUnstable_Code_GetExtra
+#  define set_extra        PyUnstable_Code_SetExtra
+#  define new_extra_index  PyUnstable_Eval_RequestCodeExtraIndex
+#  define recursion_left   py_recursion_remaining
+#  if PY_VERSION_HEX >= 0x030D0000
+#    define frame_code(f)    ((PyCodeObject *)(f)->f_executable)
+#    define swap_code(f, co) ((f)->f_executable = (PyObject *)(co), (f)->instr_ptr = _PyCode_CODE(co))
+#  else
+#    define frame_code(f)    ((f)->f_code)
+#    define swap_code(f, co) ((f)->f_code = (co), (f)->prev_instr = _PyCode_CODE(co) - 1)
+#  endif
 #else
 #  define frame_func(f)    ((PyObject *)(f)->f_func)
 #  define frame_code(f)    ((f)->f_code)
@@ -45,21 +57,15 @@ typedef _PyInterpreterFrame Frame;
 static PyInterpreterState *interpreter;     /* the one that has imported this module; no other can */
 
 /* ---- state ------------------------------------------------------------------------------------------------------ */
-/* What is of one thread lies at a fixed distance from the thread's own pointer where the C library allows it (48 bytes of
- * what glibc keeps free for this): elsewhere each access calls a function. */
-#if defined(__GLIBC__) && defined(__x86_64__)
-#  define OF_THREAD static _Thread_local __attribute__((tls_model("initial-exec")))
-#else
-#  define OF_THREAD static _Thread_local
-#endif
-OF_THREAD PyObject *callback;    /* NULL: the hook is off in this thread */
+static _Thread_local PyObject *callback;    /* NULL: the hook is off in this thread */
+static _Thread_local PyObject *moved;       /* arguments that the next frame takes over, see hand_over */
 static int enabled_threads;                 /* threads whose callback is set; guarded by the GIL */
 static Py_ssize_t extra_index;              /* our slot in every code object */
-static _PyFrameEvalFunction previous = _PyEval_EvalFrameDefault;    /* whose frames ours are, too: see run_frame */
+static PyObject *tail_call;                 /* marks what a callee wants to be called next, see hand_over */
 
 /* What torch dispatches on in this thread beside tensors: c10::impl::raw_local_dispatch_key_set, two sets of keys, included
  * and excluded ones, 0 where they are the usual ones.  miniinductor/autograd/fake_mode.py says which of them are guarded. */
-OF_THREAD uint64_t *dispatch_keys;
+static _Thread_local uint64_t *dispatch_keys;
 static void *torch_library;                 /* NULL: this torch has no such variable, and Python asks torch */
 static unsigned long long guarded_keys, inference_keys[2];
 #define DISPATCH_KEYS "_ZN3c104impl26raw_local_dispatch_key_setE"
@@ -147,14 +153,6 @@ is_of_another(PyObject *entry, PyObject *cb)
     return maker != cb && PyCallable_Check(maker);
 }
 
-/* Was `entry` made for another module than `self`?  Its guard will hardly hold: a class has one code for all its modules. */
-static int
-is_for_another(PyObject *entry, PyObject *self)
-{
-    PyObject *owner = PyTuple_Check(entry) && PyTuple_GET_SIZE(entry) > 4 ? PyTuple_GET_ITEM(entry, 4) : Py_None;
-    return PyLong_Check(owner) && PyLong_AsVoidPtr(owner) != self;
-}
-
 static void
 move_to_front(PyObject *list, Py_ssize_t place)
 {
@@ -165,26 +163,19 @@ move_to_front(PyObject *list, Py_ssize_t place)
 }
 
 /* The first entry whose guard(func, *params) is true: a new reference to its code, or NULL (perhaps with an error).
- * The entry found moves to the front, so that the usual one is checked first; those of other modules come last. */
+ * The entry found moves to the front, so that the usual one is checked first. */
 static PyCodeObject *
 lookup(PyObject *cb, PyObject *cache, PyCodeObject *code, PyObject *func, PyObject *const *params, int n)
 {
-    PyObject *stack[64], **args = stack;    /* few functions take more: those are given memory */
-    if (n + 1 > 64 && !(args = PyMem_New(PyObject *, n + 1)))
-        return (PyCodeObject *)PyErr_NoMemory();
+    PyObject *args[n + 1];
     args[0] = func;
     memcpy(args + 1, params, n * sizeof(PyObject *));
     PyCodeObject *found = NULL;
     int verdict = 0;                        /* 1: the guard holds, -1: an error, which the frame raises */
-    /* first those of this module and of none, then those of others; the size is asked each time: a guard may read a
-     * property of the program's, whose code may change the list */
-    for (Py_ssize_t i = 0, others = 0; !verdict && others < 2; i++) {
-        if (i >= PyList_GET_SIZE(cache)) {
-            others++, i = -1;
-            continue;
-        }
+    /* the size is asked each time: a guard may read a property of the program's, whose code may change the list */
+    for (Py_ssize_t i = 0; !verdict && i < PyList_GET_SIZE(cache); i++) {
         PyObject *entry = PyList_GET_ITEM(cache, i), *answer = NULL;
-        if (is_of_another(entry, cb) || (n && is_for_another(entry, params[0])) != others)
+        if (is_of_another(entry, cb))
             continue;
         Py_INCREF(entry);
         if (valid_entry(entry, code, n))
@@ -198,8 +189,6 @@ lookup(PyObject *cb, PyObject *cache, PyCodeObject *code, PyObject *func, PyObje
         Py_DECREF(entry);
         Py_XDECREF(answer);
     }
-    if (args != stack)
-        PyMem_Free(args);
     return found;
 }
 
@@ -225,34 +214,33 @@ compile(PyObject *cb, PyCodeObject *code, PyObject *cache, PyObject *func, PyObj
     return co;
 }
 
-static PyObject *eval_frame(PyThreadState *ts, Frame *frame, int throwflag);
 static void switch_to(PyObject *cb);
 static PyObject *switch_back(PyObject *old, PyObject *result);
-
-/* ---- what lies beside the core ---------------------------------------------------------------------------------- */
-#include "other_evaluators.h"        /* torch.compile, `python -X perf`, tracers */
-#include "hand_over.h"               /* hand_over: a caller's arguments live in the callee alone */
 
 static PyObject *
 eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
 {
     PyObject *cb = callback;
     PyCodeObject *code = frame_code(frame);
-    take_over();
+    if (moved) {                            /* the frame holds its arguments now: the caller's list is emptied */
+        PyObject *list = moved;
+        moved = NULL;
+        PyList_SetSlice(list, 0, PyList_GET_SIZE(list), NULL);
+    }
     /* left alone: a frame that an exception is thrown into, what a debugger runs (`tracing`), bodies of modules and
      * classes (not CO_OPTIMIZED), generators */
     if (cb == NULL || throwflag || ts->tracing
         || !(code->co_flags & CO_OPTIMIZED) || code->co_flags & GENERATOR_LIKE)
-        return run_frame(ts, frame, throwflag);
+        return _PyEval_EvalFrameDefault(ts, frame, throwflag);
     PyObject *cache = cache_of(code);
     if (cache == Py_None)
-        return run_frame(ts, frame, 0);
+        return _PyEval_EvalFrameDefault(ts, frame, 0);
     if (cache == Py_Ellipsis || is_unusual())
         goto unhooked;
     if (cache)
         Py_INCREF(cache);
     else if (!(cache = PyList_New(0)) || put_cache((PyObject *)code, cache) < 0)
-        return run_frame(ts, frame, 1);
+        return _PyEval_EvalFrameDefault(ts, frame, 1);
 
     int n = parameter_count(code);
     PyObject *func = frame_func(frame);
@@ -276,14 +264,14 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     if (!co && !PyErr_Occurred() && cache_of(code) == Py_Ellipsis)
         goto unhooked;
     if (!co)        /* throwflag=1 makes the evaluator unwind and pop this frame */
-        return run_frame(ts, frame, PyErr_Occurred() != NULL);
+        return _PyEval_EvalFrameDefault(ts, frame, PyErr_Occurred() != NULL);
 
     /* Frames lie one behind the other on the thread's data stack.  Ours is the topmost: if there is room behind it, it
      * grows by the locals that the replacement has and the original had not; they must be NULL. */
     PyObject **end = (PyObject **)frame + frame_slots(co);
     if (frame_slots(co) > frame_slots(code) && end >= ts->datastack_limit) {
         Py_DECREF(co);                      /* seldom: a chunk of the data stack is full */
-        return run_frame(ts, frame, 0);
+        return _PyEval_EvalFrameDefault(ts, frame, 0);
     }
     ts->datastack_top = end;
     for (int i = n; i < co->co_nlocalsplus; i++)
@@ -291,28 +279,25 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     frame->stacktop = co->co_nlocalsplus;
     swap_code(frame, co);
     Py_DECREF(code);
-    return run_frame(ts, frame, 0);
+    return _PyEval_EvalFrameDefault(ts, frame, 0);
 unhooked:
     switch_to(NULL);
-    return switch_back(cb, run_frame(ts, frame, 0));
+    return switch_back(cb, _PyEval_EvalFrameDefault(ts, frame, 0));
 }
 
 /* ---- switching -------------------------------------------------------------------------------------------------- */
 /* Make `cb` (stolen, or NULL: off) this thread's callback.  The hook is installed while any thread has one, because
- * an installed hook slows all Python calls of the process; then the evaluator that was there is there again.  It stays
- * where it is while another tool's lies above it. */
+ * an installed hook slows all Python calls of the process.  Where another tool's evaluator is installed, that one stays. */
 static void
 switch_to(PyObject *cb)
 {
     _PyFrameEvalFunction installed = _PyInterpreterState_GetEvalFrameFunc(interpreter);
-    if (cb && installed != eval_frame) {
-        previous = installed;
+    if (cb && installed == _PyEval_EvalFrameDefault)
         _PyInterpreterState_SetEvalFrameFunc(interpreter, eval_frame);
-    }
     enabled_threads += (cb != NULL) - (callback != NULL);
     callback = cb;
     if (!enabled_threads && installed == eval_frame)
-        _PyInterpreterState_SetEvalFrameFunc(interpreter, previous);
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, _PyEval_EvalFrameDefault);
 }
 
 /* Make `old` (stolen) the callback again, and pass on the outcome of what ran in between. */
@@ -363,18 +348,43 @@ set_cache(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* ---- resume functions ---------------------------------------------------------------------------------------------- */
+/* hand_over(function, list) -> function(*list), where the list is emptied once the callee has begun: with a hook installed,
+ * CALL keeps its arguments on the caller's stack until the callee returns, and what the callee deletes would live on.
+ * A callee that returns (tail_call, function, list) wants that to be called next: a loop that breaks a graph in each
+ * turn goes on without nesting deeper. */
+static PyObject *
+hand_over(PyObject *m, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !PyList_CheckExact(args[1]))
+        return PyErr_Format(PyExc_TypeError, "expected a function and a list");
+    PyObject *function = Py_NewRef(args[0]), *list = Py_NewRef(args[1]);
+    for (;;) {
+        moved = list;
+        PyObject *result = PyObject_Vectorcall(function, PySequence_Fast_ITEMS(list), PyList_GET_SIZE(list), NULL);
+        moved = NULL;
+        Py_DECREF(function);
+        Py_DECREF(list);
+        if (!result || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 3 || PyTuple_GET_ITEM(result, 0) != tail_call)
+            return result;
+        function = Py_NewRef(PyTuple_GET_ITEM(result, 1));
+        list = Py_NewRef(PyTuple_GET_ITEM(result, 2));
+        Py_DECREF(result);
+    }
+}
+
 /* ---- calling a function with the hook on or off: frame_hook.py says what it does -------------------------------- */
-#include "switched.h"                 /* add_switched: the class `Switched` */
+#include "switched.h"                 /* the class `Switched` */
 
 static PyMethodDef methods[] = {
     {"set_callback", set_callback, METH_O, "set_callback(callback or None) -> the previous one; this thread's"},
     {"get_callback", get_callback, METH_NOARGS, "get_callback() -> this thread's callback or None"},
-    OTHERS_METHODS
     {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | ... (with what it calls) | False (never seen)"},
     {"watch_dispatch_keys", watch_dispatch_keys, METH_VARARGS,
      "watch_dispatch_keys(autocast's, (included, excluded) in inference mode): where torch dispatches on others, frames run as is"},
     {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | ... with what it calls, too | list of entries)"},
-    HAND_OVER_METHODS
+    {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL,
+     "hand_over(function, list) -> function(*list), which alone keeps the items; it may return (tail_call, function, list)"},
     {NULL}};
 
 static struct PyModuleDef module = {
@@ -389,7 +399,8 @@ PyInit__frame_hook(void)
         return NULL;
     }
     PyObject *m = PyModule_Create(&module);
-    if (!m || add_hand_over(m) < 0 || add_switched(m) < 0)
+    tail_call = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+    if (!m || !tail_call || PyModule_AddObjectRef(m, "tail_call", tail_call) < 0 || PyModule_AddType(m, &SwitchedType) < 0)
         return NULL;
     return m;
 }

@@ -20,8 +20,6 @@ switched_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kw
     PyObject *old = callback;               /* its reference stays with us while another is installed */
     if (old == s->cb)
         return PyObject_Vectorcall(s->fn, args, nargsf, kwnames);
-    if (calls_alone(self, s->cb != NULL))
-        return called_alone(self, args, nargsf, kwnames);
     Py_INCREF(s);
     switch_to(Py_XNewRef(s->cb));
     PyObject *result = switch_back(old, PyObject_Vectorcall(s->fn, args, nargsf, kwnames));
@@ -92,19 +90,6 @@ set_of_function(PyObject *self, PyObject *value, void *name)
     return PyObject_SetAttrString(((Switched *)self)->fn, name, value);     /* value NULL: deletes it */
 }
 
-/* inspect.isfunction, by which inspect decides what it tells, is `isinstance(f, types.FunctionType)`, and that asks for
- * this: yes, if fn is one.  Whoever else asks gets the truth: torch.compile would go on to read a function's closure in
- * C, and cloudpickle to write the function down by its code, without what compiles it. */
-static PyObject *
-class_of_function(PyObject *self, void *unused)
-{
-    PyObject *globals = PyEval_GetGlobals();                                    /* of whoever asks */
-    PyObject *name = globals ? PyDict_GetItemString(globals, "__name__") : NULL;
-    int is_inspect = name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "inspect") == 0;
-    int is_function = is_inspect && PyFunction_Check(((Switched *)self)->fn);
-    return Py_NewRef((PyObject *)(is_function ? &PyFunction_Type : Py_TYPE(self)));
-}
-
 static PyMemberDef switched_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Switched, fn), READONLY},
     {"__callback__", T_OBJECT, offsetof(Switched, cb), READONLY},
@@ -115,7 +100,6 @@ static PyGetSetDef switched_getset[] = {
     of_function("__code__"),
     of_function("__defaults__"), of_function("__kwdefaults__"),
     of_function("__globals__"), of_function("__closure__"), of_function("__builtins__"),
-    {"__class__", class_of_function},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict},
     {NULL}};
 
@@ -138,9 +122,3 @@ static PyTypeObject SwitchedType = {
     .tp_members = switched_members,
     .tp_getset = switched_getset,
 };
-
-static int
-add_switched(PyObject *module)
-{
-    return PyModule_AddType(module, &SwitchedType);
-}

@@ -42,17 +42,16 @@ from ..variables.tensor import TensorVar
 EMPTY = TupleVar([])
 
 
-CALLS.update(
-    {
-        **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
-        float: torch.sym_float,
-        int: lambda n: torch.SymInt(n.node.sym_int()),
-        min: torch.sym_min,
-        max: torch.sym_max,
-        math.isqrt: None,
-        math.sqrt: torch.sym_sqrt,
-    }
-)
+SYMBOLIC: dict[Any, Any] = {  # -> what computes it of symbols
+    **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
+    float: torch.sym_float,
+    int: lambda n: torch.SymInt(n.node.sym_int()),
+    min: torch.sym_min,
+    max: torch.sym_max,
+    math.isqrt: None,
+    math.sqrt: torch.sym_sqrt,
+}
+CALLS.update(SYMBOLIC)
 
 
 # ---- attributes
@@ -133,7 +132,8 @@ def _extreme(
         values = list(values)
     if key is None and isinstance(values, list) and are_sizes(values):
         return functools.reduce(functools.partial(apply, tx, function), values)
-    best = best_measure = None
+    best: Any = None
+    best_measure: Any = None
     for value in values:  # each is measured and compared before the next is asked for
         plain = key is None or key.identity() is None
         measure = value if plain else key.call(tx, [value], {})

@@ -25,8 +25,7 @@ from ..variables.base import Args, Frame, Named, Variable, lookup
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, TupleVar
-from ..variables.exceptions import initialise_exception
-from ..variables.objects import ObjectVar, is_inherited
+from ..variables.objects import ObjectVar, initialise_exception, is_inherited
 from ..variables.registry import NONE, ByClass, checked, refused, rule
 from ..variables.tensor import TensorVar
 from ..wrap.containers import is_plain_named_tuple
@@ -149,7 +148,7 @@ def _of_constant(
 
 
 # ---- methods of `object`, on any object
-METHODS_OF_OBJECT = {
+METHODS_OF_OBJECT: dict[str, Any] = {
     "__getattribute__": lambda tx, self, name: self.generic_getattr(tx, name_of(name)),
     "__setattr__": lambda tx, self, name, value: self.generic_setattr(tx, name_of(name), value),
     "__delattr__": lambda tx, self, name: self.generic_delattr(tx, name_of(name)),

@@ -46,10 +46,9 @@ from ..variables.base import (
 )
 from ..variables.classes import ClassVar, SuperVar
 from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar, named
-from ..variables.exceptions import ExceptionVar, initialise_exception
 from ..variables.functions import CellVar
 from ..variables.nn_modules import ModuleVar
-from ..variables.objects import ObjectVar, is_inherited
+from ..variables.objects import ExceptionVar, ObjectVar, initialise_exception, is_inherited
 from ..variables.registry import rule, rules
 from ..wrap.containers import is_plain_named_tuple
 
@@ -153,7 +152,8 @@ rules(
 # ---- super
 @rule(super)
 def _super(tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
-    first, second, *_ = *(args or zero_argument_super(tx)), None, None
+    given: list[Any] = list(args) or zero_argument_super(tx)
+    first, second, *_ = *given, None, None
     cls = first.value if isinstance(first, ClassVar) else None
     if cls is not None and second is not None and len(args) in (0, 2) and not kwargs:
         # a class's MRO is None while the class is made

@@ -55,7 +55,7 @@ LOADS_OF_CELLS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 WRITES = {"STORE_GLOBAL", "DELETE_GLOBAL"}
 WRITES_TO_CELLS = {"STORE_DEREF", "DELETE_DEREF"}
 # what has effects, or reads what this file does not see
-REFUSED = (print, input, open, exec, eval, compile, __import__, next, iter, id)
+REFUSED: tuple[Any, ...] = (print, input, open, exec, eval, compile, __import__, next, iter, id)
 REFUSED += (getattr, hasattr, setattr, delattr, vars, dir, globals, locals)
 OPTIONS = frozenset(("context_fn", "debug", "determinism_check", "early_stop"))  # of a checkpoint
 
@@ -208,7 +208,7 @@ def is_of_inference(tx: Frame, value: Any) -> bool:
     return value.fake.is_inference() or torch.is_inference_mode_enabled()
 
 
-@rule(torch.autograd.Function.apply.__func__)
+@rule(getattr(torch.autograd.Function.apply, "__func__"))
 def _apply(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variable:
     """Run with fake tensors now, traced again by a backend that looks inside."""
     cls = function.as_constant()

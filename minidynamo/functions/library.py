@@ -1,16 +1,19 @@
-"""The standard library and NumPy: functools, operator, inspect, dataclasses, logging, sys, numpy.
+"""The standard library and NumPy: functools, operator, inspect, logging, copy, numpy.
 
     functools.partial(f, 1)(x)        cached(3)        operator.itemgetter(1)(row)
     logger.debug("...")               numpy.sqrt(64)
 
 In:   the arguments of the call, as variables.   Out: a variable; a break.
 
-A number of NumPy's is a constant, as Python's are, and a function of such constants is called now.
-Arrays are not traced: calls that give one or take one are graph breaks, as is `tensor.numpy()`.
+Of copy.copy and copy.deepcopy, containers and plain objects are traced; objects with a protocol of
+their own break the graph.  A number of NumPy's is a constant, as Python's are, and a function of
+such constants is called now.  Arrays are not traced: calls that give one or take one are graph
+breaks, as is `tensor.numpy()`.
 Mirrors torch/_dynamo/variables/misc.py and functions.py.
 # PyTorch: torch._numpy computes with arrays in the graph (NumpyNdarrayVariable).
 """
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -27,13 +30,13 @@ from ..errors import Break
 from ..evaluate.calls import callable_of_type
 from ..evaluate.opcodes import exc_info
 from ..evaluate.operations import on_host
-from ..variables.base import Args, Frame, Named, Variable, trusted
+from ..variables.base import Args, Frame, Named, Variable, lookup, trusted
 from ..variables.classes import ClassVar
-from ..variables.constant import ARRAYS
-from ..variables.dicts import TupleVar
-from ..variables.exceptions import nothing_handled
-from ..variables.functions import BoundMethodVar, PartialVar
-from ..variables.objects import ObjectVar
+from ..variables.constant import ARRAYS, ConstantVar
+from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar
+from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
+from ..variables.nn_modules import ModuleVar
+from ..variables.objects import ObjectVar, nothing_handled
 from ..variables.registry import NONE, refused, rule, rules
 
 
@@ -138,10 +141,10 @@ def _pinned_result(function: Callable, tx: Frame, *args: Any, **kwargs: Variable
     return tx.fold_pinned(on_host(function, args, kwargs))
 
 
-for _function in (
-    *(operator.itemgetter, operator.attrgetter, object),
-    *(inspect.Parameter, inspect.signature, inspect.getfullargspec, logging.getLogger),
-):  # what they make from real objects is the same each time
+# what they make from real objects is the same each time
+FIXED: tuple[Any, ...] = (operator.itemgetter, operator.attrgetter, object, logging.getLogger)
+FIXED += (inspect.Parameter, inspect.signature, inspect.getfullargspec)
+for _function in FIXED:
     rule(_function)(functools.partial(_pinned_result, _function))
 rules(
     {
@@ -155,6 +158,59 @@ rules(
 )
 
 
+# ---- copy: transformers copies its configurations in `forward`
+PROTOCOL = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")
+
+
+def shallow_copy(tx: Frame, value: Variable) -> Variable:
+    if isinstance(value, (ListVar, DictVar, SetVar)):
+        return value.call_method(tx, "copy", [], {})
+    if isinstance(value, (ConstantVar, TupleVar, ClassVar, FunctionVar)):
+        return value
+    return copied_object(tx, value, "__copy__", lambda item: item)
+
+
+def deep_copy(tx: Frame, value: Variable, done: dict[int, Any]) -> Variable:
+    """done: id of a variable that was met before -> its copy."""
+    if isinstance(value, (ConstantVar, ClassVar, FunctionVar, CallableVar)):
+        return value
+    if id(value) in done:
+        return done[id(value)]
+    made: Any
+    if isinstance(value, DictVar):
+        made = done[id(value)] = value.call_method(tx, "copy", [], {})
+        for key, item in value.pairs(tx):
+            made.store(tx, key, deep_copy(tx, item, done))
+        return made
+    if isinstance(value, SetVar):
+        return value.method_copy(tx)
+    if isinstance(value, ListVar):
+        made = done[id(value)] = value.method_copy(tx)
+        made.items[:] = [deep_copy(tx, item, done) for item in value.iterate(tx)]
+        return made
+    if isinstance(value, TupleVar):
+        return TupleVar([deep_copy(tx, item, done) for item in value.iterate(tx)], value.cls)
+    return copied_object(tx, value, "__deepcopy__", lambda item: deep_copy(tx, item, done))
+
+
+def copied_object(
+    tx: Frame, value: Any, special: str, copy_item: Callable[[Variable], Variable]
+) -> ObjectVar:
+    """A plain object with its fields copied."""
+    plain = isinstance(value, ObjectVar) and not isinstance(value, ModuleVar)
+    if not plain or value.payload is not None or value.fields is None:
+        raise Break("C function", f"copying {value}")
+    if any(lookup(value.cls, name)[0] not in (None, object) for name in (special, *PROTOCOL)):
+        raise Break("C function", f"copying {value}")
+    fields = DictVar({})
+    for key, item in value.fields.pairs(tx):
+        fields.store(tx, key, copy_item(item))
+    return ObjectVar(value.cls, fields=fields)
+
+
+rules({copy.copy: shallow_copy, copy.deepcopy: lambda tx, value: deep_copy(tx, value, {})})
+
+
 # ---- NumPy
 def _of_numbers(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
     return tx.fold(on_host(function, args, kwargs, "as_constant"))
@@ -163,6 +219,6 @@ def _of_numbers(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -
 if ARRAYS:
     import numpy
 
-    functions = {function for function in vars(numpy).values() if type(function) is numpy.ufunc}
-    for _function in (*functions, numpy.prod, numpy.sum, numpy.mean):
+    OF_NUMBERS: set[Any] = {f for f in vars(numpy).values() if type(f) is numpy.ufunc}
+    for _function in (*OF_NUMBERS, numpy.prod, numpy.sum, numpy.mean):
         rule(_function)(functools.partial(_of_numbers, _function))

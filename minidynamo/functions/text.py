@@ -62,7 +62,7 @@ def of_object(tx: Frame, value: Any, how: str) -> str:
             return text(tx, value.init_args[0].realize(tx), "str")
         if name != "__format__" and getattr(method, "__objclass__", None) is not object:
             break
-    if value.pinned or value.source is not None and value.source.kind == "pinned":
+    if value.source is not None and value.source.kind == "pinned":
         return CONVERT[how](value.real())
     raise Break("string", f"the text of {value}")
 

@@ -25,7 +25,7 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 from miniinductor.sizes.symbols import is_contiguous
 
 from ..errors import Break, SkipFrame
-from ..graph.thread_state import call_state
+from ..graph.output_graph import call_state
 from ..variables.base import Frame, Named, Variable
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.dicts import DictVar, ListVar, SequenceVar, TupleVar
@@ -133,8 +133,8 @@ def _pad(
     return tx.call_leaf(function, [input, pad, *args], kwargs)
 
 
-for _function in (torch.nn.functional.pad, torch.constant_pad_nd):
-    rule(_function)(functools.partial(_pad, _function))
+for _padding in (torch.nn.functional.pad, torch.constant_pad_nd):
+    rule(_padding)(functools.partial(_pad, _padding))
 
 
 def _recurrent(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:

@@ -5,16 +5,17 @@ with torch.no_grad(): ...        torch.get_default_dtype()        with torch.aut
 
 import functools
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ..directions import graph_break, is_compiling
 from ..evaluate.operations import on_host
-from ..frame.originals import TORCH
+from ..frame.frame_hook import graph_break, is_compiling
 from ..graph.graph_module import guard_state
-from ..graph.thread_state import STATES, call_state
-from ..variables.base import Variable
+from ..graph.output_graph import STATES, call_state
+from ..guards.originals import TORCH
+from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
 from ..variables.registry import NONE, refused, rule, rules
 
@@ -72,7 +73,7 @@ READ_STATES.pop(None, None)  # what this torch has not
 STATES.update(READ_STATES)
 
 
-def _fold(function, guarded, tx, *args, **kwargs):
+def _fold(function: Callable, guarded: bool, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
     call = on_host(function, args, kwargs, "as_constant")
     result = tx.fold_pinned(call)
     if guarded:
@@ -80,9 +81,9 @@ def _fold(function, guarded, tx, *args, **kwargs):
     return result
 
 
-def _write(setter, getter, tx, *args):
+def _write(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Variable:
     """Now, for the ops that follow while tracing; as a node, for the run.
-    `graph/thread_state.py` restores it after tracing."""
+    `put_back` of graph/output_graph.py restores it after tracing."""
     values = [value.as_constant() for value in args]
     before = tx.output.state.before
     before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
@@ -90,7 +91,7 @@ def _write(setter, getter, tx, *args):
     return NONE
 
 
-def _read(setter, getter, tx, *args):
+def _read(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Variable:
     """Guarded by itself, unless this frame has written it: `torch.autocast("cpu")` takes the
     dtype that is set at large."""
     key = tuple(value.as_constant() for value in args)
@@ -111,7 +112,7 @@ for _setter, _getter in READ_STATES.items():
     rule(_getter)(functools.partial(_read, _setter, _getter))
 
 
-def _nest(change, tx):
+def _nest(change: int, tx: Frame) -> Variable:
     """How deep the regions nest matters to autocast's cache alone: counted here, made true by the
     replacement code."""
     changes = tx.output.state
@@ -122,15 +123,6 @@ def _nest(change, tx):
 
 rule(torch.autocast_increment_nesting)(functools.partial(_nest, 1))
 rule(torch.autocast_decrement_nesting)(functools.partial(_nest, -1))
-
-
-rules(
-    {
-        torch._C._InferenceMode: refused(
-            "inference mode", "inference_mode() is entered", "enter it around the compiled function"
-        )
-    }
-)
 
 
 # ---- programs that ask whether they are compiled, and then go another way
@@ -144,7 +136,7 @@ SAME_VALUES = (
 )
 
 
-def yes(tx) -> Variable:
+def yes(tx: Frame) -> Variable:
     """The answer to `is_compiling()`, which is noted.  Torch's own code is told that it is not
     compiled, as its two ways may give different values (padded rows of a TransformerEncoder) or
     errors; but for files where they give the same, and the other one cannot be traced."""
@@ -158,11 +150,14 @@ def yes(tx) -> Variable:
     return ConstantVar(True)
 
 
-rules({(is_compiling, *map(at, QUESTIONS)): yes})
 rules(
     {
+        (is_compiling, *map(at, QUESTIONS)): yes,
+        torch._C._InferenceMode: refused(
+            "inference mode", "inference_mode() is entered", "enter it around the compiled function"
+        ),
         graph_break: refused(
             "graph_break()", "minidynamo.graph_break() was called", "remove the call"
-        )
+        ),
     }
 )

@@ -29,20 +29,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 from torch.fx.graph import inplace_methods
-from torch.fx.node import map_aggregate
 
 from miniinductor.autograd.eager_graphs import is_printed_exactly
 
-from .. import records
 from ..errors import Break, SkipFrame
 from ..guards.sources import module_name
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar, is_constant_value
 from ..variables.dicts import ListVar, TupleVar
-from ..variables.registry import RESULTS
 from ..variables.symbolic import SYMBOLIC, SymVar, wrap_symbolic
 from ..variables.tensor import TensorVar
 from ..wrap.builder import pinned_result
+from ..wrap.containers import result_dict, result_set
 
 if TYPE_CHECKING:
     from .output_graph import OutputGraph
@@ -72,18 +70,11 @@ for _name in inplace_methods:
         FUNCTIONS[getattr(operator, _name)] = FUNCTIONS.get(_plain, _plain)
 
 
-def as_printed(graph: torch.fx.Graph, arguments: Any) -> Any:
-    """The arguments of a node, with a call that makes it for each number that torch.fx would print
-    as another one."""
-
-    def exact(value: Any) -> Any:
-        if is_printed_exactly(value):
-            return value
-        if type(value) is float:
-            return graph.call_function(float, ("-nan",))
-        return graph.call_function(complex, (exact(value.real), exact(value.imag)))
-
-    return map_aggregate(arguments, exact)
+def check_printed(value: Any) -> Any:
+    """An argument of a node.  Break if torch.fx would print another number (of complex zeros)."""
+    if not is_printed_exactly(value):
+        raise Break("constant", f"the number {value!r} in a graph")
+    return value
 
 
 def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
@@ -94,8 +85,6 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     made = torch.fx.GraphModule(output.attributes, output.graph, "CapturedGraph")
     check_names(output, made)
     name_parameters(output, made)
-    for look in records.GRAPH_MODULES:
-        look(output, made)
     if not any(type(variable) is SymVar for variable in output.inputs):
         return made, [variable.value for variable in output.inputs]
     return made, [
@@ -208,7 +197,9 @@ def wrap_result(output: "OutputGraph", value: Any) -> Variable:
         return TupleVar([output.wrap_result(item) for item in value], kind)
     if kind is list:
         return ListVar([output.wrap_result(item) for item in value])
-    return RESULTS.get(kind, pinned_result)(output, value)
+    if kind is dict:
+        return result_dict(output, value)
+    return (result_set if kind in (set, frozenset) else pinned_result)(output, value)
 
 
 # ---- operations whose result is no tensor, or says less than eager's

@@ -1,5 +1,5 @@
 """The FX graph under construction, with everything one attempt at a frame collects: inputs,
-attributes, and (wrap/builder.py) values and guards.
+attributes, (wrap/builder.py) values and guards, and what the frame does to the thread's state.
 
 In:   `call_graph("call_function", torch.add, [x, y], {})` from the evaluator, variables as
       arguments.
@@ -13,7 +13,16 @@ placeholders.  Each node's meta holds `example_value`, what it gave for fake ten
 the program it comes from: `source_line` (file, line, its text), `user_stack` (the calls that led
 there), `instruction` (at which byte of the root's code it ends), `module_path` ("h.0.mlp", of the
 module that is being called); `stack_trace` is what torch.fx prints where a node fails.
-Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
+
+Sizes and ints that may change are symbols (`symbolic_int`): placeholders of their own, before
+everything that has them as sizes.
+
+    with torch.no_grad():   # a change of grad mode or autocast is a node, and made while tracing
+        y = x + 1
+        graph_break()       # the replacement code sets grad mode to False again behind the graph
+
+Mirrors torch/_dynamo/output_graph.py (paper sections 3.5 and 5).  Left out: inference mode and
+devices that are entered in a frame (the graph breaks there).
 """
 
 import builtins
@@ -24,7 +33,9 @@ import linecache
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -37,17 +48,66 @@ from miniinductor.errors import ours
 
 from .. import config
 from ..errors import Break, SkipFrame
-from ..frame.originals import replaced_in_tensor
+from ..guards.originals import replaced_in_tensor
 from ..guards.sources import Source, numbered
 from ..shapes.dynamic import SizePolicy
-from ..shapes.symbolic_shapes import ShapeEnv
+from ..shapes.symbolic_numbers import graph_function
+from ..shapes.symbolic_shapes import ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
 from ..variables.base import Args, Named, Variable, lookup
+from ..variables.constant import ConstantVar
 from ..variables.modules import GlobalsVar
+from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar, select_symbols
 from ..wrap.builder import Builder
-from . import graph_module, symbolic_inputs
+from . import graph_module
 from .graph_module import holds_tensor
-from .thread_state import StateChanges
+
+# what a program may set for its thread: setter -> getter
+STATES: dict[Callable, Callable] = {}
+
+
+@dataclass
+class StateChanges:
+    """What a frame does to the thread's state."""
+
+    # (setter, its first arguments) -> value, of what the frame sets
+    before: dict[Any, Any] = field(default_factory=dict)
+    after: dict[Any, Any] = field(default_factory=dict)
+    autocast_depth: int = 0  # autocast regions entered less those left
+
+
+def call_state(output: "OutputGraph", tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
+    """A change of the thread's state: made now for the ops that follow, and a node of the graph,
+    which does not count as one that computes something."""
+    constants: list[Variable] = [ConstantVar(value) for value in values]
+    node = output.add_node(tx, "call_function", setter, constants, {}, None)
+    output.calls -= 1
+    setter(*values)
+    return node
+
+
+@contextmanager
+def put_back(output: "OutputGraph") -> Iterator[None]:
+    """The state is as it was once the frame is traced; what the frame left changed is written down
+    for the replacement code."""
+    changes = output.state
+    try:
+        yield
+    finally:
+        for (setter, key), value in changes.before.items():
+            final = STATES[setter](*key)
+            if final != value:
+                changes.after[setter, key] = final
+        set_all(changes.before)
+        setters = [setter for setter, _ in changes.before]
+        if changes.autocast_depth or torch.set_autocast_cache_enabled in setters:
+            torch.clear_autocast_cache()  # of fake tensors
+
+
+def set_all(values: dict[Any, Any]) -> None:
+    for (setter, key), value in values.items():
+        setter(*key, value)
+
 
 GLOBAL_HOOKS = [
     f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
@@ -129,8 +189,7 @@ class OutputGraph(Builder):
         self.attributes: dict[str, torch.Tensor] = {}
         self.names: dict[str, int] = {}  # of placeholders and attributes
         self.calls = 0  # nodes that compute something
-        # functions of torch's that it calls whole -> do they call what the program replaced?
-        self.read_functions: dict[Any, bool] = {}
+        self.read_functions: set[Any] = set()  # of torch's, whose calls are guarded
         self.written: list[tuple[torch.fx.Node, torch.Tensor]] = []  # (node, what it changed)
         # fake tensors and symbols
         self.shape_env = ShapeEnv(self.line)
@@ -142,7 +201,7 @@ class OutputGraph(Builder):
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
         self.module_paths: list[str] = []  # of the modules that are being called
         self.state = StateChanges()
-        self.errors: Any = None  # of the finished graph: graph_errors.GraphErrors
+        self.errors: Any = None  # of the finished graph: conversion.GraphErrors
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
         # does the frame run in an `except` block of its callers?
         self.handling = sys.exc_info()[1] is not None
@@ -174,11 +233,6 @@ class OutputGraph(Builder):
             )
 
     # ---- methods that lie in files of their own, where `self` is called `output`
-    symbolic_fake_of = symbolic_inputs.symbolic_fake_of
-    symbolic_int = symbolic_inputs.symbolic_int
-    add_symbols = symbolic_inputs.add_symbols
-    symbolic_node = symbolic_inputs.symbolic_node
-    unwritten_fake = symbolic_inputs.unwritten_fake
     wrap_output = graph_module.wrap_output
     wrap_result = graph_module.wrap_result
     to_fake = graph_module.to_fake
@@ -237,12 +291,68 @@ class OutputGraph(Builder):
                 # of a view, after its base changed (requires_grad_) while tracing
                 raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
 
-    def own_stride(self, source: Source, d: int, stride: int) -> Any:
-        """A stride of the tensor at `source` that follows from no sizes: a symbol, or a number of
-        this run."""
-        if d not in self.policy.strides.get(source, ()):
-            return stride
-        return self.shape_env.create_symbol(stride, source.child("stride", d), duck=False)
+    # ---- sizes and numbers that are symbols: placeholders, and nodes that compute with them
+    def symbolic_fake_of(self, value: torch.Tensor, source: Source, dims: set[int]) -> torch.Tensor:
+        """A fake whose sizes `dims` are symbols; their placeholders come before the tensor's."""
+        shape = source.attr("shape")
+        self.fake_mode.cache_enabled = False  # its key would be the sizes' hints
+        sources = {d: shape.item(d) for d in sorted(dims)}
+        fake = symbolic_fake(self.fake_mode, self.shape_env, value, sources)
+        self.add_symbols()
+        return fake
+
+    def symbolic_int(self, value: int, source: Source) -> SymVar:
+        """An int of the arguments as a symbol of its own: any number from 0 on.
+
+        (Sizes stay numbers below 2, since broadcasting depends on them.  An int that is used as a
+        size is asked whether it is 0 or 1.)"""
+        made = self.shape_env.create_number(value, source)
+        self.add_symbols()
+        return SymVar(made, source=source)
+
+    def add_symbols(self) -> None:
+        """Placeholders of the symbols that have none yet."""
+        self.fake_mode.cache_enabled = False
+        for symbol, row in self.shape_env.table.items():
+            if symbol not in self.symbol_nodes and row.sources and symbol.is_integer:
+                value = self.shape_env.wrap(symbol)
+                node = self.symbol_nodes[symbol] = self.add_input("placeholder", symbol.name, value)
+                self.inputs.append(SymVar(value, node, source=row.sources[0]))
+
+    def symbolic_node(self, tx: Any, value: Any) -> Any:
+        """The node that computes a SymInt, SymFloat or SymBool from the symbols; each expression
+        once."""
+        if type(value) is torch.SymBool and value.node.has_hint():
+            return bool(value)  # decided, and guarded
+
+        def build(expr: Any) -> Any:
+            if expr.is_number:
+                return int(expr) if expr.is_Integer else float(expr)
+            node = self.symbol_nodes.get(expr)
+            if node is None:
+                call = functools.partial(self.graph.call_function, graph_function(expr))
+                first, *others = [build(a) for a in expr.args]
+                if others:
+                    node = functools.reduce(lambda a, b: call((a, b)), others, first)
+                else:
+                    node = call((first,))
+                self.describe_node(
+                    tx, node, self.shape_env.wrap(expr) if expr.is_integer else value
+                )
+                self.symbol_nodes[expr] = node
+            return node
+
+        return build(value.node.expr)
+
+    def unwritten_fake(self, variable: Any) -> torch.Tensor:
+        """A fake of the input as it is before the graph runs.  The variable's own fake has seen the
+        traced operations: `x.t_()` has swapped its sizes."""
+        tensor = variable.value
+        if not can_be_symbolic(tensor):
+            return variable.fake
+        as_it_is = tensor.shape, tensor.stride()
+        layout = self.input_layouts.get(id(variable), as_it_is)
+        return fake_like(self.fake_mode, tensor, *layout)
 
     # ---- nodes
     def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
@@ -279,7 +389,7 @@ class OutputGraph(Builder):
                 if op == "call_function":
                     return target(*args, **kwargs)
                 return getattr(args[0], target)(*args[1:], **kwargs)
-        except Break:
+        except (Break, SkipFrame):
             raise
         except ours(Exception) as error:
             raise self.failure(target, args, error) from None
@@ -321,7 +431,7 @@ class OutputGraph(Builder):
     ) -> torch.fx.Node:
         positional = tuple(self.to_node(a) for a in args)
         named = {k: self.to_node(v) for k, v in kwargs.items()}
-        positional, named = graph_module.as_printed(self.graph, (positional, named))
+        torch.fx.node.map_aggregate((positional, named), graph_module.check_printed)
         node = self.graph.create_node(op, target, positional, named)
         self.calls += 1
         return self.describe_node(tx, node, result)

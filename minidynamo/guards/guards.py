@@ -12,9 +12,9 @@ Out:  `GuardFunction`: `.check(func, *parameters) -> bool`, `.source` (its text)
             ...
         return True
 
-Names.  A parameter is called what the program calls it, unless the text uses that word for
-something else: a parameter `len` is `len_` in a function that asks for lengths (`name_parameters`),
-so that no name of the program hides one of ours.
+Names.  A parameter is called what the program calls it, unless the text may use that word for
+something else: a parameter `len` is `L_len` (`sources.identifier`), so that no name of the program
+hides one of ours.
 
 The function follows the tree.  The arguments' own checks come first (they fail most often), then
 the thread's state, then everything below.  An exception while checking means False: a missing
@@ -28,8 +28,7 @@ section 3.3).
 import builtins
 import math
 import numbers
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,21 +38,11 @@ from miniinductor.errors import is_foreign, ours
 
 from .. import config
 from ..errors import SkipFrame
-from .sources import KINDS, Source, SourceTree, identifier
-
-# What the accesses and checks call by name; coverage adds some.
-NAMES: dict[str, Any] = {"math": math}
+from .sources import NAMES, Source, SourceTree, identifier
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
-# The kinds of guards that one comparison of a tensor's layout stands for; GRAD while gradients are
-# recorded (layouts.py).
-BY_LAYOUT = ("TENSOR", "DTYPE", "SHAPE", "STRIDE", "DEVICE", "VIEW_BITS")
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
-# The text is printed before it is known which names are free in it: parameter 2 is "\1" "2" "\1"
-# in it at first.
-PARAMETER = re.compile("\1([0-9]+)\1")
-WORD = re.compile(r"(?<![\w.'\"])[^\W\d]\w*")  # a word of a text that may be a name: no attribute
 
 
 def is_state(source: Any) -> bool:
@@ -149,25 +138,20 @@ def keys_check(keys: Sequence[Any], text: str = "{0}") -> tuple[str, Any]:
 NAMES["exact_key"] = exact_key
 
 
-def access(node: Source, called: Mapping[str, str]) -> str:
-    """The whole access; `called` says what each argument is called."""
-    if node.kind == "local":
-        return called[node.key]
-    return node.expr(access(node.base, called) if node.base is not None else None)
+def access(node: Source) -> str:
+    """The whole access, over the parameters of a check."""
+    return node.expr(None if node.base is None else access(node.base))
 
 
 class GuardPrinter:
     """The tree of sources as lines of Python: what several guards read is read once.
 
-        v1 = x.__dict__
-        v2 = v1['config']
-        if not (type(v2) is P_Config and v2.size == 3): return False
+    v1 = x.__dict__
+    v2 = v1['config']
+    if not (type(v2) is P_Config and v2.size == 3): return False
+    """
 
-    `called`: what stands for each argument in the text."""
-
-    def __init__(
-        self, tree: SourceTree, called: dict[str, str], pair_guards: Sequence[Guard]
-    ) -> None:
+    def __init__(self, tree: SourceTree, pair_guards: Sequence[Guard]) -> None:
         self.tree = tree
         self.pair_guards = pair_guards
         self.namespace: dict[str, Any] = {pin.key: pin.value for pin in tree.pins.values()}
@@ -175,7 +159,7 @@ class GuardPrinter:
         self.lines: list[str] = []
         # source -> the local or global of the check function that holds its value
         self.names = {pin: pin.key for pin in tree.pins.values()}
-        self.names.update({node: called[name] for name, node in tree.locals.items()})
+        self.names.update({node: identifier(name) for name, node in tree.locals.items()})
         self.paired = {node for guard in pair_guards for node in guard.source}
         self.known_needs: dict[Source, bool] = {}
 
@@ -217,19 +201,7 @@ class GuardPrinter:
 
     def check(self, node: Source, value: str) -> None:
         """The guards of one source, whose value is `value` in the text."""
-        kinds = {*BY_LAYOUT} if node.layout else set()
-        if node.layout.startswith("layout"):
-            kinds.add("GRAD")
-        if ".startswith(" in node.layout:  # sizes are symbols, and so are strides
-            kinds.discard("STRIDE")
-        if not kinds <= node.guards.keys():
-            kinds = set()
-        texts = {
-            node.layout.format(value) if guard.kind in kinds else self.text(guard, value): guard
-            for guard in node.guards.values()
-        }
-        self.line(list(texts))
-        self.guards += [guard for guard in node.guards.values() if guard.kind in kinds]
+        self.line([self.text(guard, value) for guard in node.guards.values()])
 
     def line(self, conditions: list[str]) -> None:
         if conditions:
@@ -258,8 +230,8 @@ class GuardFunction:
         state_guards: list[Guard],
         pair_guards: list[Guard],
     ) -> None:
-        places = {name: f"\1{n}\1" for n, name in enumerate(parameters)}
-        printer = GuardPrinter(tree, places, pair_guards)
+        self.parameters = [identifier(name) for name in parameters]
+        printer = GuardPrinter(tree, pair_guards)
         printer.print(state_guards)
         if len(printer.guards) > config.guard_limit:
             raise SkipFrame(f"it would take {len(printer.guards):,} guards")
@@ -267,9 +239,9 @@ class GuardFunction:
             *state_guards,
             *(guard for guard in printer.guards if guard.source is not None),
         ]
-        text = "\n".join(
+        self.source = "\n".join(
             [
-                f"def check({', '.join(['this_function', *places.values()])}):",
+                f"def check({', '.join(['this_function', *self.parameters])}):",
                 "    try:",
                 *(printer.lines or ["        pass"]),
                 "        return True",
@@ -278,9 +250,6 @@ class GuardFunction:
                 "",
             ]
         )
-        self.parameters = name_parameters(parameters, text)
-        self.source = PARAMETER.sub(lambda found: self.parameters[int(found[1])], text)
-        self.called = dict(zip(parameters, self.parameters))
         self.namespace: dict[str, Any] = {
             **NAMES,
             "answer_failure": answer_failure,
@@ -300,7 +269,7 @@ class GuardFunction:
         scope = self.scope(func, *values)
         for guard in self.guards:
             try:
-                text = guard.text(self.evaluable)
+                text = self.evaluable(guard)
                 with torch._C.DisableTorchFunction():  # a subclass's is the program's
                     holds = eval(text, scope)
                 if not holds:
@@ -308,13 +277,13 @@ class GuardFunction:
             except ours(Exception) as error:
                 yield guard, f"{type(error).__name__}: {error}"
 
+    def evaluable(self, guard: Guard) -> str:
+        """The check, over the parameters of `check`."""
+        return guard.text(access)
+
     def scope(self, func: Any, *values: Any) -> dict[str, Any]:
         """What the names in the guards mean in a call with these parameters."""
         return dict(self.namespace, this_function=func, **dict(zip(self.parameters, values)))
-
-    def evaluable(self, node: Source) -> str:
-        """The whole access, over the parameters of `check`."""
-        return access(node, self.called)
 
 
 def answer_failure(error: BaseException) -> bool:
@@ -322,17 +291,3 @@ def answer_failure(error: BaseException) -> bool:
     if is_foreign(error):
         raise error
     return False
-
-
-def name_parameters(parameters: Sequence[str], text: str) -> list[str]:
-    """What each parameter is called in `text`: what the program calls it, with `_` behind it where
-    the text uses that word for something else."""
-    taken = set(WORD.findall(" ".join([text, *KINDS.values()])))
-    names = []
-    for parameter in parameters:
-        name = identifier(parameter)
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        names.append(name)
-    return names

@@ -12,7 +12,9 @@ Mirrors torch/_dynamo/source.py (paper section 3.3), where each access is a clas
 it is a row of `KINDS`.
 """
 
+import builtins
 import keyword
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -32,20 +34,21 @@ KINDS = {
     "closure": "{p}.__closure__[{k}]",
     "cell": "{p}.cell_contents",
     "class_item": "{p}.__dict__[{k!r}]",
-    "negated": "(-{p})",  # of an int below 0
-    "stride": "{p}.stride({k})",
 }
 
+NAMES: dict[str, Any] = {"math": math}  # what accesses and checks call by name, beside builtins
+# other words in the text of a check: locals, objects of the thread's state, what it calls
+TAKEN = re.compile(r"v\d+|[LP]_.*|state_.*|this_function|answer_failure|error")
 NEITHER_LETTER_NOR_DIGIT = re.compile("[^0-9A-Za-z]")
 
 
 def identifier(name: str) -> str:
-    """A local variable's name as Python can spell it: `.1s0` of a resume function becomes `L__1s0`,
-    `.0` of a comprehension `L__0`.
+    """A local variable's name in the text of a check: `.1s0` of a resume function becomes `L__1s0`.
 
-    A local that is called `L_...` itself gets another `L_`, and so does one that is called like the
-    objects that an entry holds, `P_...` (`SourceTree.pinned`): no two things share a name."""
-    if name.isidentifier() and not name.startswith(("L_", "P_")):
+    One that is called like something that the text uses gets an `L_`, too (`L_len`): no two things
+    share a name."""
+    is_taken = TAKEN.fullmatch(name) or name in NAMES or hasattr(builtins, name)
+    if name.isidentifier() and not is_taken:
         return name
     return "L_" + "".join(c if c.isalnum() or c == "_" else "_" for c in name)
 
@@ -65,7 +68,7 @@ class Source:
     """A node: `base` is the value it is read from, `key` the name or index, `guards` what was
     assumed about it."""
 
-    __slots__ = ("kind", "base", "key", "children", "guards", "layout", "value", "alias_of")
+    __slots__ = ("kind", "base", "key", "children", "guards", "value", "alias_of")
 
     def __init__(self, kind: str, base: "Source | None", key: Any, value: Any = None) -> None:
         self.kind = kind
@@ -74,7 +77,6 @@ class Source:
         self.value = value
         self.children: dict[Any, "Source"] = {}
         self.guards: dict[Any, Any] = {}
-        self.layout = ""  # of a tensor: one check that stands for guards on its layout
         self.alias_of: "Source | None" = None
 
     def child(self, kind: str, key: Any = None) -> "Source":

@@ -30,15 +30,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from miniinductor.sizes.expressions import python_code
 
 from ..bytecode import Instruction, assembler, disassemble
 from ..bytecode.assembler import stack_effect
 from ..frame import frame_hook
-from ..frame.originals import BUILTINS
-from ..graph import thread_state
-from ..guards.guards import NAMES
-from ..variables.base import Lazy, Variable, peek
+from ..guards.originals import BUILTINS
+from ..guards.sources import NAMES
+from ..variables.base import Lazy, RealVar, Variable, peek
 from ..variables.functions import CellVar
 from .resume import closure_names
 
@@ -66,9 +67,7 @@ class Codegen:
         # symbols of sizes that are used; they are read before the graph runs
         self.symbols: list[sympy.Symbol] = []
         self.depth = self.max_depth = 0
-        self.prefix = ".m"  # a continuation may have locals of this name already
-        while any(name.startswith(self.prefix) for name in self.code.co_varnames):
-            self.prefix += "_"
+        self.prefix = ".m"
         self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
         # what the names in the text of an access mean
         pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
@@ -224,8 +223,24 @@ class Codegen:
             variable.replay(self)
         for op, arg in reversed(self.commits):
             self.emit(op, arg)
-        thread_state.leave_as_the_frame(self)
+        self.set_state()
         assert self.depth == start, "mutations left the stack unbalanced"
+
+    def set_state(self) -> None:
+        """The state is what the traced code made of it: grad mode and the like, and how deep in
+        autocast regions it is."""
+        changes = self.output.state
+        calls: list[tuple] = [
+            (setter, *key, final) for (setter, key), final in changes.after.items()
+        ]
+        deeper = changes.autocast_depth > 0
+        one_region = (
+            torch.autocast_increment_nesting if deeper else torch.autocast_decrement_nesting
+        )
+        calls += [(one_region,)] * abs(changes.autocast_depth)
+        for function, *args in calls:
+            self.call_object(function, *map(RealVar, args))
+            self.emit("POP_TOP")
 
     def mutated_cells(self) -> list[CellVar]:
         """The frame's own cells, then those that it was given."""

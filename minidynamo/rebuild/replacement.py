@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..bytecode import Instruction, assemble, assembler, disassemble
 from ..bytecode.assembler import HANDLED, LASTI, VALUE, VERSION, parameter_count, stack_effect
-from ..bytecode.canonical import END_FOR_OPS, liveness
+from ..bytecode.canonical import END_FOR_OPS
 from ..errors import SkipFrame
 from ..frame._frame_hook import hand_over, tail_call
 from ..variables import base
@@ -60,15 +60,12 @@ def rebuild(frame: "RootFrame") -> "Tail":
     return tail
 
 
-def replacement(
-    tail: "Tail", graph: Callable | None, tick: Callable[[], Any] | None
-) -> types.CodeType:
+def replacement(tail: "Tail", graph: Callable | None, tick: Callable[[], Any]) -> types.CodeType:
     """The code object: the graph's inputs and its call (`Head`); what comes behind it (`Tail`).  No
     graph: nothing to call.  `tick` is called first, once a call."""
     head = Head(tail)
-    if tick is not None:
-        head.call_object(tick)
-        head.emit("POP_TOP")
+    head.call_object(tick)
+    head.emit("POP_TOP")
     inputs = tail.output.inputs if graph is not None else []
     results = [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
     sizes = head.read_sizes(tail.symbols, inputs)
@@ -86,7 +83,7 @@ def replacement(
 
 class Head(Codegen):
     """What runs up to the call of the graph.  An error of the graph goes to the `handler` of
-    convert/graph_errors.py, which stands in front of the original body."""
+    convert/conversion.py, which stands in front of the original body."""
 
     def __init__(self, tail: "Tail") -> None:
         super().__init__(tail.frame)
@@ -131,7 +128,6 @@ class Tail(Codegen):
             if item.stack_kind == HANDLED:
                 raise SkipFrame("a graph break where an exception is handled")
             self.value(item)
-        self.check_cells(position)
         if READERS_OF_ALL & set(self.code.co_names):
             frame.kept = set(self.code.co_varnames)
         live = frame.info.live_before(position).union(frame.kept)
@@ -139,16 +135,6 @@ class Tail(Codegen):
         self.mutations()
         for name in reversed(stores):
             self.store_fast(name)
-
-    def check_cells(self, position: int) -> None:
-        """A variable of a closure that may be unbound is a free one of the continuation, where
-        reading it raises another error."""
-        operations, cells = self.frame.info.operations, self.frame.cells
-        read = liveness(operations, {"LOAD_DEREF", "DELETE_DEREF"}, {"STORE_DEREF"})[position]
-        deleted = {operation.arg for operation in operations if operation.op == "DELETE_DEREF"}
-        for name in self.code.co_cellvars:
-            if name in deleted or name in read and cells[name].content is None:
-                raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
 
     def push_locals(self, live: Collection[str]) -> list[str]:
         """Push the live locals that have changed, in the order of these names."""

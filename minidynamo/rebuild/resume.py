@@ -145,8 +145,6 @@ def check_splittable(code: types.CodeType, body: list[Instruction], k: int) -> N
     """Raise CannotSplit unless a resume function of `code` may start at instruction k."""
     if code.co_flags & GENERATOR_LIKE:
         raise CannotSplit(f"{code.co_name} is a generator or coroutine")
-    if not 0 <= k < len(body):
-        raise CannotSplit(f"{code.co_name} has no instruction {k}")
     if id(code) in origins and origins[id(code)][1][k] is None:
         raise CannotSplit("before the place where a resume function goes on")
     if is_jumped_past(body, k):

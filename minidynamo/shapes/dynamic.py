@@ -2,8 +2,8 @@
 what earlier calls showed.
 
 In:   a tensor or int and its source, while the frame is traced.
-Out:  the dimensions (and strides) to make symbolic; what was met is noted, for the next compilation
-      of the same code to compare with.
+Out:  the dimensions to make symbolic; what was met is noted, for the next compilation of the same
+      code to compare with.
 
     >>> policy = SizePolicy(dynamic=None, earlier=[entry.record.sizes for entry in entries])
     >>> policy.of_tensor(x, source)      # {0}: size 0 was another one when compiled before
@@ -11,7 +11,7 @@ Out:  the dimensions (and strides) to make symbolic; what was met is noted, for 
 | dynamic | a size is a symbol |
 |---|---|
 | None | if it had another value in an earlier compilation ("automatic dynamic"), or is marked |
-| True | as with None; at once if the tensor is an argument (strides, too), or an int argument |
+| True | as with None; at once if the tensor is an argument, or an int argument |
 | False | never |
 
 Sizes of 0 and 1 are never symbols; ints of closures and globals only once they change.  A symbol
@@ -21,7 +21,7 @@ Mirrors torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (pa
 # entries and goes with them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -32,7 +32,6 @@ from ..guards.sources import Source
 from .symbolic_shapes import can_be_symbolic
 
 META = torch._C._autograd.CreationMeta
-MODULE = "module"  # the kind of a row of `SizePolicy.met` that tells a module's id
 # the kinds of sources by which an argument, or an item of one, is reached
 ARGUMENT = {"local", "item", "list_item", "tuple_item", "dict_item"}
 
@@ -59,6 +58,33 @@ def is_forbidden_when_written(tensor: torch.Tensor) -> bool:
     return made not in (META.DEFAULT, META.MULTI_OUTPUT_NODE)
 
 
+Dims = int | Sequence[int]  # one dimension, or several
+
+
+def mark_dynamic(tensor: torch.Tensor, dim: Dims) -> None:
+    """Size `dim` of `tensor` is a symbol when it is compiled.  The compiled call raises
+    SpecializationError where its number is needed."""
+    mark(tensor, "_minidynamo_dynamic", dim)
+
+
+def mark_static(tensor: Any, dim: Dims | None = None) -> Any:
+    """Size `dim` of `tensor` (None: every size) is a number when it is compiled, also with
+    dynamic=True.  A class of modules is given back as it is: what is read of a module is guarded
+    anyway."""
+    if isinstance(tensor, type) and issubclass(tensor, torch.nn.Module):
+        return tensor
+    mark(tensor, "_minidynamo_static", range(tensor.dim()) if dim is None else dim)
+    return None
+
+
+def mark(tensor: torch.Tensor, name: str, dim: Dims) -> None:
+    """Note dimensions, counted from the front, on the tensor; `Tensor.size` raises TypeError or
+    IndexError for what is none of its dimensions."""
+    dims = [dim] if isinstance(dim, int) else dim
+    sizes = {d % len(tensor.shape) for d in dims if torch.Tensor.size(tensor, d) >= 0}
+    vars(tensor).setdefault(name, set()).update(sizes)
+
+
 class SizePolicy:
     """The rules for one conversion.
 
@@ -73,17 +99,16 @@ class SizePolicy:
         self.replaced: set[str] = set()
         self.met: list[Any] = []
         self.marked: set[str] = set()  # sizes that `mark_dynamic` has named, as sources are written
-        self.strides: dict[Source, set[int]] = {}  # symbols of their own: dimensions
         # (name, kind) -> [(number, is it a symbol?)] of earlier compilations
         self.earlier: dict[tuple[str, Any], list[tuple[float, bool]]] = {}
         for met in earlier:
             for name, kind, *seen in met:
-                if dynamic is not False or kind is MODULE:
+                if dynamic is not False:
                     self.earlier.setdefault((name, kind), []).append(seen)
 
     def of_tensor(self, tensor: torch.Tensor, source: Source) -> set[int] | None:
         """The dimensions whose sizes are symbols; None if all that is known of its layout are
-        numbers.  (A stride may be a symbol where no size is: it is noted in `strides`.)"""
+        numbers."""
         can_be = can_be_symbolic(tensor) and not is_forbidden_when_written(tensor)
         if self.dynamic is False or not can_be:
             return None
@@ -98,14 +123,7 @@ class SizePolicy:
             if d not in static
             and self.is_symbol(f"{name}.shape[{d}]", rank, size, everywhere or d in marked)
         }
-        # x = whole[:, :n]: x.stride(0) is the width of `whole`, which follows from no size of x
-        self.strides[source] = strides = {
-            d
-            for d, stride in enumerate(tensor.stride())
-            if stride > 1
-            and self.is_symbol(f"{name}.stride({d})", rank, stride, bool(self.dynamic))
-        }
-        return dims if dims or strides else None
+        return dims or None
 
     def is_symbol(self, name: str, kind: Any, number: int, is_wanted: bool) -> bool:
         """Is this number a symbol: because that is wanted, or because it has changed?"""
@@ -120,35 +138,25 @@ class SizePolicy:
         return any(old != number or symbolic for old, symbolic in earlier)
 
     def of_int(self, value: int, source: Source) -> bool:
-        """Is this int a symbol?  A counter is from its second value on, be it 0 or 1."""
+        """Is this int a symbol?  A counter is from its second value on, be it 0 or 1; what is below
+        zero is a constant."""
         if self.dynamic is False or source.root().kind not in ("local", "free", "pinned"):
             return False
         name = source.name()
         is_wanted = self.dynamic is True and value >= 2 and is_argument(source)
-        is_free = name not in self.pinned and f"(-{name})" not in self.pinned
+        is_free = value >= 0 and name not in self.pinned
         chosen = is_free and (is_wanted or self.changed(name, int, value))
         self.met.append((name, int, value, chosen))
         return chosen
 
-    def of_module(self, module: Any, source: Source) -> bool:
-        """Is it another module than before?  Then it is guarded by what is read of it."""
-        return self.is_symbol(source.name(), MODULE, id(module), False)
-
-    def note_replaced(
-        self, inputs: Iterable[Source], failed: Iterable[Guard], guards: Iterable[Guard]
-    ) -> None:
-        """Parameters and buffers that are placeholders of earlier entries, and all those of a
-        module of which the newest entry did not find one: its guards, and those that failed.
+    def note_replaced(self, inputs: Iterable[Source], failed: Iterable[Guard]) -> None:
+        """Parameters and buffers that are placeholders of earlier entries, or that the newest entry
+        did not find: its guards that failed.
 
             self.low = self.low + x.min()       # in a resume function: another tensor each time
         """
-        self.replaced.update(source.name() for source in inputs if is_state(source))
-        tables = {
-            guard.source.base for guard in failed if guard.kind == "ID" and is_state(guard.source)
-        }
-        for guard in guards:
-            if guard.kind == "ID" and is_state(guard.source) and guard.source.base in tables:
-                self.replaced.add(guard.source.name())
+        missed = [guard.source for guard in failed if guard.kind == "ID"]
+        self.replaced.update(source.name() for source in (*inputs, *missed) if is_state(source))
 
     def pin(self, found: Iterable[tuple[Source, float, str]]) -> bool:
         """Note [(source, value, line)] that the program needed as numbers: are some of them new, so

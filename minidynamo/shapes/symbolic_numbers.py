@@ -163,7 +163,7 @@ class SymNode:
         function = FLOATS.get(name)
         if function is None or not all(map(is_plain, nodes)) or not self.in_domain(name, nodes):
             numbers = [node.guard_int() for node in nodes]
-            value = quotient(*numbers) if name in QUOTIENTS else compute(*numbers)
+            value = compute(*numbers)
             return self.new(sympy.sympify(value), type(value), value)
         expr = function(*[node.expr for node in nodes])
         return self.new(expr, float, computed(compute, *nodes))
@@ -177,9 +177,7 @@ class SymNode:
         if name in POWERS:
             is_small = bool(last.is_number and abs(last) <= 16)
             return is_small and decide(sympy.Gt(first, 0))
-        if name == "sym_sqrt":
-            return decide(sympy.Ge(first, 0))
-        return True
+        return name != "sym_sqrt" or decide(sympy.Ge(first, 0))
 
     def sym_float(self) -> "SymNode":
         return self if self.pytype is float else self.opaque("sym_float", float)
@@ -233,14 +231,6 @@ QUOTIENTS = FUNCTIONS["TrueDiv"].methods
 POWERS = FUNCTIONS["FloatPow"].methods
 # an int of a float is a number, which is guarded: int(n * 0.3)
 WHOLE = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "sym_int": int}
-
-
-def quotient(a: Number, b: Number) -> Number:
-    """As C++ divides by zero, which also asks us: torch's gradient of a variance has 2 / (n - 1).
-    (What the program divides, Python does then, and raises.)"""
-    if b:
-        return a / b
-    return math.copysign(math.inf, a) if a else math.nan
 
 
 def is_plain(node: SymNode) -> bool:

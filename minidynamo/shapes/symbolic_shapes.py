@@ -43,10 +43,9 @@ from miniinductor.sizes.prover import (
     reduced,
 )
 
-from .. import config, records
-from ..errors import Break
+from .. import config
+from ..errors import Break, SkipFrame
 from ..guards.guards import Guard
-from ..records import tell
 from .symbolic_numbers import SymNode, hint_of
 
 
@@ -100,9 +99,7 @@ class ShapeEnv(SizeProver):
             return hint
         symbol = self._by_hint.get(hint) if duck else None
         if symbol is None:
-            number = sum(row.hint is not None for row in self.table.values())
-            symbol = sympy.Symbol(f"s{number}", integer=True, positive=True)
-            self.table[symbol] = Symbol(symbol, hint, [], 2, LARGEST, self.where())
+            symbol = self.new_symbol(hint, 2)
             if duck:
                 self._by_hint[hint] = symbol
         if source not in self.table[symbol].sources:
@@ -111,10 +108,17 @@ class ShapeEnv(SizeProver):
 
     def create_number(self, hint: int, source: Any) -> int | torch.SymInt:
         """A SymInt for an int that is no size: a natural number, `hint` in this run."""
-        number = sum(row.hint is not None for row in self.table.values())
-        symbol = sympy.Symbol(f"s{number}", integer=True, nonnegative=True)
-        self.table[symbol] = Symbol(symbol, hint, [source], 0, LARGEST, self.where())
+        symbol = self.new_symbol(hint, 0)
+        self.table[symbol].sources.append(source)
         return self.wrap(symbol)
+
+    def new_symbol(self, hint: int, low: int) -> sympy.Symbol:
+        """A symbol for numbers from `low` on."""
+        number = sum(row.hint is not None for row in self.table.values())
+        sign = {"positive": True} if low else {"nonnegative": True}
+        symbol = sympy.Symbol(f"s{number}", integer=True, **sign)
+        self.table[symbol] = Symbol(symbol, hint, [], low, LARGEST, self.where())
+        return symbol
 
     def wrap(self, expr: sympy.Expr) -> int | torch.SymInt:
         """torch.SymInt of an integer expression over the symbols; a plain int if it is a number."""
@@ -127,7 +131,7 @@ class ShapeEnv(SizeProver):
     def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
         """Does `expr` hold in this run?  Becomes a guard unless it is proved for all sizes."""
         if self.steps > config.size_steps:
-            self.give_up(expr)
+            raise SkipFrame("it asks too much about its sizes (config.size_steps)")
         expr = self.simplify(expr)
         value: Any = self.prove(expr)
         is_proved = value is not None
@@ -144,22 +148,6 @@ class ShapeEnv(SizeProver):
         if not is_proved:
             self.learn(fact, line or self.where())
         return value
-
-    def give_up(self, expr: sympy.Expr) -> None:
-        """The questions of this frame have cost too much: the sizes in `expr` are numbers from now
-        on, which is told once."""
-        for symbol in sorted(self.simplify(expr).free_symbols, key=str):
-            row = self.table[symbol]
-            if row.hint is None or symbol in self.replacements:
-                continue
-            text = (
-                f"{row.sources[0]} is taken as a number, and not as a symbol, at {self.where()}: "
-                f"what the program asks about sizes is too long to be answered for all of them "
-                f"(more than config.size_steps = {config.size_steps} steps)"
-            )
-            self.specialize(symbol)
-            tell(text, text)
-            records.counters["sizes"][text] += 1
 
     def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
         """And, Or: decided part by part, which makes short guards.  A part that settles the whole
@@ -257,15 +245,8 @@ class ShapeEnv(SizeProver):
         for symbol, row in self.table.items():
             value = self.simplify(symbol)
             if value.is_number and row.sources:
-                line = row.pinned_at or self.line_that_pinned(self.replacements[symbol])
-                found += [(source, as_number(value), line) for source in row.sources]
+                found += [(source, as_number(value), row.pinned_at) for source in row.sources]
         return found
-
-    def line_that_pinned(self, replacement: sympy.Expr) -> str:
-        """Where a symbol is a number because it was replaced by others: the line that needed the
-        number of one of those."""
-        lines = [self.table[symbol].pinned_at for symbol in replacement.free_symbols]
-        return next(filter(None, lines), "")
 
     # ---- what torch's fake tensors ask of `node.shape_env`
     def evaluate_sym_node(
@@ -289,17 +270,12 @@ def can_be_symbolic(tensor: torch.Tensor) -> bool:
 
 
 def symbolic_fake(
-    fake_mode: Any,
-    env: ShapeEnv,
-    tensor: torch.Tensor,
-    sources: Mapping[int, Any],
-    own_stride: Callable[[int, int], Any] = lambda d, stride: stride,
+    fake_mode: Any, env: ShapeEnv, tensor: torch.Tensor, sources: Mapping[int, Any]
 ) -> torch.Tensor:
     """A fake of `tensor` whose sizes are symbols in the dimensions of `sources`, which says where
     each is read.
 
-    Strides that are products of inner sizes follow the sizes; of others `own_stride` says what they
-    are.
+    Strides that are products of inner sizes follow the sizes; others are numbers.
     """
     sizes = [
         env.create_symbol(n, sources[d]) if d in sources else n for d, n in enumerate(tensor.shape)
@@ -311,10 +287,7 @@ def symbolic_fake(
     )
     for d in from_the_innermost:
         stride = tensor.stride(d)
-        if stride == hint_of(expected):
-            strides[d] = expected
-        else:
-            strides[d] = own_stride(d, stride)
+        strides[d] = expected if stride == hint_of(expected) else stride
         if stride:  # 0 in a dimension that is expanded
             expected = strides[d] * sizes[d]
     return fake_like(fake_mode, tensor, sizes, [strides[d] for d in range(tensor.dim())])

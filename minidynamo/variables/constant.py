@@ -29,7 +29,8 @@ try:
 
     kinds = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
     NUMBERS = {getattr(numpy, name) for name in kinds.split()}
-    NUMPY, ARRAYS = NUMBERS | {numpy.bool_}, (numpy.ndarray,)
+    NUMPY = NUMBERS | {numpy.bool_}
+    ARRAYS: tuple[type, ...] = (numpy.ndarray,)
 except ours(ImportError):  # torch works without it
     NUMBERS, NUMPY, ARRAYS = set(), set(), ()
 

@@ -345,14 +345,6 @@ class SetVar(Container):
             self.table = added(self.items)
 
     @classmethod
-    def of(cls, tx: Frame, values: Iterable[Variable], kind: type = set) -> SetVar:
-        """Of values that are added one after the other."""
-        items: dict[Any, Variable] = {}
-        for value in values:  # the first of equal keys stays
-            items.setdefault(value.hash_key(tx), value)
-        return cls(items, kind)
-
-    @classmethod
     def made(cls, tx: Frame, values: Variable, kind: type = set) -> SetVar:
         """kind(values)."""
         found = cls({})

@@ -10,7 +10,6 @@ Mirrors torch/_dynamo/variables/iter.py.
 
 from __future__ import annotations
 
-import collections
 import types
 from collections.abc import Iterator
 from dataclasses import field
@@ -81,10 +80,7 @@ class SequenceIterator(IteratorVar):
 class KeysIterator(IteratorVar):
     """Over a dict, one of its views or a set; these must not change meanwhile."""
 
-    @property
-    def cls(self) -> type:
-        return type(iter(self.empty()))
-
+    cls = None  # one of many
     before: tuple[int, int]
     ended = False
     taken = 0
@@ -110,14 +106,6 @@ class KeysIterator(IteratorVar):
     def state(self) -> tuple[int, int]:
         """What stays while nothing is added or removed: the size, and how often keys went."""
         return len(self.owner().items), getattr(self.owner(), "removed", 0)
-
-    def empty(self) -> Any:
-        """An object of the kind that is walked, without items."""
-        if self.owner().cls in (set, frozenset):
-            return set()
-        like: Any = collections.OrderedDict() if self.owner().cls is collections.OrderedDict else {}
-        kind = getattr(self.walked, "kind", "keys")
-        return getattr(like, kind)()
 
     def reconstruct(self, cg: Codegen) -> None:
         owner = self.owner()

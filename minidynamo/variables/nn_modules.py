@@ -19,8 +19,8 @@ import torch.fx
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from ..errors import Break, Restart
-from ..frame.originals import NN_MODULE
 from ..guards.guards import MODULE_TABLES
+from ..guards.originals import NN_MODULE
 from ..guards.sources import module_path
 from .base import (
     MISSING,
@@ -70,11 +70,9 @@ class ModuleVar(ObjectVar):
         """The dictionary of this name, one of `MODULE_TABLES`.  A program may have taken it away,
         or put something else in its place."""
         found = self.fields.get(tx, ConstantVar(name))
-        if found is None:
-            return DictVar({})
-        if not isinstance(found, DictVar):
-            raise Break("module", f"a {self.cls.__name__} whose {name} is no dictionary")
-        return found
+        if isinstance(found, DictVar):
+            return found
+        raise Break("module", f"a {self.cls.__name__} whose {name} is no dictionary")
 
     def module_getattr(self, tx: Frame, name: str) -> Variable:
         """nn.Module.__getattr__."""
@@ -179,10 +177,16 @@ class ModuleVar(ObjectVar):
             raise Restart()
 
 
+def has_state(module: torch.nn.Module) -> bool:
+    """Does it hold parameters, buffers or modules?"""
+    tables = (vars(module).get(name) or {} for name in MODULE_TABLES)
+    return any(value is not None for table in tables for value in table.values())
+
+
 def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """A module.  One that another module holds, or of which each call brings another, is guarded by
-    its type alone: whatever is read of it is guarded, and one in its place of which all that holds
-    is as good."""
+    """A module.  One that another module holds, or that holds nothing itself (a loss, an
+    activation: each call may make another), is guarded by its type alone: whatever is read of it is
+    guarded, and one in its place of which all that holds is as good."""
     kind = type(value)
     if kind.__module__.startswith("torch.jit"):
         raise Break("object", f"a {kind.__name__} is not traced", "use it outside")
@@ -190,10 +194,8 @@ def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
         reason = f"the first call of a {kind.__name__} gives it its parameters"
         raise Break("module", reason, "call the model once before it is compiled")
     inner = source.base is not None and source.base.key == "_modules"
-    if inner or builder.policy.of_module(value, source):
+    if inner or not has_state(value):
         builder.guard(source, "TYPE", "type({0}) is {pin}", kind)
-        if not inner:
-            builder.of_any.add(source)
     else:
         # by its id: the entry is not to keep it alive
         builder.guard(source, "MODULE", f"id({{0}}) == {id(value)}")

@@ -1,4 +1,4 @@
-"""Instances of Python classes: the attribute protocol on variables.
+"""Instances of Python classes, and exceptions: the attribute protocol on variables.
 
 In:   attribute reads and writes, operators, calls.
 Out:  the protocol's steps, inlining properties, special methods and `__getattr__`, guarding the
@@ -8,14 +8,17 @@ Out:  the protocol's steps, inlining properties, special methods and `__getattr_
 
 Descriptors that are written in Python break the graph.  An instance's `__dict__` is a `DictVar`
 (`fields`), so `obj.x`, `obj.__dict__['x']` and `vars(obj)` see the same symbolic state; a subclass
-of dict, list or tuple keeps its contents in `payload`.
-Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable).
+of dict or list keeps its contents in `payload`.  Of an exception C code keeps the arguments
+(`init_args`), and the links to other exceptions and the traceback (`slots`).
+Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable) and builtin.py
+(ExceptionVariable).
 """
 
 from __future__ import annotations
 
 import collections
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import field
@@ -33,13 +36,14 @@ from .base import (
     Frame,
     Named,
     OutputGraph,
+    RealVar,
     Source,
     Variable,
     current,
     lookup,
 )
 from .constant import ConstantVar
-from .dicts import mapping, named
+from .dicts import TupleVar, mapping, named
 from .functions import BoundMethodVar, bound_descriptor
 
 
@@ -66,7 +70,6 @@ class ObjectVar(Variable):
     value: Any = None
     fields: Any = None  # its __dict__, a DictVar
     payload: Any = None  # the contents of a subclass of list, dict, tuple, set
-    pinned: bool = False
     slots: dict[str, Any] = field(default_factory=dict, init=False)
     init_args: list[Variable] | None = field(default=None, init=False)  # of an exception
 
@@ -116,7 +119,13 @@ class ObjectVar(Variable):
         """What a descriptor that goes before the instance's `__dict__` gives; None: it is none."""
         if isinstance(found, property) and found.fget is not None:
             return tx.output.wrap_pinned(found.fget).call(tx, [self], {})
-        return self.read_descriptor(tx, found, name) if hasattr(type(found), "__set__") else None
+        if not hasattr(type(found), "__set__"):
+            return None
+        if isinstance(found, types.MemberDescriptorType):
+            return self.slot(tx, name)
+        if isinstance(found, types.GetSetDescriptorType):
+            return self.field_of_c(tx, name)
+        raise self.unknown(found, name)
 
     def class_attribute(self, tx: Frame, owner: Any, found: Any, name: str) -> Variable:
         """What a class attribute gives that goes after the instance's `__dict__`."""
@@ -127,13 +136,6 @@ class ObjectVar(Variable):
             return self.bind_descriptor(tx, found, name)
         lookup(type(found), "__get__")  # guards that its class does not become a descriptor
         return tx.output.wrap_class_attribute(owner, found, name)
-
-    def read_descriptor(self, tx: Frame, found: Any, name: str) -> Variable:
-        if isinstance(found, types.MemberDescriptorType):
-            return self.slot(tx, name)
-        if isinstance(found, types.GetSetDescriptorType):
-            return self.field_of_c(tx, name)
-        raise self.unknown(found, name)
 
     def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         setter = self.own_special(tx, "__setattr__")
@@ -147,7 +149,7 @@ class ObjectVar(Variable):
         owner, found = lookup(self.cls, name)
         if lookup(type(found), "__set__")[1] is not MISSING:
             self.write_descriptor(tx, owner, found, name, value)
-        elif self.fields is not None and not self.pinned:
+        elif self.fields is not None:
             self.fields.store(tx, ConstantVar(name), value)
         else:
             raise Break("attribute", f"setting .{name} of {self}")
@@ -254,7 +256,7 @@ class ObjectVar(Variable):
 
     def generic_delattr(self, tx: Frame, name: str) -> None:
         descriptor = lookup(type(lookup(self.cls, name)[1]), "__delete__")[1] is not MISSING
-        if descriptor or self.fields is None or self.pinned:
+        if descriptor or self.fields is None:
             raise Break("attribute", f"deleting .{name} of {self}")
         elif self.fields.get(tx, ConstantVar(name)) is None:
             self.missing(tx, name)
@@ -308,7 +310,7 @@ class ObjectVar(Variable):
         """May C code be called on the real object while tracing?  What C hashes by value does not
         change (a pattern, a Decimal)."""
         method = lookup(self.cls, "__hash__")[1]
-        if self.pinned or self.source is not None and self.source.kind == "pinned":
+        if self.source is not None and self.source.kind == "pinned":
             return True
         return isinstance(method, types.WrapperDescriptorType) and method is not object.__hash__
 
@@ -317,8 +319,6 @@ class ObjectVar(Variable):
         if method is object.__hash__ and equal is object.__eq__:
             tx.output.note_key(self)
             return self.identity()
-        if self.value is not None and self.pinned:
-            return self.value
         if method is None:
             tx.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
         return Variable.hash_key(self, tx)
@@ -365,20 +365,6 @@ def fields_of(builder: OutputGraph, value: Any, source: Source) -> Any:
     return builder.fields_of(value, source.instance_dict(plain))
 
 
-def wrap_object(
-    builder: OutputGraph, value: Any, source: Source, variable_class: type[ObjectVar] = ObjectVar
-) -> ObjectVar:
-    """An instance of a class that no rule knows better."""
-    kind = type(value)
-    fields = None
-    own = next((vars(cls)["__dict__"] for cls in kind.__mro__ if "__dict__" in vars(cls)), None)
-    if type(own) not in (types.GetSetDescriptorType, types.MemberDescriptorType, type(None)):
-        raise Break("object", f"a {kind.__name__}, which answers __dict__ itself")
-    if kind.__dictoffset__ and own is not None:
-        fields = fields_of(builder, value, source)
-    return builder.replayed(variable_class(kind, value, fields, source=source))
-
-
 def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
     """An instance of `cls` with this __dict__, these slots and these contents; `__init__` was
     traced, not run again."""
@@ -410,6 +396,93 @@ def through(self: ObjectVar, tx: Frame, name: str, args: Args, kwargs: Named) ->
     return method.call(tx, args, kwargs)
 
 
-def wrap_optimizer(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
-    builder.modules.append(value)  # its entries, which hold its parameters, go with it
-    return wrap_object(builder, value, source)
+# Exceptions with fields of their own in C that take any arguments all the same.
+ANY_ARGUMENTS: tuple[type, ...] = (StopIteration, StopAsyncIteration, SystemExit)
+ANY_ARGUMENTS += (AttributeError, NameError, ImportError)
+
+
+def new_exception(cls: Any, args: Any, fields: Any) -> Any:
+    """An exception that the traced program made."""
+    made = cls.__new__(cls, *args)
+    # sets .args, and StopIteration's .value
+    next(b for b in cls.__mro__ if b.__module__ == "builtins").__init__(made, *args)
+    made.__dict__.update(fields)
+    return made
+
+
+def nothing_handled(output: OutputGraph) -> bool:
+    """Does the frame run outside of all `except` blocks?  Guarded if so."""
+    if not output.handling:
+        output.guard(output.tree.pinned(sys.exc_info), "HANDLING", "{0}()[1] is None")
+    return not output.handling
+
+
+class TracebackVar(Variable):
+    """The traceback of an exception that was raised `where` (user's stack, root step): only the
+    real one can tell more."""
+
+    where: tuple
+    cls = types.TracebackType
+
+    def reconstruct(self, cg: Codegen) -> None:
+        raise Break("exception", "the traceback of an exception that was caught", "", *self.where)
+
+
+class ExceptionVar(ObjectVar):
+    """An exception.  `init_args` are its arguments; `slots` hold the links to other exceptions and
+    the traceback, which BaseException keeps in C."""
+
+    def field_of_c(self, tx: Frame, name: str) -> Variable:
+        if name not in self.slots:
+            if name == "args" and self.init_args is not None:
+                return TupleVar(list(self.init_args))
+            raised = "__traceback__" in self.slots
+            if name == "__context__" and raised and not nothing_handled(tx.output):
+                raise Break("exception", "what else is being handled, around this frame")
+            if name in ("__cause__", "__context__", "__traceback__") and self.value is None:
+                return ConstantVar(None)
+        return super().field_of_c(tx, name)
+
+    def slot(self, tx: Frame, name: str) -> Variable:
+        if name in self.slots or self.value is not None:
+            return super().slot(tx, name)
+        if issubclass(self.cls, StopIteration) and name == "value":
+            return self.init_args[0] if self.init_args else ConstantVar(None)
+        raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
+
+    def generic_setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        """Of BaseException's own fields, `raise ... from ...` writes one."""
+        right = issubclass(value.python_type(), (BaseException, type(None)))
+        if name == "__cause__" and self.value is None and right:
+            self.slots[name], self.slots["__suppress_context__"] = value, ConstantVar(True)
+        else:
+            super().generic_setattr(tx, name, value)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.value is not None:
+            cg.load_const(self.value)
+            return
+        if "__traceback__" in self.slots:
+            cg.value(self.slots["__traceback__"])  # refuses
+        if self.slots:
+            raise Break("reconstruct", "an exception that is linked to another one")
+        cg.call_object(
+            new_exception,
+            RealVar(self.cls),
+            functools.partial(cg.build, "BUILD_TUPLE", self.init_args or []),
+            self.push_fields(cg),
+        )
+
+
+def initialise_exception(cls: type, made: ObjectVar, args: Args, kwargs: Named) -> None:
+    """BaseException.__init__, and those of C that take any arguments by position; the others look
+    at theirs."""
+    base = next(b for b in cls.__mro__ if b.__module__ == "builtins")
+    if (
+        kwargs
+        or made.value is not None
+        or base.__basicsize__ > BaseException.__basicsize__
+        and not issubclass(cls, ANY_ARGUMENTS)
+    ):
+        raise Break("class", f"{cls.__name__} is made by C code")
+    made.init_args = list(args)

@@ -3,7 +3,7 @@ once.
 
 In:   keys (functions, types) and handlers, entered by the file that knows the kind of value.
 Out:  the handler of a key.  What no table knows is an instance of a class
-      (`objects.wrap_object`), or a graph break.
+      (`wrap_object`), or a graph break.
 
     >>> @SHARED(types.CellType)                     # how a real value becomes a variable
     ... def wrap_cell(builder, cell, source): ...
@@ -82,8 +82,6 @@ BY_VALUE = Table()  # type -> rule(builder, value, source)
 # Objects that a program can write or tell apart: one variable, at however many places they lie;
 # that it is the same object there is guarded.
 SHARED = Table()  # type -> rule(builder, value, source)
-# Values that a folded call gave, beside constants, lists and tuples.
-RESULTS = Table()  # type -> rule(builder, value)
 # Objects that the entry itself holds, without a source.
 PINNED = Table()  # type -> rule(builder, value)
 

@@ -10,7 +10,7 @@ Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what
 
 A method that is no plain node is a method `method_...` here, or has a rule of its own, as functions
 have: `rule(torch.Tensor.register_hook)`.  What torch itself keeps in a tensor (`requires_grad`,
-`names`, `data`) cannot be set.
+`names`, `data`) cannot be set.  An index that is a symbol (`weight[token]`) becomes a `select`.
 Mirrors torch/_dynamo/variables/tensor.py, and side_effects.py (paper section 3.5).
 """
 
@@ -27,7 +27,7 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..frame.originals import calls_replaced, in_leaf_module, made_by_torch, replaced_in_tensor
+from ..guards.originals import guard_calls, in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Args, Codegen, Frame, Named, Variable, lookup
 from .constant import ConstantVar
 from .dicts import TupleVar
@@ -92,10 +92,6 @@ class TensorVar(Variable):
             tx.raise_(TypeError, "iteration over a 0-d tensor")
         parts = tx.output.call_graph(tx, "call_method", "unbind", [self, ConstantVar(0)], {})
         return parts.iterate(tx)
-
-    def contains(self, tx: Frame, item: Variable) -> bool:
-        result = tx.output.call_graph(tx, "call_method", "__contains__", [self, item], {})
-        return result.truth(tx)
 
     def length(self, tx: Frame) -> Any:
         if not self.fake.dim():
@@ -164,14 +160,14 @@ class TensorVar(Variable):
 
     def replaced(self, tx: Frame, name: str) -> Variable | None:
         """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
-        mine`); a Python method of torch's that calls what the program has replaced; or None: it
-        goes into the graph whole."""
+        mine`); or None: it goes into the graph whole."""
         owner, found = lookup(torch.Tensor, name)
-        if replaced_in_tensor(owner, name, found):
-            if not isinstance(found, types.FunctionType):
-                raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
-        elif not made_by_torch(found) or not calls_replaced(tx.output, found, in_leaf_module):
+        if not replaced_in_tensor(owner, name, found):
+            if made_by_torch(found):
+                guard_calls(tx.output, found, in_leaf_module)
             return None
+        if not isinstance(found, types.FunctionType):
+            raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
         return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
 
     # ---- setting attributes
@@ -216,9 +212,6 @@ class TensorVar(Variable):
 
     def method_node(self, tx: Frame, name: str, args: Any, kwargs: Named) -> Variable:
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
-
-    def method___len__(self, tx: Frame) -> Any:
-        return tx.output.wrap_result(self.length(tx))
 
     def method_size(self, tx: Frame, dim: Variable | None = None) -> Any:
         shape = self.get_shape(tx)

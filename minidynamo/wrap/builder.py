@@ -6,7 +6,8 @@ In:   `wrap(value, source)`.   Out: a variable; guards on `source`.
     >>> output.wrap(self.config, source)     # ObjectVar, guarded by its type; attributes come later
 
 `wrap_pinned(value)` is for objects that nobody is expected to replace (torch's functions, classes,
-code objects).  The rules for each kind of value lie beside its variable, in tables (`registry.py`).
+code objects).  A value has the rule of its exact type (the tables of `registry.py`), else that of
+the first class in the lists below whose instance it is.  What no rule takes may be passed on.
 Mirrors torch/_dynamo/variables/builder.py.
 """
 
@@ -36,11 +37,10 @@ from ..variables.constant import (
     is_constant_value,
 )
 from ..variables.dicts import DictVar, TupleVar, named
-from ..variables.exceptions import ExceptionVar
 from ..variables.functions import CallableVar, CellVar
 from ..variables.modules import PyModuleVar
 from ..variables.nn_modules import wrap_module
-from ..variables.objects import wrap_object, wrap_optimizer
+from ..variables.objects import ExceptionVar
 from ..variables.registry import BY_VALUE, PINNED, SHARED, Rule, Table, by_identity
 from ..variables.tensor import TensorVar
 from . import containers, tensors  # noqa: F401
@@ -52,6 +52,8 @@ from .containers import (
     is_fixed_callable,
     is_plain_named_tuple,
     wrap_instance,
+    wrap_object,
+    wrap_optimizer,
 )
 from .tensors import wrap_constant, wrap_tensor
 
@@ -73,8 +75,6 @@ class Builder:
         # variables of objects from outside: writes to them are repeated (see `replayed`)
         self.sourced: list[Variable] = []
         self.absent: dict[Source, dict[str, str]] = {}  # names that are not there -> who asked
-        self.layouts: dict[bytes, bytes] = {}  # each once
-        self.of_any: set[Source] = set()  # modules in whose place others of their class may lie
         self.frame: Any = None  # the innermost one
         self.asked: dict[int, Source] = {}  # id of an object that is a key by identity -> where
         self.generators: list[Any] = []  # that this frame has made
@@ -142,7 +142,7 @@ class Builder:
         """The variable of an object that was not met before."""
         if source.kind != "pinned" and not issubclass(type(value), SELF_GUARDED):
             self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
-        rule = rule_of(value, SHARED, SHARED_OF_BASES) or wrap_object
+        rule: Rule = rule_of(value, SHARED, SHARED_OF_BASES) or wrap_object
         try:
             return rule(self, value, source)
         except Break as broken:
@@ -245,9 +245,7 @@ class Builder:
         """Does the graph hold the tensor at `source`, as it does parameters and buffers?  Not where
         a call may bring another one.  PyTorch: all are placeholders
         (`inline_inbuilt_nn_modules`)."""
-        if not is_state(source) or source.name() in self.policy.replaced:
-            return False
-        return not any(node in self.of_any for node in source.ancestors())
+        return is_state(source) and source.name() not in self.policy.replaced
 
     def replayed(self, variable: Added) -> Added:
         """The variable of an object from outside: what is written to it is repeated behind the

@@ -1,24 +1,15 @@
-"""Containers from outside: lists, tuples and dictionaries whose items are wrapped when read.
+"""Containers, instances and functions from outside, and those that the entry holds.
 
-In:   a real container and its source.
-Out:  its variable, and guards on what was asked at once: a list's length, no key of a dictionary.
+In:   a real object and its source.
+Out:  its variable, and guards on what was asked at once: a list's length, no key of a dictionary;
+      the identity of a function that lies in a fixed object, else its code.
 
     >>> dict_of(builder, {"a": x}, source).items["a"]       # (ConstantVar("a"), Lazy(x, ...))
 
-An instance of a program's subclass of dict or list is an ObjectVar, whose contents are its
-`payload`.  The class may have an `__len__` or `__setitem__` of its own, which guards and the code
-behind the graph must not run.
-Mirrors torch/_dynamo/variables/builder.py (wrap_listlike, _wrap for dicts).
-
-Functions, methods and callables of C from outside, and those that the entry holds.
-
-In:   a function and its source.
-Out:  its variable: guarded by its identity where it lies in a fixed object; else by its code, and
-      by its defaults where those are used.  Defaults of a fixed function that are constants need no
-      guards of their own.
-
-    def step(x, scale):
-        return apply(x, lambda y: y * scale)        # another lambda each time, of the same code
+Items, attributes and defaults are wrapped when they are read.  An instance of a program's subclass
+of dict or list is an ObjectVar, whose contents are its `payload`; the class may have an `__len__`
+or `__setitem__` of its own, which guards and the code behind the graph must not run.
+Mirrors torch/_dynamo/variables/builder.py (wrap_listlike, _wrap for dicts and functions).
 """
 
 from __future__ import annotations
@@ -37,8 +28,8 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..guards.guards import NAMES, exact_key
-from ..guards.sources import KINDS
+from ..guards.guards import exact_key
+from ..guards.sources import KINDS, NAMES
 from ..variables.base import (
     BINARY,
     MISSING,
@@ -53,8 +44,8 @@ from ..variables.base import (
 from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
-from ..variables.objects import wrap_object
-from ..variables.registry import BY_VALUE, PINNED, RESULTS, SHARED, by_identity
+from ..variables.objects import ObjectVar, fields_of
+from ..variables.registry import BY_VALUE, PINNED, SHARED, by_identity
 
 # the methods of the program's class are not asked
 for _type in (dict, list, tuple):
@@ -101,8 +92,7 @@ def pairs_of(
     return items
 
 
-@RESULTS(dict)
-def result_of_call(output: OutputGraph, value: dict) -> DictVar:
+def result_dict(output: OutputGraph, value: dict) -> DictVar:
     pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
     return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
 
@@ -142,8 +132,7 @@ def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     return builder.replayed(SetVar(items, type(value), value, source=source))
 
 
-@RESULTS(set, frozenset)
-def folded_set(builder: OutputGraph, value: Any) -> SetVar:
+def result_set(builder: OutputGraph, value: Any) -> SetVar:
     """A set that a folded call gave."""
     return SetVar({item: builder.wrap_result(item) for item in value}, type(value), value)
 
@@ -227,6 +216,26 @@ def wrap_instance(builder: OutputGraph, value: Any, source: Source) -> Variable:
     variable.payload = CONTENTS[base](builder, value, source, base)
     builder.sourced.insert(-1, variable.payload)  # its writes are repeated with the instance's
     return variable
+
+
+# ---- instances of classes that no rule knows better
+def wrap_object(
+    builder: OutputGraph, value: Any, source: Source, variable_class: type[ObjectVar] = ObjectVar
+) -> ObjectVar:
+    """An instance of a class that no rule knows better."""
+    kind = type(value)
+    fields = None
+    own = next((vars(cls)["__dict__"] for cls in kind.__mro__ if "__dict__" in vars(cls)), None)
+    if type(own) not in (types.GetSetDescriptorType, types.MemberDescriptorType, type(None)):
+        raise Break("object", f"a {kind.__name__}, which answers __dict__ itself")
+    if kind.__dictoffset__ and own is not None:
+        fields = fields_of(builder, value, source)
+    return builder.replayed(variable_class(kind, value, fields, source=source))
+
+
+def wrap_optimizer(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
+    builder.modules.append(value)  # its entries, which hold its parameters, go with it
+    return wrap_object(builder, value, source)
 
 
 # ---- functions, methods and callables from outside

@@ -1,14 +1,16 @@
-"""Tensors from outside: placeholders and parameters of the graph, and the guards on them.
+"""Tensors and constants from outside, and the guards on them.
 
-In:   a real tensor and its source.
-Out:  a node of the graph with a fake tensor, and guards on dtype, device, sizes, strides, gradient.
+In:   a real tensor or constant and its source.
+Out:  of a tensor a node of the graph (a placeholder, or a parameter that the graph holds) with a
+      fake tensor, and guards on dtype, device, sizes, strides, gradient; of a constant its value,
+      guarded, or a symbol for an int that has changed.
 
     >>> wrap_tensor(builder, x, tree.local("x")).fake.shape
 
 Tensors without sizes and strides that a graph could be made of are refused by name
 (docs/how_it_is_tested.md has the whole table).  Parameters and buffers are guarded by identity,
 which holds the rest of them fast.
-Mirrors torch/_dynamo/variables/builder.py (wrap_tensor) and guards.py (TENSOR_MATCH).
+Mirrors torch/_dynamo/variables/builder.py (wrap_tensor, wrap_literal) and guards.py (TENSOR_MATCH).
 """
 
 from __future__ import annotations
@@ -22,19 +24,19 @@ import torch
 from miniinductor.errors import ours
 from miniinductor.sizes.expressions import python_code
 
-from .. import config
 from ..errors import Break
 from ..guards.guards import Guard, constant_check
-from ..guards.layouts import KNOWS_NAMES, layout_of
 from ..guards.sources import module_name
 from ..variables.base import OutputGraph, Source, Variable
 from ..variables.constant import ConstantVar
 from ..variables.tensor import TensorVar
 
 BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
 
 
-def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
+def wrap_constant(builder: Any, value: Any, source: Source) -> Variable:
     """A constant at `source`; an int is a symbol if the policy of sizes says so."""
     if type(value) is int and builder.policy.of_int(value, source):
         builder.guard(source, "TYPE", "type({0}) is int")
@@ -45,11 +47,6 @@ def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
     builder.guard(source, "EQUALS", check, pin)
     # another NaN may lie there later: containers find it as the object that it is
     return ConstantVar(value, source=source if value != value else None)
-
-
-# Is it negated or conjugated lazily, zeros without memory, of inference mode?
-COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
-VIEW_BITS = ("is_neg", "is_conj", "_is_zerotensor", "is_inference")
 
 
 def wrap_tensor(builder: OutputGraph, value: Any, source: Source) -> TensorVar:
@@ -86,8 +83,7 @@ def kind_without_graph(value: Any) -> str | None:
 def wrap_parameter(builder: OutputGraph, value: torch.Tensor, source: Source) -> TensorVar:
     """A parameter or buffer of a module: held by the graph, guarded by its identity."""
     builder.guard(source, "ID", "{0} is {pin}", value)
-    if config.guard_parameter_metadata:  # `p.data = ...`, `p.t_()` keep the identity
-        guard_tensor(builder, value, source)
+    guard_tensor(builder, value, source)  # `p.data = ...`, `p.t_()` keep the identity
     if torch.is_grad_enabled():
         builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
     name = builder.unique_name(module_name(source))
@@ -126,7 +122,8 @@ def guard_tensor(
 
     symbolic: dimensions whose sizes are symbols; `guard_strides` and the ShapeEnv guard those, and
     the strides.  None: sizes and strides are numbers."""
-    builder.guard(source, "TENSOR", "type({0}) is {pin}", type(value))
+    if "ID" not in source.guards:
+        builder.guard(source, "TENSOR", "type({0}) is {pin}", type(value))
     builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
     if symbolic is not None:
         builder.guard(source, "SHAPE", f"{{0}}.dim() == {value.dim()}")
@@ -144,21 +141,19 @@ def guard_tensor(
     else:
         builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
     builder.guard(source, "VIEW_BITS", view_bits_check(value))
-    read = layout_of(value, any_size=symbolic is not None)
-    if read is not None:
-        reader, found = read
-        hint = "_".join(map(str, (value.dtype, *value.shape)))
-        name = builder.tree.pinned(builder.layouts.setdefault(found, found), hint).key
-        compared = f".startswith({name})" if symbolic is not None else f" == {name}"
-        source.layout = f"{reader}({{0}}){compared}"
 
 
 def view_bits_check(value: torch.Tensor) -> str:
-    """The check that a tensor answers as `value` does.  In which mode it was made matters where
-    gradients are recorded: what was made in inference mode cannot be saved for backward."""
-    recorded = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
-    names = [bit for bit in VIEW_BITS if bit != "is_inference" or recorded or value.is_inference()]
-    names += ["has_names"] * KNOWS_NAMES
+    """The check that a tensor answers as `value` does: is it negated or conjugated lazily, or made
+    in inference mode?  That matters where gradients are recorded: such a tensor cannot be saved for
+    backward."""
+    names = (
+        ["is_neg", "_is_zerotensor"]
+        + ["is_conj"] * value.is_complex()
+        + ["has_names"] * KNOWS_NAMES
+    )
+    if value.is_inference() or torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
+        names.append("is_inference")
     return " and ".join(f"{{0}}.{bit}() is {getattr(value, bit)()}" for bit in names)
 
 

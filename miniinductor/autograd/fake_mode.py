@@ -1,26 +1,8 @@
-"""The thread's state that torch's dispatcher looks at, beside an operation's tensors.
+"""Tensors without data, under which both packages trace; and the thread's state that torch's
+dispatcher looks at beside an operation's tensors.
 
-    with Mode(): ...            # a TorchDispatchMode: the key Python is in the thread's set
-    torch.func.vmap(f)(x)       # FuncTorchBatched and others
-    with dual_level(): ...      # tensors have tangents
-
-In:   this thread.   Out: `is_unusual()`: kernels of ours would pass by what the program has asked
-      for, so plain Python runs (minidynamo), and the graph op by op (a backward half).
-
-Which keys a thread includes and excludes, and who answers for them:
-
-    key                                       in a thread           who looks
-    BackendSelect                             always included       nobody: harmless
-    Autocast*                                 excluded, or not      guarded: AUTOCAST
-    Named                                     excluded, or not      nobody: harmless
-    ADInplaceOrView, Autograd*                of inference mode     guarded: INFERENCE
-    all others, and Autograd* otherwise       seldom                refused
-
-Tensors without data, under which both packages trace: torch's FakeTensorMode, with results that
-lie in memory as eager's kernels lay them out (eager_answers.py), and rules of our own where torch's
-look at too little or decide too much.
-
-In:   an op, and its arguments.  Out: the fake result.
+`FakeMode` is torch's FakeTensorMode, with results that lie in memory as eager's kernels lay them
+out (eager_answers.py).  In: an op, and its arguments.  Out: the fake result.
 
     >>> with FakeMode(static_shapes=True) as mode:
     ...     mode.from_tensor(torch.ones(1, 2, 1)).movedim(0, -1).add(1).stride()
@@ -30,6 +12,22 @@ An exception from outside may cut it short.  While an op runs under a mode, C++ 
 and puts it back when the op ends, or raises.  It ends the process if it finds a fake mode in that
 place by then: one whose `with` block in torch was cut short, between its `__enter__` and its
 `__exit__`, by a signal's handler, say.  So the mode leaves its place free, whatever is raised.
+
+`is_unusual()`: would kernels of ours pass by what the program has asked for?  Then plain Python
+runs (minidynamo), and the graph op by op (a backward half).
+
+    with Mode(): ...            # a TorchDispatchMode: the key Python is in the thread's set
+    torch.func.vmap(f)(x)       # FuncTorchBatched and others
+    with dual_level(): ...      # tensors have tangents
+
+Which keys a thread includes and excludes, and who answers for them:
+
+    key                                       in a thread           who looks
+    BackendSelect                             always included       nobody: harmless
+    Autocast*                                 excluded, or not      guarded: AUTOCAST
+    Named                                     excluded, or not      nobody: harmless
+    ADInplaceOrView, Autograd*                of inference mode     guarded: INFERENCE
+    all others, and Autograd* otherwise       seldom                refused
 """
 
 import functools

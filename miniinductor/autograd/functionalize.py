@@ -19,18 +19,15 @@ first argument, all else is fresh.  No value of the functional graph is negated 
 is pushed through the inverse of each view down to the root; a view that is older than its root is
 replayed when it is read.
 
-Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_autograd (paper section
-3.10). Left out: writes to one of two *inputs* that share storage (`compile_fx` runs such calls
-eagerly).
-
-Writes through views: how the tensor that was viewed is made anew.
-
-In:   a write to a view, while a graph is functionalized.
-Out:  the view's source, and its new value.
+How a write through a view reaches what was viewed (`INVERSES`):
 
     x[:3].add_(1)                        ->   x1 = slice_scatter(x, x[:3] + 1, 0, 0, 3)
     x.t().add_(1)                        ->   x1 = t(add(t(x), 1))
     a, b = x.split(2);  b.mul_(3)        ->   x1 = slice_scatter(x, b * 3, 0, 2, 4)
+
+Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_autograd (paper section
+3.10). Left out: writes to one of two *inputs* that share storage (`compile_fx` runs such calls
+eagerly).
 """
 
 import functools
@@ -451,6 +448,19 @@ def written_piece(made: "Functionalizer", like: Node, piece: Node, value: Node) 
     start = sum(sizes[:index])
     between = (made.read(source), value, dim, start, start + sizes[index])
     return source, made.emit(piece, aten.slice_scatter.default, between)
+
+
+@inverts(aten.as_strided.default)
+def written_places(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    """Of a view of all elements in their order, such as pooling makes."""
+    source, size, stride, *offset = view.args
+    whole = source.meta["val"]
+    start = offset[0] if offset and offset[0] is not None else whole.storage_offset()
+    rows = [math.prod(size[k + 1 :]) for k in range(len(size))]
+    is_all = start == whole.storage_offset() and math.prod(size) == whole.numel()
+    if not (is_all and whole.is_contiguous() and list(stride) == rows):
+        raise CannotFunctionalize("write through as_strided to a part, or in another order")
+    return reshaped(made, like, view, value)
 
 
 def check_memory(node: Node, args: tuple) -> None:

@@ -35,7 +35,8 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import CannotFunctionalize, CannotTrace, DataDependent
-from ..sizes.symbols import same, same_sizes, sizes
+from ..ir.loops import same_layout
+from ..sizes.symbols import same_sizes, sizes
 from .eager_answers import is_row_by_row, refusal, tensors_in
 from .fake_mode import FakeMode, let_go
 from .functionalize import (
@@ -339,27 +340,19 @@ class Tracer(TorchDispatchMode):
         if not is_alias and not all(map(is_row_by_row, tensors_in(args, *kwargs.values()))):
             wanted = pytree.tree_leaves(self.fake_result(func, args, kwargs))
             leaves, structure = pytree.tree_flatten(out)
-            fresh = [id(leaf) in inner for leaf in leaves]
-            out = pytree.tree_unflatten(map(self.laid_out, leaves, wanted, fresh), structure)
+            out = pytree.tree_unflatten(map(self.laid_out, leaves, wanted), structure)
         if not is_view(func):
             for leaf in pytree.tree_leaves(out):
                 if isinstance(leaf, torch.Tensor) and id(self.derivation(leaf)[0]) in inner:
                     self.made_by.pop(id(leaf), None)
         return out
 
-    def laid_out(self, have: Any, want: Any, is_fresh: bool) -> Any:
-        """A result in the strides of `want`; those of a size of 1 say nothing, but can be asked."""
+    def laid_out(self, have: Any, want: Any) -> Any:
+        """A result in the strides of `want`; those of a size of 1 do not count."""
         if not isinstance(have, torch.Tensor) or not same_sizes(have.shape, want.shape):
             return have
-        steps = zip(sizes(have.shape), have.stride(), want.stride())
-        if not any(n not in (0, 1) and not same(a, b) for n, a, b in steps):
-            node = self.node_of(have)
-            is_own = is_fresh and node.op == "call_function" and id(have) not in self.made_by
-            if not is_own or same_sizes(have.stride(), want.stride()):
-                return have
-            self.bind(want, node)
-            node.meta["val"] = want
-            return want
+        if same_layout(sizes(have.shape), have.stride(), want.stride()):
+            return have
         order = order_in_memory(want)
         back = [order.index(d) for d in range(want.dim())]
         with self:

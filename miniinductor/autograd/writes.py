@@ -48,6 +48,8 @@ def written_with_care(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> An
     """What an op that writes, or as_strided, gives; NotImplemented: it is recorded as any other."""
     if not op._schema.is_mutable:
         return reached(tracer, op, args, kwargs)
+    if op is aten.as_strided_.default and is_as_before(*args, **kwargs):
+        return args[0]  # pooling of channels-last images: other strides of dimensions of size 1
     written, read = written_and_read(op, args, kwargs)
     check_write(tracer, op, written, read)
     if torch.Tag.nondeterministic_seeded in op.tags:

@@ -263,18 +263,25 @@ def full_rule(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
 
 @lower(aten.arange.start_step)
 def arange(call: Call, start: Any, end: Any, step: Any = 1, **kwargs: Any) -> TensorBox:
-    """start + place * step, rounded once to the result's dtype: of floats in float64 (1e38 is none
-    of float32's)."""
+    """start + place * step, rounded once to the result's dtype: in integers where start and step
+    are, and else in float64 (1e38 is none of float32's)."""
     dtype, wide = call.value.dtype, torch.float64
 
     def body(index: Index) -> Value:
         if not dtype.is_floating_point:
             return ops.index_expr(index[0] * whole(step) + whole(start), dtype)
+        if is_whole(start) and is_whole(step):
+            place = ops.index_expr(index[0] * whole(step) + whole(start), torch.int64)
+            return cast(place, torch.int64, dtype)
         value = cast(ops.index_expr(index[0], torch.int64), torch.int64, wide)
         value = ops.mul(value, number(step, wide))
         return cast(ops.add(value, number(start, wide)), wide, dtype)
 
     return made(call, body)
+
+
+def is_whole(n: Any) -> bool:
+    return isinstance(n, sympy.Expr) or (abs(n) < 2**31 and float(n).is_integer())
 
 
 def whole(n: Any) -> Any:

@@ -4,7 +4,6 @@ import functools
 import itertools
 
 import torch
-
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import Watched, close, exercise, record_of, row
@@ -123,6 +122,7 @@ def _(answer):
 @exercise("09.3", "a counting handler")
 def _(answer):
     import sympy
+
     from miniinductor.ir.ops import ops, set_handler
 
     i = sympy.Symbol("i", integer=True)

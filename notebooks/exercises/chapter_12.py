@@ -31,13 +31,13 @@ def gelu(p):
 @exercise("12.2", "an epilogue in Triton")
 def _(answer):
     import minidynamo
-    from miniinductor.ir.recording import trace
-    from miniinductor.ir.loops import ComputedBuffer, ExternKernel
-    from miniinductor.lowering import lower_graph
-    from miniinductor.ir.ops import OpsHandler
-    from miniinductor.records import CompileRecord
     from miniinductor.codegen.triton.build import source_file
     from miniinductor.codegen.triton.interpreter import load_interpreted
+    from miniinductor.ir.loops import ComputedBuffer, ExternKernel
+    from miniinductor.ir.ops import OpsHandler
+    from miniinductor.ir.recording import trace
+    from miniinductor.lowering import lower_graph
+    from miniinductor.records import CompileRecord
 
     handler_class, template = answer
     written = [

@@ -34,9 +34,9 @@ def _(answer):
         yield Row("in the real wrapper", False, "this is tried when the rows above pass")
         return
 
+    import minidynamo
     from benchmarks.models import gpt2
     from miniinductor.runtime import memory
-    import minidynamo
 
     original, watched = memory.place_in_arena, Watched(answer)
 

@@ -15,6 +15,7 @@ import os
 import types
 
 import torch
+
 from minidynamo.bytecode import disassemble
 
 from . import ExerciseFailed, close, row

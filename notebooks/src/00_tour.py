@@ -446,8 +446,7 @@ also_here(
     "minidynamo/records.py",
     "minidynamo/errors.py",
     "minidynamo/records.py",
-    "minidynamo/frame/originals.py",
-    "minidynamo/coverage.py",
+    "minidynamo/guards/originals.py",
     "minidynamo/errors.py",
 )
 

@@ -509,7 +509,6 @@ also_here(
     "minidynamo/graph/output_graph.py",
     "minidynamo/graph/graph_module.py",
     "minidynamo/graph/graph_module.py",
-    "minidynamo/graph/symbolic_inputs.py",
     "minidynamo/backends.py",
     "miniinductor/passes/graph_passes.py",
 )

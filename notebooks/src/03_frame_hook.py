@@ -22,7 +22,7 @@
 # is off.
 #
 # **Files of this chapter:** `minidynamo/frame/frame_hook.c`, `minidynamo/frame/frame_hook.py`,
-# `minidynamo/convert/skipping.py`, `minidynamo/convert/convert_frame.py`, `minidynamo/convert/entries.py`.
+# `minidynamo/convert/convert_frame.py`, `minidynamo/convert/entries.py`.
 
 # %%
 import dis
@@ -225,13 +225,12 @@ header = text[:text.index("*/") + 2]
 Code(header, "c", "frame_hook.c, its header")
 
 # %% [markdown]
-# The header says what comes in and what goes out, as each file of ours does. What CPython 3.12 and 3.13
-# call otherwise stands in a file of its own. Here is where a frame keeps its code, in both of them:
+# The header says what comes in and what goes out, as each file of ours does. What differs between the
+# versions of CPython stands behind it. Here is where a frame keeps its code, in 3.13 and in 3.12:
 
 # %%
-newer = (Path(minidynamo.__file__).parent / "extras" / "newer_pythons.h").read_text()
-start = newer.index("#if PY_VERSION_HEX >= 0x030D0000")
-Code(newer[start:newer.index("#endif", start) + 6], "c", "newer_pythons.h, its end")
+start = text.index("#  if PY_VERSION_HEX >= 0x030D0000")
+Code(text[start:text.index("#  endif", start) + 8], "c", "frame_hook.c, CPython 3.12 and 3.13")
 
 # %% [markdown]
 # `swap_code` is the whole trick: the frame gets another code object, and its instruction pointer is set
@@ -494,7 +493,6 @@ from minidynamo.explain import also_here
 
 also_here(
     "minidynamo/frame/frame_hook.py",
-    "minidynamo/convert/skipping.py",
     "minidynamo/convert/convert_frame.py",
     "minidynamo/convert/entries.py",
 )

@@ -22,7 +22,7 @@
 # not; the generated guard function; recompilation and its limit; whether guards are asserts.
 #
 # **Files of this chapter:** `minidynamo/variables/`, `minidynamo/guards/sources.py`,
-# `minidynamo/guards/guards.py`, `minidynamo/convert/entry_guards.py`.
+# `minidynamo/guards/guards.py`, `minidynamo/convert/entries.py`.
 
 # %%
 import torch
@@ -392,7 +392,7 @@ check("05.2", why)
 # builds a guard function with it and changes the flag.
 #
 # *Hints.* `Guard(kind, source, check, pins)`: a guard on the surroundings has `source=None`;
-# `check` is Python text; `pins` are the names it uses. Look at how `entry_guards.state_guards`
+# `check` is Python text; `pins` are the names it uses. Look at how `entries.state_guards`
 # makes the guard for grad mode.
 
 # %% tags=["exercise"]
@@ -524,7 +524,7 @@ also_here(
     "minidynamo/variables/",
     "minidynamo/guards/sources.py",
     "minidynamo/guards/guards.py",
-    "minidynamo/convert/entry_guards.py",
+    "minidynamo/convert/entries.py",
 )
 
 # %% [markdown]

@@ -19,7 +19,6 @@ import torch
 import torch.utils._pytree as pytree
 
 from benchmarks.error_bound import too_far
-
 from tests.soundness import errors, runner
 from tests.soundness.modes import Mode
 

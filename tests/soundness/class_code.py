@@ -13,11 +13,11 @@ goes, or the function itself is replaced on its class.  Enumerated.
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ..fuzz.compare import difference, outcome
 from . import runner
 from .modes import Mode
-
-import torch
 
 FILE = "<a program of tests.soundness.class_code>"
 # protocol -> (the program's classes: `answer` is the function, which `READ` calls; the question,

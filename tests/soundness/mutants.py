@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-import minidynamo.coverage
+import minidynamo.functions  # noqa: F401
 
 DIFFERENCES = 3  # a generator's exit status when it found some; 1 and 2 are Python's own
 
@@ -58,9 +58,7 @@ def apply(name: str) -> None:
     """Break the compilers of this process.
 
     Coverage comes first: what it adds when it is loaded would take the place of the mutant."""
-    minidynamo.coverage.load()
     load()
-    minidynamo.coverage.load()  # what registers itself later would undo the change
     MUTANTS[name].change()
 
 

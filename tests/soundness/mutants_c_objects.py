@@ -1,10 +1,8 @@
 """Mutants that `c_objects` and `endless` must notice."""
 
-from minidynamo.graph.output_graph import OutputGraph
-from minidynamo.functions import c_methods
 from minidynamo.evaluate import operations
-from minidynamo.variables import dicts as containers, functions, iterators, sequences
-from minidynamo.variables import dicts
+from minidynamo.variables import dicts, functions, iterators, sequences
+from minidynamo.variables import dicts as containers
 
 from .mutants import mutant
 

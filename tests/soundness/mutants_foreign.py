@@ -8,8 +8,10 @@ place and ends the process).
 import functools
 from typing import Any
 
-import minidynamo.convert.convert_frame
 import minidynamo.convert.graph_errors
+
+import minidynamo.convert.conversion
+import minidynamo.convert.convert_frame
 import minidynamo.graph.output_graph
 import minidynamo.guards.guards
 import minidynamo.shapes.symbolic_numbers
@@ -47,7 +49,7 @@ def guards_answer_everything() -> None:
 
 @mutant("a graph that raised is repeated whatever raised", STEADY)
 def graphs_answer_everything() -> None:
-    minidynamo.convert.graph_errors.is_foreign = lambda error: False
+    minidynamo.convert.conversion.is_foreign = lambda error: False
 
 
 @mutant("handlers are not told", COMPILING)

@@ -4,8 +4,7 @@ of draws."""
 import torch
 
 from miniinductor.autograd import joint, outputs
-from miniinductor.lowering import whole_calls
-from miniinductor.lowering import random
+from miniinductor.lowering import random, whole_calls
 
 from .mutants import mutant
 

@@ -1,8 +1,7 @@
 """Mutants of what is guarded, and compiled, of tensors' layouts and bits."""
 
-from minidynamo.graph.output_graph import OutputGraph
-
 import miniinductor.compile as driver
+from minidynamo.graph.output_graph import OutputGraph
 from miniinductor.autograd import functionalize, outputs, runtime
 
 from .mutants import mutant

@@ -9,10 +9,12 @@ from .mutants import mutant
 
 @mutant("names: parameters keep their names", "names --count 40 --modes eager")
 def parameters_keep_their_names() -> None:
-    from minidynamo.guards import guards
-    from minidynamo.guards.sources import identifier
+    import re
 
-    guards.name_parameters = lambda parameters, text: [identifier(name) for name in parameters]
+    from minidynamo.guards import sources
+
+    sources.TAKEN = re.compile("[LP]_.*")
+    sources.builtins = None
 
 
 @mutant("names: attributes of graphs may mean something", "names --count 60 --modes eager")

@@ -1,10 +1,9 @@
 """Mutants of what is known of objects: which are one, what their classes answer, what custom
 functions read and write, who has hooks."""
 
-from minidynamo.convert import entry_guards
-from minidynamo.graph.output_graph import OutputGraph
+from minidynamo.convert import entries
 from minidynamo.functions import custom_functions
-
+from minidynamo.graph.output_graph import OutputGraph
 from miniinductor.autograd import fake_mode as mode
 
 from .mutants import mutant
@@ -14,12 +13,12 @@ SECONDS = "--seconds 55"
 
 @mutant("keys may come to be one object", f"identity --only '(key|set)' --modes eager {SECONDS}")
 def keys() -> None:
-    entry_guards.guard_keys_apart = lambda output: None
+    entries.guard_keys_apart = lambda output: None
 
 
 @mutant("a write may reach another object", f"identity --only written --modes eager {SECONDS}")
 def writes() -> None:
-    entry_guards.guard_written_apart = lambda output, code: None
+    entries.guard_written_apart = lambda output, code: None
 
 
 @mutant("what classes have is not guarded", f"class_code --only itself --modes eager {SECONDS}")

@@ -29,6 +29,7 @@ import sympy
 import miniinductor.compile as driver
 from miniinductor.autograd import functionalize
 from miniinductor.codegen.cpp import expressions as cpp_expressions
+from miniinductor.codegen.cpp import tiles
 from miniinductor.codegen.triton import kernel_writer as triton
 from miniinductor.ir.recording import Recorder
 from miniinductor.passes import graph_passes

@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
-from benchmarks.error_bound import too_far
 import miniinductor
+from benchmarks.error_bound import too_far
 
 from . import runner
 from .modes import Mode

@@ -31,8 +31,8 @@ import torch
 import miniinductor
 from miniinductor.ir.loops import same_layout
 from miniinductor.runtime import program as runtime_program
-from miniinductor.toolchain import cpp as launch
 from miniinductor.sizes.symbols import is_dense
+from miniinductor.toolchain import cpp as launch
 from tests.soundness import modes, runner
 from tests.soundness.modes import Mode
 

@@ -34,7 +34,8 @@ from front_helpers import clone_input, interpret, trace  # noqa: E402
 from torch import fx  # noqa: E402
 
 import miniinductor  # noqa: E402
-from benchmarks.error_bound import too_far, tolerance as tolerance_of  # noqa: E402
+from benchmarks.error_bound import tolerance as tolerance_of
+from benchmarks.error_bound import too_far  # noqa: E402
 from miniinductor.lowering.decompositions import table  # noqa: E402
 
 FLOATS = [torch.float32] * 5 + [torch.float64, torch.bfloat16, torch.float16]

@@ -584,8 +584,8 @@ def report(rows, options):
         )
         counts = ", ".join(f"{kernel} {n}" for kernel, n in kernels.most_common())
         print(f"\neager kernels for want of a rule, by number of ops: {counts}")
-        from miniinductor.lowering.decompositions import OURS, table
         from miniinductor.lowering import LOWERINGS
+        from miniinductor.lowering.decompositions import OURS, table
 
         print(
             f"\nATen overloads with a lowering: {len(LOWERINGS)}; "

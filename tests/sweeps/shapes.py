@@ -23,9 +23,9 @@ sys.path[:0] = [os.path.dirname(TESTS)]
 import torch  # noqa: E402
 
 import minidynamo  # noqa: E402
-from minidynamo.frame import frame_hook
-from minidynamo import records  # noqa: E402
 from benchmarks.error_bound import too_far  # noqa: E402
+from minidynamo import records  # noqa: E402
+from minidynamo.frame import frame_hook
 
 SIZES = [2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 15, 16, 17, 20, 24, 31, 32, 33]
 INTS = (

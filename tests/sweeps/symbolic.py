@@ -24,9 +24,9 @@ sys.path[:0] = [TESTS, os.path.dirname(TESTS)]
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from symbolic_helpers import Symbolic  # noqa: E402
 
 from benchmarks.error_bound import too_far  # noqa: E402
-from symbolic_helpers import Symbolic  # noqa: E402
 
 HINTS = [2, 3, 4, 5, 7, 8, 12, 16, 17, 33]
 SIZES = [2, 2, 3, 4, 5, 6, 7, 8, 9, 11, 15, 16, 17, 20, 31, 32, 33, 40, 65]

@@ -24,9 +24,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from minidynamo.frame import frame_hook
-from minidynamo.bytecode import Instruction, assemble, assembler as emit
+from minidynamo.bytecode import Instruction, assemble
+from minidynamo.bytecode import assembler as emit
 from minidynamo.bytecode.assembler import parameter_count, stack_effect
+from minidynamo.frame import frame_hook
 
 from .effects import Outside, replay
 from .graph import EAGER, VIEWS, Node, Refused

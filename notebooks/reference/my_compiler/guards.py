@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 from minidynamo.bytecode.assembler import parameter_count
 
 from .effects import Journal, Outside

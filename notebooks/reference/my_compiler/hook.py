@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from minidynamo.frame import frame_hook
 
 from .breaks import Entry, split

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+
 from minidynamo.bytecode import canonical, disassemble
 
 from . import graph as nodes

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+
 from miniinductor.toolchain.cpp import build_kernels
 
 from .autograd import computed_of, cut, differentiate, part

@@ -18,7 +18,6 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
-
 Shapes = dict[str, tuple[int, ...]]
 
 

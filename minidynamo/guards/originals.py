@@ -6,7 +6,7 @@ has put in its place since.
     (<built-in method relu of type object at 0x...>, False)
 
 In:   a function or method of torch's that the graph would call whole.
-Out:  whether it finds something of the program's, which is guarded, and then traced instead.
+Out:  guards on what it finds, and a graph break where that is the program's.
 """
 
 import builtins
@@ -19,6 +19,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from ..errors import Break
 
 if TYPE_CHECKING:
     from ..graph.output_graph import OutputGraph
@@ -38,11 +40,6 @@ MODULES = {  # id of a module's dictionary -> a copy of it
     for name in ("torch", "torch._VF", *LEAF_MODULES)
     if isinstance(module := sys.modules.get(name), types.ModuleType)
 }
-FIELDS = frozenset(  # what C code keeps in a tensor: `shape`, `dtype`...
-    name
-    for name in dir(torch._C.TensorBase)
-    if isinstance(getattr(torch._C.TensorBase, name, None), types.GetSetDescriptorType)
-)
 MISSING = object()
 
 
@@ -86,16 +83,14 @@ def global_paths(code: types.CodeType) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(paths))
 
 
-def calls_replaced(output: "OutputGraph", function: Any, goes_on: Callable[[Any], bool]) -> bool:
-    """Does torch's `function`, which the graph would call whole, find something of the
-    program's under the names in its code?
+def guard_calls(output: "OutputGraph", function: Any, goes_on: Callable[[Any], bool]) -> None:
+    """torch's `function`, which the graph calls whole, finds something under the names in its code:
+    that is guarded.  Break if it is the program's.
 
-    What it finds is guarded.  goes_on: whether a function that is found so is looked at,
-    too."""
-    known = output.read_functions.get(function)
-    if known is not None:
-        return known
-    replaced = output.read_functions[function] = False
+    goes_on: whether a function that is found so is looked at, too."""
+    if function in output.read_functions:
+        return
+    output.read_functions.add(function)
     for first, *path in global_paths(function.__code__):
         place: dict[str, Any] = function.__globals__
         value: Any = None
@@ -105,16 +100,11 @@ def calls_replaced(output: "OutputGraph", function: Any, goes_on: Callable[[Any]
             value = place[name]
             output.guard_fixed(output.globals_of(place).source.item(name), value)
             was = MODULES.get(id(place), {}).get(name, value)
-            replaced = replaced or found_other(value, was)
+            if value is not was and callable(was) and not made_by_torch(value):
+                raise Break("replaced", f"{name}, which the program has replaced, in torch's code")
             if not isinstance(value, types.ModuleType):
                 break
             place = value.__dict__
         if isinstance(value, types.FunctionType) and goes_on(value):
             output.guard_function(value)
-            replaced = calls_replaced(output, value, goes_on) or replaced
-    output.read_functions[function] = replaced
-    return replaced
-
-
-def found_other(found: Any, was: Any) -> bool:
-    return found is not was and callable(was) and not made_by_torch(found)
+            guard_calls(output, value, goes_on)
