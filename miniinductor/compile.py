@@ -42,8 +42,8 @@ from .autograd.tracer import no_autocast, without_autocast
 from .codegen.kernels import build_kernels, main_device, write_kernels
 from .devices import about, language_of, why_not
 from .errors import NOT_COMPILED, CannotLower, CompilerError, NotCompiled, ThreadState, ours
+from .ir.handlers import verify_graph
 from .ir.loops import Graph
-from .ir.verify import verify_graph
 from .lowering import lower_graph
 from .lowering.decompositions import FUSED_RANDOM, table
 from .lowering.extern import is_cheap
@@ -53,13 +53,10 @@ from .records import CompileRecord, first_line, tell
 from .runtime.memory import plan_memory
 from .runtime.program import Program, guard_shared_memory
 from .runtime.wrapper import print_wrapper
-from .schedule import printed_ir as printed_ir  # which says how stages are printed
-from .schedule.foreach import join_groups
-from .schedule.in_place import overwritten_inputs
+from .schedule.after_fusion import join_groups, overwritten_inputs
 from .schedule.nodes import Schedule
 from .schedule.scheduler import Scheduler
-from .sizes.ranges import multiples
-from .sizes.symbols import hints_of, is_symbolic, multiples_of, size_hints
+from .sizes.symbols import hints_of, is_symbolic, size_hints
 
 MODES = (None, "default", "reduce-overhead", "max-autotune")
 # explain measures kernels: (program, record) -> the program with a clock around each of its calls
@@ -238,7 +235,6 @@ class Compilation:
         with (
             config.patch(max_autotune=config.max_autotune or self.mode == "max-autotune"),
             size_hints(hints_of(functional.graph)),
-            multiples(multiples_of(functional.graph)),
             torch._C.DisableTorchFunction(),  # the program's default device is not the compiler's
         ):
             record.keep_step("partition", functional)

@@ -36,7 +36,7 @@ from .codegen.cpp.foreach import ForeachWriter
 from .codegen.cpp.kernel_writer import CppKernelWriter
 from .devices import DEVICES, LANGUAGES, Device, Language, register_device, register_language
 from .runtime import cuda_graphs
-from .schedule.foreach import Foreach
+from .schedule.after_fusion import Foreach
 from .schedule.nodes import Group
 from .toolchain.cpp import build_kernels as build_cpp_kernels
 

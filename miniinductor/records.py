@@ -95,7 +95,8 @@ class Listing(Text):
 
 @functools.singledispatch
 def lines_of(stage: Any) -> list[str]:
-    """A stage of the compiler, or a part of one, as text.  (schedule/printed_ir.py knows how.)"""
+    """A stage of the compiler, or a part of one, as text.  (ir/handlers.py and schedule/nodes.py
+    know how.)"""
     return [object.__repr__(stage)]
 
 

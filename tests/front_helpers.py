@@ -11,7 +11,7 @@ from benchmarks.error_bound import assert_near
 from miniinductor.autograd.functionalize import functionalize
 from miniinductor.autograd.joint import OriginInterpreter
 from miniinductor.autograd.tracer import fake_inputs, input_name, new_tracer, run_traced
-from miniinductor.ir.verify import verify_graph
+from miniinductor.ir.handlers import verify_graph
 from miniinductor.lowering import lower_graph
 from miniinductor.lowering.decompositions import table
 from miniinductor.passes.graph_passes import optimize

@@ -149,15 +149,13 @@ def test_a_branch_is_a_guard_with_the_users_line():
     record = sweep(f, sizes([(4,), (8,)], [(5,), (10,)], [(5,), (11,)], [(6,), (11,)]), graphs=2)
     first = records.frames[0]
     assert (
-        guards(first)[-1] == "x.shape[0] * 2 == y.shape[0]"
-        and guards(record)[-1] == "x.shape[0] * 2 != y.shape[0]"
+        guards(first)[-1] == "2*x.shape[0] == y.shape[0]"
+        and guards(record)[-1] == "2*x.shape[0] != y.shape[0]"
     )
     assert [g.line for g in first.guards if g.kind == "SIZES"][0].endswith(
         f"test_dynamic.py:{f.__code__.co_firstlineno + 1}"
     )
-    assert "x.shape[0] * 2 == y.shape[0]" in record.recompile_reason.replace("(", "").replace(
-        ")", ""
-    )
+    assert "2*x.shape[0] == y.shape[0]" in record.recompile_reason.replace("(", "").replace(")", "")
 
 
 def test_every_size_that_violates_a_guard_compiles_again():
@@ -192,7 +190,9 @@ SIZES_BY_FLOATS = {
         x / math.sqrt(x.shape[0]),
         x / float(x.numel()),
         x * (x.shape[0] / 3),
-    ),
+    )
+}
+INTEGERS_OF_FLOATS = {
     "half": lambda x: (x[: int(x.shape[0] / 2)] * 2, x[:, math.ceil(x.shape[1] * 0.3) :] + 1),
     "rounded": lambda x: (
         x.new_zeros(round(x.shape[0] * 1.5), x.shape[1]) + x[:1],
@@ -223,6 +223,13 @@ def test_sizes_computed_in_floating_point(name, kernels):
             backend="inductor",
         )
     assert record.backend_record.kernels and not record.backend_record.notes_of("runs eagerly")
+
+
+@pytest.mark.parametrize("name", INTEGERS_OF_FLOATS)
+def test_an_integer_of_a_float_is_a_number(name):
+    """Each size is compiled anew."""
+    shapes = sizes(*[[(n, m)] for n, m in ((9, 6), (11, 7), (12, 4))])
+    sweep(INTEGERS_OF_FLOATS[name], shapes, graphs=3, backend="inductor")
 
 
 def test_your_own_backend_gets_symints_and_fakes_and_may_decide():

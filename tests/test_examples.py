@@ -28,11 +28,11 @@ from miniinductor.autograd.joint import trace_joint  # noqa: E402
 from miniinductor.codegen import kernels
 from miniinductor.codegen.triton.block_sizes import Config, Launch  # noqa: E402
 from miniinductor.ir import recording
-from miniinductor.ir.ops import ops, set_handler  # noqa: E402
+from miniinductor.ir.ops import ops  # noqa: E402
 from miniinductor.lowering import lower_graph  # noqa: E402
 from miniinductor.lowering.decompositions import table  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
-from miniinductor.schedule.printed_ir import PrintHandler  # noqa: E402
+from miniinductor.ir.handlers import PrintHandler  # noqa: E402
 from miniinductor.schedule.scheduler import Scheduler  # noqa: E402
 from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
 
@@ -159,7 +159,8 @@ def symbolic():
     mode.cache_enabled = False
     fake = symbolic_fake(mode, ShapeEnv(), torch.randn(12, 4), {0: 0, 1: 1})
     symbols = dict(zip(("s0", "s1"), (n.node.expr for n in fake.shape)))
-    return {"fake": fake, "FloorDiv": FloorDiv, **symbols}
+    i, j = sympy.symbols("i j", integer=True, nonnegative=True)
+    return {"fake": fake, "FloorDiv": FloorDiv, "i": i, "j": j, **symbols}
 
 
 def quotients():
@@ -196,7 +197,6 @@ MORE = {  # file -> what else its example finds
         "fake_uint16": torch.zeros(1, dtype=torch.uint16),
     },
     "errors": lambda: {"compile_it": lambda: None, "work": len, "arguments": ([],)},
-    "sizes/intervals": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "autograd/functionalize": lambda: {"gm": trace(in_place, [torch.randn(5, 3)])},
     "autograd/joint": product,
     "autograd/partition": lambda: {
@@ -216,24 +216,17 @@ MORE = {  # file -> what else its example finds
         "trace": recording.trace,
     },
     "ir/recording": lambda: {"buffer": exponential()},
-    "schedule/foreach": lambda: scheduled(
+    "schedule/after_fusion": lambda: scheduled(
         lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
         torch.randn(3),
         torch.randn(5),
         torch.randn(7),
+        written=["arg0", "arg1", "arg2"],
     ),
     "passes/graph_passes": lambda: {
         "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])
     },
-    "schedule/printed_ir": lambda: {"buffer": exponential()},
-    "ir/handlers": lambda: {
-        "buffer": exponential(),
-        "handler": PrintHandler(),
-        "set_handler": set_handler,
-    },
-    "schedule/in_place": lambda: scheduled(
-        lambda p, g: [p.sub(g * 0.1)], torch.randn(3), torch.randn(3), written=["arg0"]
-    ),
+    "ir/handlers": lambda: {"buffer": exponential(), "graph": miniinductor.ir.loops.Graph()},
     "codegen/kernels": softmax_schedule,
     "runtime/memory": softmax_steps,
     "autograd/eager_graphs": lambda: {

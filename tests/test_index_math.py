@@ -8,9 +8,8 @@ import sympy
 import torch
 
 from miniinductor.lowering.views import reshape_index
-from miniinductor.sizes.expressions import FloorDiv, Mod, Position, is_indirect
-from miniinductor.sizes.printing import index_text
-from miniinductor.sizes.ranges import bounds, simplify
+from miniinductor.sizes.expressions import FloorDiv, Mod, Position, index_text, is_indirect
+from miniinductor.sizes.symbols import bounds, simplify
 
 i, j = sympy.symbols("i j", integer=True, nonnegative=True)
 

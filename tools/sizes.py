@@ -76,14 +76,14 @@ Graph passes
     miniinductor/lowering decompositions.py
     miniinductor/passes graph_passes.py
 Loop IR
-    miniinductor/ir ops.py loops.py handlers.py
+    miniinductor/ir ops.py loops.py
 Sizes and indices
-    miniinductor/sizes expressions.py symbols.py printing.py ranges.py
+    miniinductor/sizes expressions.py symbols.py
 Lowering
     miniinductor/lowering registry.py graph.py pointwise.py reductions.py views.py
 Fusion
     miniinductor/ir dependencies.py recording.py
-    miniinductor/schedule nodes.py scheduler.py in_place.py
+    miniinductor/schedule nodes.py scheduler.py after_fusion.py
 Kernels in C++
     miniinductor/codegen kernels.py
     miniinductor devices.py

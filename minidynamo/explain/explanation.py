@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from miniinductor.sizes.printing import python_code
+from miniinductor.sizes.expressions import python_code
 
 from .. import records
 from .data import range_of

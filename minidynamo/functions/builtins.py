@@ -53,8 +53,6 @@ SYMBOLIC: dict[Any, Any] = {  # -> what computes it of symbols
     max: torch.sym_max,
     math.isqrt: None,
     math.sqrt: torch.sym_sqrt,
-    math.sin: getattr(torch, "_sym_sin"),
-    math.cos: getattr(torch, "_sym_cos"),
 }
 CALLS.update(SYMBOLIC)
 

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from miniinductor.sizes.printing import python_code
+from miniinductor.sizes.expressions import python_code
 
 from ..bytecode import Instruction, assembler, disassemble
 from ..bytecode.assembler import stack_effect

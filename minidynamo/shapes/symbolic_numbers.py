@@ -6,12 +6,12 @@ Out:  `SymNode`: torch.SymInt(node) forwards every operator to it, and C++ does 
       (PythonSymNodeImpl); neither asks for its class.
 
     >>> n = torch.SymInt(SymNode(env, sympy.Symbol("s0", integer=True, positive=True), int, 5))
-    >>> n * 2 + 1, (n * 2 + 1).node.hint            # (s0 * 2 + 1, 11)
-    >>> (n * 4) // 8                    # (s0 // 2): FloorDiv and Mod are simplified at construction
+    >>> n * 2 + 1, (n * 2 + 1).node.hint            # (2*s0 + 1, 11)
+    >>> (n * 4) // 8                    # s0 // 2: FloorDiv and Mod are simplified at construction
     >>> bool(n > 3)                                 # env.decide(s0 > 3)
 
 sympy must not touch integer division and float arithmetic: `FloorDiv` and `Mod` are those of
-miniinductor/sizes/expressions.py, functions of floats those of floats.py there.  Any other operator
+miniinductor/sizes/expressions.py, functions of floats `FUNCTIONS` there.  Any other operator
 computes with the numbers of this run, and pins them.
 
 The environment (`ShapeEnv` in symbolic_shapes.py) gives `simplify`, `decide`, `specialize`, `prove`
@@ -28,9 +28,7 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import FloorDiv, Mod
-from miniinductor.sizes.floats import FUNCTIONS, ToFloat
-from miniinductor.sizes.printing import python_code
+from miniinductor.sizes.expressions import FUNCTIONS, FloorDiv, Mod, ToFloat, python_code
 
 if TYPE_CHECKING:
     from .symbolic_shapes import ShapeEnv
@@ -111,9 +109,8 @@ class SymNode:
 
     is_symbolic = staticmethod(YES)
     is_nested_int = staticmethod(NO)
-
-    def is_constant(self) -> bool:
-        return self.constant is not None
+    # (a size that became a number: torch would compute with a float where it expects a SymFloat)
+    is_constant = staticmethod(NO)
 
     def has_hint(self) -> bool:
         return self.hint is not None
@@ -169,7 +166,7 @@ class SymNode:
             value = compute(*numbers)
             return self.new(sympy.sympify(value), type(value), value)
         expr = function(*[node.expr for node in nodes])
-        return self.new(expr, function.result, computed(compute, *nodes))
+        return self.new(expr, float, computed(compute, *nodes))
 
     def in_domain(self, name: Text, nodes: tuple["SymNode", ...]) -> bool:
         """Does Python raise nothing for such operands?  Decisions, which may become guards."""
@@ -232,7 +229,8 @@ class SymNode:
 FLOATS = {name: function for function in FUNCTIONS.values() for name in function.methods}
 QUOTIENTS = FUNCTIONS["TrueDiv"].methods
 POWERS = FUNCTIONS["FloatPow"].methods
-WHOLE = {"floor", "ceil", "trunc", "sym_int", "round"}  # of an int, it is the result already
+# an int of a float is a number, which is guarded: int(n * 0.3)
+WHOLE = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "sym_int": int}
 
 
 def is_plain(node: SymNode) -> bool:
@@ -284,9 +282,9 @@ def _install_of_floats(name: str, compute: Callable) -> None:
 
 for _name, _row in OPERATORS.items():
     _install(_name, *_row)
-for _name, _function in FLOATS.items():
+for _name, _compute in [*WHOLE.items(), *[(name, f.compute) for name, f in FLOATS.items()]]:
     if not hasattr(SymNode, _name):
-        _install_of_floats(_name, _function.compute)
+        _install_of_floats(_name, _compute)
 
 
 def hint_of(n: Any) -> Any:

@@ -21,7 +21,7 @@ answer becomes a guard unless `prove` finds that it holds for all sizes the guar
 * Equal sizes share a symbol ("duck shaping"); every further source is guarded to be equal.
 
 What a backend may use: `sym.node.expr` (sympy over the symbols, `FloorDiv`, `Mod` and opaque
-functions), `.hint`, and `.shape_env`: `prove`, `simplify`, `bounds`, `multiples`, `size_hint`,
+functions), `.hint`, and `.shape_env`: `prove`, `simplify`, `bounds`, `size_hint`,
 `wrap`. Mirrors torch/fx/experimental/symbolic_shapes.py (paper section 5).  Left out: constraints
 of torch.export, translation validation.
 """
@@ -33,8 +33,7 @@ from typing import Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import Mod, as_number
-from miniinductor.sizes.printing import python_code
+from miniinductor.sizes.expressions import Mod, as_number, python_code
 from miniinductor.sizes.prover import (
     LARGEST,
     SizeProver,

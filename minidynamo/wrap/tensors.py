@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from miniinductor.errors import ours
-from miniinductor.sizes.printing import python_code
+from miniinductor.sizes.expressions import python_code
 
 from ..errors import Break
 from ..guards.guards import Guard, constant_check

@@ -29,12 +29,10 @@ import sympy
 
 from ..records import lines_of
 from ..sizes.expressions import FloorDiv, Mod, flatten
-from ..sizes.ranges import simplify
-from ..sizes.symbols import Size, expand, hint, quotient, same
+from ..sizes.symbols import Size, expand, hint, quotient, same, simplify
 from ..sizes.symbols import size as size_of
-from .handlers import is_loop_variable, loop_variable, loop_variables
 from .loops import playing
-from .ops import OpsHandler, price
+from .ops import OpsHandler, is_loop_variable, loop_variable, loop_variables, price
 
 
 class Access(NamedTuple):

@@ -1,63 +1,304 @@
-"""A loop body is run: its closure is called on whatever handler is installed.
+"""Handlers that look at a loop body without compiling it: its text, its dtypes; and the verifier.
 
-In:   a buffer whose body is a function over `ops`.  Out: the calls of `ops`, the last a `store`.
+In:   an FX graph, a lowered graph, one buffer or loop body of it.
+Out:  lines that know what they show (`lines_of` in records.py finds the function by the class);
+      dtypes; `BadGraph` where a lowered graph makes no sense.
 
-    >>> with set_handler(handler):                  # one that counts, records, prints, writes C++
-    ...     run_body(buffer, loop_variables("i", len(buffer.data.ranges)), [])
+    >>> print(buffer)
+    buf0: float32[4, 8] = pointwise i0 < 4, i1 < 8
+        tmp0 = load(arg0, 8*i0 + i1)
+        tmp1 = exp(tmp0)
+        store(buf0, 8*i0 + i1, tmp1)
+    >>> verify_graph(graph)
 
-`Recorder` (recording.py) and the writers of kernels (codegen/) are handlers.  Three look at a
-body without compiling it: its text (extras/printed_ir.py), its dtypes (verify.py), its values
-(extras/interpreter.py).  Mirrors torch/_inductor/ops_handler.py.
+`verify_graph` runs between lowering and scheduling (`config.verify`, on by default).  Its rules:
+every buffer that is read was made before; the operands of each op have one dtype, and a body stores
+its buffer's dtype; a load that no mask protects stays inside its buffer, where the sizes are
+numbers.  A rule broken here is a bug in a lowering, found before it becomes a wrong number.
+
+Mirrors the `KernelFormatterHandler` in torch/_inductor/ops_handler.py and dtype_propagation.py
+there; the idea of a verifier is tinygrad's uop/spec.py.
 """
 
-import functools
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import sympy
+import torch
+from torch import fx
 
-from ..sizes.expressions import Position, Size
-from .loops import ComputedBuffer, Index
-from .ops import ops
-
-made_variables: set[sympy.Symbol] = set()  # all that were asked for, by any graph
-
-
-@functools.cache
-def loop_variable(prefix: str, number: int) -> sympy.Symbol:
-    variable = sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
-    made_variables.add(variable)
-    return variable
-
-
-def is_loop_variable(symbol: sympy.Symbol) -> bool:
-    """Does a loop run over it?  A size is none, whatever its name is."""
-    return symbol in made_variables
-
-
-def loop_variables(prefix: str, count: int) -> list[sympy.Symbol]:
-    return [loop_variable(prefix, i) for i in range(count)]
-
-
-# --- of a body that is only looked at: printed, checked, interpreted ------------------------------
-def loop_indices(data: Any) -> tuple[list[sympy.Symbol], list[sympy.Symbol]]:
-    """Loop variables of a body: i0, i1, ... and r0, r1, ... for the reduced ones."""
-    return loop_variables("i", len(data.ranges)), loop_variables("r", len(data.reduction_ranges))
-
-
-def loops(data: Any) -> dict[sympy.Symbol, Size]:
-    """Loop variable -> how far it runs."""
-    index, reduction_index = loop_indices(data)
-    return dict(zip(index + reduction_index, [*data.ranges, *data.reduction_ranges]))
+from ..records import Marked, lines_of
+from ..sizes.expressions import Size
+from ..sizes.symbols import bounds, extent
+from .dependencies import LoopBody
+from .loops import (
+    BufferView,
+    ComputedBuffer,
+    ExternKernel,
+    Graph,
+    Layout,
+    MultiOutput,
+    buffer_views,
+    loop_indices,
+    loops,
+    origin,
+    playing,
+    run_body,
+)
+from .ops import (
+    COMPARISON,
+    LOGICAL,
+    TESTS,
+    Dtype,
+    OpsHandler,
+    Value,
+    fill,
+    indirect_symbol,
+    set_handler,
+)
 
 
-def indirect_symbol(count: Iterator[int]) -> sympy.Symbol:
-    """A fresh symbol for a position that is data."""
-    return Position(f"indirect{next(count)}", integer=True, nonnegative=True)
+# --- text -----------------------------------------------------------------------------------------
+class PrintHandler(OpsHandler):
+    """Each op becomes a line `tmpN = op(...)`; equal lines are written once."""
+
+    def __init__(self) -> None:
+        self.lines: list[Marked] = []
+        # "exp(tmp0)" -> "tmp1"; what an indirect_indexing is given -> its symbol
+        self.names: dict[Any, Any] = {}
+        self.count = itertools.count()
+        self.indirect = itertools.count()
+
+    def emit(self, op: str, text: str) -> str:
+        if text not in self.names:
+            self.names[text] = f"tmp{next(self.count)}"
+            self.say(f"{self.names[text]} = {text}", op)
+        return self.names[text]
+
+    def say(self, text: str, op: str) -> None:
+        """A line, which comes from the instruction or the FX node whose op is called."""
+        instruction = playing.value
+        name, node = ("", origin.value) if instruction is None else instruction.about
+        self.lines.append(Marked.of(text, name, (node,) if node else (), op=op))
+
+    def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
+        self.say(f"store({name}, {index}, {value}{', ' + mode if mode else ''})", "store")
+
+    def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
+        key = ("indirect", value, size, wrap_neg)
+        if key not in self.names:
+            symbol = self.names[key] = indirect_symbol(self.indirect)
+            no_wrap = "" if wrap_neg else ", no wrap"
+            self.say(f"{symbol} = indirect_indexing({value}, {size}{no_wrap})", "indirect_indexing")
+        return self.names[key]
+
+    def masked(self, mask: Value, body: Callable[[], Value], other: float) -> str:
+        outer, names = self.lines, dict(self.names)
+        self.lines = []
+        value = body()
+        inner = self.lines
+        self.lines, self.names = outer, names  # names that the body defined end with it
+        name = f"tmp{next(self.count)}"
+        self.say(f"{name} = masked({mask}, other={other}):", "masked")
+        self.lines += [line.written(f"    {line}") for line in inner]
+        self.lines.append(self.lines[-1].written(f"    {value}"))
+        return name
 
 
-def run_body(buffer: ComputedBuffer, index: Index, reduction_index: Index) -> None:
-    """Call the buffer's body, its reduction and its store, on the installed handler."""
-    value, place = buffer.data.element(index, reduction_index)
-    mode = getattr(buffer.data, "mode", None)
-    ops.store(buffer.name, buffer.layout.indexer(place), value, mode)
+def _show(argument: Any) -> str:
+    if isinstance(argument, (list, tuple)):
+        return f"[{', '.join(map(_show, argument))}]"
+    if isinstance(argument, BufferView):
+        return f"{argument.name}{list(argument.size)}"
+    return str(argument).replace("torch.", "")
+
+
+def _printed(name: str) -> Callable[..., str]:
+    def method(self: PrintHandler, *args: Any, **kwargs: Any) -> str:
+        return self.emit(name, f"{name}({', '.join(map(_show, [*args, *kwargs.values()]))})")
+
+    return method
+
+
+fill(PrintHandler, _printed)
+
+
+@lines_of.register(ComputedBuffer)
+def buffer_lines(buffer: Any) -> list[Marked]:
+    """One operation of a graph as text: a head, and the statements of its body."""
+    layout = buffer.layout
+    where = f"{_show(layout.dtype)}{list(layout.size)}" if layout is not None else "(several)"
+    origins = f"    # {', '.join(sorted(map(str, buffer.origins)))}" if buffer.origins else ""
+    handler, op = PrintHandler(), "buffer"
+    if isinstance(buffer, MultiOutput):
+        what = f"{buffer.source}{list(buffer.index)}"
+    elif isinstance(buffer, ExternKernel):
+        arguments = [_show(value) for value in buffer.args]
+        arguments += [f"{key}={_show(value)}" for key, value in buffer.kwargs.items()]
+        what, op = f"{buffer.op}({', '.join(arguments)})", str(buffer.op)
+    else:
+        assert isinstance(buffer, ComputedBuffer)
+        origin.value = ""
+        with set_handler(handler):
+            run_body(buffer, *loop_indices(buffer.data))
+        ranges = ", ".join(f"{i} < {n}" for i, n in loops(buffer.data).items())
+        what = f"{type(buffer.data).__name__.lower()} {ranges}"
+    made_of = sorted(map(str, buffer.origins))
+    head = Marked.of(f"{buffer.name}: {where} = {what}{origins}", buffer.name, made_of, op=op)
+    lines = [line.written(f"    {line}") for line in handler.lines]
+    for number, line in enumerate(lines):
+        line.about = (f"{buffer.name}:{number}", *line.about[1:])
+    return [head, *lines]
+
+
+@lines_of.register
+def graph_lines(graph: Graph) -> list[str]:
+    return [line for buffer in graph.operations for line in buffer_lines(buffer)]
+
+
+@lines_of.register
+def fx_lines(graph: fx.Graph) -> list[str]:
+    """A line for each call of an ATen graph, with the names of the traced nodes that it came
+    from."""
+    lines: list[str] = []
+    for node in graph.nodes:
+        if node.op == "call_function":
+            options = [f"{key}={value}" for key, value in node.kwargs.items()]
+            text = f"{node.name} = {node.target}({', '.join([*map(str, node.args), *options])})"
+            marks = node.meta.get("traced", ())
+            lines.append(Marked.of(text, node.name, marks, op=str(node.target)))
+    return lines
+
+
+# --- before and after fusion ----------------------------------------------------------------------
+@lines_of.register
+def body_lines(body: LoopBody) -> list[str]:
+    printer = PrintHandler()
+    body.play(printer)
+    loops = ", ".join(f"{v} < {n}" for v, n in body.ranges().items())
+    return [Marked.of(f"for {loops}:", reason="a loop"), *printer.lines]
+
+
+# --- dtypes and places ----------------------------------------------------------------------------
+TRUTHS = (*COMPARISON, *TESTS, *LOGICAL)  # their result is a bool, whatever they are given
+INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+class BadGraph(AssertionError):
+    """The loop IR breaks a rule: a bug in a lowering."""
+
+
+def expect(what: str, want: Dtype, *given: Dtype) -> Dtype:
+    """`want`; BadGraph if one of the `given` dtypes is another."""
+    for dtype in given:
+        if dtype != want:
+            raise BadGraph(f"{what} of {want} is given {dtype}")
+    return want
+
+
+class DtypeHandler(OpsHandler):
+    """The value of each op is its dtype; operands of one op must agree."""
+
+    def __init__(self, dtype_of_buffer: Callable[[str], Dtype]) -> None:
+        self.dtype_of_buffer = dtype_of_buffer
+        self.count = itertools.count()
+
+    def load(self, name: str, index: sympy.Expr) -> Dtype:
+        return self.dtype_of_buffer(name)
+
+    def store(self, name: str, index: sympy.Expr, value: Dtype, mode: str | None = None) -> None:
+        expect(f"store to {name}", self.dtype_of_buffer(name), value)
+
+    def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Dtype) -> Dtype:
+        expect(f"reduction {kind}", src_dtype, value)
+        return dtype
+
+    def scan(self, dtype: Dtype, kind: str, value: Dtype) -> Dtype:
+        return expect(f"scan {kind}", dtype, value)
+
+    def indirect_indexing(self, value: Dtype, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
+        if value not in INDEX_DTYPES:
+            raise BadGraph(f"an index of dtype {value}")
+        return indirect_symbol(self.count)
+
+    def constant(self, value: object, dtype: Dtype) -> Dtype:
+        return dtype
+
+    index_expr = constant
+
+    def to_dtype(self, x: Dtype, dtype: Dtype, src_dtype: Dtype | None = None) -> Dtype:
+        expect("to_dtype", src_dtype or x, x)
+        return dtype
+
+    def where(self, condition: Dtype, a: Dtype, b: Dtype) -> Dtype:
+        expect("where", torch.bool, condition)
+        return expect("where", a, b)
+
+    def masked(self, mask: Dtype, body: Callable[[], Dtype], other: float) -> Dtype:
+        expect("masked", torch.bool, mask)
+        return body()
+
+    def rand(self, seed: Dtype, offset: Dtype) -> Dtype:
+        return torch.float32
+
+
+def _dtype_rule(name: str) -> Callable[..., Dtype]:
+    def method(self: DtypeHandler, *args: Dtype) -> Dtype:
+        dtype = expect(name, *args)  # the others' must be the first one's
+        return torch.bool if name in TRUTHS else dtype
+
+    return method
+
+
+fill(DtypeHandler, _dtype_rule)
+
+
+class Verifier(DtypeHandler):
+    """Dtypes, and where loads go."""
+
+    def __init__(self, known: dict[str, Layout], buffer: ComputedBuffer) -> None:
+        self.known = {**known, buffer.name: buffer.layout}
+        super().__init__(lambda name: layout_of(name, self.known, buffer.name).dtype)
+        self.buffer = buffer
+        self.ranges = loops(buffer.data)
+        # nothing is read where a loop runs never, or a mask says so
+        self.is_protected = 0 in self.ranges.values()
+
+    def load(self, name: str, index: sympy.Expr) -> Dtype:
+        layout = layout_of(name, self.known, self.buffer.name)
+        size = extent(layout.size, layout.stride, layout.offset)
+        limits = bounds(sympy.sympify(index), self.ranges)
+        if not self.is_protected and None not in (size, limits):
+            if limits[0] < 0 or limits[1] >= size:
+                reached = f"{name}[{index}], elements {limits[0]} to {limits[1]} of {size}"
+                raise BadGraph(f"{self.buffer.name} loads {reached}")
+        return layout.dtype
+
+    def masked(self, mask: Dtype, body: Callable[[], Dtype], other: float) -> Dtype:
+        before, self.is_protected = self.is_protected, True
+        value = super().masked(mask, body, other)
+        self.is_protected = before
+        return value
+
+
+def layout_of(name: str, known: dict[str, Any], user: str) -> Any:
+    if name not in known:
+        raise BadGraph(f"{user} reads {name}, which nothing made before")
+    return known[name]
+
+
+def verify_graph(graph: Graph) -> None:
+    """Raise BadGraph if the graph breaks a rule."""
+    given = {name: graph.buffers[name] for name in graph.constants if name in graph.buffers}
+    known = {name: buffer.layout for name, buffer in (graph.inputs | given).items()}
+    for buffer in graph.operations:
+        if isinstance(buffer, ExternKernel):
+            for view in buffer_views([buffer.args, buffer.kwargs]):
+                layout_of(view.name, known, buffer.name)
+        elif isinstance(buffer, ComputedBuffer):
+            with set_handler(Verifier(known, buffer)):
+                run_body(buffer, *loop_indices(buffer.data))
+        known[buffer.name] = buffer.layout
+    for view in graph.results:
+        layout_of(view.name, known, "the output")

@@ -23,14 +23,15 @@ Mirrors torch/_inductor/virtualized.py and ops_handler.py (paper section 4.1, "d
 loop-level IR"). Left out: bucketize, device_assert_async, partial accumulate.
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import sympy
 import torch
 
 from ..options import Current
-from ..sizes.expressions import Size
+from ..sizes.expressions import Position, Size
 
 Dtype = torch.dtype
 Value = Any  # of an op: whatever the installed handler computes with
@@ -142,6 +143,31 @@ EXPENSIVE_PRICE = 16  # each of them costs like so many others
 def price(name: str) -> int:
     """What an op costs, in simple operations."""
     return EXPENSIVE_PRICE if name in EXPENSIVE else 1
+
+
+# --- loop variables -------------------------------------------------------------------------------
+made_variables: set[sympy.Symbol] = set()  # all that were asked for, by any graph
+
+
+@functools.cache
+def loop_variable(prefix: str, number: int) -> sympy.Symbol:
+    variable = sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
+    made_variables.add(variable)
+    return variable
+
+
+def is_loop_variable(symbol: sympy.Symbol) -> bool:
+    """Does a loop run over it?  A size is none, whatever its name is."""
+    return symbol in made_variables
+
+
+def loop_variables(prefix: str, count: int) -> list[sympy.Symbol]:
+    return [loop_variable(prefix, i) for i in range(count)]
+
+
+def indirect_symbol(count: Iterator[int]) -> sympy.Symbol:
+    """A fresh symbol for a position that is data."""
+    return Position(f"indirect{next(count)}", integer=True, nonnegative=True)
 
 
 # --- the switchable namespace ---------------------------------------------------------------------

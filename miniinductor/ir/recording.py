@@ -6,10 +6,7 @@ In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody` (dependencies
     [Access(name='arg0', index=8*x0 + x1, mode=None)]
 
 Integers that a body computes of `index_expr`s and constants are known as index expressions: it
-indexes with those, and has no condition where the loops' sizes decide a comparison.
-
-    x[arange(n) + 1]                     reads x at x0 + 1: no index is loaded, none is checked
-    where(arange(n) < n, a, b)           is a
+indexes with those.  x[arange(n) + 1] reads x at x0 + 1: no index is loaded, none is checked.
 
 Mirrors torch/_inductor/dependencies.py and index_propagation.py.
 """
@@ -24,12 +21,10 @@ import sympy
 import torch
 
 from ..sizes.expressions import Position, flatten
-from ..sizes.ranges import bounds, lies_in
-from ..sizes.symbols import Size
+from ..sizes.symbols import Size, lies_in
 from .dependencies import Instruction, LoopBody, Ref, Result
-from .handlers import loop_variables, run_body
-from .loops import ComputedBuffer, origin, playing
-from .ops import OpsHandler, exact_key, fill, set_handler
+from .loops import ComputedBuffer, origin, playing, run_body
+from .ops import OpsHandler, exact_key, fill, loop_variables, set_handler
 
 FOLLOWED = {
     "add": operator.add,
@@ -39,7 +34,6 @@ FOLLOWED = {
     "minimum": sympy.Min,
     "abs": sympy.Abs,
 }
-COMPARED = {name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
 
 
 class Recorder(OpsHandler):
@@ -54,8 +48,7 @@ class Recorder(OpsHandler):
         self.seen: dict[tuple, object] = {}
         self.count = itertools.count()
         self.ranges = ranges
-        # Ref -> the expression that it equals, or the truth of a condition
-        self.known: dict[object, sympy.Expr | bool] = {}
+        self.known: dict[object, sympy.Expr] = {}  # Ref -> the expression that it equals
 
     def emit(
         self, op: str, *args: object, block: tuple = (), make: Callable[[int], Result] = Ref
@@ -94,8 +87,6 @@ class Recorder(OpsHandler):
         return self.emit("indirect_indexing", value, size, wrap_neg, make=position)
 
     def masked(self, mask: Ref, body: Callable[[], Ref], other: object) -> Ref:
-        if self.known.get(mask) is True:
-            return body()
         outside, seen = self.instructions, self.seen
         self.instructions, self.seen = [], dict(seen)
         value = body()
@@ -110,12 +101,11 @@ class Recorder(OpsHandler):
     # -- integers that are known
     def expressions(self, *args: object) -> list[sympy.Expr] | None:
         """What these are, if all of them are known integers."""
-        found = [self.known.get(a) for a in args]
-        return found if all(isinstance(e, sympy.Expr) for e in found) else None
+        return [self.known[a] for a in args] if self.known.keys() >= set(args) else None
 
-    def knows(self, result: Ref, expr: object, dtype: torch.dtype) -> Ref:
+    def knows(self, result: Ref, expr: sympy.Expr | None, dtype: torch.dtype) -> Ref:
         """int32 and int64 only: they hold every index without wrapping."""
-        if isinstance(expr, sympy.Expr) and dtype in (torch.int32, torch.int64):
+        if expr is not None and dtype in (torch.int32, torch.int64):
             self.known[result] = expr
         return result
 
@@ -139,39 +129,6 @@ class Recorder(OpsHandler):
     add, sub, mul, maximum, minimum, abs = map(
         functools.partialmethod, [arithmetic] * len(FOLLOWED), FOLLOWED
     )
-
-    # -- conditions
-    def compare(self, op: str, a: Ref, b: Ref) -> Ref:
-        known = self.expressions(a, b)
-        if known is not None:
-            difference = sympy.expand(known[0] - known[1])
-            outcome = outcome_of(op, bounds(difference, self.ranges))
-            if outcome is not None:
-                return self.truth(outcome)
-        return self.emit(op, a, b)
-
-    def truth(self, value: bool) -> Ref:
-        result = self.emit("constant", value, torch.bool)
-        self.known[result] = value
-        return result
-
-    lt, le, gt, ge, eq, ne = map(functools.partialmethod, [compare] * 6, COMPARED)
-
-    def connect(self, op: str, a: Ref, b: Ref) -> Ref:
-        for one, other in ((a, b), (b, a)):
-            if isinstance(self.known.get(one), bool):
-                neutral = self.known[one] is (op == "logical_and")
-                return other if neutral else one
-        return self.emit(op, a, b)
-
-    logical_and = functools.partialmethod(connect, "logical_and")
-    logical_or = functools.partialmethod(connect, "logical_or")
-
-    def where(self, condition: Ref, a: Ref, b: Ref) -> Ref:
-        known = self.known.get(condition)
-        if isinstance(known, bool) and isinstance(a, Ref) and isinstance(b, Ref):
-            return a if known else b
-        return self.emit("where", condition, a, b)
 
 
 def _record_plain(name: str) -> Callable:
@@ -219,17 +176,3 @@ def without_unused(instructions: Sequence[Instruction]) -> list[Instruction]:
         return kept[::-1]
 
     return sweep(instructions)
-
-
-# --- what is known of integers --------------------------------------------------------------------
-def outcome_of(op: str, limits: tuple[int, int] | None) -> bool | None:
-    """Does `difference op 0` hold for all differences within these limits (True), for none (False)?
-    None: for some, or nobody knows."""
-    if limits is None:
-        return None
-    low, high = limits
-    outcomes = {COMPARED[op](n, 0) for n in (low, high, *[0] * (low < 0 < high))}
-    is_one_point = low == high or not low <= 0 <= high
-    if len(outcomes) > 1 or op in ("eq", "ne") and not is_one_point:
-        return None
-    return outcomes.pop()

@@ -47,7 +47,7 @@ from ..ir.loops import (
     leaves_of,
 )
 from ..records import Fallback
-from ..sizes.floats import Opaque
+from ..sizes.expressions import Opaque
 from ..sizes.symbols import same
 from .registry import LOWERINGS, Call, NotLowered, aten
 

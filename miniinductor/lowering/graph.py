@@ -25,7 +25,6 @@ from .. import config
 from ..autograd.functionalize import is_view
 from ..devices import recomputes
 from ..errors import CannotLower, blaming
-from ..ir.handlers import loop_variables
 from ..ir.loops import (
     Buffer,
     BufferView,
@@ -43,7 +42,7 @@ from ..ir.loops import (
     from_node,
     layouts_of,
 )
-from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, fill, price, set_handler
+from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, fill, loop_variables, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size
 from ..sizes.symbols import SYMBOLIC, same_sizes, size

@@ -24,8 +24,17 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from ..autograd.runtime import in_layout
-from ..ir.handlers import loop_indices, loops, run_body
-from ..ir.loops import BufferView, ComputedBuffer, Graph, MultiOutput, Scan, Scatter
+from ..ir.loops import (
+    BufferView,
+    ComputedBuffer,
+    Graph,
+    MultiOutput,
+    Scan,
+    Scatter,
+    loop_indices,
+    loops,
+    run_body,
+)
 from ..ir.ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
 from ..lowering.random import philox
 from ..sizes.expressions import FloorDiv, Mod, Size

@@ -31,7 +31,7 @@ from ..codegen.kernels import KernelStep, Step
 from ..devices import about
 from ..ir.loops import Buffer, ExternKernel, InputBuffer, MultiOutput
 from ..records import CompileRecord
-from ..schedule.in_place import may_overwrite
+from ..schedule.after_fusion import may_overwrite
 from ..schedule.nodes import ExternNode, Schedule
 from ..sizes.symbols import Size, expand, hint
 from .program import ALIGNMENT

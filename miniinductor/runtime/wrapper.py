@@ -53,8 +53,7 @@ from ..ir.loops import (
 )
 from ..records import Listing, Marked, indent
 from ..schedule.nodes import Schedule
-from ..sizes.floats import MEANING
-from ..sizes.printing import python_code
+from ..sizes.expressions import python_code
 from ..sizes.symbols import Size, same, sizes
 from ..sizes.symbols import size as size_of
 from .memory import MemoryPlan
@@ -280,15 +279,13 @@ class WrapperWriter:
         return tuple_text([self.number(v) for v in values])
 
     def symbol(self, symbol: sympy.Symbol) -> str:
-        """The Python name of a size symbol.  (One that stands for int(n * 0.3) needs others.)"""
-        for part in MEANING[symbol].free_symbols if symbol in MEANING else ():
-            self.symbol(part)
+        """The Python name of a size symbol."""
         self.symbols.add(symbol)
         return symbol.name
 
     def symbol_lines(self) -> list[str]:
         """s0 = arg0.size(1), from the first input that has the size, for symbols that are no inputs
-        themselves; n_3f1c84 = math.trunc((float(s0) * 0.3))."""
+        themselves."""
         places: dict[Size, str] = {}
         for name, buffer in self.graph.inputs.items():
             if buffer.layout is None:  # an int, which has its symbol's name
@@ -297,9 +294,7 @@ class WrapperWriter:
                 for dim, value in enumerate(getattr(buffer.layout, kind)):
                     places.setdefault(value, f"{name}.{kind}({dim})")
         wanted = [s for s in places if s in self.symbols and str(s) not in self.graph.inputs]
-        derived = sorted(self.symbols & MEANING.keys(), key=str)
-        lines = [f"{symbol} = {places[symbol]}" for symbol in wanted]
-        return lines + [f"{symbol} = {python_code(MEANING[symbol])}" for symbol in derived]
+        return [f"{symbol} = {places[symbol]}" for symbol in wanted]
 
     # -- the function ------------------------------------------------------------------------------
     def output(self, value: object) -> str:

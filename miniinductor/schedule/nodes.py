@@ -26,7 +26,7 @@ import torch
 from ..ir.dependencies import LoopBody
 from ..ir.loops import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, buffer_views
 from ..ir.recording import trace
-from ..records import listing_of
+from ..records import Marked, indent, lines_of, listing_of
 from ..sizes.expressions import Position
 from ..sizes.symbols import Size, hint
 
@@ -230,3 +230,36 @@ class Schedule:
             order.append(heapq.heappop(ready)[1])
             sorter.done(order[-1])
         return order
+
+
+# --- as text --------------------------------------------------------------------------------------
+@lines_of.register
+def extern_lines(node: ExternNode) -> list[str]:
+    op = str(getattr(node.buffer, "op", "output of an eager kernel"))
+    what = getattr(node.buffer, "op", "output of")
+    text = f"extern {node.names[0]}: {what} {sorted(node.read_names)}"
+    return [Marked.of(text, node.names[0], sorted(map(str, node.buffer.origins)), op=op)]
+
+
+@lines_of.register
+def group_lines(group: Group) -> list[str]:
+    """A head, and of each node its head and its statements."""
+    kind = "reduction" if group.is_reduction else "pointwise"
+    reduced = f" x reduce {list(group.inner)}" if group.inner else ""
+    head = f"{kind} kernel over {list(group.outer)}{reduced}"
+    lines: list[str] = [Marked.of(head, f"group:{'+'.join(group.names)}", group.names, op="group")]
+    for node in group.nodes:
+        layout, origins = node.buffer.layout, sorted(map(str, node.buffer.origins))
+        head = f"  {node.name}: {layout.dtype} {list(layout.size)}  # {', '.join(origins)}"
+        lines.append(Marked.of(head, node.name, origins, op="buffer"))
+        loop, *statements = lines_of(node.body)
+        lines += indent([loop]) + indent(statements, 2)
+    return lines
+
+
+@lines_of.register
+def schedule_lines(schedule: Schedule) -> list[str]:
+    lines: list[str] = []
+    for node in schedule.nodes:
+        lines += [*([""] if lines else []), *lines_of(node)]
+    return lines

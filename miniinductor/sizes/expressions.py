@@ -1,26 +1,40 @@
-"""The functions that sizes and indices are made of, where sympy's own would be wrong or too eager.
+"""The functions that sizes and indices are made of, and how they are written as text.
 
 In:   sympy expressions over integer symbols (sizes, loop variables).
-Out:  expressions with `FloorDiv` and `Mod`, simplified at construction by what holds for all
-      integers.  (floats.py has functions of floats.)
+Out:  expressions with `FloorDiv` and `Mod` (sympy's own would be wrong or too eager), simplified at
+      construction by what holds for all integers; functions of floats, which sympy keeps as they
+      were written, for floats must round as Python's; text that computes an expression: Python for
+      guards, messages and the wrapper; C and Triton for kernels.
 
     >>> i, j = sympy.symbols("i j", integer=True, nonnegative=True)
     >>> FloorDiv(8 * i + j, 8), Mod(8 * i + j, 8)
     (i + FloorDiv(j, 8), Mod(j, 8))
     >>> FloorDiv(FloorDiv(i, 3), 4), FloorDiv(4 * i, 8)
     (FloorDiv(i, 12), FloorDiv(i, 2))
+    >>> ToFloat(i), ToFloat(2)
+    (ToFloat(i), 2.00000000000000)
+    >>> python_code(2 * i + FloorDiv(j, 3), {i: "a.shape[0]"})
+    '2*a.shape[0] + j // 3'
+    >>> index_text(8 * i + FloorDiv(j, 3))
+    '8*i + j/3'
 
 Both packages use this file: a size that minidynamo captured is the expression that kernels index
-with.  `ranges.py` adds what follows from the ranges of loop variables, `prover.py` what follows
-from guards.  Mirrors torch/utils/_sympy/functions.py (paper section 5).
+with.  symbols.py adds what follows from the ranges of loop variables, prover.py what follows from
+guards.  sympy's own printer writes sums, products and the parentheses around them.
+
+Mirrors torch/utils/_sympy/functions.py and printers.py (paper section 5).
 """
 
 import functools
-from collections.abc import Iterable
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sympy
-from sympy.polys.polyerrors import BasePolynomialError
+import torch
+from sympy.printing.precedence import PRECEDENCE
+from sympy.printing.str import StrPrinter
 
 Size: TypeAlias = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
@@ -62,8 +76,6 @@ def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.
     """(quotient, rest) with expression = quotient * divisor + rest, term by term.
 
     A term goes into the quotient if the divisor divides it: 8*i + j by 8 gives (i, j)."""
-    if divisor.is_Add:
-        return split_by_sum(expression, divisor)
     quotient, rest = [], []
     for term in sympy.Add.make_args(expression):
         part = _divide_term(term, divisor)
@@ -72,17 +84,6 @@ def split_multiples(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.
         else:
             quotient.append(part)
     return sympy.Add(*quotient), sympy.Add(*rest)
-
-
-@functools.lru_cache(10_000)
-def split_by_sum(expression: sympy.Expr, divisor: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
-    """The same for a divisor that is a sum: x*(s + 1) + y by s + 1 gives (x, y)."""
-    if not expression.has(*divisor.free_symbols):
-        return ZERO, expression
-    try:
-        return sympy.div(expression, divisor, domain="ZZ", auto=False)
-    except BasePolynomialError:  # a quotient of symbols, or a fraction
-        return ZERO, expression
 
 
 def _divide_term(term: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr | None:
@@ -116,6 +117,7 @@ class FloorDiv(sympy.Function):
     """a // b, rounding down; b > 0."""
 
     nargs = (2,)
+    precedence = PRECEDENCE["Mul"]  # in texts
     is_integer = True
 
     @classmethod
@@ -139,6 +141,7 @@ class Mod(sympy.Function):
     """a % b with the sign of b; b > 0."""
 
     nargs = (2,)
+    precedence = PRECEDENCE["Mul"]  # in texts
     is_integer = True
     is_nonnegative = True
 
@@ -158,3 +161,210 @@ class Mod(sympy.Function):
 
 # what arithmetic of polynomials takes as a whole
 ATOMS = (sympy.Function, sympy.Max, sympy.Min)
+
+
+# --- numbers in floating point: n ** -0.5, n / 3 --------------------------------------------------
+class Opaque(sympy.Function):
+    """A function that is computed on numbers and otherwise kept."""
+
+    is_real = True
+    methods: list[str]  # of minidynamo's SymNode, whose results it stands for
+    compute: Callable  # the function on numbers
+    in_graph: Callable  # the function on torch's symbolic numbers, which a node of a graph calls
+    texts: dict[str, str]  # "python", "c" or "triton" -> how the call is written there
+
+    @classmethod
+    def eval(cls, *args: sympy.Expr) -> sympy.Expr | None:
+        if not all(a.is_number for a in args):
+            return None
+        return sympy.Float(cls.compute(*map(as_number, args)))
+
+
+# name -> (methods of SymNode, what computes it, the same in a graph: Python's own (math.sqrt) would
+# make a plain number of a symbolic one; how it is written in Python, in C and in Triton)
+TABLE: dict[str, tuple] = {
+    "ToFloat": (
+        *("sym_float", float, torch.sym_float),
+        *("float({})", "(double)({})", "tl.cast({}, tl.float64)"),
+    ),
+    "FloatAdd": ("add", operator.add, operator.add, *["({} + {})"] * 3),
+    "FloatSub": ("sub", operator.sub, operator.sub, *["({} - {})"] * 3),
+    "FloatMul": ("mul", operator.mul, operator.mul, *["({} * {})"] * 3),
+    "FloatNeg": ("neg", operator.neg, operator.neg, *["(-{})"] * 3),
+    "TrueDiv": (
+        *("truediv int_truediv float_truediv", operator.truediv, operator.truediv, "({} / {})"),
+        *("((double)({})/(double)({}))", "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))"),
+    ),
+    "FloatPow": (
+        *("pow float_pow", operator.pow, operator.pow, "({} ** {})"),
+        *("__builtin_pow({}, {})", "tl.exp2(tl.log2({})*{})"),
+    ),
+    "Sqrt": (
+        *("sym_sqrt", math.sqrt, torch.sym_sqrt),
+        *("math.sqrt({})", "__builtin_sqrt({})", "tl.sqrt({})"),
+    ),
+}
+
+
+def made(name: str, methods: str, compute: Callable, in_graph: Callable, *texts: str) -> Any:
+    fields: dict[str, Any] = {
+        "methods": methods.split(),
+        "compute": staticmethod(compute),
+        "in_graph": staticmethod(in_graph),
+        "texts": dict(zip(("python", "c", "triton"), texts)),
+        "__module__": __name__,  # pickle finds it here
+    }
+    return type(name, (Opaque,), fields)
+
+
+FUNCTIONS = {name: made(name, *row) for name, row in TABLE.items()}
+globals().update(FUNCTIONS)
+ToFloat = FUNCTIONS["ToFloat"]
+
+
+class Printer(StrPrinter):
+    """What the languages share.  sympy calls the method that is named after an expression's class:
+    `_print_Mod` for a remainder."""
+
+    language: str
+
+    def part(self, expr: sympy.Expr, strength: str = "Pow") -> str:
+        """The text of a part, in parentheses where it binds no stronger than this operator."""
+        return self.parenthesize(expr, PRECEDENCE[strength])
+
+    def _print_Float(self, expr: sympy.Expr) -> str:
+        return repr(float(expr))
+
+    def _print_Function(self, expr: sympy.Expr) -> str:
+        """What is computed in floating point (`Opaque`).  Other functions are not known."""
+        spelling = getattr(expr, "texts", {}).get(self.language)
+        if not spelling:
+            raise NotImplementedError(f"no text for {expr}")
+        return spelling.format(*map(self.part, expr.args))
+
+    def quotient(self, expr: sympy.Expr, operator: str) -> str:
+        left = self.parenthesize(expr.args[0], PRECEDENCE["Mul"], strict=True)
+        return f"{left}{operator}{self.part(expr.args[1], 'Mul')}"
+
+
+# --- Python ---------------------------------------------------------------------------------------
+class PythonPrinter(Printer):
+    """names: symbol -> how it is written; the other symbols have their own names."""
+
+    language = "python"
+
+    def __init__(self, names: Mapping[sympy.Symbol, str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def _print_Symbol(self, expr: sympy.Expr) -> str:
+        return self.names.get(expr, expr.name)
+
+    def _print_Relational(self, expr: sympy.Expr) -> str:
+        return f"{self.doprint(expr.lhs)} {expr.rel_op} {self.doprint(expr.rhs)}"
+
+    def _print_FloorDiv(self, expr: sympy.Expr) -> str:
+        return self.quotient(expr, " // ")
+
+    def _print_Mod(self, expr: sympy.Expr) -> str:
+        return self.quotient(expr, " % ")
+
+    def _print_Not(self, expr: sympy.Expr) -> str:
+        return f"(not ({self.doprint(expr.args[0])}))"
+
+    def _print_call(self, expr: sympy.Expr) -> str:
+        text, joined_by = CALLS[type(expr)]
+        return text.format(joined_by.join(map(self.doprint, expr.args)))
+
+    _print_Max = _print_Min = _print_Abs = _print_And = _print_Or = _print_call
+
+
+CALLS = {  # class -> what stands around the arguments in Python, and between them
+    sympy.Max: ("max({})", ", "),
+    sympy.Min: ("min({})", ", "),
+    sympy.Abs: ("abs({})", ", "),
+    sympy.And: ("({})", " and "),
+    sympy.Or: ("({})", " or "),
+}
+
+
+def python_code(expr: sympy.Expr, names: Mapping[sympy.Symbol, str] | None = None) -> str:
+    """`expr` as Python, its symbols written as `names` says: "2*x.shape[0] + 1"."""
+    return PythonPrinter(names or {}).doprint(sympy.sympify(expr))
+
+
+# --- indices in kernels ---------------------------------------------------------------------------
+class IndexPrinter(Printer):
+    """C and Triton.
+
+    divide: the operator for two sides that are known not to be negative; functions: how a function
+    of integers is called, such as the one that rounds down where a side may be negative."""
+
+    def __init__(self, language: str, divide: str, functions: str) -> None:
+        super().__init__()
+        self.language, self.divide, self.functions = language, divide, functions
+
+    def _print_Integer(self, expr: sympy.Expr) -> str:
+        is_long = self.language == "c" and abs(int(expr)) > 2**31 - 1
+        return f"{int(expr)}{'LL' if is_long else ''}"
+
+    def _print_FloorDiv(self, expr: sympy.Expr) -> str:
+        return self.division(expr, self.divide, "floordiv")
+
+    def _print_Mod(self, expr: sympy.Expr) -> str:
+        return self.division(expr, "%", "remainder")
+
+    def division(self, expr: sympy.Expr, operator: str, function: str) -> str:
+        if all(map(never_negative, expr.args)):
+            return self.quotient(expr, operator)
+        return self.pairwise(function, expr.args)
+
+    def _print_Pow(self, expr: sympy.Expr, rational: bool = False) -> str:
+        return f"({'*'.join([self.part(expr.base)] * int(expr.exp))})"
+
+    def _print_Max(self, expr: sympy.Expr) -> str:
+        return self.pairwise("maximum", expr.args)
+
+    def _print_Min(self, expr: sympy.Expr) -> str:
+        return self.pairwise("minimum", expr.args)
+
+    def _print_Abs(self, expr: sympy.Expr) -> str:
+        return self.pairwise("maximum", (expr.args[0], -expr.args[0]))
+
+    def pairwise(self, function: str, args: Sequence[sympy.Expr]) -> str:
+        """Raises NotImplementedError for a fraction: these functions compute with integers."""
+        for arg in args:
+            if arg.has(sympy.Float) or arg.is_integer is False:
+                raise NotImplementedError(f"no text for the {function} of the fraction {arg}")
+        name = self.functions.format(function)
+        return functools.reduce(lambda a, b: f"{name}({a}, {b})", map(self.doprint, args))
+
+
+LANGUAGES = {
+    "c": IndexPrinter("c", "/", "mini::{}<int64_t>"),
+    "triton": IndexPrinter("triton", "//", "integer_{}"),
+}
+
+
+@functools.lru_cache(50_000)
+def index_text(expr: sympy.Expr, language: str = "c") -> str:
+    """A sympy index expression as text of a kernel.  NotImplementedError where there is none: in
+    kernels a fraction would be divided as integers are."""
+    expr = sympy.sympify(expr)
+    for part in sympy.preorder_traversal(expr):
+        is_root = part.is_Pow and part.exp not in range(1, 8)
+        if is_root or part.is_Rational and not part.is_Integer:
+            raise NotImplementedError(f"no text for {part} in an index: {expr}")
+    return LANGUAGES[language].doprint(expr)
+
+
+# of parts that are not negative they are not negative
+CLOSED = (sympy.Add, sympy.Mul, sympy.Pow, FloorDiv, Mod, sympy.Max, sympy.Min)
+
+
+def never_negative(expr: sympy.Expr) -> bool:
+    """True only when sure: no negative coefficient, and only loop variables and sizes (not what is
+    read, see `Position`)."""
+    if expr.is_Integer or expr.is_Symbol:
+        return bool(expr.is_nonnegative)
+    return isinstance(expr, CLOSED) and all(map(never_negative, expr.args))

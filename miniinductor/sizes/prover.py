@@ -1,35 +1,129 @@
-"""What is known about sizes, and what follows from it for all of them: a small prover.
+"""What is known about sizes, and what follows from it: intervals, and a small prover.
 
-In:   rows of the symbol table, and facts (sympy relations that hold).  Out: `simplify`, `bounds`,
-      `prove` and `multiples` of expressions over the symbols.
+In:   an expression and the intervals of its parts; or rows of the symbol table, and facts (sympy
+      relations that hold).
+Out:  the lowest and highest value of the expression, infinite where unknown; `simplify`, `bounds`
+      and `prove` of expressions over the symbols.
 
+    >>> def of_part(part):                  # for i in 0 ... 31
+    ...     return (0, 31) if part == i else interval(part, of_part)
+    >>> of_part(FloorDiv(i, 8)), of_part(8 * FloorDiv(i, 8) + 3)
+    ((0, 3), (3, 27))
     >>> prover = SizeProver({s0: Symbol(s0, hint=8, sources=["x.shape[0]"], low=2, high=LARGEST)})
     >>> prover.prove(s0 * 2 > 3), prover.prove(s0 > 7)   # (True, None): some are, some are not
     >>> prover.learn(s0 >= 6)
     >>> prover.prove(s0 > 5), prover.bounds(s0 + 1)
     (True, (7, oo))
 
-An integer relation is a question about the sign of one expression, the gap between its sides, which
-`PROOFS` are asked in order. minidynamo/shapes/symbolic_shapes.py makes guards of what is not
-proved: a
-weaker prover means more guards, never wrong ones.  Mirrors `_maybe_evaluate_static`, `replacements`
-and `bound_sympy` of torch/fx/experimental/symbolic_shapes.py (paper section 5).  Left out: systems
-of inequalities (PyTorch hands those of torch.export to a solver).
+`interval` does not see that `s*t - s` is never negative, since it takes the two `s` for two values;
+`exact_interval` does, but takes thirty times as long.  An integer relation is a question about the
+sign of one expression, the gap between its sides, which `PROOFS` are asked in order.
+minidynamo/shapes/symbolic_shapes.py makes guards of what is not proved: a weaker prover means more
+guards, never wrong ones.
+
+Mirrors torch/utils/_sympy/value_ranges.py, and `_maybe_evaluate_static`, `replacements` and
+`bound_sympy` of torch/fx/experimental/symbolic_shapes.py (paper section 5).  Left out: systems of
+inequalities (PyTorch hands those of torch.export to a solver).
 """
 
 import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import sympy
 
-from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number, exact
-from .intervals import BELOW_ALL, UNKNOWN, Interval, of_function, settled
+from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number
+
+Interval = tuple[Any, Any]  # integers (Python's or sympy's), or infinities
+BELOW_ALL = -INFINITY
+UNKNOWN: Interval = (BELOW_ALL, INFINITY)
+
+
+# --- functions ------------------------------------------------------------------------------------
+def _quotient(a: Any, b: Any) -> Any:
+    """a // b, where either may be infinite; b >= 1."""
+    if a is INFINITY or a is BELOW_ALL:
+        return a
+    if b is INFINITY:
+        return 0 if a >= 0 else -1
+    return a // b
+
+
+def _floor_div(dividend: Interval, divisor: Interval) -> Interval:
+    """Divisors are positive: whoever made the quotient saw to that."""
+    low, high = dividend
+    least, most = divisor
+    if most < 1:
+        return UNKNOWN
+    least = max(least, 1)
+    # the larger the divisor, the nearer to 0 is the quotient
+    lowest = _quotient(low, most if low >= 0 else least)
+    highest = _quotient(high, least if high >= 0 else most)
+    return lowest, highest
+
+
+def _mod(dividend: Interval, divisor: Interval) -> Interval:
+    low, high = dividend
+    largest = divisor[1] - 1
+    if low >= 0:
+        largest = min(largest, high)
+    return 0, largest
+
+
+def _largest(*parts: Interval) -> Interval:
+    return max(low for low, _ in parts), max(high for _, high in parts)
+
+
+def _smallest(*parts: Interval) -> Interval:
+    return min(low for low, _ in parts), min(high for _, high in parts)
+
+
+RULES: dict[type, Callable[..., Interval]] = {FloorDiv: _floor_div, Mod: _mod}
+RULES |= {sympy.Max: _largest, sympy.Min: _smallest}
+RULES[sympy.Abs] = lambda part: (max(part[0], -part[1], 0), max(-part[0], part[1]))
+
+
+def of_function(expr: sympy.Expr, parts: Sequence[Interval]) -> Interval:
+    """The interval of a quotient, remainder, maximum, ..., from those of its arguments."""
+    rule = RULES.get(type(expr))
+    return UNKNOWN if rule is None else rule(*parts)
+
+
+def settled(expr: sympy.Expr, is_nonnegative: Callable[[sympy.Expr], bool]) -> sympy.Expr:
+    """A maximum, minimum or absolute value as the one of its parts that it is for sure, if there is
+    such a part: max(1, s0 - 1) is s0 - 1 where s0 >= 2.
+
+    is_nonnegative: says whether an expression is >= 0 for sure."""
+    parts = [expr.args[0], -expr.args[0]] if isinstance(expr, sympy.Abs) else expr.args
+    sign = -1 if isinstance(expr, sympy.Min) else 1
+    for part in parts:
+        if all(part is other or is_nonnegative(sign * (part - other)) for other in parts):
+            return part
+    return expr
+
+
+# --- sums and products ----------------------------------------------------------------------------
+def interval(expr: sympy.Expr, of_part: Callable[[sympy.Expr], Interval]) -> Interval:
+    """The interval of an expression that is no symbol, from those of its parts."""
+    if expr.is_Integer:
+        return int(expr), int(expr)
+    parts = [of_part(part) for part in expr.args]
+    if expr.is_Add:
+        return sum([low for low, _ in parts]), sum([high for _, high in parts])
+    if expr.is_Mul:
+        return functools.reduce(_product, parts)
+    return of_function(expr, parts) if parts else (expr, expr)
+
+
+def _product(a: Interval, b: Interval) -> Interval:
+    # what is 0 stays 0, however large the other side may be
+    ends = [x * y if x and y else 0 for x in a for y in b]
+    return min(ends), max(ends)
+
 
 LARGEST = 2**63 - 1
 MOST_TERMS = 400  # of a polynomial: what has more is one atom, of which nothing is known
@@ -61,16 +155,15 @@ class Symbol:
 # power).  An atom is a symbol, or a quotient, maximum, ... as a whole.  (sympy's `expand` takes
 # about fifty times as long.)
 Monomial = frozenset[tuple[sympy.Expr, int]]
-Polynomial = Mapping[Monomial, int | Fraction]
+Polynomial = Mapping[Monomial, int]
 CONSTANT: Monomial = frozenset()  # the monomial of the term without atoms
 
 
 @functools.lru_cache(20_000)
 def polynomial(expr: sympy.Expr) -> Polynomial:
     """The expression, multiplied out."""
-    if expr.is_Rational:
-        value = int(expr) if expr.is_Integer else Fraction(int(expr.p), int(expr.q))
-        return {CONSTANT: value} if value else {}
+    if expr.is_Integer:
+        return {CONSTANT: int(expr)} if expr else {}
     if expr.is_Add:
         return functools.reduce(plus, map(polynomial, expr.args))
     is_power = expr.is_Pow and expr.exp.is_Integer and expr.exp > 0
@@ -97,7 +190,7 @@ def plus(a: Polynomial, b: Polynomial, factor: int = 1) -> Polynomial:
 
 
 def times(a: Polynomial, b: Polynomial) -> Polynomial:
-    product: dict[Monomial, int | Fraction] = {}
+    product: dict[Monomial, int] = {}
     for first, number in a.items():
         for second, factor in b.items():
             powers = Counter(dict(first))
@@ -208,7 +301,6 @@ class SizeProver:
         # (monomial, is it added?) -> polynomials with such a term that are known to be >= 0
         self.facts: dict[tuple[Monomial, bool], list[Polynomial]] = {}
         self.unequal: set[sympy.Expr] = set()  # expressions that are known not to be 0
-        self.divisible: set[tuple[sympy.Expr, sympy.Expr]] = set()  # (a, b): a % b == 0
         self.known: dict[sympy.Expr, bool] = {}  # relations of floats
         self.answers: dict[tuple[str, sympy.Expr], Any] = {}
         self.steps = 0  # facts that were tried for all the questions so far
@@ -225,7 +317,7 @@ class SizeProver:
     @remembered
     def simplify(self, expr: sympy.Expr) -> sympy.Expr:
         """`expr` in simpler form: symbols are replaced by what they were found equal to, maxima by
-        the part that they are for sure, 8 * (s0 // 8) by s0 where 8 divides s0."""
+        the part that they are for sure."""
         while self.replacements and any(
             e in self.replacements for e in sympy.preorder_traversal(expr)
         ):
@@ -235,57 +327,23 @@ class SizeProver:
                 lambda e: isinstance(e, (sympy.Max, sympy.Min)),
                 lambda e: settled(e, self.is_nonnegative),
             )
-        is_relation = isinstance(expr, sympy.logic.boolalg.Boolean)
-        if self.divisible and not is_relation and expr.has(FloorDiv):
-            divided = sympy.expand(self.divided(expr))
-            if sympy.denom(sympy.together(divided)) == 1:
-                return divided
         return expr
-
-    @remembered
-    def divided(self, expr: sympy.Expr) -> sympy.Expr:
-        """The polynomial `expr` with a fraction s0 / 8 in place of each s0 // 8 that is exact."""
-        if not self.divisible:
-            return expr
-        if expr.is_Add or expr.is_Mul or expr.is_Pow:
-            return expr.func(*map(self.divided, expr.args))
-        if not isinstance(expr, FloorDiv):
-            return expr
-        a, b = map(self.divided, expr.args)
-        quotient = a / b if expr.args in self.divisible else exact(a, b)
-        return expr if quotient is None else quotient
-
-    def _remainder(self, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
-        """a % b: 0 where b is known to divide a, and a where 0 <= a < b."""
-        if self.divisible and exact(self.divided(a), self.divided(b)) is not None:
-            return sympy.Integer(0)
-        is_small = self.is_nonnegative(a) and self.is_nonnegative(b - a - 1)
-        return a if is_small else Mod(a, b)
 
     def gap(self, relation: sympy.Expr) -> sympy.Expr:
         """The left side minus the right side of an integer relation, in a form that relations of
         the same meaning share: so a known fact is found again in a question."""
-        difference = (relation.lhs - relation.rhs).replace(Mod, self._remainder)
-        return reduced(self.divided(difference))
+        return reduced(relation.lhs - relation.rhs)
 
     @remembered
     def bounds(self, expr: sympy.Expr) -> Interval:
         """(lowest, highest) value that `expr` can have as far as is known; -oo and oo where
         unknown."""
-        expr = self.divided(sympy.sympify(expr))
+        expr = sympy.sympify(expr)
         if not expr.is_Symbol:
             return exact_interval(expr, self.bounds)
         row = self.table[expr]
         low = sympy.Integer(row.low) if row.low > -LARGEST else -INFINITY
         return low, sympy.Integer(row.high) if row.high < LARGEST else INFINITY
-
-    def multiples(self) -> dict[sympy.Symbol, int]:
-        """symbol -> the number that is known to divide it."""
-        found: dict[sympy.Symbol, int] = {}
-        for a, b in self.divisible:
-            if a.is_Symbol and b.is_Integer and self.simplify(a) == a:
-                found[a] = math.lcm(found.get(a, 1), int(b))
-        return found
 
     # ---- questions
     @remembered
@@ -326,7 +384,7 @@ class SizeProver:
 
     def is_nonnegative(self, gap: sympy.Expr) -> bool:
         """Is the integer expression `gap` >= 0, for sure?"""
-        terms = polynomial(self.divided(gap))
+        terms = polynomial(gap)
         return any(proof(self, terms) for proof in PROOFS)
 
     # ---- learning
@@ -370,8 +428,9 @@ class SizeProver:
     def _learn_zero(self, gap: sympy.Expr, line: str) -> None:
         division = divisibility(gap)
         if division is not None:
-            self.divisible.add(division)
-            self.replacements[Mod(*division)] = sympy.Integer(0)
+            a, b = division
+            self.replacements[Mod(a, b)] = sympy.Integer(0)
+            self._learn_nonnegative(sympy.expand(b * FloorDiv(a, b) - a), line)
             return
         constant, rest = gap.as_coeff_Add()
         factor, atom = rest.as_coeff_Mul()
@@ -380,12 +439,12 @@ class SizeProver:
             if atom.is_Symbol:
                 self.table[atom].pinned_at = line
                 return
-        elif self._replace_a_symbol(gap, line):
+        elif self._replace_a_symbol(gap):
             return
         self._learn_nonnegative(gap, line)
         self._learn_nonnegative(-gap, line)
 
-    def _replace_a_symbol(self, gap: sympy.Expr, line: str) -> bool:
+    def _replace_a_symbol(self, gap: sympy.Expr) -> bool:
         """Of s0 - 2*s1 == 0: s0 is 2*s1 from now on.  Where several symbols could be replaced, it
         is the newest; False if none can be."""
         order = list(self.table)
@@ -393,17 +452,9 @@ class SizeProver:
         alone = [factor for number, factor in pairs if factor.is_Symbol and abs(number) == 1]
         for symbol in sorted(alone, key=order.index, reverse=True):
             rest = sympy.expand(symbol - gap * gap.coeff(symbol))
-            if symbol in rest.free_symbols:
-                continue
-            self.replacements[symbol] = rest
-            row = self.table[symbol]  # what was known of it holds of what replaces it
-            bounds = [rest - row.low]
-            if row.high < LARGEST:
-                bounds.append(row.high - rest)
-            for bound in bounds:
-                if bound.free_symbols:
-                    self._learn_nonnegative(sympy.expand(bound), line)
-            return True
+            if symbol not in rest.free_symbols:
+                self.replacements[symbol] = rest
+                return True
         return False
 
 
@@ -431,7 +482,7 @@ def definitions(prover: SizeProver, terms: Polynomial) -> Iterator[Polynomial]:
     for atom in atoms_of(terms):
         if isinstance(atom, FloorDiv) and atom.args[1].is_Integer:
             a, b = atom.args
-            rest = plus(polynomial(prover.divided(a)), polynomial(atom), -int(b))
+            rest = plus(polynomial(a), polynomial(atom), -int(b))
             yield rest
             yield plus({CONSTANT: int(b) - 1}, rest, -1)
 

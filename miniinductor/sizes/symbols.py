@@ -1,8 +1,10 @@
-"""Sizes that are not known when kernels are written: symbols, what they are in this run, what is
-true for all of them.
+"""Sizes that are not known when kernels are written: their values in this run, what is true for
+all of them, and what follows from the ranges of loop variables.
 
-In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols, or an int.  Out: ints
-      where constant, else expressions.
+In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols and loop variables, or
+      an int; how far each loop variable runs.
+Out:  ints where constant, else expressions; simpler expressions that are equal for every index in
+      range.
 
     >>> size(fake.shape[0] * 64)          # a sympy expression, as the loop IR and kernels have them
     64*s0
@@ -13,17 +15,18 @@ In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols, o
     True
     >>> fill({"shape": [fake.shape[0], 4]}, ["s0"])(12)
     {'shape': [12, 4]}
+    >>> simplify(FloorDiv(8 * i + j, 8 * s0), {i: s0, j: 8})
+    0
 
 Whoever captured the graph owns the symbols and what was assumed of them (guards); here nothing is
 assumed but that they are integers >= 1 where sympy says `positive`.  Comparing two SymInts of a
-fake tensor asks that owner, which may add a guard: `same` and `hint` never do. An integer computed
-in floating point (`int(n * 0.3)`) is one symbol to the loops (`hidden`).
+fake tensor asks that owner, which may add a guard: `same` and `hint` never do.
 
 Mirrors torch/_inductor/sizevars.py.  Left out: sizes that depend on data.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -32,10 +35,147 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..options import Current
-from .expressions import FloorDiv, Mod, Size
-from .floats import hidden, shown
-from .printing import python_code
-from .ranges import opened
+from .expressions import FloorDiv, Mod, Size, python_code
+from .prover import Interval, interval, is_nonnegative, settled
+
+Ranges = Mapping[sympy.Symbol, Size]  # a variable -> how far it runs
+DIVISIONS = (FloorDiv, Mod)
+SIMPLIFIED = (*DIVISIONS, sympy.Abs, sympy.Max, sympy.Min)
+
+
+# --- bounds and simpler indices -------------------------------------------------------------------
+def joined(expression: sympy.Expr) -> sympy.Expr:
+    """Writes c*b*(a // b) + c*(a % b) as c*a.  Two dimensions that lie side by side in memory leave
+    such a sum behind when they are merged."""
+    if not expression.is_Add or not expression.has(Mod):
+        return expression
+    for term in expression.args:
+        remainder = next((f for f in sympy.Mul.make_args(term) if isinstance(f, Mod)), None)
+        if remainder is None:
+            continue
+        a, b = remainder.args
+        c = term / remainder
+        quotient = c * b * FloorDiv(a, b)
+        if quotient in expression.args:
+            return joined(sympy.expand(expression - term - quotient + c * a))
+    return expression
+
+
+class Unbounded(Exception):
+    """It is not known as a number how far a variable runs."""
+
+
+def bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int] | None:
+    """(lowest, highest) value of an expression whose variables v run over [0, ranges[v]); None
+    where unknown."""
+
+    def of_part(part: sympy.Expr) -> Interval:
+        if not part.is_Symbol:
+            return interval(part, of_part)
+        size = ranges.get(part)
+        if not isinstance(size, (int, sympy.Integer)):
+            raise Unbounded
+        return 0, int(size) - 1
+
+    try:
+        low, high = of_part(expression)
+    except Unbounded:
+        return None
+    return (low, high) if isinstance(low, int) and isinstance(high, int) else None
+
+
+def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
+    """An expression equal to `expression` while each variable v stays in [0, ranges[v])."""
+    expression = sympy.sympify(expression)
+    if not expression.has(*SIMPLIFIED):
+        return sympy.expand(expression)
+    return joined(sympy.expand(Simplifier(ranges).visit(expression)))
+
+
+def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:
+    """Is 0 <= expression < size for all indices in range, for sure?"""
+    limits = bounds(expression, ranges)
+    if limits is not None and isinstance(size, (int, sympy.Integer)):
+        return bool(limits[0] >= 0 and limits[1] < size)
+    if expression.has(sympy.Abs, sympy.Max, sympy.Min):  # not highest where its variables are
+        return False
+    highest = expression.replace(Mod, lambda a, b: b - 1).xreplace(
+        {v: sympy.sympify(n) - 1 for v, n in ranges.items()}
+    )
+    return is_nonnegative(expression) and is_nonnegative(size - 1 - highest)
+
+
+class Simplifier:
+    """Rewrites an expression from its leaves up: each quotient, remainder, maximum, ... takes a
+    simpler form where the ranges of the loop variables allow one."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self.ranges = ranges
+
+    def visit(self, given: sympy.Expr) -> sympy.Expr:
+        if not given.args or not given.has(*SIMPLIFIED):
+            return given
+        e = given.func(*[self.visit(a) for a in given.args])
+        if isinstance(e, (sympy.Abs, sympy.Max, sympy.Min)):
+            return settled(e, self._nonnegative)
+        if isinstance(e, DIVISIONS):
+            return self._division(e)
+        # building it again has taken the quotient apart, such as (8*i + j // 2) // 4 into
+        # 2*i + j // 8: then its parts have new quotients
+        return self.visit(e) if isinstance(given, DIVISIONS) else e
+
+    def _nonnegative(self, expr: sympy.Expr) -> bool:
+        limits = bounds(sympy.expand(expr), self.ranges)
+        return limits is not None and limits[0] >= 0
+
+    def _division(self, e: sympy.Expr) -> sympy.Expr:
+        """A quotient or remainder whose arguments are simple."""
+        if not e.args[1].is_Integer:
+            return self.symbolic(e)
+        numerator = sympy.expand(e.args[0])
+        divisor = int(e.args[1])
+        limits = bounds(numerator, self.ranges)
+        if limits is None:
+            return self.symbolic(e.func(numerator, e.args[1]))
+        quotient = limits[0] // divisor
+        if quotient == limits[1] // divisor:  # one quotient for all indices
+            if isinstance(e, FloorDiv):
+                return sympy.Integer(quotient)
+            return numerator - quotient * divisor
+        simpler = self._without_small_terms(e, numerator, divisor)
+        return e.func(numerator, e.args[1]) if simpler is None else self.visit(simpler)
+
+    def _without_small_terms(
+        self, e: sympy.Expr, numerator: sympy.Expr, divisor: int
+    ) -> sympy.Expr | None:
+        """(8*i + j) // 24 is i // 3 for 0 <= j < 8; None where no such terms are found.
+
+        For each factor k that some terms share with the divisor (8 here): are the other terms
+        together at least 0 and below k?  Then they never change the quotient by k."""
+        terms = [
+            (math.gcd(int(term.as_coeff_Mul()[0]), divisor), term)
+            for term in sympy.Add.make_args(numerator)
+        ]
+        for k in sorted({factor for factor, _ in terms if 1 < factor < divisor}, reverse=True):
+            small = sympy.Add(*[term for factor, term in terms if factor % k])
+            limits = bounds(small, self.ranges)
+            if limits is None or limits[0] < 0 or limits[1] >= k:
+                continue
+            inner = sympy.expand((numerator - small) / k)
+            rest = sympy.Integer(divisor // k)
+            if isinstance(e, FloorDiv):
+                return FloorDiv(inner, rest)
+            return k * Mod(inner, rest) + small
+        return None
+
+    def symbolic(self, e: sympy.Expr) -> sympy.Expr:
+        """A division by a symbol, or one whose bounds depend on a symbol: x // s is 0, and x % s is
+        x, for 0 <= x < s."""
+        numerator, divisor = e.args
+        if lies_in(numerator, divisor, self.ranges):
+            return sympy.Integer(0) if isinstance(e, FloorDiv) else numerator
+        return e
+
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -44,7 +184,7 @@ def size(n: Any) -> Any:
     """A size, stride or other number as the loop IR has it: a Python number where it is constant,
     else a sympy expression."""
     if isinstance(n, SYMBOLIC):
-        n = hidden(sympy.sympify(n.node.expr))
+        n = sympy.sympify(n.node.expr)
     if not isinstance(n, sympy.Basic):
         return n
     if n.is_Integer:
@@ -72,7 +212,7 @@ def hint(n: Any, unknown: int | None = None) -> Any:
         return n.node.hint if n.node.hint is not None else unknown
     if n.is_Integer:
         return int(n)
-    value = shown(n, ()).xreplace(_hints.value)
+    value = n.xreplace(_hints.value)
     return int(value) if value.is_Integer else unknown
 
 
@@ -97,13 +237,6 @@ def symbolic_placeholders(graph: fx.Graph) -> list[Any]:
     return [value.node for value in values if isinstance(value, torch.SymInt)]
 
 
-def multiples_of(graph: fx.Graph) -> dict[sympy.Symbol, int]:
-    """symbol -> a number that divides it, as far as the symbols' owner has learnt."""
-    for node in symbolic_placeholders(graph):
-        return dict(node.shape_env.multiples())  # they all have one owner
-    return {}
-
-
 # --- what holds for all sizes ---------------------------------------------------------------------
 def expand(n: Size) -> Size:
     """The same size in a form that equal sizes share."""
@@ -116,7 +249,7 @@ def same(a: Any, b: Any) -> bool:
     b = b if isinstance(b, int) else size(b)
     if isinstance(a, int) and isinstance(b, int):
         return a == b
-    return a == b or sympy.expand(opened(sympy.sympify(a - b))) == 0
+    return a == b or sympy.expand(a - b) == 0
 
 
 def same_sizes(a: Sequence[Any], b: Sequence[Any]) -> bool:
@@ -205,7 +338,7 @@ def fill(tree: Any, names: Sequence[str]) -> Callable[..., Any]:
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (*SYMBOLIC, sympy.Expr))]
     if not places:
         return lambda *values: tree
-    texts = [python_code(shown(sympy.sympify(size(leaves[i])), names)) for i in places]
+    texts = [python_code(sympy.sympify(size(leaves[i]))) for i in places]
     evaluate = eval(f"lambda {', '.join(names)}: ({', '.join(texts)},)", {"math": math})
 
     def filled(*values: Any) -> Any:

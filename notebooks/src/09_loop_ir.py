@@ -115,7 +115,7 @@ draw_closure(body, title="double(relu(load_x)): functions, and the cells that th
 # `ops` is a namespace that does nothing by itself. What `ops.mul` *does* depends on the handler that is installed while the body runs. Run it with a handler that prints:
 
 # %%
-from miniinductor.schedule.printed_ir import PrintHandler
+from miniinductor.ir.handlers import PrintHandler
 
 i = sympy.Symbol("i", integer=True, nonnegative=True)
 
@@ -131,7 +131,7 @@ print(show(body, i))
 # With a handler that works out dtypes, the same body gives a dtype:
 
 # %%
-from miniinductor.ir.verify import DtypeHandler
+from miniinductor.ir.handlers import DtypeHandler
 
 with set_handler(DtypeHandler(lambda name: torch.float32)):
     print(body(i))

@@ -468,7 +468,7 @@ also_here(
     "miniinductor/ir/recording.py",
     "miniinductor/schedule/nodes.py",
     "miniinductor/schedule/scheduler.py",
-    "miniinductor/schedule/in_place.py",
+    "miniinductor/schedule/after_fusion.py",
 )
 
 # %% [markdown]

@@ -599,7 +599,7 @@ check("12.1", row_max)
 
 # %% tags=["support"]
 from miniinductor.ir.ops import OpsHandler
-from miniinductor.sizes.printing import index_text
+from miniinductor.sizes.expressions import index_text
 
 MATMUL = '''import triton
 import triton.language as tl

@@ -366,22 +366,8 @@ Table(["kind", "assumption"], [(guard.kind, guard.code) for guard in record.guar
 #
 # In miniinductor, sizes were sympy integers all along (notebook 09); now they are expressions. Loop
 # bounds, strides and index expressions carry symbols; the symbols arrive as arguments of the
-# kernel, and the wrapper computes the sizes of buffers. What a guard says about a size helps them,
-# too: where `x.view(-1, 8)` has shown that 8 divides the width, index expressions are simpler
-# (here, no division depends on `j` any more):
-
-# %%
-from miniinductor.sizes.expressions import FloorDiv
-from miniinductor.sizes.ranges import multiples, simplify
-
-i, j = sympy.symbols("i j", integer=True, nonnegative=True)
-width = sympy.Symbol("s0", integer=True, positive=True)
-row = FloorDiv(8 * i + j, width)
-print("the row of element j in group i:      ", simplify(row, {j: 8}))
-with multiples({width: 8}):
-    print("the same, once 8 divides the width:   ", simplify(row, {j: 8}))
-
-# %% [markdown]
+# kernel, and the wrapper computes the sizes of buffers.
+#
 # The kernel and the wrapper of the second entry:
 
 # %%

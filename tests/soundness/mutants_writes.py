@@ -16,7 +16,7 @@ What no test of numbers can see, and why there is no mutant for it:
     joins alike kernels afterwards could move one. No program was found where that happens;
   * a write after a write of one buffer: functional graphs write each buffer once; what remains
     of that order is a scatter's own chain of names, which its reads already keep;
-  * `in_place.may_overwrite` of a scan: a group with a scan holds one buffer, whose reads of an
+  * `after_fusion.may_overwrite` of a scan: a group with a scan holds one buffer, whose reads of an
     input at another place are refused by the comparison of places first.
 """
 
@@ -34,7 +34,7 @@ from miniinductor.codegen.triton import kernel_writer as triton
 from miniinductor.ir.recording import Recorder
 from miniinductor.passes import graph_passes
 from miniinductor.runtime import memory
-from miniinductor.schedule import foreach, in_place
+from miniinductor.schedule import after_fusion
 from miniinductor.schedule.nodes import Schedule
 from miniinductor.schedule.scheduler import Scheduler
 
@@ -72,35 +72,35 @@ def places_of_reads() -> None:
 
 @mutant("foreach: groups that differ in their operations", CPU)
 def alike() -> None:
-    original = foreach.over_one_loop
+    original = after_fusion.over_one_loop
 
     def over_one_loop(group: Any) -> Any:
         found = original(group)
         return found and found._replace(operations=("same", len(found.names)))
 
-    foreach.over_one_loop = over_one_loop
+    after_fusion.over_one_loop = over_one_loop
 
 
 @mutant("foreach: groups that need each other", CPU)
 def levels() -> None:
-    original = foreach.sets_of_alike
+    original = after_fusion.sets_of_alike
 
     def sets_of_alike(schedule: Schedule) -> list:
         with mock.patch.object(schedule, "makers", lambda nodes: {node: () for node in nodes}):
             return original(schedule)
 
-    foreach.sets_of_alike = sets_of_alike
+    after_fusion.sets_of_alike = sets_of_alike
 
 
 # --- in place -------------------------------------------------------------------------------------
 def _overwrites_anything(when_first: bool) -> None:
     """when_first: inputs, of which the kernel reads old values first; else buffers that die."""
-    original = in_place.may_overwrite
+    original = after_fusion.may_overwrite
 
     def may_overwrite(*args: Any) -> bool:
         return args[-1] is when_first or original(*args)
 
-    in_place.may_overwrite = memory.may_overwrite = may_overwrite
+    after_fusion.may_overwrite = memory.may_overwrite = may_overwrite
 
 
 @mutant("in place: an input that is read at other places", CPU)
@@ -115,13 +115,13 @@ def dying_elsewhere() -> None:
 
 @mutant("in place: a result that is laid out differently", CPU)
 def laid_out() -> None:
-    original = in_place.reason_to_copy
+    original = after_fusion.reason_to_copy
 
     def reason_to_copy(*args: Any) -> str | None:
         reason = original(*args)
         return None if reason == "its memory is laid out differently" else reason
 
-    in_place.reason_to_copy = reason_to_copy
+    after_fusion.reason_to_copy = reason_to_copy
 
 
 # --- memory ---------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from typing import Any
 import sympy
 
 from ... import config
-from ...schedule.foreach import Foreach
+from ...schedule.after_fusion import Foreach
 from ...sizes.symbols import Size
 from ..common import Kernel, of_all_parts
 from ..plan import PARALLEL_WORK, KernelPlan, estimate

@@ -40,12 +40,11 @@ import torch
 
 from ... import config
 from ...ir.dependencies import stride_of
-from ...ir.handlers import is_loop_variable
 from ...ir.loops import Buffer, playing
+from ...ir.ops import is_loop_variable
 from ...records import Listing, Marked, indent
 from ...schedule.nodes import Group, Node
-from ...sizes.expressions import Position, flatten
-from ...sizes.printing import index_text
+from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
 from ..common import Kernel, Value, origin_text, summary
 from ..plan import PARALLEL_WORK, KernelPlan, plan_kernel, with_lanes

@@ -24,8 +24,7 @@ import sympy
 import torch
 
 from ...ir.ops import BINARY, COMPARISON, UNARY, OpsHandler
-from ...sizes.expressions import Position
-from ...sizes.printing import index_text
+from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
 from ..common import INFIX as INFIX_OF_ALL
 from ..common import LOGICAL, install_family

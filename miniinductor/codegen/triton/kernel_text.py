@@ -11,9 +11,7 @@ In:   expressions of values.  Out: lines, each value named once, and at the end 
     >>> whole_file("@triton.jit\ndef NAME(in0): tl.reduce(in0, 0, larger)").splitlines()[4:6]
     ['@triton.jit', 'def larger(a, b):                       # a NaN wins, as in torch']
 
-What Triton lacks stands in `HELPERS`: a kernel carries the text of those that it names.  Indices
-are text, too: `index_text(expr, "triton")` writes x // 3 where C has x / 3; importing this file
-registers that printer.
+What Triton lacks stands in `HELPERS`: a kernel carries the text of those that it names.
 
 Mirrors torch/_inductor/runtime/triton_helpers.py and the CSE of torch/_inductor/codegen/common.py.
 """
@@ -27,7 +25,6 @@ import torch
 
 from ...ir.loops import playing
 from ...records import Marked, indent
-from ...sizes.printing import LANGUAGES, IndexPrinter
 from ..common import Scope, marked
 
 Axes: TypeAlias = frozenset[str]
@@ -199,12 +196,3 @@ def whole_file(text: str) -> str:
     if "libdevice." in text:
         imports += "from triton.language.extra import libdevice\n"
     return f"{imports}\n\n{text}"
-
-
-class TritonPrinter(IndexPrinter):
-    language = "triton"
-    divide = "//"
-    functions = "integer_{}"
-
-
-LANGUAGES["triton"] = TritonPrinter()

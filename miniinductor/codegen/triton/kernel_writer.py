@@ -43,7 +43,7 @@ import torch
 from ...ir.dependencies import int_or_none
 from ...ir.loops import Buffer, playing
 from ...records import Listing, Marked, indent
-from ...schedule.foreach import Foreach
+from ...schedule.after_fusion import Foreach
 from ...schedule.nodes import Group, Node
 from ...sizes.symbols import hint, sizes
 from ...sizes.symbols import size as as_size

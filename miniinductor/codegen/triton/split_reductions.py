@@ -27,8 +27,7 @@ from ...ir.ops import Value, ops
 from ...ir.recording import trace
 from ...records import CompileRecord
 from ...sizes.expressions import FloorDiv, Mod
-from ...sizes.ranges import simplify
-from ...sizes.symbols import Size, hint, size
+from ...sizes.symbols import Size, hint, simplify, size
 from .block_sizes import PROCESSORS
 from .tile_plan import reads_along
 

@@ -20,9 +20,7 @@ import sympy
 
 from ...ir.dependencies import Access, LoopBody, int_or_none, linear_form, loop_variables, stride_of
 from ...schedule.nodes import Node
-from ...sizes.expressions import Mod, is_indirect
-from ...sizes.printing import index_text
-from ...sizes.ranges import opened
+from ...sizes.expressions import Mod, index_text, is_indirect
 from ...sizes.symbols import Size, hint
 from ...sizes.symbols import size as as_size
 from ..plan import KernelPlan, plan_kernel
@@ -242,7 +240,7 @@ def divides(config: Config, axis: Axis, kind: str) -> bool:
     if isinstance(numel, int):
         return numel % block == 0
     is_one_tile = axis.name == "r" and kind == "persistent"
-    return not is_one_tile and bool(Mod(sympy.expand(opened(numel)), block) == 0)
+    return not is_one_tile and bool(Mod(numel, block) == 0)
 
 
 # --- maxima and sums of exponentials --------------------------------------------------------------
