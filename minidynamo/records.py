@@ -1,21 +1,15 @@
-"""What capture decided, as objects: one `FrameRecord` per compiled frame, and the counters.
+"""What capture decided, as objects, and what the user is told of it: one `FrameRecord` per compiled
+frame, the counters, and warnings of the logger `minidynamo`, once for each place.
 
-In:   filled by `convert_frame`.   Out: read by `explain`, notebooks, tests and messages.
+In:   filled by `convert_frame`: frames that are compiled or given up, guards that failed.
+Out:  read by `explain`, notebooks and tests; texts on stderr (MINI_DEBUG), and of records.
 
     >>> minidynamo.counters["graph_breaks"]     # Counter({'the call of print() at model.py:12': 1})
     >>> records.frames[-1].guards[0].code          # "type(x) is P_Tensor"
 
-Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
-
-What the user is told: frames that run as plain Python, guards that failed, and what MINI_DEBUG
-asks for.
-
-In:   functions given to `compile`, frames that are given up, entries that are made.
-Out:  warnings of the logger `minidynamo`, once for each place; texts on stderr, and of records.
-
     helper (model.py:12) was compiled 8 times (config.recompile_limit); it runs as plain Python ...
 
-Mirrors what torch/_dynamo/convert_frame.py logs.
+Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics), and what convert_frame.py logs.
 # PyTorch: TORCH_LOGS=recompiles prints what each kind of guard in C++ says of itself.
 """
 
@@ -99,8 +93,8 @@ class FrameRecord:
     error: str = ""  # traceback of a failure of the compiler itself
     failed_guard: "Guard | None" = None  # of the entry before: the first one that was false
     recompile_reason: str = ""  # what it found
-    # why no earlier entry fitted: one for each whose guards are false, the oldest first
-    # (messages.py); `advice` says the same, and what to do, in a message
+    # why no earlier entry fitted: one for each whose guards are false, the oldest first;
+    # `advice` says the same, and what to do, in a message
     failures: "list[GuardFailure]" = field(default_factory=list)
     advice: str = ""
     walk: Any = None  # of `explain`: what lay on the stack before each instruction

@@ -216,7 +216,7 @@ class FrameCompiler:
             entry = conversion.run()
         except (Unsupported, BackendError):
             raise
-        except ours(SkipFrame, RecursionError) as skipped:  # (not a signal's: see foreign.py)
+        except ours(SkipFrame, RecursionError) as skipped:  # (not a signal's)
             # RecursionError: the program has a container that contains itself
             self.skip(conversion, str(skipped), skipped)
             return None

@@ -1,8 +1,8 @@
-"""The cache entries of code objects: what the frame hook looks through before it runs a frame; and
-the guards of a whole entry: the thread's state, and inputs that must stay apart.
+"""The cache entries of code objects, which the frame hook looks through before it runs a frame, and
+the guards that a whole entry needs: the thread's state, and inputs that must stay apart.
 
-In:   an entry per compiled version of a frame.   Out: those of a code object and a compiler.
-In:   the `OutputGraph` of a frame that was traced.   Out: its `GuardFunction`.
+In:   the `OutputGraph` of a frame that was traced.
+Out:  its `GuardFunction`; the entries of a code object and a compiler.
 
     >>> for entry in frame_hook.get_cache(fn.__code__):
     ...     print(entry.record.guards)

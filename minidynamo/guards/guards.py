@@ -18,7 +18,7 @@ hides one of ours.
 
 The function follows the tree.  The arguments' own checks come first (they fail most often), then
 the thread's state, then everything below.  An exception while checking means False: a missing
-attribute is a failed guard.  One that comes from elsewhere (foreign.py) leaves the user's call.
+attribute is a failed guard.  One that comes from elsewhere (a signal's) leaves the user's call.
 
 Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guards.cpp (paper
 section 3.3).

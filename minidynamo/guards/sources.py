@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 # kind -> how the access is written, given the parent's name and the key: guards evaluate this, and
-# the code that loads the value again is compiled from it.  (Coverage adds some.)
+# the code that loads the value again is compiled from it.  (Other files add rows.)
 KINDS = {
     "local": "{k}",
     "free": "this_function.__closure__[{k[0]}].cell_contents",  # the key is (index, name)
