@@ -90,7 +90,6 @@ KILLERS = {
 
 # kind -> why none of these generators can see it missing
 ELSEWHERE = {
-    "ADDRESS": "id() beside numbers that are kept outside: tests/test_capture_guards.py",
     "TABLE": "what dict's own methods write to an OrderedDict: tests/test_ordered_tables.py",
     "EQUAL": "sizes that are symbols: `make fuzz-shapes`",
     "RANGE": "sizes that are symbols: `make fuzz-shapes`",
