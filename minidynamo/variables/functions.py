@@ -222,12 +222,16 @@ class MethodVar(Variable):
     instance: Variable
     name: str
     native = True
+    given = None  # the object itself, where it came from outside
 
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         return self.instance.call_method(tx, self.name, args, kwargs)
 
     def truth(self, tx: Frame) -> bool:
         return True
+
+    def identity(self) -> Any:
+        return self if self.given is None else self.given
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.value(self.instance)

@@ -30,20 +30,10 @@ from miniinductor.errors import ours
 from ..errors import Break
 from ..guards.guards import exact_key
 from ..guards.sources import KINDS, NAMES
-from ..variables.base import (
-    BINARY,
-    MISSING,
-    Lazy,
-    OpaqueVar,
-    OutputGraph,
-    Source,
-    Variable,
-    lookup,
-    trusted,
-)
+from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
 from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
+from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar, PartialVar
 from ..variables.objects import ObjectVar, fields_of
 from ..variables.registry import BY_VALUE, PINNED, SHARED, by_identity
 
@@ -303,14 +293,17 @@ BY_VALUE(types.ModuleType)(by_identity)
 
 @BY_VALUE(*C_CALLABLES)
 def wrap_c_callable(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    """What C code gives is held by reference."""
+    """What C code gives is held by reference; a method of an object is its name on that object."""
     kind = type(value)
     if kind is types.BuiltinMethodType and not isinstance(
         value.__self__, (types.ModuleType, type, type(None))
     ):
-        builder.guard(source, "TYPE", "type({0}) is {pin}", kind)
-        broken = Break("method", f"{value.__qualname__}() of an object, as a value from outside")
-        return OpaqueVar(value, broken, source=source)
+        check = f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}"
+        builder.guard(source, "METHOD", check, kind)
+        instance = builder.wrap(value.__self__, source.attr("__self__"))
+        method: Any = MethodVar(instance, value.__name__, source=source)
+        method.given = value
+        return method
     if kind is types.BuiltinFunctionType:
         builder.guard(source, "EQ", "{0} == {pin}", value)
     else:
