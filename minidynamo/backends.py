@@ -98,15 +98,22 @@ def aot_eager(
 
 # ---- torch's own compiler, on either side
 def miniinductor(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """miniinductor as a backend of torch.compile, which finds it under this name by the entry point
-    in pyproject.toml.  A graph with sizes that change runs as it is: torch hands those over as
-    inputs of its own (`torch.compile(dynamic=False)` has none)."""
+    in pyproject.toml; options: of miniinductor.config.  A graph with sizes that change runs as it
+    is: torch hands those over as inputs of its own (`torch.compile(dynamic=False)` has none)."""
     if not all(isinstance(value, torch.Tensor) for value in example_inputs):
-        records.tell(gm, "backend miniinductor: a graph with sizes that change runs eagerly")
+        text = "backend miniinductor: a graph with sizes that change runs eagerly"
+        records.tell(text, text)
         return gm.forward
-    return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)
+    compiler = importlib.import_module("miniinductor")
+    with compiler.config.patch(**(options or {})):
+        return compiler.compile_fx(gm, example_inputs, mode=mode)
 
 
 TORCHS = ("torch._dynamo.", "torch._inductor.", "torch._functorch.")  # where they lie

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Language:
     """How kernels of one language are written and built.
 
-    writers: kind of group -> the class whose `write()` gives its Kernel, made of (group, buffers,
+    writers(): kind of group -> the class whose `write()` gives its Kernel, made of (group, buffers,
       names to keep, places of FX nodes, overwritten inputs).
     build: (device, kernels, bytes that each moves) -> functions, in the same order; raises
       CompilerError.
@@ -44,7 +44,7 @@ class Language:
     """
 
     name: str
-    writers: dict[type, Callable[..., Any]]
+    writers: Callable[[], dict[type, Callable[..., Any]]]
     build: Callable[[torch.device, Sequence["Kernel"], Sequence[int]], list[Callable]]
     most_pointers: int
     rewrites: list[Callable[["Graph", CompileRecord], None]] = field(default_factory=list)

@@ -28,12 +28,12 @@ config.py allow it:
 Mirrors `init_backend_registration` in torch/_inductor/codegen/common.py.
 """
 
+import importlib
+from collections.abc import Callable
+from typing import Any
+
 from .codegen.cpp.foreach import ForeachWriter
 from .codegen.cpp.kernel_writer import CppKernelWriter
-from .codegen.triton.build import build_triton_kernels, start_workers, why_not
-from .codegen.triton.kernel_writer import TritonForeachWriter, TritonKernelWriter
-from .codegen.triton.products import FusedProduct, MatmulWriter, with_products
-from .codegen.triton.split_reductions import rewrite_reductions
 from .devices import DEVICES, LANGUAGES, Device, Language, register_device, register_language
 from .runtime import cuda_graphs
 from .schedule.foreach import Foreach
@@ -42,9 +42,27 @@ from .toolchain.cpp import build_kernels as build_cpp_kernels
 
 __all__ = ["CPP", "DEVICES", "LANGUAGES"]
 
+
+def later(module: str, function: str) -> Callable[..., Any]:
+    """A function of a module that is imported when it is first called: programs on a CPU need
+    nothing of Triton."""
+
+    def call(*arguments: Any) -> Any:
+        return getattr(importlib.import_module(f"{__package__}.{module}"), function)(*arguments)
+
+    return call
+
+
+def triton_writers() -> dict[type, Callable[..., Any]]:
+    from .codegen.triton.kernel_writer import TritonForeachWriter, TritonKernelWriter
+    from .codegen.triton.products import FusedProduct, MatmulWriter
+
+    return {Group: TritonKernelWriter, FusedProduct: MatmulWriter, Foreach: TritonForeachWriter}
+
+
 CPP = Language(
     name="cpp",
-    writers={Group: CppKernelWriter, Foreach: ForeachWriter},
+    writers=lambda: {Group: CppKernelWriter, Foreach: ForeachWriter},
     build=lambda device, kernels, moved: build_cpp_kernels(
         [(kernel.source, kernel.summary) for kernel in kernels]
     ),
@@ -54,16 +72,12 @@ register_language(CPP)
 register_language(
     Language(
         name="triton",
-        writers={
-            Group: TritonKernelWriter,
-            FusedProduct: MatmulWriter,
-            Foreach: TritonForeachWriter,
-        },
-        build=build_triton_kernels,
+        writers=triton_writers,
+        build=later("codegen.triton.build", "build_triton_kernels"),
         most_pointers=480,  # a GPU takes 4 KB of arguments
-        rewrites=[rewrite_reductions],
-        joiners=[with_products],
-        why_not=why_not,
+        rewrites=[later("codegen.triton.split_reductions", "rewrite_reductions")],
+        joiners=[later("codegen.triton.products", "with_products")],
+        why_not=later("codegen.triton.build", "why_not"),
     )
 )
 register_device(Device("cpu"))
@@ -73,7 +87,7 @@ register_device(
         language="triton",
         alone=1 << 16,
         # about one kernel in eight nodes; and Triton takes a second to import
-        expect=lambda nodes: start_workers(1 + nodes // 8),
+        expect=lambda nodes: later("codegen.triton.build", "start_workers")(1 + nodes // 8),
         replay=cuda_graphs,
     )
 )

@@ -105,7 +105,8 @@ import lookup_backend`. The packages import nothing of torch's compiler. A backe
 ends in torch's compiler says so: `@minidynamo.torch_backend`.
 
 **Sizes that change** become numbers at the border, with a guard of whoever captured: each new size
-is compiled again, up to the limit of recompilations.
+is compiled again, up to the limit of recompilations. (torch.compile makes symbols of them unless it
+is told `dynamic=False`; such a graph runs eagerly behind `backend="miniinductor"`.)
 
 ## Which half makes which difference
 

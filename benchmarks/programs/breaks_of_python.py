@@ -133,7 +133,7 @@ def counted(log: list[str]) -> Iterator[int]:
         log.append("out")
 
 
-@program
+@program(breaks=1)
 def context_managers_of_contextlib() -> Program:
     def f(x, log):
         with contextlib.suppress(ValueError), contextlib.nullcontext(2.0) as scale:
@@ -288,7 +288,7 @@ def type_variables() -> Program:
     return f, (X(),)
 
 
-@program(breaks=3)
+@program
 def version_of_torch() -> Program:
     def f(x):
         version = torch.__version__

@@ -135,7 +135,7 @@ def queries_of_state() -> Program:
     return f, (X(),)
 
 
-@program
+@program(graphs=2, breaks=1)
 def new_tensors() -> Program:
     def f(x):
         a = x.new_zeros(x.size(0), 4) + x.new_ones((3, 4)) + x.new_full((4,), 2.5)
@@ -233,7 +233,7 @@ def tolist_of_an_input() -> Program:
     return f, (X(), torch.tensor([1, 2]))
 
 
-@program
+@program(graphs=2, breaks=1)
 def tolist_of_a_constant() -> Program:
     def f(x):
         sizes = torch.tensor([1, 2]).tolist()
@@ -242,7 +242,7 @@ def tolist_of_a_constant() -> Program:
     return f, (X(),)
 
 
-@program
+@program(breaks=1)
 def gradient_is_set() -> Program:
     def f(x, p):
         p.grad = None
@@ -436,7 +436,7 @@ def functional_call() -> Program:
     return f, (X(), X(4, 4))
 
 
-@program
+@program(graphs=0)
 def clipped_gradients() -> Program:
     layer = linear()
 
@@ -541,7 +541,7 @@ def tensor_class_of_a_tensor() -> Program:
     return lambda x: (torch.Tensor(x).mul(2), torch.FloatTensor(x)), (X(),)
 
 
-@program
+@program(breaks=1)
 def type_by_its_class() -> Program:
     return lambda x: x.type(torch.DoubleTensor) + x.type("torch.DoubleTensor"), (X(),)
 
@@ -596,6 +596,6 @@ def range_of_an_item() -> Program:
     return lambda x, n: x.sum() * torch.arange(n.item()).sum(), (X(), torch.tensor(3))
 
 
-@program(graphs=1, breaks=1)
+@program(breaks=2)
 def shape_of_numbers_of_the_run() -> Program:
     return lambda x, sizes: x.reshape(sizes.tolist()) * 2, (X(), torch.tensor([2, 6]))

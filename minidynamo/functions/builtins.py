@@ -3,7 +3,10 @@
     max(sizes, key=abs)        sorted(names)        for value in reversed(d.values()): ...
     collections.deque(xs, 3)        frozenset(xs)        slice(1, n)        divmod(7, 2)
 
-In, out: see `symbolic_eval.registry`.  Mirrors torch/_dynamo/variables/builtin.py.
+In:   the arguments of the call, as variables.   Out: a variable, or a Python constant; a break.
+
+Errors that C code words (too few values, no such conversion) are graph breaks: plain Python raises
+them.  Mirrors torch/_dynamo/variables/builtin.py.
 """
 
 import builtins

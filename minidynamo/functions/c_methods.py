@@ -102,6 +102,8 @@ def _of_object(tx: Frame, descriptor: Any, self: Any, rest: Args, kwargs: Named)
         return self
     if self.payload is not None and issubclass(owner, CONTAINERS):
         return of_payload(tx, descriptor, self, rest, kwargs)
+    if owner is str and name == "__iter__":  # of torch.__version__, too
+        return tx.iter_of(ConstantVar(str.__str__(self.real())))
     immutable = owner in IMMUTABLE or owner.__module__ in ("re", "inspect")
     if owner in VALUES or immutable and self.value is not None and self.fields is None:
         return tx.fold(on_host(descriptor, [self, *rest], kwargs))

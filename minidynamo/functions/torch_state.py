@@ -1,6 +1,13 @@
 """The thread's state: read for real and guarded, written in the graph and while tracing.
 
-with torch.no_grad(): ...        torch.get_default_dtype()        with torch.autocast("cpu"): ...
+    with torch.no_grad(): ...    torch.get_default_dtype()    with torch.autocast("cpu"): ...
+
+In:   a call that asks for the state, or sets it.
+Out:  the answer of this moment, with a guard unless every frame guards it on entry; a node that
+      sets the state when the graph runs (`graph/thread_state.py` puts it back after tracing).
+
+A program that asks whether it is compiled is told so; torch's own code mostly is not.
+Mirrors torch/_dynamo/variables/torch.py and ctx_manager.py.
 """
 
 import functools

@@ -1,4 +1,3 @@
-"""What can lie on the symbolic stack.  In pipeline order: `base` (the protocol), `constant`,
-`sequences`, `containers`, `functions`, `objects`, `iterators`, `classes`, `symbolic`, `tensor`,
-`modules`; then from reality to variables: `lookup`, `registry`, the `wrap_` files, `builder`.  In
-`more/` lie kinds of values that fewer programs have."""
+"""What can lie on the symbolic stack, one file a kind of value.  In the order in which one reads:
+`base` (the protocol), `constant`, `registry` (the tables of rules), `symbolic`, `sequences`,
+`dicts`, `functions`, `objects`, `classes`, `iterators`, `modules`, `nn_modules`, `tensor`."""

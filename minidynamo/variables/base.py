@@ -1,27 +1,22 @@
-"""`Variable`: the protocol of symbolic values, and `Lazy`, a value nobody has looked at yet.
+"""`Variable`: the protocol of symbolic values; values that nobody has looked at yet (`Lazy`) or
+that cannot be traced (`OpaqueVar`); and `lookup`, the walk over a class and its bases.
 
 In:   the evaluator's operations (attribute, call, item, iteration, truth) with symbolic arguments.
 Out:  other variables; graph nodes and guards as side products; `Break` where tracing must stop.
 
     >>> list_variable.call_method(tx, "append", [constant], {})
-
-Every operation has a default that raises `Break`, naming the type: refusing is the base case.
-Mirrors torch/_dynamo/variables/base.py (VariableTracker).
-# PyTorch: mutation is recorded beside immutable trackers; here a variable *is* the symbolic object
-# and is mutated in place: aliasing comes for free, and a failed attempt throws everything away and
-# traces again.
-
-Where Python finds an attribute: the walk over a class and its bases, and what of it is guarded.
-
-In:   a class and a name.   Out: what the first class on the way defines, without running
-      descriptors; at the end of an attempt, guards that the same walks find the same.
-
     >>> lookup(bool, "bit_length")
     (<class 'int'>, <method 'bit_length' of 'int' objects>)
 
+Every operation has a default that raises `Break`, naming the type: refusing is the base case.
+`lookup` runs no descriptor; at the end of an attempt, guards say that the same walks find the same.
 Classes of C cannot change; those of torch and the standard library are guarded, too, where they
 can (`can_change`), but what their attributes hold is taken as fixed (`trusted`).
-Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable.lookup_class_mro_attr).
+Mirrors torch/_dynamo/variables/base.py (VariableTracker) and user_defined.py
+(UserDefinedObjectVariable.lookup_class_mro_attr).
+# PyTorch: mutation is recorded beside immutable trackers; here a variable *is* the symbolic object
+# and is mutated in place: aliasing comes for free, and a failed attempt throws everything away and
+# traces again.
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, dataclass_transf
 
 from miniinductor.errors import ours
 
-from ..bytecode.assembler import NULL, VALUE
+from ..bytecode import assembler
 from ..errors import Break
 
 if TYPE_CHECKING:
@@ -105,7 +100,7 @@ class Variable(Fields):
     native = False  # is it a method that the instance's variable implements?
     shared = False  # can the program see that it is one object?  Then it is rebuilt once
     payload = cast(Any, None)  # what an instance of a subclass of list, dict... contains
-    stack_kind = VALUE  # for the code behind a graph break that takes it off the stack
+    stack_kind = assembler.VALUE  # for the code behind a graph break that takes it off the stack
 
     # ---- what it is
     def realize(self, tx: Frame) -> Variable:
@@ -264,7 +259,7 @@ class Null(Variable):
     """The NULL that CPython's call protocol pushes, and unbound slots that inlined comprehensions
     save."""
 
-    stack_kind = NULL
+    stack_kind = assembler.NULL
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit("PUSH_NULL")

@@ -1,19 +1,15 @@
-"""Classes, held by reference.  What calling one makes is asked of the rules (`calls.call_class`);
-attributes are found as `type.__getattribute__` finds them, and guarded.
+"""Classes, held by reference, and super().
 
-In:   arguments as variables.   Out: an instance.
+In:   arguments or the name of an attribute.
+Out:  an instance: the rules say what calling a class makes (`calls.call_class`); attributes, found
+      as `type.__getattribute__` finds them, and guarded; of `super()` what the classes behind one
+      define, bound to the object.
 
     >>> ClassVar(Config).call(tx, [], {"hidden_size": ConstantVar(8)})      # an ObjectVar
-
-Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable).
-
-super(): attributes of an object, found behind one of its classes.
-
-In:   a class and an object.   Out: what the classes after it define, bound to the object.
-
     >>> SuperVar(Child, instance).getattr(tx, "forward")
 
-Mirrors torch/_dynamo/variables/misc.py (SuperVariable).
+Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable) and misc.py
+(SuperVariable).
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
-"""The arguments of a call, bound to the parameters of a Python function as CPython binds them.
+"""Callables: Python functions (inlined), closures and their cells, bound methods, C callables.
 
-In:   a FunctionVar, positional and named arguments as variables.
-Out:  parameter name -> variable; or the TypeError of the traced program, in CPython's words.
-
-    >>> bind(tx, function, [a], {"scale": b})       # {"x": a, "scale": b}
-
-Callables: Python functions (inlined), closures and their cells, bound methods, C callables.
-
-In:   arguments as variables.   Out: whatever inlining (`tx.inline`) or the rules for C callables
-      give.
+In:   arguments as variables.
+Out:  what inlining (`tx.inline`) or the rules for C callables give; parameters that are bound to
+      arguments as CPython binds them.
 
     >>> builder.wrap_pinned(fn).call(tx, [x], {})      # traces fn's bytecode in place
+    >>> bind(tx, function, [a], {"scale": b})       # {"x": a, "scale": b}
 
 Mirrors torch/_dynamo/variables/functions.py (paper section 3.4, inlining).
 """

@@ -9,14 +9,6 @@ Out:  values, guarded by name.  What torch and the standard library have under a
 
 Mirrors torch/_dynamo/variables/misc.py (PythonModuleVariable) and symbolic_convert.py
 (LOAD_GLOBAL).
-
-Real values that cannot be traced: they may be passed on.
-
-In:   a value that no rule takes.
-Out:  a variable that the program may bind, hand to a function or return; using it breaks the graph.
-
-    def f(x, lock):
-        return g(x, lock)       # nothing asks for the lock: one graph
 """
 
 from __future__ import annotations

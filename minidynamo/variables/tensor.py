@@ -10,7 +10,7 @@ Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what
 
 A method that is no plain node is a method `method_...` here, or has a rule of its own, as functions
 have: `rule(torch.Tensor.register_hook)`.  What torch itself keeps in a tensor (`requires_grad`,
-`names`, `data`) cannot be set.
+`names`, `data`) cannot be set.  An index that is a symbol (`weight[token]`) becomes a `select`.
 Mirrors torch/_dynamo/variables/tensor.py, and side_effects.py (paper section 3.5).
 """
 

@@ -6,7 +6,8 @@ In:   `wrap(value, source)`.   Out: a variable; guards on `source`.
     >>> output.wrap(self.config, source)     # ObjectVar, guarded by its type; attributes come later
 
 `wrap_pinned(value)` is for objects that nobody is expected to replace (torch's functions, classes,
-code objects).  The rules for each kind of value lie beside its variable, in tables (`registry.py`).
+code objects).  A value has the rule of its exact type (the tables of `registry.py`), else that of
+the first class in the lists below whose instance it is.  What no rule takes may be passed on.
 Mirrors torch/_dynamo/variables/builder.py.
 """
 
@@ -141,7 +142,7 @@ class Builder:
         """The variable of an object that was not met before."""
         if source.kind != "pinned" and not issubclass(type(value), SELF_GUARDED):
             self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
-        rule = rule_of(value, SHARED, SHARED_OF_BASES) or wrap_object
+        rule: Rule = rule_of(value, SHARED, SHARED_OF_BASES) or wrap_object
         try:
             return rule(self, value, source)
         except Break as broken:

@@ -1,24 +1,15 @@
-"""Containers from outside: lists, tuples and dictionaries whose items are wrapped when read.
+"""Containers, instances and functions from outside, and those that the entry holds.
 
-In:   a real container and its source.
-Out:  its variable, and guards on what was asked at once: a list's length, no key of a dictionary.
+In:   a real object and its source.
+Out:  its variable, and guards on what was asked at once: a list's length, no key of a dictionary;
+      the identity of a function that lies in a fixed object, else its code.
 
     >>> dict_of(builder, {"a": x}, source).items["a"]       # (ConstantVar("a"), Lazy(x, ...))
 
-An instance of a program's subclass of dict or list is an ObjectVar, whose contents are its
-`payload`.  The class may have an `__len__` or `__setitem__` of its own, which guards and the code
-behind the graph must not run.
-Mirrors torch/_dynamo/variables/builder.py (wrap_listlike, _wrap for dicts).
-
-Functions, methods and callables of C from outside, and those that the entry holds.
-
-In:   a function and its source.
-Out:  its variable: guarded by its identity where it lies in a fixed object; else by its code, and
-      by its defaults where those are used.  Defaults of a fixed function that are constants need no
-      guards of their own.
-
-    def step(x, scale):
-        return apply(x, lambda y: y * scale)        # another lambda each time, of the same code
+Items, attributes and defaults are wrapped when they are read.  An instance of a program's subclass
+of dict or list is an ObjectVar, whose contents are its `payload`; the class may have an `__len__`
+or `__setitem__` of its own, which guards and the code behind the graph must not run.
+Mirrors torch/_dynamo/variables/builder.py (wrap_listlike, _wrap for dicts and functions).
 """
 
 from __future__ import annotations

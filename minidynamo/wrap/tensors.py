@@ -1,14 +1,16 @@
-"""Tensors from outside: placeholders and parameters of the graph, and the guards on them.
+"""Tensors and constants from outside, and the guards on them.
 
-In:   a real tensor and its source.
-Out:  a node of the graph with a fake tensor, and guards on dtype, device, sizes, strides, gradient.
+In:   a real tensor or constant and its source.
+Out:  of a tensor a node of the graph (a placeholder, or a parameter that the graph holds) with a
+      fake tensor, and guards on dtype, device, sizes, strides, gradient; of a constant its value,
+      guarded, or a symbol for an int that has changed.
 
     >>> wrap_tensor(builder, x, tree.local("x")).fake.shape
 
 Tensors without sizes and strides that a graph could be made of are refused by name
 (docs/how_it_is_tested.md has the whole table).  Parameters and buffers are guarded by identity,
 which holds the rest of them fast.
-Mirrors torch/_dynamo/variables/builder.py (wrap_tensor) and guards.py (TENSOR_MATCH).
+Mirrors torch/_dynamo/variables/builder.py (wrap_tensor, wrap_literal) and guards.py (TENSOR_MATCH).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse
 KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
 
 
-def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
+def wrap_constant(builder: Any, value: Any, source: Source) -> Variable:
     """A constant at `source`; an int is a symbol if the policy of sizes says so."""
     if type(value) is int and builder.policy.of_int(value, source):
         builder.guard(source, "TYPE", "type({0}) is int")

@@ -98,7 +98,7 @@ class KernelWriting:
         if any(buffers[name].layout.device != device for name in group.read_names):
             raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
         language = language_of(device)
-        writer = language.writers[type(group)]
+        writer = language.writers()[type(group)]
         overwritten = self.schedule.overwritten
         kernel = writer(group, buffers, keep, self.positions, overwritten).write()
         moved = sum(buffer_bytes(buffers[n]) for n in [*kernel.read, *kernel.stored])

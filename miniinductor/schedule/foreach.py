@@ -55,7 +55,7 @@ def join_groups(schedule: Schedule, record: CompileRecord) -> list[ScheduledNode
     replaced: dict[ScheduledNode, Foreach] = {}
     for parts in sets_of_alike(schedule):
         language = language_of(parts[0].node.device)
-        if Foreach not in language.writers:
+        if Foreach not in language.writers():
             continue
         pointers = {schedule.overwritten.get(name, name) for name in parts[0].names}
         step = language.most_pointers // len(pointers)

@@ -93,7 +93,7 @@ e.bytecode
 # ## Stage 2 · Symbolic evaluation: from bytecode to a graph
 #
 # To write the replacement, minidynamo *evaluates the original bytecode symbolically*: a stack
-# machine in Python (`minidynamo/symbolic_eval/`) on which a tensor is a node of a graph that is
+# machine in Python (`minidynamo/evaluate/`) on which a tensor is a node of a graph that is
 # being built. `2 * x` does not multiply; it adds a node `mul`.
 
 # %%
@@ -456,7 +456,7 @@ also_here(
 # | stage | here | in PyTorch | section of the paper |
 # |---|---|---|---|
 # | frame hook | `minidynamo/frame/frame_hook.c` | `torch/csrc/dynamo/eval_frame.c` | 3 |
-# | symbolic evaluation | `minidynamo/symbolic_eval/` | `torch/_dynamo/symbolic_convert.py` | 3 |
+# | symbolic evaluation | `minidynamo/evaluate/` | `torch/_dynamo/symbolic_convert.py` | 3 |
 # | guards | `minidynamo/guards/guards.py` | `torch/_dynamo/guards.py`, a tree in C++ | 3 |
 # | graph breaks | `minidynamo/rebuild/resume.py` | `torch/_dynamo/resume_execution.py` | 3 |
 # | ATen trace | `miniinductor/autograd/` | `torch/_functorch/aot_autograd.py` | 3 |

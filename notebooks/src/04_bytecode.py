@@ -21,7 +21,7 @@
 # instruction set for three Python versions; a small symbolic evaluator; what the real one adds:
 # inlining, exceptions, loops. At the end you write opcode handlers.
 #
-# **Files of this chapter:** `minidynamo/bytecode/`, `minidynamo/symbolic_eval/`.
+# **Files of this chapter:** `minidynamo/bytecode/`, `minidynamo/evaluate/`.
 
 # %%
 import dis
@@ -223,7 +223,7 @@ for function in (with_a_loop, with_a_helper):
 #
 # ## The real evaluator
 #
-# `minidynamo/symbolic_eval/` has the same shape: a loop, a table of handlers, one function per
+# `minidynamo/evaluate/` has the same shape: a loop, a table of handlers, one function per
 # canonical opcode.
 
 # %%
@@ -523,7 +523,7 @@ check_piece("machine")
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
 
-also_here("minidynamo/bytecode/", "minidynamo/symbolic_eval/")
+also_here("minidynamo/bytecode/", "minidynamo/evaluate/")
 
 # %% [markdown]
 # ## What real PyTorch has

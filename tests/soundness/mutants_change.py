@@ -77,7 +77,6 @@ KILLERS = {
     "KEYS": ("change --kinds dict",),
     "LENGTH": ("change --kinds list",),
     "LOGGER": ("change --kinds logger",),
-    "METHOD": ("change --kinds builtin_method --only bound",),
     "MODULE": ("change --kinds sequential --only this_world",),
     "MRO": ("change --kinds class --only __bases__",),
     "NO_ATTRIBUTES": ("change --kinds ordered",),
@@ -90,7 +89,6 @@ KILLERS = {
 
 # kind -> why none of these generators can see it missing
 ELSEWHERE = {
-    "ADDRESS": "id() beside numbers that are kept outside: tests/test_capture_guards.py",
     "TABLE": "what dict's own methods write to an OrderedDict: tests/test_ordered_tables.py",
     "EQUAL": "sizes that are symbols: `make fuzz-shapes`",
     "RANGE": "sizes that are symbols: `make fuzz-shapes`",
@@ -104,7 +102,6 @@ ELSEWHERE = {
     "SUBCLASS": "what a class is registered with: mutants_c_objects.py",
     "OFFSET": "tensors and their metadata: mutants_layouts.py",
     "DEVICE": "needs a second device",
-    "FLOAT": "needs a float that changed before, and dynamic shapes",
     "GRAD": "tensors and their metadata are the subject of another generator",
     "LAYOUT": "tensors and their metadata are the subject of another generator",
     "SHAPE": "tensors and their metadata are the subject of another generator",
