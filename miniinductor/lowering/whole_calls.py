@@ -8,6 +8,7 @@ Out:  the same call, of which the tracer sees the ATen op itself; or CannotTrace
     F.dropout(x, 0.5)       # aten.native_dropout: Python's rule draws other numbers than eager
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch.utils._pytree as pytree
 from ..autograd.joint import call_rule
 from ..errors import CannotTrace
 from ..sizes.symbols import is_symbolic
+from .images import bilinear
 
 DROPOUT = {
     F.dropout,
@@ -69,10 +71,33 @@ def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> 
     values = [*args, *kwargs.values()]
     if not any(isinstance(v, torch.Tensor) and is_symbolic(v) for v in values):
         return whole(interpreter, target, args, kwargs)
-    mode = next((value for value in values if isinstance(value, str)), "nearest")
-    if target not in (F.interpolate, F.upsample) or mode != "nearest":
-        raise CannotTrace("an image is resampled whose sizes are symbols, and pixels are mixed")
-    return interpreter.plain_call(target, args, kwargs)
+    if target in (F.interpolate, F.upsample):
+        out = by_sizes(*args, **kwargs)
+        if out is not NotImplemented:
+            return out
+        if "nearest" in values or not any(isinstance(value, str) for value in values):
+            return interpreter.plain_call(target, args, kwargs)
+    raise CannotTrace("an image is resampled whose sizes are symbols, and pixels are mixed")
+
+
+def by_sizes(
+    input: torch.Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    *more: Any,
+    **named: Any,
+) -> Any:
+    """Bilinear resampling; NotImplemented for what else F.interpolate does."""
+    if mode != "bilinear" or input.dim() != 4 or any(more) or any(named.values()):
+        return NotImplemented
+    each = scale_factor if size is None else size
+    each = list(each) if isinstance(each, (list, tuple)) else [each] * 2
+    if size is not None:
+        return bilinear(input, each, bool(align_corners))
+    sizes = [math.trunc(n * float(scale)) for n, scale in zip(input.shape[2:], each)]
+    return bilinear(input, sizes, bool(align_corners), *map(float, each))
 
 
 # eager's gradients of these look at values: a loss may not depend on the phase of a complex vector
