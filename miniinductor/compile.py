@@ -361,7 +361,9 @@ class Compilation:
             piece = Compilation(gm, inputs, self.mode, self.generates, cuts=self.cuts + 1)
             return piece.run()
 
-        return steps and pieces.in_pieces(self.gm, steps, compile_piece, self.record)
+        if not steps:
+            return None
+        return pieces.in_pieces(self.gm, steps, compile_piece, self.record)
 
 
 # --- kernels --------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ class Conversion:
         try:
             compiled = backend(gm, example_inputs, **self.compiler.options)
             if not callable(compiled):
-                raise TypeError(f"the backend returned a {type(compiled).__name__}")
+                raise TypeError(f"the backend returned {type(compiled).__name__}, no callable")
         # what looks like a fault of a compiler; of the user's backend, all but signals
         except faults() if is_ours else ours(Exception) as error:
             self.note_backend_error(error, is_ours)

@@ -95,11 +95,7 @@ class FakeMode(FakeTensorMode):
         return False  # else torch wraps the handler in torch._dynamo.disable, at a cost per op
 
     def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: Sequence[object] = (),
-        kwargs: Mapping[str, object] | None = None,
+        self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
         try:

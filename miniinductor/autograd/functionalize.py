@@ -34,7 +34,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -45,9 +45,6 @@ from ..errors import CannotFunctionalize, blaming
 from ..ir.loops import same_layout
 from ..sizes.symbols import same, same_sizes, sizes
 from .eager_answers import only_checks
-
-if TYPE_CHECKING:
-    pass
 
 # torch.fx writes the Python of such a module when it is first called: few graphs are
 
@@ -349,8 +346,7 @@ def functionalize(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[tuple[str, s
     return with_graph(gm, graph), [(n.op, n.target) for n in functionalizer.written_inputs]
 
 
-aten = torch.ops.aten
-Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
+# --- writes through views -------------------------------------------------------------------------
 # How a write through a view reaches the tensor that was viewed: (functionalizer, the node that is
 # written, a view on its way, the view's new value) -> (the view's source, the source's new value).
 Inverse: TypeAlias = Callable[["Functionalizer", Node, Node, Node], tuple[Node, Node]]

@@ -75,7 +75,7 @@ class Backward:
     def __call__(
         self, sizes: Sequence[int], saved: list[torch.Tensor], given: list[torch.Tensor | None]
     ) -> Any:
-        names = [node.target for node in self.parts.tangents]
+        names = [str(node.target) for node in self.parts.tangents]
         missing = tuple([name for name, tangent in zip(names, given) if tangent is None])
         half = self.halves.get(missing)
         if half is None:
