@@ -188,13 +188,6 @@ def test_a_checkpoint_that_keeps_no_random_state(backend, reentrant):
         assert minidynamo.counters["graph_breaks"].total()
 
 
-def test_a_class_of_modules_may_be_marked_static():
-    assert minidynamo.mark_static(torch.nn.Linear) is torch.nn.Linear
-    for wrong in (torch.nn.Linear(2, 2), 3, int):
-        with pytest.raises(TypeError, match="a tensor or a class of modules"):
-            minidynamo.mark_static(wrong)
-
-
 # ---- state dictionaries: an OrderedDict with an attribute
 
 
