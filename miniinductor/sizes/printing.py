@@ -227,11 +227,6 @@ FUNCTIONS: dict[type, tuple[str, str]] = {
 }
 
 
-def names_of(expr: sympy.Expr) -> list[str]:
-    """The symbols of an index, as often as they stand in it."""
-    return [part.name for part in sympy.preorder_traversal(expr) if part.is_Symbol]
-
-
 def functions_of(expr: sympy.Expr) -> frozenset[str]:
     """What the text of an index divides by and calls."""
     parts = [part for part in sympy.preorder_traversal(expr) if type(part) in FUNCTIONS]
