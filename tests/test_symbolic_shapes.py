@@ -15,6 +15,7 @@ from minidynamo.shapes.symbolic_numbers import hint_of
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake
 from miniinductor.sizes.expressions import FloorDiv, Mod, python_code
 
+
 def make(*hints, duck=True):
     env = ShapeEnv(lambda: "user.py:3")
     return env, [env.create_symbol(n, f"x.shape[{d}]", duck) for d, n in enumerate(hints)]
