@@ -10,6 +10,7 @@ Mirrors the `register_pointwise` calls of torch/_inductor/lowering.py (and `div`
 """
 
 import functools
+import math
 from typing import Any
 
 import sympy
@@ -18,7 +19,7 @@ import torch
 from .. import config
 from ..ir.loops import Index, TensorBox
 from ..ir.ops import BITWISE, COMPARISON, LOGICAL, OP_NAMES, UNARY_FLOAT, Value, ops
-from ..sizes.symbols import sizes
+from ..sizes.symbols import hint, sizes
 from .registry import (
     LOWERINGS,
     Call,
@@ -62,15 +63,20 @@ SLOW_IN_DOUBLE = """
     erfc hypot lgamma""".split()
 
 
-def is_in_cpp(call: Call) -> bool:
-    return call.first.device.type == "cpu" and config.cpu_backend == "cpp"
+FEW = 64  # of so few elements the call of an eager kernel costs more than its arithmetic
+
+
+def is_long_in_cpp(call: Call) -> bool:
+    """Would the call become a long loop in C++?"""
+    is_long = hint(math.prod(call.first.size), FEW + 1) > FEW
+    return is_long and call.first.device.type == "cpu" and config.cpu_backend == "cpp"
 
 
 def is_slow_in_cpp(call: Call) -> bool:
     """Is eager's kernel the better one?"""
     dtype = getattr(call.first, "dtype", torch.bool)
     is_double = dtype is torch.float64 and call.name in SLOW_IN_DOUBLE
-    return (is_double or dtype.is_floating_point and call.name in SLOW) and is_in_cpp(call)
+    return (is_double or dtype.is_floating_point and call.name in SLOW) and is_long_in_cpp(call)
 
 
 def elementwise(name: str, promotion: Promotion, op: str = "") -> None:
@@ -227,7 +233,7 @@ def power(call: Call, a: Any, b: Any) -> TensorBox:
     # of float16 eager's pow(-inf, 0.5) is inf, as in C
     if is_number(b) and b in ROOTS and result != torch.float16:
         return pointwise(call, lambda v, _: ROOTS[b](v), a, b)
-    if dtype is torch.float64 and is_in_cpp(call):
+    if dtype is torch.float64 and is_long_in_cpp(call):
         raise NotLowered("eager's kernel is in vectors")
     return pointwise(call, ops.pow, a, b)
 
