@@ -50,8 +50,7 @@ from .lowering.extern import is_cheap
 from .options import Current
 from .passes.graph_passes import laid_out, laid_out_joint, optimize
 from .records import CompileRecord, first_line, tell
-from .runtime.memory import plan_memory
-from .runtime.program import Program, guard_shared_memory
+from .runtime.memory import Program, guard_shared_memory, plan_memory
 from .runtime.wrapper import print_wrapper
 from .schedule.after_fusion import join_groups, overwritten_inputs
 from .schedule.nodes import Schedule

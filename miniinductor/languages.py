@@ -32,8 +32,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from .codegen.cpp.foreach import ForeachWriter
-from .codegen.cpp.kernel_writer import CppKernelWriter
+from .codegen.cpp.kernel_writer import CppKernelWriter, ForeachWriter
 from .devices import DEVICES, LANGUAGES, Device, Language, register_device, register_language
 from .runtime import cuda_graphs
 from .schedule.after_fusion import Foreach

@@ -44,8 +44,7 @@ from ..frame import frame_hook
 from ..graph.graph_module import draws, storage
 from ..graph.output_graph import OutputGraph, put_back, set_all
 from ..guards.guards import Guard
-from ..rebuild.reconstruct import Codegen
-from ..rebuild.replacement import Tail, rebuild, replacement
+from ..rebuild.replacement import Codegen, Tail, rebuild, replacement
 from ..rebuild.resume import is_resume_code
 from ..records import BreakRecord, FrameRecord
 from ..shapes.dynamic import SizePolicy

@@ -32,7 +32,7 @@ import torch.utils._pytree as pytree
 from miniinductor.compile import CLOCK
 from miniinductor.errors import ours
 from miniinductor.records import CompileRecord
-from miniinductor.runtime.program import Program
+from miniinductor.runtime.memory import Program
 
 RUNS = 15
 LONGEST = 0.2  # seconds for the runs of one kernel, but for the first one

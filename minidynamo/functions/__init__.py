@@ -11,7 +11,6 @@ from . import (  # noqa: F401
     custom_functions,
     library,
     polyfills,
-    text,
     torch_functions,
     torch_state,
 )

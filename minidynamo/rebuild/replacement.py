@@ -1,4 +1,28 @@
-"""Replacement code: load the graph's inputs, call it, rebuild values, replay mutations, then return
+"""Code that rebuilds values and replays mutations: from variables back to Python.
+
+In:   variables, when the graph has run.   Out: instructions, in `Codegen.instructions`.
+
+    >>> cg = Codegen(frame)
+    >>> cg.value(frame.returned)        # LOAD_FAST .mg0; LOAD_CONST 1; BUILD_TUPLE 2
+
+All new values are pushed before the first mutation is written, so that a swap reads the old state
+on both sides.  Of `a[0], b[0] = b[0], a[0]`:
+
+    push  b0, a, 0, a0, b, 0        # value, container, key of each write
+    write b[0] = a0, a[0] = b0      # STORE_SUBSCR takes three from the top: the last write first
+
+Locals of ours have a dot in their names, which no variable of the program has:
+
+| `.m0` | a value that is used again |
+|---|---|
+| `.mg0` | a result of the graph |
+| `.ms0` | a symbolic size |
+| `.s0` | a stack slot, between the graph and a continuation (replacement.py) |
+| `.1s0` | a stack slot, as a parameter of a continuation (resume.py) |
+
+Mirrors torch/_dynamo/codegen.py and side_effects.py (paper section 3.6).
+
+Replacement code: load the graph's inputs, call it, rebuild values, replay mutations, then return
 or go on.
 
 In:   the root frame after tracing and its `OutputGraph`.
@@ -12,23 +36,256 @@ Mirrors torch/_dynamo/resume_execution.py and symbolic_convert.py's create_call_
 sections 3.7 and 3.8).
 """
 
+from __future__ import annotations
+
 import copy
 import functools
+import math
 import types
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
+
+import torch
+
+from miniinductor.sizes.expressions import python_code
 
 from ..bytecode import Instruction, assemble, assembler, disassemble
 from ..bytecode.assembler import HANDLED, LASTI, VALUE, VERSION, parameter_count, stack_effect
 from ..bytecode.canonical import END_FOR_OPS
 from ..errors import SkipFrame
+from ..frame import frame_hook
 from ..frame._frame_hook import hand_over, tail_call
+from ..guards.originals import BUILTINS
+from ..guards.sources import NAMES
 from ..variables import base
-from .reconstruct import Codegen
+from ..variables.base import Lazy, RealVar, Variable, peek
+from ..variables.functions import CellVar
 from .resume import closure_names, is_resume_code, resume_code, unwind
 
 if TYPE_CHECKING:
-    from ..evaluate.evaluator import RootFrame
+    import sympy
+
+    from ..evaluate.evaluator import Frame, RootFrame
+    from ..guards.sources import Source
+
+Part = Variable | Callable[[], None]  # of a call: a variable, or what pushes a value
+BASE = "base"  # in the text of an access: what is read from
+
+
+class Codegen:
+    """Emits instructions and keeps count of the stack."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.code = frame.code
+        self.output = frame.output
+        self.instructions: list[Instruction] = []
+        self.temps: list[str] = []
+        self.variable_temps: dict[int, tuple[str, Any]] = {}  # id -> (its local, what has the id)
+        self.outputs: list[Variable] = []  # what the graph must return
+        # symbols of sizes that are used; they are read before the graph runs
+        self.symbols: list[sympy.Symbol] = []
+        self.depth = self.max_depth = 0
+        self.prefix = ".m"
+        self.commits: list[tuple[str, Any]] = []  # (operation, argument) of each write
+        # what the names in the text of an access mean
+        pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
+        self.named: dict[str, Any] = BUILTINS | NAMES | pins
+
+    # ---- instructions
+    def emit(self, op: str, arg: Any = None) -> None:
+        self.add([Instruction(op, arg)])
+
+    def add(self, piece: list[Instruction]) -> None:
+        for instruction in piece:
+            self.instructions.append(instruction)
+            self.depth += stack_effect(instruction)
+        # 2 more: an operation may be several of CPython's, which push something in between
+        self.max_depth = max(self.max_depth, self.depth + 2)
+
+    def load_const(self, value: Any) -> None:
+        self.emit("LOAD_CONST", value)
+
+    def load_fast(self, name: str) -> None:
+        self.emit("LOAD_FAST", name)
+
+    def store_fast(self, name: str) -> None:
+        self.emit("STORE_FAST", name)
+
+    def call_object(self, function: Any, *args: Part) -> None:
+        """Call a fixed object."""
+        self.add(assembler.callee(assembler.load_const(function)))
+        for arg in args:
+            self.push(arg)
+        self.add(assembler.call_n(len(args)))
+
+    def commit_call(self, function: Any, *args: Part) -> None:
+        """Push a call that writes, and note it: `object.__setattr__(config, "size", 3)`."""
+        self.add(assembler.callee(assembler.load_const(function)))
+        for arg in args:
+            self.push(arg)
+        for instruction in reversed(assembler.call_n(len(args)) + assembler.pop_top()):
+            self.commit(instruction.op, instruction.arg)
+
+    def push(self, part: Part) -> None:
+        if isinstance(part, Variable):
+            self.value(part)
+        else:
+            part()
+
+    def temp(self) -> str:
+        name = f"{self.prefix}{len(self.temps)}"
+        self.temps.append(name)
+        return name
+
+    # ---- values
+    def value(self, variable: Variable) -> None:
+        """Push the value of `variable`."""
+        variable = peek(variable)
+        if type(variable) is Lazy:  # nobody has looked at it
+            self.load_source(variable.source)
+            return
+        known = self.variable_temps.get(id(variable))
+        if known is not None:
+            self.load_fast(known[0])
+        elif type(variable) is CellVar:  # a cell of the frame's own is loaded by its name
+            variable.reconstruct(self)
+        elif variable.source is not None:
+            self.load_source(variable.source)
+        else:
+            self.rebuild(variable)
+            if variable.shared:
+                self.remember(variable)
+
+    def rebuild(self, variable: Variable) -> None:
+        variable.reconstruct(self)
+
+    def remember(self, variable: Any) -> None:
+        name = self.temp()
+        self.emit("COPY", 1)
+        self.store_fast(name)
+        self.variable_temps[id(variable)] = (name, variable)
+
+    def load_source(self, source: Source | None) -> None:
+        """Push what lies at `source`: CPython compiles the text of its access."""
+        assert source is not None
+        if source.kind == "pinned":
+            self.pinned(source.value)
+        elif source.base is None:  # an argument, or a variable of the closure
+            name = source.key[1] if source.kind == "free" else source.key
+            self.emit("LOAD_DEREF" if name in closure_names(self.code) else "LOAD_FAST", name)
+        else:
+            for op, arg, flags in instructions_of(source.expr(BASE)):
+                if op != "LOAD_NAME":
+                    self.add([Instruction(op, arg, flags)])
+                elif arg == BASE:
+                    self.load_source(source.base)
+                else:
+                    self.load_const(self.named[arg])
+
+    def pinned(self, value: Any) -> None:
+        """An object that the entry holds; what each call of the program makes anew (a module
+        without state, the class of a named tuple) is made again, once."""
+        maker = self.output.makers.get(id(value))
+        if maker is None:
+            self.load_const(value)
+        elif id(value) in self.variable_temps:
+            self.load_fast(self.variable_temps[id(value)][0])
+        else:
+            self.call_object(maker)
+            self.remember(value)
+
+    def load_graph_output(self, variable: Variable) -> None:
+        if variable not in self.outputs:
+            self.outputs.append(variable)
+        self.load_fast(f"{self.prefix}g{self.outputs.index(variable)}")
+
+    def symbolic(self, expr: sympy.Expr) -> None:
+        """A number over the inputs' sizes."""
+        if expr.is_Symbol:
+            self.symbols.append(expr)
+            self.load_fast(self.prefix + expr.name)
+            return
+        symbols = sorted(expr.free_symbols, key=lambda s: s.name)
+        self.call_object(
+            size_function(python_code(expr), tuple(s.name for s in symbols)),
+            *[functools.partial(self.symbolic, s) for s in symbols],
+        )
+
+    def build(self, op: str, values: Sequence[Variable]) -> None:
+        for value in values:
+            self.value(value)
+        self.emit(op, len(values))
+
+    # ---- side effects
+    def commit(self, op: str, arg: Any = None) -> None:
+        """Note that `op` writes what was just pushed; `mutations` emits it, once the operands of
+        all writes lie on the stack."""
+        self.commits.append((op, arg))
+
+    def commit_item(self, container: Any, key: Part, value: Part) -> None:
+        """container[key] = value.  For the contents of an object it is the `__setitem__` of list or
+        dict: that of the object's class was traced, and must not run again."""
+        if any(variable.payload is container for variable in self.output.sourced):
+            self.commit_call(container.cls.__setitem__, container, key, value)
+            return
+        for part in (value, container, key):
+            self.push(part)
+        self.commit("STORE_SUBSCR")
+
+    def mutations(self) -> None:
+        """Repeat the frame's writes: all that they need is pushed, then they are written, the last
+        first."""
+        start = self.depth
+        written: list[Any] = [*self.output.sourced, *self.output.globals.values()]
+        for variable in (*written, *self.mutated_cells()):
+            variable.replay(self)
+        for op, arg in reversed(self.commits):
+            self.emit(op, arg)
+        self.set_state()
+        assert self.depth == start, "mutations left the stack unbalanced"
+
+    def set_state(self) -> None:
+        """The state is what the traced code made of it: grad mode and the like, and how deep in
+        autocast regions it is."""
+        changes = self.output.state
+        calls: list[tuple] = [
+            (setter, *key, final) for (setter, key), final in changes.after.items()
+        ]
+        deeper = changes.autocast_depth > 0
+        one_region = (
+            torch.autocast_increment_nesting if deeper else torch.autocast_decrement_nesting
+        )
+        calls += [(one_region,)] * abs(changes.autocast_depth)
+        for function, *args in calls:
+            self.call_object(function, *map(RealVar, args))
+            self.emit("POP_TOP")
+
+    def mutated_cells(self) -> list[CellVar]:
+        """The frame's own cells, then those that it was given."""
+        known = [variable for variable, _ in self.output.memo.values()]
+        given = [variable for variable in known if type(variable) is CellVar]
+        cells = {id(cell): cell for cell in (*self.frame.cells.values(), *given)}
+        return [cell for cell in cells.values() if cell.mutated]
+
+
+@functools.lru_cache(1000)
+def instructions_of(text: str) -> list[tuple[str, Any, int]]:
+    """What computes an expression, without RESUME and RETURN_VALUE: (operation, argument,
+    flags)."""
+    body = disassemble(compile(text, "<minidynamo access>", "eval"))
+    return [(ins.op, ins.arg, ins.flags) for ins in body[1:-1]]
+
+
+@functools.lru_cache(1000)
+def size_function(text: str, names: tuple[str, ...]) -> Callable:
+    """The function of symbols that computes `text`; never compiled itself."""
+    function = eval(
+        compile(f"lambda {', '.join(names)}: {text}", "<minidynamo sizes>", "eval"), {"math": math}
+    )
+    frame_hook.set_cache(function.__code__, None)
+    return function
+
 
 ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")  # nothing follows these
 HALF_A_CALL = ("LOAD_METHOD", "LOAD_SUPER_ATTR")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..evaluate.evaluator import Frame as Frame
     from ..graph.output_graph import OutputGraph as OutputGraph
     from ..guards.sources import Source as Source
-    from ..rebuild.reconstruct import Codegen as Codegen
+    from ..rebuild.replacement import Codegen as Codegen
 else:
     OutputGraph = Codegen = Source = Frame = Any
 

@@ -44,7 +44,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 from ..errors import CannotFunctionalize, blaming
 from ..ir.loops import same_layout
 from ..sizes.symbols import same, same_sizes, sizes
-from .eager_answers import only_checks
+from .fake_mode import only_checks
 
 # torch.fx writes the Python of such a module when it is first called: few graphs are
 

@@ -37,8 +37,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from ..errors import CannotFunctionalize, CannotTrace, DataDependent
 from ..ir.loops import same_layout
 from ..sizes.symbols import same_sizes, sizes
-from .eager_answers import is_row_by_row, refusal, tensors_in
-from .fake_mode import FakeMode, let_go
+from .fake_mode import FakeMode, is_row_by_row, let_go, refusal, tensors_in
 from .functionalize import (
     Graph,
     Node,

@@ -18,7 +18,7 @@ import torch
 
 from ..errors import CannotTrace
 from ..sizes.symbols import hint
-from .eager_answers import as_it_is, count, name_of, tensors_in
+from .fake_mode import as_it_is, count, name_of, tensors_in
 from .functionalize import Op, is_as_before, is_composite
 
 if TYPE_CHECKING:

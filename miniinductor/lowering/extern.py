@@ -33,7 +33,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from ..autograd.eager_answers import may_raise, name_of, refusal
+from ..autograd.fake_mode import may_raise, name_of, refusal
 from ..autograd.functionalize import COUNTS_PLACES, is_view
 from ..errors import CannotLower
 from ..ir.loops import (

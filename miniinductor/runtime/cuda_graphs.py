@@ -38,7 +38,7 @@ import torch
 from ..errors import ours
 from ..ir.loops import Graph
 from ..records import CompileRecord
-from .program import Program
+from .memory import Program
 
 Stream: TypeAlias = tuple[int, int]  # the device's number, the stream's handle
 

@@ -28,7 +28,7 @@ What they take of buffers in the arena are views that are made once per workspac
 Where kernels have overwritten inputs, autograd is told, as eager's in-place ops do:
 `increment_version((arg0,))`.
 
-memory.py says what a workspace is; runtime/program.py makes the callable of the text.  Mirrors
+memory.py says what a workspace is; runtime/memory.py makes the callable of the text.  Mirrors
 torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
 """
 
@@ -56,8 +56,7 @@ from ..schedule.nodes import Schedule
 from ..sizes.expressions import python_code
 from ..sizes.symbols import Size, same, sizes
 from ..sizes.symbols import size as size_of
-from .memory import MemoryPlan
-from .program import NewWorkspace
+from .memory import MemoryPlan, NewWorkspace
 
 aten = torch.ops.aten
 # ops whose torch.* form is cheaper to call than the overload, and its out= form, too

@@ -20,7 +20,7 @@
 # **What you will learn:** simulation now, replay later; identity and aliasing; redundant writes;
 # objects that are born inside and escape; closures and cells; in-place operations on tensors.
 #
-# **Files of this chapter:** `minidynamo/rebuild/reconstruct.py`, `minidynamo/rebuild/replacement.py`,
+# **Files of this chapter:** `minidynamo/rebuild/replacement.py`, `minidynamo/rebuild/replacement.py`,
 # `minidynamo/variables/sequences.py`, `minidynamo/variables/dicts.py`,
 # `minidynamo/variables/objects.py`.
 
@@ -122,7 +122,7 @@ excerpt(ListVar.method_append)
 # that the writer of the replacement code finds it:
 
 # %%
-from minidynamo.rebuild.reconstruct import Codegen
+from minidynamo.rebuild.replacement import Codegen
 
 excerpt(Codegen.mutations)
 
@@ -486,7 +486,7 @@ check_piece("effects")
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
 
-also_here("minidynamo/rebuild/reconstruct.py", "minidynamo/rebuild/replacement.py")
+also_here("minidynamo/rebuild/replacement.py", "minidynamo/rebuild/replacement.py")
 
 # %% [markdown]
 # ## What real PyTorch has

@@ -652,7 +652,7 @@ also_here(
     "miniinductor/compile.py",
     "miniinductor/options.py",
     "miniinductor/autograd/fake_mode.py",
-    "miniinductor/autograd/eager_answers.py",
+    "miniinductor/autograd/fake_mode.py",
     "miniinductor/errors.py",
 )
 

@@ -30,7 +30,7 @@ import torch
 
 import miniinductor
 from miniinductor.ir.loops import same_layout
-from miniinductor.runtime import program as runtime_program
+from miniinductor.runtime import memory as runtime_program
 from miniinductor.sizes.symbols import is_dense
 from miniinductor.toolchain import cpp as launch
 from tests.soundness import modes, runner
