@@ -15,7 +15,7 @@ import importlib
 import sys
 from typing import Any
 
-from miniinductor.version import __version__ as __version__
+from miniinductor import __version__ as __version__
 
 _HOME = {  # public name -> the file where it lies
     "compile": "api",

@@ -11,7 +11,7 @@ minidynamo's, too: they load nothing else.
 
 import importlib
 
-from .version import __version__ as __version__
+__version__ = "0.1.0"  # of both packages, which are one distribution
 
 # Imported when they are first asked for: minidynamo uses sizes/ and `errors`, and must not load
 # the compiler with them.

@@ -112,7 +112,7 @@ def test_data_flows_one_way(path):
                 "sizes",
                 "errors",
                 "options",
-                "version",
+                "__version__",
                 "autograd.fake_mode",
                 "autograd.eager_graphs",
             )

@@ -32,67 +32,44 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("minidynamo", "miniinductor")
 EXPLAIN = "minidynamo/explain/"  # the explorer has a budget of its own
-BUDGET = (28_000, 292_000)  # lines, tokens: they only go down
+BUDGET = (24_000, 240_000)  # lines, tokens: they only go down
 EXPLAIN_BUDGET = 9_000  # lines
 BENCHMARKS = "benchmarks"  # at the top, not in the wheel
 BENCHMARKS_BUDGET = 5_990  # lines
-LIMITS = (90, 25)  # lines and complexity of a function
+LIMITS = (60, 20)  # lines and complexity of a function
 TYPED = 0.8  # so much of the public functions says what it takes and gives
 READ_IN_AN_HOUR = 300  # lines of code that one means to understand: what careful reviews manage
 README = ROOT / "README.md"
 TABLE = "<!-- written by `make sizes`: reading -->"  # stands before the table, and after
 
-# What one reads first, in the order in which a program flows through it: a folder, and its files.
+# The spine: what one reads first, in the order in which a program flows through it: a folder, and
+# its files; at most 30 of 6,000 lines together.
 READING = """
 A frame comes in
-    minidynamo api.py config.py errors.py records.py
-    minidynamo/frame frame_hook.c frame_hook.py
-    minidynamo/convert convert_frame.py conversion.py entries.py
-Bytecode
-    minidynamo/bytecode __init__.py assembler.py canonical.py
+    minidynamo/convert conversion.py
 Symbolic evaluation
-    minidynamo/evaluate evaluator.py opcodes.py operations.py operators.py calls.py
-Values on the symbolic stack
-    minidynamo/variables base.py registry.py constant.py symbolic.py tensor.py dicts.py
-    minidynamo/variables objects.py functions.py iterators.py nn_modules.py modules.py
-    minidynamo/variables classes.py
-    minidynamo/wrap builder.py containers.py tensors.py
+    minidynamo/evaluate evaluator.py
 Sources and guards
     minidynamo/guards sources.py guards.py
 The graph under construction
     minidynamo/graph output_graph.py graph_module.py
-Values as code again, graph breaks
-    minidynamo/rebuild reconstruct.py resume.py replacement.py
-Sizes as symbols
-    minidynamo/shapes dynamic.py symbolic_shapes.py symbolic_numbers.py
-Backends
-    minidynamo backends.py
+Bytecode again
+    minidynamo/bytecode assembler.py
 The driver of miniinductor
-    miniinductor __init__.py config.py compile.py records.py options.py
-    miniinductor/autograd fake_mode.py
+    miniinductor compile.py
 Autograd
-    miniinductor/autograd tracer.py functionalize.py joint.py partition.py runtime.py
-Graph passes
-    miniinductor/lowering decompositions.py
-    miniinductor/passes graph_passes.py
-Loop IR
-    miniinductor/ir ops.py loops.py
-Sizes and indices
-    miniinductor/sizes expressions.py symbols.py
+    miniinductor/autograd tracer.py fake_mode.py joint.py partition.py outputs.py runtime.py
 Lowering
-    miniinductor/lowering registry.py graph.py pointwise.py reductions.py views.py
+    miniinductor/lowering registry.py graph.py
+Loop IR
+    miniinductor/ir loops.py dependencies.py
 Fusion
-    miniinductor/ir dependencies.py recording.py
-    miniinductor/schedule nodes.py scheduler.py after_fusion.py
+    miniinductor/schedule nodes.py scheduler.py
 Kernels in C++
-    miniinductor/codegen kernels.py
-    miniinductor devices.py
-    miniinductor/codegen plan.py
-    miniinductor/codegen/cpp kernel_writer.py layouts.py expressions.py reductions.py
-    miniinductor/codegen/cpp statements.py
+    miniinductor/codegen kernels.py plan.py
+    miniinductor/codegen/cpp kernel_writer.py statements.py
 Memory, the wrapper, the run
-    miniinductor/runtime memory.py wrapper.py program.py
-    miniinductor/toolchain cpp.py
+    miniinductor/runtime memory.py wrapper.py
 """
 
 LAYOUT = {
