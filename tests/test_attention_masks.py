@@ -2,6 +2,7 @@
 by itself."""
 
 import math
+import types
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 
 import minidynamo
 from benchmarks.error_bound import assert_near
+from miniinductor.autograd.joint import CALLS
 from miniinductor.passes.graph_passes import CLEANING
 
 
@@ -66,3 +68,22 @@ def test_masks(name, training, monkeypatch):
     calls = 2 if training else 1
     assert changed and max(changed) == (calls if expected else 0)
     minidynamo.reset()
+
+
+class OnGpu(torch.Tensor):
+    is_cuda = True
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("rows", [1, 16])
+def test_an_expanded_mask_on_a_gpu_is_copied_where_nothing_is_dropped(dropout, rows):
+    """The library's fused kernels read no mask whose neighbours in a row are one number."""
+    given, attention = [], F.scaled_dot_product_attention
+    interpreter = types.SimpleNamespace(plain_call=lambda *call: given.append(call))
+    expanded, plain = torch.randn(2, 1, rows, 1).expand(2, 1, 16, 16), torch.randn(16, 16)
+    for mask in (expanded.as_subclass(OnGpu), expanded, plain.as_subclass(OnGpu), None):
+        kwargs = {"attn_mask": mask, "dropout_p": dropout}
+        CALLS[attention](interpreter, attention, (), kwargs)
+    copied, *others = [kwargs["attn_mask"] for _, _, kwargs in given]
+    assert copied.is_contiguous() == (not dropout) and torch.equal(copied, expanded)
+    assert [mask is None or mask.is_contiguous() for mask in others] == [False, True, True]

@@ -5,6 +5,7 @@ import copy
 
 import pytest
 import torch
+import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import minidynamo
@@ -13,7 +14,9 @@ from benchmarks.error_bound import assert_near
 from miniinductor import config
 from miniinductor.autograd.joint import trace_forward
 from miniinductor.lowering.decompositions import table
+from miniinductor.passes import library_layouts
 from miniinductor.passes.graph_passes import optimize
+from miniinductor.records import CompileRecord
 
 
 def compiled_of(module, *inputs):
@@ -73,6 +76,62 @@ def test_products_with_infinities_and_a_switch():
         assert not check(linear, x).notes_of("oneDNN")
     with torch.backends.mkldnn.flags(enabled=False):
         assert not check(linear, x).notes_of("oneDNN")
+
+
+def on_fake_gpu(function, *inputs):
+    """The forward graph of the function, traced for inputs like these on a GPU; none is needed."""
+    graph, captured = [], lambda gm, _: graph.append(gm) or gm.forward
+    minidynamo.reset()
+    minidynamo.compile(function, backend=captured)(*inputs)
+    with FakeTensorMode():
+        fakes = [
+            torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cuda") for x in inputs
+        ]
+    with torch.no_grad():
+        return trace_forward(graph[0], fakes, table()).graph
+
+
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+@pytest.mark.parametrize("m, k, n", [(12, 16, 257), (12, 19, 16), (13, 16, 16), (13, 19, 257)])
+def test_products_on_a_gpu_have_aligned_rows(turned, m, k, n, monkeypatch):
+    """Of every product's operands and result; the values are those of the plain product."""
+    monkeypatch.setattr(library_layouts, "LEAST_PADDED", 0)
+    x, y = torch.randn(m, k).bfloat16(), torch.randn(k, n).bfloat16()
+    inputs = [t.t().contiguous() if name in turned else t for name, t in zip("ab", (x, y))]
+
+    def function(a, b):
+        return (a.t() if "a" in turned else a) @ (b.t() if "b" in turned else b)
+
+    gm, record = on_fake_gpu(function, *inputs), CompileRecord()
+    laid_out = library_layouts.for_gpu(gm, record, convolutions=False)
+    needs = k % 8 or n % 8 or "a" in turned and m % 8
+    assert bool(record.notes_of("matrix products padded")) == bool(needs)
+    [product] = [x for x in laid_out.graph.nodes if x.target is torch.ops.aten.mm.default]
+    values = [x.meta["val"] for x in (*product.args, product)]
+    assert all(step % 8 == 0 for value in values for step in value.stride() if step != 1)
+    want, got = function(*inputs), pytree.tree_leaves(laid_out(*inputs))[0]
+    assert got.stride() == want.stride()
+    torch.testing.assert_close(got, want)
+
+
+def test_products_that_stay_as_they_are():
+    """Small ones; those of other numbers; large ones of which the result alone is not aligned,
+    which our template does; and all before a joint graph is cut."""
+
+    def logits(hidden, table):
+        return hidden @ table.t()
+
+    hidden, table = torch.empty(1024, 768).bfloat16(), torch.empty(5003, 768).bfloat16()
+    narrow = hidden[:, :765].contiguous(), table[:, :765].contiguous()
+    for inputs, products, stays in (
+        ((hidden[:8], table), True, True),
+        ((hidden.float(), table.float()), True, True),
+        ((hidden, table), True, True),
+        (narrow, False, True),
+        (narrow, True, False),
+    ):
+        gm = on_fake_gpu(logits, *inputs)
+        assert (library_layouts.for_gpu(gm, CompileRecord(), products=products) is gm) == stays
 
 
 # ---- numbers -------------------------------------------------------------------------------------

@@ -144,16 +144,15 @@ SAME_VALUES = (
 
 
 def yes(tx: Frame) -> Variable:
-    """The answer to `is_compiling()`, which is noted.  Torch's own code is told that it is not
-    compiled, as its two ways may give different values (padded rows of a TransformerEncoder) or
-    errors; but for files where they give the same, and the other one cannot be traced."""
+    """The answer to `is_compiling()`.  Torch's own code is told that it is not compiled, as its two
+    ways may give different values (padded rows of a TransformerEncoder) or errors; but for files
+    where they give the same, and the other one cannot be traced."""
     asker = tx.code.co_filename
     if asker.startswith(TORCH) and not asker[len(TORCH) :].startswith(SAME_VALUES):
         return ConstantVar(False)
     capturable = tx.locals.get("capturable")  # of an optimizer, which then looks at devices
     if asker.startswith(OPTIMIZERS) and capturable is not None and capturable.truth(tx):
         return ConstantVar(False)
-    tx.output.asks_if_compiling = True
     return ConstantVar(True)
 
 

@@ -205,7 +205,6 @@ class OutputGraph(Builder):
         self.makers: dict[int, Any] = {}  # id of an object made anew in each call -> its maker
         # does the frame run in an `except` block of its callers?
         self.handling = sys.exc_info()[1] is not None
-        self.asks_if_compiling = False  # has the program asked?
         self.steps = 0  # instructions that were traced
         self.root: Any = None  # the outermost frame
 

@@ -1,4 +1,5 @@
-"""Calls that torch's Python rules take apart otherwise than eager computes them: they stay whole.
+"""Calls that torch's Python rules take apart otherwise than eager computes them: they stay whole;
+and attention, whose mask becomes memory that fused kernels read.
 
 In:  a call of the captured graph: of dropout, of a function that looks at dtypes or targets, of one
       that makes an image in another size.
@@ -51,6 +52,18 @@ def plain(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
 def whole(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     with torch._C._DisablePythonDispatcher():
         return plain(interpreter, target, args, kwargs)
+
+
+@call_rule(F.scaled_dot_product_attention)
+def with_dense_mask(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """On a GPU, with a mask that is expanded along its rows copied: for such a mask the library has
+    no fused kernel, but two products and a softmax over all scores.  A call that drops elements
+    stays as it is: the fused kernel drops other ones.  # PyTorch: keeps the mask"""
+    mask = kwargs.get("attn_mask")
+    if mask is not None and mask.is_cuda and mask.dim() and mask.stride(-1) != 1:
+        if not kwargs.get("dropout_p"):
+            kwargs = {**kwargs, "attn_mask": mask.contiguous()}
+    return interpreter.plain_call(target, args, kwargs)
 
 
 # torch's C++ code takes another way for fake tensors than for real ones.  (Of all operators that

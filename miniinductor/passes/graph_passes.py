@@ -193,7 +193,7 @@ def optimize(
 def laid_out_joint(gm: fx.GraphModule, record: CompileRecord) -> fx.GraphModule:
     """A joint graph in the layouts of library kernels, before it is cut in two: what is saved for
     the backward half is in channels-last memory, too."""
-    gm = for_gpu(gm, record, is_inference=False)
+    gm = for_gpu(gm, record, products=False)
     record.keep_step("convolutions of a GPU", gm)
     return gm
 
@@ -202,9 +202,8 @@ def laid_out(gm: fx.GraphModule, record: CompileRecord) -> fx.GraphModule:
     """A graph that is lowered in the layouts of library kernels.  (Half of a joint graph has those
     of its convolutions already.)"""
     is_inference = record.joint_graph is None
-    if is_inference:
-        gm = for_gpu(gm, record, is_inference)
-        record.keep_step("convolutions of a GPU", gm)
+    gm = for_gpu(gm, record, convolutions=is_inference)
+    record.keep_step("library kernels of a GPU", gm)
     gm = for_cpu(gm, record, is_inference)
     record.keep_step("library kernels of the CPU", gm)
     return gm

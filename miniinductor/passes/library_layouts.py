@@ -1,5 +1,5 @@
 """What library kernels want: products by oneDNN and channels-last convolutions on a CPU,
-channels-last convolutions on a GPU.
+channels-last convolutions and matrices whose rows are aligned on a GPU.
 
 In:   a functional ATen graph.  Out: an equal one, with copies that change layouts where a library
       kernel gains more than they cost; the same graph where nothing is gained, or where an op
@@ -19,6 +19,10 @@ In:   a functional ATen graph.  Out: an equal one, with copies that change layou
             transposes before and after every convolution; convolution_backward in the same way
     convolution(x, w, b)
         ->  convolution(x, w) + b: the library would start a kernel for the sum alone
+    mm(a, w), w of 50257 columns
+        ->  mm(a, pad(w, 7))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2
+            bytes, for which only slow library kernels exist (unless our template serves:
+            `suits_template`)
 
 The graph is copied node by node.  Fake tensors flow through the copy, so that every node knows its
 strides; outputs keep the strides that eager gives them.
@@ -31,9 +35,10 @@ strides; outputs keep the strides that eager gives them.
             return self.kept(node)
 
 In training the half-precision convolutions of the joint graph move, so that what is saved is
-channels-last, too.  Mirrors `decide_layout_opt` and the layout constraints in
-torch/_inductor/graph.py, and fx_passes/mkldnn_fusion.py.  Left out: on a CPU other dtypes than
-float32, weights that are reordered once; on a GPU padded matrices (fx_passes/pad_mm.py).
+channels-last, too; then the products of each half.  Mirrors `decide_layout_opt` and the layout
+constraints in torch/_inductor/graph.py, fx_passes/mkldnn_fusion.py and fx_passes/pad_mm.py.  Left
+out: on a CPU other dtypes than float32, weights that are reordered once; on a GPU products with a
+bias (addmm), and padding where sizes are symbols.
 """
 
 from collections.abc import Sequence
@@ -237,18 +242,23 @@ def gains_by_onednn(a: torch.Tensor, b: torch.Tensor) -> bool:
 HALF = (torch.float16, torch.bfloat16)
 ALIGNED = 8  # numbers of 2 bytes in 16 bytes
 ROWS = 128  # of a tile of ours
-LEAST_PRODUCT = 1 << 30  # multiplications of one that is worth a template
+# multiplications below which a padded copy of the matrix costs more than it saves
+LEAST_PADDED = 1 << 30
 
 
-def for_gpu(gm: fx.GraphModule, record: CompileRecord, is_inference: bool) -> fx.GraphModule:
-    """The graph with GPU layouts; `gm` itself where nothing is gained."""
+def for_gpu(
+    gm: fx.GraphModule, record: CompileRecord, convolutions: bool = True, products: bool = True
+) -> fx.GraphModule:
+    """The graph with GPU layouts for these; `gm` itself where nothing is gained."""
     targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and is_on_gpu(n)}
-    if aten.as_strided.default in targets or aten.convolution.default not in targets:
+    has_convolutions = convolutions and aten.convolution.default in targets
+    has_products = products and aten.mm.default in targets
+    if aten.as_strided.default in targets or not (has_convolutions or has_products):
         return gm
     if hints_of(gm.graph):
         record.notes.append("no GPU layouts: sizes are symbolic")
         return gm
-    return GpuLibrary(gm, record, is_inference).applied()
+    return GpuLibrary(gm, record, convolutions, products).applied()
 
 
 def is_on_gpu(node: Node) -> bool:
@@ -256,10 +266,8 @@ def is_on_gpu(node: Node) -> bool:
 
 
 def suits_template(dtype: torch.dtype, a: Matrix, b: Matrix) -> bool:
-    """Is a @ b better written tile by tile by our own kernel (codegen/triton/products.py)?
-
-    Only its result is unaligned: rows of 50257 half-precision numbers are aligned to 2 bytes, for
-    which the library has slow kernels alone."""
+    """Is a @ b better written tile by tile by our own kernel (codegen/triton/products.py) than
+    padded?  Only its result is unaligned."""
     if dtype not in HALF:
         return False
     if any(int_or_none(n) is None for part in (*a, *b) for n in part):
@@ -267,27 +275,45 @@ def suits_template(dtype: torch.dtype, a: Matrix, b: Matrix) -> bool:
     (m, k), n = map(int, a[0]), int(b[0][1])
     is_by_rows = a[1][1] == 1 and b[1][0] == 1
     is_aligned = all(step % ALIGNED == 0 for step in (k, a[1][0], b[1][1]))
-    is_large = min(m, n) >= ROWS and m * k * n >= LEAST_PRODUCT
+    is_large = min(m, n) >= ROWS and m * k * n >= LEAST_PADDED
     return is_by_rows and is_aligned and is_large and n % ALIGNED != 0
 
 
+def misaligned(a: torch.Tensor, b: torch.Tensor) -> tuple[int, int, int]:
+    """How many rows and columns a[m, k] @ b[k, n] lacks: (m, k, n); m only where a is stored by
+    columns."""
+    (m, k), n = a.shape, b.shape[1]
+    is_small = m * k * n < LEAST_PADDED or min(m, k, n) < ALIGNED
+    by_template = suits_template(a.dtype, (a.shape, a.stride()), (b.shape, b.stride()))
+    if a.dtype not in HALF or is_small or by_template:
+        return 0, 0, 0
+    is_by_columns = a.stride(0) == 1 and a.stride(1) != 1
+    return -m % ALIGNED if is_by_columns else 0, -k % ALIGNED, -n % ALIGNED
+
+
 class GpuLibrary(LayoutPass):
-    """moved: a tensor -> its copy in channels-last memory, of which there is one."""
+    """moved: a tensor -> its copy in channels-last memory, of which there is one.  padded: (matrix,
+    rows, columns) -> the matrix with so many more of them."""
 
     what = "GPU layouts"
 
-    def __init__(self, gm: fx.GraphModule, record: CompileRecord, is_inference: bool) -> None:
+    def __init__(
+        self, gm: fx.GraphModule, record: CompileRecord, convolutions: bool, products: bool
+    ) -> None:
         super().__init__(gm, record)
-        self.is_inference = is_inference
+        self.convolutions, self.products = convolutions, products
         self.moved: dict[Node, Node] = {}
+        self.padded: dict[tuple[Node, int, int], Node] = {}
 
     def visit(self, node: Node) -> Node:
-        if node.target is aten.convolution.default and is_on_gpu(node):
+        if self.convolutions and node.target is aten.convolution.default and is_on_gpu(node):
             return self.convolution(node)
         is_backward = node.target is aten.convolution_backward.default and is_on_gpu(node.args[0])
-        if is_backward and self.moves(node):
+        if self.convolutions and is_backward and self.moves(node):
             self.move(node, 3)
             return self.evaluate(node)
+        if self.products and node.target is aten.mm.default and is_on_gpu(node):
+            return self.product(node)
         return self.kept(node)
 
     def moves(self, node: Node) -> bool:
@@ -296,7 +322,7 @@ class GpuLibrary(LayoutPass):
         ViT's error on an H100 was 2e-4 instead of eager's 2e-6 (TF32, presumably)."""
         value = node.args[0].meta["val"]
         return value.dim() == 4 and (
-            value.dtype in HALF or self.is_inference and value.shape[1] % 4 == 0
+            value.dtype in HALF or self.products and value.shape[1] % 4 == 0
         )
 
     def move(self, node: Node, count: int) -> None:
@@ -323,3 +349,36 @@ class GpuLibrary(LayoutPass):
         self.changed("biases of convolutions added apart")
         column = self.call(node, aten.view.default, bias, [-1] + [1] * (node.meta["val"].dim() - 2))
         return self.call(node, aten.add.Tensor, node, column)
+
+    def product(self, node: Node) -> Node:
+        """mm(padded a, padded b)[:m, :n], where rows are not aligned; zeros along k add nothing."""
+        a, b = node.args
+        m, k, n = misaligned(value_of(a), value_of(b))
+        if not (m or k or n):
+            return self.kept(node)
+        self.changed("matrix products padded")
+        rows, columns = node.meta["val"].shape
+        self.graph.erase_node(node)
+        wide = [self.with_zeros(node, a, m, k), self.with_zeros(node, b, k, n)]
+        out = self.call(node, aten.mm.default, *wide)
+        if m:
+            out = self.call(node, aten.slice.Tensor, out, 0, 0, rows)
+        if n:
+            out = self.call(node, aten.slice.Tensor, out, 1, 0, columns)
+            out = self.in_format(out, torch.contiguous_format)
+        return out
+
+    def with_zeros(self, node: Node, matrix: Node, rows: int, columns: int) -> Node:
+        """The matrix with more rows and columns; a transposed one is padded before its
+        transposition, and each once."""
+        if not rows and not columns:
+            return matrix
+        is_turned = matrix.target in TRANSPOSITIONS and value_of(matrix).stride(0) == 1
+        if is_turned:
+            matrix, rows, columns = matrix.args[0], columns, rows
+        key = matrix, rows, columns
+        if key not in self.padded:
+            sides = [0, columns, 0, rows]
+            self.padded[key] = self.call(node, aten.constant_pad_nd.default, matrix, sides)
+        wide = self.padded[key]
+        return self.call(node, aten.permute.default, wide, [1, 0]) if is_turned else wide
