@@ -9,7 +9,6 @@ pytest.importorskip("triton", reason="triton is not installed (it has wheels for
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs TRITON_INTERPRET=1 (tests/conftest.py sets it)", allow_module_level=True)
 
-import checked_memory
 import torch
 import torch.nn.functional as F
 
@@ -18,8 +17,7 @@ from miniinductor import config
 
 
 @pytest.fixture(autouse=True)
-def through_triton(monkeypatch):
-    checked_memory.install(monkeypatch)
+def through_triton():
     torch.manual_seed(0)
     minidynamo.reset()
     with config.patch(cpu_backend="triton"), torch.no_grad():

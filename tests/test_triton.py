@@ -10,7 +10,6 @@ pytest.importorskip("triton", reason="triton is not installed (it has wheels for
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs TRITON_INTERPRET=1 (tests/conftest.py sets it)", allow_module_level=True)
 
-import checked_memory
 import test_cpp
 import test_foreach
 import torch
@@ -39,8 +38,7 @@ NOT_HERE = {
 
 
 @pytest.fixture(autouse=True)
-def through_triton(request, monkeypatch):
-    checked_memory.install(monkeypatch)
+def through_triton(request):
     # one test counts the kernels of a softmax over few, long rows
     with config.patch(
         cpu_backend="triton", split_reductions="test_softmax[" not in request.node.name

@@ -8,16 +8,20 @@ In:   the file of a kernel.  Out: its function, to be called as `function[grid](
 
 The interpreter runs a kernel's Python with numpy arrays as tiles.  torch's own functions stand in
 for libdevice's; float32 is rounded to bfloat16 instead of cut off; a tile is reduced by folding it
-in halves, as a GPU does, instead of element by element; indices are checked.
+in halves, as a GPU does, instead of element by element; indices are
+checked, and every address.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from ...sizes.symbols import extent
 from ...toolchain.cpp import CompilerError
 from .block_sizes import is_interpreting
 
@@ -49,12 +53,57 @@ class Libdevice:
         return call
 
 
+class CheckedMemory:
+    """Triton's module of reads and writes; they must stay within the tensors that a kernel was
+    given (memcheck for kernels that see no GPU)."""
+
+    def __init__(self, own: Any) -> None:
+        self.own, self.running = own, threading.local()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own, name)
+
+    @contextlib.contextmanager
+    def only(self, arguments: Sequence[object]) -> Iterator[None]:
+        """A `with` block in which a kernel of this thread runs on these."""
+        tensors = [t for t in arguments if isinstance(t, torch.Tensor) and t.numel()]
+        sizes = [(extent(t.shape, t.stride()) or 0) * t.element_size() for t in tensors]
+        spans = sorted((t.data_ptr(), t.data_ptr() + n) for t, n in zip(tensors, sizes))
+        starts, ends = np.array(spans, np.uint64).reshape(-1, 2).T
+        self.running.spans = starts, np.maximum.accumulate(ends)  # tensors may overlap
+        try:
+            yield
+        finally:
+            del self.running.spans
+
+    def check(self, addresses: np.ndarray, mask: np.ndarray, size: int) -> None:
+        used = addresses[mask.astype(bool)]
+        if used.size and hasattr(self.running, "spans"):  # else a kernel that Triton alone runs
+            starts, ends = self.running.spans
+            span = np.searchsorted(starts, used, side="right") - 1
+            if span.min() < 0 or (used + np.uint64(size) > ends[span]).any():
+                raise IndexError("memory outside of the kernel's tensors")
+
+    def load(self, addresses: np.ndarray, mask: np.ndarray, other: Any, dtype: Any) -> Any:
+        self.check(addresses, mask, np.dtype(dtype).itemsize)
+        return self.own.load(addresses, mask, other, dtype)
+
+    def store(self, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray) -> Any:
+        self.check(addresses, mask, values.itemsize)
+        return self.own.store(addresses, values, mask)
+
+    def atomic_rmw(self, operation: Any, addresses: Any, values: Any, mask: Any, order: Any) -> Any:
+        self.check(addresses, mask, values.itemsize)
+        return self.own.atomic_rmw(operation, addresses, values, mask, order)
+
+
 # --- what is slow or wrong in Triton's own --------------------------------------------------------
 def mend(interpreter: Any) -> None:
     """Put our own in the place of what is slow or wrong there (once per process)."""
     if interpreter.ReduceOps.generic_reduce is fold_in_halves:
         return
     interpreter.ReduceOps.generic_reduce = fold_in_halves
+    interpreter._interpreter = CheckedMemory(interpreter._interpreter)
     interpreter.interpreter_builder.options = dataclasses.replace(
         interpreter.interpreter_builder.options, debug=True, sanitize_overflow=False
     )
@@ -130,7 +179,7 @@ def mend_scalars(interpreter: Any) -> None:
 
 
 # --- kernels --------------------------------------------------------------------------------------
-def load_interpreted(path: str, name: str) -> Any:
+def load_interpreted(path: str, name: str) -> "CheckedKernel":
     """The interpreted function `name` of the file.  Raises CompilerError if triton was imported
     without the interpreter."""
     if not is_interpreting():
@@ -145,4 +194,19 @@ def load_interpreted(path: str, name: str) -> Any:
     if not all(isinstance(f, interpreter.InterpretedFunction) for f in (function, tl.sum)):
         raise CompilerError("triton was imported before TRITON_INTERPRET=1 was set")
     names["libdevice"] = Libdevice()
-    return function
+    return CheckedKernel(function, interpreter._interpreter)
+
+
+class CheckedKernel:
+    """`kernel[grid](tensors, sizes, block sizes)`.  Raises InterpreterError where an address lies
+    outside of the tensors."""
+
+    def __init__(self, function: Any, memory: CheckedMemory) -> None:
+        self.function, self.memory = function, memory
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        def run(*arguments: Any, **named: Any) -> None:
+            with self.memory.only([*arguments, *named.values()]):
+                self.function[grid](*arguments, **named)
+
+        return run
