@@ -14,6 +14,7 @@ setup(
             "minidynamo/frame/frame_hook.c",
             ("minidynamo/frame/switched.h",),
         ),
+        extension("minidynamo.guards._layouts", "minidynamo/guards/layouts.c"),
         extension(
             "miniinductor.codegen.triton._launcher", "miniinductor/codegen/triton/launcher.c"
         ),

@@ -42,6 +42,8 @@ from .sources import NAMES, Source, SourceTree, identifier
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
+# The kinds of guards that one comparison of a tensor's layout stands for (layouts.py).
+BY_LAYOUT = {"TENSOR", "DTYPE", "SHAPE", "STRIDE", "DEVICE", "VIEW_BITS", "GRAD"}
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 
 
@@ -143,6 +145,18 @@ def access(node: Source) -> str:
     return node.expr(None if node.base is None else access(node.base))
 
 
+def of_layout(node: Source) -> set[str]:
+    """The kinds of a tensor's guards that its layout stands for: all of them, or none."""
+    kinds = set(BY_LAYOUT) if node.layout else set()
+    if "ID" in node.guards:
+        kinds.discard("TENSOR")
+    if node.layout.startswith("plain_layout"):  # gradients are not recorded
+        kinds.discard("GRAD")
+    if ".startswith(" in node.layout:  # sizes are symbols, and so are strides
+        kinds.discard("STRIDE")
+    return kinds if kinds <= {guard.kind for guard in node.guards.values()} else set()
+
+
 class GuardPrinter:
     """The tree of sources as lines of Python: what several guards read is read once.
 
@@ -201,7 +215,13 @@ class GuardPrinter:
 
     def check(self, node: Source, value: str) -> None:
         """The guards of one source, whose value is `value` in the text."""
-        self.line([self.text(guard, value) for guard in node.guards.values()])
+        kinds = of_layout(node)
+        texts = {
+            node.layout.format(value) if guard.kind in kinds else self.text(guard, value): guard
+            for guard in node.guards.values()
+        }
+        self.line(list(texts))
+        self.guards += [guard for guard in node.guards.values() if guard.kind in kinds]
 
     def line(self, conditions: list[str]) -> None:
         if conditions:

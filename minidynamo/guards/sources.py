@@ -68,7 +68,7 @@ class Source:
     """A node: `base` is the value it is read from, `key` the name or index, `guards` what was
     assumed about it."""
 
-    __slots__ = ("kind", "base", "key", "children", "guards", "value", "alias_of")
+    __slots__ = ("kind", "base", "key", "children", "guards", "layout", "value", "alias_of")
 
     def __init__(self, kind: str, base: "Source | None", key: Any, value: Any = None) -> None:
         self.kind = kind
@@ -77,6 +77,7 @@ class Source:
         self.value = value
         self.children: dict[Any, "Source"] = {}
         self.guards: dict[Any, Any] = {}
+        self.layout = ""  # of a tensor: one check that stands for guards on its layout
         self.alias_of: "Source | None" = None
 
     def child(self, kind: str, key: Any = None) -> "Source":

@@ -44,6 +44,7 @@ from miniinductor.sizes.expressions import python_code
 
 from ..errors import Break
 from ..guards.guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, is_state, literal
+from ..guards.layouts import KNOWS_NAMES, layout_of
 from ..guards.sources import SourceTree, module_name
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import (
@@ -86,7 +87,6 @@ from .containers import (
 
 BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
-KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
 
 
 def wrap_constant(builder: Any, value: Any, source: Source) -> Variable:
@@ -194,6 +194,13 @@ def guard_tensor(
     else:
         builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
     builder.guard(source, "VIEW_BITS", view_bits_check(value))
+    read = layout_of(value, any_size=symbolic is not None)
+    if read is not None:
+        reader, found = read
+        hint = "_".join(map(str, (value.dtype, *value.shape)))
+        name = builder.tree.pinned(builder.layouts.setdefault(found, found), hint).key
+        compared = f".startswith({name})" if symbolic is not None else f" == {name}"
+        source.layout = f"{reader}({{0}}){compared}"
 
 
 def view_bits_check(value: torch.Tensor) -> str:
@@ -242,6 +249,7 @@ class Builder:
         self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
         # variables of objects from outside: writes to them are repeated (see `replayed`)
         self.sourced: list[Variable] = []
+        self.layouts: dict[bytes, bytes] = {}  # each once
         self.absent: dict[Source, dict[str, str]] = {}  # names that are not there -> who asked
         self.frame: Any = None  # the innermost one
         self.asked: dict[int, Source] = {}  # id of an object that is a key by identity -> where

@@ -1,0 +1,93 @@
+"""Where tensors lie in memory, and the bits that say they are negated or conjugated: guarded, and
+right in kernels."""
+
+import torch
+
+import minidynamo
+from minidynamo.guards import _layouts, layouts
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("b", torch.arange(16.0).view(4, 4))
+
+    def forward(self, x):
+        return x + self.b * 2
+
+
+def becomes(make):
+    def change(b):
+        b.data = make()
+
+    return change
+
+
+CHANGES = {
+    "t_": lambda b: b.t_(),
+    "transposed data": becomes(lambda: torch.arange(16.0).view(4, 4).t()),
+    "set_": lambda b: b.set_(torch.arange(100.0).untyped_storage(), 3, (4, 4), (8, 2)),
+    "behind an offset": becomes(lambda: torch.arange(100.0)[1:17].view(4, 4)),
+    "expanded": becomes(lambda: torch.ones(1, 1).expand(4, 4)),
+    "negated": becomes(lambda: torch._neg_view(torch.arange(16.0).view(4, 4))),
+    "doubles": becomes(lambda: torch.arange(16.0, dtype=torch.float64).view(4, 4)),
+    "fewer": becomes(lambda: torch.arange(4.0)),
+    "own class": lambda b: setattr(b, "__class__", type("Own", (torch.Tensor,), {})),
+    "learning": lambda b: b.requires_grad_(),
+}
+
+
+def swapped(b):
+    torch.utils.swap_tensors(b, torch.arange(16.0).view(4, 4).t())
+
+
+def test_layouts_are_read():
+    """The same bytes for what a kernel cannot tell apart, and others for all else."""
+    assert layouts.are_read()
+    for read in (_layouts.layout, _layouts.plain_layout):
+        for name, change in {**CHANGES, "swapped": swapped}.items():
+            tensor = torch.arange(16.0).view(4, 4)
+            before = read(tensor)
+            assert before == read(torch.zeros(4, 4)) != None  # noqa: E711
+            change(tensor)
+            alike = name == "behind an offset" or name == "learning" and read is not _layouts.layout
+            assert (read(tensor) == before) == alike, name
+        for other in (3, None, torch.Tensor, [torch.ones(1)], torch.ones(2).to_sparse()):
+            assert read(other) is None
+    with torch.inference_mode():
+        made = torch.zeros(4, 4)
+    assert _layouts.plain_layout(made) == _layouts.plain_layout(torch.zeros(4, 4))
+    assert _layouts.layout(made) != _layouts.layout(torch.zeros(4, 4))
+
+
+def test_what_is_guarded_where_sizes_are_symbols():
+    """Number of dimensions, dtype, gradients, bits: each a new entry; another size is none."""
+    calls = []
+
+    def backend(gm, inputs):
+        calls.append(0)
+        return gm
+
+    minidynamo.reset()
+    compiled = minidynamo.compile(lambda x: x * 2, backend=backend, dynamic=True)
+    x = torch.ones(4, 5)
+    others = (x.double(), torch.ones(4), x.requires_grad_(), torch._neg_view(torch.ones(4, 5)))
+    for n, other in enumerate(others, 2):
+        for size in (4, 6, 7):
+            compiled(torch.ones(size, 5))
+        torch.testing.assert_close(compiled(other), other * 2)
+        assert len(calls) == n
+
+
+def test_nothing_is_compiled_again_without_need():
+    module, x = Scaled(), torch.ones(4, 4)
+    compiled = minidynamo.compile(module, backend="aot_eager")
+    compiled(x)
+    before = sum(minidynamo.counters["recompiles"].values())
+    module.b.data = torch.zeros(4, 4)
+    module.b.add_(1)
+    assert torch.equal(compiled(x), module(x))
+    assert sum(minidynamo.counters["recompiles"].values()) == before
+
+
+# --- bits -----------------------------------------------------------------------------------------
