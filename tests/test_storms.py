@@ -155,26 +155,3 @@ def test_a_counter_is_a_symbol_from_its_second_value_on(name, backend):
     for n in range(6):
         torch.testing.assert_close(compiled(torch.ones(2), n), function(torch.ones(2), n))
     assert storm_programs.compilations() == 2
-
-
-# ---- the first step of an optimizer
-STATEFUL = ["Adam", "AdamW", "NAdam", "RMSprop", "Adamax", "Adadelta", "Rprop", "RAdam", "ASGD"]
-
-
-def trained(make, compile):
-    torch.manual_seed(0)
-    parameters = [torch.nn.Parameter(torch.randn(3)) for _ in range(3)]
-    optimizer = make(parameters)
-    step = compile(optimizer.step)
-    for n in range(4):
-        for parameter in parameters[: 2 if n < 1 else 3]:  # the last one joins later
-            parameter.grad = torch.cos(parameter.detach())
-        step()
-    return parameters, optimizer.state_dict()["state"]
-
-
-@pytest.mark.parametrize("name", STATEFUL)
-def test_an_optimizers_first_step_is_compiled_as_the_others(name):
-    make = vars(torch.optim)[name]
-    trained(lambda p: make(p[:2], 0.1), lambda f: minidynamo.compile(f, backend="eager"))
-    assert minidynamo.counters["recompiles"].total() == 0

@@ -31,6 +31,7 @@ KINDS = {
     "pinned_item": "{p}[{k}]",
     "dict": "{p}.__dict__",
     "raw_dict": "object.__getattribute__({p}, '__dict__')",  # the class overrides __getattribute__
+    "call": "{p}()",  # of a weak reference
     "closure": "{p}.__closure__[{k}]",
     "cell": "{p}.cell_contents",
     "class_item": "{p}.__dict__[{k!r}]",

@@ -26,7 +26,7 @@ import torch
 
 from miniinductor.errors import ours
 
-from ..errors import Break
+from ..errors import Break, SkipFrame
 from ..guards.originals import guard_calls, in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Args, Codegen, Frame, Named, Variable, lookup
 from .constant import ConstantVar
@@ -206,6 +206,8 @@ class TensorVar(Variable):
             return RULES[known](tx, [self, *args], kwargs)
         if name in VALUE_METHODS:
             return self.python_value(tx, name)
+        if name in ("detach_", "requires_grad_") and self.source is None and self.fake._is_view():
+            raise SkipFrame(f"Tensor.{name}() of a view, which is none behind a graph break")
         if name in NOT_TRACED:
             raise Break("tensor method", f"Tensor.{name}() is not traced")
         return self.method_node(tx, name, args, kwargs)

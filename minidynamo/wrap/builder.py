@@ -459,7 +459,7 @@ class Builder:
 # ---- which rule a value has, where its exact type has none: the first of these classes whose
 # instance it is, says it
 Rules = list[tuple[Any, Rule]]
-UNTRACED = (weakref.ref, *weakref.ProxyTypes, threading.local, random.Random)
+UNTRACED: tuple[Any, ...] = (*weakref.ProxyTypes, threading.local, random.Random)
 UNTRACED += (collections.deque, super, *ARRAYS)
 
 
@@ -468,8 +468,23 @@ def refuse(builder: Builder, value: Any, source: Source) -> NoReturn:
     raise Break("object", f"a {type(value).__name__} is not traced", "use it outside")
 
 
+class WeakRefVar(OpaqueVar):
+    """A call gives its object, which plain Python may have let go by then if the frame has written
+    anything."""
+
+    def call(self, tx: Any, args: Any, kwargs: Any) -> Variable:
+        if args or kwargs or any(known.mutated for known in tx.output.sourced):
+            raise self.broken
+        return tx.output.wrap(self.value(), self.source.child("call"))
+
+
+def wrap_weak_reference(builder: Builder, value: Any, source: Source) -> Variable:
+    return WeakRefVar(value, Break("object", "a weak reference is not traced"), source=source)
+
+
 BY_VALUE_OF_BASES: Rules = [(type, by_identity), (TYPING, by_identity)]
 SHARED_OF_BASES: Rules = [
+    (weakref.ref, wrap_weak_reference),
     (UNTRACED, refuse),
     (torch.Tensor, wrap_tensor),
     (torch.nn.Module, wrap_module),

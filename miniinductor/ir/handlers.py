@@ -225,7 +225,8 @@ class DtypeHandler(OpsHandler):
     def constant(self, value: object, dtype: Dtype) -> Dtype:
         return dtype
 
-    index_expr = constant
+    def index_expr(self, expr: Any, dtype: Dtype) -> Dtype:
+        return dtype
 
     def to_dtype(self, x: Dtype, dtype: Dtype, src_dtype: Dtype | None = None) -> Dtype:
         expect("to_dtype", src_dtype or x, x)
@@ -269,7 +270,7 @@ class Verifier(DtypeHandler):
         layout = layout_of(name, self.known, self.buffer.name)
         size = extent(layout.size, layout.stride, layout.offset)
         limits = bounds(sympy.sympify(index), self.ranges)
-        if not self.is_protected and None not in (size, limits):
+        if not self.is_protected and size is not None and limits is not None:
             if limits[0] < 0 or limits[1] >= size:
                 reached = f"{name}[{index}], elements {limits[0]} to {limits[1]} of {size}"
                 raise BadGraph(f"{self.buffer.name} loads {reached}")

@@ -226,10 +226,12 @@ ROOTS = {-1: ops.reciprocal, 0.5: ops.sqrt, -0.5: ops.rsqrt}
 @lower(aten.pow)
 def power(call: Call, a: Any, b: Any) -> TensorBox:
     dtype, result = promoted(DEFAULT, a, b), call.value.dtype
-    if is_number(b) and b in (1, 2, 3) and result != torch.bool:
+    if dtype == torch.bool or type(b) is bool:
+        raise NotLowered("power of or to a truth value")
+    if is_number(b) and b in (1, 2, 3):
         return pointwise(call, lambda v, _: functools.reduce(ops.mul, [v] * int(b)), a, b)
-    if dtype == torch.bool or not dtype.is_floating_point and is_number(b):
-        raise NotLowered("power of a truth value, or an integer to a large or negative number")
+    if not dtype.is_floating_point and is_number(b):
+        raise NotLowered("power of an integer to a large or negative number")
     # of float16 eager's pow(-inf, 0.5) is inf, as in C
     if is_number(b) and b in ROOTS and result != torch.float16:
         return pointwise(call, lambda v, _: ROOTS[b](v), a, b)

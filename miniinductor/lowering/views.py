@@ -162,6 +162,16 @@ def split(call: Call, x: TensorBox, sizes: Any, dim: int = 0) -> list[TensorBox]
     ]
 
 
+@lower(aten.unbind.int)  # (whole: eager refuses a write to one of several views)
+def unbind(call: Call, x: TensorBox, dim: int = 0) -> list[TensorBox]:
+    dim = normalize_dim(dim, len(x.get_size()))
+
+    def at(k: int) -> Reindex:
+        return lambda index: [*index[:dim], sympy.Integer(k), *index[dim:]]
+
+    return [view(call, x, piece.size, at(k)) for k, piece in enumerate(call.value)]
+
+
 # --- parts ----------------------------------------------------------------------------------------
 def between(i: sympy.Expr, low: Size | None, high: Size | None) -> Value:
     """low <= i < high as a runtime condition; low, high: a number, an index expression, or None."""

@@ -67,7 +67,8 @@ def _(answer):
             b.shape[1],
             16,
         )
-        out = torch.full((m, n), float("nan"))
+        memory = torch.full((16384,), float("nan"))  # a wrong kernel may write beside its result
+        out = memory[4096 : 4096 + m * n].view(m, n)
         named = dict(zip(graph.inputs, (a, b, *others)))
         for name in handler.pointers:
             if name == product.name:
