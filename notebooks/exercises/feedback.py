@@ -168,7 +168,7 @@ SAYS: dict[tuple[str, str], str] = {
     ("12.1", "the last column is left out"): "one column",
     ("12.1", "the row's stride is the tile's"): "negative numbers, 1000 columns",
     ("12.2", "the product is read from memory"): "relu(a @ b)",
-    ("12.2", "nothing is masked"): "a product that fills no tile",
+    ("12.2", "nothing is masked"): "relu(a @ b)",
     ("12.2", "the accumulator is stored, not the value"): "relu(a @ b)",
     ("12.3", "the sums are added without being rescaled"): "small numbers",
     ("12.3", "minus infinity minus itself"): "minus infinity",
