@@ -65,8 +65,9 @@ REASONS = {  # category -> why such a pair is fused
 Pair: TypeAlias = tuple[Group, Group]
 Decisions: TypeAlias = dict[Pair, FusionDecision]
 Way: TypeAlias = Callable[[Group, Group], Pair]  # both over common loops, or Refused
-CACHED = 1 << 17  # elements that a core keeps between two passes over them
-LEAST_ROW = 64  # elements: a shorter innermost loop is not worth a second pass
+CACHED = 1 << 17  # CPU: elements that a core keeps between two passes over them
+# GPU: elements of a row that a program reads twice from its own cache at worst, and rows
+LONGEST_TWICE, LEAST_ROWS = 1024, 1024
 
 
 class Scheduler:
@@ -330,13 +331,9 @@ def on_reordered_loops(reduction: Group, pointwise: Group) -> Pair:
     """A pointwise group whose loops are the reduction's in another order: batch norm reduces over
     (n, hw) for each c, and its pointwise part runs over (n, c, hw).
 
-    Only on the CPU, and where what one outer iteration reads stays in a cache for the second pass.
-    """
-    is_cpp = language_of(reduction.device).name == "cpp"
-    loops = reduction.full
-    if not (config.loop_reordering and is_cpp and all(isinstance(n, int) for n in loops)):
-        raise Refused("")
-    if math.prod(reduction.inner) > CACHED or loops[-1] < LEAST_ROW:
+    Only where what one outer iteration touches is read again from a cache."""
+    is_gpu = language_of(reduction.device).name == "triton"
+    if not config.loop_reordering or not is_cached(reduction, is_gpu):
         raise Refused("")
     for access in reduction.reads:
         for other in pointwise.reads:
@@ -344,8 +341,19 @@ def on_reordered_loops(reduction: Group, pointwise: Group) -> Pair:
                 access.index, reduction, other.index, pointwise
             )
             if order and order != sorted(order):
-                return on_inner_loops(reduction, in_order(pointwise, order))
+                if not is_gpu or writes_as_it_reads(pointwise, other.index):
+                    return on_inner_loops(reduction, in_order(pointwise, order))
     raise Refused("")
+
+
+def is_cached(reduction: Group, is_gpu: bool) -> bool:
+    """Is what one outer iteration reads still in a cache when it is read again?"""
+    if not all(isinstance(n, int) for n in reduction.full):
+        return False
+    rows, inner = (math.prod(map(int, loops)) for loops in (reduction.outer, reduction.inner))
+    if is_gpu:
+        return inner <= LONGEST_TWICE and rows >= LEAST_ROWS
+    return inner <= CACHED and reduction.full[-1:] >= (64,)
 
 
 def in_order(group: Group, order: Sequence[int]) -> Group:
@@ -354,6 +362,13 @@ def in_order(group: Group, order: Sequence[int]) -> Group:
     x = [loops[number] for number in order]
     nodes = [Node(n.buffer, n.body.with_loops(x)) for n in group.nodes]
     return Group(nodes, nodes[0].body.outer, ())
+
+
+def writes_as_it_reads(group: Group, index: sympy.Expr) -> bool:
+    """Do its results lie in memory along the same loop as what it reads at `index`?"""
+    along = [v for v in loop_variables("x", len(group.outer)) if stride_of(index, v) == 1]
+    writes = [access for node in group.nodes for access in node.body.writes()]
+    return all(stride_of(access.index, v) == 1 for access in writes for v in along)
 
 
 def loop_order(

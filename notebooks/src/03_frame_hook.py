@@ -220,7 +220,7 @@ call_walk(added_to_itself, hooked, [(21,), (4,), ("ab",), (1.5,), (7,)])
 import re
 from pathlib import Path
 
-text = (Path(minidynamo.__file__).parent / "frame_hook.c").read_text()
+text = (Path(minidynamo.__file__).parent / "frame/frame_hook.c").read_text()
 header = text[:text.index("*/") + 2]
 Code(header, "c", "frame_hook.c, its header")
 
