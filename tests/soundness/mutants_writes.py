@@ -29,7 +29,6 @@ import sympy
 import miniinductor.compile as driver
 from miniinductor.autograd import functionalize
 from miniinductor.codegen.cpp import expressions as cpp_expressions
-from miniinductor.codegen.cpp import tiles
 from miniinductor.codegen.triton import kernel_writer as triton
 from miniinductor.ir.recording import Recorder
 from miniinductor.passes import graph_passes
@@ -210,21 +209,6 @@ def outside_of_mask() -> None:
 def whole(end: str, step: int) -> str:
     """The end of a loop without what fills no step; unchanged where only a run knows it."""
     return str(int(end) // step * step) if end.isdigit() else end
-
-
-@mutant("tail: of a tile", CPU)
-def tail_of_tiles() -> None:
-    original = tiles.Tiles.loop_nest
-
-    def loop_nest(self: Any, lines: list) -> list:
-        writer, size = self.writer, self.writer.size
-        writer.size = lambda n: str(int(size(n)) // 8 * 8) if size(n).isdigit() else size(n)
-        try:
-            return original(self, lines)
-        finally:
-            del writer.size
-
-    tiles.Tiles.loop_nest = loop_nest
 
 
 @mutant("mask: Triton's blocks", TRITON)
