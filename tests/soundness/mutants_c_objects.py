@@ -60,11 +60,6 @@ def forgetful_sets() -> None:
     dicts.SetVar.iterate = iterate
 
 
-@mutant("any-number-of-arguments", METHODS)
-def unasked_signatures() -> None:
-    c_methods.takes = lambda descriptor, args, kwargs: True
-
-
 @mutant("walks-count-no-steps", "endless --limit 20")
 def no_counting() -> None:
     OutputGraph.count_step = lambda output: None
