@@ -1,6 +1,7 @@
 """Mutants that `c_objects` and `endless` must notice."""
 
 from minidynamo.evaluate import operations
+from minidynamo.graph.output_graph import OutputGraph
 from minidynamo.variables import dicts, functions, iterators, sequences
 from minidynamo.variables import dicts as containers
 
