@@ -56,7 +56,7 @@ def test_every_mutant_finds_what_it_changes():
     mutants.load()
     before = names()
     found = {name: wrong_with(mutant, before) for name, mutant in mutants.MUTANTS.items()}
-    assert len(found) > 120
+    assert len(found) > 110
     assert not {name: text for name, text in found.items() if text}
 
 

@@ -40,7 +40,7 @@ def test_the_readme_has_the_reading_list_with_about_its_lines():
 
 
 def test_the_check_finds_a_file_that_is_not_told(monkeypatch):
-    listed = sizes.READING + "    minidynamo doctor.py\n"
+    listed = sizes.READING + "    minidynamo/explain listing.py\n"
     monkeypatch.setattr(sizes, "READING", listed)
     with pytest.raises(AssertionError, match="make sizes"):
         test_the_readme_has_the_reading_list_with_about_its_lines()

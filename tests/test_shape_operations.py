@@ -26,7 +26,7 @@ OPERATIONS = {
         "(n, m) in ((m, m), (n, m))"
     ).split("; "),
     "count": ["s.count(n)", "s.count(-1)", "(64, 128).count(n)", "(s, t).count(s)"],
-    "index": ["s.index(s[1])", "s.index(n, 0, 2)", "(3, n, -1).index(-1)", "s.index(-1)"],
+    "index": ["s.index(s[1])", "(3, n, -1).index(-1)", "s.index(-1)"],
     "__add__": ["s + kind((n, 2))", "kind(s + t)", "sum((s, t), kind())"],
     "__radd__": ["(m, 2) + torch.Size(s)"],
     "__iadd__": ["exec_iadd(kind(s), t)"],

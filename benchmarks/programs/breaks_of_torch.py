@@ -596,6 +596,6 @@ def range_of_an_item() -> Program:
     return lambda x, n: x.sum() * torch.arange(n.item()).sum(), (X(), torch.tensor(3))
 
 
-@program(breaks=2)
+@program(breaks=1)
 def shape_of_numbers_of_the_run() -> Program:
     return lambda x, sizes: x.reshape(sizes.tolist()) * 2, (X(), torch.tensor([2, 6]))

@@ -11,9 +11,11 @@ Mirrors torch/_dynamo/variables/lists.py.
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
+import types
 from typing import Any
 
 from miniinductor.errors import ours
@@ -22,6 +24,9 @@ from ..errors import Break
 from .base import Codegen, Frame, Lazy, Variable, current, lookup
 from .constant import ConstantVar
 from .symbolic import SymVar
+
+# A field of a named tuple: it knows its place, under whatever name it stands.
+FIELD: Any = type(vars(collections.namedtuple("One", "field"))["field"])
 
 
 class Container(Variable):
@@ -116,9 +121,18 @@ class SequenceVar(Container):
         cg.build("BUILD_TUPLE", self.items)
 
     def getattr(self, tx: Frame, name: str) -> Variable:
-        fields = getattr(self.cls, "__match_args__", ())  # of a named tuple, of `x.max(0)`
-        if name in fields and lookup(self.cls, name)[0] is self.cls:
-            return self.item(tx, fields.index(name))
+        owner, found = lookup(self.cls, name)
+        if isinstance(found, FIELD):
+            place = found.__reduce__()[1][0]
+            if place < len(self.items):
+                return self.item(tx, place)
+        if (
+            isinstance(found, types.MemberDescriptorType)
+            and found.__objclass__ is self.cls is owner
+        ):
+            fields = getattr(self.cls, "__match_args__", ())  # of `x.max(0)`
+            if found.__name__ in fields:
+                return self.item(tx, fields.index(found.__name__))
         return Variable.getattr(self, tx, name)
 
     def method_index(self, tx: Frame, value: Variable, /) -> Any:

@@ -327,7 +327,14 @@ class SizeProver:
                 lambda e: isinstance(e, (sympy.Max, sympy.Min)),
                 lambda e: settled(e, self.is_nonnegative),
             )
+        if expr.has(Mod):  # the remainder of less than the divisor
+            expr = expr.replace(
+                lambda e: isinstance(e, Mod) and self.is_below(*e.args), lambda e: e.args[0]
+            )
         return expr
+
+    def is_below(self, a: sympy.Expr, b: sympy.Expr) -> bool:
+        return self.is_nonnegative(a) and self.is_nonnegative(b - a - 1)
 
     def gap(self, relation: sympy.Expr) -> sympy.Expr:
         """The left side minus the right side of an integer relation, in a form that relations of

@@ -585,7 +585,7 @@ check_piece("cpp")
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
 
-also_here("miniinductor/codegen/kernels.py", "miniinductor/codegen/")
+also_here("miniinductor/codegen/kernels.py", "miniinductor/codegen/", "miniinductor/codegen/cpp/")
 
 # %% [markdown]
 # ## What real PyTorch has

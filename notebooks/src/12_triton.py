@@ -28,7 +28,7 @@
 # nothing is timed in it: the times below were recorded on a GPU and say so. (Triton's packages
 # exist for Linux only.)
 #
-# **Files of this chapter:** `miniinductor/devices.py`, `miniinductor/gpu/`.
+# **Files of this chapter:** `miniinductor/devices.py`, `miniinductor/codegen/triton/`.
 
 # %%
 import os

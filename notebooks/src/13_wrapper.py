@@ -410,7 +410,7 @@ print(f"the race on top of that: {ms['ours'] / ms['ours max-autotune']:.3f} time
 # For a large square product the race brought nothing that exceeds the quartiles, and it cost compile
 # time: the library was written for such shapes. Tuning pays where nobody has tuned before. So we left
 # the race out: the template is used where the rows of the result have an odd length, as GPT-2's logits
-# have (there it needed 0.62 ms, the library 3.3 ms).
+# have.
 #
 # ## CUDA Graphs: record and replay
 #

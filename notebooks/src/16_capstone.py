@@ -530,7 +530,7 @@ check("16.1", (SwiGLU, GPT))
 # **16.2** (core) *A training step without recompilations.* Write `make_step(model, learning_rates)`: it
 # returns a function of `(x, y)` that performs one step of AdamW with the next learning rate of the
 # list, and returns the loss as a tensor (detached). Model and optimizer are compiled. The check
-# counts: one graph of the model and one of the optimizer, no matter how many learning rates
+# counts: one graph of the model and two of the optimizer (its first step makes its state), no matter how many learning rates
 # there are. It also looks whether the rate is a tensor, an input of the graph from the start.
 #
 # *Hints.* `torch.optim.AdamW(..., lr=torch.tensor(...))`; `fill_`. Keep an iterator over the rates.

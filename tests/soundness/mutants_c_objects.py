@@ -1,6 +1,7 @@
 """Mutants that `c_objects` and `endless` must notice."""
 
 from minidynamo.evaluate import operations
+from minidynamo.graph.output_graph import OutputGraph
 from minidynamo.variables import dicts, functions, iterators, sequences
 from minidynamo.variables import dicts as containers
 
@@ -58,11 +59,6 @@ def forgetful_sets() -> None:
         return real(self, tx)
 
     dicts.SetVar.iterate = iterate
-
-
-@mutant("any-number-of-arguments", METHODS)
-def unasked_signatures() -> None:
-    c_methods.takes = lambda descriptor, args, kwargs: True
 
 
 @mutant("walks-count-no-steps", "endless --limit 20")

@@ -77,6 +77,7 @@ KILLERS = {
     "KEYS": ("change --kinds dict",),
     "LENGTH": ("change --kinds list",),
     "LOGGER": ("change --kinds logger",),
+    "METHOD": ("change --kinds builtin_method --only bound",),
     "MODULE": ("change --kinds sequential --only this_world",),
     "MRO": ("change --kinds class --only __bases__",),
     "NO_ATTRIBUTES": ("change --kinds ordered",),

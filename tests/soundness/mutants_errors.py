@@ -31,8 +31,6 @@ FOCUS = {
     "no guard of the storage offset": "data=,set_",
     "results lose their bits": "lazy",
     "lazy views are copied as they are": "lazy",
-    "aliases: torch.tensor gives what it is given": "torch.tensor,torch.tensor dtype,"
-    "torch.tensor device",
     "aliases: copies may be left out before an output": "clone,to copy,torch.tensor,"
     "torch.asarray copy,repeat,cat",
 }
@@ -124,13 +122,6 @@ def plus_zero():
         return plain(self, op, a, b)
 
     CppExpressions.add = lambda self, a, b: binary(self, "add", a, b)
-
-
-@mutant("aliases: torch.tensor gives what it is given", "aliases --count 40 --modes eager")
-def tensor_without_copy():
-    from minidynamo.functions import torch_functions
-
-    torch_functions._tensor_of_tensor = lambda tx, function, data, args, kwargs: data
 
 
 @mutant("aliases: copies may be left out before an output", "aliases --count 60 --modes aot_eager")

@@ -4,7 +4,7 @@ of draws."""
 import torch
 
 from miniinductor.autograd import joint, outputs
-from miniinductor.lowering import random, whole_calls
+from miniinductor.lowering import random
 
 from .mutants import mutant
 
@@ -23,7 +23,7 @@ def _() -> None:
 )
 def _() -> None:
     # (without `with_history` nothing would be wrong: `check_histories` then refuses each program)
-    outputs.ViewPlanner.check = lambda self, leaf, output: None
+    outputs.ViewPlanner.checked = lambda self, leaf, source, output: output
 
 
 @mutant("requires_grad_() of an input is lost", GRADIENTS)
@@ -44,11 +44,6 @@ def _() -> None:
 @mutant("several outputs of a custom function are taken for linear", GRADIENTS)
 def _() -> None:
     joint.has_several_outputs = lambda function: False
-
-
-@mutant("recurrent layers drop nothing", RANDOMNESS)
-def _() -> None:
-    whole_calls.drops = lambda given: False
 
 
 @mutant("numbers are drawn by other rules", RANDOMNESS)

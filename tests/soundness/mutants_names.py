@@ -83,14 +83,6 @@ def nothing_fixed() -> None:
     OutputGraph.guard_fixed = lambda self, source, value: None
 
 
-@mutant("functions: what leaves call is not looked at", "functions --modes inductor")
-def no_reads() -> None:
-    from minidynamo.evaluate import operations
-    from minidynamo.variables import tensor
-
-    operations.calls_replaced = tensor.calls_replaced = lambda output, function, goes_on: False
-
-
 @mutant(
     "functions: replaced methods of tensors are taken for torch's",
     "functions --modes eager,inductor",

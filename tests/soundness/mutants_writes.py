@@ -24,12 +24,11 @@ import operator
 from typing import Any
 from unittest import mock
 
-import sympy
+import torch
 
 import miniinductor.compile as driver
 from miniinductor.autograd import functionalize
 from miniinductor.codegen.cpp import expressions as cpp_expressions
-from miniinductor.codegen.cpp import tiles
 from miniinductor.codegen.triton import kernel_writer as triton
 from miniinductor.ir.recording import Recorder
 from miniinductor.passes import graph_passes
@@ -175,13 +174,13 @@ def begin_of_copies() -> None:
 
 # --- masks ----------------------------------------------------------------------------------------
 def _always(comparison: str) -> None:
-    original = Recorder.compare
+    original = getattr(Recorder, comparison)
 
-    def compare(self: Any, op: str, a: Any, b: Any) -> Any:
-        known = isinstance(self.known.get(a), sympy.Expr), isinstance(self.known.get(b), sympy.Expr)
-        return self.truth(True) if op == comparison and all(known) else original(self, op, a, b)
+    def compare(self: Any, a: Any, b: Any) -> Any:
+        known = self.expressions(a, b) is not None
+        return self.constant(True, torch.bool) if known else original(self, a, b)
 
-    setattr(Recorder, comparison, lambda self, a, b: compare(self, comparison, a, b))
+    setattr(Recorder, comparison, compare)
 
 
 @mutant("mask: the end of a slice", CPU)
@@ -210,21 +209,6 @@ def outside_of_mask() -> None:
 def whole(end: str, step: int) -> str:
     """The end of a loop without what fills no step; unchanged where only a run knows it."""
     return str(int(end) // step * step) if end.isdigit() else end
-
-
-@mutant("tail: of a tile", CPU)
-def tail_of_tiles() -> None:
-    original = tiles.Tiles.loop_nest
-
-    def loop_nest(self: Any, lines: list) -> list:
-        writer, size = self.writer, self.writer.size
-        writer.size = lambda n: str(int(size(n)) // 8 * 8) if size(n).isdigit() else size(n)
-        try:
-            return original(self, lines)
-        finally:
-            del writer.size
-
-    tiles.Tiles.loop_nest = loop_nest
 
 
 @mutant("mask: Triton's blocks", TRITON)
