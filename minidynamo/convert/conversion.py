@@ -49,6 +49,7 @@ from ..rebuild.resume import is_resume_code
 from ..records import BreakRecord, FrameRecord
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import Lazy, Variable, forget_lookups
+from ..variables.floats import floats_as_tensors
 from ..variables.functions import CellVar, FunctionVar
 from .entries import CacheEntry, entry_guards, owner_of
 
@@ -176,7 +177,7 @@ class Conversion:
         records.counters["graphs"][record.function] += 1
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs, bool(output.written))
-        return frame_hook.disabled(compiled)
+        return frame_hook.disabled(floats_as_tensors(compiled, output))
 
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any], writes: bool

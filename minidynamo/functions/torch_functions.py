@@ -172,7 +172,7 @@ def _foreach(foreach: Callable, each: str) -> Callable:
 
     def handle(tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
         values = args[3] if len(args) > 3 else None
-        if not isinstance(values, SequenceVar) or not contains(tx, values, {TensorVar}):
+        if not isinstance(values, SequenceVar) or not contains(tx, values, {TensorVar, SymVar}):
             return tx.call_leaf(foreach, args, kwargs)
         for self, a, b, value in zip(*[arg.iterate(tx) for arg in args]):
             self.call_method(tx, each, [a, b], {"value": value})

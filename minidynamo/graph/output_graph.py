@@ -51,10 +51,11 @@ from ..errors import Break, SkipFrame
 from ..guards.originals import replaced_in_tensor
 from ..guards.sources import Source, numbered
 from ..shapes.dynamic import SizePolicy
-from ..shapes.symbolic_numbers import graph_function
+from ..shapes.symbolic_numbers import graph_function, is_of_floats
 from ..shapes.symbolic_shapes import ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
 from ..variables.base import Args, Named, Variable, lookup
 from ..variables.constant import ConstantVar
+from ..variables.floats import with_tensors
 from ..variables.modules import GlobalsVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar, select_symbols
@@ -196,6 +197,8 @@ class OutputGraph(Builder):
         self.fake_mode = FakeMode(static_shapes=True)
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
+        # source of a float that changes -> its variable; expression over such -> its 0-d tensor
+        self.floats: dict[Any, Any] = {}
         self.input_layouts: dict[int, Any] = {}  # id of an input -> (sizes, strides)
         self.globals: dict[int, GlobalsVar] = {}
         self.modules: list[Any] = []  # (and optimizers: their entries go with them)
@@ -323,6 +326,8 @@ class OutputGraph(Builder):
         once."""
         if type(value) is torch.SymBool and value.node.has_hint():
             return bool(value)  # decided, and guarded
+        if type(value) is not torch.SymBool and is_of_floats(value.node):
+            return value.node.guard_int()  # the operation takes no tensor for it
 
         def build(expr: Any) -> Any:
             if expr.is_number:
@@ -361,6 +366,7 @@ class OutputGraph(Builder):
             if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):
                 target = graph_module.FUNCTIONS[target]
         target, args, kwargs = select_symbols(tx, target, args, kwargs)
+        target, args, kwargs = with_tensors(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         given = states(fake_args, fake_kwargs)

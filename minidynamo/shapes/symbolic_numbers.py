@@ -171,12 +171,12 @@ class SymNode:
     def in_domain(self, name: Text, nodes: tuple["SymNode", ...]) -> bool:
         """Does Python raise nothing for such operands?  Decisions, which may become guards."""
         first, *_, last = [of_size(node.expr) for node in (*nodes, *nodes)]
-        decide = self.shape_env.decide
+        decide, of_floats = self.shape_env.decide, any(map(is_of_floats, nodes))
         if name in QUOTIENTS:
             return decide(sympy.Ne(last, 0))
         if name in POWERS:
             is_small = bool(last.is_number and abs(last) <= 16)
-            return is_small and decide(sympy.Gt(first, 0))
+            return is_small and not of_floats and decide(sympy.Gt(first, 0))
         return name != "sym_sqrt" or decide(sympy.Ge(first, 0))
 
     def sym_float(self) -> "SymNode":
@@ -239,6 +239,11 @@ def is_plain(node: SymNode) -> bool:
         return True
     is_negative_zero = node.hint == 0 and math.copysign(1, node.hint) < 0
     return math.isfinite(node.hint) and not (node.expr.is_number and is_negative_zero)
+
+
+def is_of_floats(node: SymNode) -> bool:
+    """Does a float of the program, that changes, stand in it?"""
+    return any(not symbol.is_integer for symbol in node.expr.free_symbols)
 
 
 def of_size(expr: sympy.Expr) -> sympy.Expr:

@@ -32,7 +32,7 @@ from .base import Args, Codegen, Frame, Named, Variable, lookup
 from .constant import ConstantVar
 from .dicts import TupleVar
 from .objects import method_of_class
-from .registry import RULES, rule
+from .registry import RULES
 from .symbolic import SymVar
 
 # Told by the fake tensor, without a node: attributes, and methods.
@@ -248,25 +248,6 @@ class TensorVar(Variable):
         if type(value) not in (int, float, bool, complex):
             raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
         return ConstantVar(value)
-
-
-def _scaled(name: str, symbol: str) -> Callable:
-    """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step count)
-    is multiplied in."""
-
-    def method(tx: Frame, tensor: TensorVar, *args: Any, **kwargs: Variable) -> Variable:
-        value: Any = kwargs.get("value")
-        if not isinstance(value, TensorVar):
-            return tensor.method_node(tx, name, args, kwargs)
-        change = tx.binary(symbol, tx.binary("*", value, args[0]), args[1])
-        return tensor.call_method(tx, name.replace("cmul", "").replace("cdiv", ""), [change], {})
-
-    return method
-
-
-for _name, _symbol in (("addcmul", "*"), ("addcdiv", "/")):
-    for _method in (_name, _name + "_"):
-        rule(getattr(torch.Tensor, _method))(_scaled(_method, _symbol))
 
 
 def select_symbols(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:

@@ -66,6 +66,7 @@ from ..variables.constant import (
     is_constant_value,
 )
 from ..variables.dicts import DictVar, TupleVar, named
+from ..variables.floats import wrap_float
 from ..variables.functions import CallableVar, CellVar
 from ..variables.modules import PyModuleVar
 from ..variables.nn_modules import wrap_module
@@ -90,10 +91,13 @@ COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse
 
 
 def wrap_constant(builder: Any, value: Any, source: Source) -> Variable:
-    """A constant at `source`; an int is a symbol if the policy of sizes says so."""
+    """A constant at `source`; an int or float is a symbol if the policy of sizes says so."""
     if type(value) is int and builder.policy.of_int(value, source):
         builder.guard(source, "TYPE", "type({0}) is int")
         return builder.symbolic_int(value, source)
+    number = wrap_float(builder, value, source) if type(value) is float else None
+    if number is not None:
+        return number
     check, pin = constant_check(value)
     if isinstance(pin, BY_IDENTITY):
         check = "{0} is {pin}"

@@ -94,6 +94,7 @@ ELSEWHERE = {
     "EQUAL": "sizes that are symbols: `make fuzz-shapes`",
     "RANGE": "sizes that are symbols: `make fuzz-shapes`",
     "SIZES": "sizes that are symbols: `make fuzz-shapes`",
+    "FLOAT": "floats that are symbols: tests/test_dynamic.py",
     "FLAG": "tensors and their metadata are the subject of another generator",
     "SAME": "a parameter that is a key of an optimizer's state and an attribute, too",
     "DUAL_LEVEL": "tests/test_dispatch_state.py",
