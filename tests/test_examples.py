@@ -28,11 +28,11 @@ from miniinductor.autograd.joint import trace_joint  # noqa: E402
 from miniinductor.codegen import kernels
 from miniinductor.codegen.triton.block_sizes import Config, Launch  # noqa: E402
 from miniinductor.ir import recording
+from miniinductor.ir.handlers import PrintHandler  # noqa: E402
 from miniinductor.ir.ops import ops  # noqa: E402
 from miniinductor.lowering import lower_graph  # noqa: E402
 from miniinductor.lowering.decompositions import table  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
-from miniinductor.ir.handlers import PrintHandler  # noqa: E402
 from miniinductor.schedule.scheduler import Scheduler  # noqa: E402
 from miniinductor.sizes.expressions import FloorDiv  # noqa: E402
 

@@ -285,10 +285,9 @@ def test_an_index_out_of_range_stops_the_kernel():
 
 @pytest.mark.parametrize(
     "name",
-    (
-        "pointwise; softmax; sums; layer norm; reshape; cat; slices; transpose; gather; "
-        "scales"
-    ).split("; "),
+    ("pointwise; softmax; sums; layer norm; reshape; cat; slices; transpose; gather; scales").split(
+        "; "
+    ),
 )
 def test_symbolic_sizes(name):
     """One compilation; aligned sizes and others, rows within a tile and longer ones."""

@@ -4,7 +4,8 @@ right in kernels."""
 import torch
 
 import minidynamo
-from minidynamo.guards import _layouts, layouts
+from minidynamo.guards import _layouts
+from minidynamo.guards import guards as layouts
 
 
 class Scaled(torch.nn.Module):

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import collections
 import functools
+import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
-import types
 from typing import Any
 
 from miniinductor.errors import ours

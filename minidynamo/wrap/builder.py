@@ -43,8 +43,16 @@ from miniinductor.errors import ours
 from miniinductor.sizes.expressions import python_code
 
 from ..errors import Break
-from ..guards.guards import FUNCTION_FIELDS, Guard, constant_check, has_long_text, is_state, literal
-from ..guards.layouts import KNOWS_NAMES, layout_of
+from ..guards.guards import (
+    FUNCTION_FIELDS,
+    KNOWS_NAMES,
+    Guard,
+    constant_check,
+    has_long_text,
+    is_state,
+    layout_of,
+    literal,
+)
 from ..guards.sources import SourceTree, module_name
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import (

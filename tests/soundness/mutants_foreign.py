@@ -8,7 +8,6 @@ place and ends the process).
 import functools
 from typing import Any
 
-
 import minidynamo.convert.conversion
 import minidynamo.convert.convert_frame
 import minidynamo.graph.output_graph
