@@ -13,6 +13,7 @@ import torch.nn.functional as F
 import minidynamo
 import miniinductor
 from miniinductor.devices import DEVICES, Device
+import miniinductor.languages  # noqa: F401  # which registers the devices
 from miniinductor.runtime import cuda_graphs
 
 

@@ -187,10 +187,9 @@ MORE = {  # file -> what else its example finds
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
     },
-    "autograd/checks": an_index,
     "codegen/plan": softmax_plan,
     "codegen/triton/block_sizes": softmax_launch,
-    "autograd/eager_answers": lambda: {
+    "autograd/fake_mode": lambda: an_index() | {
         "aten": torch.ops.aten,
         "rows": torch.ones(10, 1, 5),
         "columns": torch.ones(1, 5, 10).transpose(1, 2),
