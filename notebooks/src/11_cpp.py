@@ -168,8 +168,7 @@ e.kernels
 
 # %% [markdown]
 # `acc0` is the maximum of the row, `acc1` the sum, and `scratch0` the small array. `lane0` has one
-# partial result for each lane of the vectors. `rest0` is for the end of a row, which fills no whole
-# group. And `mini::maximum` keeps a NaN, which the small generator's `maximum` loses.
+# partial result for each lane of the vectors. And `mini::maximum` keeps a NaN, which the small generator's `maximum` loses.
 #
 # ## Sums that are right
 #
@@ -459,7 +458,7 @@ check("11.2", TinyCppNan)
 #
 # *Hints.* An accumulator of type `double` is accurate and slow-ish. Partial sums in float over chunks
 # of 16 numbers, added up in double, are accurate and fast. (The shorter the chunk, the smaller the
-# error: try 256, and look at what the check says.) The last chunk of a row may be shorter. Return 0.
+# error: try a larger chunk, and look at what the check says.) The last chunk of a row may be shorter. Return 0.
 
 # %% tags=["exercise"]
 def row_sums(rows: int, columns: int) -> str:

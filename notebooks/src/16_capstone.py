@@ -218,7 +218,7 @@ longest = max(record.backward.kernels, key=lambda k: len(k.nodes))
 Code(longest.source, "cpp", f"the longest backward kernel: {', '.join(map(str, longest.origins[:6]))} ...")
 
 # %% [markdown]
-# Values of the forward half are computed again in the first loop (`buf2`, `buf3`): they were not kept.
+# Values of the forward half are computed again in the first loop: they were not kept.
 # Then come two sums for each row, as the derivative of a layer norm needs them. The memory of the
 # forward half, step by step:
 
