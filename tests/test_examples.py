@@ -189,12 +189,15 @@ MORE = {  # file -> what else its example finds
     },
     "codegen/plan": softmax_plan,
     "codegen/triton/block_sizes": softmax_launch,
-    "autograd/fake_mode": lambda: an_index() | {
-        "aten": torch.ops.aten,
-        "rows": torch.ones(10, 1, 5),
-        "columns": torch.ones(1, 5, 10).transpose(1, 2),
-        "fake_uint16": torch.zeros(1, dtype=torch.uint16),
-    },
+    "autograd/fake_mode": lambda: (
+        an_index()
+        | {
+            "aten": torch.ops.aten,
+            "rows": torch.ones(10, 1, 5),
+            "columns": torch.ones(1, 5, 10).transpose(1, 2),
+            "fake_uint16": torch.zeros(1, dtype=torch.uint16),
+        }
+    ),
     "errors": lambda: {"compile_it": lambda: None, "work": len, "arguments": ([],)},
     "autograd/functionalize": lambda: {"gm": trace(in_place, [torch.randn(5, 3)])},
     "autograd/joint": product,

@@ -49,7 +49,7 @@ from miniinductor.errors import is_foreign, ours
 
 from .. import config
 from ..errors import SkipFrame
-from . import _layouts
+from . import _layouts  # type: ignore[attr-defined]
 from .sources import NAMES, Source, SourceTree, identifier
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
