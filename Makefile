@@ -125,7 +125,7 @@ soak: $(READY)	# one process for half an hour: random programs, threads, forks, 
 
 setup: $(READY)
 
-$(READY): pyproject.toml setup.py minidynamo/frame/frame_hook.c minidynamo/extras/*.h minidynamo/guards/layouts.c miniinductor/codegen/triton/launcher.c tools/setup_environment.py
+$(READY): pyproject.toml setup.py minidynamo/frame/frame_hook.c minidynamo/frame/switched.h minidynamo/guards/layouts.c miniinductor/codegen/triton/launcher.c tools/setup_environment.py
 	@sh tools/find_python.sh "$(PYTHON)" tools/setup_environment.py "$(VENV)" "$(TORCH)"
 	@touch $(READY)
 
@@ -133,4 +133,4 @@ docs: $(READY)	# the API page from the docstrings, the figures from their JSON
 	@$(BIN)/python tools/documentation.py
 
 clean:
-	rm -rf $(VENV) build *.egg-info course notebooks/solutions minidynamo/*.so minidynamo/extras/*.so miniinductor/gpu/*.so
+	rm -rf $(VENV) build *.egg-info course notebooks/solutions minidynamo/frame/*.so minidynamo/guards/*.so miniinductor/codegen/triton/*.so

@@ -105,8 +105,8 @@ def miniinductor(
     options: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """miniinductor as a backend of torch.compile, which finds it under this name by the entry point
-    in pyproject.toml; options: of miniinductor.config.  A graph with sizes that change runs as it
-    is: torch hands those over as inputs of its own (`torch.compile(dynamic=False)` has none)."""
+    in pyproject.toml; options: of miniinductor.config.  A graph with sizes that change runs
+    eagerly: torch hands the sizes over as inputs."""
     if not all(isinstance(value, torch.Tensor) for value in example_inputs):
         text = "backend miniinductor: a graph with sizes that change runs eagerly"
         records.tell(text, text)

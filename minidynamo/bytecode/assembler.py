@@ -1,25 +1,19 @@
-"""Read and write CPython bytecode: code object <-> list of `Instruction`.
+"""Read, write and make CPython bytecode: code object <-> list of `Instruction`.
 
-In:   a code object (3.11-3.13).
+In:   a code object (3.11-3.13); names and constants, of which pieces are made.
 Out:  instructions whose arguments are resolved (names, constants, variable names, jump targets), so
       that a list may be edited freely; `assemble` recomputes indices, jumps, EXTENDED_ARGs, the
-      exception table and the line table.
+      exception table and the line table.  Pieces are right on every version, and are joined with
+      `+`.
 
     >>> body = disassemble(f.__code__)
     >>> body.insert(0, Instruction("NOP", pos=body[0].pos))
     >>> g = types.FunctionType(assemble(f.__code__, body), globals())
-
-Mirrors torch/_dynamo/bytecode_transformation.py.  Formats: CPython's
-Objects/exception_handling_notes.txt and Objects/locations.md.  Left out: 3.14, and optimising
-(jumps are never threaded).
-
-Small pieces of bytecode that are right on every CPython version.
-
-In:   names, constants, pieces.  Out: lists of `Instruction`; pieces are joined with `+`.
-
     >>> piece = call(load_global("print"), load_fast("x")) + pop_top()
 
-Mirrors torch/_dynamo/codegen.py's create_* helpers.
+Mirrors torch/_dynamo/bytecode_transformation.py and the create_* helpers of codegen.py.  Formats:
+CPython's Objects/exception_handling_notes.txt and Objects/locations.md.  Left out: 3.14, and
+optimising (jumps are never threaded).
 """
 
 import dis

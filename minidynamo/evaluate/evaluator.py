@@ -5,7 +5,7 @@ In:   a function variable and its bound parameters.   Out: the returned variable
       side effects on `output`.
 
     >>> frame = Frame(output, function, bound_locals, parent=None)
-    >>> frame.run()                     # -> the returned variable, or a signal of `exceptions.py`
+    >>> frame.run()                     # -> the returned variable, or a signal of `errors.py`
 
 Only the root frame can be split.  Whatever cannot be traced raises `Break`; the root loop turns it
 into a `Restart`: the frame is traced again from its start, and ends at the instruction that broke,

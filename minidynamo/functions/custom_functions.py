@@ -1,8 +1,9 @@
-"""Custom autograd functions: each is one node, whose Python the backend's trace runs, and no call.
+"""Custom autograd functions, each of which is one node, and torch.utils.checkpoint, whose body is
+traced in its place.
 
-In:   a class and the arguments of its `apply`.
-Out:  the node; guards on all that its methods read from outside; a break where that cannot be
-      guarded, or where they write there.
+In:   a class and the arguments of its `apply`; a body and its arguments.
+Out:  the node, whose Python the backend's trace runs, and no call; guards on all that its methods
+      read from outside; a break where that cannot be guarded, or where they write there.
 
     class Scaled(torch.autograd.Function):
         factor = 2.0
@@ -11,22 +12,20 @@ Out:  the node; guards on all that its methods read from outside; a break where 
         def backward(ctx, gradient):
             return gradient * 2.0                   # (of Scaled.factor: a break)
 
+    y = checkpoint(block, x, use_reentrant=False)
+
 A guard holds at the call.  A number or a tensor may be another one by the time that `backward`
 reads it, so that breaks.  (Functions, classes and modules that it reads are those of the call.)
 What is read is found in the bytecode: a global or a closure's variable, and the attributes that are
 asked of it at once.
-Mirrors torch/_dynamo/variables/higher_order_ops.py (AutogradFunctionApplyVariable), which traces
-both methods.
 
-torch.utils.checkpoint: the body is traced in its place, and backward computes it again.
-
-    y = checkpoint(block, x, use_reentrant=False)
-
-Nodes of the body are marked, and the backward half of miniinductor computes what they give from the
-body's inputs (`autograd/partition.py`); random numbers are kept.  The backends "eager" and
-"aot_eager" keep all, as if there were no checkpoint.  A body that writes (the statistics of a batch
-norm) would write twice in plain Python: it breaks the graph, as do functions that choose what to
-keep.  Mirrors torch/_dynamo/variables/higher_order_ops.py (CheckpointHigherOrderVariable).
+Nodes of a checkpoint's body are marked, and the backward half of miniinductor computes what they
+give from the body's inputs (`autograd/partition.py`); random numbers are kept.  The backends
+"eager" and "aot_eager" keep all, as if there were no checkpoint.  A body that writes (the
+statistics of a batch norm) would write twice in plain Python: it breaks the graph, as do functions
+that choose what to keep.
+Mirrors torch/_dynamo/variables/higher_order_ops.py (AutogradFunctionApplyVariable, which traces
+both methods, and CheckpointHigherOrderVariable).
 """
 
 import dis

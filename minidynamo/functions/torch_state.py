@@ -4,7 +4,7 @@
 
 In:   a call that asks for the state, or sets it.
 Out:  the answer of this moment, with a guard unless every frame guards it on entry; a node that
-      sets the state when the graph runs (`graph/thread_state.py` puts it back after tracing).
+      sets the state when the graph runs (`put_back` of graph/output_graph.py, after tracing).
 
 A program that asks whether it is compiled is told so; torch's own code mostly is not.
 Mirrors torch/_dynamo/variables/torch.py and ctx_manager.py.

@@ -1,23 +1,18 @@
-"""The captured graph as an `fx.GraphModule`: its names, its parameters, its inputs.
+"""The nodes of the captured graph, and the `fx.GraphModule` that a backend gets.
 
-In:   the `OutputGraph` of a finished attempt, and the variables that the frame needs of it.
-Out:  what a backend gets: the module, and example inputs.
-
-    >>> module, example_inputs = output.finish(outputs)
-
-Mirrors `OutputGraph.compile_and_call_fx_graph` of torch/_dynamo/output_graph.py.
-
-Variables as arguments and results of the graph's nodes.
-
-In:   a variable, before an op runs; what it gave, afterwards.
+In:   a variable, before an op runs, and what the op gave; at the end, the `OutputGraph` of a
+      finished attempt and the variables that the frame needs of it.
 Out:  what the op is run with (`to_fake`), and what its node says (`to_node`); the variable of the
-      result (`wrap_output`; `wrap_result` for what is no tensor, which is guarded: `answer`).
+      result (`wrap_output`; `wrap_result` for what is no tensor, which is guarded: `answer`); the
+      module, with its names and parameters, and example inputs.
 
     if x.is_contiguous(): ...       # FLAG: x.is_contiguous() is True
     torch.get_num_threads()         # STATE: it gives the same again
 
+    >>> module, example_inputs = output.finish(outputs)
+
 These functions are methods of `OutputGraph`.  Mirrors torch/_dynamo/variables/builder.py
-(`wrap_fx_proxy`).
+(`wrap_fx_proxy`) and output_graph.py (`compile_and_call_fx_graph`).
 """
 
 import functools

@@ -20,18 +20,17 @@ The function follows the tree.  The arguments' own checks come first (they fail 
 the thread's state, then everything below.  An exception while checking means False: a missing
 attribute is a failed guard.  One that comes from elsewhere (a signal's) leaves the user's call.
 
-Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guards.cpp (paper
-section 3.3).
+A tensor's layout (class, dtype, device, sizes, strides, bits, gradients) is read as bytes by
+`layouts.c`, and one comparison stands for its guards:
+
+    layout(x) == P_float32_4_4
+
+Where libtorch lacks a function that is asked, or the tensor is not dense, they are printed one by
+one.
+
+Mirrors torch/_dynamo/guards.py, and the C++ guard tree and TensorCheck of
+torch/csrc/dynamo/guards.cpp (paper section 3.3).
 # PyTorch: the tree is built from C++ nodes; a generated Python function can be read.
-
-What is guarded of a tensor's layout, as one comparison of bytes (`layouts.c`).
-
-In:   a tensor from outside.   Out: the bytes, and the function's name in a guard.
-
-    layout(x) == P_float32_4_4          # class, dtype, device, sizes, strides, bits, gradients
-
-Where libtorch lacks a function that is asked, or the tensor is not dense, the guards are printed
-one by one.  Mirrors TensorCheck in torch/csrc/dynamo/guards.cpp.
 """
 
 import builtins

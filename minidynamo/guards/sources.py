@@ -2,7 +2,7 @@
 
 In:   the evaluator asks for children: `tree.local("x").attr("config").item("hidden")`.
 Out:  guards hang on the nodes (`guards.py` prints the tree as one Python function, every prefix
-      evaluated once) and `reconstruct.py` loads the value again.
+      evaluated once) and `rebuild/replacement.py` loads the value again.
 
     >>> tree = SourceTree()
     >>> tree.local("self").instance_dict().item("training").name()
@@ -16,7 +16,6 @@ import builtins
 import keyword
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 # kind -> how the access is written, given the parent's name and the key: guards evaluate this, and
@@ -111,13 +110,6 @@ class Source:
         return self.expr(self.base.name() if self.base else None)
 
     __repr__ = name
-
-    def ancestors(self) -> Iterator["Source"]:
-        """What it is read from, the nearest first."""
-        node = self.base
-        while node is not None:
-            yield node
-            node = node.base
 
     def root(self) -> "Source":
         node = self

@@ -1,6 +1,14 @@
-"""Code that rebuilds values and replays mutations: from variables back to Python.
+"""Replacement code: load the graph's inputs, call it, rebuild values, replay mutations, then return
+or go on.
 
-In:   variables, when the graph has run.   Out: instructions, in `Codegen.instructions`.
+In:   the root frame after tracing and its `OutputGraph`.
+Out:  a code object with the same parameters: a short prefix, then `RETURN_VALUE`; or, at a graph
+      break, the instruction that was not traced and calls of resume functions: one for what
+      follows, one for where it jumps, one for the handler that it is in.
+
+    >>> dis.dis(replacement_code)       # LOAD_CONST graph; LOAD_FAST x; CALL; ...; RETURN_VALUE
+
+`Codegen` turns variables back into Python, as instructions:
 
     >>> cg = Codegen(frame)
     >>> cg.value(frame.returned)        # LOAD_FAST .mg0; LOAD_CONST 1; BUILD_TUPLE 2
@@ -17,23 +25,11 @@ Locals of ours have a dot in their names, which no variable of the program has:
 |---|---|
 | `.mg0` | a result of the graph |
 | `.ms0` | a symbolic size |
-| `.s0` | a stack slot, between the graph and a continuation (replacement.py) |
+| `.s0` | a stack slot, between the graph and a continuation |
 | `.1s0` | a stack slot, as a parameter of a continuation (resume.py) |
 
-Mirrors torch/_dynamo/codegen.py and side_effects.py (paper section 3.6).
-
-Replacement code: load the graph's inputs, call it, rebuild values, replay mutations, then return
-or go on.
-
-In:   the root frame after tracing and its `OutputGraph`.
-Out:  a code object with the same parameters: a short prefix, then `RETURN_VALUE`; or, at a graph
-      break, the instruction that was not traced and calls of resume functions: one for what
-      follows, one for where it jumps, one for the handler that it is in.
-
-    >>> dis.dis(replacement_code)       # LOAD_CONST graph; LOAD_FAST x; CALL; ...; RETURN_VALUE
-
-Mirrors torch/_dynamo/resume_execution.py and symbolic_convert.py's create_call_resume_at (paper
-sections 3.7 and 3.8).
+Mirrors torch/_dynamo/codegen.py, side_effects.py, resume_execution.py and symbolic_convert.py's
+create_call_resume_at (paper sections 3.6 to 3.8).
 """
 
 from __future__ import annotations

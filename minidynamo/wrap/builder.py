@@ -1,28 +1,21 @@
-"""Tensors and constants from outside, and the guards on them.
-
-In:   a real tensor or constant and its source.
-Out:  of a tensor a node of the graph (a placeholder, or a parameter that the graph holds) with a
-      fake tensor, and guards on dtype, device, sizes, strides, gradient; of a constant its value,
-      guarded, or a symbol for an int that has changed.
-
-    >>> wrap_tensor(builder, x, tree.local("x")).fake.shape
-
-Tensors without sizes and strides that a graph could be made of are refused by name
-(docs/how_it_is_tested.md has the whole table).  Parameters and buffers are guarded by identity,
-which holds the rest of them fast.
-Mirrors torch/_dynamo/variables/builder.py (wrap_tensor, wrap_literal) and guards.py (TENSOR_MATCH).
-
-From a real value and its source to a variable, guarding what is assumed: the one place where
+"""From a real value and its source to a variable, guarding what is assumed: the one place where
 reality enters.
 
 In:   `wrap(value, source)`.   Out: a variable; guards on `source`.
 
     >>> output.wrap(self.config, source)     # ObjectVar, guarded by its type; attributes come later
+    >>> wrap_tensor(builder, x, tree.local("x")).fake.shape
+
+A tensor becomes a node of the graph (a placeholder, or a parameter that the graph holds) with a
+fake tensor, and guards on dtype, device, sizes, strides and gradient; parameters and buffers are
+guarded by identity, too.  A constant becomes its value, guarded, or a symbol for a number that has
+changed.  Tensors without sizes and strides that a graph could be made of are refused by name
+(docs/how_it_is_tested.md has the whole table).
 
 `wrap_pinned(value)` is for objects that nobody is expected to replace (torch's functions, classes,
 code objects).  A value has the rule of its exact type (the tables of `registry.py`), else that of
 the first class in the lists below whose instance it is.  What no rule takes may be passed on.
-Mirrors torch/_dynamo/variables/builder.py.
+Mirrors torch/_dynamo/variables/builder.py (wrap_tensor, wrap_literal) and guards.py (TENSOR_MATCH).
 """
 
 from __future__ import annotations

@@ -1,8 +1,21 @@
-"""What eager's kernels do that fake tensors do not know: the kernels themselves are asked.
+"""Tensors without data, under which both packages trace; what eager's kernels do that fake tensors do
+not know; and the thread's state that torch's dispatcher looks at beside an operation's tensors.
 
-In:   an ATen overload and its arguments.
-Out:  why eager refuses them (`refusal`); how its results lie in memory (`layouts`); whether it may
-      raise because of what its tensors hold (`may_raise`): a position may be out of range, say.
+`FakeMode` is torch's FakeTensorMode, with results that lie in memory as eager's kernels lay them
+out.  In: an op, and its arguments.  Out: the fake result.
+
+    >>> with FakeMode(static_shapes=True) as mode:
+    ...     mode.from_tensor(torch.ones(1, 2, 1)).movedim(0, -1).add(1).stride()
+    (1, 1, 2)
+
+An exception from outside may cut it short.  While an op runs under a mode, C++ keeps the mode aside
+and puts it back when the op ends, or raises.  It ends the process if it finds a fake mode in that
+place by then: one whose `with` block in torch was cut short, between its `__enter__` and its
+`__exit__`, by a signal's handler, say.  So the mode leaves its place free, whatever is raised.
+
+Eager's kernels themselves are asked.  In: an ATen overload and its arguments.  Out: why eager
+refuses them (`refusal`); how its results lie in memory (`layouts`); whether it may raise because of
+what its tensors hold (`may_raise`): a position may be out of range, say.
 
     >>> refusal(aten.add.Tensor, (fake_uint16, fake_uint16), {})
     '"add_stub" not implemented for \\'UInt16\\''
@@ -13,25 +26,9 @@ Decompositions compute with every dtype and shape, and our loops would, too; sha
 less than kernels do.  So the op runs once on zeros of the shapes of this call, or of two elements a
 dimension where it is large; answers are kept for the process.  In place of a symbol stands its
 number in this call: what is refused wrongly is computed by eager's kernel.  Tensors on a GPU are
-asked only where missing elements matter, with tensors on the CPU.
-
-A call that may raise runs for all of its elements (lowering/refusals.py), unless nobody reads its
-result: then it is dead code, as in PyTorch.
-
-Tensors without data, under which both packages trace; and the thread's state that torch's
-dispatcher looks at beside an operation's tensors.
-
-`FakeMode` is torch's FakeTensorMode, with results that lie in memory as eager's kernels lay them
-out (eager_answers.py).  In: an op, and its arguments.  Out: the fake result.
-
-    >>> with FakeMode(static_shapes=True) as mode:
-    ...     mode.from_tensor(torch.ones(1, 2, 1)).movedim(0, -1).add(1).stride()
-    (1, 1, 2)
-
-An exception from outside may cut it short.  While an op runs under a mode, C++ keeps the mode aside
-and puts it back when the op ends, or raises.  It ends the process if it finds a fake mode in that
-place by then: one whose `with` block in torch was cut short, between its `__enter__` and its
-`__exit__`, by a signal's handler, say.  So the mode leaves its place free, whatever is raised.
+asked only where missing elements matter, with tensors on the CPU.  A call that may raise runs for
+all of its elements (lowering/extern.py), unless nobody reads its result: then it is dead code, as
+in PyTorch.
 
 `is_unusual()`: would kernels of ours pass by what the program has asked for?  Then plain Python
 runs (minidynamo), and the graph op by op (a backward half).

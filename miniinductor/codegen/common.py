@@ -96,13 +96,13 @@ class Kernel:
     read: list[str]
     summary: str  # a short word for the kernel's name: "softmax", "add_gelu"
     reruns: bool = False  # it may run twice, and so read something after it has written a result
-    # what is known of each line of the source, see listings.py
+    # what is known of each line of the source, see `Listing` in records.py
     about: list[About] = field(default_factory=list, compare=False, repr=False)
     launch: Any = None  # Triton: how many programs, and which block sizes to try
 
 
 def of_all_parts(kernel: Kernel, parts: Sequence[Any]) -> Kernel:
-    """The first part's kernel as that of all (foreach.py): theirs stand where the first's stand
+    """The first part's kernel as that of all (`Foreach`): theirs stand where the first's stand
     there."""
     first = parts[0].names
 

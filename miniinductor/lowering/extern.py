@@ -173,11 +173,10 @@ WHOLE = frozenset("_to_copy clone cat flip sum mean prod amax amin any all var_m
 
 
 def calls_to_store(graph: fx.Graph, is_forward: bool) -> set[fx.Node]:
-    """What a backward half computes again has been checked in the forward half: there only what
-    nobody reads at all counts."""
+    """What a backward half computes again has been checked in the forward half."""
     raising = {n for n in graph.nodes if n.op == "call_function" and may_raise(n)}
     if not is_forward or not raising:
-        return {node for node in raising if not node.users}
+        return set()
     full: set[fx.Node] = set()  # those of which every element is computed
     for node in reversed(graph.nodes):
         is_full = any(user in full and reads_all(user, node) for user in node.users)

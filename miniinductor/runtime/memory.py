@@ -1,36 +1,15 @@
-"""A compiled graph, and the function that is made of it.
+"""Where each buffer lies, and when it goes: the memory plan of a compiled graph, its workspaces, and
+the program that is made of it.
 
-In:   what wrapper.py printed.  Out: a `Program`; `start()` gives the callable.
-
-    >>> program = build_program(graph, record)
-    >>> call = program.start()
-    >>> [out] = call(x)
-
-The file also has what a wrapper calls beside kernels: workspaces.
-Mirrors torch/_inductor/output_code.py (`CompiledFxGraph`).
-
-Two inputs of a graph that writes may overlap in memory: each call looks.
-
-In:   a compiled graph that writes to its inputs.  Out: the same, which runs the captured graph
-      eagerly in a call in which two of its tensors may share a byte.
-
-    def f(x, y):
-        x.add_(1)               # f(a, a[:2]): y is written, too
-        return y * 2
-
-    >>> flat = torch.zeros(100)  # parameters in one piece
-    >>> are_apart([flat[:50], flat[50:]])
-    True
-
-# PyTorch: compiles such a call for itself, over the memory that the inputs share.
-
-Where each buffer lies, and when it goes: the memory plan of a compiled graph.
-
-In:   the steps of a call.  Out: a `MemoryPlan`, from which the wrapper is printed.
+In:   the steps of a call.  Out: a `MemoryPlan`, from which wrapper.py prints a function; of that, a
+      `Program`, whose `start()` gives the callable.
 
     >>> plan = plan_memory(schedule, steps, main_device(graph), record)
     >>> plan.in_arena, plan.freed         # softmax: its three intermediates stay in registers
     ({}, [[]])
+    >>> program = build_program(graph, record)
+    >>> call = program.start()
+    >>> [out] = call(x)
 
 A graph output is freshly allocated in each call.  Intermediates live in one *workspace*: an arena
 in which buffers whose lives do not overlap share bytes.  It is kept between calls, because a fresh
@@ -42,7 +21,21 @@ from the arena, nor are buffers whose size is a symbol, nor large ones in traini
 What a kernel reads for the last time, element by element as it makes its result, the result may be
 written over.  In the backward half of a training step, whose caller hands its inputs over, these
 are freed after their last use, too.  `record.memory_plan`, `memory_lives` and `memory_steps` say
-where everything lay.  Mirrors torch/_inductor/codegen/memory_planning.py.
+where everything lay.
+
+Two inputs of a graph that writes may overlap in memory.  Each call looks, and where two tensors may
+share a byte, the captured graph runs eagerly:
+
+    def f(x, y):
+        x.add_(1)               # f(a, a[:2]): y is written, too
+        return y * 2
+
+    >>> flat = torch.zeros(100)  # parameters in one piece
+    >>> are_apart([flat[:50], flat[50:]])
+    True
+
+Mirrors torch/_inductor/codegen/memory_planning.py and output_code.py (`CompiledFxGraph`).
+# PyTorch: compiles a call whose inputs overlap for itself, over the memory that they share.
 """
 
 import itertools

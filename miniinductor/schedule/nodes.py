@@ -182,7 +182,7 @@ class Schedule:
         self.escaping = {v.name for v in graph.results}
         effects = [b.name for b in graph.operations if has_effect(b)]
         # name -> names that come before: of eager kernels with an effect the one before it;
-        # in_place.py adds the readers of the old value of an input that is overwritten
+        # after_fusion.py adds the readers of the old value of an input that is overwritten
         self.before = {later: {earlier} for earlier, later in zip(effects, effects[1:])}
 
     def __str__(self) -> str:

@@ -17,10 +17,10 @@ pair with the best score until no pair is left (paper section 4.3).  A pair is f
   * each element one side reads of the other's result is the element written in the same iteration;
   * no path leads from one to the other through a third node (a cycle).
 
-After fusion, in_place.py and foreach.py decide what is written over existing memory and
-join alike kernels (`make_schedule` in compile.py calls all three).  Mirrors
-torch/_inductor/scheduler.py. Left out: templates (codegen/triton/products.py fuses around them
-afterwards), reordering for communication or peak memory.
+After fusion, after_fusion.py decides what is written over existing memory, and joins alike kernels
+(`make_schedule` in compile.py calls both).  Mirrors torch/_inductor/scheduler.py.  Left out:
+templates (codegen/triton/products.py fuses around them afterwards), reordering for communication or
+peak memory.
 """
 
 import math

@@ -210,7 +210,7 @@ def of_terms(terms: Polynomial, interval_of: Callable[[sympy.Expr], Interval]) -
 
     Each atom is written as its lowest value plus a rest, which is >= 0.  For s, t >= 1 the
     polynomial s*t - s becomes (1 + a)*(1 + b) - (1 + a) = a*b + b: no term is ever negative.
-    (The arithmetic of intervals.py does not see that; but it is thirty times as fast.)"""
+    (The arithmetic of intervals above does not see that, and is much faster.)"""
     if sum(math.prod(power + 1 for _, power in monomial) for monomial in terms) > MOST_TERMS:
         return UNKNOWN
     heights: dict[sympy.Expr, Any] = {}  # how far above its lowest value an atom can be

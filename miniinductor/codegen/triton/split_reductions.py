@@ -41,13 +41,6 @@ LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
 NEUTRAL = {"sum": 0, "prod": 1, "any": False}
 
 
-def nearest_divisor(count: int, wanted: int) -> int:
-    """The divisor of `count` nearest to `wanted`, between its half and its double, so that `count`
-    elements come in whole chunks; where there is none, `wanted` itself."""
-    near = [d for d in range(max(2, wanted // 2), 2 * wanted + 1) if count % d == 0]
-    return min(near, key=lambda d: abs(d - wanted), default=wanted)
-
-
 def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
     operations: list[Any] = []
     for buffer in graph.operations:
