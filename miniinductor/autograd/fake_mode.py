@@ -1,5 +1,5 @@
-"""Tensors without data, under which both packages trace; what eager's kernels do that fake tensors do
-not know; and the thread's state that torch's dispatcher looks at beside an operation's tensors.
+"""Tensors without data, under which both packages trace; what eager's kernels do that fake tensors
+do not know; and the thread's state that torch's dispatcher looks at beside an operation's tensors.
 
 `FakeMode` is torch's FakeTensorMode, with results that lie in memory as eager's kernels lay them
 out.  In: an op, and its arguments.  Out: the fake result.

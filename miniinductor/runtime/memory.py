@@ -1,5 +1,5 @@
-"""Where each buffer lies, and when it goes: the memory plan of a compiled graph, its workspaces, and
-the program that is made of it.
+"""Where each buffer lies, and when it goes: the memory plan of a compiled graph, its workspaces,
+and the program that is made of it.
 
 In:   the steps of a call.  Out: a `MemoryPlan`, from which wrapper.py prints a function; of that, a
       `Program`, whose `start()` gives the callable.
