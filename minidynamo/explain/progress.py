@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 from miniinductor.codegen import kernels
 from miniinductor.records import CompileRecord
+from miniinductor.schedule.nodes import ExternNode
 
 from ..records import FrameRecord
 from .views import many
@@ -72,9 +73,7 @@ class Progress:
         """Listen to the records' stages, and to the kernels' writer."""
         FrameRecord.timed = self.listening(FrameRecord.timed)  # type: ignore[method-assign]
         CompileRecord.timed = self.listening(CompileRecord.timed)  # type: ignore[method-assign]
-        kernels.KernelWriting.step = self.counting(  # type: ignore[method-assign]
-            kernels.KernelWriting.step
-        )
+        kernels.kernel_of = self.counting(kernels.kernel_of)
 
     def listening(self, timed: Callable) -> Callable:
         """`timed` of a record, which says the stage's name first."""
@@ -96,14 +95,14 @@ class Progress:
 
         return said
 
-    def counting(self, step: Callable) -> Callable:
-        """`KernelWriting.step`, which says the kernel's number first."""
+    def counting(self, write: Callable) -> Callable:
+        """`kernel_of`, which says the kernel's number first."""
 
-        @functools.wraps(step)
-        def said(writing: Any, node: Any) -> Any:
-            nodes = writing.schedule.nodes
-            self.say(f"codegen, kernel {nodes.index(node) + 1} of {len(nodes)}")
-            written = step(writing, node)
+        @functools.wraps(write)
+        def said(group: Any, schedule: Any, *rest: Any) -> Any:
+            groups = [node for node in schedule.nodes if not isinstance(node, ExternNode)]
+            self.say(f"codegen, kernel {groups.index(group) + 1} of {len(groups)}")
+            written = write(group, schedule, *rest)
             self.kernels += 1
             return written
 

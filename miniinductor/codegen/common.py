@@ -10,9 +10,12 @@ In:   op calls of a loop body.  Out: text.
 Mirrors torch/_inductor/codegen/common.py (CSE).
 """
 
+import os
+import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 import torch
@@ -21,6 +24,9 @@ from ..ir.loops import playing
 from ..ir.ops import OpsHandler
 from ..records import About, Marked
 from ..schedule.nodes import Node
+
+# FX node -> its place in the graph, and its meta: for comments and names of kernels
+Order: TypeAlias = Mapping[str, tuple[int, Mapping[str, Any]]]
 
 # operations that both languages write between their operands
 INFIX = {
@@ -135,42 +141,50 @@ def marked(text: str, origin: Any) -> Marked:
     return Marked.of(text, marks=[one.about[0] for one in instructions if one is not None])
 
 
-# parts of a node's name that say nothing of what it computes
-OVERLOADS = ("default", "tensor_scalar", "tensor", "scalar", "int", "dim", "self", "correction")
+# the end of a node's name, which says nothing of what it computes
+OVERLOAD = r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$"
 VIEWS = ("view", "unsqueeze", "permute", "expand")
 
 
-def summary(nodes: Sequence[Node], order: Mapping[str, int] | None) -> str:
+def summary(nodes: Sequence[Node], order: Order) -> str:
     """The name of a kernel, "add_gelu": the last few FX ops of its nodes, each once."""
-    words: list[str] = []
-    for name in reversed(in_graph_order({o for n in nodes for o in n.buffer.origins}, order)):
-        word = op_of(name.lower())
-        if word.isidentifier() and word not in (*words, *VIEWS):
-            words.insert(0, word)
-        if len(words) == 4:
-            break
+    names = in_graph_order({o for n in nodes for o in n.buffer.origins}, order)
+    words = [op_of(name.lower()) for name in reversed(names)]
+    found = dict.fromkeys(word for word in words if word.isidentifier() and word not in VIEWS)
     reduces = any(getattr(n, "is_reduction", False) for n in nodes)
     plain = "reduction" if reduces else "pointwise"
-    return "_".join(words)[:40].strip("_") or plain
+    return "_".join([*found][3::-1])[:40].strip("_") or plain
 
 
 def op_of(node: str) -> str:
     """ "add" of "add_tensor_1", the name of an FX node."""
-    head, _, number = node.rpartition("_")
-    word = head if number.isdigit() else node
-    overload = next((o for o in OVERLOADS if word.endswith(f"_{o}")), "")
-    return word.removesuffix(f"_{overload}").strip("_")
+    return re.sub(OVERLOAD, "", node).strip("_")
 
 
 # --- comments -------------------------------------------------------------------------------------
-def in_graph_order(origins: Iterable[object], order: Mapping[str, int] | None) -> list[str]:
+def in_graph_order(origins: Iterable[object], order: Order) -> list[str]:
     """Names of the FX nodes, in the order of their graph, without inputs and parameters."""
     names = {str(o) for o in origins}
-    return sorted(names) if order is None else sorted(names & order.keys(), key=order.__getitem__)
+    return sorted(names & order.keys(), key=order.__getitem__) if order else sorted(names)
 
 
-def origin_text(origins: Iterable[object], order: Mapping[str, int] | None, limit: int = 8) -> str:
-    """ ": 3 more, ..., add, mul": the last `limit` names, for comments."""
+def source_of(name: str, order: Order) -> tuple[str, str]:
+    """The line of the program that a node comes from: ("y = gelu(x @ w)", "model.py:12")."""
+    meta = order[name][1] if order else {}
+    if not (line := meta.get("source_line")):
+        return op_of(name), "the compiler's own"
+    text = "gradient of " * ("backward" in meta) + textwrap.shorten(line[2], 60, placeholder="...")
+    return text, f"{os.path.basename(line[0])}:{line[1]}"
+
+
+def origin_text(origins: Iterable[object], order: Order) -> str:
+    """ " = mul: model.py:12": what the last of the nodes computes, and for which line."""
     names = in_graph_order(origins, order)
-    more = f"{len(names) - limit} more, ..., " if len(names) > limit else ""
-    return f": {more}{', '.join(names[-limit:])}" if names else ""
+    return f" = {op_of(names[-1])}: {source_of(names[-1], order)[1]}" if names else ""
+
+
+def about_lines(nodes: Sequence[Node], order: Order) -> list[str]:
+    """The lines of the program that a kernel computes: "y = gelu(x @ w): model.py:12"."""
+    names = in_graph_order({o for n in nodes for o in n.buffer.origins}, order)
+    found = list(dict.fromkeys(": ".join(source_of(name, order)) for name in names))
+    return found[:6] + [f"and {len(found) - 6} more"] * (len(found) > 6)

@@ -64,7 +64,7 @@ from ...schedule.after_fusion import Foreach
 from ...schedule.nodes import Group, Node
 from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
-from ..common import Kernel, Value, of_all_parts, origin_text, summary
+from ..common import Kernel, Order, Value, about_lines, of_all_parts, origin_text, summary
 from ..plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
 from .expressions import HALVES, CppExpressions, CppScope, compute_type, memory_type
 from .layouts import LAYOUTS
@@ -96,11 +96,10 @@ class CppKernelWriter(CppExpressions):
         group: Group,
         buffers: Mapping[str, Buffer],
         keep: Iterable[str],
-        order: Mapping[str, int] | None = None,
+        order: Order = {},
         overwritten: Mapping[str, str] = {},
     ):
-        """order: FX node -> its place in the graph, None: by name; overwritten: buffer -> input
-        whose memory it takes."""
+        """overwritten: buffer -> input whose memory it takes."""
         self.group, self.buffers, self.keep = group, buffers, set(keep)
         self.order, self.overwritten = order, overwritten
         self.pointers: dict[str, str] = {}  # buffer name -> C name
@@ -173,13 +172,11 @@ class CppKernelWriter(CppExpressions):
         for symbol in self.sizes:
             text = f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];"
             head.append(Marked.of(text, reason="a size, which the kernel is given"))
-        origins = {o for n in self.plan.nodes for o in n.buffer.origins}
         end = ending("return error;" if checks else "return 0;")
         body = self.whole_body([*head, *printed(lines), end])
         names = [n.name for n in self.plan.nodes]
-        about = f"// computes {', '.join(names)}{origin_text(origins, self.order, limit=12)}"
         source = [
-            Marked.of(about, marks=names),
+            *(Marked.of(f"// {n}", marks=names) for n in about_lines(self.plan.nodes, self.order)),
             Marked.of('extern "C" int NAME(void** args) {', marks=names),
             *indent(body),
             ending("}"),
@@ -210,7 +207,7 @@ class CppKernelWriter(CppExpressions):
             c_type = memory_type(self.buffers[name].layout.dtype)
             if name not in written:
                 c_type = f"const {c_type}"
-            made_by = origin_text(getattr(self.buffers[name], "origins", ()), self.order, limit=3)
+            made_by = origin_text(self.buffers[name].origins, self.order)
             value = f"({c_type}*){place.format(number)}"
             text = f"{c_type}* {pointer} = {value};    // {name}{made_by}"
             lines.append(Line(text, origin="where a buffer lies"))
