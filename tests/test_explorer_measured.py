@@ -6,7 +6,7 @@ import torch
 
 import minidynamo
 from minidynamo.explain import data
-from tests.explorer import programs
+from tests.explorer import programs, traffic
 
 
 def entry_of(explanation):
@@ -94,3 +94,33 @@ def test_loop_ir_is_a_graph(looked_at):
     assert reads["buf1"] == ["buf0"] and set(reads["buf5"]) == {"buf3", "buf4"}
     (group,) = [node for node in fused["nodes"] if node["op"] == "group"]
     assert [*map(name, group["inputs"])] == ["buf0"]
+
+
+def test_bytes_are_the_distinct_elements_that_a_kernel_touches():
+    """(tests/explorer/traffic.py: of 200 programs.)"""
+    wrong, exact, bounds = traffic.wrong_kernels(range(300, 320))
+    assert not wrong and exact > 20 and bounds
+    (kernel,) = entry_of(
+        minidynamo.explain(lambda table, ids, x: table[ids] * 2 + x)(
+            torch.randn(5000, 8), torch.arange(16), torch.randn(8)
+        )
+    )["kernels"]
+    assert kernel["bytes_read"] == 16 * 8 + 16 * 8 * 4 + 8 * 4 and kernel["at_most"]
+
+
+def test_comments_of_kernels_name_the_lines_of_the_program():
+    def f(x, w):
+        h = torch.relu(x @ w)
+        return torch.softmax(h * 2, -1)
+
+    first = f.__code__.co_firstlineno
+    here = lambda line: f"test_explorer_measured.py:{first + line}"  # noqa: E731
+    e = minidynamo.explain(f)(torch.randn(8, 8), torch.randn(8, 8, requires_grad=True))
+    e.result.sum().backward()
+    forward, backward = e.main.compiled, e.main.compiled.backward
+    source = forward.kernels[0].source
+    assert source.startswith(f"// h = torch.relu(x @ w): {here(1)}\n")
+    assert f"    // buf0 = mm: {here(1)}\n" in source and "more, ..." not in source
+    assert (
+        f"// gradient of return torch.softmax(h * 2, -1): {here(2)}" in backward.kernels[0].source
+    )

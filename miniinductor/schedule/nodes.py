@@ -147,9 +147,9 @@ def bytes_touched(name: str, nodes: Iterable[Any], buffer: Buffer) -> int:
             met = index.free_symbols
             is_indirect = any(isinstance(symbol, Position) for symbol in met)
             loops = [size for loop, size in body.ranges().items() if is_indirect or loop in met]
-            places.add((index, hint(math.prod(loops), 0)))
+            places.add((is_indirect and id(body), index, hint(math.prod(loops), 0)))
     whole = buffer_bytes(buffer)
-    elements = sum(count for _, count in places)
+    elements = sum(count for *_, count in places)
     return min(whole, elements * buffer.layout.dtype.itemsize) if places else whole
 
 

@@ -2,6 +2,7 @@
 
 import { bytesText, choice, make, offer } from "./dom.js";
 import { paintCode } from "./highlight.js";
+import { FROM_CACHE } from "./model.js";
 import { Pane } from "./pane.js";
 import { Rows } from "./rows.js";
 import { choose, chooseLine, currentEntry, isLineLit, onChange, state } from "./state.js";
@@ -61,12 +62,15 @@ export function kernelsPane() {
   }
 
   function factsOf(kernel) {
+    const most = kernel.at_most ? "at most " : "";
     const parts = [
-      kernel.language, `reads ${bytesText(kernel.bytes_read)}`, `writes ${bytesText(kernel.bytes_written)}`,
+      kernel.language, `reads ${most}${bytesText(kernel.bytes_read)}`, `writes ${most}${bytesText(kernel.bytes_written)}`,
     ];
     const moved = kernel.bytes_read + kernel.bytes_written;
-    if (kernel.seconds) parts.push(`${bytesText(moved / kernel.seconds)} a second`);
-    parts.push(state.model.speedText(moved, kernel.seconds));
+    if (kernel.seconds && state.model.shareOfCopy(moved, kernel.seconds) <= FROM_CACHE) {
+      parts.push(`${most}${bytesText(moved / kernel.seconds)} a second`);
+    }
+    parts.push(state.model.speedText(moved, kernel.seconds, kernel.at_most));
     const lines = state.model.linesOf(kernel.id).map((id) => state.model.name(id));
     parts.push(lines.length > 4 ? `from ${lines.length} source lines` : `from ${lines.join(", ")}`);
     return parts.filter(Boolean).join(" · ");

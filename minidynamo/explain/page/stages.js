@@ -65,7 +65,7 @@ export function stagesPane() {
     paintCode(code, text, stage.language);
     row.append(code);
     const step = state.model.measured.get(stage.lines[line]?.[0]);
-    if (step) row.append(make("span", { class: "note" }, `  ${state.model.speedText(step.bytes, step.seconds)}`));
+    if (step) row.append(make("span", { class: "note" }, `  ${state.model.speedText(step.bytes, step.seconds, step.at_most)}`));
     row.classList.toggle("added", sign === "+");
     row.classList.toggle("removed", sign === "−");
     row.classList.toggle("lit", line >= 0 && isLineLit(stage, line));
