@@ -67,7 +67,6 @@ class Progress:
         self.stream = stream or sys.stderr
         self.names: list[str] = []  # of frames that are being compiled, the innermost last
         self.line: Any = Nothing()
-        self.kernels = 0
 
     def start(self) -> None:
         """Listen to the records' stages, and to the kernels' writer."""
@@ -84,12 +83,15 @@ class Progress:
             outermost = isinstance(record, FrameRecord)
             if outermost:
                 self.begin(record)
+            is_late = isinstance(record, CompileRecord) and not self.names
             start = time.perf_counter()
             self.say(stage)
             try:
                 with timed(record, stage):
                     yield
             finally:
+                if is_late and stage == "wrapper":  # the last one
+                    self.tell("backward", record)
                 if outermost:
                     self.end(record, stage, time.perf_counter() - start)
 
@@ -102,9 +104,7 @@ class Progress:
         def said(group: Any, schedule: Any, *rest: Any) -> Any:
             groups = [node for node in schedule.nodes if not isinstance(node, ExternNode)]
             self.say(f"codegen, kernel {groups.index(group) + 1} of {len(groups)}")
-            written = write(group, schedule, *rest)
-            self.kernels += 1
-            return written
+            return write(group, schedule, *rest)
 
         return said
 
@@ -123,6 +123,10 @@ class Progress:
             self.line.stop()
             self.line = Nothing()
         if stage == "backend":  # the frame is through
-            written = f"{many(self.kernels, 'kernel')} written, " if self.kernels else ""
-            print(f"minidynamo: {record.function}: {written}{seconds:.1f} s", file=self.stream)
-            self.kernels = 0
+            self.tell(record.function, record.backend_record, f"{seconds:.1f} s")
+
+    def tell(self, name: str, compiled: Any, *more: str) -> None:
+        """A line that stays.  compiled: a CompileRecord, or None; the page has its kernels."""
+        kernels = len(getattr(compiled, "kernels", ()))
+        texts = [*([many(kernels, "kernel")] if kernels else []), *more]
+        print(f"minidynamo: {name}: {', '.join(texts)}", file=self.stream)

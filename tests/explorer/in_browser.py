@@ -149,6 +149,25 @@ def test_a_source_line_its_kernel_line_and_back(chromium, pages):
     opened.page.close()
 
 
+SEEN = """pane => { const rows = document.querySelector(`#${pane}-rows`).getBoundingClientRect();
+    const inside = (box) => box.top >= rows.top - 1 && box.bottom <= rows.bottom + 1;
+    return [...document.querySelectorAll(`#${pane}-rows .row.lit`)]
+        .filter(row => inside(row.getBoundingClientRect())).map(row => row.textContent); }"""
+
+
+def test_what_is_lit_is_seen(chromium, pages):
+    """Of a kernel the statements, not its first line; in the window, however far the pane lies."""
+    opened = Opened(chromium, pages["five_lines"][0])
+    opened.page.locator("#source-rows .row", has_text="softmax(x").click()
+    assert any("lane1[k] = mini::maximum" in line for line in opened.ask(f"({SEEN})('kernels')"))
+    opened.page.close()
+    opened = Opened(chromium, pages["breaks"][0])
+    opened.page.locator("#source-rows .row", has_text='print("first")').click()
+    box = opened.page.locator("#map-rows .row.lit").first.bounding_box()
+    assert box and 0 <= box["y"] <= 900 - box["height"]
+    opened.page.close()
+
+
 def test_everything_by_keyboard(chromium, pages):
     opened = Opened(chromium, pages["five_lines"][0])
     page = opened.page

@@ -6,7 +6,7 @@ import { GraphView } from "./graph.js";
 import { paintCode } from "./highlight.js";
 import { Pane } from "./pane.js";
 import { Rows } from "./rows.js";
-import { chooseLine, currentEntry, isLineLit, onChange, state } from "./state.js";
+import { breadthOf, chooseLine, currentEntry, isLineLit, onChange, state } from "./state.js";
 
 const VIEWS = [["text", "text"], ["graph", "graph"], ["difference", "difference"]];
 
@@ -65,7 +65,8 @@ export function stagesPane() {
     paintCode(code, text, stage.language);
     row.append(code);
     const step = state.model.measured.get(stage.lines[line]?.[0]);
-    if (step) row.append(make("span", { class: "note" }, `  ${state.model.speedText(step.bytes, step.seconds, step.at_most)}`));
+    const speed = step && state.model.speedText(step.bytes, step.seconds, step.at_most);
+    if (step) row.append(make("span", { class: "note" }, `  ${speed}`));
     row.classList.toggle("added", sign === "+");
     row.classList.toggle("removed", sign === "−");
     row.classList.toggle("lit", line >= 0 && isLineLit(stage, line));
@@ -105,12 +106,14 @@ export function stagesPane() {
     return showLights();
   }
 
+  const isLit = (stage) => (at) => shown[at].line >= 0 && isLineLit(stage, shown[at].line);
+
   function showLights() {
     const stage = stages[index];
     if (!stage) return;
-    if (!graph.element.hidden) graph.light();
+    if (!graph.element.hidden) graph.reveal();
     else if (state.from === "stages") rows.refresh();
-    else rows.revealLit((at) => shown[at].line >= 0 && isLineLit(stage, shown[at].line));
+    else rows.revealLit(isLit(stage), (at) => breadthOf(stage, shown[at].line));
   }
 
   function showEntry() {
