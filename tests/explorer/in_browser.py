@@ -250,6 +250,44 @@ def test_the_joint_graph_shows_the_cut(chromium, pages):
     opened.page.close()
 
 
+def test_differences_are_aligned_by_origin(chromium, pages):
+    opened = Opened(chromium, pages["five_lines"][0])
+    opened.page.keyboard.press("d")
+    opened.page.keyboard.press(".")  # from the FX graph to the ATen graph
+    rows = opened.page.locator("#stages-rows .row").all_text_contents()
+    assert not opened.page.locator("#stages-rows :is(.added, .removed)").count()
+    at = next(n for n, row in enumerate(rows) if "~" in row and "softmax = " in row)
+    assert all("→" in row for row in rows[at + 1 : at + 6]) and "amax" in rows[at + 1]
+    opened.page.close()
+
+
+def test_rewrites_are_replayed_one_by_one(chromium, pages):
+    """What the passes leave is what is lowered; a fusion changes no buffer but its own."""
+    path, document = pages["mlp_training"]
+    (entry,) = document["frames"][0]["entries"]
+    lowered = {s["direction"]: s for s in entry["stages"] if s["id"].endswith("/lowered")}
+    opened = Opened(chromium, path)
+    opened.page.click("#pane-rewrites .fold")
+    list_of = "[...document.querySelectorAll('#pane-rewrites option')].map(one => one.textContent)"
+    titles, counts = opened.ask(list_of), []
+    assert any("no-ops" in title for title in titles)
+    for number, title in enumerate(titles):
+        opened.page.select_option("#pane-rewrites select", str(number))
+        height = "parseInt(document.querySelector('#rewrites-after-rows .inner').style.height) / 19"
+        fact = opened.page.locator("#pane-rewrites .facts").inner_text()
+        if "partition" in title:
+            counts.append(opened.ask(height))
+        elif "fuse" in title:
+            changed = opened.page.locator("#rewrites-after-rows .added").count()
+            assert fact.startswith("fusion, ") and changed == title.count("buf")
+    calls = [
+        sum(node["op"].startswith("aten") for node in lowered[half]["nodes"])
+        for half in ("forward", "backward")
+    ]
+    assert counts == calls and opened.said == []
+    opened.page.close()
+
+
 def test_two_pages_can_be_compared(chromium, pages):
     opened = Opened(chromium, pages["five_lines"][0])
     opened.page.click("#pane-compare .fold")

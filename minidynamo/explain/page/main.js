@@ -13,6 +13,7 @@ import { mapPane, timesPane } from "./overview.js";
 import { unpack } from "./packing.js";
 import { panes, showLitPane } from "./pane.js";
 import { watchPrinting } from "./rows.js";
+import { rewritesPane } from "./rewrites.js";
 import { searchBox } from "./search.js";
 import { sourcePane } from "./source.js";
 import { stagesPane } from "./stages.js";
@@ -36,6 +37,7 @@ async function start() {
   memoryPane();
   timesPane();
   savedPane();
+  rewritesPane();
   bytecodePane();
   comparePane();
   tablePane();

@@ -1,6 +1,7 @@
 // The stages of an entry, one after the other: as text, as a graph, or what changed since the last.
 
 import { choice, make, offer } from "./dom.js";
+import { alignment } from "./align.js";
 import { difference } from "./diff.js";
 import { GraphView } from "./graph.js";
 import { paintCode } from "./highlight.js";
@@ -69,6 +70,7 @@ export function stagesPane() {
     if (step) row.append(make("span", { class: "note" }, `  ${speed}`));
     row.classList.toggle("added", sign === "+");
     row.classList.toggle("removed", sign === "−");
+    row.classList.toggle("later", sign === "~");
     row.classList.toggle("lit", line >= 0 && isLineLit(stage, line));
     row.classList.toggle("chosen", line >= 0 && Boolean(isChosen(stage, line)));
   }
@@ -85,7 +87,9 @@ export function stagesPane() {
   }
 
   function linesShown(stage) {
-    if (view === "difference" && index > 0) return difference(stages[index - 1].texts, stage.texts);
+    if (view === "difference" && stage.kind === "pass") return stage.texts.map(changedLine);
+    const earlier = stages.slice(0, index).filter(({ kind }) => kind !== "pass").reverse();
+    if (view === "difference" && earlier.length) return sinceEarlier(earlier, stage);
     return stage.texts.map((text, line) => ({ sign: " ", text, line }));
   }
 
@@ -137,5 +141,17 @@ export function stagesPane() {
   onChange((what) => (what === "entry" ? showEntry() : showLights()));
   return pane;
 }
+
+/** The difference from the nearest stage that some of it came from; from the one before, where none is. */
+function sinceEarlier(earlier, stage) {
+  for (const before of earlier) {
+    const found = alignment(state.model, before, stage);
+    if (found) return found;
+  }
+  return difference(earlier[0].texts, stage.texts);
+}
+
+/** A line of what a pass changed, which says so itself. */
+const changedLine = (text, line) => ({ sign: { "+": "+", "-": "−" }[text[0]] ?? " ", text: text.slice(2), line });
 
 const towards = (stage) => (stage.direction ? ` (${stage.direction})` : "");
