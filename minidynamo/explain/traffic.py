@@ -98,24 +98,29 @@ def traffic_of(kernel: KernelRecord, compiled: CompileRecord) -> Traffic:
 
 def distinct(touches: Sequence[Touch], whole: int) -> tuple[int, bool]:
     """How many elements these touch together, and whether it is that many exactly."""
-    touches = [touch for touch in touches if touch.most]
     direct = list(dict.fromkeys(touch for touch in touches if touch.is_direct))
     sure = [touch for touch in direct if not touch.is_masked]
     alone = max((touch.most for touch in sure if touch.is_one_to_one()), default=0)
-    if alone >= whole or not touches:
-        return min(alone, whole), True
+    if alone >= whole:
+        return whole, True
     # ("indirect0" of one body is not that of another)
     rest = sum(touch.most for touch in touches if not touch.is_direct)
     is_sure = len(direct) == len(sure) and not rest
-    counted = sum(touch.most for touch in direct)
     if is_sure and len(sure) == 1 and alone:
         return alone, True
-    if direct and counted <= MOST:
-        places = torch.cat([touch.places() for touch in direct]).unique()
-        counted = int((places >= 0).sum())  # (a condition keeps loads from places that are not)
-    else:
-        is_sure &= not direct
+    counted = places_of(direct)
+    if counted is None:
+        counted, is_sure = sum(touch.most for touch in direct), False
     return min(whole, counted + rest), is_sure
+
+
+def places_of(touches: Sequence[Touch]) -> int | None:
+    """How many elements these touch, counted one by one; None where they are too many for that."""
+    if sum(touch.most for touch in touches) > MOST:
+        return None
+    found = [touch.places() for touch in touches if touch.most]
+    # (a condition keeps loads from places that are not)
+    return int((torch.cat(found).unique() >= 0).sum()) if found else 0
 
 
 def touches_of(body: LoopBody, op: str, name: str, hints: Hints) -> Iterator[Touch]:
