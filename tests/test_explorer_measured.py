@@ -1,6 +1,8 @@
 """What explain tells only where it is asked: seconds of each kernel, machine code; and the symbolic
 stack beside each instruction."""
 
+import linecache
+
 import pytest
 import torch
 
@@ -119,8 +121,21 @@ def test_comments_of_kernels_name_the_lines_of_the_program():
     e.result.sum().backward()
     forward, backward = e.main.compiled, e.main.compiled.backward
     source = forward.kernels[0].source
-    assert source.startswith(f"// h = torch.relu(x @ w): {here(1)}\n")
+    assert f"{{\n    // h = torch.relu(x @ w): {here(1)}\n" in source
     assert f"    // buf0 = mm: {here(1)}\n" in source and "more, ..." not in source
     assert (
         f"// gradient of return torch.softmax(h * 2, -1): {here(2)}" in backward.kernels[0].source
+    )
+
+
+def test_a_line_of_the_program_cannot_leave_its_comment():
+    space = {"torch": torch}
+    text = "def f(x):\n    NAME = torch.sin\n    return NAME(x) + 1  # \N{SNOWMAN} \\\n"
+    file = "a\nint wrong;"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    exec(compile(text, file, "exec"), space)
+    e = minidynamo.explain(space["f"])(torch.ones(3))
+    assert torch.allclose(e.result, torch.ones(3).sin() + 1) and len(e.main.compiled.kernels) == 1
+    assert (
+        "return NAME(x) + 1 # \\u2603 \\\\: a\\nint wrong;:3\n" in e.main.compiled.kernels[0].source
     )

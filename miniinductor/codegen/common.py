@@ -168,13 +168,14 @@ def in_graph_order(origins: Iterable[object], order: Order) -> list[str]:
     return sorted(names & order.keys(), key=order.__getitem__) if order else sorted(names)
 
 
-def source_of(name: str, order: Order) -> tuple[str, str]:
-    """The line of the program that a node comes from: ("y = gelu(x @ w)", "model.py:12")."""
+def source_of(name: str, order: Order) -> list[str]:
+    """The line of the program that a node comes from: ["y = gelu(x @ w)", "model.py:12"]."""
     meta = order[name][1] if order else {}
     if not (line := meta.get("source_line")):
-        return op_of(name), "the compiler's own"
+        return [op_of(name), "the compiler's own"]
     text = "gradient of " * ("backward" in meta) + textwrap.shorten(line[2], 60, placeholder="...")
-    return text, f"{os.path.basename(line[0])}:{line[1]}"
+    parts = text, f"{os.path.basename(line[0])}:{line[1]}"
+    return [part.encode("unicode_escape").decode() for part in parts]  # (on one line)
 
 
 def origin_text(origins: Iterable[object], order: Order) -> str:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-from torch import fx
 
 from ..devices import LANGUAGES, language_of
 from ..ir.loops import Graph
@@ -67,18 +66,13 @@ def write_kernels(schedule: Schedule, record: CompileRecord) -> list[Step]:
 
     What another node reads, and what escapes, must be in memory after its kernel."""
     used = schedule.escaping.union(*[node.read_names for node in schedule.nodes])
-    order = order_of(record.functional_graph)
+    graph = getattr(record.functional_graph, "graph", None)
+    nodes = enumerate(graph.nodes if graph else ())
+    order = {node.name: (i, node.meta) for i, node in nodes if node.op == "call_function"}
     return [
         node if isinstance(node, ExternNode) else kernel_of(node, schedule, used, order)
         for node in schedule.nodes
     ]
-
-
-def order_of(functional_graph: fx.GraphModule | fx.Graph | None) -> Order:
-    """{name of an FX node: its place in the graph, and its meta}"""
-    graph = getattr(functional_graph, "graph", functional_graph)
-    nodes = enumerate(getattr(graph, "nodes", ()))
-    return {node.name: (i, node.meta) for i, node in nodes if node.op == "call_function"}
 
 
 def kernel_of(group: Any, schedule: Schedule, used: set[str], order: Order) -> KernelStep:

@@ -174,10 +174,10 @@ class CppKernelWriter(CppExpressions):
             head.append(Marked.of(text, reason="a size, which the kernel is given"))
         end = ending("return error;" if checks else "return 0;")
         body = self.whole_body([*head, *printed(lines), end])
-        names = [n.name for n in self.plan.nodes]
+        names, about = [n.name for n in self.plan.nodes], about_lines(self.plan.nodes, self.order)
         source = [
-            *(Marked.of(f"// {n}", marks=names) for n in about_lines(self.plan.nodes, self.order)),
             Marked.of('extern "C" int NAME(void** args) {', marks=names),
+            *indent(Marked.of(f"// {line}", marks=names) for line in about),
             *indent(body),
             ending("}"),
         ]
