@@ -2,8 +2,10 @@
 
 In:   a `KernelRecord`, and the `CompileRecord` that it belongs to.  Out: a `Traffic`.
 
-    >>> traffic_of(compiled.kernels[0], compiled)      # x[8, 32] + table[ids][8, 32]
-    Traffic(read=2112, written=1024, is_bound=True)
+    >>> e = minidynamo.explain(lambda table, ids: table[ids] * 2)
+    >>> compiled = e(torch.ones(50, 8), torch.arange(3)).main.compiled
+    >>> traffic_of(compiled.kernels[0], compiled)      # three places, three rows
+    Traffic(read=120, written=96, is_bound=True)
 
 What an index expression says is exact: a broadcast row is one row, two windows that overlap share
 elements.  What depends on data is at most this: of rows that are looked up as many as there are
