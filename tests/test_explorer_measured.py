@@ -1,7 +1,9 @@
 """What explain tells only where it is asked: seconds of each kernel, machine code; and the symbolic
 stack beside each instruction."""
 
+import json
 import linecache
+from pathlib import Path
 
 import pytest
 import torch
@@ -139,3 +141,42 @@ def test_a_line_of_the_program_cannot_leave_its_comment():
     assert (
         "return NAME(x) + 1 # \\u2603 \\\\: a\\nint wrong;:3\n" in e.main.compiled.kernels[0].source
     )
+
+
+def test_the_timeline_tells_where_time_goes(tmp_path):
+    """In Chrome's format: stages lie within their frame, the lines of a call follow one another."""
+    e = programs.explain_mlp_training()
+    path = e.timeline.save(str(tmp_path / "trace.json"))
+    found = json.loads(Path(path).read_text())["traceEvents"]
+    tracks = {event["pid"]: event["args"]["name"] for event in found if event["ph"] == "M"}
+    slices = [event for event in found if event["ph"] == "X"]
+    assert {*tracks.values()} == {
+        "compiling",
+        "call of MLP.forward, forward",
+        "call of MLP.forward, backward",
+    }
+    stages = [one for one in slices if tracks[one["pid"]] == "compiling"]
+    (frame,) = [one for one in stages if one["name"] == "MLP.forward"]
+    end = frame["ts"] + frame["dur"]
+    within = [one["name"] for one in stages if frame["ts"] <= one["ts"] <= end - one["dur"] + 0.1]
+    assert {"trace", "graph", "backend", "guards", "lower", "fusion", "codegen"} <= {*within}
+    assert {one["name"] for one in stages if one["ts"] > end} >= {"fusion", "codegen"}  # backward
+    for half, record in (("forward", e.main.compiled), ("backward", e.main.compiled.backward)):
+        lines = [one for one in slices if tracks[one["pid"]].endswith(half)]
+        kinds = {one["name"]: one["cat"] for one in lines}
+        assert all(kinds[kernel.name] == "kernel" for kernel in record.kernels)
+        assert {"library", "allocation"} <= {*kinds.values()}
+        wanted = [one for one in lines if one["cat"] in ("kernel", "library")]
+        assert all("programs.py:3" in one["args"]["source"] for one in wanted)
+        for one, after in zip(lines, lines[1:]):
+            assert abs(one["ts"] + one["dur"] - after["ts"]) < 0.1
+
+
+def test_the_timeline_of_measured_kernels_has_what_was_measured():
+    with torch.no_grad():
+        e = minidynamo.explain(programs.five_lines, measure=True)(
+            torch.randn(8, 8), torch.randn(8, 8)
+        )
+    (kernel,) = entry_of(e)["kernels"]
+    (found,) = [one for one in e.timeline.slices if one.kind == "kernel"]
+    assert found.end - found.start == pytest.approx(kernel["seconds"])

@@ -1,6 +1,6 @@
 """How long each kernel takes, of ours and of the library, and how many bytes it moves meanwhile.
 
-In:   a program of miniinductor's, while `measuring()` says so.   Out: a `Sheet` for each compiled
+In:   a program of miniinductor's, whose CLOCK is `with_clock`.   Out: a `Sheet` for each compiled
       half: for each line of its wrapper that calls a kernel a `Step` of seconds and bytes.
 
     >>> e = minidynamo.explain(f, measure=True)(x)
@@ -16,20 +16,18 @@ runs as always.  Random numbers are put back.  On a GPU events of the stream tel
 # random arguments, after the program.
 """
 
-import contextlib
 import dataclasses
 import functools
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 
-from miniinductor.compile import CLOCK
 from miniinductor.errors import ours
 from miniinductor.records import CompileRecord
 from miniinductor.runtime.memory import Program
@@ -60,14 +58,6 @@ class Sheet:
 
 
 SHEETS: dict[int, Sheet] = {}  # id of a CompileRecord -> its sheet, while it lives
-
-
-@contextlib.contextmanager
-def measuring(is_asked: bool = True) -> Iterator[None]:
-    """What is compiled within is measured when it runs; a backward half that is compiled later,
-    too."""
-    with CLOCK.set(with_clock if is_asked else None):
-        yield
 
 
 def sheet_of(record: Any) -> Sheet | None:

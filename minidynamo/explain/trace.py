@@ -13,12 +13,14 @@ import types
 from pathlib import Path
 
 import miniinductor
+from miniinductor.compile import CLOCK
 
 from .. import records
 from ..records import FrameRecord
-from . import measure, stepping
+from . import stepping
 from .progress import Progress
 from .running import Looks
+from .timeline import clock
 
 STARTED: "list[Trace]" = []
 
@@ -44,8 +46,7 @@ class Trace:
 
         records.remember = and_keep
         miniinductor.config.keep_steps = True  # of each graph pass: what it changed
-        if self.looks.measure:
-            measure.CLOCK.value = measure.with_clock
+        CLOCK.value = clock(self.looks.measure)
         stepping.WATCHING[0] = True
         atexit.register(self.write)
 
