@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import minidynamo
+from minidynamo.explain import page
 from minidynamo.guards.sources import identifier
 
 from . import programs
@@ -285,6 +287,19 @@ def test_rewrites_are_replayed_one_by_one(chromium, pages):
         for half in ("forward", "backward")
     ]
     assert counts == calls and opened.said == []
+    opened.page.close()
+
+
+@pytest.mark.parametrize("roof, is_cached", [(1.0, True), (1e18, False)])
+def test_what_is_faster_than_memory_comes_from_a_cache(chromium, tmp_path, roof, is_cached):
+    with torch.no_grad():
+        x = torch.randn(8, 8)
+        document = minidynamo.explain(programs.five_lines, measure=True)(x, x).to_json()
+    document["made"]["copy"]["bytes_per_second"] = roof
+    (tmp_path / "page.html").write_text(page.render(document))
+    opened = Opened(chromium, tmp_path / "page.html")
+    facts = opened.page.locator("#pane-kernels .facts").inner_text()
+    assert ("from cache" in facts, "a second" in facts) == (is_cached, not is_cached)
     opened.page.close()
 
 
