@@ -84,12 +84,16 @@ def traffic_of(kernel: KernelRecord, compiled: CompileRecord) -> Traffic:
     reads_all = len(bodies) < len(group.nodes)  # a matrix product reads its operands
     hints = hints_of(graph) if graph is not None else {}
     moved, is_bound = {"load": 0, "store": 0}, False
+    touches: dict[tuple[str, str], list[Touch]] = {}
     with size_hints(hints):
+        for body in bodies:
+            for place, touch in touches_of(body, hints):
+                touches.setdefault(place, []).append(touch)
         for op, names in (("load", kernel.kernel.read), ("store", kernel.kernel.stored)):
             for buffer in map(schedule.buffers.__getitem__, names):
                 size = buffer.layout.dtype.itemsize
                 whole = schedule_nodes.buffer_bytes(buffer) // size
-                found = [one for body in bodies for one in touches_of(body, op, buffer.name, hints)]
+                found = touches.get((op, buffer.name), [])
                 count, is_sure = distinct(found, whole)
                 if reads_all and (op == "load" or not found):
                     count, is_sure = whole, not found
@@ -125,21 +129,22 @@ def places_of(touches: Sequence[Touch]) -> int | None:
     return int((torch.cat(found).unique() >= 0).sum()) if found else 0
 
 
-def touches_of(body: LoopBody, op: str, name: str, hints: Hints) -> Iterator[Touch]:
-    """The loads or stores of a buffer."""
+def touches_of(body: LoopBody, hints: Hints) -> Iterator[tuple[tuple[str, str], Touch]]:
+    """The loads and stores of a body: (("load" or "store", name of the buffer), touch)."""
     ranges = {loop: hint(size, MOST) for loop, size in body.ranges().items()}
     is_known = all(hint(size) is not None for size in body.ranges().values())
-    depends = dependencies(body)
-    for instruction, is_masked in instructions_of(body.instructions):
-        if instruction.op != op or instruction.args[0] != name:
-            continue
+    every = [*instructions_of(body.instructions)]
+    depends = dependencies(one for one, _ in every)
+    for instruction, is_masked in every:
+        op = instruction.op
+        if op not in ("load", "store") or (op == "load" and 0 in ranges.values()):
+            continue  # (where a loop has no iteration nothing is loaded)
         index = instruction.args[1].xreplace(hints)
-        follows = set().union(*(depends.get(one, {one}) for one in index.free_symbols))
-        loops = {loop: size for loop, size in ranges.items() if loop in follows}
-        if op == "load" and 0 in ranges.values():
-            continue  # nothing runs
-        is_direct = is_known and index.free_symbols <= ranges.keys()
-        yield Touch(index, tuple(loops.items()), is_direct, is_masked)
+        met = index.free_symbols
+        follows = set().union(*(depends.get(one, {one}) for one in met))
+        loops = tuple((loop, size) for loop, size in ranges.items() if loop in follows)
+        direct = is_known and met <= ranges.keys()
+        yield (op, instruction.args[0]), Touch(index, loops, direct, is_masked)
 
 
 def instructions_of(
@@ -151,10 +156,10 @@ def instructions_of(
         yield instruction, is_masked
 
 
-def dependencies(body: LoopBody) -> dict[Any, set[sympy.Symbol]]:
+def dependencies(instructions: Iterable[Instruction]) -> dict[Any, set[sympy.Symbol]]:
     """Which loops the result of each instruction depends on."""
     found: dict[Any, set[sympy.Symbol]] = {}
-    for instruction, _ in instructions_of(body.instructions):
+    for instruction in instructions:
         symbols = {s for expr in instruction.expressions() for s in expr.free_symbols}
         used = symbols | {arg for arg in instruction.args if isinstance(arg, Ref)}
         found[instruction.result] = set().union(*(found.get(one, {one}) for one in used))
