@@ -1,5 +1,5 @@
 """One function for each canonical opcode (named as in CPython 3.13), but for those of f-strings
-(functions/builtins.py).
+(functions/strings.py).
 
 In:   the frame and the opcode's argument.
 Out:  the frame's stack, locals and program counter are changed; True where the frame is left.

@@ -29,8 +29,9 @@ from ..variables.objects import ObjectVar, initialise_exception, is_inherited
 from ..variables.registry import NONE, ByClass, checked, refused, rule
 from ..variables.tensor import TensorVar
 from ..wrap.containers import is_plain_named_tuple
-from .builtins import name_of, text
-from .classes import allocate, initialise_payload
+from .builtins import name_of
+from .instances import allocate, initialise_payload
+from .strings import text
 
 # class of the variable that is `self` -> handler(tx, descriptor, self, rest, kwargs)
 method_of = ByClass()

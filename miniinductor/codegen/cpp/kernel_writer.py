@@ -65,7 +65,7 @@ from ...schedule.nodes import Group, Node
 from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
 from ..common import Kernel, Value, of_all_parts, origin_text, summary
-from ..plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
+from ..kernel_plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
 from .expressions import HALVES, CppExpressions, CppScope, compute_type, memory_type
 from .layouts import LAYOUTS
 from .reductions import ACCUMULATORS, Accumulator

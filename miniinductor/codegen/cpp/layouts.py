@@ -59,7 +59,7 @@ from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
 from ...sizes.symbols import estimate, hint
 from ..common import Value
-from ..plan import PARALLEL_WORK
+from ..kernel_plan import PARALLEL_WORK
 from .expressions import CppScope, compute_type, memory_type
 from .reductions import ARRAY_TYPES, STACK, Lanes, Sums, bound, declarations, longest, parts_of
 from .statements import Block, Bound, Line, Loop, Pragma, Statement, Statements, nest

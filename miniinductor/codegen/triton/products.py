@@ -33,7 +33,7 @@ from ...passes import library_layouts
 from ...records import CompileRecord, FusionDecision, lines_of
 from ...schedule.nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ...sizes.expressions import flatten
-from ..plan import plan_of
+from ..kernel_plan import plan_of
 from .block_sizes import product_configs
 from .expressions import NARROW
 from .kernel_text import Code, Tile, plain

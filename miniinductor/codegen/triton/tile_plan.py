@@ -23,7 +23,7 @@ from ...schedule.nodes import Node
 from ...sizes.expressions import Mod, index_text, is_indirect
 from ...sizes.symbols import Size, hint
 from ...sizes.symbols import size as as_size
-from ..plan import KernelPlan, plan_kernel
+from ..kernel_plan import KernelPlan, plan_kernel
 from .block_sizes import Config, block_configs, persistent_limit
 from .kernel_text import Axes, Line, noted, plain
 
