@@ -270,7 +270,8 @@ def DELETE_SUBSCR(frame: Frame, _: None) -> None:
 def UNPACK_SEQUENCE(frame: Frame, n: int) -> None:
     value = frame.stack.pop()
     walk = value.iterate(frame)
-    # one more than wanted is enough to see that there are too many; a sequence tells how many
+    # one value more than names shows that there are too many; a sequence is asked for all, as its
+    # length is known
     values = list(walk if isinstance(value, SequenceVar) else itertools.islice(walk, n + 1))
     if len(values) != n:
         raise Break("unpack", f"{n} names for another number of values")

@@ -8,8 +8,8 @@ In:   the arguments of the call, as variables.   Out: a variable, or a Python co
 Errors that C code words (too few values, no such conversion) are graph breaks: plain Python raises
 them.  Mirrors torch/_dynamo/variables/builtin.py.
 
-Other builtins: isinstance and super (instances.py); str, repr and f-strings (strings.py); range, int
-and other classes of constants (`CONSTANT_CLASSES` in evaluate/calls.py).
+Other builtins: isinstance and super (instances.py); str, repr and f-strings (strings.py); range,
+int and other classes of constants (`CONSTANT_CLASSES` in evaluate/calls.py).
 """
 
 import builtins
