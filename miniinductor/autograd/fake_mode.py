@@ -8,10 +8,10 @@ out.  In: an op, and its arguments.  Out: the fake result.
     ...     mode.from_tensor(torch.ones(1, 2, 1)).movedim(0, -1).add(1).stride()
     (1, 1, 2)
 
-An exception from outside may cut it short.  While an op runs under a mode, C++ keeps the mode aside
-and puts it back when the op ends, or raises.  It ends the process if it finds a fake mode in that
-place by then: one whose `with` block in torch was cut short, between its `__enter__` and its
-`__exit__`, by a signal's handler, say.  So the mode leaves its place free, whatever is raised.
+While an op runs under a mode, C++ takes the mode off its stack, and puts it back when the op ends
+or raises.  It aborts the process if another fake mode lies there by then.  That happens when an
+exception, such as one of a signal's handler, cuts a `with fake_mode:` block inside of torch short.
+So `FakeMode` clears this place whenever it raises.
 
 Eager's kernels themselves are asked.  In: an ATen overload and its arguments.  Out: why eager
 refuses them (`refusal`); how its results lie in memory (`layouts`); whether it may raise because of
@@ -68,8 +68,8 @@ aten = torch.ops.aten
 Op = torch._ops.OpOverload
 Layout = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, strides
 SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-FEW = 1 << 12  # elements of a tensor for which a kernel runs in no time
-MANY = 1 << 20  # of one for which it may run where smaller ones tell nothing
+FEW = 1 << 12  # elements: eager's kernel is always asked with tensors of this size
+MANY = 1 << 20  # elements: asked with so many only where a smaller sample would not answer
 
 
 # --- what is asked --------------------------------------------------------------------------------
@@ -397,7 +397,6 @@ def is_unusual() -> bool:
     return keys() not in ((0, 0), INFERENCE) or forward_ad._current_level >= 0
 
 
-aten = torch.ops.aten
 FAKE = torch._C._TorchDispatchModeKey.FAKE
 CONVOLUTIONS = {aten.convolution.default, aten.convolution_backward.default}
 
@@ -448,7 +447,7 @@ def refuse_real_writes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 # --- strides --------------------------------------------------------------------------------------
 def laid_out(mode: FakeMode, out: Any, answers: Sequence[Layout]) -> Any:
-    """The fake result `out`, whose tensors eager's kernel gives like the answers."""
+    """The fake result `out`, in the strides that eager's kernel gave its answers."""
     results = tensors_in(out)
     if not answers or len(answers) != len(results):
         return out

@@ -356,9 +356,6 @@ def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActiva
     )
 
 
-aten = torch.ops.aten
-
-
 class WithoutTangents:
     """One pass over a backward graph.
 

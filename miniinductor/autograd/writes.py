@@ -44,7 +44,7 @@ def order_in_memory(tensor: torch.Tensor) -> list[int]:
     return sorted(range(tensor.dim()), key=lambda d: hint(tensor.stride(d), 0), reverse=True)
 
 
-def written_with_care(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
+def special_write(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
     """What an op that writes, or as_strided, gives; NotImplemented: it is recorded as any other."""
     if not op._schema.is_mutable:
         return reached(tracer, op, args, kwargs)

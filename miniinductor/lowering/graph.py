@@ -33,7 +33,7 @@ from ..ir.loops import (
     Graph,
     InputBuffer,
     Layout,
-    Opaque,
+    LibraryConstant,
     Pointwise,
     TensorBox,
     View,
@@ -161,7 +161,7 @@ class GraphLowering(fx.Interpreter):
         name = target.replace(".", "_")
         self.lowered.constants[name] = tensor
         if tensor.layout is not torch.strided:
-            return Opaque(name)
+            return LibraryConstant(name)
         return self.given(ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name])))
 
     def given(self, buffer: Buffer) -> TensorBox:
@@ -187,14 +187,16 @@ class GraphLowering(fx.Interpreter):
         return result
 
     def keep(self, result: Any, before: int) -> None:
-        """Store all results of a node that may raise, and mark its buffers: they must run."""
+        """Store all results of a node that may raise, and mark its buffers in `Graph.checks`: their
+        kernels run although nobody may read the results."""
         for base in [box.base for box in boxes_in(result)]:
             if isinstance(base.data, Pointwise):
                 base.realize(dense_strides(base))
         self.lowered.checks.update(made.name for made in self.lowered.operations[before:])
 
     def made_for(self, node: fx.Node, before: int, values: Iterable[Any] = ()) -> None:
-        """Say of these values, and of what was stored since, that their ops are those of `node`."""
+        """Mark `node` as the origin of these values, and of what was stored since operation number
+        `before`."""
         stored = self.lowered.operations[before:]
         for data in [*values, *[b.data for b in stored if isinstance(b, ComputedBuffer)]]:
             if hasattr(data, "inner_fn"):
@@ -309,7 +311,7 @@ def dense_strides(box: TensorBox) -> tuple | None:
 
 
 def is_forward(lowering: GraphLowering) -> bool:
-    """Without training, or the half of a joint graph whose meta says how many results it has?"""
+    """Is this no backward graph?  (The forward part of a joint graph has `results` in its meta.)"""
     meta: Any = lowering.module.meta
     return lowering.record.joint_graph is None or "results" in meta
 

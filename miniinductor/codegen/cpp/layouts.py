@@ -5,7 +5,7 @@ In:   a writer that has its plan.  Out: what the outer loops run, the loops over
 
 `LAYOUTS` has them in the order in which they are asked whether they apply.  The plain one always
 does: threads share the outer loops, and the *lanes* (the iterations of the innermost loop, which
-the compiler puts into vector registers) come last.  The others are it with something changed:
+the compiler puts into vector registers) come last.  Its subclasses change one thing each:
 
   * `Rows`: reductions that step through memory by rows.  The lanes run along the outer loop.
 
@@ -72,7 +72,7 @@ class Plain:
     """Threads share the outer loops; the innermost loop runs over vector lanes."""
 
     keeps_stack = True  # values that cross stages may wait on the stack of one thread
-    is_tiled = False  # are outer loops cut into tiles, so that no loop may be taken alone?
+    is_tiled = False  # are the outer loops cut into tiles?  Then threads do not share the lanes
 
     def __init__(self, writer: "CppKernelWriter"):
         self.writer, self.plan = writer, writer.plan
@@ -169,7 +169,7 @@ PARTS = "which part of the loop comes next"
 
 
 class Spread(Plain):
-    """A loop over blocks, shared by the threads, and their results put together."""
+    """A loop over blocks, which the threads share; then the blocks' results are combined."""
 
     keeps_stack = False
 
