@@ -133,13 +133,13 @@ class SizePolicy:
         return chosen
 
     def changed(self, name: str, kind: Any, number: float) -> bool:
-        """Was it another number when the code was compiled before, or a symbol already?"""
+        """Did `name` have another number in an earlier compilation, or was it a symbol there?"""
         earlier = self.earlier.get((name, kind), ())
         return any(old != number or symbolic for old, symbolic in earlier)
 
     def of_int(self, value: int, source: Source) -> bool:
-        """Is this int a symbol?  A counter is from its second value on, be it 0 or 1; what is below
-        zero is a constant."""
+        """Is this int a symbol?  One that has changed is, even if it is 0 or 1 now (a counter);
+        negative ones are constants."""
         if self.dynamic is False or source.root().kind not in ("local", "free", "pinned"):
             return False
         name = source.name()

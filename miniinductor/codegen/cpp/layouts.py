@@ -221,8 +221,8 @@ COLUMNS = 512  # the same where rows are longer than that
 
 
 class Rows(Plain):
-    """Where the reads of a reduction have stride 1 along the last outer loop.  Each block of
-    columns is a thread's work.  Long float sums are sums of chunks, added up in double."""
+    """For reductions whose reads have stride 1 along the last outer loop.  Each block of columns is
+    a thread's work.  Long float sums are sums of chunks, added up in double."""
 
     keeps_stack = False
 
@@ -298,8 +298,8 @@ class Rows(Plain):
         return [blocks]
 
     def own_scope(self, inner_variables: Iterable[sympy.Symbol], above: CppScope) -> CppScope:
-        """Where nothing is known yet but what lies in arrays.  above: the scope of what does not
-        vary with these variables."""
+        """A new scope in which only the values in `arrays` are known.  above: the scope of what
+        does not vary with these variables."""
         writer = self.writer
         above.counter = writer.outside.counter
         writer.values = {
@@ -378,6 +378,8 @@ FEWEST = 8  # iterations of either loop
 
 
 class Tiles(Plain):
+    """Transposed reads of a pointwise kernel are copied tile by tile."""
+
     is_tiled = True
 
     def applies(self) -> bool:
@@ -423,8 +425,7 @@ class Tiles(Plain):
         return self.along(*self.loops_of_tile()[1], body)
 
     def loop_nest(self, body: Statements) -> list[Statement]:
-        """`body` is the loop over the lanes of a tile: around it, those of x<number>, and over
-        tiles."""
+        """The loops over the tiles, and in them the transposed loop, around `body`, the lanes."""
         writer, plan = self.writer, self.plan
         tiled = zip(self.loops_of_tile(), (plan.outer[self.tile], plan.inner[-1]), TILE)
         ends: list[Statement] = []
