@@ -127,7 +127,7 @@ def torch_backend(backend: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_torchs(backend: Any) -> bool:
-    """Is it one that torch brings, or that ends in one?"""
+    """Does the backend come from torch, or hand its graphs to one that does?"""
     while isinstance(backend, functools.partial):
         backend = backend.func
     home = getattr(backend, "__module__", None) or type(backend).__module__

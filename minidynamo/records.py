@@ -58,7 +58,7 @@ class BreakRecord:
 
     @property
     def is_consequence(self) -> bool:
-        """Does it only follow from an earlier break inside the same loop?"""
+        """Does this break only follow from an earlier one inside the same loop?"""
         return self.kind == "loop"
 
     def __str__(self) -> str:
@@ -185,7 +185,7 @@ def tell(about: Any, text: str) -> None:
 
 # ---- frames that run as plain Python
 def give_up(record: FrameRecord, reason: str, fullgraph: bool) -> None:
-    """Where there is to be no other entry: say so.  Unsupported under fullgraph=True."""
+    """Warn that a code object gets no further entry.  Raises Unsupported under fullgraph=True."""
     code = record.code
     assert code is not None
     message = (

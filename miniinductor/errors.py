@@ -139,7 +139,7 @@ def is_given(frame: types.FrameType, interrupted: types.FrameType) -> bool:
 
 
 def is_fault(error: Any) -> bool:
-    """Is it raised by ours, by Python's code or by a library's, and not by the program?"""
+    """Was the exception raised by our code, Python's or a library's, and not by the program's?"""
     innermost = frames_of(error)[-1:]
     return not is_foreign(error) and (
         not innermost or innermost[0].f_code.co_filename.startswith(FOLDERS)

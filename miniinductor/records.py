@@ -44,7 +44,7 @@ class Text(str):
     about: Any
 
     def written(self, text: str) -> Self:
-        """The same in other words, such as indented."""
+        """Another text (such as the indented one) with the same `about`."""
         changed = type(self)(text)
         changed.about = self.about
         return changed

@@ -98,8 +98,8 @@ def skip_reason(code: types.CodeType) -> str | None:
 
 
 def is_compiled_torch(code: types.CodeType) -> bool:
-    """Is it the `forward` of one of torch's modules, or the `step` of an optimizer, or what follows
-    a graph break in one?"""
+    """Is this code the `forward` of one of torch's modules, the `step` of an optimizer, or a resume
+    function of one?"""
     name, folders = function_name(code), COMPILED_TORCH.items()
     return any(code.co_filename.startswith(folder) and name == method for folder, method in folders)
 

@@ -153,7 +153,7 @@ def _extreme(
 
 
 def are_sizes(values: list[Variable]) -> bool:
-    """Whole numbers, of which one or more are symbols."""
+    """Are all of them ints, and one or more a symbol?"""
     whole = all(is_number(value) and value.python_type() is int for value in values)
     return whole and any(type(value) is SymVar for value in values)
 

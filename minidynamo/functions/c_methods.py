@@ -83,7 +83,8 @@ def check_dict(descriptor: Any, self: Any) -> None:
 
 
 def is_its_own(self: Variable, descriptor: Any) -> bool:
-    """Is it the method that the object itself would find?  Else it is a base's, called by name."""
+    """Would an attribute of the object find this method?  Else a base's method is called by
+    name."""
     return lookup(self.python_type(), descriptor.__name__)[1] is descriptor
 
 

@@ -270,7 +270,7 @@ def argument(node: torch.fx.Node, place: int, name: str, default: Any = None) ->
 
 
 def draws(node: torch.fx.Node) -> bool:
-    """May it draw random numbers?"""
+    """May the node draw random numbers?"""
     name = name_of(node)
     if not node.op.startswith("call") or not DRAWS.search(name):
         return False

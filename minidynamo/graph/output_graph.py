@@ -150,7 +150,7 @@ def plain(sizes: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def changed(given: list[tuple[torch.Tensor, Any]]) -> list[torch.Tensor]:
-    """Those of the tensors that are not as they were."""
+    """The tensors whose state has changed since it was taken."""
     return [tensor for tensor, state in given if state is None or state != state_of(tensor)]
 
 
@@ -225,7 +225,7 @@ class OutputGraph(Builder):
         let_go(self.fake_mode)
 
     def count_step(self) -> None:
-        """One instruction, or one step of something that walks.  An analysis that does not end
+        """Count one instruction, or one step of an iteration.  An analysis that does not end
         (`for _ in itertools.repeat(None)`) breaks the graph."""
         self.steps += 1
         if self.steps > config.step_limit:

@@ -37,7 +37,7 @@ ARGUMENT = {"local", "item", "list_item", "tuple_item", "dict_item"}
 
 
 def is_argument(source: Source) -> bool:
-    """Is it an argument, or an item of one?"""
+    """Is the value at `source` an argument, or an item of one?"""
     node: Source | None = source
     while node is not None and node.kind in ARGUMENT:
         node = node.base
@@ -45,7 +45,7 @@ def is_argument(source: Source) -> bool:
 
 
 def is_forbidden_when_written(tensor: torch.Tensor) -> bool:
-    """Is it a view that was made without gradients, of something that needs them?
+    """Is the tensor a view that was made without gradients, of a tensor that needs them?
 
         with torch.no_grad():
             v = w.view(2, 2)    # autograd refuses to say anything of v once w or v is written

@@ -262,7 +262,7 @@ class Builder:
         self.generators: list[Any] = []  # that this frame has made
 
     def line(self) -> str:
-        """Where the program is."""
+        """The user's line that is being traced, "file:line"."""
         return self.frame.user_line() if self.frame is not None else ""
 
     # ---- guards

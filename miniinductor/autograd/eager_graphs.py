@@ -131,7 +131,7 @@ class Interpreted:
 
 # --- errors ---------------------------------------------------------------------------------------
 def draws(functional: fx.GraphModule) -> bool:
-    """Does it draw random numbers?  Then it cannot run once more, as it ran before."""
+    """Does the graph draw random numbers?  Then a second run differs from the first."""
     tags = [getattr(n.target, "tags", ()) for n in functional.graph.nodes]
     return any(torch.Tag.nondeterministic_seeded in one for one in tags)
 

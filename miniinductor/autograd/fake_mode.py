@@ -130,8 +130,8 @@ def _run(op: Op, question: list, spec: Any) -> Answer:
 
 @functools.cache
 def wants_ones(op: Op) -> bool:
-    """Does it divide, or take numbers of rows that count from 1, as LAPACK's do?  Some kernels
-    trust those: with 0 they write in front of the matrix."""
+    """Must samples be of ones?  Yes for divisions, and for LAPACK's row numbers, which count from
+    1: with 0 some kernels write in front of the matrix."""
     has_pivots = any("pivots" in argument.name.lower() for argument in op._schema.arguments)
     return has_pivots or name_of(op).startswith(("div", "floor_div", "remainder", "fmod"))
 
@@ -167,7 +167,7 @@ def small(tensor: torch.Tensor) -> Sample:
 
 
 def small_of_usual_dtype(tensor: torch.Tensor) -> Sample:
-    """The same in the dtype of its kind for which every kernel is written."""
+    """As `small`, in int64 or float32, for which every kernel is written."""
     is_integer = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
     return replace(small(tensor), dtype=torch.int64 if is_integer else torch.float32)
 
@@ -189,7 +189,7 @@ def dense_strides(sizes: Sequence[Any], like: Sequence[int]) -> tuple[Any, ...]:
 
 
 def count(tensor: torch.Tensor) -> int:
-    """How many elements it has in this call."""
+    """How many elements the tensor has in this call."""
     return math.prod([hint(n, 1) for n in tensor.shape])
 
 
@@ -224,8 +224,8 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
 
 @functools.cache
 def computes(op: Op) -> bool:
-    """Is it an op of ATen's that makes tensors, other than views and random numbers?  Nor a formula
-    of autograd's, which eager gives what its own forward kernels have saved."""
+    """Is this an ATen op that makes tensors, and no view, random op or backward formula?  (Eager
+    gives formulas what its own forward kernels have saved.)"""
     schema = getattr(op, "_schema", None)
     if schema is None or op.namespace != "aten" or not schema.returns:
         return False
@@ -244,8 +244,8 @@ def numbers_of(op: Op) -> frozenset[int | str]:
 
 
 def doubt_about_numbers(op: Op, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> str:
-    """Which number a dtype may not hold: x.half().masked_fill(mask, -1e10) raises, where our kernel
-    would make it an infinity.  "" where all of them are held."""
+    """Why the dtypes may not hold a number of the call; "" if they hold all.  (Eager's
+    x.half().masked_fill(mask, -1e10) raises, where our kernel would make an infinity.)"""
     if op in FILLS and args[FILLS[op]].dtype not in (tensors[0].dtype, torch.bool):
         return f"only the kernel knows whether {tensors[0].dtype} holds a tensor's number"
     dtypes = [kwargs["dtype"]] if kwargs.get("dtype") is not None else [t.dtype for t in tensors]
@@ -297,7 +297,7 @@ def may_raise(node: fx.Node) -> bool:
 
 
 def only_checks(node: fx.Node) -> bool:
-    """Does it give nothing (aten._assert_async, aten._linalg_check_errors behind inv_ex)?"""
+    """Does the call return nothing (aten._assert_async, aten._linalg_check_errors after inv_ex)?"""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and not schema.returns and bool(node.all_input_nodes)
 
@@ -346,7 +346,7 @@ def layouts(op: Op, args: tuple, kwargs: dict) -> tuple[Layout, ...]:
 
 
 def is_row_by_row(tensor: torch.Tensor) -> bool:
-    """Has it the very strides of a new tensor, in dimensions of size 1 as well?"""
+    """Has the tensor the strides of a new one, in dimensions of size 1 as well?"""
     expected = 1
     for n, stride in zip(reversed(tensor.shape), reversed(tensor.stride())):
         if hint(stride, 0) != expected:
@@ -473,8 +473,8 @@ def strides_like(result: torch.Tensor, answer: Layout) -> tuple[Any, ...]:
 
 
 def convolution(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> Any:
-    """Of contiguous tensors on a CPU, contiguous whichever of eager's kernels runs.  Torch's rule
-    asks which: whether a symbolic input has more than 20480 elements, which would be a guard."""
+    """The result for contiguous tensors on a CPU, which is contiguous whichever of eager's kernels
+    runs.  (Torch's rule would ask which: a guard on whether an input has over 20480 elements.)"""
     tensors = tensors_in(*args, *kwargs.values())
     if not any(map(is_symbolic, tensors)) or len({t.dtype for t in tensors}) > 1:
         return None

@@ -280,7 +280,7 @@ class Functionalizer:
             self.stamp[node] = self.version[self.root[node]]
 
     def shares_memory(self, node: Node) -> bool:
-        """Is it a view of its first argument?"""
+        """Is the node's value a view of its first argument?"""
         source = node.args[0] if node.args else None
         if not isinstance(source, fx.Node):
             return False

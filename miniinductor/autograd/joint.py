@@ -199,8 +199,8 @@ def trace_joint(
 def trace_forward(
     gm: fx.GraphModule, inputs: Sequence[Any], decompositions: Decompositions | None = None
 ) -> Joint:
-    """The same without gradients: a Joint whose graph gives (results, new values of written
-    tensors).
+    """Trace `gm(*inputs)` without gradients: a Joint whose graph gives (results, new values of
+    written tensors).
 
     Parameters and buffers stay get_attr nodes.  Raises CannotTrace.
     """
@@ -284,7 +284,7 @@ class ProgramTrace:
             return run_traced(self.tracer, self.interpreter.run, self.objects[: self.input_count])
 
     def plan_results(self, out: Any) -> None:
-        """Which tensors the autograd function returns: outputs, then written primals."""
+        """Choose the tensors that the autograd function returns: outputs, then written primals."""
         held = list(self.tracer.constants.values())
         tensors, objects = [*self.primals, *held], [*self.objects, *map(self.tracer.to_fake, held)]
         check_histories(tensors, objects)

@@ -82,12 +82,12 @@ def is_view_node(node: fx.Node) -> bool:
 
 # --- y = torch.utils.checkpoint.checkpoint(block, x): x and y are kept, not what `block` computes
 def wants_again(node: fx.Node) -> bool:
-    """Does the program want this value computed again?"""
+    """Is the node inside a checkpoint, whose values the program wants computed again?"""
     return node.meta.get("checkpointed") == "body" and not node.meta.get("backward")
 
 
 def wants_kept(node: fx.Node) -> bool:
-    """Is it a result of what is computed again?"""
+    """Is the node a result of a checkpoint, which is kept?"""
     return node.meta.get("checkpointed") == "result"
 
 

@@ -391,7 +391,7 @@ def compare_strides(a: int | None, b: int | None) -> int:
 
 
 def reads_lie_along_outer(body: LoopBody) -> bool:
-    """Is it a reduction of columns: only outer loops step through memory one by one?"""
+    """Does the body reduce columns, so that only outer loops step through memory one by one?"""
     if not body.inner:
         return False
     along_inner = any(stride_of(a.index, r) == 1 for a in body.reads() for r in body.r)

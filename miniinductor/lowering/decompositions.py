@@ -77,8 +77,8 @@ def table() -> dict[Any, Decomposition]:
 
 @functools.cache
 def table_of_torch() -> dict[Any, Decomposition]:
-    """What is taken from torch: pure ops that have neither a lowering nor a library kernel.  (It
-    takes 0.05 s.)"""
+    """torch's decompositions of pure ops that have neither a lowering nor a library kernel.  (Takes
+    0.05 s.)"""
     packets = [getattr(aten, name) for name in ALSO_FROM_TORCH]
     also = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
     found: dict[Any, Any] = dict(core_aten_decompositions().items())

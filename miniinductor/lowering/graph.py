@@ -321,8 +321,8 @@ def _as_size(leaf: Any) -> Any:
 
 
 def _is_eager_by_choice(target: Any) -> bool:
-    """Is it a library kernel; a random op, which draws from torch's generator as eager does; or an
-    assertion, which returns nothing?"""
+    """Is an eager kernel wanted: for a library's op, a random op (it draws from torch's generator,
+    as eager does), or an assertion?"""
     is_random = torch.Tag.nondeterministic_seeded in target.tags
     return target in EXTERN or is_random or not target._schema.returns
 
@@ -340,8 +340,8 @@ def lower_graph(
 
 
 def _maker(node: Any) -> fx.Node | str:
-    """Whose memory this node shows: the node that makes it, views and items of tuples followed; or
-    the name of an input or constant."""
+    """The owner of the memory that a node shows, through views and items of tuples: a node, or the
+    name of an input or constant."""
     while node.op == "call_function" and (node.target is operator.getitem or is_view(node.target)):
         node = node.args[0]
     return node if node.op == "call_function" else node.target.replace(".", "_")

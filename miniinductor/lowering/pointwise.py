@@ -188,7 +188,7 @@ def logical(call: Call, *args: Any) -> TensorBox:
 
 @lower(aten.copy.default)
 def copy(call: Call, destination: TensorBox, source: Any, non_blocking: bool = False) -> TensorBox:
-    """Of a number (`x.copy_(3)`) eager makes a tensor first."""
+    """copy_.  (Eager makes a tensor of a number, `x.copy_(3)`, first.)"""
     dtype = call.value.dtype
     if is_number(source):
         if not dtype.is_floating_point:
@@ -255,7 +255,8 @@ lower(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)(
 @lower(aten.empty, aten.empty_like, aten.new_empty)
 @lower(aten.empty_strided, aten.new_empty_strided, aten.empty_permuted)
 def empty(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
-    """What is empty is zeros, too: reproducible.  Deterministic algorithms fill it with NaN."""
+    """Empty tensors are zeros, so that runs are reproducible.  (Deterministic algorithms fill
+    NaN.)"""
     if torch.are_deterministic_algorithms_enabled():
         raise NotLowered("what is empty is filled under deterministic algorithms")
     return full(call, call.value.size, 0)

@@ -106,7 +106,7 @@ def sum_rule(
 
 
 def elements(size: Sequence[Size], dims: Any) -> Size:
-    """How many are reduced to one."""
+    """How many elements are reduced to one."""
     return as_size(sympy.prod([size[d] for d in normalize_dims(dims, len(size))]))
 
 

@@ -219,7 +219,8 @@ class MemoryPlan:
         return names
 
     def is_local(self, name: str) -> bool:
-        """Is it a tensor of this call's own that nothing needs any more?"""
+        """Is the buffer a tensor of this call alone, outside of the arena, so that it may be
+        freed?"""
         if self.frees_inputs and isinstance(self.buffers.get(name), InputBuffer):
             written = self.memory_of.values()
             return not any(name in held for held in (self.pinned, self.schedule.escaping, written))
@@ -251,7 +252,7 @@ class MemoryPlan:
         return words
 
     def may_share(self, buffer: Buffer, nbytes: int) -> bool:
-        """May it lie in the arena?"""
+        """May the buffer lie in the arena?"""
         # an eager kernel without an out= overload makes its result itself
         is_fresh = isinstance(buffer, MultiOutput) or (
             isinstance(buffer, ExternKernel) and buffer.out_op is None

@@ -399,7 +399,7 @@ class WrapperWriter:
         ]
 
     def workspace_plan(self) -> dict[str, tuple]:
-        """Of each tensor of a workspace, and each view of one, its dtype, place in the arena, size,
+        """For each tensor of a workspace, and each view of one: dtype, place in the arena, size,
         stride and offset."""
         plan: dict[str, tuple] = {}
         for name, place in self.memory.in_arena.items():

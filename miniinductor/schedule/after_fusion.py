@@ -187,7 +187,7 @@ def sets_of_alike(schedule: Schedule) -> list[list[Part]]:
 
 
 def is_plain(node: Any) -> bool:
-    """Is it a kernel that goes over its elements one by one?"""
+    """Is the node a pointwise kernel without a scatter?"""
     if not isinstance(node, Group):
         return False
     return not (node.is_reduction or node.inner or node.has_scan or node.targets)

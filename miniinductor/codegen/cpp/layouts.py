@@ -158,7 +158,7 @@ class Plain:
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 
     def element(self, name: str, index: sympy.Expr) -> str:
-        """What is read of a buffer."""
+        """The text of the element of a buffer that is read."""
         return f"{self.writer.pointer(name, False)}[{self.writer.index(index)}]"
 
 

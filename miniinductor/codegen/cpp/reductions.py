@@ -112,7 +112,7 @@ class Accumulator:
         return self.update(self.term, place)
 
     def arrays(self, width: Bound) -> list[Line]:
-        """One for each column."""
+        """Declare and initialise an array of accumulators, one for each column."""
         c_type = ARRAY_TYPES.get(self.c_type, self.c_type)
         texts = [
             f"{c_type} {self.name}[{width}];",
