@@ -207,7 +207,7 @@ class Compilation:
         run = (
             self.start_training(program, joint, parts, held)
             if is_training
-            else (self.start_inference(program, joint))
+            else self.start_inference(program, joint)
         )
         if joint.written:
             return guard_shared_memory(run, self.gm, record)

@@ -11,7 +11,6 @@ Mirrors torch/_dynamo/variables/builtin.py (`call_str`, `call_repr`, `call_forma
 """
 
 import types
-from collections.abc import Callable
 from typing import Any
 
 from ..errors import Break
@@ -27,7 +26,7 @@ from ..variables.objects import ObjectVar
 from ..variables.registry import rule, rules
 from ..variables.tensor import TensorVar
 
-CONVERT: dict[str, Callable[..., str]] = {"str": str, "repr": repr, "format": format}
+CONVERT: dict[str, Any] = {"str": str, "repr": repr, "format": format}
 ASKED = {  # what is asked, in order
     "repr": ("__repr__",),
     "str": ("__str__", "__repr__"),

@@ -149,12 +149,9 @@ class Codegen:
         elif variable.source is not None:
             self.load_source(variable.source)
         else:
-            self.rebuild(variable)
+            variable.reconstruct(self)
             if variable.shared:
                 self.remember(variable)
-
-    def rebuild(self, variable: Variable) -> None:
-        variable.reconstruct(self)
 
     def remember(self, variable: Any) -> None:
         name = self.temp()

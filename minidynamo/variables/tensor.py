@@ -212,10 +212,9 @@ class TensorVar(Variable):
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 
     def method_size(self, tx: Frame, dim: Variable | None = None) -> Any:
-        shape = self.get_shape(tx)
-        if dim is not None and dim.identity() is not None:
-            return tx.fold(lambda: self.fake.size(dim.as_constant()))
-        return shape
+        if dim is None or dim.identity() is None:
+            return self.get_shape(tx)
+        return tx.fold(self.fake.size, dim.as_constant())
 
     def method_type(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
         if not args and not kwargs:

@@ -30,6 +30,7 @@ from torch.fx.node import map_aggregate
 
 from ..errors import ours
 from ..sizes.symbols import SYMBOLIC
+from .fake_mode import is_random
 
 
 def runnable(gm: fx.GraphModule) -> Callable:
@@ -132,8 +133,7 @@ class Interpreted:
 # --- errors ---------------------------------------------------------------------------------------
 def draws(functional: fx.GraphModule) -> bool:
     """Does the graph draw random numbers?  Then a second run differs from the first."""
-    tags = [getattr(n.target, "tags", ()) for n in functional.graph.nodes]
-    return any(torch.Tag.nondeterministic_seeded in one for one in tags)
+    return any(is_random(node.target) for node in functional.graph.nodes)
 
 
 REPORT = "(in compiled kernel "  # how the message of a kernel that refuses a value ends

@@ -143,6 +143,11 @@ def name_of(target: Any) -> str:
     return schema.name.split("::")[1] if schema is not None else ""
 
 
+def is_random(target: Any) -> bool:
+    """Does the op draw random numbers?"""
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
 def tensors_in(*values: Any) -> list[torch.Tensor]:
     found = []
     for value in values:
@@ -232,7 +237,7 @@ def computes(op: Op) -> bool:
     if schema.name.endswith("_backward"):
         return False
     is_view = any(a.alias_info and not a.alias_info.is_write for a in schema.arguments)
-    return not is_view and torch.Tag.nondeterministic_seeded not in op.tags
+    return not is_view and not is_random(op)
 
 
 @functools.cache

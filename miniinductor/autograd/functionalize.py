@@ -46,7 +46,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 from ..errors import CannotFunctionalize, blaming
 from ..ir.loops import same_layout
 from ..sizes.symbols import same, same_sizes, sizes
-from .fake_mode import only_checks
+from .fake_mode import is_random, only_checks
 
 aten = torch.ops.aten
 Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
@@ -108,11 +108,7 @@ def is_needed(node: Node) -> bool:
     """Must this node stay, though nobody reads it?
 
     Random ops advance the generator, so later draws depend on them; asserts raise."""
-    return (
-        node.op in ("placeholder", "output")
-        or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-        or only_checks(node)
-    )
+    return node.op in ("placeholder", "output") or is_random(node.target) or only_checks(node)
 
 
 def is_view(op: Any) -> bool:

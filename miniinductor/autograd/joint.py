@@ -138,7 +138,7 @@ class OriginInterpreter(fx.Interpreter):
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         tensor = self.fetch_attr(target)
-        if not isinstance(tensor, torch.Tensor):
+        if not is_tensor(tensor):
             return tensor
         self.tracer.constant(tensor, target)
         return self.tracer.to_fake(tensor)
@@ -375,10 +375,9 @@ class ProgramTrace:
             for i, n in enumerate(joint.graph.graph.find_nodes(op="placeholder"))
             if isinstance(n.meta["val"], torch.SymInt)
         }
-        is_outside = not torch.is_inference_mode_enabled()
         if (
             joint.written
-            and is_outside
+            and not torch.is_inference_mode_enabled()
             and any(t.is_inference() for t in self.leaves if is_tensor(t))
         ):
             # values are written when all is computed, and not in the block of inference mode

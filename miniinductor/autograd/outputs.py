@@ -224,7 +224,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def needs_gradient(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
+    return is_tensor(value) and value.requires_grad
 
 
 def has_lazy_bits(tensor: torch.Tensor) -> bool:

@@ -111,9 +111,8 @@ class Tracer(TorchDispatchMode):
         self._node_of: dict[int, fx.Node] = {}
         self._fake_of: dict[int, FakeTensor] = {}
         self._alive: list[Any] = []  # what is in `_node_of`: the id of a dead tensor is used again
-        self.before_record: Callable[[], None] | None = (
-            None  # called before each op; may set `meta`
-        )
+        # called before each op; may set `meta`
+        self.before_record: Callable[[], None] | None = None
         # id of a tensor that shares memory -> (its source, a step of a view)
         self.made_by: dict[int, tuple[Any, tuple]] = {}
 

@@ -22,6 +22,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from .. import config
+from ..autograd.fake_mode import is_random
 from ..autograd.functionalize import is_view
 from ..devices import recomputes
 from ..errors import CannotLower, blaming
@@ -323,8 +324,7 @@ def _as_size(leaf: Any) -> Any:
 def _is_eager_by_choice(target: Any) -> bool:
     """Is an eager kernel wanted: for a library's op, a random op (it draws from torch's generator,
     as eager does), or an assertion?"""
-    is_random = torch.Tag.nondeterministic_seeded in target.tags
-    return target in EXTERN or is_random or not target._schema.returns
+    return target in EXTERN or is_random(target) or not target._schema.returns
 
 
 def lower_graph(
