@@ -97,11 +97,11 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
 def warn_if_skipped(target: Any) -> None:
     """Warn once if frames of the function given to `compile` are never compiled (torch's own)."""
     if isinstance(target, types.BuiltinFunctionType):
-        records.tell(target, f"{target.__name__} runs as plain Python: it is written in C")
+        records.warn_once(target, f"{target.__name__} runs as plain Python: it is written in C")
     code = getattr(target, "__code__", None)
     if code is not None and (reason := skip_reason(code)):
         place = f"{code.co_filename}:{code.co_firstlineno}"
-        records.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
+        records.warn_once(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
 
 
 # attributes of a `CompiledModule` that are not the original's

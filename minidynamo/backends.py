@@ -109,7 +109,7 @@ def miniinductor(
     eagerly: torch hands the sizes over as inputs."""
     if not all(isinstance(value, torch.Tensor) for value in example_inputs):
         text = "backend miniinductor: a graph with sizes that change runs eagerly"
-        records.tell(text, text)
+        records.warn_once(text, text)
         return gm.forward
     compiler = importlib.import_module("miniinductor")
     with compiler.config.patch(**(options or {})):

@@ -49,7 +49,7 @@ from .lowering.decompositions import FUSED_RANDOM, table
 from .lowering.extern import is_cheap
 from .options import Current
 from .passes.graph_passes import laid_out, laid_out_joint, optimize
-from .records import CompileRecord, first_line, tell
+from .records import CompileRecord, first_line, warn_once
 from .runtime.memory import Program, guard_shared_memory, plan_memory
 from .runtime.wrapper import print_wrapper
 from .schedule.after_fusion import join_groups, overwritten_inputs
@@ -322,7 +322,7 @@ class Compilation:
         machine's (no C++ compiler), so the warning comes once, not once for each graph."""
         self.record.notes.append(f"runs eagerly: {reason}")
         text = f"the graph of {first_line(self.gm)} runs eagerly: {reason}"
-        tell(text, reason if is_of_machine else text)
+        warn_once(text, reason if is_of_machine else text)
         return runnable(self.gm)
 
     def around(self, error: Exception) -> Callable | None:
@@ -337,7 +337,7 @@ class Compilation:
             return None
         names = ", ".join(node.name for node in apart)
         self.record.notes.append(f"{names} runs eagerly, between compiled pieces: {error}")
-        tell(f"{names} in the graph of {first_line(self.gm)} is an eager kernel: {error}")
+        warn_once(f"{names} in the graph of {first_line(self.gm)} is an eager kernel: {error}")
         return run
 
     def in_buckets(self) -> Callable | None:

@@ -108,7 +108,7 @@ LOG = logging.getLogger("miniinductor")
 TOLD: set[str] = set()
 
 
-def tell(text: str, reason: str = "") -> None:
+def warn_once(text: str, reason: str = "") -> None:
     """Warn of what costs the user speed: once in these words, or for this reason."""
     if (key := reason or text) not in TOLD:
         TOLD.add(key)

@@ -187,7 +187,7 @@ class Conversion:
         """
         backend, record = self.compiler.backend, self.record
         if writes and backends.is_torchs(backend):  # which relies on guards of shared memory
-            records.tell(self.code, f"{record.function} writes: torch's backend is not asked")
+            records.warn_once(self.code, f"{record.function} writes: torch's backend is not asked")
             return gm.forward
         is_ours = getattr(backend, "__module__", None) == backends.__name__
         try:

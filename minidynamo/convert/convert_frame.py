@@ -269,7 +269,7 @@ class FrameCompiler:
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
         if error is not None:
-            records.tell_skipped(conversion, error)
+            records.warn_of_skip(conversion, error)
 
 
 def in_function_mode() -> bool:

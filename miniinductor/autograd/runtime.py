@@ -32,7 +32,7 @@ from torch import fx
 
 from .. import config
 from ..errors import CannotLower, CompilerError, ThreadState, faults
-from ..records import CompileRecord, first_line, tell
+from ..records import CompileRecord, first_line, warn_once
 from ..sizes.symbols import fill
 from . import fake_mode
 from .eager_graphs import runnable, writable
@@ -114,7 +114,7 @@ class Backward:
             reason = f"internal error, {type(error).__name__}: {error}"
         half.notes.append(f"runs with eager kernels: {reason}")
         graph = self.graph()
-        tell(f"the backward half of {first_line(graph)} runs with eager kernels: {reason}")
+        warn_once(f"the backward half of {first_line(graph)} runs with eager kernels: {reason}")
         eager = runnable(graph)
         return lambda tensors: eager(*tensors)[0]
 
