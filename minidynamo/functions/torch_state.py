@@ -121,8 +121,8 @@ for _setter, _getter in READ_STATES.items():
 
 
 def _nest(change: int, tx: Frame) -> Variable:
-    """How deep the regions nest matters to autocast's cache alone: counted here, made true by the
-    replacement code."""
+    """Count how deep autocast regions nest; the replacement code sets that depth.  (Only autocast's
+    cache depends on it.)"""
     changes = tx.output.state
     changes.autocast_depth += change
     torch.autocast_increment_nesting()
