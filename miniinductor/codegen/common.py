@@ -11,7 +11,6 @@ Mirrors torch/_inductor/codegen/common.py (CSE).
 """
 
 import os
-import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from typing import Any, TypeAlias
 import sympy
 import torch
 
-from ..ir.loops import playing
+from ..ir.loops import Buffer, playing
 from ..ir.ops import OpsHandler
 from ..records import About, Marked
 from ..schedule.nodes import Node
@@ -141,14 +140,14 @@ def marked(text: str, origin: Any) -> Marked:
     return Marked.of(text, marks=[one.about[0] for one in instructions if one is not None])
 
 
-# the end of a node's name, which says nothing of what it computes
-OVERLOAD = r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$"
+# parts of a node's name that say nothing of what it computes
+OVERLOADS = "default tensor_scalar tensor scalar int dim self correction".split()
 VIEWS = ("view", "unsqueeze", "permute", "expand")
 
 
 def summary(nodes: Sequence[Node], order: Order) -> str:
     """The name of a kernel, "add_gelu": the last few FX ops of its nodes, each once."""
-    names = in_graph_order({o for n in nodes for o in n.buffer.origins}, order)
+    names = in_graph_order([n.buffer for n in nodes], order)
     words = [op_of(name.lower()) for name in reversed(names)]
     found = dict.fromkeys(word for word in words if word.isidentifier() and word not in VIEWS)
     reduces = any(getattr(n, "is_reduction", False) for n in nodes)
@@ -158,13 +157,17 @@ def summary(nodes: Sequence[Node], order: Order) -> str:
 
 def op_of(node: str) -> str:
     """ "add" of "add_tensor_1", the name of an FX node."""
-    return re.sub(OVERLOAD, "", node).strip("_")
+    head, _, number = node.rpartition("_")
+    word = head if number.isdigit() else node
+    for overload in OVERLOADS:
+        word = word.removesuffix(f"_{overload}")
+    return word.strip("_")
 
 
 # --- comments -------------------------------------------------------------------------------------
-def in_graph_order(origins: Iterable[object], order: Order) -> list[str]:
+def in_graph_order(buffers: Iterable[Buffer], order: Order) -> list[str]:
     """Names of the FX nodes, in the order of their graph, without inputs and parameters."""
-    names = {str(o) for o in origins}
+    names = {str(origin) for buffer in buffers for origin in buffer.origins}
     return sorted(names & order.keys(), key=order.__getitem__) if order else sorted(names)
 
 
@@ -178,14 +181,14 @@ def source_of(name: str, order: Order) -> list[str]:
     return [part.encode("unicode_escape").decode() for part in parts]  # (on one line)
 
 
-def origin_text(origins: Iterable[object], order: Order) -> str:
+def origin_text(buffer: Buffer, order: Order) -> str:
     """ " = mul: model.py:12": what the last of the nodes computes, and for which line."""
-    names = in_graph_order(origins, order)
+    names = in_graph_order([buffer], order)
     return f" = {op_of(names[-1])}: {source_of(names[-1], order)[1]}" if names else ""
 
 
 def about_lines(nodes: Sequence[Node], order: Order) -> list[str]:
     """The lines of the program that a kernel computes: "y = gelu(x @ w): model.py:12"."""
-    names = in_graph_order({o for n in nodes for o in n.buffer.origins}, order)
+    names = in_graph_order([n.buffer for n in nodes], order)
     found = list(dict.fromkeys(": ".join(source_of(name, order)) for name in names))
     return found[:6] + [f"and {len(found) - 6} more"] * (len(found) > 6)

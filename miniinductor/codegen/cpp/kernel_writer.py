@@ -208,7 +208,7 @@ class CppKernelWriter(CppExpressions):
             c_type = memory_type(self.buffers[name].layout.dtype)
             if name not in written:
                 c_type = f"const {c_type}"
-            made_by = origin_text(self.buffers[name].origins, self.order)
+            made_by = origin_text(self.buffers[name], self.order)
             value = f"({c_type}*){place.format(number)}"
             text = f"{c_type}* {pointer} = {value};    // {name}{made_by}"
             lines.append(Line(text, origin="where a buffer lies"))
@@ -225,7 +225,7 @@ class CppKernelWriter(CppExpressions):
     def play(self, node: Node) -> None:
         self.node = node
         if len(self.plan.nodes) > 1:
-            text = f"// {node.name}{origin_text(node.buffer.origins, self.order)}"
+            text = f"// {node.name}{origin_text(node.buffer, self.order)}"
             self.scope.add(text, "a comment")
         self.plan.bodies[node.name].play(self)
 

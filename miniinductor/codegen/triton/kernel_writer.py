@@ -219,7 +219,7 @@ class TritonKernelWriter(TritonExpressions):
         for name, pointer in self.memory.pointers.items():
             buffer = self.memory.buffers[name]
             about = str(buffer.layout.dtype).removeprefix("torch.")
-            made_of = origin_text(buffer.origins, self.order)
+            made_of = origin_text(buffer, self.order)
             lines.append(f"# {pointer}: {name}, {about}{list(sizes(buffer.layout.size))}{made_of}")
         return [Marked.of(line, reason="a comment") for line in lines]
 
