@@ -26,7 +26,7 @@ from ..bytecode import canonical, disassemble
 from ..bytecode.canonical import liveness
 from ..errors import Break, ObservedException, Restart, SkipFrame
 from ..rebuild.resume import LASTI, function_name
-from ..variables.base import RUNNING
+from ..variables.base import running
 from ..variables.constant import ConstantVar
 from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
@@ -155,17 +155,16 @@ class Frame(Operations):
 
     # ---- running
     def run(self) -> Any:
-        RUNNING.append(self)
         caller, self.output.frame = self.output.frame, self
         try:
-            self.loop()
+            with running.set(self):
+                self.loop()
             return self.returned
         except Break as broken:
             # here it is known how deep in which calls it was met: the root only knows its own line
             broken.stack = broken.stack or self.user_stack()
             raise
         finally:
-            RUNNING.pop()
             self.output.frame = caller
 
     def loop(self) -> None:

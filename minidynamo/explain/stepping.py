@@ -21,9 +21,9 @@ from typing import Any
 
 from torch import fx
 
-from .. import records
+from miniinductor.options import listen
+
 from ..graph.output_graph import OutputGraph
-from ..records import FrameRecord
 from ..variables.base import Lazy, peek
 
 MOST = 12  # values of a stack that are kept, from its top
@@ -44,8 +44,10 @@ def watching() -> Iterator[None]:
         WATCHING[0] = before
 
 
-def watch(record: FrameRecord, root: Any) -> None:
-    """What `records.WATCHERS` calls before a frame is evaluated."""
+def watch(what: str, record: Any, root: Any) -> None:
+    """Before a frame is evaluated."""
+    if what != "evaluate":
+        return
     walk: Walk = {}
     record.walk = walk
     if WATCHING[0]:
@@ -77,4 +79,4 @@ def described(value: Any) -> str:
     return text if len(text) <= LETTERS else text[: LETTERS - 3] + "..."
 
 
-records.WATCHERS.append(watch)
+listen(watch)

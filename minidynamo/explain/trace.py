@@ -11,8 +11,10 @@ import os
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import miniinductor
+from miniinductor.options import listen
 
 from .. import records
 from ..records import FrameRecord
@@ -35,19 +37,17 @@ class Trace:
 
     def start(self) -> None:
         """Listen from now on; write the page when the program ends."""
-        remember = records.remember
-
-        def and_keep(record: FrameRecord) -> None:
-            remember(record)
-            self.records.append(record)
-            self.codes.append(record.code)
-
-        records.remember = and_keep
+        listen(self.hear)
         miniinductor.config.keep_steps = True  # of each graph pass: what it changed
         if self.looks.measure:
             measure.CLOCK.value = measure.with_clock
         stepping.WATCHING[0] = True
         atexit.register(self.write)
+
+    def hear(self, what: str, record: Any, more: Any) -> None:
+        if what == "remember":
+            self.records.append(record)
+            self.codes.append(record.code)
 
     def told(self) -> list[FrameRecord]:
         """The records that there is something to show of."""

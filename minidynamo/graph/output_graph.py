@@ -63,9 +63,6 @@ from ..wrap.builder import Builder
 from . import graph_module
 from .graph_module import holds_tensor
 
-# what a program may set for its thread: setter -> getter
-STATES: dict[Callable, Callable] = {}
-
 
 @dataclass
 class StateChanges:
@@ -74,7 +71,13 @@ class StateChanges:
     # (setter, its first arguments) -> value, of what the frame sets
     before: dict[Any, Any] = field(default_factory=dict)
     after: dict[Any, Any] = field(default_factory=dict)
+    getters: dict[Callable, Callable] = field(default_factory=dict)  # of these setters
     autocast_depth: int = 0  # autocast regions entered less those left
+
+    def note_before(self, setter: Callable, getter: Callable, args: Sequence[Any]) -> None:
+        """The program is about to set this, perhaps not for the first time."""
+        self.getters[setter] = getter
+        self.before.setdefault((setter, tuple(args)), getter(*args))
 
 
 def call_state(output: "OutputGraph", tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
@@ -96,7 +99,7 @@ def put_back(output: "OutputGraph") -> Iterator[None]:
         yield
     finally:
         for (setter, key), value in changes.before.items():
-            final = STATES[setter](*key)
+            final = changes.getters[setter](*key)
             if final != value:
                 changes.after[setter, key] = final
         set_all(changes.before)

@@ -32,6 +32,7 @@ from torch import fx
 
 from .. import config
 from ..errors import CannotLower, CompilerError, ThreadState, faults
+from ..options import Current
 from ..records import CompileRecord, first_line, tell
 from ..sizes.symbols import fill
 from . import fake_mode
@@ -43,10 +44,9 @@ from .partition import Parts, WithoutTangents
 from .tracer import without_autocast
 
 
-def undisturbed(function: Callable) -> Callable:
-    """What autograd calls in place of `function`: itself.  A front end that watches Python assigns
-    another function to this name, since otherwise it would see the backward half being compiled."""
-    return function
+# What autograd calls in place of a function: itself.  A front end that watches Python sets another
+# one around a compilation, since otherwise it would see the backward half being compiled.
+undisturbed = Current(lambda function: function)
 
 
 class Backward:
@@ -220,7 +220,7 @@ class Halves:
         """The autograd function, to be called; its two methods are this object's."""
         compiled = {
             "forward": staticmethod(self.forward),
-            "backward": staticmethod(undisturbed(self.backward)),
+            "backward": staticmethod(undisturbed.value(self.backward)),
         }
         made: Any = type("Compiled", (torch.autograd.Function,), compiled)
         unreached = self.joint.unreached

@@ -139,8 +139,7 @@ def buffer_lines(buffer: Any) -> list[Marked]:
         what, op = f"{buffer.op}({', '.join(arguments)})", str(buffer.op)
     else:
         assert isinstance(buffer, ComputedBuffer)
-        origin.value = ""
-        with set_handler(handler):
+        with origin.set(""), set_handler(handler):
             run_body(buffer, *loop_indices(buffer.data))
         ranges = ", ".join(f"{i} < {n}" for i, n in loops(buffer.data).items())
         what = f"{type(buffer.data).__name__.lower()} {ranges}"

@@ -39,7 +39,6 @@ FOLLOWED = {
 class Recorder(OpsHandler):
     """Writes each op down, equal ones once, and follows the integers that are known."""
 
-    origin = ""  # `play` sets it; while a closure is traced, ir.origin says it
     buffer = ""  # whose body it is
     flat_reduction_index: sympy.Expr
 
@@ -58,8 +57,9 @@ class Recorder(OpsHandler):
         if not block and op != "store" and key in self.seen:
             return self.seen[key]
         result = make(next(self.count))
-        first = (self.buffer, result) if playing.value is None else playing.value.first
-        node = self.origin or origin.value
+        first, node = (self.buffer, result), origin.value
+        if playing.value is not None:
+            first, node = playing.value.first, playing.value.origin
         self.instructions.append(Instruction(op, args, result, block, node, first))
         self.seen[key] = result
         return result
@@ -145,8 +145,7 @@ def trace(buffer: ComputedBuffer) -> LoopBody:
     x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
     recorder = Recorder(dict(zip(x + r, outer + inner)))
     recorder.flat_reduction_index, recorder.buffer = flatten(r, inner), buffer.name
-    origin.value = ""
-    with set_handler(recorder):
+    with origin.set(""), set_handler(recorder):
         run_body(buffer, x, r)
     return recorder.body(outer, inner)
 
