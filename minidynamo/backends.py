@@ -35,10 +35,14 @@ _REGISTRY: dict[str, Backend] = {}
 
 
 def register_backend(fn: Backend | None = None, *, name: str | None = None) -> Any:
-    """Register `fn` under its own or the given name; also a decorator."""
+    """Register `fn` under its own or the given name; also a decorator.  ValueError for the name of
+    one of ours."""
     if fn is None:
         return lambda function: register_backend(function, name=name)
-    _REGISTRY[name or fn.__name__] = fn
+    name = name or fn.__name__
+    if getattr(_REGISTRY.get(name), "__module__", "") == __name__:
+        raise ValueError(f"there is a backend {name!r} already, minidynamo's own")
+    _REGISTRY[name] = fn
     return fn
 
 

@@ -14,14 +14,14 @@ handlers note the stack, and then do what they always do.  A frame is traced aga
 was learned; the last attempt counts.  An instruction in a loop shows its first round.
 """
 
-import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import fx
 
-from miniinductor.options import listen
+from miniinductor.options import Current, listen
 
 from ..graph.output_graph import OutputGraph
 from ..variables.base import Lazy, peek
@@ -32,16 +32,11 @@ LETTERS = 60
 
 # byte at which an instruction ends -> (texts of the stack before it, calls in the graph so far)
 Walk = dict[int, tuple[list[str], int]]
-WATCHING = [False]
+WATCHING = Current(False)
 
 
-@contextlib.contextmanager
-def watching() -> Iterator[None]:
-    before, WATCHING[0] = WATCHING[0], True
-    try:
-        yield
-    finally:
-        WATCHING[0] = before
+def watching() -> AbstractContextManager[Any]:
+    return WATCHING.set(True)
 
 
 def watch(what: str, record: Any, root: Any) -> None:
@@ -50,7 +45,7 @@ def watch(what: str, record: Any, root: Any) -> None:
         return
     walk: Walk = {}
     record.walk = walk
-    if WATCHING[0]:
+    if WATCHING.value:
         root.info = info = copy.copy(root.info)
         info.ops = [
             (noting(walk, operation.instruction.end, handler, root.output), *rest)

@@ -7,6 +7,7 @@ In:   each frame's record, when capture has finished it.   Out: one HTML file.
 """
 
 import atexit
+import contextlib
 import os
 import sys
 import types
@@ -34,14 +35,15 @@ class Trace:
         self.script = os.path.abspath(name) if os.path.isfile(name) else ""
         self.records: list[FrameRecord] = []
         self.codes: list[types.CodeType | None] = []
+        self.blocks = contextlib.ExitStack()
 
     def start(self) -> None:
         """Listen from now on; write the page when the program ends."""
         listen(self.hear)
-        miniinductor.config.keep_steps = True  # of each graph pass: what it changed
-        if self.looks.measure:
-            measure.CLOCK.value = measure.with_clock
-        stepping.WATCHING[0] = True
+        # until the program ends; keep_steps: of each graph pass, what it changed
+        self.blocks.enter_context(miniinductor.config.patch(keep_steps=True))
+        self.blocks.enter_context(measure.measuring(self.looks.measure))
+        self.blocks.enter_context(stepping.watching())
         atexit.register(self.write)
 
     def hear(self, what: str, record: Any, more: Any) -> None:

@@ -28,7 +28,15 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import FUNCTIONS, FloorDiv, Mod, ToFloat, python_code
+from miniinductor.sizes.expressions import (
+    FUNCTIONS,
+    FloatPow,
+    FloorDiv,
+    Mod,
+    ToFloat,
+    TrueDiv,
+    python_code,
+)
 
 if TYPE_CHECKING:
     from .symbolic_shapes import ShapeEnv
@@ -70,7 +78,7 @@ IN_GRAPH: dict[Any, Callable] = {
 def graph_function(expr: sympy.Expr) -> Callable:
     """The function that computes an expression in a graph, called with its arguments; for a sum or
     product of several, with two at a time."""
-    return getattr(expr, "in_graph", None) or IN_GRAPH[type(expr)]
+    return getattr(type(expr), "in_graph", None) or IN_GRAPH[type(expr)]
 
 
 # ---- the node behind torch.SymInt, SymFloat and SymBool ------------------------------------------
@@ -226,11 +234,16 @@ class SymNode:
 
 # ---- floats --------------------------------------------------------------------------------------
 # method of SymNode -> the opaque function that stands for it
-FLOATS = {name: function for function in FUNCTIONS.values() for name in function.methods}
-QUOTIENTS = FUNCTIONS["TrueDiv"].methods
-POWERS = FUNCTIONS["FloatPow"].methods
+FLOATS = {name: function for function in FUNCTIONS for name in function.methods}
+QUOTIENTS = TrueDiv.methods
+POWERS = FloatPow.methods
 # an int of a float is a number, which is guarded: int(n * 0.3)
-WHOLE = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "sym_int": int}
+WHOLE: dict[str, Callable] = {
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+    "sym_int": int,
+}
 
 
 def is_plain(node: SymNode) -> bool:

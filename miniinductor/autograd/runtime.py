@@ -218,11 +218,11 @@ class Halves:
 
     def function(self) -> Callable:
         """The autograd function, to be called; its two methods are this object's."""
-        compiled = {
-            "forward": staticmethod(self.forward),
-            "backward": staticmethod(undisturbed.value(self.backward)),
-        }
-        made: Any = type("Compiled", (torch.autograd.Function,), compiled)
+
+        class Compiled(torch.autograd.Function):
+            forward = staticmethod(self.forward)
+            backward = staticmethod(undisturbed.value(self.backward))
+
         unreached = self.joint.unreached
 
         def apply_detached(*primals: Any) -> Any:
@@ -230,9 +230,9 @@ class Halves:
             given = list(primals)
             for place in unreached:
                 given[place] = given[place].detach()
-            return made.apply(*given)
+            return Compiled.apply(*given)
 
-        return apply_detached if unreached else made.apply
+        return apply_detached if unreached else Compiled.apply
 
     def without_history(self, *primals: Any) -> tuple:
         return tuple(self.run_forward(*primals)[: self.joint.count])

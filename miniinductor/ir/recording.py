@@ -24,7 +24,7 @@ from ..sizes.expressions import Position, flatten
 from ..sizes.symbols import Size, lies_in
 from .dependencies import Instruction, LoopBody, Ref, Result
 from .loops import ComputedBuffer, origin, playing, run_body
-from .ops import OpsHandler, exact_key, fill, loop_variables, set_handler
+from .ops import OpsHandler, exact_key, loop_variables, set_handler
 
 FOLLOWED = {
     "add": operator.add,
@@ -36,7 +36,11 @@ FOLLOWED = {
 }
 
 
-class Recorder(OpsHandler):
+def _record_plain(name: str) -> Callable:
+    return lambda self, *args, **kwargs: self.emit(name, *args, *kwargs.values())
+
+
+class Recorder(OpsHandler, rest=_record_plain):
     """Writes each op down, equal ones once, and follows the integers that are known."""
 
     buffer = ""  # whose body it is
@@ -129,13 +133,6 @@ class Recorder(OpsHandler):
     add, sub, mul, maximum, minimum, abs = map(
         functools.partialmethod, [arithmetic] * len(FOLLOWED), FOLLOWED
     )
-
-
-def _record_plain(name: str) -> Callable:
-    return lambda self, *args, **kwargs: self.emit(name, *args, *kwargs.values())
-
-
-fill(Recorder, _record_plain)
 
 
 def trace(buffer: ComputedBuffer) -> LoopBody:

@@ -42,7 +42,7 @@ from ..ir.loops import (
     from_node,
     layouts_of,
 )
-from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, fill, loop_variables, price, set_handler
+from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, loop_variables, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size
 from ..sizes.symbols import SYMBOLIC, same_sizes, size
@@ -71,7 +71,18 @@ MANY_OPS = EXPENSIVE_PRICE
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
 
 
-class _Cost(OpsHandler):
+def _count(name: str) -> Callable[..., bool]:
+    cost_of_one = price(name)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> bool:
+        read = True in args
+        self.operations += cost_of_one if read or cost_of_one > 1 else 0
+        return read
+
+    return method
+
+
+class _Cost(OpsHandler, rest=_count):
     """Counts what one element of a value costs.
 
     A value is True if it depends on memory.  What depends on the index alone is the same for a
@@ -89,20 +100,6 @@ class _Cost(OpsHandler):
 
     def indirect_indexing(self, value: bool, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
         return Position("position", integer=True)
-
-
-def _count(name: str) -> Callable[..., bool]:
-    cost_of_one = price(name)
-
-    def method(self: _Cost, *args: Any, **kwargs: Any) -> bool:
-        read = True in args
-        self.operations += cost_of_one if read or cost_of_one > 1 else 0
-        return read
-
-    return method
-
-
-fill(_Cost, _count)
 
 
 def cost(box: TensorBox) -> tuple[int, int]:

@@ -23,11 +23,11 @@ from typing import Any
 import sympy
 import torch
 
-from ...ir.ops import BINARY, COMPARISON, UNARY, OpsHandler
+from ...ir.ops import COMPARISON
 from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
 from ..common import INFIX as INFIX_OF_ALL
-from ..common import LOGICAL, install_family
+from ..common import LOGICAL, FamilyHandler
 from .kernel_text import HELPERS, NO_AXES, Axes, Line, Tile, TileScope
 from .tile_plan import TilePlan
 
@@ -98,7 +98,7 @@ class Pending(Tile):
         raise NotOnline
 
 
-class TritonExpressions(OpsHandler):
+class TritonExpressions(FamilyHandler):
     """The ops without memory and reductions; `TritonKernelWriter` adds those."""
 
     plan: TilePlan
@@ -311,7 +311,3 @@ def as_narrow(text: str, dtype: torch.dtype) -> str:
     versions."""
     narrow = not dtype.is_floating_point and dtype is not torch.bool and dtype.itemsize < 4
     return f"{text}.to({triton_type(dtype)})" if narrow else text
-
-
-install_family(TritonExpressions, UNARY, "unary")
-install_family(TritonExpressions, BINARY + COMPARISON, "binary")
