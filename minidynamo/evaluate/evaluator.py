@@ -155,7 +155,6 @@ class Frame(Operations):
 
     # ---- running
     def run(self) -> Any:
-        caller, self.output.frame = self.output.frame, self
         try:
             with running.set(self):
                 self.loop()
@@ -164,8 +163,6 @@ class Frame(Operations):
             # here it is known how deep in which calls it was met: the root only knows its own line
             broken.stack = broken.stack or self.user_stack()
             raise
-        finally:
-            self.output.frame = caller
 
     def loop(self) -> None:
         ops = self.info.ops
@@ -304,7 +301,7 @@ class RootFrame(Frame):
         for exception in reversed(self.handled):  # the outermost decides
             step = raised_at(exception)[1] or step
         if reason.stack is None:
-            reason.stack = (self.output.frame or self).user_stack()
+            reason.stack = (running.value or self).user_stack()
         step = step or self.group_step
         # every continuation would be given that local, and break there again
         if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":

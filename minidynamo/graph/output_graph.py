@@ -53,7 +53,7 @@ from ..guards.sources import Source, numbered
 from ..shapes.dynamic import SizePolicy
 from ..shapes.symbolic_numbers import graph_function, is_of_floats
 from ..shapes.symbolic_shapes import ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
-from ..variables.base import Args, Named, Variable, lookup
+from ..variables.base import Args, Named, Variable, current_line, lookup
 from ..variables.constant import ConstantVar
 from ..variables.floats import with_tensors
 from ..variables.modules import GlobalsVar
@@ -196,7 +196,7 @@ class OutputGraph(Builder):
         self.read_functions: set[Any] = set()  # of torch's, whose calls are guarded
         self.written: list[tuple[torch.fx.Node, torch.Tensor]] = []  # (node, what it changed)
         # fake tensors and symbols
-        self.shape_env = ShapeEnv(self.line)
+        self.shape_env = ShapeEnv(current_line)
         self.fake_mode = FakeMode(static_shapes=True)
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
@@ -217,8 +217,7 @@ class OutputGraph(Builder):
     def let_go(self) -> None:
         """Once the frame is compiled, the program's objects do not live on with the attempt: fake
         tensors hold the shape environment through C++, where the collector sees no cycle."""
-        self.shape_env.where = str  # in place of `self.line`; str() is ""
-        frame, self.root, self.frame = self.root, None, None
+        frame, self.root = self.root, None
         tables: list[Any] = [self.memo, self.pinned_memo, self.by_fake, self.sourced, self.globals]
         if frame is not None:
             tables += [frame.locals, frame.bound, frame.cells, frame.stack]

@@ -33,6 +33,7 @@ from miniinductor.sizes.expressions import (
     FloatPow,
     FloorDiv,
     Mod,
+    Sqrt,
     ToFloat,
     TrueDiv,
     python_code,
@@ -68,6 +69,10 @@ OPERATORS: dict[str, tuple[Any, Callable, type]] = {
 # a sympy class -> the function that computes it in a graph (a difference is a sum there)
 IN_GRAPH: dict[Any, Callable] = {
     **{expression: compute for expression, compute, _ in OPERATORS.values()},
+    **{function: function.compute for function in FUNCTIONS},
+    # (Python's own would make a plain number of a symbolic one)
+    ToFloat: torch.sym_float,
+    Sqrt: torch.sym_sqrt,
     sympy.Pow: operator.pow,
     sympy.Max: torch.sym_max,
     sympy.Min: torch.sym_min,
@@ -78,7 +83,7 @@ IN_GRAPH: dict[Any, Callable] = {
 def graph_function(expr: sympy.Expr) -> Callable:
     """The function that computes an expression in a graph, called with its arguments; for a sum or
     product of several, with two at a time."""
-    return getattr(type(expr), "in_graph", None) or IN_GRAPH[type(expr)]
+    return IN_GRAPH[type(expr)]
 
 
 # ---- the node behind torch.SymInt, SymFloat and SymBool ------------------------------------------

@@ -52,6 +52,11 @@ def current() -> Frame:
     return running.value
 
 
+def current_line() -> str:
+    """Where the program is."""
+    return running.value.user_line() if running.value is not None else ""
+
+
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 class Fields:
     """Its subclasses are dataclasses, compared by identity: their annotated names are what their

@@ -29,7 +29,17 @@ from miniinductor.errors import ours
 
 from ..errors import Break
 from ..guards.sources import exact_key
-from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
+from ..variables.base import (
+    BINARY,
+    MISSING,
+    Lazy,
+    OutputGraph,
+    Source,
+    Variable,
+    current,
+    lookup,
+    trusted,
+)
 from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar, PartialVar
@@ -73,13 +83,13 @@ def pairs_of(
             child = source.child(kind, key)
         else:
             child = source.child("pinned_item", builder.tree.pinned(key).key)
-        items[variable.hash_key(builder.frame)] = (variable, Lazy(item, child))
+        items[variable.hash_key(current())] = (variable, Lazy(item, child))
     return items
 
 
 def result_dict(output: OutputGraph, value: dict) -> DictVar:
     pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
-    return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
+    return DictVar({k.hash_key(current()): (k, v) for k, v in pairs})
 
 
 # What a named tuple must have from tuple, or not at all: else it is an instance of its class.

@@ -138,11 +138,6 @@ class FromNode:
         return value
 
 
-def from_node(name: str, function: Callable[..., Value]) -> FromNode:
-    """The body, unless an earlier node has it."""
-    return function if isinstance(function, FromNode) else FromNode(name, function)
-
-
 # --- values that are not stored -------------------------------------------------------------------
 @dataclass
 class Loops:

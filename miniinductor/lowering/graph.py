@@ -30,6 +30,7 @@ from ..ir.loops import (
     BufferView,
     ComputedBuffer,
     ConstantBuffer,
+    FromNode,
     Graph,
     InputBuffer,
     Layout,
@@ -39,7 +40,6 @@ from ..ir.loops import (
     View,
     boxes_in,
     building,
-    from_node,
     layouts_of,
 )
 from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, loop_variables, price, set_handler
@@ -194,8 +194,9 @@ class GraphLowering(fx.Interpreter):
         """Say of these values, and of what was stored since, that their ops are those of `node`."""
         stored = self.lowered.operations[before:]
         for data in [*values, *[b.data for b in stored if isinstance(b, ComputedBuffer)]]:
-            if hasattr(data, "inner_fn"):
-                data.inner_fn = from_node(node.name, data.inner_fn)
+            body = getattr(data, "inner_fn", None)
+            if body and not isinstance(body, FromNode):  # no earlier node has it
+                data.inner_fn = FromNode(node.name, body)
 
     def finish_value(self, box: TensorBox, node: fx.Node) -> None:
         """Store what a rule made of the node now, if that is cheaper."""

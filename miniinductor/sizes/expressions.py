@@ -32,7 +32,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sympy
-import torch
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
@@ -170,7 +169,6 @@ class Opaque(sympy.Function):
     is_real = True
     methods: list[str]  # of minidynamo's SymNode, whose results it stands for
     compute: Callable  # the function on numbers
-    in_graph: Callable  # the function on torch's symbolic numbers, which a node of a graph calls
     texts: dict[str, str]  # "python", "c" or "triton" -> how the call is written there
 
     @classmethod
@@ -184,35 +182,34 @@ def alike(text: str) -> dict[str, str]:
     return dict.fromkeys(("python", "c", "triton"), text)
 
 
-# (Python's own math.sqrt would make a plain number of a symbolic one)
 class ToFloat(Opaque):
-    methods, compute, in_graph = ["sym_float"], float, torch.sym_float
+    methods, compute = ["sym_float"], float
     texts = {"python": "float({})", "c": "(double)({})", "triton": "tl.cast({}, tl.float64)"}
 
 
 class FloatAdd(Opaque):
-    methods, compute, in_graph = ["add"], operator.add, operator.add
+    methods, compute = ["add"], operator.add
     texts = alike("({} + {})")
 
 
 class FloatSub(Opaque):
-    methods, compute, in_graph = ["sub"], operator.sub, operator.sub
+    methods, compute = ["sub"], operator.sub
     texts = alike("({} - {})")
 
 
 class FloatMul(Opaque):
-    methods, compute, in_graph = ["mul"], operator.mul, operator.mul
+    methods, compute = ["mul"], operator.mul
     texts = alike("({} * {})")
 
 
 class FloatNeg(Opaque):
-    methods, compute, in_graph = ["neg"], operator.neg, operator.neg
+    methods, compute = ["neg"], operator.neg
     texts = alike("(-{})")
 
 
 class TrueDiv(Opaque):
     methods = ["truediv", "int_truediv", "float_truediv"]
-    compute = in_graph = operator.truediv
+    compute = operator.truediv
     texts = {
         "python": "({} / {})",
         "c": "((double)({})/(double)({}))",
@@ -221,7 +218,7 @@ class TrueDiv(Opaque):
 
 
 class FloatPow(Opaque):
-    methods, compute, in_graph = ["pow", "float_pow"], operator.pow, operator.pow
+    methods, compute = ["pow", "float_pow"], operator.pow
     texts = {
         "python": "({} ** {})",
         "c": "__builtin_pow({}, {})",
@@ -230,20 +227,11 @@ class FloatPow(Opaque):
 
 
 class Sqrt(Opaque):
-    methods, compute, in_graph = ["sym_sqrt"], math.sqrt, torch.sym_sqrt
+    methods, compute = ["sym_sqrt"], math.sqrt
     texts = {"python": "math.sqrt({})", "c": "__builtin_sqrt({})", "triton": "tl.sqrt({})"}
 
 
-FUNCTIONS: Sequence[type[Opaque]] = (
-    ToFloat,
-    FloatAdd,
-    FloatSub,
-    FloatMul,
-    FloatNeg,
-    TrueDiv,
-    FloatPow,
-    Sqrt,
-)
+FUNCTIONS = Opaque.__subclasses__()
 
 
 class Printer(StrPrinter):
