@@ -54,7 +54,7 @@ def current() -> Frame:
 
 def current_line() -> str:
     """Where the program is."""
-    return running.value.user_line() if running.value is not None else ""
+    return running.value.user_line() if running.value else ""
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
