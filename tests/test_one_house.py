@@ -47,6 +47,8 @@ ANSWER_FOR_OTHERS = {  # classes with a __getattr__ -> what it reads
     "FrameExplanation": "the table of stages in its own file",
     "Explanation": "a class of its own file",
 }
+OF_FX = {*dir(torch.fx.Node), "target", "args", "kwargs", "meta"}  # attributes of torch's nodes
+OUTSIDE_WRITES = 114  # fields of a record, a frame, a writer of kernels... set by another file
 
 
 def dotted(path):
@@ -212,6 +214,26 @@ def test_no_class_answers_for_another_file():
     asked = {"__getattr__", "__getattribute__"}
     found = {node.name for node in nodes(ast.ClassDef) if asked & set(named_in(node))}
     assert found == ANSWER_FOR_OTHERS.keys()
+
+
+def outside_writes():
+    """`record.graph = ...` in another file than the class's, found by the field's name."""
+    owners = {}
+    for path, tree in TREES.items():
+        for line in nodes(ast.ClassDef, tree):
+            own = [n.attr for n in nodes(ast.Attribute, line) if written(n)[:-1] == ["self"]]
+            for name in (*named_in(line), *own):
+                owners.setdefault(name, set()).add(path)
+    for path, tree in TREES.items():
+        for node in nodes(ast.Attribute, tree):
+            elsewhere = owners.get(node.attr, set()) - {path}
+            if written(node)[1:] and elsewhere == owners.get(node.attr) and node.attr not in OF_FX:
+                yield f"{dotted(path)}:{node.lineno}: {ast.unparse(node)}"
+
+
+def test_fields_are_rarely_set_from_outside():
+    found = [*outside_writes()]
+    assert len(found) <= OUTSIDE_WRITES, "\n".join(found)
 
 
 # --- while a program compiles ---------------------------------------------------------------------
