@@ -1,5 +1,4 @@
-"""From a real value and its source to a variable, guarding what is assumed: the one place where
-reality enters.
+"""From a real value and its source to a variable, with guards on what is assumed of the value.
 
 In:   `wrap(value, source)`.   Out: a variable; guards on `source`.
 
@@ -253,10 +252,11 @@ class Builder:
         self.pair_guards: list[Guard] = []
         self.memo: dict[int, tuple[Variable, Any]] = {}  # id of an object at a source -> it, kept
         self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
-        # variables of objects from outside: writes to them are repeated (see `replayed`)
+        # variables of objects from outside: writes to them are repeated
         self.sourced: list[Variable] = []
         self.layouts: dict[bytes, bytes] = {}  # each once
-        self.absent: dict[Source, dict[str, str]] = {}  # names that are not there -> who asked
+        # names that are not there -> the line that asked
+        self.absent: dict[Source, dict[str, str]] = {}
         self.asked: dict[int, Source] = {}  # id of an object that is a key by identity -> where
         self.generators: list[Any] = []  # that this frame has made
 

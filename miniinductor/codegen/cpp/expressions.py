@@ -35,8 +35,8 @@ from ...ir.loops import playing
 from ...ir.ops import COMPARISON, TESTS
 from ...sizes.symbols import Size
 from ..common import INFIX as INFIX_OF_ALL
-from ..common import LOGICAL, Scope, Value, FamilyHandler
-from ..plan import KernelPlan
+from ..common import LOGICAL, FamilyHandler, Scope, Value
+from ..kernel_plan import KernelPlan
 from .statements import Branch, Line, Statement
 
 # dtype -> (type in memory, type of arithmetic)
