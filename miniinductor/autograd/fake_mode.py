@@ -48,16 +48,26 @@ Which keys a thread includes and excludes, and who answers for them:
 """
 
 import functools
+import importlib.util
 import math
+import sys
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
+from torch._subclasses.fake_tensor import (
+    FakeTensor,
+    FakeTensorConverter,
+    FakeTensorMode,
+    in_kernel_invocation_manager,
+)
 from torch.autograd import forward_ad
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import ours
@@ -87,6 +97,7 @@ class Sample:
 class Answer:
     error: Exception | None
     layouts: tuple[Layout, ...] = ()  # of the tensors among the results
+    dtypes: tuple[torch.dtype, ...] = ()
 
 
 _answers: dict[tuple, Answer] = {}
@@ -125,7 +136,8 @@ def _run(op: Op, question: list, spec: Any) -> Answer:
                 made = tensors_in(op(*args, **kwargs))
         except ours(Exception) as error:
             return Answer(error.with_traceback(None))
-    return Answer(None, tuple([(tuple(t.shape), t.stride()) for t in made]))
+    laid_out = tuple([(tuple(t.shape), t.stride()) for t in made])
+    return Answer(None, laid_out, tuple([t.dtype for t in made]))
 
 
 @functools.cache
@@ -402,7 +414,99 @@ FAKE = torch._C._TorchDispatchModeKey.FAKE
 CONVOLUTIONS = {aten.convolution.default, aten.convolution_backward.default}
 
 
+# --- torch's own compiler stays out ---------------------------------------------------------------
+class NotImported(types.ModuleType):
+    """Stands for torch._dynamo until somebody imports that: `import` puts the package into its
+    place.  Torch's fake tensors read settings of torch._dynamo.config, for which Python would run
+    the whole package first, as much as 1.5 s; here that one file is loaded.  (`Converter` and
+    `pointwise` keep fake tensors from asking for more.)"""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def load_settings(package: str) -> None:
+    file = Path(torch.__file__).with_name(package) / "config.py"
+    spec: Any = importlib.util.spec_from_file_location(f"torch.{package}.config", file)
+    settings = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(settings)
+    stand_in = NotImported(f"torch.{package}")
+    stand_in.config = settings
+    setattr(torch, package, stand_in)
+
+
+if "torch._dynamo" not in sys.modules:
+    load_settings("_dynamo")
+
+
+class Converter(FakeTensorConverter):
+    """A real tensor -> its fake, without symbols of torch's own."""
+
+    def from_real_tensor(
+        self,
+        fake_mode: Any,
+        t: torch.Tensor,
+        make_constant: bool = False,
+        shape_env: Any = None,
+        **options: Any,
+    ) -> Any:
+        known = self._get_memo(t)
+        if known is not None:
+            return known
+
+        def faked(make_meta: Callable[[], torch.Tensor], device: torch.device) -> FakeTensor:
+            with no_dispatch():
+                constant = t if make_constant else None
+                return FakeTensor(fake_mode, make_meta(), device, constant=constant)
+
+        if t.is_quantized or t.requires_grad and t.is_leaf and t.grad_dtype != t.dtype:
+            return super().from_real_tensor(fake_mode, t, make_constant, **options)
+        fake = self.meta_converter(t, callback=faked, source="no source", trace=False)
+        if make_constant:
+            self.add_constant_storage_mapping(fake)
+        return fake
+
+
+def pointwise(mode: FakeTensorMode, op: Op, args: tuple, kwargs: dict) -> FakeTensor | None:
+    """The result of an op that computes element by element, as eager's kernel gives it for a
+    sample; None where that is not known.  (`refusal` asks the same.)"""
+    tensors: Any = tensors_in(*args, *kwargs.values())
+    if not (is_pointwise(op) and tensors and all(isinstance(t, FakeTensor) for t in tensors)):
+        return None
+    if any(is_symbolic(t) or t.constant is not None for t in tensors):
+        return None
+    places = {(t.device, t.layout) for t in tensors}
+    is_exact = max(map(count, tensors)) <= FEW and are_plain(tensors)
+    if len(places) > 1 or not (is_exact or all(map(is_row_by_row, tensors))):
+        return None
+    found = ask(op, args, kwargs, as_it_is if is_exact else small)
+    if found.error:
+        return None
+    if is_exact:
+        [(sizes, strides)] = found.layouts
+    else:
+        sizes = tuple(torch.broadcast_shapes(*[t.shape for t in tensors]))
+        strides = dense_strides(sizes, sorted(range(1, 1 + len(sizes)), reverse=True))
+    [(device, _)] = places
+    with in_kernel_invocation_manager(mode):
+        made = torch.empty_strided(sizes, strides, dtype=found.dtypes[0], device="meta")
+        return FakeTensor(mode, made, device)
+
+
+@functools.cache
+def is_pointwise(op: Op) -> bool:
+    """With one result, which is a new tensor?"""
+    if op._schema.is_mutable or op is aten.clone.default:  # which may lay it out in another way
+        return False
+    is_one = [str(result.type) for result in op._schema.returns] == ["Tensor"]
+    return is_one and torch.Tag.pointwise in op.tags and computes(op)
+
+
 class FakeMode(FakeTensorMode):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.fake_tensor_converter = Converter(copy_data=False, export=False)
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # else torch wraps the handler in torch._dynamo.disable, at a cost per op
@@ -413,9 +517,10 @@ class FakeMode(FakeTensorMode):
         kwargs = kwargs or {}
         try:
             refuse_real_writes(func, args, kwargs)
-            out = convolution(self, func, args, kwargs) if func in CONVOLUTIONS else None
+            special = convolution if func in CONVOLUTIONS else pointwise
+            out = special(self, func, tuple(args), dict(kwargs))
             if out is None:
-                out = FakeTensorMode.__torch_dispatch__(self, func, types, args, kwargs)
+                out = self.dispatch(func, types, args, kwargs)
             return laid_out(self, out, layouts(func, tuple(args), dict(kwargs)))
         except BaseException:
             torch._C._unset_dispatch_mode(FAKE)
