@@ -13,6 +13,7 @@ the plain thing where nothing is registered.  Mirrors `register_backend_for_devi
 torch/_inductor/codegen/common.py.
 """
 
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -62,14 +63,20 @@ class Device:
     alone: in training, bytes from which an intermediate has memory of its own, which goes back to
       the allocator after its last use: a GPU's memory is for what both halves of a step keep.
     expect: told how many nodes a graph has, before it is traced.
-    replay: the module that records calls and replays them.
+    replays_in: the module that records calls and replays them.
     """
 
     type: str
     language: str | None = None
     alone: float = math.inf
     expect: Callable[[int], None] = lambda nodes: None
-    replay: Any = None
+    replays_in: str = ""
+
+    @property
+    def replay(self) -> Any:
+        """That module, imported when it is first asked for; None where there is none."""
+        name = f"{__package__}.{self.replays_in}"
+        return importlib.import_module(name) if self.replays_in else None
 
 
 LANGUAGES: dict[str, Language] = {}

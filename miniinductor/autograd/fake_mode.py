@@ -50,11 +50,11 @@ Which keys a thread includes and excludes, and who answers for them:
 import functools
 import importlib.util
 import math
+import os
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -418,88 +418,70 @@ CONVOLUTIONS = {aten.convolution.default, aten.convolution_backward.default}
 class NotImported(types.ModuleType):
     """Stands for torch._dynamo until somebody imports that: `import` puts the package into its
     place.  Torch's fake tensors read settings of torch._dynamo.config, for which Python would run
-    the whole package first, as much as 1.5 s; here that one file is loaded.  (`Converter` and
-    `pointwise` keep fake tensors from asking for more.)"""
+    the whole package first (1.5 s).  Here that one file is loaded; `Converter` and `pointwise` keep
+    fake tensors from asking for more."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)
 
 
-def load_settings(package: str) -> None:
-    file = Path(torch.__file__).with_name(package) / "config.py"
-    spec: Any = importlib.util.spec_from_file_location(f"torch.{package}.config", file)
-    settings = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(settings)
-    stand_in = NotImported(f"torch.{package}")
-    stand_in.config = settings
-    setattr(torch, package, stand_in)
-
-
 if "torch._dynamo" not in sys.modules:
-    load_settings("_dynamo")
+    _file = os.path.join(os.path.dirname(torch.__file__), "_dynamo", "config.py")
+    _spec: Any = importlib.util.spec_from_file_location("torch._dynamo.config", _file)
+    _config = sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(_config)
+    setattr(torch, "_dynamo", NotImported("torch._dynamo"))
+    setattr(torch._dynamo, "config", _config)
 
 
 class Converter(FakeTensorConverter):
     """A real tensor -> its fake, without symbols of torch's own."""
 
     def from_real_tensor(
-        self,
-        fake_mode: Any,
-        t: torch.Tensor,
-        make_constant: bool = False,
-        shape_env: Any = None,
-        **options: Any,
+        self, fake_mode: Any, t: torch.Tensor, make_constant: bool = False, **options: Any
     ) -> Any:
-        known = self._get_memo(t)
-        if known is not None:
-            return known
+        is_odd = t.requires_grad and t.is_leaf and getattr(t, "grad_dtype", t.dtype) != t.dtype
+        if make_constant or t.is_quantized or is_odd:
+            return super().from_real_tensor(fake_mode, t, make_constant, **options)
 
         def faked(make_meta: Callable[[], torch.Tensor], device: torch.device) -> FakeTensor:
             with no_dispatch():
-                constant = t if make_constant else None
-                return FakeTensor(fake_mode, make_meta(), device, constant=constant)
+                return FakeTensor(fake_mode, make_meta(), device)
 
-        if t.is_quantized or t.requires_grad and t.is_leaf and t.grad_dtype != t.dtype:
-            return super().from_real_tensor(fake_mode, t, make_constant, **options)
-        fake = self.meta_converter(t, callback=faked, source="no source", trace=False)
-        if make_constant:
-            self.add_constant_storage_mapping(fake)
-        return fake
-
-
-def pointwise(mode: FakeTensorMode, op: Op, args: tuple, kwargs: dict) -> FakeTensor | None:
-    """The result of an op that computes element by element, as eager's kernel gives it for a
-    sample; None where that is not known.  (`refusal` asks the same.)"""
-    tensors: Any = tensors_in(*args, *kwargs.values())
-    if not (is_pointwise(op) and tensors and all(isinstance(t, FakeTensor) for t in tensors)):
-        return None
-    if any(is_symbolic(t) or t.constant is not None for t in tensors):
-        return None
-    places = {(t.device, t.layout) for t in tensors}
-    is_exact = max(map(count, tensors)) <= FEW and are_plain(tensors)
-    if len(places) > 1 or not (is_exact or all(map(is_row_by_row, tensors))):
-        return None
-    found = ask(op, args, kwargs, as_it_is if is_exact else small)
-    if found.error:
-        return None
-    if is_exact:
-        [(sizes, strides)] = found.layouts
-    else:
-        sizes = tuple(torch.broadcast_shapes(*[t.shape for t in tensors]))
-        strides = dense_strides(sizes, sorted(range(1, 1 + len(sizes)), reverse=True))
-    [(device, _)] = places
-    with in_kernel_invocation_manager(mode):
-        made = torch.empty_strided(sizes, strides, dtype=found.dtypes[0], device="meta")
-        return FakeTensor(mode, made, device)
+        return self.meta_converter(t, callback=faked, source="unknown", trace=False)
 
 
 @functools.cache
 def is_pointwise(op: Op) -> bool:
-    """With one result, which is a new tensor?"""
-    if op._schema.is_mutable or op is aten.clone.default:  # which may lay it out in another way
+    """With one result, which is a new tensor?  (A clone may be laid out in another way.)"""
+    if op._schema.is_mutable or op is aten.clone.default or not computes(op):
         return False
-    is_one = [str(result.type) for result in op._schema.returns] == ["Tensor"]
-    return is_one and torch.Tag.pointwise in op.tags and computes(op)
+    return torch.Tag.pointwise in op.tags and str(op._schema.returns[0].type) == "Tensor"
+
+
+def pointwise(mode: FakeTensorMode, op: Op, args: tuple, kwargs: dict) -> FakeTensor | None:
+    """The result, as eager's kernel gives it; None where that is not known: of large tensors that
+    do not lie row by row, for one."""
+    tensors: Any = tensors_in(*args, *kwargs.values())
+    if not tensors or not is_pointwise(op) or any(type(t) is not FakeTensor for t in tensors):
+        return None
+    is_exact = max(map(count, tensors)) <= FEW and are_plain(tensors)
+    if any(is_symbolic(t) or t.constant is not None for t in tensors):
+        return None
+    places = {(t.device, t.layout) for t in tensors}
+    found = ask(op, args, kwargs, as_it_is if is_exact else small)
+    if len(places) != 1 or len(found.dtypes) != 1:
+        return None
+    if is_exact:
+        [(sizes, strides)] = found.layouts
+    elif all(map(is_row_by_row, tensors)):
+        sizes = tuple(torch.broadcast_shapes(*[t.shape for t in tensors]))
+        strides = dense_strides(sizes, range(len(sizes), 0, -1))
+    else:
+        return None
+    with in_kernel_invocation_manager(mode):
+        made = torch.empty_strided(sizes, strides, dtype=found.dtypes[0], device="meta")
+        return FakeTensor(mode, made, places.pop()[0])
 
 
 class FakeMode(FakeTensorMode):
