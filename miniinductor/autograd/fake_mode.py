@@ -441,7 +441,7 @@ if "torch._dynamo" not in sys.modules:
 class Converter(FakeTensorConverter):
     """A real tensor -> its fake, without symbols of torch's own."""
 
-    def from_real_tensor(
+    def from_real_tensor(  # type: ignore[override]
         self, fake_mode: Any, t: torch.Tensor, make_constant: bool = False, **options: Any
     ) -> Any:
         is_odd = t.requires_grad and t.is_leaf and getattr(t, "grad_dtype", t.dtype) != t.dtype
@@ -452,7 +452,8 @@ class Converter(FakeTensorConverter):
             with no_dispatch():
                 return FakeTensor(fake_mode, make_meta(), device)
 
-        return self.meta_converter(t, callback=faked, source="unknown", trace=False)
+        convert: Any = self.meta_converter
+        return convert(t, callback=faked, source="unknown", trace=False)
 
 
 @functools.cache
