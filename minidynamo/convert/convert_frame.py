@@ -20,6 +20,7 @@ import builtins
 import inspect
 import logging
 import os
+import sys
 import sysconfig
 import threading
 import types
@@ -89,6 +90,8 @@ def skip_reason(code: types.CodeType) -> str | None:
         return "NumPy's own code"
     if file.startswith("<") and code.co_name == "<module>" or file.startswith("<frozen"):
         return "not a function"
+    if file == "<string>" and code.co_varnames[:1] == ("_cls",):
+        return "the __new__ of a named tuple"
     if file.startswith(STANDARD) and not file.startswith(SITE):
         return "the standard library"
     if code.co_flags & GENERATORS or ".0" in code.co_varnames:
@@ -113,7 +116,9 @@ COMPILING = threading.local()
 logging.getLogger("torch._subclasses.fake_tensor").addFilter(
     lambda record: not getattr(COMPILING, "active", False)
 )
+SIZES = ("SHAPE", "STRIDE")  # guards of sizes
 PATIENCE = 4  # at least so many entries are tried, though none has answered a second call
+FRESH = 2  # after so many entries whose module died, what modules hold is taken for input
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
 # may hold a model.
 COMPILERS: "weakref.WeakValueDictionary[Any, FrameCompiler]" = weakref.WeakValueDictionary()
@@ -190,13 +195,18 @@ class FrameCompiler:
         text = f"was compiled {len(answered)} times"
         if len(entries) >= limit:
             return f"{text} (config.recompile_limit)"
-        if len(dead) >= limit * PATIENCE:
-            return f"{text}, for modules that soon died"
-        if self.fullgraph or any(answered):
+        if self.fullgraph or any(answered) or not answered:
             return ""
-        return (
-            f"{text}, each for a single call" if len(answered) >= max(PATIENCE, limit // 2) else ""
-        )
+        is_enough = len(answered) >= max(PATIENCE, limit // 2) or self.is_within_given_up()
+        return f"{text}, each for a single call" if is_enough else ""
+
+    def is_within_given_up(self) -> bool:
+        """Is a frame on the stack that was given up?  It would have inlined this one, and had its
+        tries."""
+        frame: Any = sys._getframe()
+        while frame is not None and (id(self), id(frame.f_code)) not in records.TOLD:
+            frame = frame.f_back
+        return frame is not None
 
     def convert(
         self, function: Any, code: types.CodeType, args: Sequence[Any], before: list[CacheEntry]
@@ -206,6 +216,7 @@ class FrameCompiler:
             name = code.co_name
         record = FrameRecord(weakref.ref(code), name, backend=self.backend_name)
         policy = SizePolicy(self.dynamic, [entry.record.sizes for entry in before])
+        policy.fresh_modules = len(DEAD.get((self.key, id(code)), ())) >= FRESH
         conversion = Conversion(self, function, code, args, record, policy)
         if not self.may_recompile(before, conversion):
             return None
@@ -246,8 +257,12 @@ class FrameCompiler:
             failed = records.judge_entries(record, before, conversion.function, conversion.args)
             known = [source for entry in before for source in entry.record.input_sources]
             conversion.policy.note_replaced(known, failed)
+            if len(before) == 1 and all(guard.kind in SIZES for guard in failed):
+                reason = ""  # they become symbols
         if reason:
-            records.TOLD.add((id(self), id(code), reason))
+            if self.is_within_given_up() and owner_of(conversion.args) is None:
+                frame_hook.set_cache(code, ...)  # what it calls is not tried in its turn
+            records.TOLD.update(((id(self), id(code)), (id(self), id(code), reason)))
             records.give_up(record, reason, self.fullgraph)
             return False
         if before:

@@ -97,6 +97,8 @@ class SizePolicy:
         self.pinned: dict[str, tuple[float, str]] = {}  # name -> (value, line)
         # names of parameters and buffers that are placeholders, for another frame replaces them
         self.replaced: set[str] = set()
+        # do calls bring modules of their own, which soon die?
+        self.fresh_modules = False
         self.met: list[Any] = []
         self.marked: set[str] = set()  # sizes that `mark_dynamic` has named, as sources are written
         # (name, kind) -> [(number, is it a symbol?)] of earlier compilations
