@@ -24,6 +24,7 @@ import torch
 from . import config, records
 from .backends import Backend
 from .convert.convert_frame import FrameCompiler, skip_reason
+from .errors import Unsupported
 from .frame import frame_hook
 from .frame.frame_hook import named_like
 
@@ -77,11 +78,14 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
         raise TypeError(
             f"a function or a module can be compiled, not {type(fn_or_module).__name__}"
         )
-    tell_of_target(fn_or_module)
+    tell_of_target(fn_or_module, compiler.fullgraph)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
     if hasattr(fn_or_module, "__code__"):
-        compiler.compiled_by_name[id(fn_or_module.__code__)] = fn_or_module.__code__
+        code = fn_or_module.__code__
+        compiler.compiled_by_name[id(code)] = code
+        if compiler.fullgraph and not frame_hook.get_cache(code):
+            frame_hook.set_cache(code, [])  # it may have been skipped without fullgraph
     if isinstance(
         fn_or_module, frame_hook.Switched
     ):  # compiled already, or disabled: this wish is newer
@@ -89,14 +93,20 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
     return named_like(fn_or_module, frame_hook.enabled(fn_or_module, compiler))
 
 
-def tell_of_target(target: Any) -> None:
-    """A function whose frames are left alone is given to `compile`: torch's own, for one."""
+def tell_of_target(target: Any, fullgraph: bool) -> None:
+    """A function whose frames are left alone is given to `compile`: torch's own, for one.
+    Unsupported under fullgraph=True, unless it is wrapped around another."""
+    text = ""
     if isinstance(target, types.BuiltinFunctionType):
-        records.tell(target, f"{target.__name__} runs as plain Python: it is written in C")
+        text = f"{target.__name__} runs as plain Python: it is written in C"
     code = getattr(target, "__code__", None)
     if code is not None and (reason := skip_reason(code)):
         place = f"{code.co_filename}:{code.co_firstlineno}"
-        records.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
+        text = f"{code.co_name} ({place}) runs as plain Python: it is {reason}"
+    if text and fullgraph and not hasattr(target, "__wrapped__"):
+        raise Unsupported(text)
+    if text:
+        records.tell(text, text)
 
 
 # attributes of a `CompiledModule` that are not the original's

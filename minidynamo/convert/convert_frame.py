@@ -273,16 +273,21 @@ class FrameCompiler:
 
     def skip(self, conversion: Conversion, reason: str, error: Exception | None = None) -> None:
         """Frames of this code run as plain Python from now on; `error`: what was raised, which the
-        user is told."""
+        user is told (under fullgraph=True: by Unsupported)."""
         code, record = conversion.code, conversion.record
         record.skipped = reason
         records.counters["skipped"][f"{code.co_name}: {reason}"] += 1
         records.remember(record)
         debug(1, f"skipped {code.co_name}: {reason}")
-        frame_hook.set_cache(code, None)
-        CODES[id(code)] = code  # `reset` gives it another chance
         if error is not None:
             records.tell_skipped(conversion, error)
+            if self.fullgraph:
+                place = records.user_line(conversion)
+                raise Unsupported(
+                    f"{record.function} is not captured at all: {reason} (at {place})"
+                )
+        frame_hook.set_cache(code, None)
+        CODES[id(code)] = code  # `reset` gives it another chance
 
 
 def in_function_mode() -> bool:

@@ -428,9 +428,7 @@ class Builder:
         (`inline_inbuilt_nn_modules`)."""
         policy = self.policy
         return (
-            is_state(source)
-            and not policy.fresh_modules
-            and source.name() not in policy.replaced
+            is_state(source) and not policy.fresh_modules and source.name() not in policy.replaced
         )
 
     def replayed(self, variable: Added) -> Added:
