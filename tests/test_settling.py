@@ -152,6 +152,27 @@ def test_a_named_tuple_of_each_call_settles():
     assert counts[5:] == counts[5:6] * 3
 
 
+# ---- optimizers make their state in the first step
+@pytest.mark.parametrize("kind, most", [("Adam", 1), ("AdamW", 1), ("RMSprop", 1), ("SGD", 2)])
+def test_a_step_is_compiled_once_and_again_where_what_it_does_changes(kind, most):
+    """SGD with momentum copies the gradients in its first step."""
+    states = []
+    for compiler in (lambda f: f, lambda f: minidynamo.compile(f, backend="eager")):
+        weights = [nn.Parameter(torch.ones(3)) for _ in range(3)]
+        extra = {"momentum": 0.9} if kind == "SGD" else {}
+        optimizer = getattr(torch.optim, kind)(weights, lr=0.1, **extra)
+        step = compiler(optimizer.step)
+        for n in range(4):
+            for k, weight in enumerate(weights[: 2 + n // 2]):  # at last another has a gradient
+                weight.grad = torch.full((3,), n + k + 1.0)
+            step()
+            if n == 1:
+                first = frames()
+        states.append([weights, optimizer.state_dict()])
+    torch.testing.assert_close(states[1], states[0], rtol=0, atol=0)
+    assert first == most and frames() <= 2 * most
+
+
 # ---- entries that answer nothing
 def test_entries_that_answer_at_last_are_joined_by_others(caplog):
     compiled = minidynamo.compile(lambda x, name: x * len(name), backend="eager")

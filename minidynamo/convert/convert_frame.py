@@ -17,6 +17,7 @@ Mirrors torch/_dynamo/convert_frame.py, trace_rules.py and cache_size.py.
 """
 
 import builtins
+import contextlib
 import inspect
 import logging
 import os
@@ -49,10 +50,8 @@ from .entries import CODES, DEAD, CacheEntry, entries_before, forget_entries, ow
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 MINIINDUCTOR = os.path.join(os.path.dirname(os.path.dirname(OURS)), "miniinductor") + os.sep
 # folders of torch's files, and the methods in them that are compiled
-COMPILED_TORCH = {
-    os.path.join(TORCH, "nn", "modules") + os.sep: "forward",
-    os.path.join(TORCH, "optim") + os.sep: "step",
-}
+OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
+COMPILED_TORCH = {os.path.join(TORCH, "nn", "modules") + os.sep: "forward", OPTIMIZERS: "step"}
 # What these files of torch's call runs as plain Python, too: the backward pass (hooks, bodies of
 # checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile...
 UNHOOKED = tuple(
@@ -105,6 +104,19 @@ def is_compiled_torch(code: types.CodeType) -> bool:
     a graph break in one?"""
     name, folders = function_name(code), COMPILED_TORCH.items()
     return any(code.co_filename.startswith(folder) and name == method for folder, method in folders)
+
+
+def make_state(optimizer: Any) -> None:
+    """Before `step` without a closure is traced: what its first call would make, so that one entry
+    answers the first call and those that follow.  PyTorch: the same (`OptimizerVariable`)."""
+    init = getattr(type(optimizer), "_init_group", None)
+    if not isinstance(init, types.FunctionType) or not init.__code__.co_filename.startswith(
+        OPTIMIZERS
+    ):
+        return
+    with contextlib.suppress(Exception):  # which the step raises, too
+        for group in optimizer.param_groups:
+            init(optimizer, group, *([] for _ in range(init.__code__.co_argcount - 2)))
 
 
 LOCK = threading.RLock()
@@ -224,6 +236,8 @@ class FrameCompiler:
         try:
             if replaced := replaced_needed():
                 raise SkipFrame(f"{replaced} is the program's own")
+            if code.co_filename.startswith(OPTIMIZERS) and args[1:] == (None,):
+                make_state(args[0])
             entry = conversion.run()
         except (Unsupported, BackendError):
             raise
