@@ -33,7 +33,7 @@ def told(kind, use, *parts):
     return text
 
 
-# --- what is not traced at all, under fullgraph=True -----------------------------------------------
+# --- what is not traced at all, under fullgraph=True ----------------------------------------------
 def hooked(x):
     y = x * 2
     y.register_hook(print)
