@@ -228,8 +228,8 @@ class FrameCompiler:
         if is_resume_code(code):
             name = code.co_name
         record = FrameRecord(weakref.ref(code), name, backend=self.backend_name)
-        policy = SizePolicy(self.dynamic, [entry.record.sizes for entry in before])
-        policy.fresh_modules = len(DEAD.get((self.key, id(code)), ())) >= FRESH
+        fresh = len(DEAD.get((self.key, id(code)), ())) >= FRESH
+        policy = SizePolicy(self.dynamic, [entry.record.sizes for entry in before], fresh)
         conversion = Conversion(self, function, code, args, record, policy)
         if not self.may_recompile(before, conversion):
             return None
