@@ -641,6 +641,20 @@ def source_of(function, *inputs) -> str:
     return kernel.source
 
 
+def test_what_only_the_lane_decides_is_computed_once():
+    """Resampling looks its columns up in arrays that are filled before the outer loops."""
+    x, resize = torch.randn(2, 3, 20, 24), lambda x: F.interpolate(x, (37, 41), mode="bilinear")
+    before, loops = source_of(resize, x).split("for (int64_t x0", 1)
+    assert "to_integer" in before and "error |=" in before
+    assert "to_integer" not in loops[loops.index("for (int64_t r0") :]
+    torch.testing.assert_close(minidynamo.compile(resize)(x), resize(x))
+    outside = lambda x: x[:, (torch.arange(40) * 1.5).long()]  # noqa: E731
+    with pytest.raises(IndexError):
+        minidynamo.compile(outside, fullgraph=True)(torch.randn(16, 58))
+    x = torch.randn(16, 59)
+    torch.testing.assert_close(minidynamo.compile(outside, fullgraph=True)(x), outside(x))
+
+
 FUNCTIONS = (
     *("exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "tanh", "erf", "sigmoid"),
     *("sin", "cos", "tan", "sinh", "cosh", "sqrt", "rsqrt"),

@@ -49,6 +49,7 @@ class Ref(NamedTuple):
     number: int
 
 
+MEMORY = ("load", "store", "reduction", "scan", "rand")  # ops of more than their arguments
 Result: TypeAlias = Ref | sympy.Symbol  # a symbol is what an indirect_indexing makes
 
 
@@ -135,6 +136,19 @@ class LoopBody:
             if instruction.block:
                 yield from self.walk(instruction.block)
             yield instruction
+
+    def of_variable(self, variable: sympy.Symbol) -> list[Instruction]:
+        """The instructions that need neither memory nor any other loop variable."""
+        needs: dict[object, set] = {v: {v} for v in self.ranges()}
+        found = []
+        for i in self.instructions:
+            refs = [arg for arg in i.args if isinstance(arg, Ref)]
+            refs += [symbol for expr in i.expressions() for symbol in expr.free_symbols]
+            made = set().union(*[needs.get(ref, set()) for ref in refs])
+            needs[i.result] = made | ({i.op} if i.op in MEMORY or i.block else set())
+            if needs[i.result] == {variable}:
+                found.append(i)
+        return found
 
     def reads(self) -> list[Access]:
         return [Access(*self.place(i)) for i in self.walk() if i.op == "load"]

@@ -58,7 +58,7 @@ import torch
 from ... import config
 from ...ir.dependencies import stride_of
 from ...ir.loops import Buffer, playing
-from ...ir.ops import is_loop_variable
+from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
 from ...schedule.after_fusion import Foreach
 from ...schedule.nodes import Group, Node
@@ -66,8 +66,8 @@ from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
 from ..common import Kernel, Value, of_all_parts, origin_text, summary
 from ..plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
-from .expressions import HALVES, CppExpressions, CppScope, compute_type, memory_type
-from .layouts import LAYOUTS
+from .expressions import HALVES, CppExpressions, CppScope, LaneScope, compute_type, memory_type
+from .layouts import LAYOUTS, Plain
 from .reductions import ACCUMULATORS, Accumulator
 from .statements import (
     Bound,
@@ -84,6 +84,7 @@ from .statements import (
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 STACK_BYTES = 1 << 18  # for values between stages
+LANE_VALUES = 1024  # lanes of whose values there may be arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
 BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
 
@@ -113,6 +114,8 @@ class CppKernelWriter(CppExpressions):
         self.rounded = {}
         self.has_scatter = bool(group.targets)
         self.outside = CppScope()  # statements per outer iteration
+        self.once, self.of_lane = None, set()
+        self.gathers = False  # are places that lanes read looked up?
         self.inner_symbols = set()
         self.accumulators: list[Accumulator] = []
         # stores of what they hold, which wait until their loop has ended
@@ -131,6 +134,21 @@ class CppKernelWriter(CppExpressions):
         self.decide_threads()
         self.layout = next(one for layout in LAYOUTS if (one := layout(self)).applies())
         self.plan_crossings()
+        if type(self.layout) is Plain:
+            self.plan_lane_values()
+
+    def plan_lane_values(self) -> None:
+        """What hangs on the lane alone and costs much is computed once, before the outer loops."""
+        plan = self.plan
+        sizes = plan.inner[-1:]
+        if plan.outer_count < 8 or not all(isinstance(n, int) and n <= LANE_VALUES for n in sizes):
+            return
+        found = [i for body in plan.bodies.values() for i in body.of_variable(plan.r[-1])]
+        self.gathers = any(i.op == "indirect_indexing" for i in found)
+        if self.gathers or any(price(i.op) > 1 for i in found):
+            self.of_lane = set(map(id, found))
+            self.once = LaneScope(plan.r[-1], sizes[0])
+            self.outside = CppScope(self.once)
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # what a call asks first, where sizes are symbols
@@ -160,7 +178,12 @@ class CppKernelWriter(CppExpressions):
     def write(self) -> Kernel:
         self.plan = self.plan_loops()
         self.decide()
-        return self.function(self.layout.loop_nest(self.layout.kernel_body()))
+        loops = self.layout.loop_nest(self.layout.kernel_body())
+        if self.once is not None:
+            lane = (self.once.lane, 0, self.once.count)
+            fill = self.vector_loop(*lane, self.once.lines, Pragma(simd=config.vectorize))
+            loops = [*self.once.arrays, *fill, *loops]
+        return self.function(loops)
 
     def function(self, lines: list[Statement]) -> Kernel:
         return self.finish(self.pointer_lines("args[{}]") + lines, list(self.pointers))
@@ -257,8 +280,9 @@ class CppKernelWriter(CppExpressions):
         return [*fence, *nest(lines, [(variable, start, end)], pragma)]
 
     def simd(self) -> Pragma | None:
-        """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
-        if not config.vectorize or not self.lanes_are_free():
+        """Vector lanes of an innermost loop; of a long one with little around it, threads, too.
+        Whether vectors of looked-up elements pay, the compiler knows of its processor."""
+        if not config.vectorize or not self.lanes_are_free() or self.gathers:
             return None
         plan = self.plan
         is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)

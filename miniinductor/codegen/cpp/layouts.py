@@ -60,8 +60,8 @@ from ...sizes.expressions import is_indirect
 from ...sizes.symbols import estimate, hint
 from ..common import Value
 from ..plan import PARALLEL_WORK
-from .expressions import CppScope, compute_type, memory_type
-from .reductions import ARRAY_TYPES, STACK, Lanes, Sums, bound, declarations, longest, parts_of
+from .expressions import ARRAY_TYPES, CppScope, compute_type, memory_type
+from .reductions import STACK, Lanes, Sums, bound, declarations, longest, parts_of
 from .statements import Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
 
 if TYPE_CHECKING:

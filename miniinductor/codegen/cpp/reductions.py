@@ -38,14 +38,13 @@ from ... import config
 from ...ir.loops import playing
 from ...sizes.symbols import Size, estimate
 from ..common import Value
-from .expressions import compute_type, limit_text
+from .expressions import ARRAY_TYPES, compute_type, limit_text
 from .statements import Block, Bound, Branch, Line, Loop, Pragma, Statement, Statements, nest
 
 if TYPE_CHECKING:
     from .kernel_writer import CppKernelWriter
 
 STACK = "memory for values between two loops"  # what lines that declare it are for
-ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
 WIDTHS = (64, 32, 16, 8, 4, 2, 1)  # lanes, several vectors of them; short loops have fewer
 MOST_ADDITIONS = 32  # of floats into one lane, then it is added up in double
 
