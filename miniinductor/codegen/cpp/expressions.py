@@ -131,18 +131,18 @@ class CppScope(Scope):
         self.lines.append(Line(line, origin=origin or playing.value))
 
 
-class LaneScope(CppScope):
-    """Values that hang on the lane alone: each is an array, filled once before the outer loops.
-    Indices and weights of resampling are such, and positions' sines."""
+class TableScope(CppScope):
+    """Values that hang on one loop's variable alone: each is an array, which is filled once before
+    the loops.  Positions and weights of resampling are such, and sines of places."""
 
-    def __init__(self, lane: sympy.Symbol, count: int):
-        super().__init__()
-        self.lane, self.count = lane, count
+    def __init__(self, parent: "TableScope | None", variable: sympy.Symbol, count: int):
+        super().__init__(parent)
+        self.variable, self.count = variable, count
         self.arrays: list[Statement] = []
 
     def temporary(self, expression: str, c_type: str) -> str:
         array = self.fresh("tmp")
-        name = self.known[expression, c_type] = f"{array}[{self.lane}]"
+        name = self.known[expression, c_type] = f"{array}[{self.variable}]"
         self.makers[name] = [playing.value]
         self.arrays.append(Line(f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{self.count}];"))
         self.lines.append(Line(f"{name} = {expression};", origin=self.makers[name]))
@@ -155,8 +155,7 @@ class CppExpressions(OpsHandler):
     plan: KernelPlan
     scope: CppScope
     outside: CppScope  # statements per outer iteration
-    once: LaneScope | None  # what is computed before the outer loops
-    of_lane: set[int]  # ids of the instructions of which it is made
+    table_of: dict[int, TableScope]  # id of an instruction -> where it is computed once
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
     index: Callable[[sympy.Expr], str]
@@ -191,8 +190,8 @@ class CppExpressions(OpsHandler):
 
     def scope_of(self, inner: bool) -> CppScope:
         """Where a value is computed: outside of the lanes, if it does not change along them."""
-        if self.once is not None and id(playing.value) in self.of_lane:
-            return self.once
+        if id(playing.value) in self.table_of:
+            return self.table_of[id(playing.value)]
         if not inner and self.inner_variables and not self.scope.is_mask:
             return self.outside
         return self.scope

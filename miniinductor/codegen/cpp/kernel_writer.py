@@ -66,7 +66,7 @@ from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
 from ..common import Kernel, Value, of_all_parts, origin_text, summary
 from ..plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
-from .expressions import HALVES, CppExpressions, CppScope, LaneScope, compute_type, memory_type
+from .expressions import HALVES, CppExpressions, CppScope, TableScope, compute_type, memory_type
 from .layouts import LAYOUTS, Plain
 from .reductions import ACCUMULATORS, Accumulator
 from .statements import (
@@ -84,7 +84,7 @@ from .statements import (
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 STACK_BYTES = 1 << 18  # for values between stages
-LANE_VALUES = 1024  # lanes of whose values there may be arrays
+LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
 BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
 
@@ -114,7 +114,8 @@ class CppKernelWriter(CppExpressions):
         self.rounded = {}
         self.has_scatter = bool(group.targets)
         self.outside = CppScope()  # statements per outer iteration
-        self.once, self.of_lane = None, set()
+        self.tables: list[TableScope] = []
+        self.table_of = {}
         self.gathers = False  # are places that lanes read looked up?
         self.inner_symbols = set()
         self.accumulators: list[Accumulator] = []
@@ -135,20 +136,24 @@ class CppKernelWriter(CppExpressions):
         self.layout = next(one for layout in LAYOUTS if (one := layout(self)).applies())
         self.plan_crossings()
         if type(self.layout) is Plain:
-            self.plan_lane_values()
+            self.plan_tables()
 
-    def plan_lane_values(self) -> None:
-        """What hangs on the lane alone and costs much is computed once, before the outer loops."""
+    def plan_tables(self) -> None:
+        """What hangs on one loop's variable alone and costs much is computed once."""
         plan = self.plan
-        sizes = plan.inner[-1:]
-        if plan.outer_count < 8 or not all(isinstance(n, int) and n <= LANE_VALUES for n in sizes):
-            return
-        found = [i for body in plan.bodies.values() for i in body.of_variable(plan.r[-1])]
-        self.gathers = any(i.op == "indirect_indexing" for i in found)
-        if self.gathers or any(price(i.op) > 1 for i in found):
-            self.of_lane = set(map(id, found))
-            self.once = LaneScope(plan.r[-1], sizes[0])
-            self.outside = CppScope(self.once)
+        loops = [(v, n, plan.outer_count) for v, n in zip(plan.r[-1:], plan.inner[-1:])]
+        loops += [(v, n, plan.outer_count // estimate((n,))) for v, n in zip(plan.x, plan.outer)]
+        for variable, size, times in loops:
+            if times < 8 or not isinstance(size, int) or size > LONGEST_TABLE:
+                continue
+            found = [i for body in plan.bodies.values() for i in body.of_variable(variable)]
+            looks_up = any(i.op == "indirect_indexing" for i in found)
+            self.gathers |= looks_up and variable in plan.r
+            if looks_up or any(price(i.op) > 1 for i in found):
+                above = self.tables[-1] if self.tables else None
+                self.tables.append(TableScope(above, variable, size))
+                self.table_of.update(dict.fromkeys(map(id, found), self.tables[-1]))
+                self.outside = CppScope(self.tables[-1])
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # what a call asks first, where sizes are symbols
@@ -179,10 +184,10 @@ class CppKernelWriter(CppExpressions):
         self.plan = self.plan_loops()
         self.decide()
         loops = self.layout.loop_nest(self.layout.kernel_body())
-        if self.once is not None:
-            lane = (self.once.lane, 0, self.once.count)
-            fill = self.vector_loop(*lane, self.once.lines, Pragma(simd=config.vectorize))
-            loops = [*self.once.arrays, *fill, *loops]
+        for table in reversed(self.tables):
+            whole = (table.variable, 0, table.count)
+            fill = self.vector_loop(*whole, table.lines, Pragma(simd=config.vectorize))
+            loops = [*table.arrays, *fill, *loops]
         return self.function(loops)
 
     def function(self, lines: list[Statement]) -> Kernel:

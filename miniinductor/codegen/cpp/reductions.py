@@ -272,11 +272,14 @@ class Lanes:
             return self.gathering(self.loops)
         for accumulator in self.accumulators:
             accumulator.over_chunks = True
-        step = MOST_ADDITIONS * self.width
-        if size <= step:
-            return nest(self.gathering(self.loops[-1:]), around)
+        step, within = MOST_ADDITIONS * self.width, []
+        if size <= step:  # a chunk is several runs of the innermost loop
+            if not around:
+                return self.gathering(self.loops)
+            within, step = self.loops[-1:], max(1, step // max(size, self.width))
+            *around, (variable, start, end) = around
         first, stop = f"{variable}_chunk", f"{variable}_stop"
-        chunk = self.gathering([(variable, first, stop)])
+        chunk = self.gathering([(variable, first, stop), *within])
         ending = bound(stop, f"{first} + {step}", end)
         return nest([ending, *chunk], [*around, (first, start, end, step)])
 
