@@ -55,7 +55,7 @@ from .extern import (
     unknown_numbers,
 )
 from .pointwise import is_slow_in_cpp
-from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
+from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
 
 
 class LoweringError(Exception):
@@ -68,6 +68,7 @@ class LoweringError(Exception):
 MANY_READS = 4
 FEW_READS = 2  # on a GPU
 MANY_OPS = EXPENSIVE_PRICE
+MIXES = (aten._unsafe_index.Tensor,)  # a pixel of an image is read for many of the result
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
 
 
@@ -217,7 +218,10 @@ class GraphLowering(fx.Interpreter):
         base = box.base  # what is used through a view is used as often
         # in a backward half, kernels that share a value run over different loops
         is_few = recomputes(base.device) and is_forward(self)
-        if should_realize(base, uses, FEW_READS if is_few else MANY_READS):
+        many = FEW_READS if is_few else MANY_READS
+        if not recomputes(base.device) and any(user.target in MIXES for user in node.users):
+            many = 0
+        if should_realize(base, uses, many):
             self.settle_base(box)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:

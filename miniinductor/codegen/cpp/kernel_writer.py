@@ -84,6 +84,7 @@ from .statements import (
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 STACK_BYTES = 1 << 18  # for values between stages
+MIXING = "load store constant index_expr indirect_indexing add sub mul".split()
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
 BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
@@ -116,7 +117,7 @@ class CppKernelWriter(CppExpressions):
         self.outside = CppScope()  # statements per outer iteration
         self.tables: list[TableScope] = []
         self.table_of = {}
-        self.gathers = False  # are places that lanes read looked up?
+        self.only_mixes = False  # do lanes add up elements whose places are looked up?
         self.inner_symbols = set()
         self.accumulators: list[Accumulator] = []
         # stores of what they hold, which wait until their loop has ended
@@ -143,17 +144,22 @@ class CppKernelWriter(CppExpressions):
         plan = self.plan
         loops = [(v, n, plan.outer_count) for v, n in zip(plan.r[-1:], plan.inner[-1:])]
         loops += [(v, n, plan.outer_count // estimate((n,))) for v, n in zip(plan.x, plan.outer)]
+        gathers = False
         for variable, size, times in loops:
             if times < 8 or not isinstance(size, int) or size > LONGEST_TABLE:
                 continue
             found = [i for body in plan.bodies.values() for i in body.of_variable(variable)]
             looks_up = any(i.op == "indirect_indexing" for i in found)
-            self.gathers |= looks_up and variable in plan.r
+            gathers |= looks_up and variable in plan.r
             if looks_up or any(price(i.op) > 1 for i in found):
                 above = self.tables[-1] if self.tables else None
                 self.tables.append(TableScope(above, variable, size))
                 self.table_of.update(dict.fromkeys(map(id, found), self.tables[-1]))
                 self.outside = CppScope(self.tables[-1])
+        rest = [
+            i for body in plan.bodies.values() for i in body.walk() if id(i) not in self.table_of
+        ]
+        self.only_mixes = gathers and all(i.op in MIXING for i in rest)
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # what a call asks first, where sizes are symbols
@@ -286,8 +292,9 @@ class CppKernelWriter(CppExpressions):
 
     def simd(self) -> Pragma | None:
         """Vector lanes of an innermost loop; of a long one with little around it, threads, too.
-        Whether vectors of looked-up elements pay, the compiler knows of its processor."""
-        if not config.vectorize or not self.lanes_are_free() or self.gathers:
+        Whether vectors of looked-up elements pay, the compiler knows of its processor; of
+        choices it would make branches."""
+        if not config.vectorize or not self.lanes_are_free() or self.only_mixes:
             return None
         plan = self.plan
         is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
