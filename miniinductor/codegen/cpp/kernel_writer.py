@@ -143,7 +143,7 @@ class CppKernelWriter(CppExpressions):
         """What hangs on one loop's variable alone and costs much is computed once."""
         plan = self.plan
         loops = [(v, n, plan.outer_count) for v, n in zip(plan.r[-1:], plan.inner[-1:])]
-        loops += [(v, n, plan.outer_count // estimate((n,))) for v, n in zip(plan.x, plan.outer)]
+        loops += [(v, n, plan.outer_count // max(1, estimate((n,)))) for v, n in zip(plan.x, plan.outer)]
         gathers = False
         for variable, size, times in loops:
             if times < 8 or not isinstance(size, int) or size > LONGEST_TABLE:
