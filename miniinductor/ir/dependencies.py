@@ -49,7 +49,7 @@ class Ref(NamedTuple):
     number: int
 
 
-MEMORY = ("load", "store", "reduction", "scan", "rand")  # ops of more than their arguments
+OF_MORE = ("store", "reduction", "scan")  # ops whose results hang on more than their arguments
 Result: TypeAlias = Ref | sympy.Symbol  # a symbol is what an indirect_indexing makes
 
 
@@ -137,16 +137,20 @@ class LoopBody:
                 yield from self.walk(instruction.block)
             yield instruction
 
-    def of_variable(self, variable: sympy.Symbol) -> list[Instruction]:
-        """The instructions that need neither memory nor any other loop variable."""
+    def hanging_on(
+        self, variables: Iterable[sympy.Symbol], reads: bool = False
+    ) -> list[Instruction]:
+        """The instructions that need no other loop variable; reads: and perhaps memory."""
+        wanted, found = set(variables), []
         needs: dict[object, set] = {v: {v} for v in self.ranges()}
-        found = []
         for i in self.instructions:
             refs = [arg for arg in i.args if isinstance(arg, Ref)]
             refs += [symbol for expr in i.expressions() for symbol in expr.free_symbols]
-            made = set().union(*[needs.get(ref, set()) for ref in refs])
-            needs[i.result] = made | ({i.op} if i.op in MEMORY or i.block else set())
-            if needs[i.result] == {variable}:
+            of_more = i.block or i.op in OF_MORE or i.op == "load" and not reads
+            needs[i.result] = set().union(
+                {i.op} if of_more else (), *[needs.get(r, ()) for r in refs]
+            )
+            if needs[i.result] <= wanted:
                 found.append(i)
         return found
 

@@ -133,16 +133,18 @@ class CppScope(Scope):
 
 class TableScope(CppScope):
     """Values that hang on one loop's variable alone: each is an array, which is filled once before
-    the loops.  Positions and weights of resampling are such, and sines of places."""
+    the loops.  Positions and weights of resampling are such, and the deviations of channels.
 
-    def __init__(self, parent: "TableScope | None", variable: sympy.Symbol, count: int):
+    place: "[x0]", the element of an iteration."""
+
+    def __init__(self, parent: CppScope, place: str, count: int):
         super().__init__(parent)
-        self.variable, self.count = variable, count
+        self.place, self.count = place, count
         self.arrays: list[Statement] = []
 
     def temporary(self, expression: str, c_type: str) -> str:
         array = self.fresh("tmp")
-        name = self.known[expression, c_type] = f"{array}[{self.variable}]"
+        name = self.known[expression, c_type] = f"{array}{self.place}"
         self.makers[name] = [playing.value]
         self.arrays.append(Line(f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{self.count}];"))
         self.lines.append(Line(f"{name} = {expression};", origin=self.makers[name]))
@@ -155,7 +157,7 @@ class CppExpressions(OpsHandler):
     plan: KernelPlan
     scope: CppScope
     outside: CppScope  # statements per outer iteration
-    table_of: dict[int, TableScope]  # id of an instruction -> where it is computed once
+    table_of: dict[int, CppScope]  # id of an instruction -> where it is computed once
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
     index: Callable[[sympy.Expr], str]

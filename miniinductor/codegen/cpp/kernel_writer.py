@@ -115,7 +115,8 @@ class CppKernelWriter(CppExpressions):
         self.rounded = {}
         self.has_scatter = bool(group.targets)
         self.outside = CppScope()  # statements per outer iteration
-        self.tables: list[TableScope] = []
+        self.constants = self.outside  # statements before the loops, of no variable
+        self.tables: list[tuple[sympy.Symbol, TableScope]] = []
         self.table_of = {}
         self.only_mixes = False  # do lanes add up elements whose places are looked up?
         self.inner_symbols = set()
@@ -143,19 +144,25 @@ class CppKernelWriter(CppExpressions):
         """What hangs on one loop's variable alone and costs much is computed once."""
         plan = self.plan
         loops = [(v, n, plan.outer_count) for v, n in zip(plan.r[-1:], plan.inner[-1:])]
-        loops += [(v, n, plan.outer_count // max(1, estimate((n,)))) for v, n in zip(plan.x, plan.outer)]
+        loops += [
+            (v, n, plan.outer_count // max(1, estimate((n,)))) for v, n in zip(plan.x, plan.outer)
+        ]
         gathers = False
         for variable, size, times in loops:
             if times < 8 or not isinstance(size, int) or size > LONGEST_TABLE:
                 continue
-            found = [i for body in plan.bodies.values() for i in body.of_variable(variable)]
+            found = [i for body in plan.bodies.values() for i in body.hanging_on([variable])]
             looks_up = any(i.op == "indirect_indexing" for i in found)
             gathers |= looks_up and variable in plan.r
             if looks_up or any(price(i.op) > 1 for i in found):
-                above = self.tables[-1] if self.tables else None
-                self.tables.append(TableScope(above, variable, size))
-                self.table_of.update(dict.fromkeys(map(id, found), self.tables[-1]))
-                self.outside = CppScope(self.tables[-1])
+                table = TableScope(self.outside, f"[{variable}]", size)
+                self.tables.append((variable, table))
+                self.table_of.update(dict.fromkeys(map(id, found), table))
+                self.outside = CppScope(table)
+        constants = [i for body in plan.bodies.values() for i in body.hanging_on([])]
+        self.table_of.update(
+            dict.fromkeys(map(id, constants if self.tables else ()), self.constants)
+        )
         rest = [
             i for body in plan.bodies.values() for i in body.walk() if id(i) not in self.table_of
         ]
@@ -190,11 +197,11 @@ class CppKernelWriter(CppExpressions):
         self.plan = self.plan_loops()
         self.decide()
         loops = self.layout.loop_nest(self.layout.kernel_body())
-        for table in reversed(self.tables):
-            whole = (table.variable, 0, table.count)
-            fill = self.vector_loop(*whole, table.lines, Pragma(simd=config.vectorize))
+        for variable, table in reversed(self.tables):
+            pragma = Pragma(simd=config.vectorize)
+            fill = self.vector_loop(variable, 0, table.count, table.lines, pragma)
             loops = [*table.arrays, *fill, *loops]
-        return self.function(loops)
+        return self.function([*self.constants.lines, *loops] if self.tables else loops)
 
     def function(self, lines: list[Statement]) -> Kernel:
         return self.finish(self.pointer_lines("args[{}]") + lines, list(self.pointers))
