@@ -142,31 +142,28 @@ class CppKernelWriter(CppExpressions):
 
     def plan_tables(self) -> None:
         """What hangs on one loop's variable alone and costs much is computed once."""
-        plan = self.plan
+        plan, bodies = self.plan, self.plan.bodies.values()
         loops = [(v, n, plan.outer_count) for v, n in zip(plan.r[-1:], plan.inner[-1:])]
-        loops += [
-            (v, n, plan.outer_count // max(1, estimate((n,)))) for v, n in zip(plan.x, plan.outer)
-        ]
-        gathers = False
+        for v, n in zip(plan.x, plan.outer):
+            loops.append((v, n, plan.outer_count // max(1, estimate((n,)))))
         for variable, size, times in loops:
-            if times < 8 or not isinstance(size, int) or size > LONGEST_TABLE:
-                continue
-            found = [i for body in plan.bodies.values() for i in body.hanging_on([variable])]
-            looks_up = any(i.op == "indirect_indexing" for i in found)
-            gathers |= looks_up and variable in plan.r
-            if looks_up or any(price(i.op) > 1 for i in found):
-                table = TableScope(self.outside, f"[{variable}]", size)
-                self.tables.append((variable, table))
-                self.table_of.update(dict.fromkeys(map(id, found), table))
-                self.outside = CppScope(table)
-        constants = [i for body in plan.bodies.values() for i in body.hanging_on([])]
-        self.table_of.update(
-            dict.fromkeys(map(id, constants if self.tables else ()), self.constants)
-        )
-        rest = [
-            i for body in plan.bodies.values() for i in body.walk() if id(i) not in self.table_of
-        ]
-        self.only_mixes = gathers and all(i.op in MIXING for i in rest)
+            if times >= 8 and isinstance(size, int) and size <= LONGEST_TABLE:
+                self.plan_table(variable, size)
+        if self.tables:
+            constants = [id(i) for body in bodies for i in body.hanging_on([])]
+            self.table_of.update(dict.fromkeys(constants, self.constants))
+        rest = [i for body in bodies for i in body.walk() if id(i) not in self.table_of]
+        self.only_mixes = self.only_mixes and all(i.op in MIXING for i in rest)
+
+    def plan_table(self, variable: sympy.Symbol, size: int) -> None:
+        found = [i for body in self.plan.bodies.values() for i in body.hanging_on([variable])]
+        looks_up = any(i.op == "indirect_indexing" for i in found)
+        self.only_mixes |= looks_up and variable in self.plan.r
+        if looks_up or any(price(i.op) > 1 for i in found):
+            table = TableScope(self.outside, f"[{variable}]", size)
+            self.tables.append((variable, table))
+            self.table_of.update(dict.fromkeys(map(id, found), table))
+            self.outside = CppScope(table)
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # what a call asks first, where sizes are symbols
