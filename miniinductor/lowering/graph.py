@@ -68,7 +68,10 @@ class LoweringError(Exception):
 MANY_READS = 4
 FEW_READS = 2  # on a GPU
 MANY_OPS = EXPENSIVE_PRICE
-MIXES = (aten._unsafe_index.Tensor,)  # a pixel of an image is read for many of the result
+# On a CPU: op -> its argument is stored where an element takes so many operations.  Resampling
+# reads a pixel for many of the result, and scans have no vectors.
+STORED_FROM = {aten._unsafe_index.Tensor: 1, aten.cumsum.default: EXPENSIVE_PRICE}
+STORED_FROM |= dict.fromkeys((aten.cumprod.default, aten.logcumsumexp.default), EXPENSIVE_PRICE)
 HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
 
 
@@ -218,10 +221,10 @@ class GraphLowering(fx.Interpreter):
         base = box.base  # what is used through a view is used as often
         # in a backward half, kernels that share a value run over different loops
         is_few = recomputes(base.device) and is_forward(self)
-        many = FEW_READS if is_few else MANY_READS
-        if not recomputes(base.device) and any(user.target in MIXES for user in node.users):
-            many = 0
-        if should_realize(base, uses, many):
+        least = min(STORED_FROM.get(user.target, HUGE) for user in node.users or [node])
+        reads, operations = (0, 0) if recomputes(base.device) or least == HUGE else cost(base)
+        is_dear = bool(reads) and operations >= least
+        if is_dear or should_realize(base, uses, FEW_READS if is_few else MANY_READS):
             self.settle_base(box)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:

@@ -179,7 +179,25 @@ class PlaceOfExtreme(Accumulator):
         return f"{{{limit_text(self.dtype, self.kind == 'argmax')}, 0}}"
 
     def result(self, dtype: torch.dtype, place: str = "") -> str:
-        return f"{self.name}{place}.index"
+        return f"{self.name}_at{place}" if place else f"{self.name}.index"
+
+    def arrays(self, width: Bound) -> list[Line]:
+        """Elements and places of the columns' extremes: gcc makes vectors of no structures."""
+        best, first = self.name, limit_text(self.dtype, self.kind == "argmax")
+        c_type = compute_type(self.dtype)
+        texts = [
+            f"{ARRAY_TYPES.get(c_type, c_type)} {best}[{width}];",
+            f"int64_t {best}_at[{width}];",
+            f"for (int64_t k = 0; k < {width}; k++) {best}[k] = {first}, {best}_at[k] = 0;",
+        ]
+        return [Line(text, origin=self.origin) for text in texts]
+
+    def taken(self, place: str = "") -> Line:
+        if not place:
+            return super().taken()
+        best, name = self.name + place, "larger" if self.kind == "argmax" else "smaller"
+        text = f"mini::keep_{name}({best}, {self.name}_at{place}, {self.element}, {self.at});"
+        return Line(text, origin=self.origin)
 
     def combine(self, a: str, b: str) -> str:
         return f"mini::{'larger' if self.kind == 'argmax' else 'smaller'}({a}, {b})"
