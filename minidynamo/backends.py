@@ -35,10 +35,14 @@ _REGISTRY: dict[str, Backend] = {}
 
 
 def register_backend(fn: Backend | None = None, *, name: str | None = None) -> Any:
-    """Register `fn` under its own or the given name; also a decorator."""
+    """Register `fn` under its own or the given name; also a decorator.  ValueError for the name of
+    one of ours."""
     if fn is None:
         return lambda function: register_backend(function, name=name)
-    _REGISTRY[name or fn.__name__] = fn
+    name = name or fn.__name__
+    if getattr(_REGISTRY.get(name), "__module__", "") == __name__:
+        raise ValueError(f"there is a backend {name!r} already, minidynamo's own")
+    _REGISTRY[name] = fn
     return fn
 
 
@@ -68,9 +72,9 @@ def inductor(
     and runs the backward graph.  miniinductor knows nothing of hooks, so it is told here how to
     call a function with the hook off."""
     # imported by name when it is first used: a program with another backend needs none of it
-    runtime: Any = importlib.import_module("miniinductor.autograd.runtime")
-    runtime.undisturbed = frame_hook.disabled
-    return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)
+    runtime = importlib.import_module("miniinductor.autograd.runtime")
+    with runtime.undisturbed.set(frame_hook.disabled):
+        return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)
 
 
 @register_backend(name="eager")
@@ -109,7 +113,7 @@ def miniinductor(
     eagerly: torch hands the sizes over as inputs."""
     if not all(isinstance(value, torch.Tensor) for value in example_inputs):
         text = "backend miniinductor: a graph with sizes that change runs eagerly"
-        records.tell(text, text)
+        records.warn_once(text, text)
         return gm.forward
     compiler = importlib.import_module("miniinductor")
     with compiler.config.patch(**(options or {})):
@@ -127,7 +131,7 @@ def torch_backend(backend: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_torchs(backend: Any) -> bool:
-    """Is it one that torch brings, or that ends in one?"""
+    """Does the backend come from torch, or hand its graphs to one that does?"""
     while isinstance(backend, functools.partial):
         backend = backend.func
     home = getattr(backend, "__module__", None) or type(backend).__module__

@@ -22,8 +22,7 @@ import traceback
 import types
 import weakref
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ import torch
 from torch import fx
 
 from miniinductor.errors import ours
+from miniinductor.options import Timed, announce
 
 from . import config
 from .errors import Break, NoTensors, SkipFrame, Unsupported
@@ -38,7 +38,6 @@ from .errors import Break, NoTensors, SkipFrame, Unsupported
 if TYPE_CHECKING:
     from .convert.conversion import Conversion
     from .convert.entries import CacheEntry
-    from .evaluate.evaluator import RootFrame
     from .guards.guards import Guard, GuardFunction
     from .guards.sources import Source
     from .shapes.symbolic_shapes import ShapeEnv
@@ -58,7 +57,7 @@ class BreakRecord:
 
     @property
     def is_consequence(self) -> bool:
-        """Does it only follow from an earlier break inside the same loop?"""
+        """Does this break only follow from an earlier one inside the same loop?"""
         return self.kind == "loop"
 
     def __str__(self) -> str:
@@ -67,7 +66,7 @@ class BreakRecord:
 
 
 @dataclass(eq=False, repr=False)
-class FrameRecord:
+class FrameRecord(Timed):
     """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard`
     objects."""
 
@@ -119,14 +118,6 @@ class FrameRecord:
             what = f"skipped: {self.skipped}"
         return f"<FrameRecord of {self.function}: {what}>"
 
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
-
 
 class Counters(defaultdict[str, Counter[str]]):
     """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line,
@@ -160,6 +151,24 @@ def remember(record: FrameRecord) -> None:
     for dead in [earlier for earlier in frames if earlier.code is None]:
         frames.remove(dead)
     frames.append(record)
+    announce("remember", record)
+
+
+def forget(record: FrameRecord) -> None:
+    """Its entry is gone."""
+    if record in frames:
+        frames.remove(record)
+
+
+def forget_all() -> None:
+    """The records, the counters, and what was told."""
+    TOLD.clear()
+    frames.clear()
+    counters.clear()
+
+
+def count(group: str, what: str) -> None:
+    counters[group][what] += 1
 
 
 def debug(level: int, text: str) -> None:
@@ -167,16 +176,12 @@ def debug(level: int, text: str) -> None:
         print(text, file=sys.stderr)
 
 
-# what looks on, called with the record and the root frame before that is evaluated: `explain`
-WATCHERS: "list[Callable[[FrameRecord, RootFrame], None]]" = []
-
-
 LOG = logging.getLogger("minidynamo")
 OURS = "minidynamo"
-TOLD: set[Any] = set()  # what `tell` was told about; `minidynamo.reset()` forgets it
+TOLD: set[Any] = set()  # what `warn_once` was told about; `minidynamo.reset()` forgets it
 
 
-def tell(about: Any, text: str) -> None:
+def warn_once(about: Any, text: str) -> None:
     """Warn, once for each `about`, of what costs the user speed or graphs."""
     if about not in TOLD:
         TOLD.add(about)
@@ -184,26 +189,28 @@ def tell(about: Any, text: str) -> None:
 
 
 # ---- frames that run as plain Python
-def give_up(record: FrameRecord, reason: str, fullgraph: bool) -> None:
-    """Where there is to be no other entry: say so.  Unsupported under fullgraph=True."""
+def give_up(record: FrameRecord, reason: str, fullgraph: bool, about: Any) -> None:
+    """Warn that a code object gets no further entry, and note that `about` was told.  Raises
+    Unsupported under fullgraph=True."""
+    TOLD.add(about)
     code = record.code
     assert code is not None
     message = (
         f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) {reason}; it runs as plain "
         "Python from now on where no entry fits"
     )
-    tell(message, message + record.advice)
-    counters["skipped"][message] += 1
+    warn_once(message, message + record.advice)
+    count("skipped", message)
     record.skipped = message
     remember(record)
     if fullgraph:
         raise Unsupported(message + record.advice)
 
 
-def tell_skipped(conversion: "Conversion", error: Exception) -> None:
-    """A frame is given up, or the compiler has failed."""
+def warn_of_skip(conversion: "Conversion", error: Exception) -> None:
+    """Warn that a frame was given up, or that the compiler has failed."""
     if isinstance(error, (SkipFrame, RecursionError)):
-        tell_plain(conversion, error)
+        warn_of_plain_run(conversion, error)
     else:
         note_error(error, conversion.record, OURS, user_line(conversion))
 
@@ -216,19 +223,19 @@ def user_line(conversion: "Conversion") -> str:
 
 
 def note_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
-    """Write down, and tell, that a compiler failed and the frame runs eagerly."""
+    """Record that a compiler failed and the frame runs eagerly, and warn once."""
     record.error = "".join(traceback.format_exception(error))
     text = f"{type(error).__name__}: {error}"
-    counters["errors"][f"{where}: {text}" if where != OURS else text] += 1
-    tell(
+    count("errors", f"{where}: {text}" if where != OURS else text)
+    warn_once(
         (where, line),
         f"{where} failed at {line}; {record.function} runs eagerly. {text}\n"
         "  hint: the frame's record in minidynamo.records.frames has the traceback (`error`)",
     )
 
 
-def tell_plain(conversion: "Conversion", skipped: Exception) -> None:
-    """A frame is given up: say where and why.  What made it unsplittable may be a graph break."""
+def warn_of_plain_run(conversion: "Conversion", skipped: Exception) -> None:
+    """Warn where and why a frame was given up; the cause may be a graph break that cannot split."""
     record, line = conversion.record, user_line(conversion)
     named = id(conversion.code) in conversion.compiler.compiled_by_name
     if isinstance(skipped, NoTensors) and not named:
@@ -239,7 +246,7 @@ def tell_plain(conversion: "Conversion", skipped: Exception) -> None:
         if cause.stack:
             line = f"{cause.stack[-1][0]}:{cause.stack[-1][1]}"
     text = f"{record.function} runs as plain Python: {skipped} (at {line}){hint}"
-    tell(("skipped", record.function, line), text)
+    warn_once(("skipped", record.function, line), text)
 
 
 def show(entry: "CacheEntry") -> None:

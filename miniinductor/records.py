@@ -24,15 +24,14 @@ Mirrors torch/_inductor/debug.py, whose provenance tracking finds it out afterwa
 import functools
 import logging
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
 from torch import fx
 
 from . import config
+from .options import Timed
 
 About: TypeAlias = tuple[str, tuple[str, ...], str, str]  # name, marks, reason, op
 NOTHING: About = ("", (), "", "")
@@ -44,7 +43,7 @@ class Text(str):
     about: Any
 
     def written(self, text: str) -> Self:
-        """The same in other words, such as indented."""
+        """Another text (such as the indented one) with the same `about`."""
         changed = type(self)(text)
         changed.about = self.about
         return changed
@@ -108,7 +107,7 @@ LOG = logging.getLogger("miniinductor")
 TOLD: set[str] = set()
 
 
-def tell(text: str, reason: str = "") -> None:
+def warn_once(text: str, reason: str = "") -> None:
     """Warn of what costs the user speed: once in these words, or for this reason."""
     if (key := reason or text) not in TOLD:
         TOLD.add(key)
@@ -180,7 +179,7 @@ def first_line(gm: Any) -> str:
 
 
 @dataclass(repr=False)
-class CompileRecord:
+class CompileRecord(Timed):
     """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are
     `fx.Graph`/`GraphModule`."""
 
@@ -243,11 +242,3 @@ class CompileRecord:
             print(*self.fusions, sep="\n", file=sys.stderr)
         if config.debug >= 4:
             print(*[kernel.source for kernel in self.kernels], sep="\n", file=sys.stderr)
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start

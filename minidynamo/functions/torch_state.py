@@ -19,8 +19,8 @@ import torch
 
 from ..evaluate.operations import on_host
 from ..frame.frame_hook import graph_break, is_compiling
-from ..graph.graph_module import guard_state
-from ..graph.output_graph import STATES, call_state
+from ..graph.graph_module import guard_state, written
+from ..graph.output_graph import call_state
 from ..guards.originals import TORCH
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
@@ -64,12 +64,6 @@ FIXED = """
 """
 SDP = "flash mem_efficient math cudnn overrideable".split()
 
-STATES.update(
-    {
-        torch._C._set_grad_enabled: torch.is_grad_enabled,
-        torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled,
-    }
-)
 READ_STATES = {
     torch.set_autocast_enabled: torch.is_autocast_enabled,
     torch.set_autocast_dtype: torch.get_autocast_dtype,
@@ -77,7 +71,12 @@ READ_STATES = {
     **{at(f"_C._set_sdp_use_{name}"): at(f"_C._get_{name}_sdp_enabled") for name in SDP},
 }
 READ_STATES.pop(None, None)  # what this torch has not
-STATES.update(READ_STATES)
+# what a program may set for its thread: setter -> getter
+STATES = {
+    torch._C._set_grad_enabled: torch.is_grad_enabled,
+    torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled,
+    **READ_STATES,
+}
 
 
 def _fold(function: Callable, guarded: bool, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
@@ -92,8 +91,7 @@ def _write(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Va
     """Now, for the ops that follow while tracing; as a node, for the run.
     `put_back` of graph/output_graph.py restores it after tracing."""
     values = [value.as_constant() for value in args]
-    before = tx.output.state.before
-    before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
+    tx.output.state.note_before(setter, getter, values[:-1])
     call_state(tx.output, tx, setter, values)
     return NONE
 
@@ -105,7 +103,8 @@ def _read(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Var
     guarded = key or setter is not torch.set_autocast_enabled
     if guarded and (setter, key) not in tx.output.state.before:
         source = tx.output.tree.pinned(getter)
-        check = f"{{0}}({', '.join(map(repr, key))}) == {{pin}}"
+        texts = [written(tx.output, argument) for argument in key]
+        check = f"{{0}}({', '.join(texts)}) == {{pin}}"
         tx.output.guard(source, ("STATE", key), check, getter(*key))
     return tx.output.wrap_result(getter(*key))
 
@@ -120,8 +119,8 @@ for _setter, _getter in READ_STATES.items():
 
 
 def _nest(change: int, tx: Frame) -> Variable:
-    """How deep the regions nest matters to autocast's cache alone: counted here, made true by the
-    replacement code."""
+    """Count how deep autocast regions nest; the replacement code sets that depth.  (Only autocast's
+    cache depends on it.)"""
     changes = tx.output.state
     changes.autocast_depth += change
     torch.autocast_increment_nesting()

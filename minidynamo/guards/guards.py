@@ -25,8 +25,8 @@ A tensor's layout (class, dtype, device, sizes, strides, bits, gradients) is rea
 
     layout(x) == P_float32_4_4
 
-Where libtorch lacks a function that is asked, or the tensor is not dense, they are printed one by
-one.
+Where libtorch lacks a function that layouts.c calls, or the tensor is not dense, these guards are
+printed one by one.
 
 Mirrors torch/_dynamo/guards.py, and the C++ guard tree and TensorCheck of
 torch/csrc/dynamo/guards.cpp (paper section 3.3).
@@ -37,7 +37,6 @@ import builtins
 import ctypes
 import functools
 import math
-import numbers
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,17 +48,17 @@ from miniinductor.errors import is_foreign, ours
 from .. import config
 from ..errors import SkipFrame
 from . import _layouts  # type: ignore[attr-defined]
-from .sources import NAMES, Source, SourceTree, identifier
+from .sources import NAMES, Source, SourceTree, exact_key, identifier
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
-# The kinds of guards that one comparison of a tensor's layout stands for (layouts.py).
+# The kinds of guards that one comparison of a tensor's layout stands for (layouts.c).
 BY_LAYOUT = {"TENSOR", "DTYPE", "SHAPE", "STRIDE", "DEVICE", "VIEW_BITS", "GRAD"}
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 
 
 def is_state(source: Any) -> bool:
-    """Is a parameter or buffer of a module there, or another thing that a module keeps so?"""
+    """Does the source read an entry of a module's `_parameters`, `_buffers` or `_modules`?"""
     table = source.base if isinstance(source, Source) else None
     return table is not None and table.kind == "item" and table.key in MODULE_TABLES
 
@@ -76,7 +75,7 @@ class Guard:
     line: str = ""
 
     def text(self, written: Callable[[Source], str]) -> str:
-        """The check, where each source is written so."""
+        """The check as Python; `written` gives the text of each source."""
         if isinstance(self.source, tuple):
             return self.check.format(*map(written, self.source))
         return self.check.format("" if self.source is None else written(self.source))
@@ -91,7 +90,7 @@ class Guard:
 
 
 def has_long_text(value: Any) -> bool:
-    """Is it too long to be written into the guard, so that the entry holds the object itself?
+    """Is the value too long to be written into the guard?  Then the entry holds the object itself.
     Python refuses to write an int of over 4300 digits."""
     if type(value) is int:
         return value.bit_length() > 10_000
@@ -124,31 +123,11 @@ def constant_check(value: Any) -> tuple[str, Any]:
     return "type({0}) is type({pin}) and {0} == {pin}", value
 
 
-def exact_key(value: Any) -> Any:
-    """What stands for a key of a dictionary, or an element of a set.  To Python 1, True and 1.0 are
-    one key, but a program that walks the keys sees which one it is."""
-    kind = type(value)
-    if kind is str or kind is int:
-        return kind, value
-    if kind in (tuple, frozenset):
-        return kind, kind(map(exact_key, value))
-    if kind in (range, slice):
-        return kind, *map(exact_key, (value.start, value.stop, value.step))
-    if isinstance(value, torch.Tensor):  # `==` of two gives a tensor
-        return id(value)
-    if isinstance(value, numbers.Number) and value == value:
-        return kind, repr(value)  # of -0.0
-    return kind, value
-
-
 def keys_check(keys: Sequence[Any], text: str = "{0}") -> tuple[str, Any]:
     """(check, object to pin): `text` has these keys, in this order."""
     if all(type(key) is str for key in keys):
         return f"[*{text}] == {{pin}} and {{{{*map(type, {text})}}}} <= {{{{str}}}}", [*keys]
     return f"[*map(exact_key, {text})] == {{pin}}", [*map(exact_key, keys)]
-
-
-NAMES["exact_key"] = exact_key
 
 
 def access(node: Source) -> str:
@@ -339,7 +318,6 @@ FUNCTIONS = (
     "_ZNK3c1010TensorImpl13requires_gradEv",
     "_ZN2at4impl9has_namesEPKN3c1010TensorImplE",
 )
-NAMES["layout"], NAMES["plain_layout"] = _layouts.layout, _layouts.plain_layout
 
 
 @functools.cache

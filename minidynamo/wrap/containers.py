@@ -28,18 +28,23 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..guards.guards import exact_key
-from ..guards.sources import KINDS, NAMES
-from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
+from ..guards.sources import exact_key
+from ..variables.base import (
+    BINARY,
+    MISSING,
+    Lazy,
+    OutputGraph,
+    Source,
+    Variable,
+    current,
+    lookup,
+    trusted,
+)
 from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar, PartialVar
 from ..variables.objects import ObjectVar, fields_of
 from ..variables.registry import BY_VALUE, PINNED, SHARED, by_identity
-
-# the methods of the program's class are not asked
-for _type in (dict, list, tuple):
-    KINDS[f"{_type.__name__}_item"] = f"{_type.__name__}.__getitem__({{p}}, {{k!r}})"
 
 
 @SHARED(list)
@@ -78,13 +83,13 @@ def pairs_of(
             child = source.child(kind, key)
         else:
             child = source.child("pinned_item", builder.tree.pinned(key).key)
-        items[variable.hash_key(builder.frame)] = (variable, Lazy(item, child))
+        items[variable.hash_key(current())] = (variable, Lazy(item, child))
     return items
 
 
 def result_dict(output: OutputGraph, value: dict) -> DictVar:
     pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
-    return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
+    return DictVar({k.hash_key(current()): (k, v) for k, v in pairs})
 
 
 # What a named tuple must have from tuple, or not at all: else it is an instance of its class.
@@ -156,10 +161,6 @@ def real_pairs(value: Any) -> list[tuple[Any, Any]]:
     if pairs is None or len(pairs) != dict.__len__(value):
         raise Break("dictionary", "an OrderedDict that was written by dict's methods")
     return pairs
-
-
-KINDS["behind"] = "get_referents({p})[0]"
-NAMES["get_referents"] = gc.get_referents
 
 
 @SHARED(types.MappingProxyType)
@@ -282,7 +283,8 @@ def wrap_function(builder: OutputGraph, value: Any, source: Source) -> Variable:
 
 
 def guard_defaults(builder: OutputGraph, function: Any, source: Source) -> None:
-    """As many defaults, for the same names: their values are guarded where they are used."""
+    """Guard the number and the names of a function's defaults; values are guarded where they are
+    used."""
     names = list(function.__kwdefaults__ or ())
     check = f"len({{0}}.__defaults__ or ()) == {len(function.__defaults__ or ())}"
     builder.guard(source, "DEFAULTS", f"{check} and [*({{0}}.__kwdefaults__ or ())] == {names!r}")
@@ -324,7 +326,7 @@ TYPING = (types.GenericAlias, types.UnionType, typing._Final, typing.TypeVar)
 
 
 class TypingVar(CallableVar):
-    """It is an index of others: Callable[[T], int]."""
+    """A type of `typing`, which may be an index of others: Callable[[T], int]."""
 
     as_constant = CallableVar.real
 
@@ -338,7 +340,7 @@ def is_fixed_callable(value: Any) -> bool:
 
 @SHARED(functools.partial)
 def wrap_partial(builder: OutputGraph, value: Any, source: Source) -> PartialVar:
-    """As many arguments, for the same names; the rest is guarded where it is used."""
+    """Guard the number and the names of the arguments; the rest is guarded where it is used."""
     lengths = f"len({{0}}.args) == {len(value.args)} and [*{{0}}.keywords] == {{pin}}"
     builder.guard(source, "LENGTH", lengths, list(value.keywords))
     wrap = builder.wrap

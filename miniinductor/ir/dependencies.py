@@ -194,21 +194,17 @@ class LoopBody:
                 return arg.xreplace(symbols)
             return arg
 
-        before = playing.value
-        try:
-            for instruction in self.instructions if instructions is None else instructions:
-                handler.origin, playing.value = instruction.origin, instruction
+        for instruction in self.instructions if instructions is None else instructions:
+            with playing.set(instruction):
                 if instruction.op == "masked":
                     mask, _, other = instruction.args
                     block = functools.partial(self.play_block, handler, instruction, values)
                     result = handler.masked(values[mask], block, other)
                 else:
                     result = getattr(handler, instruction.op)(*map(decode, instruction.args))
-                values[instruction.result] = result
-                if isinstance(instruction.result, sympy.Symbol):
-                    symbols[instruction.result] = result
-        finally:
-            playing.value = before
+            values[instruction.result] = result
+            if isinstance(instruction.result, sympy.Symbol):
+                symbols[instruction.result] = result
         return values
 
     def play_block(self, handler: OpsHandler, masked: Instruction, values: dict) -> Any:
@@ -375,8 +371,8 @@ def divisors(body: LoopBody) -> Iterator[tuple[sympy.Symbol, list[Size]]]:
 def stride_order(body: LoopBody, prefix: str) -> list[sympy.Symbol]:
     """Loops sorted so that the innermost steps through memory by the smallest stride.
 
-    The first access that tells two loops apart decides.  Stores are asked before loads, but where
-    columns are reduced: else such a kernel might read memory in large steps."""
+    The first access that tells two loops apart decides.  Stores come before loads; but loads come
+    first where columns are reduced, since such a kernel might else read memory in large steps."""
     # a scan, and argmax, take the elements in their own order
     in_order = body.has_scan() or any(k.startswith("arg") for k in body.reduction_kinds())
     if prefix == "r" and in_order:
@@ -409,7 +405,7 @@ def compare_strides(a: int | None, b: int | None) -> int:
 
 
 def reads_lie_along_outer(body: LoopBody) -> bool:
-    """Is it a reduction of columns: only outer loops step through memory one by one?"""
+    """Does the body reduce columns, so that only outer loops step through memory one by one?"""
     if not body.inner:
         return False
     along_inner = any(stride_of(a.index, r) == 1 for a in body.reads() for r in body.r)

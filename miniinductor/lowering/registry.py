@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 Rule = Callable[..., Any]  # (call, *arguments) -> a box, or several
 LOWERINGS: dict[torch._ops.OpOverload, Rule] = {}
-READ_SEVERAL_TIMES: set[torch._ops.OpOverload] = set()  # these read each element more than once
+# these read each element more than once
+READ_SEVERAL_TIMES = {aten.max_pool2d_with_indices.default, aten.avg_pool2d.default}
 
 
 class NotLowered(Exception):
@@ -103,8 +104,8 @@ def made(
     dtype: torch.dtype | None = None,
     size: Sequence[Size] | None = None,
 ) -> TensorBox:
-    """The value body(index) for every index of the call's (first) result.  sources: the boxes that
-    `body` reads; dtype, size: where they are not the result's."""
+    """A `Pointwise` value: body(index) for every index of the call's (first) result.  sources: the
+    boxes that `body` reads; dtype, size: where they are not the result's."""
     value = call.first
     origins = call.origins.union(*[s.origins for s in sources if isinstance(s, TensorBox)])
     ranges = list(value.size if size is None else size)

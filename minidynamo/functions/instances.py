@@ -33,7 +33,6 @@ from ..errors import Break
 from ..evaluate.calls import class_with_base
 from ..evaluate.operations import on_host
 from ..variables.base import (
-    FOUND,
     MISSING,
     Args,
     Frame,
@@ -207,9 +206,7 @@ def refuse_uninstantiable(tx: Frame, cls: type) -> None:
     name = "__abstractmethods__"
     if getattr(cls, name, None):
         raise Break("class", f"{cls.__name__} is abstract")
-    if name not in vars(cls):
-        FOUND[cls, name] = MISSING
-    elif can_change(cls):
+    if lookup(cls, name, [cls])[1] is not MISSING and can_change(cls):
         source = tx.output.tree.pinned(cls).child("class_item", name)
         tx.output.guard(source, "ID", "{0} is {pin}", vars(cls)[name])
     if lookup(cls, "__del__")[1] is not MISSING:
@@ -303,7 +300,7 @@ def _enum(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable | None:
 
 @class_with_base(torch.nn.Module)
 def _module(tx: Frame, cls: Any, args: Args, kwargs: Named) -> Variable:
-    """One of torch's that has neither parameters, nor buffers, nor submodules."""
+    """Making a module: only torch's, and without parameters, buffers and submodules."""
     is_torchs = lookup(cls, "__init__")[0].__module__.startswith("torch.nn.modules.")
     if is_torchs and all(value.is_constant() for value in (*args, *kwargs.values())):
         make = on_host(cls, args, kwargs, "as_constant")
