@@ -25,17 +25,16 @@ import json
 import re
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from miniinductor.options import listen
 from miniinductor.records import CompileRecord
 from miniinductor.runtime.memory import Program
 
-from ..records import FrameRecord
 from .measure import is_eager_kernel, sheet_of, with_clock
 
 KINDS = {  # of a line of a wrapper that calls no kernel: what it says
@@ -76,6 +75,7 @@ class Ticks:
 
 
 STAGES: dict[int, list[tuple[str, float, float]]] = {}  # id of a record -> its stages
+STARTS: dict[int, list[float]] = {}  # of stages that have not ended
 TICKS: dict[int, Ticks] = {}  # id of a CompileRecord -> of its program
 
 
@@ -89,29 +89,22 @@ def kept(table: dict[int, Any], record: Any, value: Any) -> Any:
 
 # --- listening ------------------------------------------------------------------------------------
 @functools.cache
-def listen() -> None:
+def keep_stages() -> None:
     """From now on the stages of all records are kept."""
-    for kind in (FrameRecord, CompileRecord):
-        kind.timed = noting(kind.timed)  # type: ignore[attr-defined, method-assign]
+    listen(hear)
 
 
-def noting(timed: Callable) -> Callable:
-    @functools.wraps(timed)
-    @contextmanager
-    def noted(record: Any, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            with timed(record, stage):
-                yield
-        finally:
-            kept(STAGES, record, []).append((stage, start, time.perf_counter()))
-
-    return noted
+def hear(what: str, record: Any, more: Any) -> None:
+    starts = kept(STARTS, record, []) if what in ("begin", "end") else []
+    if what == "begin":
+        starts.append(time.perf_counter())
+    elif what == "end" and starts:
+        kept(STAGES, record, []).append((more, starts.pop(), time.perf_counter()))
 
 
 def clock(measures: bool) -> Callable[[Program, CompileRecord], Program]:
     """For CLOCK of miniinductor: programs tick; measures: their kernels are measured, too."""
-    listen()
+    keep_stages()
 
     def with_ticks(program: Program, record: CompileRecord) -> Program:
         program = with_clock(program, record) if measures else program

@@ -25,13 +25,14 @@ Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
 from .. import config
 from ..errors import CannotLower, CompilerError, ThreadState, faults
+from ..options import Current
 from ..records import CompileRecord, first_line, warn_once
 from ..sizes.symbols import fill
 from . import fake_mode
@@ -39,15 +40,16 @@ from .eager_graphs import runnable, writable
 from .functionalize import output_of
 from .joint import Joint
 from .outputs import with_outputs
-from .partition import Parts, WithoutTangents
 from .tracer import without_autocast
 
+if TYPE_CHECKING:
+    from .partition import Parts
 
-def undisturbed(function: Callable) -> Callable:
-    """The function that autograd calls as the backward of a compiled graph: `function` itself.  A
-    front end with a frame hook assigns `disabled` to this name, since otherwise the hook would see
-    the backward graph being compiled."""
-    return function
+
+# What autograd calls as the backward of a compiled graph in place of a function: the function
+# itself.  A front end with a frame hook sets `disabled` around a compilation, since otherwise the
+# hook would see the backward graph being compiled.
+undisturbed = Current(lambda function: function)
 
 
 class Backward:
@@ -65,7 +67,7 @@ class Backward:
     missing: tuple[str, ...] = ()
 
     def __init__(
-        self, parts: Parts, record: CompileRecord, compile_graph: Callable, start: Callable
+        self, parts: "Parts", record: CompileRecord, compile_graph: Callable, start: Callable
     ) -> None:
         """record: of the forward half.  compile_graph(graph, record, []): gives a program;
         start(program, record): its callable."""
@@ -132,6 +134,8 @@ class Backward:
     def graph(self) -> fx.GraphModule:
         graph = self.parts.backward
         if self.missing:
+            from .partition import WithoutTangents
+
             graph = WithoutTangents(graph, self.missing).run()
         graph.meta["owned"] = True  # its inputs: wrapper.py frees each after its last use
         return graph
@@ -165,7 +169,7 @@ def inner_writes(forward: fx.GraphModule, joint: Joint) -> list[tuple[str, str]]
 
 def connect(
     joint: Joint,
-    parts: Parts,
+    parts: "Parts",
     run_forward: Callable,
     run_backward: Callable,
     held: Sequence[torch.Tensor],
@@ -205,7 +209,7 @@ class AutogradFunction:
     """
 
     def __init__(
-        self, joint: Joint, parts: Parts, run_forward: Callable, run_backward: Callable
+        self, joint: Joint, parts: "Parts", run_forward: Callable, run_backward: Callable
     ) -> None:
         self.joint, self.gradients = joint, parts.gradients
         self.run_forward, self.run_backward = run_forward, run_backward
@@ -219,11 +223,11 @@ class AutogradFunction:
 
     def function(self) -> Callable:
         """The autograd function, to be called; its two methods are this object's."""
-        compiled = {
-            "forward": staticmethod(self.forward),
-            "backward": staticmethod(undisturbed(self.backward)),
-        }
-        made: Any = type("Compiled", (torch.autograd.Function,), compiled)
+
+        class Compiled(torch.autograd.Function):
+            forward = staticmethod(self.forward)
+            backward = staticmethod(undisturbed.value(self.backward))
+
         unreached = self.joint.unreached
 
         def apply_detached(*primals: Any) -> Any:
@@ -231,9 +235,9 @@ class AutogradFunction:
             given = list(primals)
             for place in unreached:
                 given[place] = given[place].detach()
-            return made.apply(*given)
+            return Compiled.apply(*given)
 
-        return apply_detached if unreached else made.apply
+        return apply_detached if unreached else Compiled.apply
 
     def without_history(self, *primals: Any) -> tuple:
         return tuple(self.run_forward(*primals)[: self.joint.count])

@@ -48,7 +48,6 @@ from .functionalize import (
     is_view,
     of_tensors,
 )
-from .writes import order_in_memory, special_write
 
 aten = torch.ops.aten
 Decompositions: TypeAlias = Mapping[Any, Callable]
@@ -111,10 +110,18 @@ class Tracer(TorchDispatchMode):
         self._node_of: dict[int, fx.Node] = {}
         self._fake_of: dict[int, FakeTensor] = {}
         self._alive: list[Any] = []  # what is in `_node_of`: the id of a dead tensor is used again
-        # called before each op; may set `meta`
         self.before_record: Callable[[], None] | None = None
         # id of a tensor that shares memory -> (its source, a step of a view)
         self.made_by: dict[int, tuple[Any, tuple]] = {}
+
+    @contextlib.contextmanager
+    def asking(self, before_record: Callable[[], None]) -> Iterator[None]:
+        """Within the block this is called before each op, in whatever thread; it may set `meta`."""
+        self.before_record = before_record
+        try:
+            yield
+        finally:
+            self.before_record = None
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
@@ -186,6 +193,8 @@ class Tracer(TorchDispatchMode):
             self.before_record()
         kwargs = kwargs or {}
         if func._schema.is_mutable or func is aten.as_strided.default:
+            from .writes import special_write
+
             out = special_write(self, func, args, kwargs)
             if out is not NotImplemented:
                 return out
@@ -352,6 +361,8 @@ class Tracer(TorchDispatchMode):
             return have
         if same_layout(sizes(have.shape), have.stride(), want.stride()):
             return have
+        from .writes import order_in_memory
+
         order = order_in_memory(want)
         back = [order.index(d) for d in range(want.dim())]
         with self:

@@ -21,6 +21,7 @@ import torch
 
 from ..devices import LANGUAGES, language_of
 from ..ir.loops import Graph
+from ..options import announce
 from ..records import CompileRecord, KernelRecord
 from ..schedule.nodes import ExternNode, Schedule, buffer_bytes, bytes_touched
 from .common import Kernel, Order
@@ -69,10 +70,12 @@ def write_kernels(schedule: Schedule, record: CompileRecord) -> list[Step]:
     graph = getattr(record.functional_graph, "graph", None)
     nodes = enumerate(graph.nodes if graph else ())
     order = {node.name: (i, node.meta) for i, node in nodes if node.op == "call_function"}
-    return [
-        node if isinstance(node, ExternNode) else kernel_of(node, schedule, used, order)
-        for node in schedule.nodes
-    ]
+    groups = [node for node in schedule.nodes if not isinstance(node, ExternNode)]
+    made = {}
+    for number, group in enumerate(groups, 1):
+        announce("kernel", record, f"{number} of {len(groups)}")
+        made[group] = kernel_of(group, schedule, used, order)
+    return [made.get(node, node) for node in schedule.nodes]
 
 
 def kernel_of(group: Any, schedule: Schedule, used: set[str], order: Order) -> KernelStep:

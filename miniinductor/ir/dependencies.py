@@ -49,6 +49,7 @@ class Ref(NamedTuple):
     number: int
 
 
+OF_MORE = ("store", "reduction", "scan")  # ops whose results hang on more than their arguments
 Result: TypeAlias = Ref | sympy.Symbol  # a symbol is what an indirect_indexing makes
 
 
@@ -136,6 +137,23 @@ class LoopBody:
                 yield from self.walk(instruction.block)
             yield instruction
 
+    def hanging_on(
+        self, variables: Iterable[sympy.Symbol], reads: bool = False
+    ) -> list[Instruction]:
+        """The instructions that need no other loop variable; reads: and perhaps memory."""
+        wanted, found = set(variables), []
+        needs: dict[object, set] = {v: {v} for v in self.ranges()}
+        for i in self.instructions:
+            refs = [arg for arg in i.args if isinstance(arg, Ref)]
+            refs += [symbol for expr in i.expressions() for symbol in expr.free_symbols]
+            of_more = i.block or i.op in OF_MORE or i.op == "load" and not reads
+            needs[i.result] = set().union(
+                {i.op} if of_more else (), *[needs.get(r, ()) for r in refs]
+            )
+            if needs[i.result] <= wanted:
+                found.append(i)
+        return found
+
     def reads(self) -> list[Access]:
         return [Access(*self.place(i)) for i in self.walk() if i.op == "load"]
 
@@ -176,21 +194,17 @@ class LoopBody:
                 return arg.xreplace(symbols)
             return arg
 
-        before = playing.value
-        try:
-            for instruction in self.instructions if instructions is None else instructions:
-                handler.origin, playing.value = instruction.origin, instruction
+        for instruction in self.instructions if instructions is None else instructions:
+            with playing.set(instruction):
                 if instruction.op == "masked":
                     mask, _, other = instruction.args
                     block = functools.partial(self.play_block, handler, instruction, values)
                     result = handler.masked(values[mask], block, other)
                 else:
                     result = getattr(handler, instruction.op)(*map(decode, instruction.args))
-                values[instruction.result] = result
-                if isinstance(instruction.result, sympy.Symbol):
-                    symbols[instruction.result] = result
-        finally:
-            playing.value = before
+            values[instruction.result] = result
+            if isinstance(instruction.result, sympy.Symbol):
+                symbols[instruction.result] = result
         return values
 
     def play_block(self, handler: OpsHandler, masked: Instruction, values: dict) -> Any:
