@@ -55,6 +55,7 @@ The graph under construction
     minidynamo/graph output_graph.py graph_module.py
 Bytecode again
     minidynamo/bytecode assembler.py
+    minidynamo/rebuild replacement.py
 The driver of miniinductor
     miniinductor compile.py
 Autograd
@@ -67,9 +68,10 @@ Fusion
     miniinductor/schedule nodes.py scheduler.py
 Kernels in C++
     miniinductor/codegen kernels.py plan.py
-    miniinductor/codegen/cpp kernel_writer.py statements.py
+    miniinductor/codegen/cpp kernel_writer.py lanes.py statements.py
 Memory, the wrapper, the run
     miniinductor/runtime memory.py wrapper.py
+    miniinductor/toolchain cpp.py
 """
 
 LAYOUT = {

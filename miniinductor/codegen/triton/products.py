@@ -27,10 +27,11 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import common_loops, int_or_none, loop_variables
+from ...ir.dependencies import int_or_none, loop_variables
 from ...ir.loops import Buffer, BufferView, ExternKernel, Layout, playing
 from ...passes import library_layouts
 from ...records import CompileRecord, FusionDecision, lines_of
+from ...schedule.common_loops import common_loops
 from ...schedule.nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ...sizes.expressions import flatten
 from ..plan import plan_of
