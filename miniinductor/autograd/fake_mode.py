@@ -325,17 +325,10 @@ BY_ORDER = {
 def layouts(op: Op, args: tuple, kwargs: dict) -> tuple[Layout, ...]:
     """Sizes and strides of the op's results; none where that is not known, or as always."""
     tensors = tensors_in(*args, *kwargs.values())
-    if not tensors or not (computes(op) or op in BY_ORDER):
-        return ()
-    if any(result.alias_info for result in op._schema.returns):
-        return ()
-    transforms = name_of(op).startswith("_fft")  # whose results lie by the transformed dimensions
-    if not transforms and all(map(is_row_by_row, tensors)) and all(map(count, tensors)):
-        return ()
-    if not are_plain(tensors):
+    if not tensors or not follows_strides(op, tensors) or not are_plain(tensors):
         return ()
     largest = max(map(count, tensors))
-    if largest <= FEW or transforms and largest <= MANY:
+    if largest <= (MANY if transforms(op) else FEW):
         return ask(op, args, kwargs, as_it_is).layouts
     if torch.Tag.pointwise in op.tags:
         return ask(op, args, kwargs, without_data).layouts
@@ -343,6 +336,20 @@ def layouts(op: Op, args: tuple, kwargs: dict) -> tuple[Layout, ...]:
     if largest <= MANY and found.error:
         return ask(op, args, kwargs, as_it_is).layouts
     return found.layouts
+
+
+def follows_strides(op: Op, tensors: Sequence[torch.Tensor]) -> bool:
+    """Do the arguments' strides decide those of the results, and are they unusual ones?"""
+    decide = computes(op) or op in BY_ORDER
+    if not decide or any(result.alias_info for result in op._schema.returns):
+        return False
+    are_usual = all(map(is_row_by_row, tensors)) and all(map(count, tensors))
+    return transforms(op) or not are_usual
+
+
+def transforms(op: Op) -> bool:
+    """Is it a Fourier transform?  Its results lie by the transformed dimensions."""
+    return name_of(op).startswith("_fft")
 
 
 def is_row_by_row(tensor: torch.Tensor) -> bool:
