@@ -130,9 +130,9 @@ def test_the_check_finds_a_planted_one(planted):
 
 
 def test_a_method_that_is_put_into_a_class_is_found(monkeypatch):
-    from minidynamo.guards import guards, sources
+    from minidynamo.guards import checks, sources
 
-    monkeypatch.setattr(sources.Source, "planted", guards.exact_key, raising=False)
+    monkeypatch.setattr(sources.Source, "planted", checks.exact_key, raising=False)
     assert "minidynamo.guards.sources.Source.planted" in [*foreign_methods(sources)]
 
 

@@ -140,8 +140,8 @@ for _padding in (torch.nn.functional.pad, torch.constant_pad_nd):
 def _recurrent(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
     """Where it learns on a GPU cuDNN's call runs as it is: torch's rule for gradients takes a step
     of time after another, hundreds of kernels where cuDNN has one.  Without gradients the call
-    stays in the graph whole (miniinductor/lowering/whole_calls.py).  torch.compile breaks its graph
-    at every recurrent module."""
+    stays in the graph whole (miniinductor/lowering/decompositions.py).  torch.compile breaks its
+    graph at every recurrent module."""
     values = [v for a in args for v in (a.iterate(tx) if isinstance(a, SequenceVar) else [a])]
     fakes = [value.fake for value in values if isinstance(value, TensorVar)]
     learns = torch.is_grad_enabled() and any(fake.requires_grad for fake in fakes)

@@ -36,16 +36,8 @@ from miniinductor.errors import ours
 from miniinductor.sizes.expressions import python_code
 
 from ..errors import Break
-from ..guards.guards import (
-    FUNCTION_FIELDS,
-    KNOWS_NAMES,
-    Guard,
-    constant_check,
-    has_long_text,
-    is_state,
-    layout_of,
-    literal,
-)
+from ..guards.checks import KNOWS_NAMES, constant_check, has_long_text, layout_of, literal
+from ..guards.guards import FUNCTION_FIELDS, Guard, is_state
 from ..guards.sources import SourceTree, module_name
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import (

@@ -28,7 +28,7 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..guards.guards import exact_key
+from ..guards.checks import exact_key
 from ..guards.sources import KINDS, NAMES
 from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
 from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
