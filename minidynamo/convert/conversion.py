@@ -42,7 +42,8 @@ from ..errors import BackendError, Break, NoTensors, Restart, SkipFrame, Unsuppo
 from ..evaluate.evaluator import RootFrame
 from ..frame import frame_hook
 from ..graph.graph_module import draws, storage
-from ..graph.output_graph import OutputGraph, put_back, set_all
+from ..functions.torch_state import put_back, set_all
+from ..graph.output_graph import OutputGraph
 from ..guards.guards import Guard
 from ..rebuild.replacement import Codegen, Tail, rebuild, replacement
 from ..rebuild.resume import is_resume_code

@@ -25,14 +25,13 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 from miniinductor.sizes.symbols import is_contiguous
 
 from ..errors import Break, SkipFrame
-from ..graph.output_graph import call_state
 from ..variables.base import Frame, Named, Variable
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.dicts import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.registry import NONE, refused, rule, rules
 from ..variables.symbolic import SymVar, pinned
 from ..variables.tensor import TensorVar
-from .torch_state import at
+from .torch_state import at, call_state
 
 ELSEWHERE = """
     compiler.is_exporting fx._symbolic_trace.is_fx_tracing jit.is_scripting jit.is_tracing

@@ -33,8 +33,7 @@ import linecache
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,17 +53,13 @@ from ..shapes.dynamic import SizePolicy
 from ..shapes.symbolic_numbers import graph_function, is_of_floats
 from ..shapes.symbolic_shapes import ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
 from ..variables.base import Args, Named, Variable, lookup
-from ..variables.constant import ConstantVar
 from ..variables.floats import with_tensors
 from ..variables.modules import GlobalsVar
 from ..variables.symbolic import SymVar
-from ..variables.tensor import TensorVar, select_symbols
+from ..variables.tensor import TensorVar, answer, select_symbols
 from ..wrap.builder import Builder
 from . import graph_module
 from .graph_module import holds_tensor
-
-# what a program may set for its thread: setter -> getter
-STATES: dict[Callable, Callable] = {}
 
 
 @dataclass
@@ -75,39 +70,6 @@ class StateChanges:
     before: dict[Any, Any] = field(default_factory=dict)
     after: dict[Any, Any] = field(default_factory=dict)
     autocast_depth: int = 0  # autocast regions entered less those left
-
-
-def call_state(output: "OutputGraph", tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
-    """A change of the thread's state: made now for the ops that follow, and a node of the graph,
-    which does not count as one that computes something."""
-    constants: list[Variable] = [ConstantVar(value) for value in values]
-    node = output.add_node(tx, "call_function", setter, constants, {}, None)
-    output.calls -= 1
-    setter(*values)
-    return node
-
-
-@contextmanager
-def put_back(output: "OutputGraph") -> Iterator[None]:
-    """The state is as it was once the frame is traced; what the frame left changed is written down
-    for the replacement code."""
-    changes = output.state
-    try:
-        yield
-    finally:
-        for (setter, key), value in changes.before.items():
-            final = STATES[setter](*key)
-            if final != value:
-                changes.after[setter, key] = final
-        set_all(changes.before)
-        setters = [setter for setter, _ in changes.before]
-        if changes.autocast_depth or torch.set_autocast_cache_enabled in setters:
-            torch.clear_autocast_cache()  # of fake tensors
-
-
-def set_all(values: dict[Any, Any]) -> None:
-    for (setter, key), value in values.items():
-        setter(*key, value)
 
 
 GLOBAL_HOOKS = [
@@ -239,7 +201,6 @@ class OutputGraph(Builder):
     wrap_result = graph_module.wrap_result
     to_fake = graph_module.to_fake
     to_node = graph_module.to_node
-    answer = graph_module.answer
     finish = graph_module.finish
 
     # ---- guards
@@ -376,7 +337,7 @@ class OutputGraph(Builder):
         if "as_strided" in getattr(target, "__name__", target):
             self.guard_offsets(tensors)
         if not holds_tensor(result):
-            return self.answer(tx, op, target, args, kwargs, result, written)
+            return answer(self, tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))
         if known is not None and not written:
             # a tensor that was known came back: x.contiguous(), dropout(x, training=False)

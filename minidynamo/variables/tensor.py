@@ -11,11 +11,17 @@ Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what
 A method that is no plain node is a method `method_...` here, or has a rule of its own, as functions
 have: `rule(torch.Tensor.register_hook)`.  What torch itself keeps in a tensor (`requires_grad`,
 `names`, `data`) cannot be set.  An index that is a symbol (`weight[token]`) becomes a `select`.
+A call that gives no tensor is answered by the fake one, and guarded (`answer`):
+
+    if x.is_contiguous(): ...       # FLAG: x.is_contiguous() is True
+    torch.get_num_threads()         # STATE: it gives the same again
+
 Mirrors torch/_dynamo/variables/tensor.py, and side_effects.py (paper section 3.5).
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 import types
 from collections.abc import Callable, Iterator
@@ -28,7 +34,7 @@ from miniinductor.errors import ours
 
 from ..errors import Break, SkipFrame
 from ..guards.originals import guard_calls, in_leaf_module, made_by_torch, replaced_in_tensor
-from .base import Args, Codegen, Frame, Named, Variable, lookup
+from .base import Args, Codegen, Frame, Named, OutputGraph, Variable, lookup
 from .constant import ConstantVar
 from .dicts import TupleVar
 from .objects import method_of_class
@@ -264,3 +270,61 @@ def select_symbols(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, A
             tensor = tx.node(torch.select, [tensor, ConstantVar(dim), item])
     rest = [item for item, is_symbol in zip(items, symbols) if not is_symbol]
     return target, [tensor, TupleVar(rest or [ConstantVar(...)]), *value], kwargs
+
+
+# ---- calls that give no tensor
+# methods that tell which object a tensor is, and where its memory lies
+OF_ITSELF = {"__hash__", "data_ptr", "const_data_ptr", "mutable_data_ptr", "storage_type"}
+
+
+def answer(
+    output: OutputGraph,
+    tx: Any,
+    op: str,
+    target: Any,
+    args: Any,
+    kwargs: Any,
+    result: Any,
+    written: Any,
+) -> Variable:
+    """A call that gave no tensor: it read a flag of a tensor or the process's state, gave or
+    wrote."""
+    name = target if op == "call_method" else target.__name__
+    if args and name != "type" and (name in OF_ITSELF or tells_of_itself(result)):
+        raise Break("string", f"{name}() of a tensor: a fake one would answer for it")
+    if not args and not kwargs and name.startswith(("is_", "get_", "are_")):
+        guard_state(output, functools.partial(target), result)
+    elif len(args) == 1 and not kwargs:
+        guard_flag(output, args[0], name)
+    if result is None and (op == "call_function" or written):
+        node = output.add_node(tx, op, target, args, kwargs, None)
+        output.written += [(node, tensor) for tensor in written]
+    return output.wrap_result(result)
+
+
+def tells_of_itself(result: Any) -> bool:
+    """Is it text, a class or a function, or a list of such?  A fake tensor tells of itself."""
+    if isinstance(result, (list, tuple)):
+        return any(map(tells_of_itself, result))
+    return isinstance(result, (str, bytes, type)) or callable(result)
+
+
+def guard_state(output: OutputGraph, call: functools.partial[Any], value: Any) -> None:
+    """`call` (a functools.partial) read `value` from the process's state: it must give the same
+    again.  What the frame itself sets is guarded on entry."""
+    name = call.func.__name__
+    if output.state.before and ("grad" in name or "autocast" in name):
+        return
+    named = [f"{k}={v!r}" for k, v in call.keywords.items()]
+    arguments = ", ".join([*map(repr, call.args), *named])
+    check = f"{{0}}({arguments}) == {{pin}}"
+    output.guard(output.tree.pinned(call.func), ("STATE", arguments), check, value)
+
+
+def guard_flag(output: OutputGraph, variable: Variable, name: str) -> None:
+    """`tensor.is_...()` was read of an input."""
+    if type(variable) is not TensorVar or variable.value is None:
+        return
+    if name.startswith(("is_", "_is_")) and hasattr(torch.Tensor, name):
+        check = f"{{0}}.{name}() is {getattr(variable.value, name)()}"
+        output.guard(variable.source, ("FLAG", name), check)
