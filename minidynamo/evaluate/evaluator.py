@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..graph.output_graph import OutputGraph
     from ..variables.base import Args, Named, Variable
     from ..variables.functions import FunctionVar
-    from ..variables.modules import GlobalsVar
+    from ..variables.classes import GlobalsVar
 
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE

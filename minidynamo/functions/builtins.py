@@ -36,7 +36,7 @@ from ..evaluate.opcodes import pushes
 from ..evaluate.operations import on_host
 from ..evaluate.operators import COMPARISONS, OPERATORS, UNARY
 from ..variables.base import MISSING, Frame, Named, Variable, lookup
-from ..variables.classes import ClassVar
+from ..variables.classes import ClassVar, PyModuleVar
 from ..variables.constant import ConstantVar
 from ..variables.dicts import (
     Container,
@@ -49,7 +49,6 @@ from ..variables.dicts import (
 )
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
 from ..variables.iterators import EnumerateVar, FilterVar, MapVar, ZipVar
-from ..variables.modules import PyModuleVar
 from ..variables.objects import ObjectVar, through
 from ..variables.registry import NONE, refused, rule, rules
 from ..variables.sequences import slice_of

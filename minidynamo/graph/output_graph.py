@@ -54,7 +54,7 @@ from ..shapes.symbolic_numbers import graph_function, is_of_floats
 from ..shapes.symbolic_shapes import ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
 from ..variables.base import Args, Named, Variable, lookup
 from ..variables.floats import with_tensors
-from ..variables.modules import GlobalsVar
+from ..variables.classes import GlobalsVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import TensorVar, answer, select_symbols
 from ..wrap.builder import Builder

@@ -50,7 +50,7 @@ from ..variables.base import (
     can_change,
     trusted,
 )
-from ..variables.classes import ClassVar
+from ..variables.classes import ClassVar, PyModuleVar
 from ..variables.constant import (
     ARRAYS,
     HASHED_BY_IDENTITY,
@@ -61,7 +61,6 @@ from ..variables.constant import (
 from ..variables.dicts import DictVar, TupleVar, named
 from ..variables.floats import wrap_float
 from ..variables.functions import CallableVar, CellVar
-from ..variables.modules import PyModuleVar
 from ..variables.nn_modules import wrap_module
 from ..variables.objects import ExceptionVar
 from ..variables.registry import BY_VALUE, PINNED, SHARED, Rule, Table, by_identity
