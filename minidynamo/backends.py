@@ -28,6 +28,7 @@ import torch
 from torch import fx
 
 from . import records
+from .errors import BackendError
 from .frame import frame_hook
 
 Backend = Callable[..., Callable]
@@ -132,3 +133,19 @@ def is_torchs(backend: Any) -> bool:
         backend = backend.func
     home = getattr(backend, "__module__", None) or type(backend).__module__
     return getattr(backend, "is_torchs", False) or f"{home}.".startswith(TORCHS)
+
+
+def tuple_of(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """What a user's backend has made, which must give a tuple: of a tensor in its place, the rows
+    would be taken for the graph's results."""
+
+    def run(*inputs: Any) -> Any:
+        found = compiled(*inputs)
+        if isinstance(found, (tuple, list)):
+            return found
+        raise BackendError(
+            f"what the backend {name!r} made gives a {type(found).__name__}, no tuple\n"
+            "  hint: a graph's results are a tuple, also where it has one: return (result,)"
+        )
+
+    return run

@@ -72,9 +72,6 @@ class StateChanges:
     autocast_depth: int = 0  # autocast regions entered less those left
 
 
-GLOBAL_HOOKS = [
-    f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
-]
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
 # what fake tensors raise where an op needs to know the numbers in a tensor
 NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
@@ -157,7 +154,6 @@ class OutputGraph(Builder):
         # fake tensors and symbols
         self.shape_env = ShapeEnv(self.line)
         self.fake_mode = FakeMode(static_shapes=True)
-        self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
         # source of a float that changes -> its variable; expression over such -> its 0-d tensor
         self.floats: dict[Any, Any] = {}
@@ -202,15 +198,6 @@ class OutputGraph(Builder):
     to_fake = graph_module.to_fake
     to_node = graph_module.to_node
     finish = graph_module.finish
-
-    # ---- guards
-    def guard_no_global_hooks(self) -> None:
-        """No hooks are installed for all modules, and none must be later."""
-        table = torch.nn.modules.module
-        for name in GLOBAL_HOOKS:
-            self.guard(self.tree.pinned(getattr(table, name), name), "NO_HOOKS", "not {0}")
-            if getattr(table, name):
-                raise Break("module", "global module hooks are installed")
 
     def globals_of(self, values: dict[str, Any]) -> GlobalsVar:
         found = self.globals.get(id(values))
@@ -379,18 +366,6 @@ class OutputGraph(Builder):
         if "place" in text and any(base and base.source is None for base in bases):
             return SkipFrame(reason)  # a write to a view, which is none behind a graph break
         return Break("op failed", reason)
-
-    def guard_offsets(self, given: list[torch.Tensor]) -> None:
-        """as_strided counts places from the start of a memory.  The inputs that lie in it must
-        begin where they do now."""
-        storages = {fake.untyped_storage()._cdata for fake in given}
-        for variable in self.by_fake.values():
-            real, fake = variable.value, variable.fake
-            if real is None or real.layout is not torch.strided:  # None: made in the frame
-                continue
-            if fake.untyped_storage()._cdata in storages:
-                check = f"{{0}}.storage_offset() == {real.storage_offset()}"
-                self.guard(variable.source, "OFFSET", check)
 
     def add_node(
         self, tx: Any, op: str, target: Any, args: Args, kwargs: Named, result: Any

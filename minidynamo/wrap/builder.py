@@ -228,6 +228,9 @@ def guard_strides(builder: OutputGraph, fake: Any, source: Source) -> None:
     builder.pair_guards.append(Guard("STRIDE", (source, *sources), check))
 
 
+GLOBAL_HOOKS = [
+    f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
+]
 WRITTEN = (str, int, bool, type(None))  # classes of what is written into a guard
 SELF_GUARDED = (torch.Tensor, torch.nn.Module)  # their rules guard the type, among other things
 
@@ -243,6 +246,7 @@ class Builder:
         self.pair_guards: list[Guard] = []
         self.memo: dict[int, tuple[Variable, Any]] = {}  # id of an object at a source -> it, kept
         self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
+        self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         # variables of objects from outside: writes to them are repeated (see `replayed`)
         self.sourced: list[Variable] = []
         self.layouts: dict[bytes, bytes] = {}  # each once
@@ -293,6 +297,26 @@ class Builder:
         alike = check == "{0} is {1}"
         guard = Guard("ALIAS" if alike else "DISTINCT", sources, check, {}, self.line())
         self.pair_guards.append(guard)
+
+    def guard_no_global_hooks(self) -> None:
+        """No hooks are installed for all modules, and none must be later."""
+        table = torch.nn.modules.module
+        for name in GLOBAL_HOOKS:
+            self.guard(self.tree.pinned(getattr(table, name), name), "NO_HOOKS", "not {0}")
+            if getattr(table, name):
+                raise Break("module", "global module hooks are installed")
+
+    def guard_offsets(self, given: list[torch.Tensor]) -> None:
+        """as_strided counts places from the start of a memory.  The inputs that lie in it must
+        begin where they do now."""
+        storages = {fake.untyped_storage()._cdata for fake in given}
+        for variable in self.by_fake.values():
+            real, fake = variable.value, variable.fake
+            if real is None or real.layout is not torch.strided:  # None: made in the frame
+                continue
+            if fake.untyped_storage()._cdata in storages:
+                check = f"{{0}}.storage_offset() == {real.storage_offset()}"
+                self.guard(variable.source, "OFFSET", check)
 
     # ---- variables
     def wrap(self, value: Any, source: Source) -> Variable:

@@ -29,11 +29,19 @@ from miniinductor.errors import ours
 
 from ..errors import Break
 from ..guards.checks import exact_key
+from ..guards.guards import Guard
 from ..guards.sources import KINDS, NAMES
 from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
 from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar, PartialVar
+from ..variables.functions import (
+    BoundMethodVar,
+    CallableVar,
+    CellVar,
+    FunctionVar,
+    MethodVar,
+    PartialVar,
+)
 from ..variables.objects import ObjectVar, fields_of
 from ..variables.registry import BY_VALUE, PINNED, SHARED, by_identity
 
@@ -249,6 +257,22 @@ def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
     closure = tuple(builder.wrap_cell(cell, source.child("closure", n)) for n, cell in cells)
     parts = fn.__code__, fn.__globals__, fn.__qualname__, tuple(defaults.values()), named, closure
     return FunctionVar(fn, *parts, source=source)
+
+
+def closure_of(builder: OutputGraph, function: Any, code: types.CodeType) -> tuple[CellVar, ...]:
+    """Variables of the function's cells, of which some may be empty."""
+    closure = []
+    for n, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
+        try:
+            content = Lazy(cell.cell_contents, builder.tree.free(n, name))
+        except ours(ValueError):
+            check = f"this_function.__closure__[{n}] == state_empty"
+            builder.pair_guards.append(Guard("EMPTY", (), check, {"state_empty": types.CellType()}))
+            content = None
+        variable = CellVar(content, name)
+        builder.memo[id(cell)] = (variable, cell)
+        closure.append(variable)
+    return tuple(closure)
 
 
 @PINNED(types.FunctionType)

@@ -66,7 +66,15 @@ from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
 from ..common import Kernel, Value, of_all_parts, origin_text, summary
 from ..plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
-from .expressions import HALVES, CppExpressions, CppScope, compute_type, memory_type
+from .expressions import (
+    HALVES,
+    CppExpressions,
+    CppScope,
+    as_computed,
+    combined,
+    compute_type,
+    memory_type,
+)
 from .layouts import LAYOUTS
 from .reductions import ACCUMULATORS, Accumulator
 from .statements import (
@@ -384,21 +392,6 @@ class CppKernelWriter(CppExpressions):
         self.outside.add(f"{c_type} {total} = {start};")
         self.scope.add(f"{total} = {added};")
         return Value(total, dtype, True)
-
-
-def as_computed(element: str, dtype: torch.dtype) -> str:
-    """An element in memory, as what is computed with."""
-    return f"mini::to_float({element})" if dtype in HALVES else element
-
-
-def combined(mode: str, there: str, value: Value, c_type: str) -> str:
-    """What a scatter stores, made of what is there."""
-    if mode == "atomic_add":
-        return f"{there} {'|' if c_type == 'bool' else '+'} {value}"
-    if mode == "atomic_mul":
-        return f"{there} * {value}"
-    function = {"atomic_max": "maximum", "atomic_min": "minimum"}[mode]
-    return f"mini::{function}<{c_type}>({there}, {value})"
 
 
 def ending(text: str) -> Marked:
