@@ -38,8 +38,8 @@ from .operations import Operations
 if TYPE_CHECKING:
     from ..graph.output_graph import OutputGraph
     from ..variables.base import Args, Named, Variable
-    from ..variables.functions import FunctionVar
     from ..variables.classes import GlobalsVar
+    from ..variables.functions import FunctionVar
 
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE

@@ -29,7 +29,7 @@ from ..guards.sources import module_name
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar, is_constant_value
 from ..variables.dicts import ListVar, TupleVar
-from ..variables.symbolic import SYMBOLIC, SymVar, wrap_symbolic
+from ..variables.symbolic import SYMBOLIC, SymVar, symbolic_node, unwritten_fake, wrap_symbolic
 from ..variables.tensor import TensorVar
 from ..wrap.builder import pinned_result
 from ..wrap.containers import result_dict, result_set
@@ -80,7 +80,7 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     if not any(type(variable) is SymVar for variable in output.inputs):
         return made, [variable.value for variable in output.inputs]
     return made, [
-        variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
+        variable.value if type(variable) is SymVar else unwritten_fake(output, variable)
         for variable in output.inputs
     ]
 
@@ -174,7 +174,7 @@ def to_node(output: "OutputGraph", variable: Any) -> Any:
     if kind is TensorVar:
         return variable.node
     if kind is SymVar:
-        return output.symbolic_node(output.frame, variable.value)
+        return symbolic_node(output, output.frame, variable.value)
     return variable.argument(output.to_node)
 
 

@@ -14,8 +14,7 @@ the program it comes from: `source_line` (file, line, its text), `user_stack` (t
 there), `instruction` (at which byte of the root's code it ends), `module_path` ("h.0.mlp", of the
 module that is being called); `stack_trace` is what torch.fx prints where a node fails.
 
-Sizes and ints that may change are symbols (`symbolic_int`): placeholders of their own, before
-everything that has them as sizes.
+Sizes and ints that may change are symbols, with placeholders of their own (variables/symbolic.py).
 
     with torch.no_grad():   # a change of grad mode or autocast is a node, and made while tracing
         y = x + 1
@@ -40,7 +39,6 @@ from typing import Any
 import torch
 import torch.fx
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses import fake_tensor
 
 from miniinductor.autograd.fake_mode import FakeMode, let_go
 from miniinductor.errors import ours
@@ -48,15 +46,13 @@ from miniinductor.errors import ours
 from .. import config
 from ..errors import Break, SkipFrame
 from ..guards.originals import replaced_in_tensor
-from ..guards.sources import Source, numbered
+from ..guards.sources import numbered
 from ..shapes.dynamic import SizePolicy
-from ..shapes.symbolic_numbers import graph_function, is_of_floats
-from ..shapes.symbolic_shapes import ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
+from ..shapes.symbolic_shapes import ShapeEnv
 from ..variables.base import Args, Named, Variable, lookup
-from ..variables.floats import with_tensors
 from ..variables.classes import GlobalsVar
-from ..variables.symbolic import SymVar
-from ..variables.tensor import TensorVar, answer, select_symbols
+from ..variables.floats import with_tensors
+from ..variables.tensor import TensorVar, answer, failure, select_symbols
 from ..wrap.builder import Builder
 from . import graph_module
 from .graph_module import holds_tensor
@@ -73,8 +69,6 @@ class StateChanges:
 
 
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
-# what fake tensors raise where an op needs to know the numbers in a tensor
-NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
 
 
 @functools.cache
@@ -241,71 +235,6 @@ class OutputGraph(Builder):
                 # of a view, after its base changed (requires_grad_) while tracing
                 raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
 
-    # ---- sizes and numbers that are symbols: placeholders, and nodes that compute with them
-    def symbolic_fake_of(self, value: torch.Tensor, source: Source, dims: set[int]) -> torch.Tensor:
-        """A fake whose sizes `dims` are symbols; their placeholders come before the tensor's."""
-        shape = source.attr("shape")
-        self.fake_mode.cache_enabled = False  # its key would be the sizes' hints
-        sources = {d: shape.item(d) for d in sorted(dims)}
-        fake = symbolic_fake(self.fake_mode, self.shape_env, value, sources)
-        self.add_symbols()
-        return fake
-
-    def symbolic_int(self, value: int, source: Source) -> SymVar:
-        """An int of the arguments as a symbol of its own: any number from 0 on.
-
-        (Sizes stay numbers below 2, since broadcasting depends on them.  An int that is used as a
-        size is asked whether it is 0 or 1.)"""
-        made = self.shape_env.create_number(value, source)
-        self.add_symbols()
-        return SymVar(made, source=source)
-
-    def add_symbols(self) -> None:
-        """Placeholders of the symbols that have none yet."""
-        self.fake_mode.cache_enabled = False
-        for symbol, row in self.shape_env.table.items():
-            if symbol not in self.symbol_nodes and row.sources and symbol.is_integer:
-                value = self.shape_env.wrap(symbol)
-                node = self.symbol_nodes[symbol] = self.add_input("placeholder", symbol.name, value)
-                self.inputs.append(SymVar(value, node, source=row.sources[0]))
-
-    def symbolic_node(self, tx: Any, value: Any) -> Any:
-        """The node that computes a SymInt, SymFloat or SymBool from the symbols; each expression
-        once."""
-        if type(value) is torch.SymBool and value.node.has_hint():
-            return bool(value)  # decided, and guarded
-        if type(value) is not torch.SymBool and is_of_floats(value.node):
-            return value.node.guard_int()  # the operation takes no tensor for it
-
-        def build(expr: Any) -> Any:
-            if expr.is_number:
-                return int(expr) if expr.is_Integer else float(expr)
-            node = self.symbol_nodes.get(expr)
-            if node is None:
-                call = functools.partial(self.graph.call_function, graph_function(expr))
-                first, *others = [build(a) for a in expr.args]
-                if others:
-                    node = functools.reduce(lambda a, b: call((a, b)), others, first)
-                else:
-                    node = call((first,))
-                self.describe_node(
-                    tx, node, self.shape_env.wrap(expr) if expr.is_integer else value
-                )
-                self.symbol_nodes[expr] = node
-            return node
-
-        return build(value.node.expr)
-
-    def unwritten_fake(self, variable: Any) -> torch.Tensor:
-        """A fake of the input as it is before the graph runs.  The variable's own fake has seen the
-        traced operations: `x.t_()` has swapped its sizes."""
-        tensor = variable.value
-        if not can_be_symbolic(tensor):
-            return variable.fake
-        as_it_is = tensor.shape, tensor.stride()
-        layout = self.input_layouts.get(id(variable), as_it_is)
-        return fake_like(self.fake_mode, tensor, *layout)
-
     # ---- nodes
     def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
         """Run once with fake tensors, record, wrap the result."""
@@ -345,27 +274,7 @@ class OutputGraph(Builder):
         except (Break, SkipFrame):
             raise
         except ours(Exception) as error:
-            raise self.failure(target, args, error) from None
-
-    def failure(self, target: Any, args: Sequence[Any], error: Exception) -> Exception:
-        """Why an operation cannot be run with fake tensors: an error of the program's, which plain
-        Python raises with its own message; or it needs the numbers in a tensor."""
-        name = getattr(target, "__qualname__", None) or getattr(target, "__name__", target)
-        called = f"Tensor.{target}" if isinstance(target, str) else str(name)
-        if isinstance(error, NEEDS_DATA):
-            return Break(
-                "data-dependent",
-                f"{called} needs the tensor's values ({error})",
-                "the shape or value depends on data; keep it outside the compiled function",
-            )
-        if isinstance(error, fake_tensor.UnsupportedFakeTensorException):
-            return Break("fake tensor", f"{called}: {error}")
-        text = str(error).strip().partition("\n")[0]
-        reason = f"{called} failed while tracing: {type(error).__name__}: {text}"
-        bases = [self.by_fake.get(id(getattr(arg, "_base", None))) for arg in args]
-        if "place" in text and any(base and base.source is None for base in bases):
-            return SkipFrame(reason)  # a write to a view, which is none behind a graph break
-        return Break("op failed", reason)
+            raise failure(self, target, args, error) from None
 
     def add_node(
         self, tx: Any, op: str, target: Any, args: Args, kwargs: Named, result: Any

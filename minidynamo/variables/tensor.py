@@ -24,11 +24,12 @@ from __future__ import annotations
 import functools
 import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
 import torch
+from torch._subclasses import fake_tensor
 
 from miniinductor.errors import ours
 
@@ -328,3 +329,29 @@ def guard_flag(output: OutputGraph, variable: Variable, name: str) -> None:
     if name.startswith(("is_", "_is_")) and hasattr(torch.Tensor, name):
         check = f"{{0}}.{name}() is {getattr(variable.value, name)()}"
         output.guard(variable.source, ("FLAG", name), check)
+
+
+# ---- calls that fake tensors cannot run
+# what fake tensors raise where an op needs to know the numbers in a tensor
+NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
+
+
+def failure(output: OutputGraph, target: Any, args: Sequence[Any], error: Exception) -> Exception:
+    """Why an operation cannot be run with fake tensors: an error of the program's, which plain
+    Python raises with its own message; or it needs the numbers in a tensor."""
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", target)
+    called = f"Tensor.{target}" if isinstance(target, str) else str(name)
+    if isinstance(error, NEEDS_DATA):
+        return Break(
+            "data-dependent",
+            f"{called} needs the tensor's values ({error})",
+            "the shape or value depends on data; keep it outside the compiled function",
+        )
+    if isinstance(error, fake_tensor.UnsupportedFakeTensorException):
+        return Break("fake tensor", f"{called}: {error}")
+    text = str(error).strip().partition("\n")[0]
+    reason = f"{called} failed while tracing: {type(error).__name__}: {text}"
+    bases = [output.by_fake.get(id(getattr(arg, "_base", None))) for arg in args]
+    if "place" in text and any(base and base.source is None for base in bases):
+        return SkipFrame(reason)  # a write to a view, which is none behind a graph break
+    return Break("op failed", reason)

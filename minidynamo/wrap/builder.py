@@ -64,6 +64,7 @@ from ..variables.functions import CallableVar, CellVar
 from ..variables.nn_modules import wrap_module
 from ..variables.objects import ExceptionVar
 from ..variables.registry import BY_VALUE, PINNED, SHARED, Rule, Table, by_identity
+from ..variables.symbolic import symbolic_fake_of, symbolic_int
 from ..variables.tensor import TensorVar
 from . import containers  # noqa: F401
 from .containers import (
@@ -86,7 +87,7 @@ def wrap_constant(builder: Any, value: Any, source: Source) -> Variable:
     """A constant at `source`; an int or float is a symbol if the policy of sizes says so."""
     if type(value) is int and builder.policy.of_int(value, source):
         builder.guard(source, "TYPE", "type({0}) is int")
-        return builder.symbolic_int(value, source)
+        return symbolic_int(builder, value, source)
     number = wrap_float(builder, value, source) if type(value) is float else None
     if number is not None:
         return number
@@ -150,7 +151,7 @@ def wrap_input(builder: OutputGraph, value: torch.Tensor, source: Source) -> Ten
     if dims is None:
         fake = builder.fake_of(value)
     else:
-        fake = builder.symbolic_fake_of(value, source, dims)
+        fake = symbolic_fake_of(builder, value, source, dims)
     node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
     variable = TensorVar(node, fake, type(value), value, source=source)
     builder.inputs.append(variable)
