@@ -25,10 +25,10 @@ from torch.fx.graph import inplace_methods
 from miniinductor.autograd.eager_graphs import is_printed_exactly
 
 from ..errors import Break, SkipFrame
-from ..guards.sources import module_name
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar, is_constant_value
 from ..variables.dicts import ListVar, TupleVar
+from ..variables.nn_modules import module_name
 from ..variables.symbolic import SYMBOLIC, SymVar, symbolic_node, unwritten_fake, wrap_symbolic
 from ..variables.tensor import TensorVar
 from ..wrap.builder import pinned_result

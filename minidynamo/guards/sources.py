@@ -118,27 +118,6 @@ class Source:
         return node
 
 
-def module_path(source: Source | None) -> str:
-    """ "transformer.h.0.attn" for self.transformer.h[0].attn."""
-    parts = []
-    while source is not None:
-        table = source.base
-        if source.kind == "item" and table is not None and table.kind == "item":
-            if table.key == "_modules":
-                parts.append(str(source.key))
-        source = table
-    return ".".join(reversed(parts))
-
-
-def module_name(source: Any) -> str:
-    """ "h.0.weight" for a parameter's source."""
-    owner = source.base.base
-    while owner is not None and owner.kind in ("dict", "raw_dict"):
-        owner = owner.base
-    path = module_path(owner)
-    return f"{path}.{source.key}" if path else str(source.key)
-
-
 class SourceTree:
     """The roots of one frame: its parameters, its closure, and objects pinned by reference (globals
     dicts, classes)."""

@@ -38,7 +38,7 @@ from miniinductor.sizes.expressions import python_code
 from ..errors import Break
 from ..guards.checks import KNOWS_NAMES, constant_check, has_long_text, layout_of, literal
 from ..guards.guards import FUNCTION_FIELDS, Guard, is_state
-from ..guards.sources import SourceTree, module_name
+from ..guards.sources import SourceTree
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import (
     Added,
@@ -61,7 +61,7 @@ from ..variables.constant import (
 from ..variables.dicts import DictVar, TupleVar, named
 from ..variables.floats import wrap_float
 from ..variables.functions import CallableVar, CellVar
-from ..variables.nn_modules import wrap_module
+from ..variables.nn_modules import module_name, wrap_module
 from ..variables.objects import ExceptionVar
 from ..variables.registry import BY_VALUE, PINNED, SHARED, Rule, Table, by_identity
 from ..variables.symbolic import symbolic_fake_of, symbolic_int
