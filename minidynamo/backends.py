@@ -22,14 +22,17 @@ import functools
 import importlib
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
-from . import records
+from . import config, records
 from .errors import BackendError
 from .frame import frame_hook
+
+if TYPE_CHECKING:
+    from .convert.conversion import Conversion
 
 Backend = Callable[..., Callable]
 _REGISTRY: dict[str, Backend] = {}
@@ -133,6 +136,23 @@ def is_torchs(backend: Any) -> bool:
         backend = backend.func
     home = getattr(backend, "__module__", None) or type(backend).__module__
     return getattr(backend, "is_torchs", False) or f"{home}.".startswith(TORCHS)
+
+
+# ---- a backend that fails
+def note_failure(conversion: "Conversion", error: Exception, is_ours: bool) -> None:
+    """The backend failed.  Raises BackendError where it is the user's, unless they want it
+    otherwise; the tests want ours raised."""
+    name, line = conversion.compiler.backend_name, records.user_line(conversion)
+    if is_ours and config.raise_internal_errors:
+        raise error
+    if is_ours or config.suppress_backend_errors:
+        records.note_error(error, conversion.record, f"backend {name}", line)
+        return
+    raise BackendError(
+        f"the backend {name!r} failed for {conversion.record.function} at {line}: "
+        f"{type(error).__name__}: {error}\n"
+        "  hint: minidynamo.config.suppress_backend_errors = True runs the frame eagerly"
+    ) from error
 
 
 def tuple_of(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:

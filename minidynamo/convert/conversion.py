@@ -197,7 +197,7 @@ class Conversion:
                 raise TypeError(f"the backend returned {type(compiled).__name__}, no callable")
         # what looks like a fault of a compiler; of the user's backend, all but signals
         except faults() if is_ours else ours(Exception) as error:
-            self.note_backend_error(error, is_ours)
+            backends.note_failure(self, error, is_ours)
             return gm.forward
         record.backend_record = getattr(compiled, "record", None)
         if record.backend_record is not None:
@@ -206,21 +206,6 @@ class Conversion:
         if compiled is gm:
             return gm.forward  # which runs no hooks that the program has set for all modules
         return compiled if is_ours else backends.tuple_of(compiled, self.compiler.backend_name)
-
-    def note_backend_error(self, error: Exception, is_ours: bool) -> None:
-        """The backend failed.  Raises BackendError where it is the user's, unless they want it
-        otherwise; the tests want ours raised."""
-        name, line = self.compiler.backend_name, records.user_line(self)
-        if is_ours and config.raise_internal_errors:
-            raise error
-        if is_ours or config.suppress_backend_errors:
-            records.note_error(error, self.record, f"backend {name}", line)
-            return
-        raise BackendError(
-            f"the backend {name!r} failed for {self.record.function} at {line}: "
-            f"{type(error).__name__}: {error}\n"
-            "  hint: minidynamo.config.suppress_backend_errors = True runs the frame eagerly"
-        ) from error
 
 
 # What torch.utils.checkpoint's hooks raise once they have recomputed all that backward needs: no

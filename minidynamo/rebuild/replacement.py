@@ -34,7 +34,6 @@ create_call_resume_at (paper sections 3.6 to 3.8).
 from __future__ import annotations
 
 import functools
-import math
 import types
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
@@ -46,9 +45,9 @@ from miniinductor.sizes.expressions import python_code
 from ..bytecode import Instruction, assemble, assembler, disassemble
 from ..bytecode.assembler import HANDLED, parameter_count, stack_effect
 from ..errors import SkipFrame
-from ..frame import frame_hook
 from ..guards.originals import BUILTINS
 from ..guards.sources import NAMES
+from ..shapes.symbolic_numbers import size_function
 from ..variables.base import NULL, Lazy, RealVar, Variable, peek
 from ..variables.functions import CellVar
 from .resume import Continuations, closure_names
@@ -266,16 +265,6 @@ def instructions_of(text: str) -> list[tuple[str, Any, int]]:
     flags)."""
     body = disassemble(compile(text, "<minidynamo access>", "eval"))
     return [(ins.op, ins.arg, ins.flags) for ins in body[1:-1]]
-
-
-@functools.lru_cache(1000)
-def size_function(text: str, names: tuple[str, ...]) -> Callable:
-    """The function of symbols that computes `text`; never compiled itself."""
-    function = eval(
-        compile(f"lambda {', '.join(names)}: {text}", "<minidynamo sizes>", "eval"), {"math": math}
-    )
-    frame_hook.set_cache(function.__code__, None)
-    return function
 
 
 # Code that asks so may read any of its variables behind a graph break.
