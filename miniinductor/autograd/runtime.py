@@ -38,8 +38,9 @@ from . import fake_mode
 from .eager_graphs import runnable, writable
 from .functionalize import output_of
 from .joint import Joint
+from .missing_tangents import WithoutTangents
 from .outputs import with_outputs
-from .partition import Parts, WithoutTangents
+from .partition import Parts
 from .tracer import without_autocast
 
 

@@ -29,15 +29,8 @@ from typing import TypeAlias
 from ..ir.loops import ExternKernel, Graph
 from ..ir.recording import MAY_RAISE
 from ..records import CompileRecord, FusionDecision
-from .common_loops import (
-    Pair,
-    Way,
-    clearest,
-    on_inner_loops,
-    on_outer_loops,
-    on_reordered_loops,
-    same_loops,
-)
+from . import common_loops
+from .common_loops import Pair, Way
 from .nodes import (
     Group,
     Makers,
@@ -235,15 +228,19 @@ class Scheduler:
                 return Group(a.nodes + b.nodes, a.outer, a.inner or b.inner)
             except Refused as refused:
                 reasons.append(str(refused))
-        raise Refused(clearest(reasons))
+        raise Refused(common_loops.clearest(reasons))
 
     def ways(self, first: Group, second: Group) -> list[Way]:
         """In which the pair may run over common loops, best first."""
         if first.has_scan:
-            return [on_inner_loops]
+            return [common_loops.on_inner_loops]
         if first.is_reduction == second.is_reduction:
-            return [same_loops]
-        return [on_inner_loops, on_outer_loops, on_reordered_loops]
+            return [common_loops.same_loops]
+        return [
+            common_loops.on_inner_loops,
+            common_loops.on_outer_loops,
+            common_loops.on_reordered_loops,
+        ]
 
     def check_kernel(self, first: Group, second: Group) -> None:
         """May both be one kernel, whatever their loops are?"""

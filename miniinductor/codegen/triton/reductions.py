@@ -41,10 +41,9 @@ from ...ir.recording import trace
 from ...records import CompileRecord
 from ...sizes.expressions import FloorDiv, Mod
 from ...sizes.symbols import Size, hint, simplify, size
-from .block_sizes import LARGEST_INT32, PROCESSORS
 from .expressions import Pending, TritonExpressions, as_narrow, compute_dtype, literal, triton_type
 from .kernel_text import NO_AXES, Axes, Line, Tile, plain
-from .tile_plan import NEIGHBOURS, reads_along
+from .tile_plan import LARGEST_INT32, NEIGHBOURS, PROCESSORS, reads_along
 
 # --- long reductions in two steps -----------------------------------------------------------------
 PROGRAMS = PROCESSORS * 8  # enough work for every processor
