@@ -54,14 +54,14 @@ Sources and guards
 The graph under construction
     minidynamo/graph output_graph.py graph_module.py
 Bytecode again
-    minidynamo/bytecode assembler.py
     minidynamo/rebuild replacement.py
+    minidynamo/bytecode assembler.py
 The driver of miniinductor
     miniinductor compile.py
 Autograd
-    miniinductor/autograd tracer.py fake_mode.py joint.py partition.py outputs.py runtime.py
+    miniinductor/autograd joint.py tracer.py fake_mode.py outputs.py partition.py runtime.py
 Lowering
-    miniinductor/lowering registry.py graph.py
+    miniinductor/lowering graph.py registry.py
 Loop IR
     miniinductor/ir loops.py dependencies.py
 Fusion
@@ -69,9 +69,10 @@ Fusion
 Kernels in C++
     miniinductor/codegen kernels.py plan.py
     miniinductor/codegen/cpp kernel_writer.py lanes.py statements.py
-Memory, the wrapper, the run
-    miniinductor/runtime memory.py wrapper.py
+From C++ to machine code
     miniinductor/toolchain cpp.py
+Memory and the wrapper
+    miniinductor/runtime memory.py wrapper.py
 """
 
 LAYOUT = {

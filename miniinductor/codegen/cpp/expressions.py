@@ -108,11 +108,6 @@ def float_text(value: float, is_double: bool) -> str:
     return f"{cast}{sign}mini::{name}"
 
 
-def as_computed(element: str, dtype: torch.dtype) -> str:
-    """An element in memory, as what is computed with."""
-    return f"mini::to_float({element})" if dtype in HALVES else element
-
-
 def combined(mode: str, there: str, value: Value, c_type: str) -> str:
     """What a scatter stores, made of what is there."""
     if mode == "atomic_add":

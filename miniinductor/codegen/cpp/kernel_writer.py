@@ -48,15 +48,7 @@ from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
 from ..common import Kernel, Value, origin_text, summary
 from ..plan import PARALLEL_WORK, KernelPlan, plan_kernel, with_lanes
-from .expressions import (
-    HALVES,
-    CppExpressions,
-    CppScope,
-    as_computed,
-    combined,
-    compute_type,
-    memory_type,
-)
+from .expressions import HALVES, CppExpressions, CppScope, combined, compute_type, memory_type
 from .layouts import LAYOUTS
 from .reductions import ACCUMULATORS, Accumulator
 from .statements import (
@@ -374,6 +366,11 @@ class CppKernelWriter(CppExpressions):
         self.outside.add(f"{c_type} {total} = {start};")
         self.scope.add(f"{total} = {added};")
         return Value(total, dtype, True)
+
+
+def as_computed(element: str, dtype: torch.dtype) -> str:
+    """An element in memory, as what is computed with."""
+    return f"mini::to_float({element})" if dtype in HALVES else element
 
 
 def ending(text: str) -> Marked:
