@@ -231,6 +231,9 @@ class FrameCompiler:
         if entry is None:
             self.skip(conversion, "no tensor operation to compile")
             return None
+        if config.raise_internal_errors and not entry.check(function, *args):
+            failed = entry.record.guard_function.first_failure(function, *args)
+            raise AssertionError(f"a guard refuses the call that it was made for: {failed}")
         records.remember(record)
         CODES[id(code)] = code
         watch(code, entry, conversion.attempts[-1].modules)

@@ -24,7 +24,7 @@ from ..guards.originals import TORCH
 from ..variables.base import Frame, OutputGraph, Variable
 from ..variables.constant import ConstantVar
 from ..variables.registry import NONE, refused, rule, rules
-from ..variables.tensor import guard_state
+from ..variables.tensor import guard_state, written
 
 
 def at(path: str) -> Any:
@@ -136,7 +136,8 @@ def _read(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Var
     guarded = key or setter is not torch.set_autocast_enabled
     if guarded and (setter, key) not in tx.output.state.before:
         source = tx.output.tree.pinned(getter)
-        check = f"{{0}}({', '.join(map(repr, key))}) == {{pin}}"
+        texts = [written(tx.output, argument) for argument in key]
+        check = f"{{0}}({', '.join(texts)}) == {{pin}}"
         tx.output.guard(source, ("STATE", key), check, getter(*key))
     return tx.output.wrap_result(getter(*key))
 

@@ -34,6 +34,7 @@ from torch._subclasses import fake_tensor
 from miniinductor.errors import ours
 
 from ..errors import Break, SkipFrame
+from ..guards.checks import literal
 from ..guards.originals import guard_calls, in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Args, Codegen, Frame, Named, OutputGraph, Variable, lookup
 from .constant import ConstantVar
@@ -316,10 +317,18 @@ def guard_state(output: OutputGraph, call: functools.partial[Any], value: Any) -
     name = call.func.__name__
     if output.state.before and ("grad" in name or "autocast" in name):
         return
-    named = [f"{k}={v!r}" for k, v in call.keywords.items()]
-    arguments = ", ".join([*map(repr, call.args), *named])
-    check = f"{{0}}({arguments}) == {{pin}}"
-    output.guard(output.tree.pinned(call.func), ("STATE", arguments), check, value)
+    texts = [written(output, argument) for argument in call.args]
+    texts += [f"{k}={written(output, argument)}" for k, argument in call.keywords.items()]
+    check = f"{{0}}({', '.join(texts)}) == {{pin}}"
+    key = repr((call.args, call.keywords))
+    output.guard(output.tree.pinned(call.func), ("STATE", key), check, value)
+
+
+def written(output: OutputGraph, argument: Any) -> str:
+    """A constant in the text of a guard; the entry holds what has no literal, such as a device."""
+    if argument is None or type(argument) in (bool, int, str):
+        return literal(argument)
+    return output.tree.pinned(argument).key
 
 
 def guard_flag(output: OutputGraph, variable: Variable, name: str) -> None:

@@ -48,12 +48,12 @@ OURS: dict[Any, Decomposition] = {}
 FUSED_RANDOM: dict[Any, Decomposition] = {}  # config.fallback_random=False: kernels of ours draw
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """gelu _log_softmax elu leaky_relu hardtanh fmod dist addmv ldexp round
-linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_copy upsample_nearest2d
+linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_copy
 """.split()
 # Rare ops that are eager kernels: torch's forms of these look at no position, where the kernels
 # raise for a wrong one, or differ from them in corners.
 KERNELS = """multilabel_margin_loss_forward index_fill index_add index_copy take im2col eye
-pixel_unshuffle max_unpool2d max_unpool3d std_mean upsample_linear1d upsample_trilinear3d
+max_unpool2d max_unpool3d std_mean upsample_linear1d upsample_trilinear3d
 _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
 
 

@@ -66,9 +66,9 @@ class LoweringError(Exception):
 # An unrealized value is computed again in each of its users.  With several users it is stored
 # instead if one element of it takes more reads, or more operations, than these.
 MANY_READS = 4
-FEW_READS = 2  # on a GPU
 MANY_OPS = EXPENSIVE_PRICE
-HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
+FEW_READS, MANY_OPS_ON_GPU = 2, 4 * EXPENSIVE_PRICE
+HUGE = 192  # operations: stored even with one user, so that no kernel grows without end
 
 
 class _Cost(OpsHandler):
@@ -113,7 +113,9 @@ def cost(box: TensorBox) -> tuple[int, int]:
     return counter.reads, counter.operations
 
 
-def should_realize(box: TensorBox, users: int, many_reads: int = MANY_READS) -> bool:
+def should_realize(
+    box: TensorBox, users: int, many_reads: int = MANY_READS, many_ops: int = MANY_OPS
+) -> bool:
     """Store this value now?  Yes if it is pointwise, and storing it is cheaper than computing it
     in every user."""
     if not isinstance(box.data, Pointwise):
@@ -124,7 +126,7 @@ def should_realize(box: TensorBox, users: int, many_reads: int = MANY_READS) -> 
     if users <= 1 and len(box.origins) < HUGE // 4:
         return False
     reads, operations = cost(box)
-    return operations > HUGE or users > 1 and (reads > many_reads or operations > MANY_OPS)
+    return operations > HUGE or users > 1 and (reads > many_reads or operations > many_ops)
 
 
 class GraphLowering(fx.Interpreter):
@@ -217,7 +219,8 @@ class GraphLowering(fx.Interpreter):
         base = box.base  # what is used through a view is used as often
         # in a backward half, kernels that share a value run over different loops
         is_few = recomputes(base.device) and is_forward(self)
-        if should_realize(base, uses, FEW_READS if is_few else MANY_READS):
+        limits = (FEW_READS, MANY_OPS_ON_GPU) if is_few else (MANY_READS, MANY_OPS)
+        if should_realize(base, uses, *limits):
             self.settle_base(box)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:

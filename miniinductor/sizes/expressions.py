@@ -367,4 +367,6 @@ def never_negative(expr: sympy.Expr) -> bool:
     read, see `Position`)."""
     if expr.is_Integer or expr.is_Symbol:
         return bool(expr.is_nonnegative)
+    if isinstance(expr, sympy.Max) and any(a.is_Integer and a >= 0 for a in expr.args):
+        return True
     return isinstance(expr, CLOSED) and all(map(never_negative, expr.args))
