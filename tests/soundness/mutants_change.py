@@ -13,7 +13,7 @@ from pathlib import Path
 import minidynamo
 from minidynamo.convert import entries
 from minidynamo.guards import guards
-from minidynamo.variables import functions, modules
+from minidynamo.variables import classes, functions
 
 from .mutants import mutant
 
@@ -160,7 +160,7 @@ def functions_keep_lacking() -> None:
 
 @mutant("what modules of the library lack may come", "absence --only library --modes eager")
 def modules_keep_lacking() -> None:
-    modules.trusted = lambda name: False
+    classes.trusted = lambda name: False
 
 
 @mutant(
