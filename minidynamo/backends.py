@@ -113,7 +113,7 @@ def miniinductor(
     eagerly: torch hands the sizes over as inputs."""
     if not all(isinstance(value, torch.Tensor) for value in example_inputs):
         text = "backend miniinductor: a graph with sizes that change runs eagerly"
-        records.tell(text, text)
+        records.warn_once(text, text)
         return gm.forward
     compiler = importlib.import_module("miniinductor")
     with compiler.config.patch(**(options or {})):
@@ -131,7 +131,7 @@ def torch_backend(backend: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_torchs(backend: Any) -> bool:
-    """Is it one that torch brings, or that ends in one?"""
+    """Does the backend come from torch, or hand its graphs to one that does?"""
     while isinstance(backend, functools.partial):
         backend = backend.func
     home = getattr(backend, "__module__", None) or type(backend).__module__
@@ -140,8 +140,9 @@ def is_torchs(backend: Any) -> bool:
 
 # ---- a backend that fails
 def note_failure(conversion: "Conversion", error: Exception, is_ours: bool) -> None:
-    """The backend failed.  Raises BackendError where it is the user's, unless they want it
-    otherwise; the tests want ours raised."""
+    """Record that the backend failed.  Raises BackendError for a user's backend unless
+    `config.suppress_backend_errors`; errors of ours under `config.raise_internal_errors`, as
+    the tests do."""
     name, line = conversion.compiler.backend_name, records.user_line(conversion)
     if is_ours and config.raise_internal_errors:
         raise error
@@ -156,8 +157,8 @@ def note_failure(conversion: "Conversion", error: Exception, is_ours: bool) -> N
 
 
 def tuple_of(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """What a user's backend has made, which must give a tuple: of a tensor in its place, the rows
-    would be taken for the graph's results."""
+    """What a user's backend has made, with a check that it returns a tuple.  (The rows of a single
+    tensor would be taken for the graph's results.)"""
 
     def run(*inputs: Any) -> Any:
         found = compiled(*inputs)

@@ -67,7 +67,7 @@ Loop IR
 Fusion
     miniinductor/schedule nodes.py scheduler.py
 Kernels in C++
-    miniinductor/codegen kernels.py plan.py
+    miniinductor/codegen kernels.py kernel_plan.py
     miniinductor/codegen/cpp kernel_writer.py lanes.py statements.py
 From C++ to machine code
     miniinductor/toolchain cpp.py

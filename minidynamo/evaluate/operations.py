@@ -63,7 +63,7 @@ class Operations:
 
     # ---- calls
     def call_function(self: Any, function: FunctionVar, args: Args, kwargs: Named) -> Variable:
-        """A Python function: a rule, a graph node, or inlined."""
+        """The call of a Python function: by its rule, as a node of the graph, or inlined."""
         fn = function.fn
         if fn is not None:
             result = calls.call_known(self, fn, args, kwargs)
@@ -74,7 +74,7 @@ class Operations:
                 return self.output.wrap_pinned(fn.__wrapped__).call(self, args, kwargs)
         return self.inline(function, args, kwargs)
 
-    # functions of calls.py, where `self` is called `tx`
+    # functions of calls.py: `tx` there is `self` here
     call_c, call_unknown = calls.call_c, calls.call_unknown
     call_class, make_instance = calls.call_class, calls.make_instance
 

@@ -91,8 +91,8 @@ def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any])
 
 @contextmanager
 def put_back(output: OutputGraph) -> Iterator[None]:
-    """The state is as it was once the frame is traced; what the frame left changed is written down
-    for the replacement code."""
+    """Trace the frame in this block: afterwards the thread's state is as it was before, and
+    `output.state.after` says what the replacement code must set."""
     changes = output.state
     try:
         yield
@@ -152,8 +152,8 @@ for _setter, _getter in READ_STATES.items():
 
 
 def _nest(change: int, tx: Frame) -> Variable:
-    """How deep the regions nest matters to autocast's cache alone: counted here, made true by the
-    replacement code."""
+    """Count how deep autocast regions nest; the replacement code sets that depth.  (Only autocast's
+    cache depends on it.)"""
     changes = tx.output.state
     changes.autocast_depth += change
     torch.autocast_increment_nesting()

@@ -94,8 +94,8 @@ def name_parameters(output: "OutputGraph", made: torch.fx.GraphModule) -> None:
 
 
 def drop_unused_inputs(output: "OutputGraph", results: set[torch.fx.Node]) -> None:
-    """Nothing is handed to the graph that it does not read: the inputs that stay are those that are
-    read or given back, and the symbols that are sizes of such."""
+    """Remove inputs and attributes that the graph does not use.  Those stay that a node reads or
+    the graph returns, and symbols that are sizes of such inputs."""
 
     def is_used(node: torch.fx.Node) -> bool:
         return bool(node.users) or node in results
@@ -208,7 +208,7 @@ def argument(node: torch.fx.Node, place: int, name: str, default: Any = None) ->
 
 
 def draws(node: torch.fx.Node) -> bool:
-    """May it draw random numbers?"""
+    """May the node draw random numbers?"""
     name = name_of(node)
     if not node.op.startswith("call") or not DRAWS.search(name):
         return False

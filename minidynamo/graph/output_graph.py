@@ -1,5 +1,6 @@
-"""The FX graph under construction, with everything one attempt at a frame collects: inputs,
-attributes, (wrap/builder.py) values and guards, and what the frame does to the thread's state.
+"""The FX graph under construction, and what else one attempt at a frame collects: inputs,
+attributes, changes of the thread's state, and (in its base class, wrap/builder.py) values and
+guards.
 
 In:   `call_graph("call_function", torch.add, [x, y], {})` from the evaluator, variables as
       arguments.
@@ -52,7 +53,7 @@ from ..shapes.symbolic_shapes import ShapeEnv
 from ..variables.base import Args, Named, Variable, lookup
 from ..variables.classes import GlobalsVar
 from ..variables.floats import with_tensors
-from ..variables.tensor import TensorVar, answer, failure, select_symbols
+from ..variables.tensor import TensorVar, failure, select_symbols, wrap_non_tensor
 from ..wrap.builder import Builder
 from . import graph_module
 from .graph_module import holds_tensor
@@ -102,7 +103,7 @@ def plain(sizes: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def changed(given: list[tuple[torch.Tensor, Any]]) -> list[torch.Tensor]:
-    """Those of the tensors that are not as they were."""
+    """The tensors whose state has changed since it was taken."""
     return [tensor for tensor, state in given if state is None or state != state_of(tensor)]
 
 
@@ -176,7 +177,7 @@ class OutputGraph(Builder):
         let_go(self.fake_mode)
 
     def count_step(self) -> None:
-        """One instruction, or one step of something that walks.  An analysis that does not end
+        """Count one instruction, or one step of an iteration.  An analysis that does not end
         (`for _ in itertools.repeat(None)`) breaks the graph."""
         self.steps += 1
         if self.steps > config.step_limit:
@@ -186,7 +187,7 @@ class OutputGraph(Builder):
                 "(config.step_limit)",
             )
 
-    # ---- methods that lie in files of their own, where `self` is called `output`
+    # ---- methods that lie in graph_module.py, where `self` is called `output`
     wrap_output = graph_module.wrap_output
     wrap_result = graph_module.wrap_result
     to_fake = graph_module.to_fake
@@ -237,7 +238,7 @@ class OutputGraph(Builder):
 
     # ---- nodes
     def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
-        """Run once with fake tensors, record, wrap the result."""
+        """Run the op once on fake tensors, record it as a node, and wrap its result."""
         if getattr(target, "__module__", None) == "_operator":
             check_operator(target, (*args, *kwargs.values()))
             if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):
@@ -253,7 +254,7 @@ class OutputGraph(Builder):
         if "as_strided" in getattr(target, "__name__", target):
             self.guard_offsets(tensors)
         if not holds_tensor(result):
-            return answer(self, tx, op, target, args, kwargs, result, written)
+            return wrap_non_tensor(self, tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))
         if known is not None and not written:
             # a tensor that was known came back: x.contiguous(), dropout(x, training=False)
@@ -287,7 +288,7 @@ class OutputGraph(Builder):
         return self.describe_node(tx, node, result)
 
     def describe_node(self, tx: Any, node: torch.fx.Node, result: Any) -> torch.fx.Node:
-        """Write down what it gave, and where in the program it comes from."""
+        """Set the node's meta: its example value, and where in the program it comes from."""
         stack = tx.user_stack()
         file, line, function = stack[-1]
         text = linecache.getline(file, line).strip()

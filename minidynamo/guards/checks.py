@@ -7,8 +7,8 @@ In:   a value that an entry assumes.  Out: the text of a check, with `{0}` for t
     ('type({0}) is int and {0} == 3', None)
 
 A tensor's layout (class, dtype, device, sizes, strides, bits, gradients) is read as bytes by
-`layouts.c`.  Where libtorch lacks a function that is asked, or the tensor is not dense, its guards
-are printed one by one.
+`layouts.c`.  Where libtorch lacks a function that layouts.c calls, or the tensor is not dense, its
+guards are printed one by one.
 
 Mirrors `CONSTANT_MATCH` of torch/_dynamo/guards.py, TensorCheck of csrc/dynamo/guards.cpp.
 """
@@ -29,7 +29,7 @@ SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 
 
 def has_long_text(value: Any) -> bool:
-    """Is it too long to be written into the guard, so that the entry holds the object itself?
+    """Is the value too long to be written into the guard?  Then the entry holds the object itself.
     Python refuses to write an int of over 4300 digits."""
     if type(value) is int:
         return value.bit_length() > 10_000

@@ -49,7 +49,7 @@ BY_LAYOUT = {"TENSOR", "DTYPE", "SHAPE", "STRIDE", "DEVICE", "VIEW_BITS", "GRAD"
 
 
 def is_state(source: Any) -> bool:
-    """Is a parameter or buffer of a module there, or another thing that a module keeps so?"""
+    """Does the source read an entry of a module's `_parameters`, `_buffers` or `_modules`?"""
     table = source.base if isinstance(source, Source) else None
     return table is not None and table.kind == "item" and table.key in MODULE_TABLES
 
@@ -66,7 +66,7 @@ class Guard:
     line: str = ""
 
     def text(self, written: Callable[[Source], str]) -> str:
-        """The check, where each source is written so."""
+        """The check as Python; `written` gives the text of each source."""
         if isinstance(self.source, tuple):
             return self.check.format(*map(written, self.source))
         return self.check.format("" if self.source is None else written(self.source))

@@ -11,7 +11,7 @@ Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what
 A method that is no plain node is a method `method_...` here, or has a rule of its own, as functions
 have: `rule(torch.Tensor.register_hook)`.  What torch itself keeps in a tensor (`requires_grad`,
 `names`, `data`) cannot be set.  An index that is a symbol (`weight[token]`) becomes a `select`.
-A call that gives no tensor is answered by the fake one, and guarded (`answer`):
+A call that gives no tensor is answered by the fake one, and guarded (`wrap_non_tensor`):
 
     if x.is_contiguous(): ...       # FLAG: x.is_contiguous() is True
     torch.get_num_threads()         # STATE: it gives the same again
@@ -43,18 +43,18 @@ from .objects import method_of_class
 from .registry import RULES
 from .symbolic import SymVar
 
-# Told by the fake tensor, without a node: attributes, and methods.
-TOLD = """
+# Attributes and methods that the fake tensor answers, without a node.
+METADATA_NAMES = """
     dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta
     is_mps is_xpu is_mkldnn is_nested itemsize nbytes names output_nr is_sparse_csr is_mtia
     is_ipu is_xla is_vulkan is_maia
     """
-METADATA = {name for name in TOLD.split() if hasattr(torch.Tensor, name)}
+METADATA = {name for name in METADATA_NAMES.split() if hasattr(torch.Tensor, name)}
 METADATA_METHODS = frozenset("dim ndimension numel nelement stride".split())
 UNGUARDED = {"is_leaf", "output_nr", "names"}  # of an input: guarded when they are read
 HISTORY = {"requires_grad", "is_leaf"}
 VIEWS = frozenset("T mT H mH real imag data".split())
-# They need the numbers, which fake tensors know of constants alone.
+# Methods that need a tensor's values: fake tensors have those of constants alone.
 VALUE_METHODS = frozenset(
     "item tolist numpy __int__ __float__ __bool__ __index__ __complex__ __array__".split()
 )
@@ -163,8 +163,8 @@ class TensorVar(Variable):
         return tx.method_of(self, name)
 
     def replaced(self, tx: Frame, name: str) -> Variable | None:
-        """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
-        mine`); or None: it goes into the graph whole."""
+        """What the program has assigned to this attribute of torch.Tensor (`torch.Tensor.relu =
+        mine`); None if it is still torch's own."""
         owner, found = lookup(torch.Tensor, name)
         if not replaced_in_tensor(owner, name, found):
             if made_by_torch(found):
@@ -220,10 +220,9 @@ class TensorVar(Variable):
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 
     def method_size(self, tx: Frame, dim: Variable | None = None) -> Any:
-        shape = self.get_shape(tx)
-        if dim is not None and dim.identity() is not None:
-            return tx.fold(lambda: self.fake.size(dim.as_constant()))
-        return shape
+        if dim is None or dim.identity() is None:
+            return self.get_shape(tx)
+        return tx.fold(self.fake.size, dim.as_constant())
 
     def method_type(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
         if not args and not kwargs:
@@ -279,7 +278,7 @@ def select_symbols(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, A
 OF_ITSELF = {"__hash__", "data_ptr", "const_data_ptr", "mutable_data_ptr", "storage_type"}
 
 
-def answer(
+def wrap_non_tensor(
     output: OutputGraph,
     tx: Any,
     op: str,
@@ -289,8 +288,8 @@ def answer(
     result: Any,
     written: Any,
 ) -> Variable:
-    """A call that gave no tensor: it read a flag of a tensor or the process's state, gave or
-    wrote."""
+    """The result of a call that gave no tensor.  If the call read a flag of a tensor or the
+    process's state, that is guarded; if it only wrote, it becomes a node."""
     name = target if op == "call_method" else target.__name__
     if args and name != "type" and (name in OF_ITSELF or tells_of_itself(result)):
         raise Break("string", f"{name}() of a tensor: a fake one would answer for it")
@@ -305,7 +304,8 @@ def answer(
 
 
 def tells_of_itself(result: Any) -> bool:
-    """Is it text, a class or a function, or a list of such?  A fake tensor tells of itself."""
+    """Is the result text, a class or a function, or a list of such?  A fake tensor would describe
+    itself there, and not the real tensor."""
     if isinstance(result, (list, tuple)):
         return any(map(tells_of_itself, result))
     return isinstance(result, (str, bytes, type)) or callable(result)

@@ -1,12 +1,12 @@
-"""A loop body is recorded: its closure runs once, and each op is written down.
+"""Records a loop body: its closure runs once under a handler that writes each op down.
 
 In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody` (dependencies.py).
 
     >>> trace(buffer).reads()
     [Access(name='arg0', index=8*x0 + x1, mode=None)]
 
-Integers that a body computes of `index_expr`s and constants are known as index expressions: it
-indexes with those.  x[arange(n) + 1] reads x at x0 + 1: no index is loaded, none is checked.
+The recorder keeps an integer that is computed from `index_expr`s and constants as an expression,
+and uses that in an index: x[arange(n) + 1] reads x at x0 + 1, and no index is loaded or checked.
 
 Mirrors torch/_inductor/dependencies.py and index_propagation.py.
 """
@@ -54,7 +54,7 @@ class Recorder(OpsHandler):
     def emit(
         self, op: str, *args: object, block: tuple = (), make: Callable[[int], Result] = Ref
     ) -> Result:
-        """make: the result, from its number."""
+        """Record an op, or find an equal one.  make: gives the result, from its number."""
         key = (op, exact_key(args))
         if not block and op != "store" and key in self.seen:
             return self.seen[key]
@@ -101,11 +101,12 @@ class Recorder(OpsHandler):
 
     # -- integers that are known
     def expressions(self, *args: object) -> list[sympy.Expr] | None:
-        """What these are, if all of them are known integers."""
+        """The expressions that these values equal, if all have one."""
         return [self.known[a][0] for a in args] if self.known.keys() >= set(args) else None
 
     def knows(self, result: Ref, expr: sympy.Expr | None, dtype: torch.dtype) -> Ref:
-        """int32 and int64 only: they hold every index without wrapping."""
+        """Note that `result` equals `expr`: only of int32 and int64, which hold every index
+        without wrapping."""
         if expr is not None and dtype in (torch.int32, torch.int64):
             self.known[result] = expr, dtype
         return result

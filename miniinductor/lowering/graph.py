@@ -22,6 +22,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from .. import config
+from ..autograd.fake_mode import is_random
 from ..autograd.functionalize import is_view
 from ..devices import recomputes
 from ..errors import CannotLower, blaming
@@ -33,7 +34,7 @@ from ..ir.loops import (
     Graph,
     InputBuffer,
     Layout,
-    Opaque,
+    LibraryConstant,
     Pointwise,
     TensorBox,
     View,
@@ -163,7 +164,7 @@ class GraphLowering(fx.Interpreter):
         name = target.replace(".", "_")
         self.lowered.constants[name] = tensor
         if tensor.layout is not torch.strided:
-            return Opaque(name)
+            return LibraryConstant(name)
         return self.given(ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name])))
 
     def given(self, buffer: Buffer) -> TensorBox:
@@ -189,14 +190,16 @@ class GraphLowering(fx.Interpreter):
         return result
 
     def keep(self, result: Any, before: int) -> None:
-        """Store all results of a node that may raise, and mark its buffers: they must run."""
+        """Store all results of a node that may raise, and mark its buffers in `Graph.checks`: their
+        kernels run although nobody may read the results."""
         for base in [box.base for box in boxes_in(result)]:
             if isinstance(base.data, Pointwise):
                 base.realize(dense_strides(base))
         self.lowered.checks.update(made.name for made in self.lowered.operations[before:])
 
     def made_for(self, node: fx.Node, before: int, values: Iterable[Any] = ()) -> None:
-        """Say of these values, and of what was stored since, that their ops are those of `node`."""
+        """Mark `node` as the origin of these values, and of what was stored since operation number
+        `before`."""
         stored = self.lowered.operations[before:]
         for data in [*values, *[b.data for b in stored if isinstance(b, ComputedBuffer)]]:
             if hasattr(data, "inner_fn"):
@@ -312,7 +315,7 @@ def dense_strides(box: TensorBox) -> tuple | None:
 
 
 def is_forward(lowering: GraphLowering) -> bool:
-    """Without training, or the half of a joint graph whose meta says how many results it has?"""
+    """Is this no backward graph?  (The forward part of a joint graph has `results` in its meta.)"""
     meta: Any = lowering.module.meta
     return lowering.record.joint_graph is None or "results" in meta
 
@@ -322,10 +325,9 @@ def _as_size(leaf: Any) -> Any:
 
 
 def _is_eager_by_choice(target: Any) -> bool:
-    """Is it a library kernel; a random op, which draws from torch's generator as eager does; or an
-    assertion, which returns nothing?"""
-    is_random = torch.Tag.nondeterministic_seeded in target.tags
-    return target in EXTERN or is_random or not target._schema.returns
+    """Is an eager kernel wanted: for a library's op, a random op (it draws from torch's generator,
+    as eager does), or an assertion?"""
+    return target in EXTERN or is_random(target) or not target._schema.returns
 
 
 def lower_graph(
@@ -341,8 +343,8 @@ def lower_graph(
 
 
 def _maker(node: Any) -> fx.Node | str:
-    """Whose memory this node shows: the node that makes it, views and items of tuples followed; or
-    the name of an input or constant."""
+    """The owner of the memory that a node shows, through views and items of tuples: a node, or the
+    name of an input or constant."""
     while node.op == "call_function" and (node.target is operator.getitem or is_view(node.target)):
         node = node.args[0]
     return node if node.op == "call_function" else node.target.replace(".", "_")

@@ -79,8 +79,8 @@ class Windows:
     def element(
         self, index: Index, at: tuple[int, ...], outside: float
     ) -> tuple[Value | None, Value, sympy.Expr]:
-        """Of element `at` of the window of output `index`: (is it inside x, or None if always; its
-        value, else `outside`; its flat place)."""
+        """Element `at` of the window of output `index`, as (is it inside x? None: always; its
+        value, `outside` if it is not; its flat place)."""
         batch, places = list(index[:-2]), [self.place(d, index[d - 2], at[d]) for d in (0, 1)]
         flat = places[0] * self.sizes[1] + places[1]
         tests = []
@@ -254,8 +254,8 @@ def pixels(x: Tensor, count: int, step: Any, shift: float, dtype: torch.dtype) -
 def neighbours(
     x: Tensor, dim: int, count: int, align_corners: bool, scale: float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of `count` places along an image's dimension: the pixel before each, the one behind it, and
-    the weight of the latter.
+    """For `count` places along an image's dimension: the pixel before each, the pixel after it, and
+    the weight of the second.
 
     Eager takes one pixel twice where nothing is resampled: its neighbour may be infinite."""
     size, dtype = x.shape[dim], torch.float32 if x.dtype in NARROW else x.dtype

@@ -1,11 +1,13 @@
 """Reductions and scans.
 
-In:   sum, mean, amax ...  Out: `Reduction` values, with pointwise work around them.
-In:   argmax, argmin, max and min along a dimension; any, all.  Out: a `Reduction`, of places one
-      that gives an index: the first among equals, or that of a NaN.
-In:   cumsum, cumprod, logcumsumexp.  Out: a `Scan`.
+In:   sum, mean, amax, any, all...; argmax and argmin; max and min along a dimension; cumsum,
+      cumprod, logcumsumexp.
+Out:  `Reduction` values (of argmax the index of the first among equals, or of a NaN), with
+      pointwise work around them; for the last three a `Scan`.
 
-    mean(x, dim) -> sum(x, dim) / n
+    mean(x, dim) -> sum(x, dim) / n             sum(x, (0, 2)): one Reduction over two dimensions
+
+var and std are decompositions (normalization.py), softmax is one, too (decompositions.py).
 
 float16 and bfloat16 are summed in float32, integers and bools in int64, as torch does.
 Mirrors torch/_inductor/lowering.py (`make_reduction`, `cumsum`).
@@ -123,7 +125,7 @@ def sum_rule(
 
 
 def elements(size: Sequence[Size], dims: Any) -> Size:
-    """How many are reduced to one."""
+    """How many elements are reduced to one."""
     return as_size(sympy.prod([size[d] for d in normalize_dims(dims, len(size))]))
 
 

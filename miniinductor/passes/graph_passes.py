@@ -56,6 +56,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
+from ..autograd.fake_mode import is_random
 from ..autograd.functionalize import COUNTS_PLACES, is_needed, is_view
 from ..ir.ops import exact_key
 from ..lowering.extern import EXTERN
@@ -64,7 +65,7 @@ from ..records import CompileRecord
 from ..sizes.symbols import SYMBOLIC, alike, size
 from .library_layouts import aten, for_cpu, for_gpu, value_of
 
-RANDOM = torch.Tag.nondeterministic_seeded
+
 NO_OPS = {
     aten.clone.default,
     aten._to_copy.default,
@@ -122,7 +123,7 @@ def merge_common(gm: fx.GraphModule) -> int:
     seen: dict[Any, fx.Node] = {}
     removed = 0
     for node in list(gm.graph.nodes):
-        if node.op != "call_function" or RANDOM in getattr(node.target, "tags", ()):
+        if node.op != "call_function" or is_random(node.target):
             continue
         known = seen.setdefault((node.target, frozen((node.args, node.kwargs))), node)
         if known is not node and stand_in(node, known):
@@ -299,8 +300,7 @@ def evaluate(node: Any, values: dict[fx.Node, Any]) -> Any:
     """The value of a node that is made of constants alone, by eager kernels."""
     if node not in values:
         is_op = node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
-        is_random = is_op and torch.Tag.nondeterministic_seeded in node.target.tags
-        if not is_op or is_random or node.target._schema.is_mutable:
+        if not is_op or is_random(node.target) or node.target._schema.is_mutable:
             raise NotConstant
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: evaluate(n, values))
         made, leaves = value_of(node), pytree.tree_leaves((args, kwargs))

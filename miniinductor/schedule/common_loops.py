@@ -25,9 +25,9 @@ from ..sizes.symbols import Size, expand, hint, quotient, same
 from .nodes import Group, Node, Refused
 
 Pair: TypeAlias = tuple[Group, Group]
-Way: TypeAlias = Callable[[Group, Group], Pair]  # both over common loops, or Refused
-CACHED = 1 << 17  # CPU: elements that a core keeps between two passes over them
-# GPU: elements of a row that a program reads twice from its own cache at worst, and rows
+Way: TypeAlias = Callable[[Group, Group], Pair]  # the pair over common loops; or raises Refused
+CACHED = 1 << 17  # CPU: elements that stay in a core's cache between two passes over them
+# GPU: a program may read a row of at most so many elements twice, if there are so many rows
 LONGEST_TWICE, LEAST_ROWS = 1024, 1024
 
 

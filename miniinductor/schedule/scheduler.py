@@ -231,7 +231,7 @@ class Scheduler:
         raise Refused(common_loops.clearest(reasons))
 
     def ways(self, first: Group, second: Group) -> list[Way]:
-        """In which the pair may run over common loops, best first."""
+        """The ways in which the pair may run over common loops, best first."""
         if first.has_scan:
             return [common_loops.on_inner_loops]
         if first.is_reduction == second.is_reduction:
@@ -243,7 +243,7 @@ class Scheduler:
         ]
 
     def check_kernel(self, first: Group, second: Group) -> None:
-        """May both be one kernel, whatever their loops are?"""
+        """Raise Refused where the pair cannot be one kernel, whatever its loops are."""
         if first.device != second.device:
             raise Refused(f"they run on different devices: {first.device}, {second.device}")
         if len(first.nodes) + len(second.nodes) > MAX_NODES:
@@ -264,7 +264,8 @@ class Scheduler:
             raise Refused("a scan goes element by element: so much work is faster in vectors")
 
     def check_accesses(self, first: Group, second: Group) -> None:
-        """Each read of the other's buffer must be of the element written in this iteration."""
+        """Raise Refused unless each read of the other's buffer is of the element that the same
+        iteration writes."""
         for writer, reader in ((first, second), (second, first)):
             for access in reader.reads:
                 written = writer.writes.get(access.name)

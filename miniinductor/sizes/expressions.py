@@ -49,7 +49,7 @@ class Position(sympy.Symbol):
 
 
 def is_indirect(index: sympy.Expr) -> bool:
-    """Does it depend on a place that is read or computed?"""
+    """Does the index depend on a position that is data?"""
     return any(isinstance(symbol, Position) for symbol in index.free_symbols)
 
 

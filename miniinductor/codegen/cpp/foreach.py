@@ -1,5 +1,5 @@
-"""Several groups of the same body in, one C++ function out: a loop over them in one parallel
-region.
+"""Horizontal fusion: several groups of the same body in, one C++ function out, a loop over the
+groups in one parallel region.
 
     extern "C" int adam_kernel(void** args) {
         static const int64_t sizes[30] = {65536, 256, ...};
@@ -25,7 +25,7 @@ from ... import config
 from ...schedule.after_fusion import Foreach
 from ...sizes.symbols import Size
 from ..common import Kernel, of_all_parts
-from ..plan import PARALLEL_WORK, KernelPlan, estimate
+from ..kernel_plan import PARALLEL_WORK, KernelPlan, estimate
 from .kernel_writer import CppKernelWriter
 from .statements import Line, Pragma, Statement, nest
 

@@ -13,7 +13,7 @@ In:   what one iteration computes, and what it adds.  Out: the loops around it.
             lane0[k] = lane0[k] + tmp0;
         }
     }
-    acc0 = acc0 + mini::sum_of(lane0);      put together two halves at a time (prelude.h)
+    acc0 = acc0 + mini::sum_of(lane0);      horizontal reduction, half to half (prelude.h)
 
 Long sums of floats are sums of chunks, added up in double.  Loops that lie around the computation
 in another way: layouts.py.  Mirrors the reduction half of CppVecKernel in
@@ -47,7 +47,7 @@ class Plain:
     """Threads share the outer loops; the innermost loop runs over vector lanes."""
 
     keeps_stack = True  # values that cross stages may wait on the stack of one thread
-    is_tiled = False  # are outer loops cut into tiles, so that no loop may be taken alone?
+    is_tiled = False  # are the outer loops cut into tiles?  Then threads do not share the lanes
 
     def __init__(self, writer: "CppKernelWriter"):
         self.writer, self.plan = writer, writer.plan
@@ -133,7 +133,7 @@ class Plain:
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 
     def element(self, name: str, index: sympy.Expr) -> str:
-        """What is read of a buffer."""
+        """The text of the element of a buffer that is read."""
         return f"{self.writer.pointer(name, False)}[{self.writer.index(index)}]"
 
 

@@ -5,8 +5,8 @@ In:   a writer that has its plan.  Out: what the outer loops run, the loops over
 
 `LAYOUTS` has them in the order in which they are asked whether they apply.  The plain one
 (lanes.py) always does: threads share the outer loops, and the *lanes* (the iterations of the
-innermost loop, which the compiler puts into vector registers) come last.  The others are it with
-something changed:
+innermost loop, which the compiler puts into vector registers) come last.  Its subclasses change one
+thing each:
 
   * `Rows`: reductions that step through memory by rows.  The lanes run along the outer loop.
 
@@ -59,7 +59,7 @@ from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
 from ...sizes.symbols import estimate, hint
 from ..common import Value
-from ..plan import PARALLEL_WORK
+from ..kernel_plan import PARALLEL_WORK
 from .expressions import CppScope, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
 from .reductions import ARRAY_TYPES, Sums, declarations, parts_of
@@ -73,7 +73,7 @@ PARTS = "which part of the loop comes next"
 
 
 class Spread(Plain):
-    """A loop over blocks, shared by the threads, and their results put together."""
+    """A loop over blocks, which the threads share; then the blocks' results are combined."""
 
     keeps_stack = False
 
@@ -125,8 +125,8 @@ COLUMNS = 512  # the same where rows are longer than that
 
 
 class Rows(Plain):
-    """Where the reads of a reduction have stride 1 along the last outer loop.  Each block of
-    columns is a thread's work.  Long float sums are sums of chunks, added up in double."""
+    """For reductions whose reads have stride 1 along the last outer loop.  Each block of columns is
+    a thread's work.  Long float sums are sums of chunks, added up in double."""
 
     keeps_stack = False
 
@@ -202,8 +202,8 @@ class Rows(Plain):
         return [blocks]
 
     def own_scope(self, inner_variables: Iterable[sympy.Symbol], above: CppScope) -> CppScope:
-        """Where nothing is known yet but what lies in arrays.  above: the scope of what does not
-        vary with these variables."""
+        """A new scope in which only the values in `arrays` are known.  above: the scope of what
+        does not vary with these variables."""
         writer = self.writer
         above.counter = writer.outside.counter
         writer.values = {
@@ -282,6 +282,8 @@ FEWEST = 8  # iterations of either loop
 
 
 class Tiles(Plain):
+    """Transposed reads of a pointwise kernel are copied tile by tile."""
+
     is_tiled = True
 
     def applies(self) -> bool:
@@ -327,8 +329,7 @@ class Tiles(Plain):
         return self.along(*self.loops_of_tile()[1], body)
 
     def loop_nest(self, body: Statements) -> list[Statement]:
-        """`body` is the loop over the lanes of a tile: around it, those of x<number>, and over
-        tiles."""
+        """The loops over the tiles, and in them the transposed loop, around `body`, the lanes."""
         writer, plan = self.writer, self.plan
         tiled = zip(self.loops_of_tile(), (plan.outer[self.tile], plan.inner[-1]), TILE)
         ends: list[Statement] = []

@@ -3,8 +3,8 @@
 In:   what one iteration adds.  Out: lines that declare an accumulator, add to it, and put several
       of them together, one of each lane (lanes.py).
 
-The place of an extreme is looked for one element after the other in what the lanes have computed,
-if one of them is beyond the best:
+argmax first asks whether any lane is larger than the best element so far, and only then looks at
+the lanes one by one:
 
     mini::Extreme<float> acc0 = {-mini::inf, 0};
     if (mini::any_larger(lane0, 64, acc0.value)) {      // of each lane the element, and its place
@@ -90,11 +90,11 @@ class Accumulator:
         return Line(f"{target} = {self.combine(target, term)};", origin=self.origin)
 
     def taken(self, place: str = "") -> Line:
-        """What one iteration adds, is added.  place: "[k]", an element of an array."""
+        """The line that adds what one iteration adds.  place: "[k]", an element of an array."""
         return self.update(self.term, place)
 
     def arrays(self, width: Bound) -> list[Line]:
-        """One for each column."""
+        """Declare and initialise an array of accumulators, one for each column."""
         c_type = ARRAY_TYPES.get(self.c_type, self.c_type)
         texts = [
             f"{c_type} {self.name}[{width}];",

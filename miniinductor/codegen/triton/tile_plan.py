@@ -38,7 +38,7 @@ from ...schedule.nodes import Node
 from ...sizes.expressions import Mod, index_text, is_indirect
 from ...sizes.symbols import Size, fill, hint
 from ...sizes.symbols import size as as_size
-from ..plan import KernelPlan, plan_kernel
+from ..kernel_plan import KernelPlan, plan_kernel
 from .kernel_text import Axes, Line, noted, plain
 
 # --- block sizes ----------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class Config:
 
     @property
     def elements(self) -> int:
-        """Of a tile."""
+        """How many elements a tile has."""
         return math.prod(n for name, n in self.blocks if name.endswith("BLOCK"))
 
     def block(self, axis: str) -> int:
@@ -226,7 +226,7 @@ class Launch:
         return fill((self.sizes, self.extents), self.symbols)
 
     def programs(self, config: Config, values: Sequence[int] = ()) -> int:
-        """How many there are; values: of the symbols."""
+        """How many programs are launched; values: the numbers of the symbols."""
         sizes, _ = self.at(*values)
         return math.prod(
             -(-n // config.block(axis)) for axis, n in sizes.items() if axis not in "rk"
@@ -338,7 +338,7 @@ class TilePlan(KernelPlan):
         self.makers = {node.name: node for node in self.nodes}
 
     def shape(self, axes: Axes | None = None) -> str:
-        """Of a tile that varies along these axes, or along all."""
+        """The shape of a tile that varies along these axes (None: along all), as text."""
         sides = [axis.block if axes is None or axis.name in axes else "1" for axis in self.axes]
         return f"[{', '.join(sides)}]"
 
@@ -435,8 +435,8 @@ def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
 
 
 def reads_along(reads: Iterable[Access], x_loops: Loops, r_loops: Loops) -> bool:
-    """The same of loops (variable, size).  A read of a tile counts, or of rows that a gather finds;
-    what is broadcast along x or r does not."""
+    """`runs_along_x` for loops (variable, size).  Only reads that vary along both axes count, and
+    gathers of rows."""
     balance = 0
     for index in dict.fromkeys(access.index for access in reads):
         varies = [not index.free_symbols.isdisjoint(v for v, _ in l) for l in (x_loops, r_loops)]
