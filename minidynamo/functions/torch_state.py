@@ -123,8 +123,7 @@ def _fold(function: Callable, guarded: bool, tx: Frame, *args: Any, **kwargs: Va
 def _write(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Variable:
     """Now, for the ops that follow while tracing; as a node, for the run."""
     values = [value.as_constant() for value in args]
-    before = tx.output.state.before
-    before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
+    tx.output.state.note_before(setter, getter, values[:-1])
     call_state(tx.output, tx, setter, values)
     return NONE
 

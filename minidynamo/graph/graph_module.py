@@ -25,7 +25,7 @@ from torch.fx.graph import inplace_methods
 from miniinductor.autograd.eager_graphs import is_printed_exactly
 
 from ..errors import Break, SkipFrame
-from ..variables.base import Variable
+from ..variables.base import Variable, current
 from ..variables.constant import ConstantVar, is_constant_value
 from ..variables.dicts import ListVar, TupleVar
 from ..variables.nn_modules import module_name
@@ -174,7 +174,7 @@ def to_node(output: "OutputGraph", variable: Any) -> Any:
     if kind is TensorVar:
         return variable.node
     if kind is SymVar:
-        return symbolic_node(output, output.frame, variable.value)
+        return symbolic_node(output, current(), variable.value)
     return variable.argument(output.to_node)
 
 

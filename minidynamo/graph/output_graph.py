@@ -33,7 +33,7 @@ import linecache
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +50,7 @@ from ..guards.originals import replaced_in_tensor
 from ..guards.sources import numbered
 from ..shapes.dynamic import SizePolicy
 from ..shapes.symbolic_shapes import ShapeEnv
-from ..variables.base import Args, Named, Variable, lookup
+from ..variables.base import Args, Named, Variable, current_line, lookup
 from ..variables.classes import GlobalsVar
 from ..variables.floats import with_tensors
 from ..variables.tensor import TensorVar, failure, select_symbols, wrap_non_tensor
@@ -67,6 +67,10 @@ class StateChanges:
     before: dict[Any, Any] = field(default_factory=dict)
     after: dict[Any, Any] = field(default_factory=dict)
     autocast_depth: int = 0  # autocast regions entered less those left
+
+    def note_before(self, setter: Callable, getter: Callable, args: Sequence[Any]) -> None:
+        """The program is about to set this, perhaps not for the first time."""
+        self.before.setdefault((setter, tuple(args)), getter(*args))
 
 
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
@@ -147,7 +151,7 @@ class OutputGraph(Builder):
         self.read_functions: set[Any] = set()  # of torch's, whose calls are guarded
         self.written: list[tuple[torch.fx.Node, torch.Tensor]] = []  # (node, what it changed)
         # fake tensors and symbols
-        self.shape_env = ShapeEnv(self.line)
+        self.shape_env = ShapeEnv(current_line)
         self.fake_mode = FakeMode(static_shapes=True)
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
         # source of a float that changes -> its variable; expression over such -> its 0-d tensor
@@ -167,8 +171,7 @@ class OutputGraph(Builder):
     def let_go(self) -> None:
         """Once the frame is compiled, the program's objects do not live on with the attempt: fake
         tensors hold the shape environment through C++, where the collector sees no cycle."""
-        self.shape_env.where = str  # in place of `self.line`; str() is ""
-        frame, self.root, self.frame = self.root, None, None
+        frame, self.root = self.root, None
         tables: list[Any] = [self.memo, self.pinned_memo, self.by_fake, self.sourced, self.globals]
         if frame is not None:
             tables += [frame.locals, frame.bound, frame.cells, frame.stack]

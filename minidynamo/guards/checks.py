@@ -1,4 +1,5 @@
-"""What guards compare: constants, keys of dictionaries, and tensors' layouts.
+"""What guards compare: constants, keys of dictionaries, the thread's state, layouts of tensors; and
+the names that their text may use.
 
 In:   a value that an entry assumes.  Out: the text of a check, with `{0}` for the value of a later
       call, and the object to pin, if there is one.
@@ -15,15 +16,19 @@ Mirrors `CONSTANT_MATCH` of torch/_dynamo/guards.py, TensorCheck of csrc/dynamo/
 
 import ctypes
 import functools
+import gc
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
+from miniinductor.autograd.fake_mode import INFERENCE, PASSED_OVER, keys
+
+from ..frame import _frame_hook
 from . import _layouts  # type: ignore[attr-defined]
-from .sources import NAMES
 
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 
@@ -86,6 +91,46 @@ def keys_check(keys: Sequence[Any], text: str = "{0}") -> tuple[str, Any]:
     return f"[*map(exact_key, {text})] == {{pin}}", [*map(exact_key, keys)]
 
 
+# --- the thread's state, and all that checks call -------------------------------------------------
+Reader = tuple[str, Callable[[], Any]]  # the kind of a guard, and what reads the state
+
+STATE: tuple[Reader, ...] = (
+    ("GRAD_MODE", torch.is_grad_enabled),
+    ("INFERENCE", torch.is_inference_mode_enabled),
+    ("AUTOCAST", torch._C._is_any_autocast_enabled),
+    ("DTYPE", torch.get_default_dtype),
+    ("DETERMINISTIC", torch._C._get_deterministic_algorithms),
+    ("FUNCTION_MODES", torch._C._len_torch_function_stack),
+    ("DUAL_LEVEL", lambda: forward_ad._current_level),  # tensors may have tangents
+)
+# Within a dispatch mode or a transform of functorch (vmap, grad) no compiled frame runs at all: the
+# frame hook looks, or this guard where it cannot.
+if not _frame_hook.watch_dispatch_keys(PASSED_OVER, INFERENCE):
+    STATE += (("DISPATCH_KEYS", keys),)
+
+
+def autocast_dtypes() -> list[tuple[bool, torch.dtype]]:
+    """Is autocast on, on which device, in which dtype?"""
+    kinds = ("cpu", "cuda")
+    return [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds]
+
+
+# read only where they matter: under autocast, within `with torch.device(...)`, which is a mode
+DETAILS: tuple[tuple[Callable[[], Any], Reader], ...] = (
+    (torch._C._is_any_autocast_enabled, ("AUTOCAST_DTYPES", autocast_dtypes)),
+    (torch._C._len_torch_function_stack, ("DEFAULT_DEVICE", torch.get_default_device)),
+)
+# what accesses and checks call by name, beside builtins
+NAMES: dict[str, Any] = {
+    "math": math,
+    "get_referents": gc.get_referents,
+    "exact_key": exact_key,
+    "layout": _layouts.layout,
+    "plain_layout": _layouts.plain_layout,
+    **{name.lower(): read for name, read in (*STATE, *(row for _, row in DETAILS))},
+}
+
+
 # --- the layouts of tensors -----------------------------------------------------------------------
 KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
 HEAD = 32  # bytes in front of the sizes
@@ -102,8 +147,6 @@ FUNCTIONS = (
     "_ZNK3c1010TensorImpl13requires_gradEv",
     "_ZN2at4impl9has_namesEPKN3c1010TensorImplE",
 )
-NAMES["exact_key"] = exact_key
-NAMES["layout"], NAMES["plain_layout"] = _layouts.layout, _layouts.plain_layout
 
 
 @functools.cache

@@ -40,7 +40,8 @@ from miniinductor.errors import is_foreign, ours
 
 from .. import config
 from ..errors import SkipFrame
-from .sources import NAMES, Source, SourceTree, identifier
+from .checks import NAMES
+from .sources import Source, SourceTree, identifier
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")

@@ -14,12 +14,13 @@ it is a row of `KINDS`.
 
 import builtins
 import keyword
-import math
 import re
 from typing import Any
 
+from .checks import NAMES
+
 # kind -> how the access is written, given the parent's name and the key: guards evaluate this, and
-# the code that loads the value again is compiled from it.  (Other files add rows.)
+# the code that loads the value again is compiled from it.
 KINDS = {
     "local": "{k}",
     "free": "this_function.__closure__[{k[0]}].cell_contents",  # the key is (index, name)
@@ -34,9 +35,12 @@ KINDS = {
     "closure": "{p}.__closure__[{k}]",
     "cell": "{p}.cell_contents",
     "class_item": "{p}.__dict__[{k!r}]",
+    # the methods of the program's class are not asked
+    **{f"{cls}_item": cls + ".__getitem__({p}, {k!r})" for cls in ("dict", "list", "tuple")},
+    "behind": "get_referents({p})[0]",  # of a mappingproxy
 }
 
-NAMES: dict[str, Any] = {"math": math}  # what accesses and checks call by name, beside builtins
+
 # other words in the text of a check: locals, objects of the thread's state, what it calls
 TAKEN = re.compile(r"v\d+|[LP]_.*|state_.*|this_function|answer_failure|error")
 NEITHER_LETTER_NOR_DIGIT = re.compile("[^0-9A-Za-z]")

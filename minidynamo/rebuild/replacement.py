@@ -45,8 +45,8 @@ from miniinductor.sizes.expressions import python_code
 from ..bytecode import Instruction, assemble, assembler, disassemble
 from ..bytecode.assembler import HANDLED, parameter_count, stack_effect
 from ..errors import SkipFrame
+from ..guards.checks import NAMES
 from ..guards.originals import BUILTINS
-from ..guards.sources import NAMES
 from ..shapes.symbolic_numbers import size_function
 from ..variables.base import NULL, Lazy, RealVar, Variable, peek
 from ..variables.functions import CellVar

@@ -27,7 +27,6 @@ from ..errors import Break
 from .base import (
     METHODS,
     MISSING,
-    WALKED,
     Args,
     Codegen,
     Frame,
@@ -38,6 +37,7 @@ from .base import (
     can_change,
     is_programs,
     lookup,
+    mro_of,
     trusted,
 )
 from .constant import ConstantVar
@@ -119,7 +119,7 @@ class ClassVar(RealVar):
         cls = self.value
         if name == "__flags__":
             raise Break("attribute", "__flags__ of a class, into which Python writes at any time")
-        WALKED[cls] = None  # guards the MRO
+        mro_of(cls)  # guards it
         value = tx.run_now(getattr, cls, name)
         if can_change(cls) and (value is None or isinstance(value, (str, dict))):
             return tx.output.wrap(value, tx.output.tree.pinned(cls).attr(name))

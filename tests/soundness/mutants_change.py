@@ -11,17 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import minidynamo
-from minidynamo.convert import entries
-from minidynamo.guards import guards
+from minidynamo.guards import checks, guards
 from minidynamo.variables import classes, functions
 
 from .mutants import mutant
 
-STATES = {name for name, _ in entries.STATE} | {
-    "AUTOCAST_DTYPES",
-    "DEFAULT_DEVICE",
-    "DISPATCH_KEYS",
-}
+STATES = {name for name, _ in checks.STATE} | {"AUTOCAST_DTYPES", "DEFAULT_DEVICE", "DISPATCH_KEYS"}
 
 
 def kinds_in(node: ast.AST) -> Iterator[str]:
