@@ -28,7 +28,7 @@ import miniinductor
 from miniinductor.sizes.prover import LARGEST, Symbol
 
 from .. import config
-from ..rebuild.replacement import CALL_PREFIXES
+from ..rebuild.resume import CALL_PREFIXES
 from ..records import shown
 from .entry_stages import Direction, directions_of, stages_of
 from .files import Files
