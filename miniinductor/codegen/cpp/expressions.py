@@ -127,6 +127,12 @@ class CppScope(Scope):
         self.lines: list[Statement] = []
         self.is_mask = is_mask  # they run under a condition
 
+    def beside(self) -> "CppScope":
+        """One that knows none of the values here, and takes none of their names."""
+        scope = CppScope()
+        scope.counter = self.counter
+        return scope
+
     def temporary(self, expression: str, c_type: str) -> str:
         """The name of a value; an expression is computed once."""
         name = self.lookup((expression, c_type))

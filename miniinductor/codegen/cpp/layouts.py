@@ -205,7 +205,6 @@ class Rows(Plain):
         """A new scope in which only the values in `arrays` are known.  above: the scope of what
         does not vary with these variables."""
         writer = self.writer
-        above.counter = writer.outside.counter
         writer.values = {
             name: Value(f"{array}{self.at}", writer.buffers[name].layout.dtype, True)
             for name, array in self.arrays.items()
@@ -218,7 +217,7 @@ class Rows(Plain):
         """The results of a stage's reductions, and the nodes after it, for each column."""
         writer, plan = self.writer, self.plan
         deferred = writer.deferred
-        scope = self.own_scope((), CppScope())
+        scope = self.own_scope((), writer.outside.beside())
         for name, index, value, mode, instruction in deferred:
             with playing.set(instruction):
                 writer.store(name, index, writer.finished(value, self.at), mode)
@@ -240,16 +239,17 @@ class Rows(Plain):
     def rows_loop(self, nodes: Sequence[Node]) -> list[Statement]:
         """All rows of a block, and before them accumulators."""
         writer, plan = self.writer, self.plan
-        table = TableScope(CppScope(), self.at, self.block_width)  # of the columns, in all rows
-        table.counter = writer.outside.counter
+        # of the columns, in all rows
+        table = TableScope(writer.outside.beside(), self.at, self.block_width)
         found = [i for n in nodes for i in plan.bodies[n.name].hanging_on(plan.x, reads=True)]
         if not all(i.op in ("load", "constant") for i in found) and plan.inner_count >= 8:
-            writer.table_of = dict.fromkeys(map(id, found), table)
+            writer.table_of.update(dict.fromkeys(map(id, found), table))
         before = CppScope(table)  # of the columns, in each row
         scope = self.own_scope((plan.x[-1],), before)
         for node in nodes:
             writer.play(node)
-        accumulators, writer.table_of = writer.accumulators, {}
+        accumulators = writer.accumulators
+        writer.table_of.clear()
 
         def columns(parts: Sums) -> list[Statement]:
             updates = [part.taken(self.at) for part in parts]
