@@ -136,7 +136,7 @@ def with_near_lines(document: dict[str, Any]) -> dict[str, Any]:
     files = []
     for file in document["files"]:
         lines = file["text"].split("\n")
-        near = pointed.get(file["id"], set())
+        near = pointed.get(file["id"]) or set(range(LONG))
         if len(lines) > LONG:
             numbered = enumerate(lines, file["first_line"])
             lines = [line if number in near else "" for number, line in numbered]
@@ -150,6 +150,7 @@ def places(frames: list[dict[str, Any]]) -> Iterator[tuple[str, int]]:
     for frame in frames:
         lines = range(frame["first_line"], frame["last_line"] + 1)
         yield from ((frame["file"], line) for line in lines if frame["file"])
+        found.append(frame["caller"])
         found += [call for broken in frame["breaks"] for call in broken["stack"]]
         for entry in frame["entries"]:
             found += [guard["line"] for guard in entry["guards"]]

@@ -62,6 +62,8 @@ export class Model {
     this.entries = new Map();
     this.stages = new Map();
     for (const frame of this.frames) this.addFrame(frame);
+    /** @type {Map<string, any[]>}  source line -> the compiled frames that it calls */
+    this.callers = Map.groupBy(this.frames.filter(({ caller }) => caller), ({ caller }) => lineId(caller));
     this.heats = new Map();
     /** @type {Map<string, {seconds: number, bytes: number}>}  line of a wrapper -> what it took */
     this.measured = new Map();
