@@ -99,7 +99,7 @@ def test_the_packed_document_has_every_node(training):
 def test_pages_are_small(five):
     assert len(page.render(five)) < 200_000
     script = page.script()
-    assert len(script) < 120_000 and script.count("\n") < 2600
+    assert len(script) < 170_000 and script.count("\n") < 3800
 
 
 def test_text_stays_text():

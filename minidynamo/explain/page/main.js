@@ -9,6 +9,7 @@ import { kernelsPane } from "./kernels.js";
 import { fusionPane, savedPane } from "./lists.js";
 import { memoryPane } from "./memory.js";
 import { lineId, Model } from "./model.js";
+import { modulesPane } from "./modules.js";
 import { mapPane, timesPane } from "./overview.js";
 import { unpack } from "./packing.js";
 import { panes } from "./pane.js";
@@ -31,6 +32,7 @@ async function start() {
   const stages = stagesPane();
   kernelsPane();
   guardsPane();
+  modulesPane();
   mapPane();
   fusionPane();
   memoryPane();

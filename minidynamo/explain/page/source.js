@@ -49,9 +49,16 @@ export function sourcePane() {
     row.append(make("span", { class: "gutter" }, broken));
     const code = make("span", { class: "code" });
     paintCode(code, file.lines[index], "python");
-    row.append(code);
+    row.append(code, modulesNote(id));
     row.classList.toggle("lit", state.lit.has(id));
     row.classList.toggle("chosen", state.chosen === id);
+  }
+
+  /** Which module runs the line: inside of library blocks nothing else says so. */
+  function modulesNote(id) {
+    const paths = [...(model.modules.get(id) ?? [])];
+    const text = paths.length > 1 ? `in ${many(paths.length, "module")}` : paths.join("");
+    return make("span", { class: "note module", title: paths.join("\n") }, text);
   }
 
   /** A line that calls compiled functions. */
