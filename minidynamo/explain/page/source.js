@@ -85,6 +85,7 @@ export function sourcePane() {
     const wanted = [
       first((id) => state.lit.has(id)),
       frame?.file === file.id ? frame.first_line - file.first_line : -1,
+      first((id) => heat.get(id)?.[measure] > 0),
       first((id) => heat.has(id)),
       first((id) => model.callers.has(id)),
       first((_, index) => file.lines[index].trim()),
@@ -98,7 +99,8 @@ export function sourcePane() {
     const frame = currentEntry()?.frame ?? model.frames[0];
     heat = model.heat(state.entry);
     hottest = Math.max(0, ...[...heat.values()].map((cost) => cost[measure]));
-    offer(files, [...model.files.values()].map((each) => [each.id, each.path]));
+    const readable = [...model.files.values()].filter(({ text }) => text.trim());
+    offer(files, readable.map((each) => [each.id, each.path]));
     const wanted = model.files.get(frame?.file) ?? file;
     const isMissing = frame && !frame.file;
     pane.note.textContent = isMissing
