@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo.explain import layout, page
+from minidynamo.explain import command, layout, page
 from tests.explorer import programs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -200,12 +200,55 @@ def test_the_command_runs_a_program_unchanged_and_writes_its_page(program, tmp_p
     assert "minidynamo: f: " in done.stderr
 
 
-def test_a_program_that_compiles_nothing_has_no_page(tmp_path):
+@pytest.mark.parametrize(
+    "text, wanted",
+    [("", "@minidynamo.compile"), ("\nf = torch.compile(torch.sin)", "--redirect")],
+)
+def test_a_program_that_compiles_nothing_has_no_page(tmp_path, text, wanted):
     script, page = tmp_path / "plain.py", tmp_path / "page.html"
-    script.write_text("print(1)\n")
-    done = run("-m", "minidynamo", "explain", script, "-o", page)
+    script.write_text(f"import sys, torch{text}\nprint(1)\nsys.exit(0)\n")
+    done = run("-m", "minidynamo", "explain", "-o", page, script)
     assert (done.returncode, done.stdout) == (1, "1\n") and not page.exists()
-    assert "@minidynamo.compile" in done.stderr
+    assert wanted in done.stderr and done.stderr.count("\n") == 1
     done = run("-m", "minidynamo", "explain", script, "-o", tmp_path / "none" / "page.html")
     assert done.returncode == 2 and "there is no folder" in done.stderr
     assert not (tmp_path / "none").exists()
+
+
+def test_mistakes_before_the_script_are_refused_with_what_was_meant(capsys, program):
+    for arguments, text in [
+        (["--mesure", program], "did you mean --measure?"),
+        (["--set", "fusin=False", program], "did you mean fusion?"),
+        (["-o"], "needs a value"),
+    ]:
+        assert command.main([*map(str, arguments)]) == 2
+        assert text in capsys.readouterr().err
+    assert command.main(["--help"]) == 0 and "example:" in capsys.readouterr().out
+
+
+def test_redirect_compiles_what_torch_would_and_the_page_opens_at_the_caller(tmp_path):
+    script, page = tmp_path / "theirs.py", tmp_path / "page.html"
+    script.write_text(THEIRS)
+    done = run("-m", "minidynamo", "explain", "--redirect", "-o", page, script)
+    assert (done.returncode, done.stdout) == (0, "minidynamo.explain.redirect\n"), done.stderr
+    assert "leaves out: options" in done.stderr
+    found = content(page.read_text())
+    assert [f["path"].rpartition("/")[2] for f in found["files"]][0] == "theirs.py"
+    names = {f["id"]: f["path"] for f in found["files"]}
+    assert found["opens"]["place"]["line"] == 9 and found["opens"]["entry"] == "f0.0"
+    assert names[found["opens"]["place"]["file"]].endswith("theirs.py")
+    assert [f["caller"]["line"] for f in found["frames"]] == [9, 10]
+
+
+THEIRS = """import torch
+@torch.compile(mode="default", options={"a": 1})
+def f(x):
+    return torch.relu(x) * 2
+
+m = torch.nn.TransformerEncoderLayer(8, 2, 16)
+m.compile(backend="inductor")
+with torch.no_grad():
+    f(torch.ones(3))
+    m(torch.ones(2, 3, 8))
+print(torch.compile.__module__)
+"""
