@@ -43,7 +43,7 @@ class Options(types.ModuleType):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """": did you mean fusion?" for a typo, or nothing."""
+    """ ": did you mean fusion?" for a typo, or nothing."""
     near = difflib.get_close_matches(name, [*known], 1)
     return f": did you mean {near[0]}?" if near else ""
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo.explain import command, layout, page
+from minidynamo.explain import command, layout, page, report
 from tests.explorer import programs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -201,8 +201,7 @@ def test_the_command_runs_a_program_unchanged_and_writes_its_page(program, tmp_p
 
 
 @pytest.mark.parametrize(
-    "text, wanted",
-    [("", "@minidynamo.compile"), ("\nf = torch.compile(torch.sin)", "--redirect")],
+    "text, wanted", [("", "@minidynamo.compile"), ("\nf = torch.compile(torch.sin)", "--redirect")]
 )
 def test_a_program_that_compiles_nothing_has_no_page(tmp_path, text, wanted):
     script, page = tmp_path / "plain.py", tmp_path / "page.html"
@@ -252,3 +251,25 @@ with torch.no_grad():
     m(torch.ones(2, 3, 8))
 print(torch.compile.__module__)
 """
+
+
+def test_a_report_has_the_ranks_side_by_side_and_marks_what_differs(tmp_path, monkeypatch, capsys):
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        with torch.no_grad():
+            calls = [(torch.ones(n, 8),) for n in (8, 5, 5)[: 1 + int(rank)]]
+            e = minidynamo.explain(programs.breaking).calls(calls)
+        e.save(str(tmp_path / f"job-{rank}.html"))
+    (tmp_path / "not_ours.html").write_text("<p>")
+    assert report.main([str(tmp_path)]) == 0 and "2 processes" in capsys.readouterr().out
+    rows = report.rows_of(report.pages_in(tmp_path))
+    cells = [row.cells["rank 1"] for row in rows]
+    assert rows == sorted(rows, key=lambda row: -row.seconds) and rows[0].seconds > 0
+    assert any("print()" in text for cell in cells for text in cell.breaks)
+    assert any("SHAPE" in text for cell in cells for text in cell.again)
+    assert any(row.differs(["rank 0", "rank 1"]) for row in rows)
+    text = (tmp_path / "index.html").read_text()
+    assert "job-1.html#f0" in text and "compiled again" in text and "<script" not in text
+    assert report.main([str(tmp_path / "none")]) == 2 and not (tmp_path / "none").exists()
+    (tmp_path / "empty").mkdir()
+    assert report.main([str(tmp_path / "empty")]) == 1 and "MINI_TRACE" in capsys.readouterr().err

@@ -53,7 +53,7 @@ def caller_of(record: FrameRecord) -> Call | None:
 
 
 def note_caller(record: FrameRecord, root: Any) -> None:
-    """What `records.WATCHERS` calls: the first frame of the user's below the one that is compiled."""
+    """What `records.WATCHERS` calls: the user's first frame below the one that is compiled."""
     below: types.FrameType | None = sys._getframe(1)
     while below is not None:
         code = below.f_code

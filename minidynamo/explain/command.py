@@ -132,7 +132,9 @@ def main(arguments: list[str]) -> int:
 def advice(arguments: list[str]) -> str:
     """What to do where nothing was compiled."""
     text = getattr(sys.modules["__main__"], "__file__", None)
-    uses = text and os.path.isfile(text) and "torch.compile" in Path(text).read_text(errors="replace")
+    uses = (
+        text and os.path.isfile(text) and "torch.compile" in Path(text).read_text(errors="replace")
+    )
     if not uses or "--redirect" in arguments:
         return NOTHING
     return f"{ELSEWHERE} python -m minidynamo explain --redirect {' '.join(arguments)}"

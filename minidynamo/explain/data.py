@@ -69,7 +69,9 @@ def document(explanation: Any) -> dict[str, Any]:
 def opens(frames: list[dict[str, Any]], records: list[Any]) -> dict[str, Any]:
     """What the page shows first: the first entry with a graph, an optimizer's only where there is
     no other, and the user's line that called it."""
-    optimizers = {r.function for r in records if r.code and rank_of(r.code.co_filename) == OPTIMIZER}
+    optimizers = {
+        r.function for r in records if r.code and rank_of(r.code.co_filename) == OPTIMIZER
+    }
     in_order = sorted(frames, key=lambda frame: frame["function"] in optimizers)
     for found in in_order:
         for one in found["entries"]:
@@ -86,12 +88,19 @@ def made() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "minidynamo": version_of("minidynamo"),
+        "process": {"pid": os.getpid(), "rank": rank()},
         "machine": {"cpu": processor(), "cores": os.cpu_count() or 1, "gpu": gpu},
         "options": {
             "minidynamo": switches(config),
             "miniinductor": switches(miniinductor.config, without=("cache_dir",)),
         },
     }
+
+
+def rank() -> int | None:
+    """This process's number among those that torchrun started."""
+    text = os.environ.get("RANK", "")
+    return int(text) if text.isdigit() else None
 
 
 def copied(records: list[Any]) -> dict[str, Any]:

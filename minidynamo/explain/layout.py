@@ -9,8 +9,8 @@ Out:  pictures of at most `MOST_BOXES` boxes, in whole units: [x, y, width, heig
     {"picture": 3, "members": [12, 13, 14, ...]}
 
 Nobody reads a picture of more boxes, and Graphviz takes 20 seconds for 500: a larger stage is a
-picture of groups (modules, or runs of operations), each with a picture of its own.  Two groups of the same
-structure, like the layers of a transformer, share one picture.
+picture of groups (modules, or runs of operations), each with a picture of its own.  Two groups of
+the same structure, like the layers of a transformer, share one picture.
 """
 
 from collections.abc import Iterable, Sequence

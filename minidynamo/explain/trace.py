@@ -80,7 +80,8 @@ def start(path: Path, name: str, looks: Looks = Looks()) -> None:
 
 
 def start_in(folder: str) -> None:
-    """What MINI_TRACE=folder asks for: a page named after the program and its process."""
+    """What MINI_TRACE=folder asks for: a page named after the program and its process.  report.py
+    makes an index of them."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     name = Path(sys.argv[0] if sys.argv else "").name or "python"
     start(Path(folder) / f"{Path(name).stem}-{os.getpid()}.html", name)
