@@ -82,8 +82,9 @@ def entries(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 # --- the script -----------------------------------------------------------------------------------
-def script() -> str:
-    """The modules of page/ in one text, each a function, behind those that it imports."""
+def script(first: str = "main.js") -> str:
+    """The modules of page/ that `first` needs in one text, each a function, behind those that it
+    imports."""
     done: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -94,7 +95,7 @@ def script() -> str:
                 add(imported_file(line))
         done[name] = as_function(name, lines)
 
-    add("main.js")
+    add(first)
     return "\n".join(["const modules = {};", *done.values()])
 
 

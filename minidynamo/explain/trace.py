@@ -19,6 +19,7 @@ from ..records import FrameRecord
 from . import measure, stepping
 from .progress import Progress
 from .running import Looks
+from .views import many
 
 STARTED: "list[Trace]" = []
 
@@ -66,7 +67,7 @@ class Trace:
         explanation = Explanation(self.name, None, told, counters)
         explanation.looks, explanation.script = self.looks, self.script
         explanation.save(str(self.path))
-        print(f"minidynamo: {len(told)} frames are explained in {self.path}", file=sys.stderr)
+        print(f"minidynamo: {many(len(told), 'frame')} explained in {self.path}", file=sys.stderr)
 
 
 def start(path: Path, name: str, looks: Looks = Looks()) -> None:

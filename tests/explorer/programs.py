@@ -138,6 +138,10 @@ class Opened:
         """Open the panes that are closed at first."""
         self.ask("document.querySelectorAll('.fold[aria-expanded=false]').forEach(b => b.click())")
 
+    def seen(self, pane: str) -> list[str]:
+        """The texts of the rows of a pane that are in the document."""
+        return self.page.locator(f"#{pane}-rows .row").all_text_contents()
+
     def lit(self, pane: str) -> list[str]:
         """The texts of the lit rows of a pane that are in the document."""
         return self.page.locator(f"#{pane}-rows .row.lit").all_text_contents()
