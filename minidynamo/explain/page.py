@@ -50,7 +50,7 @@ def render(document: dict[str, Any], pane: str = "") -> str:
     return environment.get_template("page.html.jinja").render(
         document=document,
         pane=pane,
-        arguments=", ".join(map(argument_text, document["call"]["arguments"])) or "no arguments",
+        arguments=", ".join(map(argument_text, document["call"]["arguments"])),
         frames=[static_frame(frame) for frame in document["frames"]],
         style=Markup((FOLDER / "style.css").read_text()),
         script=Markup(script()),

@@ -46,7 +46,7 @@ export function modulesPane() {
     row.append(bar, indent, sign, make("span", { class: "code" }, path.split(".").pop() || "(the whole)"));
     row.append(make("span", { class: "note" }, figures.filter(Boolean).join(" · ")));
     row.title = path;
-    if (hasParts) row.setAttribute("aria-expanded", String(!isFolded));
+    if (hasParts) row.dataset.folded = isFolded ? "yes" : "no";
     row.classList.toggle("lit", state.lit.has(id));
     row.classList.toggle("chosen", state.chosen === id);
   }
