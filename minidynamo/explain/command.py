@@ -9,6 +9,7 @@ ours stands in front.
 """
 
 import builtins
+import importlib.util
 import os
 import runpy
 import sys
@@ -125,17 +126,18 @@ def main(arguments: list[str]) -> int:
         status = 0
     if trace.STARTED[0].told():
         return status
-    print(advice(arguments), file=sys.stderr)
+    print(advice(wish, arguments), file=sys.stderr)
     return status or 1
 
 
-def advice(arguments: list[str]) -> str:
+def advice(wish: Wish, arguments: list[str]) -> str:
     """What to do where nothing was compiled."""
-    text = getattr(sys.modules["__main__"], "__file__", None)
-    uses = (
-        text and os.path.isfile(text) and "torch.compile" in Path(text).read_text(errors="replace")
-    )
-    if not uses or "--redirect" in arguments:
+    path: str | None = wish.program
+    if wish.is_module:
+        path = getattr(importlib.util.find_spec(wish.program), "origin", None)
+    is_there = path is not None and Path(path).is_file()
+    uses = is_there and "torch.compile" in Path(str(path)).read_text(errors="replace")
+    if not uses or wish.is_redirected:
         return NOTHING
     return f"{ELSEWHERE} python -m minidynamo explain --redirect {' '.join(arguments)}"
 

@@ -75,7 +75,7 @@ export function modulesPane() {
 
   function update() {
     const entry = currentEntry();
-    const line = model.things.get(state.chosen)?.kind === "line" ? state.chosen : "";
+    const line = entry && model.things.get(state.chosen)?.kind === "line" ? state.chosen : "";
     const all = entry ? model.moduleTree(entry.id) : [];
     pane.element.hidden = all.length < 2; // a function without modules
     const tree = line ? model.moduleTree(entry.id, line) : all;
