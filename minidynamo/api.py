@@ -1,9 +1,15 @@
 """`compile`: a function or module in, one that is compiled when it is called out.
 
+    >>> model = minidynamo.compile(model, backend="eager")      # behaves like the module
+
+What a call of the compiled function runs, until there is a cache entry:
+
+    frame/frame_hook.c          a `Switched` object turns the hook on; the hook stops the new frame
+    convert/convert_frame.py    `FrameCompiler.__call__`: may this frame be compiled?
+    convert/conversion.py       `Conversion.run`: trace, backend, replacement code, guards
+
 (`reset` lies in convert_frame.py; disable, graph_break and is_compiling in frame_hook.py;
 mark_dynamic and mark_static in dynamic.py.)
-
-    >>> model = minidynamo.compile(model, backend="eager")      # behaves like the module
 
 A compiled module is copied and pickled as a call of `compile` with the same options; a compiled
 function as functions are, by its name in its module.
@@ -82,26 +88,25 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
         raise TypeError(
             f"a function or a module can be compiled, not {type(fn_or_module).__name__}"
         )
-    tell_of_target(fn_or_module)
+    warn_if_skipped(fn_or_module)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
     if hasattr(fn_or_module, "__code__"):
         compiler.compiled_by_name[id(fn_or_module.__code__)] = fn_or_module.__code__
-    if isinstance(
-        fn_or_module, frame_hook.Switched
-    ):  # compiled already, or disabled: this wish is newer
+    if isinstance(fn_or_module, frame_hook.Switched):
+        # compiled already, or disabled: this call of `compile` replaces that
         fn_or_module = fn_or_module.__wrapped__
     return named_like(fn_or_module, frame_hook.enabled(fn_or_module, compiler))
 
 
-def tell_of_target(target: Any) -> None:
-    """A function whose frames are left alone is given to `compile`: torch's own, for one."""
+def warn_if_skipped(target: Any) -> None:
+    """Warn once if frames of the function given to `compile` are never compiled (torch's own)."""
     if isinstance(target, types.BuiltinFunctionType):
-        records.tell(target, f"{target.__name__} runs as plain Python: it is written in C")
+        records.warn_once(target, f"{target.__name__} runs as plain Python: it is written in C")
     code = getattr(target, "__code__", None)
     if code is not None and (reason := skip_reason(code)):
         place = f"{code.co_filename}:{code.co_firstlineno}"
-        records.tell(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
+        records.warn_once(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
 
 
 # attributes of a `CompiledModule` that are not the original's
@@ -174,5 +179,5 @@ def module_reduced(module: CompiledModule) -> tuple[Any, ...]:
 copyreg.pickle(CompiledModule, module_reduced)
 
 
-# A function is written down as its name, as functions are, and found again under it.
+# A compiled function is pickled by its name, as plain functions are.
 copyreg.pickle(frame_hook.Switched, operator.attrgetter("__qualname__"))

@@ -112,7 +112,7 @@ def miniinductor(
     eagerly: torch hands the sizes over as inputs."""
     if not all(isinstance(value, torch.Tensor) for value in example_inputs):
         text = "backend miniinductor: a graph with sizes that change runs eagerly"
-        records.tell(text, text)
+        records.warn_once(text, text)
         return gm.forward
     compiler = importlib.import_module("miniinductor")
     with compiler.config.patch(**(options or {})):
@@ -130,7 +130,7 @@ def torch_backend(backend: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_torchs(backend: Any) -> bool:
-    """Is it one that torch brings, or that ends in one?"""
+    """Does the backend come from torch, or hand its graphs to one that does?"""
     while isinstance(backend, functools.partial):
         backend = backend.func
     home = getattr(backend, "__module__", None) or type(backend).__module__

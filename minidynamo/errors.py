@@ -49,11 +49,11 @@ class Restart(Exception):
 
 
 class SkipFrame(Exception):
-    """Run the frame as it is; `reason` is recorded, and the user is told."""
+    """Run the frame as it is; `reason` is recorded, and the user warned once."""
 
 
 class NoTensors(SkipFrame):
-    """There is nothing to compile in it, which is nothing to tell."""
+    """The frame has nothing to compile: no warning for it."""
 
 
 class ObservedException(Exception):

@@ -58,7 +58,7 @@ class BreakRecord:
 
     @property
     def is_consequence(self) -> bool:
-        """Does it only follow from an earlier break inside the same loop?"""
+        """Does this break only follow from an earlier one inside the same loop?"""
         return self.kind == "loop"
 
     def __str__(self) -> str:
@@ -176,7 +176,7 @@ OURS = "minidynamo"
 TOLD: set[Any] = set()  # what `tell` was told about; `minidynamo.reset()` forgets it
 
 
-def tell(about: Any, text: str) -> None:
+def warn_once(about: Any, text: str) -> None:
     """Warn, once for each `about`, of what costs the user speed or graphs."""
     if about not in TOLD:
         TOLD.add(about)
@@ -185,14 +185,14 @@ def tell(about: Any, text: str) -> None:
 
 # ---- frames that run as plain Python
 def give_up(record: FrameRecord, reason: str, fullgraph: bool) -> None:
-    """Where there is to be no other entry: say so.  Unsupported under fullgraph=True."""
+    """Warn that a code object gets no further entry.  Raises Unsupported under fullgraph=True."""
     code = record.code
     assert code is not None
     message = (
         f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) {reason}; it runs as plain "
         "Python from now on where no entry fits"
     )
-    tell(message, message + record.advice)
+    warn_once(message, message + record.advice)
     counters["skipped"][message] += 1
     record.skipped = message
     remember(record)
@@ -200,10 +200,10 @@ def give_up(record: FrameRecord, reason: str, fullgraph: bool) -> None:
         raise Unsupported(message + record.advice)
 
 
-def tell_skipped(conversion: "Conversion", error: Exception) -> None:
-    """A frame is given up, or the compiler has failed."""
+def warn_of_skip(conversion: "Conversion", error: Exception) -> None:
+    """Warn that a frame was given up, or that the compiler has failed."""
     if isinstance(error, (SkipFrame, RecursionError)):
-        tell_plain(conversion, error)
+        warn_of_plain_run(conversion, error)
     else:
         note_error(error, conversion.record, OURS, user_line(conversion))
 
@@ -216,19 +216,19 @@ def user_line(conversion: "Conversion") -> str:
 
 
 def note_error(error: BaseException, record: FrameRecord, where: str, line: str) -> None:
-    """Write down, and tell, that a compiler failed and the frame runs eagerly."""
+    """Record that a compiler failed and the frame runs eagerly, and warn once."""
     record.error = "".join(traceback.format_exception(error))
     text = f"{type(error).__name__}: {error}"
     counters["errors"][f"{where}: {text}" if where != OURS else text] += 1
-    tell(
+    warn_once(
         (where, line),
         f"{where} failed at {line}; {record.function} runs eagerly. {text}\n"
         "  hint: the frame's record in minidynamo.records.frames has the traceback (`error`)",
     )
 
 
-def tell_plain(conversion: "Conversion", skipped: Exception) -> None:
-    """A frame is given up: say where and why.  What made it unsplittable may be a graph break."""
+def warn_of_plain_run(conversion: "Conversion", skipped: Exception) -> None:
+    """Warn where and why a frame was given up; the cause may be a graph break that cannot split."""
     record, line = conversion.record, user_line(conversion)
     named = id(conversion.code) in conversion.compiler.compiled_by_name
     if isinstance(skipped, NoTensors) and not named:
@@ -239,7 +239,7 @@ def tell_plain(conversion: "Conversion", skipped: Exception) -> None:
         if cause.stack:
             line = f"{cause.stack[-1][0]}:{cause.stack[-1][1]}"
     text = f"{record.function} runs as plain Python: {skipped} (at {line}){hint}"
-    tell(("skipped", record.function, line), text)
+    warn_once(("skipped", record.function, line), text)
 
 
 def show(entry: "CacheEntry") -> None:

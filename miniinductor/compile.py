@@ -40,7 +40,7 @@ from .autograd.partition import Parts, activations, partition
 from .autograd.runtime import Backward, connect, held_tensors, inner_writes
 from .autograd.tracer import no_autocast, without_autocast
 from .codegen.kernels import build_kernels, main_device, write_kernels
-from .devices import about, language_of, why_not
+from .devices import entry_of, language_of, why_not
 from .errors import NOT_COMPILED, CannotLower, CompilerError, NotCompiled, ThreadState, ours
 from .ir.handlers import verify_graph
 from .ir.loops import Graph
@@ -49,7 +49,7 @@ from .lowering.decompositions import FUSED_RANDOM, table
 from .lowering.extern import is_cheap
 from .options import Current
 from .passes.graph_passes import laid_out, laid_out_joint, optimize
-from .records import CompileRecord, first_line, tell
+from .records import CompileRecord, first_line, warn_once
 from .runtime.memory import Program, guard_shared_memory, plan_memory
 from .runtime.wrapper import print_wrapper
 from .schedule.after_fusion import join_groups, overwritten_inputs
@@ -58,9 +58,9 @@ from .schedule.scheduler import Scheduler
 from .sizes.symbols import hints_of, is_symbolic, size_hints
 
 MODES = (None, "default", "reduce-overhead", "max-autotune")
-# explain measures kernels: (program, record) -> the program with a clock around each of its calls
+# set by explain to measure kernels: (program, record) -> the program, which times its calls
 CLOCK = Current()
-MOST_CUTS = 16  # behind so many ops that cannot be compiled the rest of the graph runs eagerly
+MOST_CUTS = 16  # after so many cuts the rest of the graph runs eagerly
 
 
 def compile_fx(
@@ -148,12 +148,13 @@ def layout_of(value: object) -> tuple | None:
 
 @dataclass
 class Compilation:
-    """One captured graph on its way.  generates: kernels; else eager ones are wanted.
+    """The compilation of one captured graph.  generates: False to use eager kernels alone.
 
-    cuts: how often a graph was cut of which this one is a piece.
-    has_autocast: as the graph begins; what it sets is set while it is traced, too.
-    clock: what was in CLOCK when this began.
-    step: in training, what recordings of both halves share (runtime/cuda_graphs.py)."""
+    cuts: how many cuts (`in_pieces`) have led to this piece; 0 for a whole graph.
+    has_autocast: is autocast on where the graph begins?  (Changes inside the graph are traced.)
+    clock: the value of CLOCK when the compilation began.
+    step: in training, what the CUDA graphs of forward and backward share (runtime/cuda_graphs.py).
+    """
 
     gm: fx.GraphModule
     inputs: Sequence[Any]
@@ -166,7 +167,7 @@ class Compilation:
     step: Any = None
 
     def run(self) -> CompiledGraph:
-        """The graph compiled; where that cannot be, eagerly, and the record says why."""
+        """Compile the graph.  If that is refused, run it in pieces or eagerly, and record why."""
         self.record.input_graph = self.gm
         self.record.keeps_steps |= config.keep_steps
         try:
@@ -180,11 +181,12 @@ class Compilation:
 
     # --- every stage, in order
     def compiled(self) -> Callable:
-        """What runs the graph, with what each call looks at.  Raises one of `NOT_COMPILED`."""
+        """The function that runs the graph, with the checks that each call makes.  Raises one of
+        `NOT_COMPILED`."""
         record, held = self.record, held_tensors(self.gm)
         is_training = needs_gradients(self.gm, self.inputs)
-        for device in {about(t.device) for t in self.tensors() if self.generates}:
-            device.expect(len(self.gm.graph.nodes))
+        for device in {entry_of(t.device) for t in self.tensors() if self.generates}:
+            device.prepare(len(self.gm.graph.nodes))
         with record.timed("trace"):
             if is_training:
                 joint = trace_joint(self.gm, self.inputs, held, self.decompositions())
@@ -205,7 +207,7 @@ class Compilation:
         run = (
             self.start_training(program, joint, parts, held)
             if is_training
-            else (self.start_inference(program, joint))
+            else self.start_inference(program, joint)
         )
         if joint.written:
             return guard_shared_memory(run, self.gm, record)
@@ -263,7 +265,7 @@ class Compilation:
         if program.refused:
             record.notes.append(f"no CUDA graph: {program.refused}")
             return run
-        replay = about(program.device).replay
+        replay = entry_of(program.device).replay
         return replay.GraphedCall(run, program, record, self.step, is_backward)
 
     def start_inference(self, program: Any, joint: Joint) -> Callable:
@@ -275,7 +277,7 @@ class Compilation:
     def start_training(
         self, program: Any, joint: Joint, parts: Parts, held: Sequence[torch.Tensor]
     ) -> Callable:
-        replay = about(program.device).replay
+        replay = entry_of(program.device).replay
         self.step = replay.Step(joint.count) if replay else None
         start_backward = functools.partial(self.start, is_backward=True)
         backward = Backward(parts, self.record, self.compile_functional, start_backward)
@@ -316,16 +318,16 @@ class Compilation:
         return table() if config.fallback_random else table() | FUSED_RANDOM
 
     def eagerly(self, reason: str, is_of_machine: bool) -> Callable:
-        """The graph as eager runs it, which is told.  is_of_machine: no compiler is there, say:
-        told once, not again for each graph."""
+        """The graph run by eager kernels, with a warning.  is_of_machine: the reason is the
+        machine's (no C++ compiler), so the warning comes once, not once for each graph."""
         self.record.notes.append(f"runs eagerly: {reason}")
         text = f"the graph of {first_line(self.gm)} runs eagerly: {reason}"
-        tell(text, reason if is_of_machine else text)
+        warn_once(text, reason if is_of_machine else text)
         return runnable(self.gm)
 
     def around(self, error: Exception) -> Callable | None:
-        """The graph in pieces, without the ops that are to blame; None where that is not known, or
-        it cannot be cut there."""
+        """The graph in pieces, of which the ops that caused `error` run eagerly.  None if these ops
+        are not known, or the graph cannot be cut there."""
         origins = error.origins if isinstance(error, NotCompiled) else ()
         apart = [node for node in self.gm.graph.nodes if node.name in origins]
         if not apart or self.cuts == MOST_CUTS:
@@ -335,7 +337,7 @@ class Compilation:
             return None
         names = ", ".join(node.name for node in apart)
         self.record.notes.append(f"{names} runs eagerly, between compiled pieces: {error}")
-        tell(f"{names} in the graph of {first_line(self.gm)} is an eager kernel: {error}")
+        warn_once(f"{names} in the graph of {first_line(self.gm)} is an eager kernel: {error}")
         return run
 
     def in_buckets(self) -> Callable | None:
@@ -378,7 +380,7 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
         inference = record.joint_graph is None
         wrapper = print_wrapper(schedule, steps, memory, device, inference)
     record.wrapper_source = wrapper.source
-    replay = about(device).replay
+    replay = entry_of(device).replay
     return Program(
         source=wrapper.source,
         scope=wrapper.scope,

@@ -59,16 +59,16 @@ class Device:
     """What the stages ask about one type of device.
 
     language: of its kernels; None: the one that `config.cpu_backend` names.
-    alone: in training, bytes from which an intermediate has memory of its own, which goes back to
-      the allocator after its last use: a GPU's memory is for what both halves of a step keep.
-    expect: told how many nodes a graph has, before it is traced.
-    replay: the module that records calls and replays them.
+    arena_limit: in training, intermediates of so many bytes or more lie outside of the arena, and
+      go back to the allocator after their last use.
+    prepare: called with a graph's number of nodes before it is traced (Triton: start its workers).
+    replay: the module that records calls as CUDA graphs and replays them, or None.
     """
 
     type: str
     language: str | None = None
-    alone: float = math.inf
-    expect: Callable[[int], None] = lambda nodes: None
+    arena_limit: float = math.inf
+    prepare: Callable[[int], None] = lambda nodes: None
     replay: Any = None
 
 
@@ -91,14 +91,14 @@ def registered(table: dict[str, Any], name: str, entry: Any, replaces: bool) -> 
     table[name] = entry
 
 
-def about(device: torch.device) -> Device:
-    """What is known of a device; of one that nobody has registered, nothing."""
+def entry_of(device: torch.device) -> Device:
+    """The registry's entry for this type of device; an empty one if nobody has registered it."""
     return DEVICES.get(device.type) or Device(device.type, language="")
 
 
 def language_of(device: torch.device) -> Language:
     """Which language the kernels of a device are written in.  Raises NotImplementedError."""
-    name = about(device).language
+    name = entry_of(device).language
     language = LANGUAGES.get(config.cpu_backend if name is None else name)
     if language is None:
         raise NotImplementedError(f"there is no code generator for device {device}")

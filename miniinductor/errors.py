@@ -11,11 +11,12 @@ All of `NOT_COMPILED` are refusals, not faults: the program is right, and has no
 Where one operation of the program is to blame, the error names it, and the driver compiles the
 graph around it (pieces.py); else the whole graph runs eagerly.
 
-An exception may arrive while something is compiled, checked or run that is *foreign*: it comes from
-outside of what the program and the compiler do, and must leave the user's call, as it would leave
-plain Python.  So is what is no `Exception` (KeyboardInterrupt, SystemExit, GeneratorExit), a
-MemoryError, a TimeoutError, and what a handler of a signal or a tracing function raised: its frame
-is in the traceback, and was given the frame that it interrupted.
+A *foreign* exception comes neither from the program nor from the compiler, and may arrive at any
+time: while something is compiled, checked or run.  It must leave the user's call, as it would leave
+plain Python.  Foreign are all that are no `Exception` (KeyboardInterrupt, SystemExit,
+GeneratorExit), a MemoryError, a TimeoutError, and what a signal's handler or a tracing function has
+raised.  A handler is recognised by its frame in the traceback: it was given, as an argument, the
+frame that it interrupted.
 
     >>> try:
     ...     compile_it()
@@ -77,7 +78,7 @@ NOT_COMPILED = (NotCompiled, CompilerError)
 
 @contextlib.contextmanager
 def blaming(meta: Callable[[], dict[str, Any]]) -> Iterator[None]:
-    """What is refused in the block is to be blamed on the operation of which `meta` tells."""
+    """A refusal raised in the block gets the `origins` of the node whose meta `meta()` returns."""
     try:
         yield
     except NotCompiled as error:
@@ -109,7 +110,7 @@ def faults() -> tuple:
 
 
 def is_foreign(error: Any) -> bool:
-    """Did it come from outside?"""
+    """Does the exception come neither from the program nor from the compiler?"""
     if not isinstance(error, Exception) or isinstance(error, NEVER_OURS):
         return True
     frames = frames_of(error)
@@ -126,8 +127,8 @@ def frames_of(error: BaseException) -> list[types.FrameType]:
 
 
 def is_given(frame: types.FrameType, interrupted: types.FrameType) -> bool:
-    """Is it called with the other one, as a handler of a signal is?  (Its other locals do not
-    count: torch keeps frames in some of its own.)"""
+    """Is the frame `interrupted` an argument of the call, as a signal's handler is called?  (Other
+    locals do not count: torch keeps frames in some of its own.)"""
     code = frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
     for name in code.co_varnames[:count]:
@@ -138,7 +139,7 @@ def is_given(frame: types.FrameType, interrupted: types.FrameType) -> bool:
 
 
 def is_fault(error: Any) -> bool:
-    """Is it raised by ours, by Python's code or by a library's, and not by the program?"""
+    """Was the exception raised by our code, Python's or a library's, and not by the program's?"""
     innermost = frames_of(error)[-1:]
     return not is_foreign(error) and (
         not innermost or innermost[0].f_code.co_filename.startswith(FOLDERS)

@@ -84,9 +84,9 @@ register_device(
     Device(
         type="cuda",
         language="triton",
-        alone=1 << 16,
+        arena_limit=1 << 16,
         # about one kernel in eight nodes; and Triton takes a second to import
-        expect=lambda nodes: later("codegen.triton.build", "start_workers")(1 + nodes // 8),
+        prepare=lambda nodes: later("codegen.triton.build", "start_workers")(1 + nodes // 8),
         replay=cuda_graphs,
     )
 )

@@ -148,8 +148,9 @@ def in_pieces(
 
 
 def may_be_cut(gm: fx.GraphModule, steps: Sequence[Step], numbers: Collection[str]) -> bool:
-    """Not where something else than tensors would cross, a size that is made on the way, or what
-    the thread's state would be there (`torch.set_grad_enabled`)."""
+    """May the graph be cut there?  Not if anything but tensors would cross a cut, such as a size
+    that is computed before it, nor if the graph sets the thread's state
+    (`torch.set_grad_enabled`)."""
     if all(step.is_eager or step.is_made_of_numbers() for step in steps):
         return False
     names = {name_of(node) for step in steps for node in step.members}

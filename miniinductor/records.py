@@ -44,7 +44,7 @@ class Text(str):
     about: Any
 
     def written(self, text: str) -> Self:
-        """The same in other words, such as indented."""
+        """Another text (such as the indented one) with the same `about`."""
         changed = type(self)(text)
         changed.about = self.about
         return changed
@@ -108,7 +108,7 @@ LOG = logging.getLogger("miniinductor")
 TOLD: set[str] = set()
 
 
-def tell(text: str, reason: str = "") -> None:
+def warn_once(text: str, reason: str = "") -> None:
     """Warn of what costs the user speed: once in these words, or for this reason."""
     if (key := reason or text) not in TOLD:
         TOLD.add(key)

@@ -28,13 +28,13 @@ def test_a_name_is_registered_once(monkeypatch):
             register(entry)
     assert devices.DEVICES["cuda"] is cuda and devices.LANGUAGES["triton"] is triton
     monkeypatch.setitem(devices.DEVICES, "cuda", cuda)  # (put back afterwards)
-    devices.register_device(devices.Device("cuda", alone=1), replaces=True)
-    assert devices.about(torch.device("cuda")).alone == 1
+    devices.register_device(devices.Device("cuda", arena_limit=1), replaces=True)
+    assert devices.entry_of(torch.device("cuda")).arena_limit == 1
 
 
 def test_a_device_without_kernels():
     assert devices.why_not(torch.device("meta")) == "there is no code generator for device meta"
-    assert devices.about(torch.device("meta")).language == ""
+    assert devices.entry_of(torch.device("meta")).language == ""
     with pytest.raises(NotImplementedError, match="no code generator for device xla"):
         devices.language_of(torch.device("xla"))
 

@@ -41,7 +41,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # examples that need a GPU, a code generator at work, or the models' library
 ELSEWHERE = (
     "triton/timing block_sizes triton/build triton/expressions cpp/expressions "
-    "codegen/plan foreach benchmarks/models _models ablation "
+    "codegen/kernel_plan foreach benchmarks/models _models ablation "
     "plots runner explain/layout explain/passes explain/stages "
     "benchmarks/census"
 ).split()
@@ -187,7 +187,7 @@ MORE = {  # file -> what else its example finds
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
     },
-    "codegen/plan": softmax_plan,
+    "codegen/kernel_plan": softmax_plan,
     "codegen/triton/block_sizes": softmax_launch,
     "autograd/fake_mode": lambda: (
         an_index()

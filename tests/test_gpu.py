@@ -384,3 +384,12 @@ def test_recurrent_networks_give_what_cudnn_gives(kind, dtype, batch_first):
     run(x).sum().backward()
     for ours, eager in zip(found, model.parameters()):
         torch.testing.assert_close(ours, eager.grad)
+
+
+def test_a_guard_asks_the_device_again():
+    """The entry holds the device: it has no literal that a guard could write."""
+    minidynamo.reset()
+    asks = minidynamo.compile(lambda x: x * torch.cuda.get_device_capability(x.device)[0])
+    for _ in range(2):
+        asks(torch.ones(3, device="cuda"))
+    assert len(minidynamo.records.frames) == 1

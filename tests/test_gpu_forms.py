@@ -49,6 +49,41 @@ def test_a_position_that_may_be_out_of_range_is_checked():
     assert "device_assert" in text
 
 
+def test_what_is_in_range_for_sure_is_not_checked():
+    """Places of a resampled image are computed by integers, where floats give the same; those of a
+    reflected one are read in tiles, if the image lies in another order than the result."""
+    x = torch.randn(2, 9, 12, 7)
+    for size in ((24, 14), (6, 7), (16, 21), (5, 3)):
+        for mode in ("nearest", "bilinear"):
+            assert "device_assert" not in check(lambda v: F.interpolate(v, size, mode=mode), x)
+    last = x.to(memory_format=torch.channels_last)
+    assert "YBLOCK" in check(lambda v: F.pad(v, (2, 2, 2, 2), mode="reflect").contiguous(), last)
+    wide = lambda v: ((torch.arange(1500) * 3_000_000) // 2 + v).long()  # noqa: E731
+    assert "floordiv" in check(wide, torch.zeros(1500, dtype=torch.int64))
+
+
+def test_rows_are_added_to_by_atomics_unless_sums_must_be_the_same_each_time():
+    x, index, source = torch.randn(5, 6), torch.tensor([1, 3, 1, 0]), torch.randn(4, 6)
+    for dim, rows in ((0, source), (1, torch.randn(5, 4))):
+        text = check(lambda v: v.index_add(dim, index, rows, alpha=2), x)
+        assert "atomic_add" in text
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert "atomic_add" not in check(lambda v: v.index_add(0, index, source), x)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    with pytest.raises((IndexError, RuntimeError)):
+        compiled(lambda v: v.index_add(0, torch.tensor([1, 3, -1, 0]), source), x)
+
+
+def test_a_short_reduction_is_written_out():
+    a, b = torch.randn(40, 3), torch.randn(50, 3)
+    a[3, 1] = torch.nan
+    check(lambda a, b: ((a[:, None] - b) ** 2).sum(-1).argmin(1), a, b, kernels=1)
+    check(lambda x: (x.amax(-1), x.amin(-1), x.prod(-1), (x > 0).any(-1)), a)
+    check(lambda x: (x.sum((0, 2)), x.mean((0, 2))), torch.randn(2, 70, 2).bfloat16(), rtol=0.02)
+
+
 def test_integers_that_grow_beyond_32_bits_have_64():
     def grows(x):
         i = torch.arange(x.shape[0])

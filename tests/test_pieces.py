@@ -95,14 +95,14 @@ def nodes_of(program, inputs):
 
 def untraceable(monkeypatch, names, half):
     """Nothing that comes of these nodes is traced: in both halves, or in the backward one."""
-    plain = Tracer.traced
+    plain = Tracer.decompose_or_record
 
     def traced(tracer, func, args, kwargs):
         if names & tracer.meta.get("origins", set()) and (half or tracer.meta.get("backward")):
             raise CannotTrace("the test refuses it")
         return plain(tracer, func, args, kwargs)
 
-    monkeypatch.setattr(Tracer, "traced", traced)
+    monkeypatch.setattr(Tracer, "decompose_or_record", traced)
 
 
 @pytest.mark.parametrize("half", ["both", ""])

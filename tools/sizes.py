@@ -66,7 +66,7 @@ Loop IR
 Fusion
     miniinductor/schedule nodes.py scheduler.py
 Kernels in C++
-    miniinductor/codegen kernels.py plan.py
+    miniinductor/codegen kernels.py kernel_plan.py
     miniinductor/codegen/cpp kernel_writer.py statements.py
 Memory, the wrapper, the run
     miniinductor/runtime memory.py wrapper.py

@@ -5,10 +5,10 @@ Out:  a `CacheEntry`, or None where there is nothing to compile.
 
     >>> Conversion(compiler, fn, fn.__code__, args, record, policy).run()
 
-The frame is traced until it returns or until a place where it must be split.  An attempt may find
-out too late how it should have gone: that the graph must end earlier, or that the number of a
-symbolic size is needed.  What was learned is kept (`forced`, `policy.pinned`), and tracing starts
-over.
+`FrameCompiler.convert` (convert_frame.py) calls `run`; `RootFrame.run` (evaluate/evaluator.py)
+traces.  The frame is traced until it returns or until a place where it must be split.  An attempt
+may learn too late that the graph must end earlier, or that a symbolic size is needed as a number.
+What it has learned is kept (`forced`, `policy.pinned`), and tracing starts over.
 
 Where the graph raises, plain Python runs the frame from the start (`GraphErrors`), up to the error
 with its own message and line, or to the program's own handler:
@@ -44,7 +44,7 @@ from ..frame import frame_hook
 from ..graph.graph_module import draws, storage
 from ..graph.output_graph import OutputGraph, put_back, set_all
 from ..guards.guards import Guard
-from ..rebuild.replacement import Codegen, Tail, rebuild, replacement
+from ..rebuild.replacement import Codegen, Epilogue, rebuild, replacement
 from ..rebuild.resume import is_resume_code
 from ..records import BreakRecord, FrameRecord
 from ..shapes.dynamic import SizePolicy
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Conversion:
-    """The way of one frame to its entry, with what one attempt learns and the next one knows."""
+    """One frame, and what failed attempts to trace it have learned."""
 
     compiler: "FrameCompiler"
     function: Any
@@ -72,8 +72,8 @@ class Conversion:
     attempts: list[OutputGraph] = field(default_factory=list)
 
     def run(self) -> CacheEntry | None:
-        tail = self.traced()
-        frame, record, output = tail.frame, self.record, tail.output
+        epilogue = self.traced()
+        frame, record, output = epilogue.frame, self.record, epilogue.output
         if not self.is_worth_it(frame):
             return None
         if frame.split is not None:
@@ -86,8 +86,8 @@ class Conversion:
         record.sizes = self.policy.met
         record.pinned = self.policy.pinned
         record.shape_env = output.shape_env if output.shape_env.table else None
-        graph = self.compile_graph(output, tail.outputs)
-        record.replacement_code = replacement(tail, graph, record.calls.__next__)
+        graph = self.compile_graph(output, epilogue.outputs)
+        record.replacement_code = replacement(epilogue, graph, record.calls.__next__)
         with record.timed("guards"):
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
@@ -96,9 +96,9 @@ class Conversion:
         return CacheEntry(check, record.replacement_code, self.compiler, record, owner, [])
 
     # ---- attempts
-    def traced(self) -> Tail:
-        """The frame, traced with all that had to be learned: the code that runs behind its
-        graph."""
+    def traced(self) -> Epilogue:
+        """Trace the frame, as often as attempts learn something.  Returns the epilogue: the code
+        that runs after the graph."""
         for _ in range(config.attempt_limit):
             found = self.attempt()
             if found is not None:
@@ -107,12 +107,12 @@ class Conversion:
                 raise Unsupported(explain_break(next(iter(self.forced.values()))))
         raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
 
-    def attempt(self) -> Tail | None:
-        """One try.  None: something was learned by which the next one will come further."""
+    def attempt(self) -> Epilogue | None:
+        """Trace once.  None: the attempt failed, and has learned what the next one needs."""
         try:
             with self.record.timed("trace"):
                 frame = self.trace()
-                tail = rebuild(frame)
+                epilogue = rebuild(frame)
                 refuse(frame.output)
             if self.policy.pin(frame.output.shape_env.pinned()):
                 return None  # with those sizes as numbers
@@ -120,7 +120,7 @@ class Conversion:
             return None
         except Break as broken:  # a value cannot be rebuilt: a generator that has started
             raise SkipFrame(str(broken)) from broken
-        return tail
+        return epilogue
 
     def trace(self) -> RootFrame:
         """Evaluate the frame on variables; the thread's state is as before afterwards."""
@@ -155,10 +155,10 @@ class Conversion:
         raise NoTensors(f"no tensor before a graph break: {frame.split[1].reason}")
 
     def may_meet_tensors(self) -> bool:
-        """Behind a graph break before which there was no tensor (`x = load(path)`)?
+        """May tensors appear after a graph break, though there was none before (`x = load(path)`)?
 
-        Yes for a function that was given to `compile` itself, and where an argument is a tensor:
-        all that another one does may be NumPy's."""
+        Yes in a function that was given to `compile` itself, and where an argument is a tensor.
+        Any other function may compute with NumPy alone."""
         place = self.code.co_filename, self.code.co_firstlineno
         own = self.compiler.compiled_by_name.values()
         if place in [(compiled.co_filename, compiled.co_firstlineno) for compiled in own]:
@@ -182,19 +182,20 @@ class Conversion:
     def ask_backend(
         self, gm: torch.fx.GraphModule, example_inputs: list[Any], writes: bool
     ) -> Callable:
-        """What the backend makes of the graph; the graph itself where it fails, or BackendError.
-        writes: does that change tensors?
+        """What the backend makes of the graph; the graph itself if the backend fails.  Raises
+        BackendError where it is the user's.  writes: does the graph change tensors?
         """
         backend, record = self.compiler.backend, self.record
         if writes and backends.is_torchs(backend):  # which relies on guards of shared memory
-            records.tell(self.code, f"{record.function} writes: torch's backend is not asked")
+            records.warn_once(self.code, f"{record.function} writes: torch's backend is not asked")
             return gm.forward
         is_ours = getattr(backend, "__module__", None) == backends.__name__
         try:
             compiled = backend(gm, example_inputs, **self.compiler.options)
             if not callable(compiled):
                 raise TypeError(f"the backend returned {type(compiled).__name__}, no callable")
-        # what looks like a fault of a compiler; of the user's backend, all but signals
+        # of our backend only its own faults, of the user's every exception but those of signal
+        # handlers (miniinductor/errors.py explains both functions)
         except faults() if is_ours else ours(Exception) as error:
             self.note_backend_error(error, is_ours)
             return gm.forward
@@ -207,8 +208,9 @@ class Conversion:
         return compiled if is_ours else tuple_of(compiled, self.compiler.backend_name)
 
     def note_backend_error(self, error: Exception, is_ours: bool) -> None:
-        """The backend failed.  Raises BackendError where it is the user's, unless they want it
-        otherwise; the tests want ours raised."""
+        """Record that the backend failed.  Raises BackendError for a user's backend unless
+        `config.suppress_backend_errors`; errors of ours under `config.raise_internal_errors`, as
+        the tests do."""
         name, line = self.compiler.backend_name, records.user_line(self)
         if is_ours and config.raise_internal_errors:
             raise error
@@ -223,8 +225,8 @@ class Conversion:
 
 
 def tuple_of(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """What a user's backend has made, which must give a tuple: of a tensor in its place, the rows
-    would be taken for the graph's results."""
+    """What a user's backend has made, with a check that it returns a tuple.  (The rows of a single
+    tensor would be taken for the graph's results.)"""
 
     def run(*inputs: Any) -> Any:
         found = compiled(*inputs)
@@ -239,7 +241,7 @@ def tuple_of(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tuple[CellVar, ...]:
-    """Variables of the function's cells, of which some may be empty."""
+    """A variable for each cell of the function's closure; some cells may be empty."""
     closure = []
     for n, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
         try:
@@ -275,7 +277,8 @@ STOPPED = getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
 
 
 class GraphErrors:
-    """What is known of one graph.  changes: does it write or draw?"""
+    """What happens when one graph raises.  changes: does the graph write to the program's tensors,
+    or draw random numbers?  Then plain Python cannot run the frame again."""
 
     def __init__(self, output: OutputGraph) -> None:
         root = output.root
@@ -284,7 +287,8 @@ class GraphErrors:
         self.state = dict(output.state.before)
 
     def handler(self, frame: RootFrame, call: list[Instruction]) -> list[Instruction]:
-        """Nothing has happened yet but what the graph did, so plain Python repeats it."""
+        """The code to which an error of the instructions `call` jumps: it calls `raised`, and goes
+        on to the original body, which plain Python runs from its start."""
         handler = Codegen(frame)
         handler.emit("PUSH_EXC_INFO")
         handler.call_object(frame_hook.disabled(self.raised))
@@ -299,7 +303,8 @@ class GraphErrors:
         return cleanup + handler.instructions
 
     def raised(self) -> None:
-        """The graph raised: return if the frame may run as plain Python, else raise again."""
+        """Called when the graph has raised.  Returns if the frame may run as plain Python, else
+        raises again."""
         set_all(self.state)  # grad mode and the like: the graph may have changed it
         error: Any = sys.exc_info()[1]
         if type(error) is STOPPED or isinstance(error, BackendError) or is_foreign(error):
@@ -320,8 +325,8 @@ def changed_inputs(output: OutputGraph) -> list[torch.fx.Node]:
 
 
 def refuse(output: OutputGraph) -> None:
-    """What plain Python is to raise: a write to what was made in inference mode, outside of it,
-    where a generated kernel would not raise."""
+    """Raise SkipFrame for what plain Python refuses and a generated kernel would not: outside of
+    inference mode, a write to a tensor that was made in it."""
     changed = changed_inputs(output)
     for variable in output.inputs:
         made_there = variable.node in changed and variable.value.is_inference()

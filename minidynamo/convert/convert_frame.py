@@ -8,9 +8,9 @@ Out:  None (run it as it is) or a `CacheEntry`; every decision lands in `records
     >>> skip_reason(json.dumps.__code__)        # why frames of this code are left alone, or None
     'the standard library'
 
-What lies here is what holds for all the frames of one `minidynamo.compile(...)`: which are left
-alone, how many entries a code object may have.  A frame whose entries answer no second call, or of
-which there are `config.recompile_limit`, runs as plain Python where none fits.
+This file decides for all the frames of one `minidynamo.compile(...)` which are left alone, and how
+many entries a code object may have.  A call that fits no entry runs as plain Python once there are
+`config.recompile_limit` entries, or several of which none has answered a second call.
 `conversion.py` takes one frame to its entry.  If the compiler itself fails, the frame runs eagerly
 and the failure is recorded.
 Mirrors torch/_dynamo/convert_frame.py, trace_rules.py and cache_size.py.
@@ -66,8 +66,8 @@ GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 
 
 def replaced_needed() -> str:
-    """What our own code needs and the program has replaced: a builtin function that has a rule, how
-    a graph's module finds its parameters; or ''."""
+    """The name of a function that our own code relies on and the program has replaced (a builtin
+    with a rule, `torch.nn.Module.__getattr__`); "" if there is none."""
     if vars(torch.nn.Module).get("__getattr__") is not NN_MODULE["__getattr__"]:
         return "torch.nn.Module.__getattr__"
     for name, found in vars(builtins).items():
@@ -98,8 +98,8 @@ def skip_reason(code: types.CodeType) -> str | None:
 
 
 def is_compiled_torch(code: types.CodeType) -> bool:
-    """Is it the `forward` of one of torch's modules, or the `step` of an optimizer, or what follows
-    a graph break in one?"""
+    """Is this code the `forward` of one of torch's modules, the `step` of an optimizer, or a resume
+    function of one?"""
     name, folders = function_name(code), COMPILED_TORCH.items()
     return any(code.co_filename.startswith(folder) and name == method for folder, method in folders)
 
@@ -163,18 +163,20 @@ class FrameCompiler:
 
     def __call__(self, function: Any, code: types.CodeType, args: Sequence[Any]) -> Any:
         if code.co_filename.startswith(UNHOOKED):
-            frame_hook.set_cache(code, ...)
+            frame_hook.set_cache(code, ...)  # with all that it calls
             return None
         if skip_reason(code) is not None:
             frame_hook.set_cache(code, None)
             return None
         if getattr(COMPILING, "active", False):  # a frame of the compiler's own work
             return None
-        # it would see what the compiler does, and a graph's kernels
+        # a dispatch mode, vmap or a function mode would see what the compiler does, and the kernels
         if is_unusual() or in_function_mode():
             return None
         entries = entries_before(code, self, owner_of(args))
-        if (id(self), id(code), self.enough(code, entries)) in records.TOLD and not self.fullgraph:
+        # (what the user was told once: this code gets no more entries)
+        limit = id(self), id(code), self.limit_reached(code, entries)
+        if limit in records.TOLD and not self.fullgraph:
             return None
         with LOCK:
             try:
@@ -183,8 +185,8 @@ class FrameCompiler:
                 # what the user is told is about their lines, not about ours
                 raise error.with_traceback(None)
 
-    def enough(self, code: types.CodeType, entries: list[CacheEntry]) -> str:
-        """Why there is to be no other entry beside these: or an empty text."""
+    def limit_reached(self, code: types.CodeType, entries: list[CacheEntry]) -> str:
+        """Why this code gets no further entry; "" if it may get one."""
         limit, dead = config.recompile_limit, DEAD.get((self.key, id(code)), [])
         answered = [*dead, *(entry.record.hits for entry in entries)]
         text = f"was compiled {len(answered)} times"
@@ -231,6 +233,9 @@ class FrameCompiler:
         if entry is None:
             self.skip(conversion, "no tensor operation to compile")
             return None
+        if config.raise_internal_errors and not entry.check(function, *args):
+            failed = entry.record.guard_function.first_failure(function, *args)
+            raise AssertionError(f"a guard refuses the call that it was made for: {failed}")
         records.remember(record)
         CODES[id(code)] = code
         watch(code, entry, conversion.attempts[-1].modules)
@@ -238,10 +243,10 @@ class FrameCompiler:
         return entry
 
     def may_recompile(self, before: list[CacheEntry], conversion: Conversion) -> bool:
-        """These entries did not fit: the record says why.  May there be one more?  (If not, this
-        call runs as plain Python; the entries stay, for those that fit.)"""
+        """Record why the entries `before` did not fit, and say whether there may be one more.  (If
+        not, this call runs as plain Python; the entries stay, for calls that they fit.)"""
         record, code = conversion.record, conversion.code
-        reason = self.enough(code, before)
+        reason = self.limit_reached(code, before)
         if before:
             failed = records.judge_entries(record, before, conversion.function, conversion.args)
             known = [source for entry in before for source in entry.record.input_sources]
@@ -257,8 +262,8 @@ class FrameCompiler:
         return True
 
     def skip(self, conversion: Conversion, reason: str, error: Exception | None = None) -> None:
-        """Frames of this code run as plain Python from now on; `error`: what was raised, which the
-        user is told."""
+        """Run frames of this code as plain Python from now on, and warn of `error`, if something
+        was raised."""
         code, record = conversion.code, conversion.record
         record.skipped = reason
         records.counters["skipped"][f"{code.co_name}: {reason}"] += 1
@@ -267,12 +272,12 @@ class FrameCompiler:
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance
         if error is not None:
-            records.tell_skipped(conversion, error)
+            records.warn_of_skip(conversion, error)
 
 
 def in_function_mode() -> bool:
-    """Would somebody else see operations?  (A default device is a mode, too: torch's own, which is
-    guarded.)  The proxies of `torch.fx.symbolic_trace` are to see them as well."""
+    """Does a TorchFunctionMode, or `torch.fx.symbolic_trace`, watch this thread's operations?  (A
+    default device is a mode of torch's own, which is guarded.)"""
     modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
     return _symbolic_trace._is_fx_tracing_flag or any(type(m) is not DeviceContext for m in modes)
 

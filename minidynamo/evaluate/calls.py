@@ -1,4 +1,4 @@
-"""What a call of a function or class means that is not written in Python, or has a rule of its own.
+"""Calls of functions and classes that are written in C or have a rule of their own.
 
 In:   the function or class, and its arguments as variables.   Out: a variable; a break.
 
@@ -59,7 +59,7 @@ CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo} | NUMP
 
 
 def call_known(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable | None:
-    """What its own rule makes of the call, or the graph whole; None: neither knows it."""
+    """The call by the function's own rule, or as one node of the graph; None if neither applies."""
     found = RULES.get(function)
     if found is not None:
         return found(tx, args, kwargs)
@@ -77,7 +77,7 @@ def call_c(tx: "Frame", function: Any, args: Args, kwargs: Named) -> Variable:
 
 
 def call_unknown(tx: "Frame", function: Callable, args: Args, kwargs: Named) -> Variable:
-    """One without a rule of its own: a pure function of constants is computed."""
+    """The call of a function without a rule of its own: a pure one of constants is computed now."""
     result = callable_of_type.ask(type(function), tx, function, args, kwargs)
     if result is not None:
         return result
@@ -160,7 +160,7 @@ def is_leaf(fn: Any) -> bool:
         if module in LEAF_MODULES:
             return True
         owner = {"torch": torch, "torch._tensor": torch.Tensor}.get(module)
-        if fn.__name__.startswith("set_"):  # of the process's state: no node, which runs twice
+        if fn.__name__.startswith("set_"):  # it sets the process's state: a node would set it twice
             return False
         return owner is not None and getattr(owner, fn.__name__, None) is fn
     if not isinstance(fn, types.BuiltinFunctionType):

@@ -7,6 +7,14 @@ In:   a function variable and its bound parameters.   Out: the returned variable
     >>> frame = Frame(output, function, bound_locals, parent=None)
     >>> frame.run()                     # -> the returned variable, or a signal of `errors.py`
 
+Every other file calls the frame that asks `tx` (translator).  From an instruction to a node:
+
+    opcodes.py          HANDLERS["BINARY_OP"](frame, "@"), and so on for each opcode
+    operators.py        tx.binary("@", x, y): which operand is asked for its rule, in which order
+    calls.py            tx.call_function(torch.softmax): a rule, a node of the graph, or inlined
+    operations.py       tx.node, tx.fold, tx.iter_of...: what rules and opcodes use
+    output_graph.py     OutputGraph.call_graph: runs the op on fake tensors, and adds the node
+
 Only the root frame can be split.  Whatever cannot be traced raises `Break`; the root loop turns it
 into a `Restart`: the frame is traced again from its start, and ends at the instruction that broke,
 so that a half-done inlined call leaves nothing behind.
@@ -183,12 +191,13 @@ class Frame(Operations):
                     raise
 
     def ends_here(self) -> bool:
-        """Count the step that comes next.  Is it left to plain Python?  Only the root can do so."""
+        """Count the next step.  True if the frame ends before it and leaves the rest to plain
+        Python, which only the root frame can do."""
         self.output.count_step()
         return False
 
     def caught(self, raised: ObservedException, entry: Any) -> bool:
-        """Does the program go on at its handler `entry`?"""
+        """Go on at the program's handler `entry`; False if there is none."""
         if entry is not None:
             self.unwind(raised.var, entry)
         return entry is not None
@@ -210,7 +219,7 @@ class Frame(Operations):
 
     # ---- calls
     def call_function(self, function: FunctionVar, args: Args, kwargs: Named) -> Variable:
-        """A Python function: a rule, a graph node, or inlined."""
+        """The call of a Python function: by its rule, as a node of the graph, or inlined."""
         fn = function.fn
         if fn is not None:
             result = calls.call_known(self, fn, args, kwargs)
@@ -230,7 +239,7 @@ class Frame(Operations):
             return GeneratorVar(frame)
         return frame.run()
 
-    # functions of calls.py, where `self` is called `tx`
+    # functions of calls.py: `tx` there is `self` here
     call_c, call_unknown = calls.call_c, calls.call_unknown
     call_class, make_instance = calls.call_class, calls.make_instance
 
@@ -297,7 +306,8 @@ class RootFrame(Frame):
         return True
 
     def break_at(self, reason: Break, step: int | None = None) -> NoReturn:
-        """Trace again, splitting at `step`, or at this native instruction.
+        """Trace again, and split at `step` (default: before the native instruction that is being
+        evaluated).
 
         Where an exception is being handled that was raised while tracing, the frame is split at
         the instruction that raised: plain Python must make the traceback, and the handler lies in
@@ -307,10 +317,10 @@ class RootFrame(Frame):
         if reason.stack is None:
             reason.stack = (self.output.frame or self).user_stack()
         step = step or self.group_step
-        # every continuation would be given that local, and break there again
+        # no split: the resume function would be given that local, too, and break again
         if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":
             raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
-        if step in self.forced:  # it was to end there already, and has broken in doing so
+        if step in self.forced:  # this attempt was to end there, and broke while ending
             raise SkipFrame(f"cannot split here: {reason.reason}") from reason
         # The frames of its traceback, and of its context, would keep the arguments alive.
         self.forced[step] = reason.with_traceback(None)
@@ -319,8 +329,8 @@ class RootFrame(Frame):
 
 
 def message_of(exception: Any) -> str:
-    """What it says of a name that there is not.  (Other texts may be others in each call, and are
-    counted as one reason.)"""
+    """The message of an AttributeError or NameError; "" for other exceptions, whose messages may
+    differ in each call, so that they would count as different reasons of a graph break."""
     named = issubclass(exception.python_type(), (AttributeError, NameError))
     args: Any = named and getattr(exception, "init_args", None) or ()
     return str(args[0].value) if len(args) == 1 and isinstance(args[0], ConstantVar) else ""

@@ -1,5 +1,5 @@
 """One function for each canonical opcode (named as in CPython 3.13), but for those of f-strings
-(functions/builtins.py).
+(functions/strings.py).
 
 In:   the frame and the opcode's argument.
 Out:  the frame's stack, locals and program counter are changed; True where the frame is left.
@@ -270,7 +270,8 @@ def DELETE_SUBSCR(frame: Frame, _: None) -> None:
 def UNPACK_SEQUENCE(frame: Frame, n: int) -> None:
     value = frame.stack.pop()
     walk = value.iterate(frame)
-    # one more than wanted is enough to see that there are too many; a sequence tells how many
+    # one value more than names shows that there are too many; a sequence is asked for all, as its
+    # length is known
     values = list(walk if isinstance(value, SequenceVar) else itertools.islice(walk, n + 1))
     if len(values) != n:
         raise Break("unpack", f"{n} names for another number of values")

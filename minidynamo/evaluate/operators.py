@@ -1,4 +1,4 @@
-"""Python's operators: who is asked, in which order, and what each kind of value answers.
+"""Python's operators: which operand is asked, in which order, and what each kind of value answers.
 
 In:   the symbol and the operands, as variables.  Out: a variable; a break.
 
@@ -6,9 +6,9 @@ In:   the symbol and the operands, as variables.  Out: a variable; a break.
 
 It goes as in CPython's abstract.c.  `a + b` asks `a` (`left_operand`), then `b` (`right_operand`);
 `a += b` asks `a` first whether it can be changed (`in_place`).  A comparison asks `a`, then `b`
-(`comparison`); `-a` asks `a` (`unary_operand`).  Who does not know how returns None.  Then the
-sequences are asked, and constants computed; objects that do not know how break the graph, and plain
-Python says what is wrong.
+(`comparison`); `-a` asks `a` (`unary_operand`).  A rule returns None where it does not apply.  If
+no rule applies, lists and tuples are added or repeated, and constants are computed; of objects the
+graph breaks, and plain Python raises its TypeError.
 Mirrors torch/_dynamo/variables/builtin.py.
 """
 
@@ -121,7 +121,7 @@ def unary(tx: Frame, symbol: str, a: Variable) -> Variable:
 
 
 def is_symbol_and_number(a: Variable, b: Variable) -> bool:
-    """Are they a symbol and a number that it is not computed with (NumPy's, a complex one)?"""
+    """Are they a symbol and a number that symbols do not compute with: NumPy's, or complex?"""
     return type(a) is SymVar and type(b) is ConstantVar and type(b.value) in (*NUMPY, complex)
 
 

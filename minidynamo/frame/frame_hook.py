@@ -6,8 +6,10 @@ Out:  while it is installed, a frame runs the cached code whose guard holds.
 
     >>> def callback(func, code, args):
     ...     print("about to run", code.co_name)
-    ...     set_cache(code, None)                 # from now on as is; `...`: with all that it calls
+    ...     set_cache(code, None)            # run this code as it is from now on
     >>> hooked = enabled(f, callback)        # `hooked(...)` runs f with the hook on, in this thread
+
+`set_cache(code, ...)`, with an Ellipsis, also leaves alone everything that the code calls.
 
 `guard(func, *params)` gets the function object and every bound parameter (the *args tuple and
 **kwargs dict included) and answers whether the code may run.  A guard that raises makes the frame

@@ -7,10 +7,11 @@ is imported; a call that nobody has registered breaks the graph.
 from . import (  # noqa: F401
     builtins,
     c_methods,
-    classes,
     custom_functions,
+    instances,
     library,
     polyfills,
+    strings,
     torch_functions,
     torch_state,
 )

@@ -8,16 +8,8 @@ In:   the arguments of the call, as variables.   Out: a variable, or a Python co
 Errors that C code words (too few values, no such conversion) are graph breaks: plain Python raises
 them.  Mirrors torch/_dynamo/variables/builtin.py.
 
-str(), repr(), format() and f-strings: the text of constants, classes and objects.
-
-In:   a variable and "str", "repr" or "format".   Out: the text, on the host; a break.
-
-    >>> text(tx, ConstantVar(1.5), "repr")          # "1.5"
-
-A `__str__`, `__repr__` or `__format__` that is written in Python is traced; an exception that the
-frame has made has the text of its argument.  Tensors, functions, sets (whose order may be another
-one each time) and objects whose text C code writes break the graph.
-Mirrors torch/_dynamo/variables/builtin.py (`call_str`, `call_repr`, `call_format`).
+Other builtins: isinstance and super (instances.py); str, repr and f-strings (strings.py); range,
+int and other classes of constants (`CONSTANT_CLASSES` in evaluate/calls.py).
 """
 
 import builtins
@@ -26,13 +18,11 @@ import functools
 import math
 import operator
 import types
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..errors import Break, ObservedException
-from ..evaluate.opcodes import pushes
 from ..evaluate.operations import on_host
 from ..evaluate.operators import COMPARISONS, OPERATORS, UNARY
 from ..variables.base import MISSING, Frame, Named, Variable, lookup
@@ -47,9 +37,8 @@ from ..variables.dicts import (
     SetVar,
     TupleVar,
 )
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar
+from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import EnumerateVar, FilterVar, MapVar, ZipVar
-from ..variables.modules import PyModuleVar
 from ..variables.objects import ObjectVar, through
 from ..variables.registry import NONE, refused, rule, rules
 from ..variables.sequences import slice_of
@@ -164,7 +153,7 @@ def _extreme(
 
 
 def are_sizes(values: list[Variable]) -> bool:
-    """Whole numbers, of which one or more are symbols."""
+    """Are all of them ints, and one or more a symbol?"""
     whole = all(is_number(value) and value.python_type() is int for value in values)
     return whole and any(type(value) is SymVar for value in values)
 
@@ -352,86 +341,3 @@ for _symbol, _function in COMPARISONS.items():
     rule(_function)(functools.partial(_on_operands, "compare", _symbol))
 for _symbol, _function in UNARY.items():
     rule(_function)(functools.partial(_on_operands, "unary", _symbol))
-
-
-CONVERT: dict[str, Callable[..., str]] = {"str": str, "repr": repr, "format": format}
-ASKED = {  # what is asked, in order
-    "repr": ("__repr__",),
-    "str": ("__str__", "__repr__"),
-    "format": ("__format__", "__str__", "__repr__"),
-}
-
-OF_EXCEPTIONS = (BaseException.__str__, AttributeError.__str__)  # the text of the only argument
-
-
-def text(tx: Frame, value: Any, how: str) -> str:
-    """The text of a value."""
-    if isinstance(value, ObjectVar):
-        return of_object(tx, value, how)
-    if isinstance(value, (ClassVar, CallableVar, PyModuleVar)):
-        return CONVERT[how](value.identity())
-    if isinstance(value, (TensorVar, FunctionVar, SetVar)):
-        hint = "print or format it outside the compiled function"
-        raise Break("string", f"the text of {value}", hint)
-    return tx.fold(CONVERT[how], value.as_constant()).value
-
-
-def of_object(tx: Frame, value: Any, how: str) -> str:
-    for name in ASKED[how]:
-        method = lookup(value.cls, name)[1]
-        if isinstance(method, types.FunctionType):
-            args = [ConstantVar("")] if name == "__format__" else []
-            written = tx.output.wrap_pinned(method).call(tx, [value, *args], {}).as_constant()
-            if type(written) is not str:
-                raise Break("string", f"a method {name} that gives no str")
-            return written
-        if method in OF_EXCEPTIONS and len(value.init_args or ()) == 1:
-            return text(tx, value.init_args[0].realize(tx), "str")
-        if name != "__format__" and getattr(method, "__objclass__", None) is not object:
-            break
-    if value.source is not None and value.source.kind == "pinned":
-        return CONVERT[how](value.real())
-    raise Break("string", f"the text of {value}")
-
-
-@rule(str)
-def _str(tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
-    if len(args) == 1 and not kwargs:
-        return text(tx, args[0], "str")
-    return tx.fold(on_host(str, list(args), kwargs, "as_constant"))
-
-
-# ---- f-strings
-def joined(parts: list[Any]) -> Variable:
-    return ConstantVar("".join([part.as_constant() for part in parts]))
-
-
-def converted(frame: Frame, kind: int) -> Variable:
-    """`{value!s}`, `{value!r}`"""
-    if kind == 3:
-        raise Break("string", "ascii() of a value")
-    return ConstantVar(text(frame, frame.stack.pop(), "str" if kind == 1 else "repr"))
-
-
-def formatted(frame: Frame, value: Any, *specification: Any) -> Variable:
-    if specification:
-        return frame.fold(format, value.as_constant(), specification[0].as_constant())
-    if type(value) is ConstantVar and type(value.value) is str:
-        return value
-    return ConstantVar(text(frame, value, "format"))
-
-
-pushes(
-    {
-        "BUILD_STRING": lambda frame, n: joined(frame.popn(n)),
-        "CONVERT_VALUE": converted,
-        "FORMAT_WITH_SPEC": lambda frame, _: formatted(frame, *frame.popn(2)),
-        "FORMAT_SIMPLE": lambda frame, _: formatted(frame, frame.stack.pop()),
-    }
-)
-rules(
-    {
-        repr: lambda tx, value, /: text(tx, value, "repr"),
-        format: lambda tx, *args: tx.fold(on_host(format, args, {}, "as_constant")),
-    }
-)

@@ -29,8 +29,9 @@ from ..variables.objects import ObjectVar, initialise_exception, is_inherited
 from ..variables.registry import NONE, ByClass, checked, refused, rule
 from ..variables.tensor import TensorVar
 from ..wrap.containers import is_plain_named_tuple
-from .builtins import name_of, text
-from .classes import allocate, initialise_payload
+from .builtins import name_of
+from .instances import allocate, initialise_payload
+from .strings import text
 
 # class of the variable that is `self` -> handler(tx, descriptor, self, rest, kwargs)
 method_of = ByClass()
@@ -82,7 +83,8 @@ def check_dict(descriptor: Any, self: Any) -> None:
 
 
 def is_its_own(self: Variable, descriptor: Any) -> bool:
-    """Is it the method that the object itself would find?  Else it is a base's, called by name."""
+    """Would an attribute of the object find this method?  Else a base's method is called by
+    name."""
     return lookup(self.python_type(), descriptor.__name__)[1] is descriptor
 
 

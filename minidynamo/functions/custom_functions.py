@@ -124,7 +124,8 @@ class Reads:
         self.value(found, text)
 
     def value(self, found: Variable, text: str) -> None:
-        """What is read must be the same later, and so must all that it reads itself."""
+        """Guard a value that the function reads; of a function of the program, also what that
+        reads."""
         found = pinned(found)
         if isinstance(found, TensorVar) and found.source is not None:
             self.tx.output.guard(found.source, "ID", "{0} is {pin}", found.value)
@@ -200,8 +201,8 @@ def attributes_behind(steps: list[dis.Instruction]) -> list[str]:
 
 
 def is_of_inference(tx: Frame, value: Any) -> bool:
-    """Is it a tensor that inference mode has made, or a view from there?  Whether autograd takes
-    those into its graph is told by tensors, and not by their fakes."""
+    """Is the value a tensor, or a view, made in inference mode?  Only real tensors, and not their
+    fakes, know whether autograd records these."""
     if type(value) is not TensorVar:
         return False
     return value.fake.is_inference() or torch.is_inference_mode_enabled()

@@ -63,8 +63,8 @@ PURE_CACHES = ("einops", "transformers.utils")
 
 @callable_of_type(functools._lru_cache_wrapper)
 def _cached(tx: Frame, function: Any, args: Args, kwargs: Named) -> Variable:
-    """Of torch, Python and `PURE_CACHES`: called now.  Others may read what the frame has written
-    before, draw numbers, print: a miss and what is evicted must come where the program has them."""
+    """Cached functions of torch, Python and `PURE_CACHES` are called while tracing.  Others break
+    the graph: they may read what the frame has written, draw numbers or print, on each miss."""
     home = function.__module__ or ""
     if not trusted(home) and not home.startswith(PURE_CACHES):
         raise Break("cached function", f"{function.__qualname__} is cached by functools")

@@ -125,8 +125,8 @@ def contains(tx: Frame, variable: Variable, kinds: set) -> bool:
 def _pad(
     function: Callable, tx: Frame, input: Any, pad: Variable, *args: Any, **kwargs: Any
 ) -> Any:
-    """Where nothing is added eager keeps the strides, which torch's rule for symbolic amounts does
-    not ask about: found by `make fuzz-shapes`.  Those of a contiguous tensor are the same."""
+    """Pinned amounts for a tensor that is not contiguous: with all amounts 0 eager keeps its
+    strides, which torch's rule for symbolic amounts does not know (found by `make fuzz-shapes`)."""
     is_strided = isinstance(input, TensorVar) and input.fake.layout is torch.strided
     if is_strided and not is_contiguous(input.fake):
         pad = TupleVar([pinned(amount) for amount in pad.iterate(tx)])
@@ -138,10 +138,10 @@ for _padding in (torch.nn.functional.pad, torch.constant_pad_nd):
 
 
 def _recurrent(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
-    """Where it learns on a GPU cuDNN's call runs as it is: torch's rule for gradients takes a step
-    of time after another, hundreds of kernels where cuDNN has one.  Without gradients the call
-    stays in the graph whole (miniinductor/lowering/whole_calls.py).  torch.compile breaks its graph
-    at every recurrent module."""
+    """lstm, gru and rnn.  With gradients on a GPU the graph breaks, and cuDNN's call runs as it is:
+    torch's rule for gradients takes one time step after another, hundreds of kernels where cuDNN
+    has one.  Without gradients the call is one node (miniinductor/lowering/whole_calls.py).
+    PyTorch: breaks the graph at every recurrent module."""
     values = [v for a in args for v in (a.iterate(tx) if isinstance(a, SequenceVar) else [a])]
     fakes = [value.fake for value in values if isinstance(value, TensorVar)]
     learns = torch.is_grad_enabled() and any(fake.requires_grad for fake in fakes)
@@ -193,7 +193,7 @@ def _double(tx: Frame, value: Variable) -> Variable:
 # ---- checks
 @rule(torch._check, torch._check_is_size)
 def _check(tx: Frame, condition: Any, *_: Variable, **__: Variable) -> None:
-    """What is checked of a size is a guard."""
+    """torch._check: a condition on symbolic sizes becomes a guard."""
     if type(condition) is SymVar:
         value = condition.value if condition.python_type() is bool else condition.value >= 0
         condition = ConstantVar(bool(value))

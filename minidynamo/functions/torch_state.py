@@ -19,7 +19,7 @@ import torch
 
 from ..evaluate.operations import on_host
 from ..frame.frame_hook import graph_break, is_compiling
-from ..graph.graph_module import guard_state
+from ..graph.graph_module import guard_state, written
 from ..graph.output_graph import STATES, call_state
 from ..guards.originals import TORCH
 from ..variables.base import Frame, Variable
@@ -105,7 +105,8 @@ def _read(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Var
     guarded = key or setter is not torch.set_autocast_enabled
     if guarded and (setter, key) not in tx.output.state.before:
         source = tx.output.tree.pinned(getter)
-        check = f"{{0}}({', '.join(map(repr, key))}) == {{pin}}"
+        texts = [written(tx.output, argument) for argument in key]
+        check = f"{{0}}({', '.join(texts)}) == {{pin}}"
         tx.output.guard(source, ("STATE", key), check, getter(*key))
     return tx.output.wrap_result(getter(*key))
 
@@ -120,8 +121,8 @@ for _setter, _getter in READ_STATES.items():
 
 
 def _nest(change: int, tx: Frame) -> Variable:
-    """How deep the regions nest matters to autocast's cache alone: counted here, made true by the
-    replacement code."""
+    """Count how deep autocast regions nest; the replacement code sets that depth.  (Only autocast's
+    cache depends on it.)"""
     changes = tx.output.state
     changes.autocast_depth += change
     torch.autocast_increment_nesting()

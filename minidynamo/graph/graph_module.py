@@ -3,7 +3,7 @@
 In:   a variable, before an op runs, and what the op gave; at the end, the `OutputGraph` of a
       finished attempt and the variables that the frame needs of it.
 Out:  what the op is run with (`to_fake`), and what its node says (`to_node`); the variable of the
-      result (`wrap_output`; `wrap_result` for what is no tensor, which is guarded: `answer`); the
+      result (`wrap_output`; `wrap_non_tensor`, with a guard, where an op gives no tensor); the
       module, with its names and parameters, and example inputs.
 
     if x.is_contiguous(): ...       # FLAG: x.is_contiguous() is True
@@ -28,6 +28,7 @@ from torch.fx.graph import inplace_methods
 from miniinductor.autograd.eager_graphs import is_printed_exactly
 
 from ..errors import Break, SkipFrame
+from ..guards.guards import literal
 from ..guards.sources import module_name
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar, is_constant_value
@@ -97,8 +98,8 @@ def name_parameters(output: "OutputGraph", made: torch.fx.GraphModule) -> None:
 
 
 def drop_unused_inputs(output: "OutputGraph", results: set[torch.fx.Node]) -> None:
-    """Nothing is handed to the graph that it does not read: the inputs that stay are those that are
-    read or given back, and the symbols that are sizes of such."""
+    """Remove inputs and attributes that the graph does not use.  Those stay that a node reads or
+    the graph returns, and symbols that are sizes of such inputs."""
 
     def is_used(node: torch.fx.Node) -> bool:
         return bool(node.users) or node in results
@@ -202,7 +203,7 @@ def wrap_result(output: "OutputGraph", value: Any) -> Variable:
 OF_ITSELF = {"__hash__", "data_ptr", "const_data_ptr", "mutable_data_ptr", "storage_type"}
 
 
-def answer(
+def wrap_non_tensor(
     output: "OutputGraph",
     tx: Any,
     op: str,
@@ -212,8 +213,8 @@ def answer(
     result: Any,
     written: Any,
 ) -> Variable:
-    """A call that gave no tensor: it read a flag of a tensor or the process's state, gave or
-    wrote."""
+    """The result of a call that gave no tensor.  If the call read a flag of a tensor or the
+    process's state, that is guarded; if it only wrote, it becomes a node."""
     name = target if op == "call_method" else target.__name__
     if args and name != "type" and (name in OF_ITSELF or tells_of_itself(result)):
         raise Break("string", f"{name}() of a tensor: a fake one would answer for it")
@@ -228,7 +229,8 @@ def answer(
 
 
 def tells_of_itself(result: Any) -> bool:
-    """Is it text, a class or a function, or a list of such?  A fake tensor tells of itself."""
+    """Is the result text, a class or a function, or a list of such?  A fake tensor would describe
+    itself there, and not the real tensor."""
     if isinstance(result, (list, tuple)):
         return any(map(tells_of_itself, result))
     return isinstance(result, (str, bytes, type)) or callable(result)
@@ -240,10 +242,18 @@ def guard_state(output: "OutputGraph", call: functools.partial[Any], value: Any)
     name = call.func.__name__
     if output.state.before and ("grad" in name or "autocast" in name):
         return
-    named = [f"{k}={v!r}" for k, v in call.keywords.items()]
-    arguments = ", ".join([*map(repr, call.args), *named])
-    check = f"{{0}}({arguments}) == {{pin}}"
-    output.guard(output.tree.pinned(call.func), ("STATE", arguments), check, value)
+    texts = [written(output, argument) for argument in call.args]
+    texts += [f"{k}={written(output, argument)}" for k, argument in call.keywords.items()]
+    check = f"{{0}}({', '.join(texts)}) == {{pin}}"
+    key = repr((call.args, call.keywords))
+    output.guard(output.tree.pinned(call.func), ("STATE", key), check, value)
+
+
+def written(output: "OutputGraph", argument: Any) -> str:
+    """A constant in the text of a guard; the entry holds what has no literal, such as a device."""
+    if argument is None or type(argument) in (bool, int, str):
+        return literal(argument)
+    return output.tree.pinned(argument).key
 
 
 def guard_flag(output: "OutputGraph", variable: Variable, name: str) -> None:
@@ -269,7 +279,7 @@ def argument(node: torch.fx.Node, place: int, name: str, default: Any = None) ->
 
 
 def draws(node: torch.fx.Node) -> bool:
-    """May it draw random numbers?"""
+    """May the node draw random numbers?"""
     name = name_of(node)
     if not node.op.startswith("call") or not DRAWS.search(name):
         return False

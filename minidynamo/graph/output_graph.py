@@ -1,5 +1,6 @@
-"""The FX graph under construction, with everything one attempt at a frame collects: inputs,
-attributes, (wrap/builder.py) values and guards, and what the frame does to the thread's state.
+"""The FX graph under construction, and what else one attempt at a frame collects: inputs,
+attributes, changes of the thread's state, and (in its base class, wrap/builder.py) values and
+guards.
 
 In:   `call_graph("call_function", torch.add, [x, y], {})` from the evaluator, variables as
       arguments.
@@ -89,8 +90,8 @@ def call_state(output: "OutputGraph", tx: Any, setter: Any, values: Sequence[Any
 
 @contextmanager
 def put_back(output: "OutputGraph") -> Iterator[None]:
-    """The state is as it was once the frame is traced; what the frame left changed is written down
-    for the replacement code."""
+    """Trace the frame in this block: afterwards the thread's state is as it was before, and
+    `output.state.after` says what the replacement code must set."""
     changes = output.state
     try:
         yield
@@ -149,7 +150,7 @@ def plain(sizes: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def changed(given: list[tuple[torch.Tensor, Any]]) -> list[torch.Tensor]:
-    """Those of the tensors that are not as they were."""
+    """The tensors whose state has changed since it was taken."""
     return [tensor for tensor, state in given if state is None or state != state_of(tensor)]
 
 
@@ -224,7 +225,7 @@ class OutputGraph(Builder):
         let_go(self.fake_mode)
 
     def count_step(self) -> None:
-        """One instruction, or one step of something that walks.  An analysis that does not end
+        """Count one instruction, or one step of an iteration.  An analysis that does not end
         (`for _ in itertools.repeat(None)`) breaks the graph."""
         self.steps += 1
         if self.steps > config.step_limit:
@@ -234,12 +235,12 @@ class OutputGraph(Builder):
                 "(config.step_limit)",
             )
 
-    # ---- methods that lie in files of their own, where `self` is called `output`
+    # ---- methods that lie in graph_module.py, where `self` is called `output`
     wrap_output = graph_module.wrap_output
     wrap_result = graph_module.wrap_result
     to_fake = graph_module.to_fake
     to_node = graph_module.to_node
-    answer = graph_module.answer
+    wrap_non_tensor = graph_module.wrap_non_tensor
     finish = graph_module.finish
 
     # ---- guards
@@ -360,7 +361,7 @@ class OutputGraph(Builder):
 
     # ---- nodes
     def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
-        """Run once with fake tensors, record, wrap the result."""
+        """Run the op once on fake tensors, record it as a node, and wrap its result."""
         if getattr(target, "__module__", None) == "_operator":
             check_operator(target, (*args, *kwargs.values()))
             if target in graph_module.FUNCTIONS and not isinstance(args[0], TensorVar):
@@ -376,7 +377,7 @@ class OutputGraph(Builder):
         if "as_strided" in getattr(target, "__name__", target):
             self.guard_offsets(tensors)
         if not holds_tensor(result):
-            return self.answer(tx, op, target, args, kwargs, result, written)
+            return self.wrap_non_tensor(tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))
         if known is not None and not written:
             # a tensor that was known came back: x.contiguous(), dropout(x, training=False)
@@ -442,7 +443,7 @@ class OutputGraph(Builder):
         return self.describe_node(tx, node, result)
 
     def describe_node(self, tx: Any, node: torch.fx.Node, result: Any) -> torch.fx.Node:
-        """Write down what it gave, and where in the program it comes from."""
+        """Set the node's meta: its example value, and where in the program it comes from."""
         stack = tx.user_stack()
         file, line, function = stack[-1]
         text = linecache.getline(file, line).strip()

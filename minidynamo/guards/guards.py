@@ -25,8 +25,8 @@ A tensor's layout (class, dtype, device, sizes, strides, bits, gradients) is rea
 
     layout(x) == P_float32_4_4
 
-Where libtorch lacks a function that is asked, or the tensor is not dense, they are printed one by
-one.
+Where libtorch lacks a function that layouts.c calls, or the tensor is not dense, these guards are
+printed one by one.
 
 Mirrors torch/_dynamo/guards.py, and the C++ guard tree and TensorCheck of
 torch/csrc/dynamo/guards.cpp (paper section 3.3).
@@ -53,13 +53,13 @@ from .sources import NAMES, Source, SourceTree, identifier
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
-# The kinds of guards that one comparison of a tensor's layout stands for (layouts.py).
+# The kinds of guards that one comparison of a tensor's layout stands for (layouts.c).
 BY_LAYOUT = {"TENSOR", "DTYPE", "SHAPE", "STRIDE", "DEVICE", "VIEW_BITS", "GRAD"}
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 
 
 def is_state(source: Any) -> bool:
-    """Is a parameter or buffer of a module there, or another thing that a module keeps so?"""
+    """Does the source read an entry of a module's `_parameters`, `_buffers` or `_modules`?"""
     table = source.base if isinstance(source, Source) else None
     return table is not None and table.kind == "item" and table.key in MODULE_TABLES
 
@@ -76,7 +76,7 @@ class Guard:
     line: str = ""
 
     def text(self, written: Callable[[Source], str]) -> str:
-        """The check, where each source is written so."""
+        """The check as Python; `written` gives the text of each source."""
         if isinstance(self.source, tuple):
             return self.check.format(*map(written, self.source))
         return self.check.format("" if self.source is None else written(self.source))
@@ -91,7 +91,7 @@ class Guard:
 
 
 def has_long_text(value: Any) -> bool:
-    """Is it too long to be written into the guard, so that the entry holds the object itself?
+    """Is the value too long to be written into the guard?  Then the entry holds the object itself.
     Python refuses to write an int of over 4300 digits."""
     if type(value) is int:
         return value.bit_length() > 10_000

@@ -149,12 +149,9 @@ class Codegen:
         elif variable.source is not None:
             self.load_source(variable.source)
         else:
-            self.rebuild(variable)
+            variable.reconstruct(self)
             if variable.shared:
                 self.remember(variable)
-
-    def rebuild(self, variable: Variable) -> None:
-        variable.reconstruct(self)
 
     def remember(self, variable: Any) -> None:
         name = self.temp()
@@ -242,8 +239,8 @@ class Codegen:
         assert self.depth == start, "mutations left the stack unbalanced"
 
     def set_state(self) -> None:
-        """The state is what the traced code made of it: grad mode and the like, and how deep in
-        autocast regions it is."""
+        """Set grad mode and the like, and the depth of autocast regions, as the traced code left
+        them."""
         changes = self.output.state
         calls: list[tuple] = [
             (setter, *key, final) for (setter, key), final in changes.after.items()
@@ -294,53 +291,54 @@ READERS_OF_ALL = {"locals", "vars", "eval", "exec", "dir"}
 NO_RESULT = tuple("STORE DELETE POP RETURN RAISE RERAISE JUMP END_FOR FOR_ITER UNPACK".split())
 
 
-def rebuild(frame: "RootFrame") -> "Tail":
-    """The `Tail` that runs after the graph: values and mutations, then the return or the state at
-    the split.
+def rebuild(frame: "RootFrame") -> "Epilogue":
+    """The `Epilogue`: values and mutations, then the return, or the state at the split.
 
     Raises `Break` with the `step` that made it, where a value cannot be rebuilt (a generator that
     has started).
     """
-    tail = Tail(frame)
-    for generator in tail.output.generators:
+    epilogue = Epilogue(frame)
+    for generator in epilogue.output.generators:
         generator.check_left()
     if frame.split is None:
-        tail.value(frame.returned)
-        tail.mutations()
-        tail.emit("RETURN_VALUE")
+        epilogue.value(frame.returned)
+        epilogue.mutations()
+        epilogue.emit("RETURN_VALUE")
     else:
-        tail.push_state(frame.split[0])
-    return tail
+        epilogue.push_state(frame.split[0])
+    return epilogue
 
 
-def replacement(tail: "Tail", graph: Callable | None, tick: Callable[[], Any]) -> types.CodeType:
-    """The code object: the graph's inputs and its call (`Head`); what comes behind it (`Tail`).  No
-    graph: nothing to call.  `tick` is called first, once a call."""
-    head = Head(tail)
-    head.call_object(tick)
-    head.emit("POP_TOP")
-    inputs = tail.output.inputs if graph is not None else []
-    results = [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
-    sizes = head.read_sizes(tail.symbols, inputs)
+def replacement(
+    epilogue: "Epilogue", graph: Callable | None, tick: Callable[[], Any]
+) -> types.CodeType:
+    """The code object: prologue (the graph's inputs and its call), epilogue, and what follows.
+    graph: None if there is nothing to call.  tick: called first, once a call (it counts calls)."""
+    prologue = Prologue(epilogue)
+    prologue.call_object(tick)
+    prologue.emit("POP_TOP")
+    inputs = epilogue.output.inputs if graph is not None else []
+    results = [f"{prologue.prefix}g{n}" for n in range(len(epilogue.outputs))]
+    sizes = prologue.read_sizes(epilogue.symbols, inputs)
     if graph is not None:
-        head.call_graph(graph, inputs)
-        head.emit("UNPACK_SEQUENCE", len(results))
+        prologue.call_graph(graph, inputs)
+        prologue.emit("UNPACK_SEQUENCE", len(results))
         for name in results:
-            head.store_fast(name)
-    names = tail.temps + results + sizes
-    if tail.frame.split is not None:  # nothing that was made here may outlive the graph break
+            prologue.store_fast(name)
+    names = epilogue.temps + results + sizes
+    if epilogue.frame.split is not None:  # nothing that was made here may outlive the graph break
         for name in names:
-            tail.emit("DELETE_FAST", name)
-    return assembled(head, tail, names)
+            epilogue.emit("DELETE_FAST", name)
+    return assembled(prologue, epilogue, names)
 
 
-class Head(Codegen):
-    """What runs up to the call of the graph.  An error of the graph goes to the `handler` of
-    convert/conversion.py, which stands in front of the original body."""
+class Prologue(Codegen):
+    """What runs up to and with the call of the graph.  An error of the graph jumps to
+    `GraphErrors.handler` (convert/conversion.py), whose code stands before the original body."""
 
-    def __init__(self, tail: "Tail") -> None:
-        super().__init__(tail.frame)
-        self.temps, self.prefix = tail.temps, tail.prefix
+    def __init__(self, epilogue: "Epilogue") -> None:
+        super().__init__(epilogue.frame)
+        self.temps, self.prefix = epilogue.temps, epilogue.prefix
         self.handler: list[Instruction] = []
 
     def read_sizes(self, symbols: list[Any], inputs: Sequence[Any]) -> list[str]:
@@ -368,14 +366,15 @@ class Head(Codegen):
         self.handler = self.output.errors.handler(self.output.root, self.instructions[start:])
 
 
-class Tail(Codegen):
-    """What runs behind the graph; at a graph break it hands the frame's state on."""
+class Epilogue(Codegen):
+    """What runs after the graph: it rebuilds values and repeats mutations, then returns, or hands
+    the frame's state on at a graph break."""
 
     frame: "RootFrame"
 
     def push_state(self, position: int) -> None:
-        """Stack, live locals, mutations; then write the locals.  The original instruction runs
-        next."""
+        """Push the stack and the live locals, repeat the mutations, then store the locals.  The
+        instruction that was not traced runs next."""
         frame = self.frame
         for item in frame.stack:
             if item.stack_kind == HANDLED:
@@ -404,14 +403,14 @@ class Tail(Codegen):
 
 
 # ---- the code object
-def assembled(head: Head, tail: Tail, names: list[str]) -> types.CodeType:
-    """What runs up to the end of the tail, and what follows; `names`: its new locals.
+def assembled(prologue: Prologue, epilogue: Epilogue, names: list[str]) -> types.CodeType:
+    """The code object of a prologue, an epilogue and what follows; `names`: their new locals.
 
     The original body stands behind these where something goes on in it: the handler of a graph's
     error, which lets plain Python run it from the start, or what no resume function can
     continue."""
-    frame, code, depth = tail.frame, tail.code, max(head.max_depth, tail.max_depth)
-    prefix, handler = head.instructions + tail.instructions, head.handler
+    frame, code, depth = epilogue.frame, epilogue.code, max(prologue.max_depth, epilogue.max_depth)
+    prefix, handler = prologue.instructions + epilogue.instructions, prologue.handler
     body = disassemble(code)
     start = next(n for n, native in enumerate(body) if native.op == "RESUME") + 1
     varnames = code.co_varnames + tuple(names)
@@ -479,12 +478,12 @@ class Continuations:
         behind += self.caught()
         if VERSION >= (3, 13) and last.op in TAKE_A_BOOL:  # the value on our stack may be a tensor
             self.untraced.insert(0, Instruction("TO_BOOL", exc=last.exc, pos=last.pos))
-        return self.untraced + behind + self.passed
+        return self.untraced + behind + self.reraise
 
     @functools.cached_property
-    def passed(self) -> list[Instruction]:
-        """An exception of a resume function leaves this frame, too.  The resume function's line of
-        the traceback is where the program is; this frame's is taken out (`tb_next`)."""
+    def reraise(self) -> list[Instruction]:
+        """Let an exception of a resume function leave this frame, too.  The resume function's line
+        of the traceback is where the program is; this frame's is taken out (`tb_next`)."""
         return [
             Instruction("COPY", 1),
             Instruction("LOAD_ATTR", "__traceback__"),
@@ -583,5 +582,5 @@ class Continuations:
         if is_resume_code(self.code):  # `hand_over` has called it, and calls what it returns
             return assembler.load_const(tail_call) + function + arguments + assembler.build_tuple(3)
         call = assembler.call(assembler.load_const(hand_over), function, arguments)
-        call[-1].exc = self.passed[0], 0, False
+        call[-1].exc = self.reraise[0], 0, False
         return call

@@ -42,12 +42,12 @@ origins: dict[int, tuple[Any, list[int | None]]] = {}
 
 
 def is_resume_code(code: types.CodeType) -> bool:
-    """Is it the rest of a function behind a graph break?"""
+    """Is this the code of a resume function?"""
     return code.co_name.startswith("<resume of")
 
 
 def function_name(code: types.CodeType) -> str:
-    """What the user calls the function: that of which this may be the rest."""
+    """The name of the user's function, also for a resume function of it."""
     return code.co_name.split("<resume of ")[-1].split(" at line")[0]
 
 
@@ -80,7 +80,7 @@ def unwind(stack: Sequence[str], temporaries: Sequence[str]) -> list[Instruction
 
 
 def restored(kind: str, name: str) -> list[Instruction]:
-    """Code that pushes it again."""
+    """Code that pushes a stack slot of this kind again, a value from the local `name`."""
     if kind == NULL:
         return assembler.push_null()
     if kind == LASTI:  # any number will do, the traceback is made already
@@ -159,7 +159,7 @@ def check_splittable(code: types.CodeType, body: list[Instruction], k: int) -> N
 
 
 def is_jumped_past(body: list[Instruction], k: int) -> bool:
-    """Does a loop that ends go on behind instruction k?  END_FOR, and 3.13's POP_TOP after it."""
+    """Does a loop that ends jump past instruction k (END_FOR, and 3.13's POP_TOP after it)?"""
     if body[k].op in ("END_FOR", "END_SEND"):
         return True
     follows = k > 0 and body[k - 1].op == "END_FOR"
@@ -181,7 +181,7 @@ def _prefix(stack: Sequence[str], target: Instruction, free_count: int) -> list[
 
 
 def _line_at(code: types.CodeType, body: list[Instruction], k: int) -> int:
-    """The line of instruction k.  The beginning of a handler has none: then that of the next."""
+    """The line of instruction k, or of the next that has one: a handler's first has none."""
     for ins in body[k:]:
         if ins.pos and ins.pos[0]:
             return ins.pos[0]

@@ -37,7 +37,7 @@ ARGUMENT = {"local", "item", "list_item", "tuple_item", "dict_item"}
 
 
 def is_argument(source: Source) -> bool:
-    """Is it an argument, or an item of one?"""
+    """Is the value at `source` an argument, or an item of one?"""
     node: Source | None = source
     while node is not None and node.kind in ARGUMENT:
         node = node.base
@@ -45,7 +45,7 @@ def is_argument(source: Source) -> bool:
 
 
 def is_forbidden_when_written(tensor: torch.Tensor) -> bool:
-    """Is it a view that was made without gradients, of something that needs them?
+    """Is the tensor a view that was made without gradients, of a tensor that needs them?
 
         with torch.no_grad():
             v = w.view(2, 2)    # autograd refuses to say anything of v once w or v is written
@@ -133,13 +133,13 @@ class SizePolicy:
         return chosen
 
     def changed(self, name: str, kind: Any, number: float) -> bool:
-        """Was it another number when the code was compiled before, or a symbol already?"""
+        """Did `name` have another number in an earlier compilation, or was it a symbol there?"""
         earlier = self.earlier.get((name, kind), ())
         return any(old != number or symbolic for old, symbolic in earlier)
 
     def of_int(self, value: int, source: Source) -> bool:
-        """Is this int a symbol?  A counter is from its second value on, be it 0 or 1; what is below
-        zero is a constant."""
+        """Is this int a symbol?  One that has changed is, even if it is 0 or 1 now (a counter);
+        negative ones are constants."""
         if self.dynamic is False or source.root().kind not in ("local", "free", "pinned"):
             return False
         name = source.name()

@@ -234,7 +234,7 @@ WHOLE = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "sym_int":
 
 
 def is_plain(node: SymNode) -> bool:
-    """Is it finite, and not the constant -0.0, whose sign sympy loses?"""
+    """Is the number finite, and not the constant -0.0, whose sign sympy loses?"""
     if node.hint is None:
         return True
     is_negative_zero = node.hint == 0 and math.copysign(1, node.hint) < 0
@@ -276,7 +276,7 @@ def _install(name: str, expression: Callable, compute: Callable, result: type) -
 
 
 def _install_of_floats(name: str, compute: Callable) -> None:
-    """One that the table does not have, and the class neither."""
+    """Add a method that computes with floats, in no table above."""
 
     def method(self: SymNode, *others: SymNode) -> SymNode:
         is_whole = self.pytype is int and name in WHOLE

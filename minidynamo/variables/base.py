@@ -66,7 +66,7 @@ class Fields:
 
 
 def refusal(kind: str, text: str) -> Callable[..., Any]:
-    """A method of what does not know how: the graph breaks, with this reason.
+    """A method that refuses: it raises `Break` with this reason.
 
     In it `{self}` is the variable, `{0}` the first argument (mostly `tx`), `{1}` the next one."""
 

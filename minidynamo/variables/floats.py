@@ -58,7 +58,7 @@ def wrap_float(builder: OutputGraph, value: float, source: Source) -> Variable |
 
 
 def is_float(variable: Any) -> bool:
-    """Is it a float that is made of a float symbol?"""
+    """Is the variable a float that is computed from a float symbol?"""
     kind = type(variable.value) if type(variable) is SymVar else None
     return kind is torch.SymFloat and is_of_floats(variable.value.node)
 

@@ -239,8 +239,8 @@ class MethodVar(Variable):
 
     @property
     def shared(self) -> bool:  # type: ignore[override]
-        """Is it one object wherever it lies?  (What would keep a tensor's method would keep the
-        tensor alive.)"""
+        """Is the bound method rebuilt once?  Not a tensor's: the local that held it would keep the
+        tensor alive."""
         return not issubclass(self.instance.cls or object, torch.Tensor)
 
     def python_type(self) -> type:

@@ -34,7 +34,7 @@ class IteratorVar(Variable):
     next = refusal("iteration", "the next item of {self}")
 
     def rest(self, tx: Frame) -> Iterator[Variable]:
-        """What is left, for who has asked for this iterator."""
+        """The items that are left, one by one."""
         while (value := self.next(tx)) is not None:
             tx.output.count_step()
             yield value
@@ -182,7 +182,8 @@ class GeneratorVar(IteratorVar):
         return entry is not None and operations[entry[0]].op not in IMPLICIT_HANDLERS
 
     def check_left(self) -> None:
-        """One that is left inside a `try` or `with` runs its end when plain Python lets it go."""
+        """Break if the generator is left inside a `try` or `with`, whose end plain Python would run
+        when it frees the generator."""
         if self.must_be_closed():
             text = f"the generator {self.frame.code.co_name} is left inside a try or with"
             raise Break("generator", text, "consume it, or close it", *self.made)

@@ -178,7 +178,7 @@ class ModuleVar(ObjectVar):
 
 
 def has_state(module: torch.nn.Module) -> bool:
-    """Does it hold parameters, buffers or modules?"""
+    """Does the module hold parameters, buffers or modules?"""
     tables = (vars(module).get(name) or {} for name in MODULE_TABLES)
     return any(value is not None for table in tables for value in table.values())
 

@@ -353,7 +353,8 @@ class ObjectVar(Variable):
 
 
 def is_inherited(cls: type, name: str) -> bool:
-    """Is its special method that of a base in C?  (`__setattr__ = dict.__setitem__` is not.)"""
+    """Is the class's special method inherited from a base in C?  (`__setattr__ = dict.__setitem__`
+    is not.)"""
     found = lookup(cls, name)[1]
     in_c = isinstance(found, (types.WrapperDescriptorType, types.MethodDescriptorType))
     return in_c and found.__name__ == name and found.__objclass__ in cls.__mro__
@@ -451,7 +452,8 @@ class ExceptionVar(ObjectVar):
         raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
 
     def generic_setattr(self, tx: Frame, name: str, value: Variable) -> None:
-        """Of BaseException's own fields, `raise ... from ...` writes one."""
+        """`raise ... from ...` writes `__cause__`; no other field of BaseException may be
+        written."""
         right = issubclass(value.python_type(), (BaseException, type(None)))
         if name == "__cause__" and self.value is None and right:
             self.slots[name], self.slots["__suppress_context__"] = value, ConstantVar(True)

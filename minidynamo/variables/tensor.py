@@ -35,18 +35,18 @@ from .objects import method_of_class
 from .registry import RULES
 from .symbolic import SymVar
 
-# Told by the fake tensor, without a node: attributes, and methods.
-TOLD = """
+# Attributes and methods that the fake tensor answers, without a node.
+METADATA_NAMES = """
     dtype device layout ndim requires_grad is_leaf is_cuda is_cpu is_sparse is_quantized is_meta
     is_mps is_xpu is_mkldnn is_nested itemsize nbytes names output_nr is_sparse_csr is_mtia
     is_ipu is_xla is_vulkan is_maia
     """
-METADATA = {name for name in TOLD.split() if hasattr(torch.Tensor, name)}
+METADATA = {name for name in METADATA_NAMES.split() if hasattr(torch.Tensor, name)}
 METADATA_METHODS = frozenset("dim ndimension numel nelement stride".split())
 UNGUARDED = {"is_leaf", "output_nr", "names"}  # of an input: guarded when they are read
 HISTORY = {"requires_grad", "is_leaf"}
 VIEWS = frozenset("T mT H mH real imag data".split())
-# They need the numbers, which fake tensors know of constants alone.
+# Methods that need a tensor's values: fake tensors have those of constants alone.
 VALUE_METHODS = frozenset(
     "item tolist numpy __int__ __float__ __bool__ __index__ __complex__ __array__".split()
 )
@@ -155,8 +155,8 @@ class TensorVar(Variable):
         return tx.method_of(self, name)
 
     def replaced(self, tx: Frame, name: str) -> Variable | None:
-        """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
-        mine`); or None: it goes into the graph whole."""
+        """What the program has assigned to this attribute of torch.Tensor (`torch.Tensor.relu =
+        mine`); None if it is still torch's own."""
         owner, found = lookup(torch.Tensor, name)
         if not replaced_in_tensor(owner, name, found):
             if made_by_torch(found):
@@ -212,10 +212,9 @@ class TensorVar(Variable):
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 
     def method_size(self, tx: Frame, dim: Variable | None = None) -> Any:
-        shape = self.get_shape(tx)
-        if dim is not None and dim.identity() is not None:
-            return tx.fold(lambda: self.fake.size(dim.as_constant()))
-        return shape
+        if dim is None or dim.identity() is None:
+            return self.get_shape(tx)
+        return tx.fold(self.fake.size, dim.as_constant())
 
     def method_type(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
         if not args and not kwargs:

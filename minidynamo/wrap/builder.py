@@ -1,5 +1,4 @@
-"""From a real value and its source to a variable, guarding what is assumed: the one place where
-reality enters.
+"""From a real value and its source to a variable, with guards on what is assumed of the value.
 
 In:   `wrap(value, source)`.   Out: a variable; guards on `source`.
 
@@ -252,16 +251,18 @@ class Builder:
         self.pair_guards: list[Guard] = []
         self.memo: dict[int, tuple[Variable, Any]] = {}  # id of an object at a source -> it, kept
         self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
-        # variables of objects from outside: writes to them are repeated (see `replayed`)
+        # variables of objects from outside: writes to them are repeated
         self.sourced: list[Variable] = []
         self.layouts: dict[bytes, bytes] = {}  # each once
-        self.absent: dict[Source, dict[str, str]] = {}  # names that are not there -> who asked
+        self.absent: dict[
+            Source, dict[str, str]
+        ] = {}  # names that are not there -> the line that asked
         self.frame: Any = None  # the innermost one
         self.asked: dict[int, Source] = {}  # id of an object that is a key by identity -> where
         self.generators: list[Any] = []  # that this frame has made
 
     def line(self) -> str:
-        """Where the program is."""
+        """The user's line that is being traced, "file:line"."""
         return self.frame.user_line() if self.frame is not None else ""
 
     # ---- guards

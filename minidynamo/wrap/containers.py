@@ -282,7 +282,8 @@ def wrap_function(builder: OutputGraph, value: Any, source: Source) -> Variable:
 
 
 def guard_defaults(builder: OutputGraph, function: Any, source: Source) -> None:
-    """As many defaults, for the same names: their values are guarded where they are used."""
+    """Guard the number and the names of a function's defaults; values are guarded where they are
+    used."""
     names = list(function.__kwdefaults__ or ())
     check = f"len({{0}}.__defaults__ or ()) == {len(function.__defaults__ or ())}"
     builder.guard(source, "DEFAULTS", f"{check} and [*({{0}}.__kwdefaults__ or ())] == {names!r}")
@@ -324,7 +325,7 @@ TYPING = (types.GenericAlias, types.UnionType, typing._Final, typing.TypeVar)
 
 
 class TypingVar(CallableVar):
-    """It is an index of others: Callable[[T], int]."""
+    """A type of `typing`, which may be an index of others: Callable[[T], int]."""
 
     as_constant = CallableVar.real
 
@@ -338,7 +339,7 @@ def is_fixed_callable(value: Any) -> bool:
 
 @SHARED(functools.partial)
 def wrap_partial(builder: OutputGraph, value: Any, source: Source) -> PartialVar:
-    """As many arguments, for the same names; the rest is guarded where it is used."""
+    """Guard the number and the names of the arguments; the rest is guarded where it is used."""
     lengths = f"len({{0}}.args) == {len(value.args)} and [*{{0}}.keywords] == {{pin}}"
     builder.guard(source, "LENGTH", lengths, list(value.keywords))
     wrap = builder.wrap

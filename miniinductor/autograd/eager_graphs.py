@@ -1,7 +1,9 @@
-"""A graph as a function of eager kernels, also where the text that torch.fx prints means another.
+"""Graphs that run with eager kernels, also graphs that torch.fx would print as another program.
 
-In:   an fx.GraphModule.  Out: a callable: its `forward`, or an interpreter.  Of aot_eager, what
-      stands for a Program; of a graph whose kernels may refuse a value, eager's own exception.
+In:   an fx.GraphModule.
+Out:  `runnable`: its `forward`, or an interpreter where the printed text is wrong; `Interpreted`:
+      the Program of backend aot_eager; `with_eager_errors`: a compiled function that raises eager's
+      exception where a kernel refuses a value.
 
     (-2) ** t               # printed as `-2 ** t`, which is -(2 ** t)
     t * complex(1, inf)     # printed as `(1+infj)`, which is no Python
@@ -28,6 +30,7 @@ from torch.fx.node import map_aggregate
 
 from ..errors import ours
 from ..sizes.symbols import SYMBOLIC
+from .fake_mode import is_random
 
 
 def runnable(gm: fx.GraphModule) -> Callable:
@@ -69,15 +72,15 @@ def is_misprinted(node: fx.Node) -> bool:
 
 
 def is_operator_of_number(target: Any, args: tuple) -> bool:
-    """A power of a number, which may have a sign, or `+=` of one?"""
+    """Is the call a power of a number (which may have a sign), or `+=` and the like of a number?"""
     if getattr(target, "__module__", "") != "_operator" or isinstance(args[0], fx.Node):
         return False
     return target.__name__ == "pow" or target.__name__ in inplace_methods
 
 
 def is_printed_exactly(value: Any) -> bool:
-    """Not a NaN with a sign; nor a complex number with -0.0, which loses the sign, or with `infj`,
-    which is a name."""
+    """Does torch.fx print this number exactly?  It does not print the sign of a NaN, loses that of
+    -0.0 in a complex number, and prints `infj`, which Python takes for a name."""
     if type(value) is float:
         return not math.isnan(value) or math.copysign(1, value) > 0
     if type(value) is not complex:
@@ -129,18 +132,17 @@ class Interpreted:
 
 # --- errors ---------------------------------------------------------------------------------------
 def draws(functional: fx.GraphModule) -> bool:
-    """Does it draw random numbers?  Then it cannot run once more, as it ran before."""
-    tags = [getattr(n.target, "tags", ()) for n in functional.graph.nodes]
-    return any(torch.Tag.nondeterministic_seeded in one for one in tags)
+    """Does the graph draw random numbers?  Then a second run differs from the first."""
+    return any(is_random(node.target) for node in functional.graph.nodes)
 
 
 REPORT = "(in compiled kernel "  # how the message of a kernel that refuses a value ends
 
 
 def with_eager_errors(run: Callable, gm: fx.GraphModule) -> Callable:
-    """`run` of a graph that neither draws nor writes.  Where a kernel refuses a value, the graph
-    runs once more with eager kernels, whose class and words of an exception are those that the
-    program expects: scatter's is a RuntimeError, and our kernels know IndexError alone."""
+    """`run`, the function of a graph that neither draws nor writes.  Where one of our kernels
+    refuses a value, the graph runs once more with eager kernels, which raise the exception that the
+    program expects: scatter raises a RuntimeError, and our kernels always an IndexError."""
 
     def call(*inputs: object) -> object:
         try:

@@ -8,10 +8,10 @@ out.  In: an op, and its arguments.  Out: the fake result.
     ...     mode.from_tensor(torch.ones(1, 2, 1)).movedim(0, -1).add(1).stride()
     (1, 1, 2)
 
-An exception from outside may cut it short.  While an op runs under a mode, C++ keeps the mode aside
-and puts it back when the op ends, or raises.  It ends the process if it finds a fake mode in that
-place by then: one whose `with` block in torch was cut short, between its `__enter__` and its
-`__exit__`, by a signal's handler, say.  So the mode leaves its place free, whatever is raised.
+While an op runs under a mode, C++ takes the mode off its stack, and puts it back when the op ends
+or raises.  It aborts the process if another fake mode lies there by then.  That happens when an
+exception, such as one of a signal's handler, cuts a `with fake_mode:` block inside of torch short.
+So `FakeMode` clears this place whenever it raises.
 
 Eager's kernels themselves are asked.  In: an ATen overload and its arguments.  Out: why eager
 refuses them (`refusal`); how its results lie in memory (`layouts`); whether it may raise because of
@@ -68,8 +68,8 @@ aten = torch.ops.aten
 Op = torch._ops.OpOverload
 Layout = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, strides
 SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-FEW = 1 << 12  # elements of a tensor for which a kernel runs in no time
-MANY = 1 << 20  # of one for which it may run where smaller ones tell nothing
+FEW = 1 << 12  # elements: eager's kernel is always asked with tensors of this size
+MANY = 1 << 20  # elements: asked with so many only where a smaller sample would not answer
 
 
 # --- what is asked --------------------------------------------------------------------------------
@@ -130,8 +130,8 @@ def _run(op: Op, question: list, spec: Any) -> Answer:
 
 @functools.cache
 def wants_ones(op: Op) -> bool:
-    """Does it divide, or take numbers of rows that count from 1, as LAPACK's do?  Some kernels
-    trust those: with 0 they write in front of the matrix."""
+    """Must samples be of ones?  Yes for divisions, and for LAPACK's row numbers, which count from
+    1: with 0 some kernels write in front of the matrix."""
     has_pivots = any("pivots" in argument.name.lower() for argument in op._schema.arguments)
     return has_pivots or name_of(op).startswith(("div", "floor_div", "remainder", "fmod"))
 
@@ -141,6 +141,11 @@ def name_of(target: Any) -> str:
     """ "add" for aten.add.Tensor, "" for what is no ATen op."""
     schema = getattr(target, "_schema", None)
     return schema.name.split("::")[1] if schema is not None else ""
+
+
+def is_random(target: Any) -> bool:
+    """Does the op draw random numbers?"""
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
 
 
 def tensors_in(*values: Any) -> list[torch.Tensor]:
@@ -167,7 +172,7 @@ def small(tensor: torch.Tensor) -> Sample:
 
 
 def small_of_usual_dtype(tensor: torch.Tensor) -> Sample:
-    """The same in the dtype of its kind for which every kernel is written."""
+    """As `small`, in int64 or float32, for which every kernel is written."""
     is_integer = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
     return replace(small(tensor), dtype=torch.int64 if is_integer else torch.float32)
 
@@ -189,7 +194,7 @@ def dense_strides(sizes: Sequence[Any], like: Sequence[int]) -> tuple[Any, ...]:
 
 
 def count(tensor: torch.Tensor) -> int:
-    """How many elements it has in this call."""
+    """How many elements the tensor has in this call."""
     return math.prod([hint(n, 1) for n in tensor.shape])
 
 
@@ -224,15 +229,15 @@ def refusal(op: Op, args: tuple, kwargs: dict) -> str:
 
 @functools.cache
 def computes(op: Op) -> bool:
-    """Is it an op of ATen's that makes tensors, other than views and random numbers?  Nor a formula
-    of autograd's, which eager gives what its own forward kernels have saved."""
+    """Is this an ATen op that makes tensors, and no view, random op or backward formula?  (Eager
+    gives formulas what its own forward kernels have saved.)"""
     schema = getattr(op, "_schema", None)
     if schema is None or op.namespace != "aten" or not schema.returns:
         return False
     if schema.name.endswith("_backward"):
         return False
     is_view = any(a.alias_info and not a.alias_info.is_write for a in schema.arguments)
-    return not is_view and torch.Tag.nondeterministic_seeded not in op.tags
+    return not is_view and not is_random(op)
 
 
 @functools.cache
@@ -244,8 +249,8 @@ def numbers_of(op: Op) -> frozenset[int | str]:
 
 
 def doubt_about_numbers(op: Op, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> str:
-    """Which number a dtype may not hold: x.half().masked_fill(mask, -1e10) raises, where our kernel
-    would make it an infinity.  "" where all of them are held."""
+    """Why the dtypes may not hold a number of the call; "" if they hold all.  (Eager's
+    x.half().masked_fill(mask, -1e10) raises, where our kernel would make an infinity.)"""
     if op in FILLS and args[FILLS[op]].dtype not in (tensors[0].dtype, torch.bool):
         return f"only the kernel knows whether {tensors[0].dtype} holds a tensor's number"
     dtypes = [kwargs["dtype"]] if kwargs.get("dtype") is not None else [t.dtype for t in tensors]
@@ -297,7 +302,7 @@ def may_raise(node: fx.Node) -> bool:
 
 
 def only_checks(node: fx.Node) -> bool:
-    """Does it give nothing (aten._assert_async, aten._linalg_check_errors behind inv_ex)?"""
+    """Does the call return nothing (aten._assert_async, aten._linalg_check_errors after inv_ex)?"""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and not schema.returns and bool(node.all_input_nodes)
 
@@ -346,7 +351,7 @@ def layouts(op: Op, args: tuple, kwargs: dict) -> tuple[Layout, ...]:
 
 
 def is_row_by_row(tensor: torch.Tensor) -> bool:
-    """Has it the very strides of a new tensor, in dimensions of size 1 as well?"""
+    """Has the tensor the strides of a new one, in dimensions of size 1 as well?"""
     expected = 1
     for n, stride in zip(reversed(tensor.shape), reversed(tensor.stride())):
         if hint(stride, 0) != expected:
@@ -397,7 +402,6 @@ def is_unusual() -> bool:
     return keys() not in ((0, 0), INFERENCE) or forward_ad._current_level >= 0
 
 
-aten = torch.ops.aten
 FAKE = torch._C._TorchDispatchModeKey.FAKE
 CONVOLUTIONS = {aten.convolution.default, aten.convolution_backward.default}
 
@@ -448,7 +452,7 @@ def refuse_real_writes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 # --- strides --------------------------------------------------------------------------------------
 def laid_out(mode: FakeMode, out: Any, answers: Sequence[Layout]) -> Any:
-    """The fake result `out`, whose tensors eager's kernel gives like the answers."""
+    """The fake result `out`, in the strides that eager's kernel gave its answers."""
     results = tensors_in(out)
     if not answers or len(answers) != len(results):
         return out
@@ -474,8 +478,8 @@ def strides_like(result: torch.Tensor, answer: Layout) -> tuple[Any, ...]:
 
 
 def convolution(mode: FakeMode, op: Any, args: tuple, kwargs: dict) -> Any:
-    """Of contiguous tensors on a CPU, contiguous whichever of eager's kernels runs.  Torch's rule
-    asks which: whether a symbolic input has more than 20480 elements, which would be a guard."""
+    """The result for contiguous tensors on a CPU, which is contiguous whichever of eager's kernels
+    runs.  (Torch's rule would ask which: a guard on whether an input has over 20480 elements.)"""
     tensors = tensors_in(*args, *kwargs.values())
     if not any(map(is_symbolic, tensors)) or len({t.dtype for t in tensors}) > 1:
         return None

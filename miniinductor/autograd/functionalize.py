@@ -39,15 +39,14 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
+
+# torch.fx prints the Python of such a module only when it is first called, and few graphs are
 from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 
 from ..errors import CannotFunctionalize, blaming
 from ..ir.loops import same_layout
 from ..sizes.symbols import same, same_sizes, sizes
-from .fake_mode import only_checks
-
-# torch.fx writes the Python of such a module when it is first called: few graphs are
-
+from .fake_mode import is_random, only_checks
 
 aten = torch.ops.aten
 Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
@@ -109,11 +108,7 @@ def is_needed(node: Node) -> bool:
     """Must this node stay, though nobody reads it?
 
     Random ops advance the generator, so later draws depend on them; asserts raise."""
-    return (
-        node.op in ("placeholder", "output")
-        or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-        or only_checks(node)
-    )
+    return node.op in ("placeholder", "output") or is_random(node.target) or only_checks(node)
 
 
 def is_view(op: Any) -> bool:
@@ -281,7 +276,7 @@ class Functionalizer:
             self.stamp[node] = self.version[self.root[node]]
 
     def shares_memory(self, node: Node) -> bool:
-        """Is it a view of its first argument?"""
+        """Is the node's value a view of its first argument?"""
         source = node.args[0] if node.args else None
         if not isinstance(source, fx.Node):
             return False
@@ -302,7 +297,7 @@ class Functionalizer:
         self.keep_written(node, victims, result)
 
     def keep_written(self, node: Node, victims: list[Node], result: Node) -> None:
-        """The last results of the functional form are what the tensors hold that the call wrote."""
+        """Write the last results of the functional form to the tensors that the call wrote."""
         value = result.meta["val"]
         results = [result]
         if not isinstance(value, torch.Tensor):
@@ -404,7 +399,7 @@ def selected(made: "Functionalizer", like: Node, view: Node, value: Node) -> tup
 
 
 @inverts(aten.t.default, aten.transpose.int)
-def turned(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+def transposed(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
     return view.args[0], made.emit(like, view.target, (value, *view.args[1:]))
 
 
@@ -419,7 +414,7 @@ def permuted(made: "Functionalizer", like: Node, view: Node, value: Node) -> tup
 
 @inverts(*LAZY_VIEWS)
 def computed(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
-    """Each is its own inverse."""
+    """Negation and conjugation are their own inverses."""
     return view.args[0], made.emit(like, LAZY_VIEWS[view.target], (value,))
 
 
@@ -448,7 +443,8 @@ def written_piece(made: "Functionalizer", like: Node, piece: Node, value: Node) 
 
 @inverts(aten.as_strided.default)
 def written_places(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
-    """Of a view of all elements in their order, such as pooling makes."""
+    """A write through as_strided: refused, unless the view has all elements in their order, as
+    pooling makes it."""
     source, size, stride, *offset = view.args
     whole = source.meta["val"]
     start = offset[0] if offset and offset[0] is not None else whole.storage_offset()
@@ -468,7 +464,7 @@ def check_memory(node: Node, args: tuple) -> None:
 
 
 def places(tensor: torch.Tensor) -> tuple:
-    """What says where its elements lie, and how large their memory is."""
+    """Strides, offset and bytes: where a tensor's elements lie in its memory."""
     return *tensor.stride(), tensor.storage_offset(), tensor.untyped_storage().nbytes()
 
 

@@ -89,9 +89,9 @@ class OriginInterpreter(fx.Interpreter):
     """Runs the captured graph under a tracer, so that each ATen node knows from which FX node and
     line of the user it came.
 
-    starts: autograd numbers its functions as they are made: for each node the number of the first
-      one that it makes, which is the number that comes next when it starts.  origins: the origin of
-      what each node computes."""
+    starts: for each FX node the next free sequence number of autograd when the node starts.
+      (Autograd numbers its functions as they are made, so the functions that the node makes have
+      numbers from there on.)  origins: for each FX node the meta of what it computes."""
 
     def __init__(self, gm: fx.GraphModule, tracer: Tracer) -> None:
         super().__init__(gm)
@@ -111,12 +111,12 @@ class OriginInterpreter(fx.Interpreter):
         return result
 
     def find_origin(self) -> None:
-        """Sets the tracer's `meta` in backward: what autograd computes now has the origin of the
+        """Set the tracer's `meta` in backward: what autograd computes now gets the origin of the
         forward node whose gradient it is.
 
-        That is the last node at whose start the number of autograd's function was not yet given: a
-        node that made no function has the same number as the one behind it.  Where two gradients of
-        one value are added, the sum counts with the function that gave the later one."""
+        That is the last node whose start is not above the number of autograd's function.  (A node
+        that made no function has the same start as the next one.)  Where two gradients of one value
+        are added, the sum counts with the function that gave the later one."""
         function = torch._C._current_autograd_node()
         if function is not None:
             place = bisect.bisect_right(self.starts, function._sequence_nr()) - 1
@@ -138,7 +138,7 @@ class OriginInterpreter(fx.Interpreter):
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         tensor = self.fetch_attr(target)
-        if not isinstance(tensor, torch.Tensor):
+        if not is_tensor(tensor):
             return tensor
         self.tracer.constant(tensor, target)
         return self.tracer.to_fake(tensor)
@@ -162,7 +162,7 @@ class Joint:
     graph: Any = None  # fx.GraphModule, functional
     structure: Any = None  # pytree of the program's output
     writes: list[Write] = field(default_factory=list)
-    count: int = 0  # results
+    count: int = 0  # how many results
     tangents: list[int] = field(default_factory=list)  # results that get one, in order
     written: list[tuple[str, str]] = field(default_factory=list)  # (op, target)
     # position among the inputs -> name, of inputs that are sizes
@@ -173,6 +173,7 @@ class Joint:
 
 @contextlib.contextmanager
 def autograd_errors() -> Iterator[None]:
+    """An error of autograd's in the block becomes CannotTrace."""
     try:
         yield
     except ours(RuntimeError) as error:
@@ -198,8 +199,8 @@ def trace_joint(
 def trace_forward(
     gm: fx.GraphModule, inputs: Sequence[Any], decompositions: Decompositions | None = None
 ) -> Joint:
-    """The same without gradients: a Joint whose graph gives (results, new values of written
-    tensors).
+    """Trace `gm(*inputs)` without gradients: a Joint whose graph gives (results, new values of
+    written tensors).
 
     Parameters and buffers stay get_attr nodes.  Raises CannotTrace.
     """
@@ -209,14 +210,14 @@ def trace_forward(
 class ProgramTrace:
     """One trace of a program, perhaps with its gradients.
 
-    primals: the real tensors, inputs first.  Two lists of fakes are in the same order:
-    leaves: those by which autograd differentiates.
-    objects: those that the program gets: the same, but for those that have a history.
-      One that needs no gradient has a new `grad_fn` when the program has written something that
-      needs one into it; histories: what each had before.
+    primals: the real tensors, inputs first.  Three lists are in the same order:
+    leaves: the fakes with respect to which autograd differentiates.
+    objects: the fakes that the program gets: the leaf itself, or a `StandIn` made of it where the
+      real tensor is no leaf.
+    histories: the `grad_fn` of each object before the program ran.  A new one afterwards shows that
+      the program has written to the object with autograd on.
     results: what the autograd function will return.
-    recorded: primals whose writing autograd has seen -> where their new values stand among the
-      results.
+    recorded: such written primals -> where their new values stand among the results.
     """
 
     def __init__(
@@ -227,7 +228,7 @@ class ProgramTrace:
         decompositions: Decompositions | None,
         prefix: str,
     ) -> None:
-        self.primals, self.count, self.joint = [*inputs, *held], len(inputs), Joint()
+        self.primals, self.input_count, self.joint = [*inputs, *held], len(inputs), Joint()
         self.tracer = new_tracer(decompositions)
         self.interpreter = OriginInterpreter(gm, self.tracer)
         self.leaves = fake_inputs(self.tracer.fake_mode, self.primals)
@@ -236,14 +237,14 @@ class ProgramTrace:
             thing = self.with_history(tensor, leaf)
             self.objects.append(thing)
             name = input_name(gm, place, leaf, prefix)
-            self.tracer.placeholder(name, thing, tensor if place >= self.count else None)
+            self.tracer.placeholder(name, thing, tensor if place >= self.input_count else None)
         self.histories = [getattr(thing, "grad_fn", None) for thing in self.objects]
         self.results: list[torch.Tensor] = []
         self.recorded: dict[int, int] = {}
 
     def with_history(self, tensor: Any, leaf: Any) -> Any:
-        """The fake that the program gets for the real `tensor`: a leaf, as that is, or made of
-        one."""
+        """The fake that the program gets for the real `tensor`: `leaf`, if that tensor is a leaf of
+        autograd, else a `StandIn` made of it."""
         if not needs_gradient(tensor):
             return leaf
         with autograd_errors():  # of a view whose base was written in another mode
@@ -261,7 +262,7 @@ class ProgramTrace:
             self.plan_recorded_writes()
             self.joint.tangents = [i for i, r in enumerate(self.results) if needs_gradient(r)]
             gradients = self.differentiate()
-        self.write_down((self.results, gradients), "JointGraph")
+        self.finish((self.results, gradients), "JointGraph")
         # all that the program was given are primals: other tensors came with a function of its own
         if not all(name.startswith("primal") for _, name in self.joint.written):
             raise CannotTrace("a custom function writes to a tensor that it was not given")
@@ -274,16 +275,16 @@ class ProgramTrace:
         if any(result.requires_grad for result in self.results):
             reason = "an output needs gradients, though no input of the graph does"
             raise CannotTrace(reason)
-        self.write_down(self.results, "AtenGraph")
+        self.finish(self.results, "AtenGraph")
         return self.joint
 
     def run_program(self) -> Any:
         """What the program returns for the fakes."""
         with blaming(lambda: self.tracer.meta), autograd_errors():
-            return run_traced(self.tracer, self.interpreter.run, self.objects[: self.count])
+            return run_traced(self.tracer, self.interpreter.run, self.objects[: self.input_count])
 
     def plan_results(self, out: Any) -> None:
-        """Which tensors the autograd function returns: outputs, then written primals."""
+        """Choose the tensors that the autograd function returns: outputs, then written primals."""
         held = list(self.tracer.constants.values())
         tensors, objects = [*self.primals, *held], [*self.objects, *map(self.tracer.to_fake, held)]
         check_histories(tensors, objects)
@@ -361,8 +362,8 @@ class ProgramTrace:
                 last = self.tracer.placeholder(f"tangent{i}", tangents[-1])
         return tangents
 
-    def write_down(self, out: Any, name: str) -> None:
-        """What the tracer has recorded, which gives `out`, and its functional form."""
+    def finish(self, out: Any, name: str) -> None:
+        """Close the recorded graph with the output `out`, and make its functional form."""
         joint, graph = self.joint, self.tracer.graph
         graph.output(self.tracer.nodes_of(out))
         joint.recorded = self.tracer.module(name)
@@ -374,10 +375,9 @@ class ProgramTrace:
             for i, n in enumerate(joint.graph.graph.find_nodes(op="placeholder"))
             if isinstance(n.meta["val"], torch.SymInt)
         }
-        is_outside = not torch.is_inference_mode_enabled()
         if (
             joint.written
-            and is_outside
+            and not torch.is_inference_mode_enabled()
             and any(t.is_inference() for t in self.leaves if is_tensor(t))
         ):
             # values are written when all is computed, and not in the block of inference mode

@@ -197,13 +197,14 @@ def about_history(tensor: torch.Tensor, source: torch.Tensor) -> dict[str, bool]
 
 
 def is_view_of_leaf(tensor: torch.Tensor) -> bool:
-    """Is it a view of a leaf that requires gradients?  Eager lets nobody write to that."""
+    """Is the tensor a view of a leaf that requires gradients?  Eager refuses to write to such a
+    view."""
     base = tensor._base
     return base is not None and base.requires_grad and base.is_leaf
 
 
 def is_custom(function: Any) -> bool:
-    """Is it the backward of somebody's torch.autograd.Function?"""
+    """Is this the backward of a torch.autograd.Function of the program's?"""
     return isinstance(function, torch.autograd.function.BackwardCFunction)
 
 
@@ -223,12 +224,12 @@ def is_tensor(value: Any) -> bool:
 
 
 def needs_gradient(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
+    return is_tensor(value) and value.requires_grad
 
 
 def has_lazy_bits(tensor: torch.Tensor) -> bool:
-    """Does its memory hold something else than its values (`z.conj()`, `z.conj().imag`, zeros
-    without memory)?"""
+    """Does the tensor's memory hold something else than its values (`z.conj()`, `z.conj().imag`,
+    zeros without memory)?"""
     return tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()
 
 
@@ -272,14 +273,14 @@ def history_of(tensors: Sequence[Any]) -> set[Any]:
 
 
 def unreached(leaves: Sequence[Any], history: set[Any]) -> list[int]:
-    """Which of the leaves have no part in the history?  Autograd would tell their hooks so, if it
-    met them among the arguments of our function; eager does not."""
+    """The leaves that are not in the history.  If they were arguments of our function, autograd
+    would run their hooks; eager does not."""
     met = {id(getattr(function, "variable", None)) for function in history}
     return [i for i, leaf in enumerate(leaves) if needs_gradient(leaf) and id(leaf) not in met]
 
 
 def has_several_outputs(function: Any) -> bool:
-    """Is it the backward of a custom autograd function that gets several gradients?
+    """Is this the backward of a custom autograd function that gets several gradients?
 
     PyTorch keeps to itself how many: where it does not tell, there may be several."""
     if not is_custom(function) or getattr(function, "_forward_cls", None) is StandIn:

@@ -41,6 +41,7 @@ from torch import fx
 from .. import config
 from ..records import SavedActivation
 from ..sizes.symbols import estimate, is_dense
+from .fake_mode import is_random
 from .functionalize import (
     MAY_BE_VIEWS,
     Graph,
@@ -57,7 +58,6 @@ aten = torch.ops.aten
 IsCheap: TypeAlias = Callable[[Any], bool]  # does the op become part of a fused kernel?
 Reasons: TypeAlias = dict[fx.Node, str]  # why a value must not be computed again, or ""
 WRITTEN_OUT = 1.1
-RANDOM = torch.Tag.nondeterministic_seeded
 
 
 @dataclass
@@ -82,12 +82,12 @@ def is_view_node(node: fx.Node) -> bool:
 
 # --- y = torch.utils.checkpoint.checkpoint(block, x): x and y are kept, not what `block` computes
 def wants_again(node: fx.Node) -> bool:
-    """Does the program want this value computed again?"""
+    """Is the node inside a checkpoint, whose values the program wants computed again?"""
     return node.meta.get("checkpointed") == "body" and not node.meta.get("backward")
 
 
 def wants_kept(node: fx.Node) -> bool:
-    """Is it a result of what is computed again?"""
+    """Is the node a result of a checkpoint, which is kept?"""
     return node.meta.get("checkpointed") == "result"
 
 
@@ -128,7 +128,7 @@ def why_saved(node: Node, is_cheap: IsCheap, value: Any = None) -> str:
     value = node.meta["val"] if value is None else value
     if node.target is operator.getitem:
         return why_saved(node.args[0], is_cheap, value)
-    if RANDOM in getattr(node.target, "tags", ()):
+    if is_random(node.target):
         return "random"
     if wants_kept(node):
         return "result of a checkpoint"
@@ -354,9 +354,6 @@ def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActiva
         reason or "smallest cut",
         node.meta.get("source_line", ""),
     )
-
-
-aten = torch.ops.aten
 
 
 class WithoutTangents:

@@ -32,7 +32,7 @@ from torch import fx
 
 from .. import config
 from ..errors import CannotLower, CompilerError, ThreadState, faults
-from ..records import CompileRecord, first_line, tell
+from ..records import CompileRecord, first_line, warn_once
 from ..sizes.symbols import fill
 from . import fake_mode
 from .eager_graphs import runnable, writable
@@ -44,19 +44,20 @@ from .tracer import without_autocast
 
 
 def undisturbed(function: Callable) -> Callable:
-    """What autograd calls in place of `function`: itself.  A front end that watches Python assigns
-    another function to this name, since otherwise it would see the backward half being compiled."""
+    """The function that autograd calls as the backward of a compiled graph: `function` itself.  A
+    front end with a frame hook assigns `disabled` to this name, since otherwise the hook would see
+    the backward graph being compiled."""
     return function
 
 
 class Backward:
-    """The backward half, compiled when it is first needed, for each set of gradients that arrives.
+    """The backward graph, compiled when it is first needed, for each set of gradients that arrives.
 
-    A half may refuse for a reason of its own, since its sizes' guards were settled with the forward
-    half; then it runs with eager kernels.
+    It may be refused where the forward graph was compiled: guards on symbolic sizes cannot be added
+    any more.  Then it runs with eager kernels.
 
-    missing: names of the tangents that do not arrive at this half.  halves: the same half for
-    other sets of them.
+    missing: names of the tangents that do not arrive.  variants: such names -> the same backward
+    graph without them.
     # PyTorch: compiles it with the forward half, and fills in zeros.
     """
 
@@ -70,25 +71,25 @@ class Backward:
         start(program, record): its callable."""
         self.parts, self.record = parts, record
         self.compile_graph, self.start = compile_graph, start
-        self.halves: dict[tuple[str, ...], Backward] = {}
+        self.variants: dict[tuple[str, ...], Backward] = {}
 
     def __call__(
         self, sizes: Sequence[int], saved: list[torch.Tensor], given: list[torch.Tensor | None]
     ) -> Any:
         names = [str(node.target) for node in self.parts.tangents]
         missing = tuple([name for name, tangent in zip(names, given) if tangent is None])
-        half = self.halves.get(missing)
-        if half is None:
-            half = self.halves[missing] = copy.copy(self)
-            half.missing, half.halves = missing, {}
+        variant = self.variants.get(missing)
+        if variant is None:
+            variant = self.variants[missing] = copy.copy(self)
+            variant.missing, variant.variants = missing, {}
         tensors = [*sizes, *saved, *[tangent for tangent in given if tangent is not None]]
         saved.clear()
         given.clear()
-        return half.called(tensors)
+        return variant.called(tensors)
 
     def called(self, tensors: list[Any]) -> Any:
-        """The gradients.  `tensors` alone holds them, so that the half can free each after its last
-        use."""
+        """The gradients.  Only the list `tensors` holds the inputs, so that the compiled graph can
+        free each after its last use."""
         if fake_mode.is_unusual():  # a dispatch mode, vmap...: it sees each operation
             return runnable(self.graph())(*tensors)[0]
         if self.run is None:
@@ -113,7 +114,7 @@ class Backward:
             reason = f"internal error, {type(error).__name__}: {error}"
         half.notes.append(f"runs with eager kernels: {reason}")
         graph = self.graph()
-        tell(f"the backward half of {first_line(graph)} runs with eager kernels: {reason}")
+        warn_once(f"the backward half of {first_line(graph)} runs with eager kernels: {reason}")
         eager = runnable(graph)
         return lambda tensors: eager(*tensors)[0]
 
@@ -170,8 +171,8 @@ def connect(
     held: Sequence[torch.Tensor],
 ) -> Callable:
     """The callable: an autograd function around the two halves, and the aliases around that."""
-    halves = Halves(joint, parts, run_forward, run_backward)
-    apply = halves.function() if joint.tangents else halves.without_history
+    made = AutogradFunction(joint, parts, run_forward, run_backward)
+    apply = made.function() if joint.tangents else made.without_history
     outside = [w for w in joint.writes if w.result is not None]
 
     def run(*inputs: Any) -> Any:
@@ -191,9 +192,9 @@ DIFFERENTIATED = (
 )
 
 
-class Halves:
-    """What the autograd function does in its two directions.  Primals are the graph's inputs, then
-    the tensors that it holds.
+class AutogradFunction:
+    """Makes the `torch.autograd.Function` around the compiled forward and backward graph.  Primals
+    are the graph's inputs, then the tensors that it holds.
 
     saved_inputs: for each saved value the position of the primal that it is, or None: then it is an
       output of the forward half, after the results.

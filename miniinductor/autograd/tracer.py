@@ -48,7 +48,7 @@ from .functionalize import (
     is_view,
     of_tensors,
 )
-from .writes import order_in_memory, written_with_care
+from .writes import order_in_memory, special_write
 
 aten = torch.ops.aten
 Decompositions: TypeAlias = Mapping[Any, Callable]
@@ -111,9 +111,8 @@ class Tracer(TorchDispatchMode):
         self._node_of: dict[int, fx.Node] = {}
         self._fake_of: dict[int, FakeTensor] = {}
         self._alive: list[Any] = []  # what is in `_node_of`: the id of a dead tensor is used again
-        self.before_record: Callable[[], None] | None = (
-            None  # called before each op; may set `meta`
-        )
+        # called before each op; may set `meta`
+        self.before_record: Callable[[], None] | None = None
         # id of a tensor that shares memory -> (its source, a step of a view)
         self.made_by: dict[int, tuple[Any, tuple]] = {}
 
@@ -187,24 +186,24 @@ class Tracer(TorchDispatchMode):
             self.before_record()
         kwargs = kwargs or {}
         if func._schema.is_mutable or func is aten.as_strided.default:
-            out = written_with_care(self, func, args, kwargs)
+            out = special_write(self, func, args, kwargs)
             if out is not NotImplemented:
                 return out
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # autograd asks for this all the time
         if func in SAME_VALUE:
             return self.same_value(func, args[0])
-        # on also where a call of the program is taken apart by C++ alone: shapes are Python's
+        # so that ops which C++ decomposes also use torch's shape rules in Python
         with torch._C._EnablePythonDispatcher():
-            return self.traced(func, args, kwargs)
+            return self.decompose_or_record(func, args, kwargs)
 
-    def traced(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def decompose_or_record(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         decomposition = self.decomposition_of(func, args, kwargs)
         if decomposition is not None:
-            out = self.taken_apart(decomposition, func, args, kwargs)
+            out = self.decomposed(decomposition, func, args, kwargs)
             if out is not NotImplemented:
                 return out
-        elif is_composite(func):  # autograd takes it apart, but is not asked in inference mode
+        elif is_composite(func):  # autograd decomposes it, but is not asked in inference mode
             with self:
                 return func.decompose(*args, **kwargs)
         return self.record(func, args, kwargs)
@@ -221,8 +220,9 @@ class Tracer(TorchDispatchMode):
     def decomposition_of(
         self, func: Op | None, args: tuple, kwargs: dict[str, Any]
     ) -> Callable | None:
-        """How the op is taken apart.  None where it stays whole: also where eager refuses the call,
-        or takes a number that no tensor of its dtype holds: nan_to_num makes that an infinity."""
+        """The op's decomposition; None where the op is recorded whole.  That includes calls that
+        eager refuses, and numbers that no tensor of the dtype holds, where eager's kernel may take
+        them (nan_to_num makes such a number an infinity)."""
         found = None if func is None else self.decompositions.get(func)
         if func is None or found is None or refusal(func, args, kwargs):
             return None
@@ -243,14 +243,14 @@ class Tracer(TorchDispatchMode):
             raise DataDependent(f"{func} needs the data of a tensor") from e
 
     def record(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """A node for the op, and the views that it makes or writes; returns its fake result."""
+        """Record the op, and note the views that it makes or writes.  Returns its fake result."""
         if is_view(func) and type(args[0]) in DTYPES:  # autograd's `other.conj()` of `x * 2j`
             with self:
                 return func(aten.scalar_tensor(args[0], dtype=DTYPES[type(args[0])]), *args[1:])
-        out = self.written_apart(func, args, kwargs)
+        out = self.decomposed_write(func, args, kwargs)
         if out is not NotImplemented:
             return out
-        out = self.recorded(func, args, kwargs)
+        out = self.record_node(func, args, kwargs)
         if is_view(func) and func not in LIFT:
             source = self.to_fake(args[0])
             for number, piece in enumerate(out if isinstance(out, (tuple, list)) else ()):
@@ -259,8 +259,8 @@ class Tracer(TorchDispatchMode):
                 self.share(out, source, func, args[1:], kwargs)
         return out
 
-    def recorded(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """A node for the op as it is; returns its fake result."""
+    def record_node(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Add a node for the op.  Returns its fake result."""
         out = self.fake_result(func, args, kwargs)
         made = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
         if out is not None and not made:
@@ -307,8 +307,8 @@ class Tracer(TorchDispatchMode):
             root = source
         return root, tuple(reversed(steps))
 
-    # --- what is taken apart ----------------------------------------------------------------------
-    def written_apart(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
+    # --- decompositions ---------------------------------------------------------------------------
+    def decomposed_write(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """x.silu_() is x.copy_(silu(x)), and silu has a decomposition."""
         functional = functional_of(func) if func._schema.is_mutable else None
         decomposition = self.decomposition_of(functional, args, kwargs)
@@ -319,12 +319,12 @@ class Tracer(TorchDispatchMode):
                     return args[0].copy_(out)
         return NotImplemented
 
-    def taken_apart(
+    def decomposed(
         self, decomposition: Callable, func: Op, args: tuple, kwargs: dict[str, Any]
     ) -> Any:
-        """What the op gives, computed by simpler ops, which come here in turn, in the strides that
-        the op itself gives where an argument is not contiguous.  NotImplemented: for these
-        arguments it is to be recorded as it is.
+        """The op's result, computed by simpler ops, each of which the tracer gets in turn; in the
+        strides of the op itself where an argument is not contiguous.  NotImplemented: the
+        decomposition does not take these arguments, and the op is recorded whole.
 
         The results are no views of what was made on the way: `torch.stack` is written as a view of
         `cat(...)`; to autograd, eager's is a tensor of its own, and `stack(...).flatten()` is a
@@ -405,7 +405,7 @@ def input_name(function: Any, position: int, value: Any, prefix: str) -> str:
 
 
 def new_tracer(decompositions: Decompositions | None) -> Tracer:
-    """A tracer; the files with rules are loaded first."""
+    """A tracer with a fake mode of its own."""
     fake_mode = FakeMode(allow_non_fake_inputs=True, static_shapes=True)
     return Tracer(fake_mode, decompositions)
 

@@ -18,7 +18,7 @@ import torch
 
 from ..errors import CannotTrace
 from ..sizes.symbols import hint
-from .fake_mode import as_it_is, count, name_of, tensors_in
+from .fake_mode import as_it_is, count, is_random, name_of, tensors_in
 from .functionalize import Op, is_as_before, is_composite
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def order_in_memory(tensor: torch.Tensor) -> list[int]:
     return sorted(range(tensor.dim()), key=lambda d: hint(tensor.stride(d), 0), reverse=True)
 
 
-def written_with_care(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
+def special_write(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> Any:
     """What an op that writes, or as_strided, gives; NotImplemented: it is recorded as any other."""
     if not op._schema.is_mutable:
         return reached(tracer, op, args, kwargs)
@@ -52,7 +52,7 @@ def written_with_care(tracer: "Tracer", op: Op, args: tuple, kwargs: dict) -> An
         return args[0]  # pooling of channels-last images: other strides of dimensions of size 1
     written, read = written_and_read(op, args, kwargs)
     check_write(tracer, op, written, read)
-    if torch.Tag.nondeterministic_seeded in op.tags:
+    if is_random(op):
         # eager draws in the order of memory; the functional form in that of the indices
         order = order_in_memory(written[0])
         if order != sorted(order):

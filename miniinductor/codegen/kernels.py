@@ -8,9 +8,9 @@ In:   a `Schedule`.  Out: the steps of a call in order: eager kernels as they we
     >>> step.name, step.language, step.kernel.arguments
     ('sub_exp_sum_dim_int_list_div_0', 'cpp', ['arg0', 'buf3'])
 
-Which generator writes a kernel follows from the language of its device and the class of its node
-(`Language.writers` in devices.py).  Mirrors the loop over nodes in
-torch/_inductor/scheduler.py (`codegen`) and codecache.py.
+The language of the device and the class of the node choose the class that writes a kernel: the
+table `writers` of a `Language`, filled in languages.py (CPU, Group: cpp/kernel_writer.py).  Mirrors
+the loop over nodes in torch/_inductor/scheduler.py (`codegen`) and codecache.py.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +37,7 @@ class KernelStep:
     kernel: Kernel  # what its writer made of it
     language: str
     device: torch.device
-    moved: int  # bytes that it reads and writes
+    moved: int  # how many bytes it reads and writes
     name: str = ""  # in the wrapper, once it is built
     function: Callable | None = None  # it is built then, too
 

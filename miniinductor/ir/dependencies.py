@@ -357,8 +357,8 @@ def divisors(body: LoopBody) -> Iterator[tuple[sympy.Symbol, list[Size]]]:
 def stride_order(body: LoopBody, prefix: str) -> list[sympy.Symbol]:
     """Loops sorted so that the innermost steps through memory by the smallest stride.
 
-    The first access that tells two loops apart decides.  Stores are asked before loads, but where
-    columns are reduced: else such a kernel might read memory in large steps."""
+    The first access that tells two loops apart decides.  Stores come before loads; but loads come
+    first where columns are reduced, since such a kernel might else read memory in large steps."""
     # a scan, and argmax, take the elements in their own order
     in_order = body.has_scan() or any(k.startswith("arg") for k in body.reduction_kinds())
     if prefix == "r" and in_order:
@@ -391,7 +391,7 @@ def compare_strides(a: int | None, b: int | None) -> int:
 
 
 def reads_lie_along_outer(body: LoopBody) -> bool:
-    """Is it a reduction of columns: only outer loops step through memory one by one?"""
+    """Does the body reduce columns, so that only outer loops step through memory one by one?"""
     if not body.inner:
         return False
     along_inner = any(stride_of(a.index, r) == 1 for a in body.reads() for r in body.r)

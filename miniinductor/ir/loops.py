@@ -115,8 +115,8 @@ def contiguous_strides(size: Sequence[Size]) -> tuple[Size, ...]:
 
 
 origin = Current("")  # the FX node whose ops are being called
-# the recorded Instruction (dependencies.py) that is being played to a handler, or None: what a line
-# of a kernel, written meanwhile, computes
+# the recorded Instruction (dependencies.py) that is being played to a handler, or None.  A line of
+# a kernel that is written meanwhile computes this instruction.
 playing = Current()
 
 
@@ -432,7 +432,7 @@ def same_layout(size: Sequence[Size], a: Sequence[Size], b: Sequence[Size]) -> b
 
 
 @dataclass
-class Opaque:
+class LibraryConstant:
     """A constant in a library's own memory format: only eager kernels read it
     (`Graph.constants[name]` is the real tensor)."""
 

@@ -1,12 +1,12 @@
-"""A loop body is recorded: its closure runs once, and each op is written down.
+"""Records a loop body: its closure runs once under a handler that writes each op down.
 
 In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody` (dependencies.py).
 
     >>> trace(buffer).reads()
     [Access(name='arg0', index=8*x0 + x1, mode=None)]
 
-Integers that a body computes of `index_expr`s and constants are known as index expressions: it
-indexes with those.  x[arange(n) + 1] reads x at x0 + 1: no index is loaded, none is checked.
+The recorder keeps an integer that is computed from `index_expr`s and constants as an expression,
+and uses that in an index: x[arange(n) + 1] reads x at x0 + 1, and no index is loaded or checked.
 
 Mirrors torch/_inductor/dependencies.py and index_propagation.py.
 """
@@ -20,7 +20,7 @@ from dataclasses import replace
 import sympy
 import torch
 
-from ..sizes.expressions import Position, flatten
+from ..sizes.expressions import FloorDiv, Position, flatten
 from ..sizes.symbols import Size, lies_in
 from .dependencies import Instruction, LoopBody, Ref, Result
 from .loops import ComputedBuffer, origin, playing, run_body
@@ -48,12 +48,13 @@ class Recorder(OpsHandler):
         self.seen: dict[tuple, object] = {}
         self.count = itertools.count()
         self.ranges = ranges
-        self.known: dict[object, sympy.Expr] = {}  # Ref -> the expression that it equals
+        # Ref -> the expression that it equals, and its dtype
+        self.known: dict[object, tuple[sympy.Expr, torch.dtype]] = {}
 
     def emit(
         self, op: str, *args: object, block: tuple = (), make: Callable[[int], Result] = Ref
     ) -> Result:
-        """make: the result, from its number."""
+        """Record an op, or find an equal one.  make: gives the result, from its number."""
         key = (op, exact_key(args))
         if not block and op != "store" and key in self.seen:
             return self.seen[key]
@@ -100,13 +101,14 @@ class Recorder(OpsHandler):
 
     # -- integers that are known
     def expressions(self, *args: object) -> list[sympy.Expr] | None:
-        """What these are, if all of them are known integers."""
-        return [self.known[a] for a in args] if self.known.keys() >= set(args) else None
+        """The expressions that these values equal, if all have one."""
+        return [self.known[a][0] for a in args] if self.known.keys() >= set(args) else None
 
     def knows(self, result: Ref, expr: sympy.Expr | None, dtype: torch.dtype) -> Ref:
-        """int32 and int64 only: they hold every index without wrapping."""
+        """Note that `result` equals `expr`: only of int32 and int64, which hold every index
+        without wrapping."""
         if expr is not None and dtype in (torch.int32, torch.int64):
-            self.known[result] = expr
+            self.known[result] = expr, dtype
         return result
 
     def index_expr(self, expr: Size, dtype: torch.dtype) -> Ref:
@@ -118,13 +120,21 @@ class Recorder(OpsHandler):
         return self.knows(self.emit("constant", value, dtype), number, dtype)
 
     def to_dtype(self, x: Ref, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Ref:
-        return self.knows(self.emit("to_dtype", x, dtype, src_dtype), self.known.get(x), dtype)
+        expr, _ = self.known.get(x, (None, None))
+        return self.knows(self.emit("to_dtype", x, dtype, src_dtype), expr, dtype)
 
     def arithmetic(self, op: str, *args: Ref) -> Ref:
         result, known = self.emit(op, *args), self.expressions(*args)
         if known is not None:
-            self.known[result] = sympy.expand(FOLLOWED[op](*known))
+            self.known[result] = sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1]
         return result
+
+    def floordiv(self, a: Ref, b: Ref) -> Ref:
+        """Of an index of 32 bits by a number: no check, it is not zero."""
+        known = self.expressions(a, b)
+        if known and known[1].is_positive and lies_in(known[0], 1 << 31, self.ranges):
+            return self.index_expr(FloorDiv(*known), self.known[a][1])
+        return self.emit("floordiv", a, b)
 
     add, sub, mul, maximum, minimum, abs = map(
         functools.partialmethod, [arithmetic] * len(FOLLOWED), FOLLOWED

@@ -35,15 +35,16 @@ from .registry import LOWERINGS, NARROW, aten, register
 
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
 OURS: dict[Any, Decomposition] = {}
-FUSED_RANDOM: dict[Any, Decomposition] = {}  # config.fallback_random=False: kernels of ours draw
+# with config.fallback_random=False: forms that draw random numbers in our kernels
+FUSED_RANDOM: dict[Any, Decomposition] = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """gelu _log_softmax elu leaky_relu hardtanh fmod dist addmv ldexp round
-linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_copy upsample_nearest2d
+linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_copy
 """.split()
-# Rare ops that are eager kernels: torch's forms of these look at no position, where the kernels
-# raise for a wrong one, or differ from them in corners.
+# Rare ops that stay eager kernels: torch's decompositions of them do not raise for a position out
+# of range, or differ from the kernels in corner cases.
 KERNELS = """multilabel_margin_loss_forward index_fill index_add index_copy take im2col eye
-pixel_unshuffle max_unpool2d max_unpool3d std_mean upsample_linear1d upsample_trilinear3d
+max_unpool2d max_unpool3d std_mean upsample_linear1d upsample_trilinear3d
 _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
 
 
@@ -76,8 +77,8 @@ def table() -> dict[Any, Decomposition]:
 
 @functools.cache
 def table_of_torch() -> dict[Any, Decomposition]:
-    """What is taken from torch: pure ops that have neither a lowering nor a library kernel.  (It
-    takes 0.05 s.)"""
+    """torch's decompositions of pure ops that have neither a lowering nor a library kernel.  (Takes
+    0.05 s.)"""
     packets = [getattr(aten, name) for name in ALSO_FROM_TORCH]
     also = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
     found: dict[Any, Any] = dict(core_aten_decompositions().items())

@@ -173,7 +173,8 @@ WHOLE = frozenset("_to_copy clone cat flip sum mean prod amax amin any all var_m
 
 
 def calls_to_store(graph: fx.Graph, is_forward: bool) -> set[fx.Node]:
-    """What a backward half computes again has been checked in the forward half."""
+    """The calls that may raise and whose result is not read in full: they are stored, so that all
+    positions are looked at.  None in a backward graph: forward has checked what it recomputes."""
     raising = {n for n in graph.nodes if n.op == "call_function" and may_raise(n)}
     if not is_forward or not raising:
         return set()

@@ -22,6 +22,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from .. import config
+from ..autograd.fake_mode import is_random
 from ..autograd.functionalize import is_view
 from ..devices import recomputes
 from ..errors import CannotLower, blaming
@@ -33,7 +34,7 @@ from ..ir.loops import (
     Graph,
     InputBuffer,
     Layout,
-    Opaque,
+    LibraryConstant,
     Pointwise,
     TensorBox,
     View,
@@ -66,9 +67,9 @@ class LoweringError(Exception):
 # An unrealized value is computed again in each of its users.  With several users it is stored
 # instead if one element of it takes more reads, or more operations, than these.
 MANY_READS = 4
-FEW_READS = 2  # on a GPU
 MANY_OPS = EXPENSIVE_PRICE
-HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
+FEW_READS, MANY_OPS_ON_GPU = 2, 4 * EXPENSIVE_PRICE
+HUGE = 192  # operations: stored even with one user, so that no kernel grows without end
 
 
 class _Cost(OpsHandler):
@@ -113,7 +114,9 @@ def cost(box: TensorBox) -> tuple[int, int]:
     return counter.reads, counter.operations
 
 
-def should_realize(box: TensorBox, users: int, many_reads: int = MANY_READS) -> bool:
+def should_realize(
+    box: TensorBox, users: int, many_reads: int = MANY_READS, many_ops: int = MANY_OPS
+) -> bool:
     """Store this value now?  Yes if it is pointwise, and storing it is cheaper than computing it
     in every user."""
     if not isinstance(box.data, Pointwise):
@@ -124,7 +127,7 @@ def should_realize(box: TensorBox, users: int, many_reads: int = MANY_READS) -> 
     if users <= 1 and len(box.origins) < HUGE // 4:
         return False
     reads, operations = cost(box)
-    return operations > HUGE or users > 1 and (reads > many_reads or operations > MANY_OPS)
+    return operations > HUGE or users > 1 and (reads > many_reads or operations > many_ops)
 
 
 class GraphLowering(fx.Interpreter):
@@ -161,7 +164,7 @@ class GraphLowering(fx.Interpreter):
         name = target.replace(".", "_")
         self.lowered.constants[name] = tensor
         if tensor.layout is not torch.strided:
-            return Opaque(name)
+            return LibraryConstant(name)
         return self.given(ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name])))
 
     def given(self, buffer: Buffer) -> TensorBox:
@@ -187,14 +190,16 @@ class GraphLowering(fx.Interpreter):
         return result
 
     def keep(self, result: Any, before: int) -> None:
-        """Store all results of a node that may raise, and mark its buffers: they must run."""
+        """Store all results of a node that may raise, and mark its buffers in `Graph.checks`: their
+        kernels run although nobody may read the results."""
         for base in [box.base for box in boxes_in(result)]:
             if isinstance(base.data, Pointwise):
                 base.realize(dense_strides(base))
         self.lowered.checks.update(made.name for made in self.lowered.operations[before:])
 
     def made_for(self, node: fx.Node, before: int, values: Iterable[Any] = ()) -> None:
-        """Say of these values, and of what was stored since, that their ops are those of `node`."""
+        """Mark `node` as the origin of these values, and of what was stored since operation number
+        `before`."""
         stored = self.lowered.operations[before:]
         for data in [*values, *[b.data for b in stored if isinstance(b, ComputedBuffer)]]:
             if hasattr(data, "inner_fn"):
@@ -217,7 +222,8 @@ class GraphLowering(fx.Interpreter):
         base = box.base  # what is used through a view is used as often
         # in a backward half, kernels that share a value run over different loops
         is_few = recomputes(base.device) and is_forward(self)
-        if should_realize(base, uses, FEW_READS if is_few else MANY_READS):
+        limits = (FEW_READS, MANY_OPS_ON_GPU) if is_few else (MANY_READS, MANY_OPS)
+        if should_realize(base, uses, *limits):
             self.settle_base(box)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -309,7 +315,7 @@ def dense_strides(box: TensorBox) -> tuple | None:
 
 
 def is_forward(lowering: GraphLowering) -> bool:
-    """Without training, or the half of a joint graph whose meta says how many results it has?"""
+    """Is this no backward graph?  (The forward part of a joint graph has `results` in its meta.)"""
     meta: Any = lowering.module.meta
     return lowering.record.joint_graph is None or "results" in meta
 
@@ -319,10 +325,9 @@ def _as_size(leaf: Any) -> Any:
 
 
 def _is_eager_by_choice(target: Any) -> bool:
-    """Is it a library kernel; a random op, which draws from torch's generator as eager does; or an
-    assertion, which returns nothing?"""
-    is_random = torch.Tag.nondeterministic_seeded in target.tags
-    return target in EXTERN or is_random or not target._schema.returns
+    """Is an eager kernel wanted: for a library's op, a random op (it draws from torch's generator,
+    as eager does), or an assertion?"""
+    return target in EXTERN or is_random(target) or not target._schema.returns
 
 
 def lower_graph(
@@ -338,8 +343,8 @@ def lower_graph(
 
 
 def _maker(node: Any) -> fx.Node | str:
-    """Whose memory this node shows: the node that makes it, views and items of tuples followed; or
-    the name of an input or constant."""
+    """The owner of the memory that a node shows, through views and items of tuples: a node, or the
+    name of an input or constant."""
     while node.op == "call_function" and (node.target is operator.getitem or is_view(node.target)):
         node = node.args[0]
     return node if node.op == "call_function" else node.target.replace(".", "_")

@@ -1,7 +1,8 @@
-"""Images: pooling over two dimensions, and bilinear resampling.
+"""Images: pooling over two dimensions, nearest and bilinear resampling.
 
 In:   max_pool2d, avg_pool2d.  Out: a `Pointwise` that reads every element of its window.
-In:   upsample_bilinear2d.  Out: the weighted sum of four neighbours that eager's kernels compute.
+In:   upsample_nearest2d, upsample_bilinear2d.  Out: the nearest pixel; the weighted sum of four
+      neighbours that eager's kernels compute.
 
     max_pool2d(x, 3, padding=1):  the window of output i starts at i*stride - 1; what lies outside x
                                   is less than all else
@@ -18,12 +19,14 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import sympy
 import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..devices import recomputes
 from ..ir.loops import Index, TensorBox
@@ -73,8 +76,8 @@ class Windows:
     def element(
         self, index: Index, at: tuple[int, ...], outside: float
     ) -> tuple[Value | None, Value, sympy.Expr]:
-        """Of element `at` of the window of output `index`: (is it inside x, or None if always; its
-        value, else `outside`; its flat place)."""
+        """Element `at` of the window of output `index`, as (is it inside x? None: always; its
+        value, `outside` if it is not; its flat place)."""
         batch, places = list(index[:-2]), [self.place(d, index[d - 2], at[d]) for d in (0, 1)]
         flat = places[0] * self.sizes[1] + places[1]
         tests = []
@@ -181,17 +184,75 @@ def bilinear(
         return first * (1 - along) + second * along
 
     result = row(above) * (1 - down) + row(below) * down
+    return in_layout_of(x, result.to(x.dtype), CHANNELS_LAST_FROM)
+
+
+def in_layout_of(x: Tensor, result: Tensor, least: int) -> Tensor:
+    """In eager's layout, also where there is a single channel.  least: channels; with fewer a GPU's
+    result is contiguous."""
     layout = suggest_memory_format(x)
-    if x.is_cuda and x.shape[1] < CHANNELS_LAST_FROM:
+    if x.is_cuda and x.shape[1] < least:
         layout = torch.contiguous_format
-    return result.to(x.dtype).clone(memory_format=layout)  # (strides of a single channel, too)
+    return result.clone(memory_format=layout)
+
+
+@decomposition(aten.upsample_nearest2d.default)
+def nearest(
+    x: Tensor,
+    output_size: Sequence[int],
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Any:
+    """scales: as of `bilinear`."""
+    if any(same(n, 0) for n in output_size):
+        return NotImplemented
+    places = zip((2, 3), output_size, (scales_h, scales_w))
+    rows, columns = [nearest_pixels(x, *given) for given in places]
+    return in_layout_of(x, aten._unsafe_index(x, [None, None, rows.unsqueeze(-1), columns]), 4)
+
+
+def nearest_pixels(x: Tensor, dim: int, count: int, scale: float | None) -> Tensor:
+    """For each of `count` places along an image's dimension, the pixel that is copied to it."""
+    return pixels(x, count, step_between(x, dim, count, scale), 0.0, torch.float32)
+
+
+def step_between(x: Tensor, dim: int, count: int, scale: float | None) -> Any:
+    """How many pixels lie between two of `count` places."""
+    return 1.0 / scale if scale is not None and scale > 0 else x.shape[dim] / count
+
+
+def exact_place(place: Tensor, step: float, shift: float, dtype: torch.dtype) -> Tensor:
+    """Where places lie among the pixels, never before the first one."""
+    return ((place.to(dtype) + shift) * step - shift).clamp(min=0.0)
+
+
+def pixels(x: Tensor, count: int, step: Any, shift: float, dtype: torch.dtype) -> Tensor:
+    """The last pixel that is not behind its place, for `count` places.
+
+    On a GPU, integers compute it if they give what floats give: kernels then see where the pixels
+    lie, and check no index."""
+    place = torch.arange(count, device=x.device)
+    if recomputes(x.device) and isinstance(step, float) and isinstance(count, int):
+        over, under = Fraction(step).limit_denominator(4096).as_integer_ratio()
+
+        def by_integers(place: Tensor) -> Tensor:
+            twice = place * (2 * over) + int(2 * shift) * (over - under)
+            return twice.clamp(min=0) // (2 * under)
+
+        with _disable_current_modes():
+            real = torch.arange(count)
+            by_floats = exact_place(real, step, shift, dtype).to(torch.int64)
+            is_same = torch.equal(by_floats, by_integers(real))
+        if is_same:
+            return by_integers(place)
+    return exact_place(place, step, shift, dtype).to(torch.int64)
 
 
 def neighbours(
     x: Tensor, dim: int, count: int, align_corners: bool, scale: float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of `count` places along an image's dimension: the pixel before each, the one behind it, and
-    the weight of the latter.
+    """For `count` places along an image's dimension: the pixel before each, the pixel after it, and
+    the weight of the second.
 
     Eager takes one pixel twice where nothing is resampled: its neighbour may be infinite."""
     size, dtype = x.shape[dim], torch.float32 if x.dtype in NARROW else x.dtype
@@ -200,8 +261,9 @@ def neighbours(
         return place, place, torch.zeros_like(place, dtype=dtype)
     if align_corners:
         exact = place.to(dtype) * ((size - 1) / (count - 1) if count > 1 else 0.0)
-    else:  # never before the first pixel
-        step = 1.0 / scale if scale is not None and scale > 0 else size / count
-        exact = ((place.to(dtype) + 0.5) * step - 0.5).clamp(min=0.0)
-    before = exact.to(torch.int64)
+        before = exact.to(torch.int64)
+    else:
+        step = step_between(x, dim, count, scale)
+        exact = exact_place(place, step, 0.5, dtype)
+        before = pixels(x, count, step, 0.5, dtype)
     return before, (before + 1).clamp(max=size - 1), (exact - before).clamp(0.0, 1.0)

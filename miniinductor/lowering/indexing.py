@@ -9,7 +9,7 @@ In:   embedding, x[i], x[mask] = 0, gather, scatter ...  Out: `Pointwise` values
     x.index_put((i,), v)[a]     is v[k] for the k with i[k] == a, x[a] where there is none
 
 Mirrors torch/_inductor/lowering.py (`index_impl`, `embedding`, `gather`, `scatter_`).  Left out:
-scatters that reduce, `index_add` and its kin (they run as eager kernels).
+scatters that reduce, `index_copy` and its kin (they run as eager kernels).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +18,7 @@ from typing import Any
 import sympy
 import torch
 
+from ..devices import recomputes
 from ..ir.loops import ComputedBuffer, Index, Loader, Reindex, Scatter, TensorBox, current_graph
 from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
@@ -98,6 +99,8 @@ def scatter_into(
     index in `ranges`."""
     if mode and x.dtype not in ATOMIC:
         raise NotLowered(f"{mode} of {x.dtype}")
+    if mode and recomputes(x.device) and torch.are_deterministic_algorithms_enabled():
+        raise NotLowered("sums in the order in which threads come, under deterministic algorithms")
     base = x.copy()
     if 0 in ranges:
         return base
@@ -178,3 +181,19 @@ def scatter(call: Call, x: TensorBox, dim: int, index: TensorBox, source: Any) -
     place = lambda at: [*at[:dim], position(at), *at[dim + 1 :]]  # noqa: E731
     mode = "atomic_add" if call.name == "scatter_add" else None
     return scatter_into(call, x, index.get_size(), value, place, mode)
+
+
+@lower(aten.index_add.default)
+def index_add(
+    call: Call, x: TensorBox, dim: int, index: TensorBox, source: TensorBox, *, alpha: float = 1
+) -> TensorBox:
+    if not recomputes(x.device):
+        raise NotLowered("a CPU adds whole rows at once")
+    dim, position = along_dim(x, dim, index)
+    load = source.make_loader()
+
+    def value(at: Index) -> Value:
+        return load(at) if alpha == 1 else ops.mul(load(at), number(alpha, x.dtype))
+
+    place = lambda at: [*at[:dim], position([at[dim]]), *at[dim + 1 :]]  # noqa: E731
+    return scatter_into(call, x, source.get_size(), value, place, "atomic_add")

@@ -56,7 +56,7 @@ OF_BOOLS = {  # what an op does to truth values
     "bitwise_not": "logical_not",
 }
 
-# of floats, and of float64: functions that eager computes in vectors, and our C++ does not
+# functions that eager vectorises and our C++ does not: of any float dtype, and of float64 alone
 SLOW = ("fmod", "remainder")
 SLOW_IN_DOUBLE = """
     sin cos tan asin acos atan atan2 sinh cosh tanh log2 log10 log1p expm1 exp2 erf
@@ -166,7 +166,7 @@ NEVER = ("isnan", "isinf")  # of no integer
 
 @lower(*[getattr(aten, name).default for name in (*INTEGERS_STAY, *SIGNS, *NEVER, "signbit")])
 def of_floats(call: Call, x: TensorBox) -> TensorBox:
-    """Ops that say nothing new of some dtypes."""
+    """Ops whose result is trivial for some dtypes: floor of an integer, isnan of a bool."""
     name, is_whole, is_truth = call.name, not x.dtype.is_floating_point, x.dtype == torch.bool
     if name in INTEGERS_STAY and is_whole or name in SIGNS and is_truth:
         return x.copy()
@@ -188,7 +188,7 @@ def logical(call: Call, *args: Any) -> TensorBox:
 
 @lower(aten.copy.default)
 def copy(call: Call, destination: TensorBox, source: Any, non_blocking: bool = False) -> TensorBox:
-    """Of a number (`x.copy_(3)`) eager makes a tensor first."""
+    """copy_.  (Eager makes a tensor of a number, `x.copy_(3)`, first.)"""
     dtype = call.value.dtype
     if is_number(source):
         if not dtype.is_floating_point:
@@ -255,7 +255,8 @@ lower(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)(
 @lower(aten.empty, aten.empty_like, aten.new_empty)
 @lower(aten.empty_strided, aten.new_empty_strided, aten.empty_permuted)
 def empty(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
-    """What is empty is zeros, too: reproducible.  Deterministic algorithms fill it with NaN."""
+    """Empty tensors are zeros, so that runs are reproducible.  (Deterministic algorithms fill
+    NaN.)"""
     if torch.are_deterministic_algorithms_enabled():
         raise NotLowered("what is empty is filled under deterministic algorithms")
     return full(call, call.value.size, 0)

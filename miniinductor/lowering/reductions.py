@@ -1,24 +1,28 @@
 """Reductions and scans.
 
-In:   sum, mean, amax ...  Out: `Reduction` values, with pointwise work around them.
-In:   argmax, argmin, max and min along a dimension; any, all.  Out: a `Reduction`, of places one
-      that gives an index: the first among equals, or that of a NaN.
-In:   cumsum, cumprod, logcumsumexp.  Out: a `Scan`.
+In:   sum, mean, amax, any, all...; argmax and argmin; max and min along a dimension; cumsum,
+      cumprod, logcumsumexp.
+Out:  `Reduction` values (of argmax the index of the first among equals, or of a NaN), with
+      pointwise work around them; for the last three a `Scan`.
 
-    mean(x, dim) -> sum(x, dim) / n
+    mean(x, dim) -> sum(x, dim) / n             sum(x, (0, 2)): one Reduction over two dimensions
+
+var and std are decompositions (normalization.py), softmax is one, too (decompositions.py).
 
 float16 and bfloat16 are summed in float32, integers and bools in int64, as torch does.
 Mirrors torch/_inductor/lowering.py (`make_reduction`, `cumsum`).
 """
 
-from collections.abc import Sequence
+import functools
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
 import torch
 
 from ..devices import recomputes
-from ..ir.loops import Index, Reduction, Scan, TensorBox
+from ..ir.loops import Index, Loader, Pointwise, Reduction, Scan, TensorBox
 from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import size as as_size
@@ -37,6 +41,8 @@ from .registry import (
     view,
 )
 
+SHORT = range(2, 5)  # a reduction of so many elements is written out on a GPU
+JOINS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "logical_or"}
 EXTREMES = ("max", "min", "argmax", "argmin")
 
 
@@ -68,13 +74,28 @@ def reduce(
         return ops.add(value, ops.constant(0.0, compute)) if starts_at_zero else value
 
     origins = call.origins | x.origins
-    data = Reduction(x.device, produced, ranges, inner, reduced, kind, compute, origins=origins)
-    out = TensorBox.stored(data)
+    if kind in JOINS and not keepdim and elements(size, dims) in SHORT and recomputes(x.device):
+        body = written_out(inner, reduced, JOINS[kind])
+        out = TensorBox(Pointwise(x.device, compute, ranges, body, origins=origins))
+    else:
+        data = Reduction(x.device, produced, ranges, inner, reduced, kind, compute, origins=origins)
+        out = TensorBox.stored(data)
     if keepdim:
         out = with_ones(call, out, dims)
     if produced == result:
         return out
     return mapped(call, out, lambda v: cast(v, produced, result), result, x)
+
+
+def written_out(inner: Callable[..., Value], reduced: Sequence[int], join: str) -> Loader:
+    """A reduction of few elements as one expression, which fuses into whatever reads it."""
+    places = list(itertools.product(*map(range, reduced)))
+
+    def body(index: Index) -> Value:
+        values = [inner(index, [sympy.Integer(k) for k in place]) for place in places]
+        return functools.reduce(getattr(ops, join), values)
+
+    return body
 
 
 def with_ones(call: Call, box: TensorBox, dims: Sequence[int]) -> TensorBox:
@@ -104,7 +125,7 @@ def sum_rule(
 
 
 def elements(size: Sequence[Size], dims: Any) -> Size:
-    """How many are reduced to one."""
+    """How many elements are reduced to one."""
     return as_size(sympy.prod([size[d] for d in normalize_dims(dims, len(size))]))
 
 

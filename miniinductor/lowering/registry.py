@@ -103,8 +103,8 @@ def made(
     dtype: torch.dtype | None = None,
     size: Sequence[Size] | None = None,
 ) -> TensorBox:
-    """The value body(index) for every index of the call's (first) result.  sources: the boxes that
-    `body` reads; dtype, size: where they are not the result's."""
+    """A `Pointwise` value: body(index) for every index of the call's (first) result.  sources: the
+    boxes that `body` reads; dtype, size: where they are not the result's."""
     value = call.first
     origins = call.origins.union(*[s.origins for s in sources if isinstance(s, TensorBox)])
     ranges = list(value.size if size is None else size)

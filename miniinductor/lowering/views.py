@@ -389,8 +389,8 @@ def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
         return cast(value, parts[k].dtype, result.dtype)
 
     def body(index: Index) -> Value:
-        """Of two parts, the first with 3 rows: where(i < 3, first[i] if i < 3 else 0, second[i - 3]
-        if i >= 3 else 0).  Masked, for memory beyond a part must not be read."""
+        """Two parts, of which the first has 3 rows, give where(i < 3, first[i] if i < 3 else 0,
+        second[i - 3] if i >= 3 else 0).  Loads are masked: memory after a part must not be read."""
         if len(parts) == 1:
             return element(0, index)
         end = value = None

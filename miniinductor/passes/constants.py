@@ -28,6 +28,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
+from ..autograd.fake_mode import is_random
 from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
 from ..sizes.symbols import SYMBOLIC
@@ -148,8 +149,7 @@ def evaluate(node: Any, values: dict[fx.Node, Any]) -> Any:
     """The value of a node that is made of constants alone, by eager kernels."""
     if node not in values:
         is_op = node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
-        is_random = is_op and torch.Tag.nondeterministic_seeded in node.target.tags
-        if not is_op or is_random or node.target._schema.is_mutable:
+        if not is_op or is_random(node.target) or node.target._schema.is_mutable:
             raise NotConstant
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: evaluate(n, values))
         made, leaves = value_of(node), pytree.tree_leaves((args, kwargs))

@@ -34,6 +34,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..autograd.fake_mode import is_random
 from ..autograd.functionalize import COUNTS_PLACES, is_needed, is_view
 from ..ir.ops import exact_key
 from ..records import CompileRecord
@@ -42,7 +43,6 @@ from .constants import drop_attention_masks, numbers_to_devices
 from .library_layouts import for_cpu, for_gpu
 
 aten = torch.ops.aten
-RANDOM = torch.Tag.nondeterministic_seeded
 NO_OPS = {
     aten.clone.default,
     aten._to_copy.default,
@@ -98,7 +98,7 @@ def merge_common(gm: fx.GraphModule) -> int:
     seen: dict[Any, fx.Node] = {}
     removed = 0
     for node in list(gm.graph.nodes):
-        if node.op != "call_function" or RANDOM in getattr(node.target, "tags", ()):
+        if node.op != "call_function" or is_random(node.target):
             continue
         known = seen.setdefault((node.target, frozen((node.args, node.kwargs))), node)
         if known is not node and stand_in(node, known):

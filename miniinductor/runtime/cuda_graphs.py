@@ -92,7 +92,7 @@ def refusal(graph: Graph, device: torch.device) -> str | None:
 
 
 def current_stream(device: torch.device) -> Stream | None:
-    """None while somebody else records.  (Each device has a stream 0.)"""
+    """(device, stream) of the next call; None while another CUDA graph is recorded."""
     number = device.index or 0
     if torch.cuda.is_current_stream_capturing():
         return None

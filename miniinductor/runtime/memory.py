@@ -1,5 +1,5 @@
-"""Where each buffer lies, and when it goes: the memory plan of a compiled graph, its workspaces,
-and the program that is made of it.
+"""The memory plan (buffer reuse: where each buffer lies, and when it is freed), the workspaces, and
+the runnable `Program` of a compiled graph.
 
 In:   the steps of a call.  Out: a `MemoryPlan`, from which wrapper.py prints a function; of that, a
       `Program`, whose `start()` gives the callable.
@@ -16,7 +16,7 @@ in which buffers whose lives do not overlap share bytes.  It is kept between cal
 page costs more than a pass over it; a call takes one from a list and puts it back, so that threads
 and recursive calls never share one.  Memory that an extern kernel's result may alias is never taken
 from the arena, nor are buffers whose size is a symbol, nor large ones in training on a GPU
-(`Device.alone`).
+(`Device.arena_limit`).
 
 What a kernel reads for the last time, element by element as it makes its result, the result may be
 written over.  In the backward half of a training step, whose caller hands its inputs over, these
@@ -50,7 +50,7 @@ from torch import fx
 from .. import config
 from ..autograd.eager_graphs import runnable
 from ..codegen.kernels import KernelStep, Step
-from ..devices import about
+from ..devices import entry_of
 from ..ir.loops import Buffer, ExternKernel, InputBuffer, MultiOutput
 from ..records import CompileRecord
 from ..schedule.after_fusion import may_overwrite
@@ -192,14 +192,14 @@ class MemoryPlan:
         self.record_lives()
 
     def root(self, name: str) -> str:
-        """The buffer whose memory it is in the end."""
+        """The buffer whose memory the buffer `name` uses, through any number of take-overs."""
         while name in self.memory_of:
             name = self.memory_of[name]
         return name
 
     # -- lives -------------------------------------------------------------------------------------
     def find_lives(self) -> None:
-        """The last use of everything, and what must not be taken from the arena."""
+        """Find the last use of each buffer, and the buffers that must not lie in the arena."""
         self.pinned = {self.root(name) for name in self.schedule.escaping}
         for position, step in enumerate(self.steps):
             for name in step.touched():
@@ -219,7 +219,8 @@ class MemoryPlan:
         return names
 
     def is_local(self, name: str) -> bool:
-        """Is it a tensor of this call's own that nothing needs any more?"""
+        """Is the buffer a tensor of this call alone, outside of the arena, so that it may be
+        freed?"""
         if self.frees_inputs and isinstance(self.buffers.get(name), InputBuffer):
             written = self.memory_of.values()
             return not any(name in held for held in (self.pinned, self.schedule.escaping, written))
@@ -251,7 +252,7 @@ class MemoryPlan:
         return words
 
     def may_share(self, buffer: Buffer, nbytes: int) -> bool:
-        """May it lie in the arena?"""
+        """May the buffer lie in the arena?"""
         # an eager kernel without an out= overload makes its result itself
         is_fresh = isinstance(buffer, MultiOutput) or (
             isinstance(buffer, ExternKernel) and buffer.out_op is None
@@ -259,7 +260,7 @@ class MemoryPlan:
         if is_fresh or buffer.layout.device != self.device or buffer.name in self.pinned:
             return False
         # in training, large ones go back to the allocator: they would lie beside what is kept
-        most = math.inf if self.record.joint_graph is None else about(self.device).alone
+        most = math.inf if self.record.joint_graph is None else entry_of(self.device).arena_limit
         return config.buffer_reuse and 0 < nbytes < most
 
     def read_last(self, step: Step, name: str, nbytes: int, position: int) -> Occupied | None:

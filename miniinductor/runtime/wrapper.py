@@ -28,7 +28,7 @@ What they take of buffers in the arena are views that are made once per workspac
 Where kernels have overwritten inputs, autograd is told, as eager's in-place ops do:
 `increment_version((arg0,))`.
 
-memory.py says what a workspace is; runtime/memory.py makes the callable of the text.  Mirrors
+memory.py explains workspaces, and its `Program` compiles the text to a callable.  Mirrors
 torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
 """
 
@@ -48,7 +48,7 @@ from ..ir.loops import (
     ExternKernel,
     Layout,
     MultiOutput,
-    Opaque,
+    LibraryConstant,
     same_layout,
 )
 from ..records import Listing, Marked, indent
@@ -196,7 +196,7 @@ class WrapperWriter:
         """An eager kernel's argument, as an expression."""
         if isinstance(value, BufferView):
             return self.view(value)
-        if isinstance(value, Opaque):
+        if isinstance(value, LibraryConstant):
             return value.name
         if value is None or isinstance(value, (bool, int, str)):
             return repr(value)
@@ -399,7 +399,7 @@ class WrapperWriter:
         ]
 
     def workspace_plan(self) -> dict[str, tuple]:
-        """Of each tensor of a workspace, and each view of one, its dtype, place in the arena, size,
+        """For each tensor of a workspace, and each view of one: dtype, place in the arena, size,
         stride and offset."""
         plan: dict[str, tuple] = {}
         for name, place in self.memory.in_arena.items():

@@ -13,8 +13,8 @@ Out:  {buffer: the graph input it overwrites}, so that nothing is copied; the no
     ['Foreach']
 
 An input is overwritten where every element of its old value is read, for the last time, in the
-iteration that writes the new one; memory.py asks the same (`may_overwrite`) of results that lie
-where something lay that dies.
+iteration that writes the new one.  memory.py asks the same (`may_overwrite`) before a result takes
+the memory of a buffer that its kernel reads last.
 
 Groups are alike when their bodies are the same operations and every access is at element x0 or at a
 fixed one, so that one loop over a number of elements serves all of them.  Only independent ones are
@@ -147,7 +147,8 @@ class Foreach(Group):
 
 
 def join_groups(schedule: Schedule, record: CompileRecord) -> list[ScheduledNode]:
-    """The nodes of a schedule, those that are alike as one, where their language can write it."""
+    """The nodes of a schedule, of which groups that are alike are joined to one `Foreach`, where
+    their language has a writer for it."""
     if not config.foreach:
         return schedule.nodes
     replaced: dict[ScheduledNode, Foreach] = {}
@@ -186,14 +187,14 @@ def sets_of_alike(schedule: Schedule) -> list[list[Part]]:
 
 
 def is_plain(node: Any) -> bool:
-    """Is it a kernel that goes over its elements one by one?"""
+    """Is the node a pointwise kernel without a scatter?"""
     if not isinstance(node, Group):
         return False
     return not (node.is_reduction or node.inner or node.has_scan or node.targets)
 
 
 def may_wait(name: str, schedule: Schedule) -> bool:
-    """May this result be there long before its user asks for it?"""
+    """May this result occupy memory long before it is read?  (An output, or a small one.)"""
     return name in schedule.escaping or buffer_bytes(schedule.buffers[name]) <= SMALL
 
 

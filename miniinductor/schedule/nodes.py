@@ -23,6 +23,7 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 
+from ..autograd.fake_mode import is_random
 from ..ir.dependencies import LoopBody
 from ..ir.loops import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, buffer_views
 from ..ir.recording import trace
@@ -161,11 +162,7 @@ def has_effect(buffer: Buffer) -> bool:
     schema = getattr(op, "_schema", None)
     if schema is None:
         return False
-    return (
-        schema.is_mutable
-        or not schema.returns
-        or torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
-    )
+    return schema.is_mutable or not schema.returns or is_random(op)
 
 
 class Schedule:

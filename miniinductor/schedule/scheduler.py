@@ -64,9 +64,9 @@ REASONS = {  # category -> why such a pair is fused
 
 Pair: TypeAlias = tuple[Group, Group]
 Decisions: TypeAlias = dict[Pair, FusionDecision]
-Way: TypeAlias = Callable[[Group, Group], Pair]  # both over common loops, or Refused
-CACHED = 1 << 17  # CPU: elements that a core keeps between two passes over them
-# GPU: elements of a row that a program reads twice from its own cache at worst, and rows
+Way: TypeAlias = Callable[[Group, Group], Pair]  # the pair over common loops; or raises Refused
+CACHED = 1 << 17  # CPU: elements that stay in a core's cache between two passes over them
+# GPU: a program may read a row of at most so many elements twice, if there are so many rows
 LONGEST_TWICE, LEAST_ROWS = 1024, 1024
 
 
@@ -242,7 +242,7 @@ class Scheduler:
         raise Refused(clearest(reasons))
 
     def ways(self, first: Group, second: Group) -> list[Way]:
-        """In which the pair may run over common loops, best first."""
+        """The ways in which the pair may run over common loops, best first."""
         if first.has_scan:
             return [on_inner_loops]
         if first.is_reduction == second.is_reduction:
@@ -250,7 +250,7 @@ class Scheduler:
         return [on_inner_loops, on_outer_loops, on_reordered_loops]
 
     def check_kernel(self, first: Group, second: Group) -> None:
-        """May both be one kernel, whatever their loops are?"""
+        """Raise Refused where the pair cannot be one kernel, whatever its loops are."""
         if first.device != second.device:
             raise Refused(f"they run on different devices: {first.device}, {second.device}")
         if len(first.nodes) + len(second.nodes) > MAX_NODES:
@@ -271,7 +271,8 @@ class Scheduler:
             raise Refused("a scan goes element by element: so much work is faster in vectors")
 
     def check_accesses(self, first: Group, second: Group) -> None:
-        """Each read of the other's buffer must be of the element written in this iteration."""
+        """Raise Refused unless each read of the other's buffer is of the element that the same
+        iteration writes."""
         for writer, reader in ((first, second), (second, first)):
             for access in reader.reads:
                 written = writer.writes.get(access.name)

@@ -49,7 +49,7 @@ class Position(sympy.Symbol):
 
 
 def is_indirect(index: sympy.Expr) -> bool:
-    """Does it depend on a place that is read or computed?"""
+    """Does the index depend on a position that is data?"""
     return any(isinstance(symbol, Position) for symbol in index.free_symbols)
 
 
@@ -367,4 +367,6 @@ def never_negative(expr: sympy.Expr) -> bool:
     read, see `Position`)."""
     if expr.is_Integer or expr.is_Symbol:
         return bool(expr.is_nonnegative)
+    if isinstance(expr, sympy.Max) and any(a.is_Integer and a >= 0 for a in expr.args):
+        return True
     return isinstance(expr, CLOSED) and all(map(never_negative, expr.args))

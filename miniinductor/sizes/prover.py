@@ -272,7 +272,7 @@ def assumed(expr: sympy.Expr) -> Interval:
 
 
 def is_nonnegative(expr: sympy.Expr) -> bool:
-    """Is it >= 0, for sure, for all values of its symbols?"""
+    """Can it be shown that `expr` is >= 0 for all values of its symbols?"""
     return bool(assumed(expr)[0] >= 0)
 
 
@@ -452,8 +452,8 @@ class SizeProver:
         self._learn_nonnegative(-gap, line)
 
     def _replace_a_symbol(self, gap: sympy.Expr) -> bool:
-        """Of s0 - 2*s1 == 0: s0 is 2*s1 from now on.  Where several symbols could be replaced, it
-        is the newest; False if none can be."""
+        """Use the equation gap == 0: s0 - 2*s1 == 0 replaces s0 by 2*s1.  The newest symbol that
+        stands alone is replaced; False if there is none."""
         order = list(self.table)
         pairs = [term.as_coeff_Mul() for term in sympy.Add.make_args(gap)]
         alone = [factor for number, factor in pairs if factor.is_Symbol and abs(number) == 1]
@@ -467,12 +467,12 @@ class SizeProver:
 
 # --- how a polynomial is shown to be >= 0 ---------------------------------------------------------
 def by_bounds(prover: SizeProver, terms: Polynomial) -> bool:
-    """By the lowest value that its atoms allow."""
+    """Proof by the lowest value that the atoms allow."""
     return bool(of_terms(terms, prover.bounds)[0] >= 0)
 
 
 def by_facts(source: Callable[[SizeProver, Polynomial], Iterator[Polynomial]]) -> Callable:
-    """As something that is known to be >= 0, plus something that is by its bounds."""
+    """Proof as the sum of a fact that is >= 0 and a rest that is >= 0 by its bounds."""
 
     def proof(prover: SizeProver, terms: Polynomial) -> bool:
         for fact in itertools.islice(source(prover, terms), MOST_STEPS):
@@ -509,7 +509,7 @@ PROOFS: list[Callable[[SizeProver, Polynomial], bool]] = [
 
 # --- relations ------------------------------------------------------------------------------------
 def is_of_integers(expr: sympy.Expr) -> bool:
-    """Is it a relation of integers?"""
+    """Is the expression a relation of integers?"""
     return expr.is_Relational and expr.lhs.is_integer and expr.rhs.is_integer
 
 

@@ -62,7 +62,7 @@ def joined(expression: sympy.Expr) -> sympy.Expr:
 
 
 class Unbounded(Exception):
-    """It is not known as a number how far a variable runs."""
+    """The end of a variable's range is not known as a number."""
 
 
 def bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int] | None:

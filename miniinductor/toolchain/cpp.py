@@ -95,7 +95,7 @@ def find_compiler(chosen: str | None) -> tuple[str, ...]:
 
 
 def compiler_command() -> list[str]:
-    """Its words, without files.  Raises CompilerError if there is no compiler.
+    """The command of the C++ compiler, without files.  Raises CompilerError if there is none.
 
     clang has its own OpenMP runtime, which does not know torch's number of threads: it gets one
     thread."""
@@ -113,7 +113,7 @@ def compiler_command() -> list[str]:
 
 @functools.lru_cache(None)
 def compiler_version(words: tuple[str, ...]) -> str:
-    """What it says."""
+    """What the compiler says of its version."""
     try:
         [(_, printed)] = run_all([[*words, "-dumpfullversion", "-dumpversion"]])
     except ours(OSError) as error:

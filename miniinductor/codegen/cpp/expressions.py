@@ -36,7 +36,7 @@ from ...ir.ops import BINARY, COMPARISON, TESTS, UNARY, OpsHandler
 from ...sizes.symbols import Size
 from ..common import INFIX as INFIX_OF_ALL
 from ..common import LOGICAL, Scope, Value, install_family
-from ..plan import KernelPlan
+from ..kernel_plan import KernelPlan
 from .statements import Branch, Line, Statement
 
 # dtype -> (type in memory, type of arithmetic)

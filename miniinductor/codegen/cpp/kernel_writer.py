@@ -20,18 +20,19 @@ In:   a scheduler `Group` and the names whose values must be in memory afterward
     }
 
 Every kernel is: outer loops (threads), and in them a sequence of *stages*, each an inner loop
-(vector lanes) followed by statements per outer iteration (plan.py).  A value made in one stage's
-inner loop and read in a later one *crosses*: it waits in an array on the stack, which stays in the
-cache; where it is too large for that, in memory.  How loops lie around this, layouts.py says.
+(vector lanes) followed by statements per outer iteration (kernel_plan.py).  A value made in one
+stage's inner loop and read in a later one *crosses* stages.  It lies in a scratch buffer on the
+stack, which stays in the cache, or in memory if it is too large for that.  layouts.py chooses the
+loops around the stages; expressions.py has the rule of each op.
 
-Pointers are named by position, never by buffer, so that equal layers of
-a model give equal sources, compiled once.
+Pointers are named by position, never by buffer, so that equal layers of a model give equal sources,
+which are compiled once.
 
 Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: explicit vector types
 (the compiler vectorises; see the prelude), GEMM templates.
 
-Several groups of the same body in, one C++ function out: a loop over them in one parallel
-region.
+Horizontal fusion (`ForeachWriter`): several groups of the same body in, one C++ function out, a
+loop over the groups in one parallel region.
 
     extern "C" int adam_kernel(void** args) {
         static const int64_t sizes[30] = {65536, 256, ...};
@@ -65,7 +66,7 @@ from ...schedule.nodes import Group, Node
 from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
 from ..common import Kernel, Value, of_all_parts, origin_text, summary
-from ..plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
+from ..kernel_plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
 from .expressions import HALVES, CppExpressions, CppScope, compute_type, memory_type
 from .layouts import LAYOUTS
 from .reductions import ACCUMULATORS, Accumulator
@@ -115,10 +116,10 @@ class CppKernelWriter(CppExpressions):
         self.outside = CppScope()  # statements per outer iteration
         self.inner_symbols = set()
         self.accumulators: list[Accumulator] = []
-        # stores of what they hold, which wait until their loop has ended
+        # stores of accumulators, to be written after their loop
         self.deferred: list[Deferred] = []
         self.inner_variables = set()
-        self.scratch: dict[str, str] = {}  # buffer -> the array in which its elements wait
+        self.scratch: dict[str, str] = {}  # buffer -> the scratch array that holds its elements
         self.scatter_is_row_wise = False  # does each lane write another element?
 
     # -- plan --------------------------------------------------------------------------------------
@@ -127,13 +128,13 @@ class CppKernelWriter(CppExpressions):
         return with_lanes(plan, list(plan.bodies.values())) if plan.is_pointwise else plan
 
     def decide(self) -> None:
-        """Which form the kernel takes: from its plan alone, before a line is written."""
+        """Choose the kernel's form from its plan alone, before a line is written."""
         self.decide_threads()
         self.layout = next(one for layout in LAYOUTS if (one := layout(self)).applies())
         self.plan_crossings()
 
     def decide_threads(self) -> None:
-        plan, self.threads_if = self.plan, ""  # what a call asks first, where sizes are symbols
+        plan, self.threads_if = self.plan, ""  # of symbolic sizes: the condition for threads
         work = plan.outer_count * plan.inner_count * plan.work_per_element
         self.parallel = config.openmp and work >= PARALLEL_WORK and not self.has_scatter
         sizes = (*plan.outer, *plan.inner)
@@ -143,7 +144,7 @@ class CppKernelWriter(CppExpressions):
             self.threads_if = f"{self.size(math.prod(sizes))} >= {enough}"
 
     def plan_crossings(self) -> None:
-        """Where values wait that one inner loop makes and a later one reads."""
+        """Choose scratch buffers or memory for values that cross stages."""
         count = math.prod(self.plan.inner)
         room = STACK_BYTES if self.layout.keeps_stack and isinstance(count, int) else 0
         for node in self.plan.crossing():
@@ -203,7 +204,7 @@ class CppKernelWriter(CppExpressions):
         return [first, *indent(lines), ending("});")]
 
     def pointer_lines(self, place: str) -> list[Statement]:
-        """What makes pointers of the arguments; place: an argument, with {} for its number."""
+        """Declarations of the pointers; place: the text of an argument, with {} for its number."""
         written = {self.overwritten.get(name, name) for name in self.stored}
         lines: list[Statement] = []
         for number, (name, pointer) in enumerate(self.pointers.items()):

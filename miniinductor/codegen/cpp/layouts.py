@@ -5,7 +5,7 @@ In:   a writer that has its plan.  Out: what the outer loops run, the loops over
 
 `LAYOUTS` has them in the order in which they are asked whether they apply.  The plain one always
 does: threads share the outer loops, and the *lanes* (the iterations of the innermost loop, which
-the compiler puts into vector registers) come last.  The others are it with something changed:
+the compiler puts into vector registers) come last.  Its subclasses change one thing each:
 
   * `Rows`: reductions that step through memory by rows.  The lanes run along the outer loop.
 
@@ -59,7 +59,7 @@ from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
 from ...sizes.symbols import estimate, hint
 from ..common import Value
-from ..plan import PARALLEL_WORK
+from ..kernel_plan import PARALLEL_WORK
 from .expressions import CppScope, compute_type, memory_type
 from .reductions import ARRAY_TYPES, STACK, Lanes, Sums, bound, declarations, longest, parts_of
 from .statements import Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
@@ -72,7 +72,7 @@ class Plain:
     """Threads share the outer loops; the innermost loop runs over vector lanes."""
 
     keeps_stack = True  # values that cross stages may wait on the stack of one thread
-    is_tiled = False  # are outer loops cut into tiles, so that no loop may be taken alone?
+    is_tiled = False  # are the outer loops cut into tiles?  Then threads do not share the lanes
 
     def __init__(self, writer: "CppKernelWriter"):
         self.writer, self.plan = writer, writer.plan
@@ -158,7 +158,7 @@ class Plain:
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 
     def element(self, name: str, index: sympy.Expr) -> str:
-        """What is read of a buffer."""
+        """The text of the element of a buffer that is read."""
         return f"{self.writer.pointer(name, False)}[{self.writer.index(index)}]"
 
 
@@ -169,7 +169,7 @@ PARTS = "which part of the loop comes next"
 
 
 class Spread(Plain):
-    """A loop over blocks, shared by the threads, and their results put together."""
+    """A loop over blocks, which the threads share; then the blocks' results are combined."""
 
     keeps_stack = False
 
@@ -221,8 +221,8 @@ COLUMNS = 512  # the same where rows are longer than that
 
 
 class Rows(Plain):
-    """Where the reads of a reduction have stride 1 along the last outer loop.  Each block of
-    columns is a thread's work.  Long float sums are sums of chunks, added up in double."""
+    """For reductions whose reads have stride 1 along the last outer loop.  Each block of columns is
+    a thread's work.  Long float sums are sums of chunks, added up in double."""
 
     keeps_stack = False
 
@@ -298,8 +298,8 @@ class Rows(Plain):
         return [blocks]
 
     def own_scope(self, inner_variables: Iterable[sympy.Symbol], above: CppScope) -> CppScope:
-        """Where nothing is known yet but what lies in arrays.  above: the scope of what does not
-        vary with these variables."""
+        """A new scope in which only the values in `arrays` are known.  above: the scope of what
+        does not vary with these variables."""
         writer = self.writer
         above.counter = writer.outside.counter
         writer.values = {
@@ -378,6 +378,8 @@ FEWEST = 8  # iterations of either loop
 
 
 class Tiles(Plain):
+    """Transposed reads of a pointwise kernel are copied tile by tile."""
+
     is_tiled = True
 
     def applies(self) -> bool:
@@ -423,8 +425,7 @@ class Tiles(Plain):
         return self.along(*self.loops_of_tile()[1], body)
 
     def loop_nest(self, body: Statements) -> list[Statement]:
-        """`body` is the loop over the lanes of a tile: around it, those of x<number>, and over
-        tiles."""
+        """The loops over the tiles, and in them the transposed loop, around `body`, the lanes."""
         writer, plan = self.writer, self.plan
         tiled = zip(self.loops_of_tile(), (plan.outer[self.tile], plan.inner[-1]), TILE)
         ends: list[Statement] = []

@@ -12,17 +12,17 @@ In:   what one iteration computes, and what it adds.  Out: the reduction's loops
             lane0[k] = lane0[k] + tmp0;
         }
     }
-    acc0 = acc0 + mini::sum_of(lane0);      put together two halves at a time (prelude.h)
+    acc0 = acc0 + mini::sum_of(lane0);      horizontal reduction, half to half (prelude.h)
 
-Long sums of floats are sums of chunks, added up in double.  The place of an extreme is looked for
-one element after the other in what the lanes have computed, if one of them is beyond the best:
+Long sums of floats are sums of chunks, added up in double.  argmax first asks whether any lane is
+larger than the best element so far, and only then looks at the lanes one by one:
 
     mini::Extreme<float> acc0 = {-mini::inf, 0};
     if (mini::any_larger(lane0, 64, acc0.value)) {      // of each lane the element, and its place
         ... acc0 = mini::larger(acc0, mini::Extreme<float>{lane0[k], r0});
 
-Where memory runs along the outer loop, the lanes do too: layouts.py.  Mirrors the reduction half of
-CppVecKernel in torch/_inductor/codegen/cpp.py.
+Where memory runs along the outer loop, the lanes run along it, too (`Rows` in layouts.py).  Mirrors
+the reduction half of CppVecKernel in torch/_inductor/codegen/cpp.py.
 """
 
 import math
@@ -108,11 +108,11 @@ class Accumulator:
         return Line(f"{target} = {self.combine(target, term)};", origin=self.origin)
 
     def taken(self, place: str = "") -> Line:
-        """What one iteration adds, is added.  place: "[k]", an element of an array."""
+        """The line that adds what one iteration adds.  place: "[k]", an element of an array."""
         return self.update(self.term, place)
 
     def arrays(self, width: Bound) -> list[Line]:
-        """One for each column."""
+        """Declare and initialise an array of accumulators, one for each column."""
         c_type = ARRAY_TYPES.get(self.c_type, self.c_type)
         texts = [
             f"{c_type} {self.name}[{width}];",

@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Pragma:
-    """Who runs the iterations of a loop: threads, vector lanes, or both."""
+    """What runs the iterations of a loop: threads, vector lanes, or both."""
 
     threads: str = ""  # "parallel for": new ones; "for": those of the region around it
     simd: bool = False

@@ -59,7 +59,7 @@ class Config:
 
     @property
     def elements(self) -> int:
-        """Of a tile."""
+        """How many elements a tile has."""
         return math.prod(n for name, n in self.blocks if name.endswith("BLOCK"))
 
     def block(self, axis: str) -> int:
@@ -210,7 +210,7 @@ class Launch:
         return fill((self.sizes, self.extents), self.symbols)
 
     def programs(self, config: Config, values: Sequence[int] = ()) -> int:
-        """How many there are; values: of the symbols."""
+        """How many programs are launched; values: the numbers of the symbols."""
         sizes, _ = self.at(*values)
         return math.prod(
             -(-n // config.block(axis)) for axis, n in sizes.items() if axis not in "rk"

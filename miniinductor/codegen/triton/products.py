@@ -33,7 +33,7 @@ from ...passes import library_layouts
 from ...records import CompileRecord, FusionDecision, lines_of
 from ...schedule.nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ...sizes.expressions import flatten
-from ..plan import plan_of
+from ..kernel_plan import plan_of
 from .block_sizes import product_configs
 from .expressions import NARROW
 from .kernel_text import Code, Tile, plain
@@ -265,7 +265,7 @@ class MatmulWriter(TritonKernelWriter):
 
 
 def cut_at(outer: Sequence[int], rows: int) -> int:
-    """How many of the loops run over rows."""
+    """How many of the outer loops run over the product's rows."""
     cut = next(k for k in range(len(outer) + 1) if math.prod(outer[:k]) == rows)
     return cut or int(len(outer) > 1 and outer[0] == 1)  # one row may have a loop of its own
 

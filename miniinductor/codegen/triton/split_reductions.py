@@ -103,7 +103,7 @@ def in_two_steps(
     layout = Layout(data.device, data.dtype, tuple(sizes), contiguous_strides(sizes))
 
     def element(index: Index, rindex: Index) -> Value:
-        """One of a chunk; beyond the last one what changes no result."""
+        """An element of a chunk; after the last element the reduction's neutral number."""
         outer = [*index[:place], *index[place + 1 :]]
         flat = index[place] * chunk + rindex[0]
         at = unflatten(flat, reduced, {**dict(zip(index, sizes)), rindex[0]: chunk})

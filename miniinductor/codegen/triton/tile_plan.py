@@ -23,7 +23,7 @@ from ...schedule.nodes import Node
 from ...sizes.expressions import Mod, index_text, is_indirect
 from ...sizes.symbols import Size, hint
 from ...sizes.symbols import size as as_size
-from ..plan import KernelPlan, plan_kernel
+from ..kernel_plan import KernelPlan, plan_kernel
 from .block_sizes import Config, block_configs, persistent_limit
 from .kernel_text import Axes, Line, noted, plain
 
@@ -126,7 +126,7 @@ class TilePlan(KernelPlan):
         self.makers = {node.name: node for node in self.nodes}
 
     def shape(self, axes: Axes | None = None) -> str:
-        """Of a tile that varies along these axes, or along all."""
+        """The shape of a tile that varies along these axes (None: along all), as text."""
         sides = [axis.block if axes is None or axis.name in axes else "1" for axis in self.axes]
         return f"[{', '.join(sides)}]"
 
@@ -198,10 +198,21 @@ def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | No
         if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
             continue
         for index in indices:
-            along_last = int_or_none(stride_of(index, last))
+            along_last = step_inside(index, last, outer[-1])
             if stride_of(index, variable) == 1 and along_last not in (-1, 0, 1, None):
                 return number + 1
     return None
+
+
+def step_inside(index: sympy.Expr, variable: sympy.Symbol, length: Size) -> int | None:
+    """By how much an index steps along a loop: in the middle, if it turns round at the ends, as
+    that of a reflected image does."""
+    step = stride_of(index, variable)
+    if step is None and isinstance(length, int):
+        start = dict.fromkeys(index.free_symbols, sympy.Integer(0))
+        at = [start | {variable: sympy.Integer(length // 2 + k)} for k in (0, 1)]
+        step = index.xreplace(at[1]) - index.xreplace(at[0])
+    return int_or_none(step)
 
 
 def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
@@ -212,8 +223,8 @@ def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
 
 
 def reads_along(reads: Iterable[Access], x_loops: Loops, r_loops: Loops) -> bool:
-    """The same of loops (variable, size).  A read of a tile counts, or of rows that a gather finds;
-    what is broadcast along x or r does not."""
+    """`runs_along_x` for loops (variable, size).  Only reads that vary along both axes count, and
+    gathers of rows."""
     balance = 0
     for index in dict.fromkeys(access.index for access in reads):
         varies = [not index.free_symbols.isdisjoint(v for v, _ in l) for l in (x_loops, r_loops)]

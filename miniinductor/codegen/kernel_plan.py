@@ -13,12 +13,11 @@ nodes with `is_inner`, and after it the nodes that run once per outer iteration.
 stage: a node that needs its result goes into the next one.  Stage -1 has no inner loop; it stands
 before the first.
 
-C++ (cpp.py) writes loops: `x` are loops over threads, `r` the loop over vector lanes; in pointwise
-groups the last loop becomes the lanes (`with_lanes`).  Elements that one inner loop makes and a
-later one reads *cross* stages: they lie in memory meanwhile (the writer may put them on the stack).
+C++ (cpp/kernel_writer.py) writes loops: `x` are loops over threads, `r` the loop over vector lanes;
+in pointwise groups the last loop becomes the lanes (`with_lanes`).  Elements that one inner loop
+makes and a later one reads *cross* stages: they lie in a scratch buffer on the stack, or in memory.
 
-Triton (codegen/triton/tile_plan.py) can make its axes of the same loops: `outer` is flattened into
-axis x,
+Triton (triton/tile_plan.py) can make its axes of the same loops: `outer` is flattened into axis x,
 `inner` into axis r; pointwise groups have no r.  A looped kernel writes one loop over r for each of
 `plan.stages()`; a persistent one plays `plan.nodes` in order.  Elements that cross stages are
 computed again.  A template that brings its own loops builds its plan by `plan_of`.

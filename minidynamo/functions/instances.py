@@ -303,7 +303,7 @@ def _enum(tx: Frame, cls: type, args: Args, kwargs: Named) -> Variable | None:
 
 @class_with_base(torch.nn.Module)
 def _module(tx: Frame, cls: Any, args: Args, kwargs: Named) -> Variable:
-    """One of torch's that has neither parameters, nor buffers, nor submodules."""
+    """Making a module: only torch's, and without parameters, buffers and submodules."""
     is_torchs = lookup(cls, "__init__")[0].__module__.startswith("torch.nn.modules.")
     if is_torchs and all(value.is_constant() for value in (*args, *kwargs.values())):
         make = on_host(cls, args, kwargs, "as_constant")
