@@ -30,7 +30,7 @@ from miniinductor.sizes.prover import LARGEST, Symbol
 from .. import config
 from ..rebuild.replacement import CALL_PREFIXES
 from ..records import shown
-from .callers import OPTIMIZER, caller_of, rank_of
+from .callers import OPTIMIZER, OWN, caller_of, rank_of
 from .entry_stages import Direction, directions_of, stages_of
 from .files import Files
 from .measure import copy_rate, sheet_of
@@ -59,24 +59,26 @@ def document(explanation: Any) -> dict[str, Any]:
         "schema": 1,
         "made": made() | {"copy": copied(records) if looks and looks.measure else None},
         "call": {"name": explanation.name, "arguments": given},
-        "opens": opens(frames, records),
+        "opens": opens(frames, records, bool(explanation.script)),
         "frames": frames,
         "files": files.table(),
         "counters": {group: dict(found) for group, found in explanation.counters.items()},
     }
 
 
-def opens(frames: list[dict[str, Any]], records: list[Any]) -> dict[str, Any]:
+def opens(frames: list[dict[str, Any]], records: list[Any], is_script: bool) -> dict[str, Any]:
     """What the page shows first: the first entry with a graph, an optimizer's only where there is
-    no other, and the user's line that called it."""
-    optimizers = {
-        r.function for r in records if r.code and rank_of(r.code.co_filename) == OPTIMIZER
-    }
-    in_order = sorted(frames, key=lambda frame: frame["function"] in optimizers)
+    no other, and the user's line that called it; of `explain(f)` the user's own f, which is nearer
+    than the line that asks."""
+    ranks = {r.function: rank_of(r.code.co_filename) for r in records if r.code is not None}
+    in_order = sorted(frames, key=lambda frame: ranks.get(frame["function"]) == OPTIMIZER)
     for found in in_order:
+        place = found["caller"]
+        if not is_script and ranks.get(found["function"]) == OWN and found["file"]:
+            place = {"file": found["file"], "line": max(1, found["first_line"])}
         for one in found["entries"]:
             if any(stage["kind"] == "fx" for stage in one["stages"]):
-                return {"entry": one["id"], "place": found["caller"]}
+                return {"entry": one["id"], "place": place}
     return {"entry": "", "place": next((each["caller"] for each in in_order), None)}
 
 

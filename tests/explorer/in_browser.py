@@ -135,7 +135,6 @@ def test_without_scripts_the_page_can_be_read(chromium, pages, name):
 def test_a_source_line_its_kernel_line_and_back(chromium, pages):
     opened = Opened(chromium, pages["five_lines"][0])
     page = opened.page
-    opened.ask("document.getElementById('source-rows').scrollTop = 0")  # from the caller up
     row = page.locator("#source-rows .row", has_text="torch.relu(x @ w)")
     row.click()
     lit = opened.lit("source")
