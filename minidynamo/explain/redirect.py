@@ -40,5 +40,5 @@ def redirected(model: Any = None, **options: Any) -> Any:
     left_out = {name for name in options if name not in kept and options[name]} - {"disable"}
     if left_out:
         names = ", ".join(sorted(left_out))
-        records.tell(names, f"--redirect leaves out: {names}")
+        records.warn_once(names, f"--redirect leaves out: {names}")
     return api.compile(model, **kept)
