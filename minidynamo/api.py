@@ -119,6 +119,10 @@ RETURN_THEMSELVES = """apply bfloat16 cpu cuda double eval float half ipu mtia r
 class CompiledModule(torch.nn.Module):
     """A module whose calls are compiled; everything else is the original's."""
 
+    _orig_mod: Any
+    _compiler: FrameCompiler
+    _run: Callable[..., Any]
+
     def __init__(self, module: torch.nn.Module, compiler: FrameCompiler) -> None:
         # past our own `__setattr__`, and without nn.Module's state: the original has that
         self.__dict__["_orig_mod"], self.__dict__["_compiler"] = module, compiler

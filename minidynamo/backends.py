@@ -37,10 +37,14 @@ _REGISTRY: dict[str, Backend] = {}
 
 
 def register_backend(fn: Backend | None = None, *, name: str | None = None) -> Any:
-    """Register `fn` under its own or the given name; also a decorator."""
+    """Register `fn` under its own or the given name; also a decorator.  ValueError for the name of
+    one of ours."""
     if fn is None:
         return lambda function: register_backend(function, name=name)
-    _REGISTRY[name or fn.__name__] = fn
+    name = name or fn.__name__
+    if getattr(_REGISTRY.get(name), "__module__", "") == __name__:
+        raise ValueError(f"there is a backend {name!r} already, minidynamo's own")
+    _REGISTRY[name] = fn
     return fn
 
 
@@ -71,9 +75,9 @@ def inductor(
     and runs the backward graph.  miniinductor knows nothing of hooks, so it is told here how to
     call a function with the hook off."""
     # imported by name when it is first used: a program with another backend needs none of it
-    runtime: Any = importlib.import_module("miniinductor.autograd.runtime")
-    runtime.undisturbed = frame_hook.disabled
-    return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)
+    runtime = importlib.import_module("miniinductor.autograd.runtime")
+    with runtime.undisturbed.set(frame_hook.disabled):
+        return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)
 
 
 @register_backend(name="eager")

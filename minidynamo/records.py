@@ -22,8 +22,7 @@ import traceback
 import types
 import weakref
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ import torch
 from torch import fx
 
 from miniinductor.errors import ours
+from miniinductor.options import Timed, announce
 
 from . import config
 from .errors import Break, NoTensors, SkipFrame, Unsupported
@@ -38,7 +38,6 @@ from .errors import Break, NoTensors, SkipFrame, Unsupported
 if TYPE_CHECKING:
     from .convert.conversion import Conversion
     from .convert.entries import CacheEntry
-    from .evaluate.evaluator import RootFrame
     from .guards.guards import Guard, GuardFunction
     from .guards.sources import Source
     from .shapes.symbolic_shapes import ShapeEnv
@@ -67,7 +66,7 @@ class BreakRecord:
 
 
 @dataclass(eq=False, repr=False)
-class FrameRecord:
+class FrameRecord(Timed):
     """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard`
     objects."""
 
@@ -119,14 +118,6 @@ class FrameRecord:
             what = f"skipped: {self.skipped}"
         return f"<FrameRecord of {self.function}: {what}>"
 
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
-
 
 class Counters(defaultdict[str, Counter[str]]):
     """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line,
@@ -160,6 +151,24 @@ def remember(record: FrameRecord) -> None:
     for dead in [earlier for earlier in frames if earlier.code is None]:
         frames.remove(dead)
     frames.append(record)
+    announce("remember", record)
+
+
+def forget(record: FrameRecord) -> None:
+    """Its entry is gone."""
+    if record in frames:
+        frames.remove(record)
+
+
+def forget_all() -> None:
+    """The records, the counters, and what was told."""
+    TOLD.clear()
+    frames.clear()
+    counters.clear()
+
+
+def count(group: str, what: str) -> None:
+    counters[group][what] += 1
 
 
 def debug(level: int, text: str) -> None:
@@ -167,13 +176,9 @@ def debug(level: int, text: str) -> None:
         print(text, file=sys.stderr)
 
 
-# what looks on, called with the record and the root frame before that is evaluated: `explain`
-WATCHERS: "list[Callable[[FrameRecord, RootFrame], None]]" = []
-
-
 LOG = logging.getLogger("minidynamo")
 OURS = "minidynamo"
-TOLD: set[Any] = set()  # what `tell` was told about; `minidynamo.reset()` forgets it
+TOLD: set[Any] = set()  # what `warn_once` was told about; `minidynamo.reset()` forgets it
 
 
 def warn_once(about: Any, text: str) -> None:
@@ -184,8 +189,10 @@ def warn_once(about: Any, text: str) -> None:
 
 
 # ---- frames that run as plain Python
-def give_up(record: FrameRecord, reason: str, fullgraph: bool) -> None:
-    """Warn that a code object gets no further entry.  Raises Unsupported under fullgraph=True."""
+def give_up(record: FrameRecord, reason: str, fullgraph: bool, about: Any) -> None:
+    """Warn that a code object gets no further entry, and note that `about` was told.  Raises
+    Unsupported under fullgraph=True."""
+    TOLD.add(about)
     code = record.code
     assert code is not None
     message = (
@@ -193,7 +200,7 @@ def give_up(record: FrameRecord, reason: str, fullgraph: bool) -> None:
         "Python from now on where no entry fits"
     )
     warn_once(message, message + record.advice)
-    counters["skipped"][message] += 1
+    count("skipped", message)
     record.skipped = message
     remember(record)
     if fullgraph:
@@ -219,7 +226,7 @@ def note_error(error: BaseException, record: FrameRecord, where: str, line: str)
     """Record that a compiler failed and the frame runs eagerly, and warn once."""
     record.error = "".join(traceback.format_exception(error))
     text = f"{type(error).__name__}: {error}"
-    counters["errors"][f"{where}: {text}" if where != OURS else text] += 1
+    count("errors", f"{where}: {text}" if where != OURS else text)
     warn_once(
         (where, line),
         f"{where} failed at {line}; {record.function} runs eagerly. {text}\n"

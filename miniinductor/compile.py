@@ -45,8 +45,9 @@ from .errors import NOT_COMPILED, CannotLower, CompilerError, NotCompiled, Threa
 from .ir.handlers import verify_graph
 from .ir.loops import Graph
 from .lowering import lower_graph
-from .lowering.decompositions import FUSED_RANDOM, table
+from .lowering.decompositions import table
 from .lowering.extern import is_cheap
+from .lowering.random import FUSED_RANDOM
 from .options import Current
 from .passes.graph_passes import laid_out, laid_out_joint, optimize
 from .records import CompileRecord, first_line, warn_once

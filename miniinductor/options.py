@@ -11,6 +11,8 @@ In:   a module whose variables are options with their defaults.  Out: its `patch
 
 Mirrors torch/utils/_config_module.py.
 
+`Timed` records of both packages announce what happens; `explain` listens.
+
 `Current` is a value that a `with` block sets for the thread it runs in: the handler, the graph
 under construction, what is known of sizes.
 
@@ -26,6 +28,7 @@ import contextlib
 import difflib
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -93,3 +96,33 @@ class Current(threading.local):
             yield value
         finally:
             self.value = before
+
+
+Listener = Callable[[str, Any, Any], None]  # (what happens, the record of what, and some more)
+LISTENERS: list[Listener] = []
+
+
+def listen(listener: Listener) -> None:
+    """Call `listener` for each announcement from now on."""
+    LISTENERS.append(listener)
+
+
+def announce(what: str, record: Any, more: Any = None) -> None:
+    for listener in LISTENERS:
+        listener(what, record, more)
+
+
+class Timed:
+    """A record of something that is compiled in stages."""
+
+    times: dict[str, float]  # stage -> seconds
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        announce("begin", self, stage)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
+            announce("end", self, stage)

@@ -24,15 +24,14 @@ Mirrors torch/_inductor/debug.py, whose provenance tracking finds it out afterwa
 import functools
 import logging
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
 from torch import fx
 
 from . import config
+from .options import Timed
 
 About: TypeAlias = tuple[str, tuple[str, ...], str, str]  # name, marks, reason, op
 NOTHING: About = ("", (), "", "")
@@ -180,7 +179,7 @@ def first_line(gm: Any) -> str:
 
 
 @dataclass(repr=False)
-class CompileRecord:
+class CompileRecord(Timed):
     """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are
     `fx.Graph`/`GraphModule`."""
 
@@ -243,11 +242,3 @@ class CompileRecord:
             print(*self.fusions, sep="\n", file=sys.stderr)
         if config.debug >= 4:
             print(*[kernel.source for kernel in self.kernels], sep="\n", file=sys.stderr)
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start

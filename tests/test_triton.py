@@ -284,6 +284,12 @@ def test_every_line_names_its_fx_node():
     assert {"amax_default", "exp_default", "div_tensor"} <= {*origins} and "" not in origins
 
 
+def test_a_masked_value_has_the_name_of_the_node_that_masks():
+    graph = traced(lambda a, b: torch.cat([a.cos(), b]), 2)
+    lines = miniinductor.compile_fx(graph, [R(5), R(4)]).record.kernels[0].source.splitlines()
+    assert {line.split("# ")[1] for line in lines if "tl.where" in line} == {"cat_default"}
+
+
 def test_indices_are_wide_where_they_must_be():
     """Also along the reduction: 4096*r0 does not fit into 32 bits."""
     from backend_helpers import make_graph

@@ -34,6 +34,7 @@ import torch
 import torch.utils.checkpoint
 
 from miniinductor.errors import faults, is_foreign, ours
+from miniinductor.options import announce
 
 from .. import backends, config, records
 from ..bytecode import Instruction
@@ -137,8 +138,7 @@ class Conversion:
             None, code, self.function.__globals__, self.function.__qualname__, closure=closure
         )
         frame = RootFrame(output, function, bound, self.forced)
-        for watch in records.WATCHERS:
-            watch(self.record, frame)
+        announce("evaluate", self.record, frame)
         with put_back(output):
             frame.run()
         return frame
@@ -174,7 +174,7 @@ class Conversion:
             gm, example_inputs = output.finish(results)
         record.graph = gm
         output.errors = GraphErrors(output)
-        records.counters["graphs"][record.function] += 1
+        records.count("graphs", record.function)
         with record.timed("backend"):
             compiled = self.ask_backend(gm, example_inputs, bool(output.written))
         return frame_hook.disabled(floats_as_tensors(compiled, output))
@@ -259,7 +259,7 @@ def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tupl
 def count_breaks(record: FrameRecord) -> None:
     for found in record.graph_breaks:
         group = "loop_splits" if found.is_consequence else "graph_breaks"
-        records.counters[group][f"{found.reason} at {found.file}:{found.line}"] += 1
+        records.count(group, f"{found.reason} at {found.file}:{found.line}")
 
 
 def explain_break(found: Break) -> str:
@@ -309,9 +309,8 @@ class GraphErrors:
         error: Any = sys.exc_info()[1]
         if type(error) is STOPPED or isinstance(error, BackendError) or is_foreign(error):
             raise
-        records.counters["raised_after_write" if self.changes else "raised"][
-            f"{self.function}: {type(error).__name__}: {error}"
-        ] += 1
+        group = "raised_after_write" if self.changes else "raised"
+        records.count(group, f"{self.function}: {type(error).__name__}: {error}")
         if self.changes:
             raise
 

@@ -33,6 +33,7 @@ from torch.utils._device import DeviceContext
 
 from miniinductor.autograd.fake_mode import is_unusual
 from miniinductor.errors import ThreadState, faults, ours
+from miniinductor.options import Current
 
 from .. import backends, config, functions, records  # noqa: F401  functions: what calls mean
 from ..errors import BackendError, SkipFrame, Unsupported
@@ -43,7 +44,7 @@ from ..records import FrameRecord, debug
 from ..shapes.dynamic import SizePolicy
 from ..variables.registry import RULES
 from .conversion import Conversion
-from .entries import CODES, DEAD, CacheEntry, entries_before, forget_entries, owner_of, watch
+from .entries import DEAD, CacheEntry, entries_before, forget_entries, owner_of, run_plain, watch
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 MINIINDUCTOR = os.path.join(os.path.dirname(os.path.dirname(OURS)), "miniinductor") + os.sep
@@ -108,11 +109,9 @@ LOCK = threading.RLock()
 # A process is forked when no thread compiles: the child has only the thread that forked it, and
 # would wait for ever for a lock that another one held.
 os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
-COMPILING = threading.local()
+COMPILING = Current(False)
 # What fake tensors would log while a frame is traced is in the reason of the graph break.
-logging.getLogger("torch._subclasses.fake_tensor").addFilter(
-    lambda record: not getattr(COMPILING, "active", False)
-)
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(lambda record: not COMPILING.value)
 PATIENCE = 4  # at least so many entries are tried, though none has answered a second call
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
 # may hold a model.
@@ -168,7 +167,7 @@ class FrameCompiler:
         if skip_reason(code) is not None:
             frame_hook.set_cache(code, None)
             return None
-        if getattr(COMPILING, "active", False):  # a frame of the compiler's own work
+        if COMPILING.value:  # a frame of the compiler's own work
             return None
         # a dispatch mode, vmap or a function mode would see what the compiler does, and the kernels
         if is_unusual() or in_function_mode():
@@ -211,7 +210,7 @@ class FrameCompiler:
         conversion = Conversion(self, function, code, args, record, policy)
         if not self.may_recompile(before, conversion):
             return None
-        records.counters["frames"][code.co_name] += 1
+        records.count("frames", code.co_name)
         try:
             if replaced := replaced_needed():
                 raise SkipFrame(f"{replaced} is the program's own")
@@ -237,7 +236,6 @@ class FrameCompiler:
             failed = entry.record.guard_function.first_failure(function, *args)
             raise AssertionError(f"a guard refuses the call that it was made for: {failed}")
         records.remember(record)
-        CODES[id(code)] = code
         watch(code, entry, conversion.attempts[-1].modules)
         records.show(entry)
         return entry
@@ -252,12 +250,11 @@ class FrameCompiler:
             known = [source for entry in before for source in entry.record.input_sources]
             conversion.policy.note_replaced(known, failed)
         if reason:
-            records.TOLD.add((id(self), id(code), reason))
-            records.give_up(record, reason, self.fullgraph)
+            records.give_up(record, reason, self.fullgraph, (id(self), id(code), reason))
             return False
         if before:
             told = f"{code.co_name}: {record.recompile_reason}"
-            records.counters["recompiles"][told] += 1
+            records.count("recompiles", told)
             debug(1, f"recompiling {told}{record.advice}")
         return True
 
@@ -266,11 +263,10 @@ class FrameCompiler:
         was raised."""
         code, record = conversion.code, conversion.record
         record.skipped = reason
-        records.counters["skipped"][f"{code.co_name}: {reason}"] += 1
+        records.count("skipped", f"{code.co_name}: {reason}")
         records.remember(record)
         debug(1, f"skipped {code.co_name}: {reason}")
-        frame_hook.set_cache(code, None)
-        CODES[id(code)] = code  # `reset` gives it another chance
+        run_plain(code)
         if error is not None:
             records.warn_of_skip(conversion, error)
 
@@ -287,11 +283,11 @@ class CompilingState(ThreadState):
     `begin`, the work, and `put_back`, whatever is raised."""
 
     def begin(self) -> None:
-        COMPILING.active = True
+        COMPILING.value = True
         super().begin()
 
     def put_back(self) -> None:
-        COMPILING.active = False
+        COMPILING.value = False
         super().put_back()
 
 
@@ -299,6 +295,4 @@ def reset() -> None:
     """Forget every compiled entry, the counters and the records."""
     with LOCK:
         forget_entries()
-        records.TOLD.clear()
-        records.frames.clear()
-        records.counters.clear()
+        records.forget_all()

@@ -16,20 +16,17 @@ guards of torch/_dynamo/guards.py.
 import inspect
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd import forward_ad
-
-from miniinductor.autograd.fake_mode import INFERENCE, PASSED_OVER, keys
 
 from .. import records
 from ..bytecode.assembler import parameter_count
-from ..frame import _frame_hook, frame_hook
+from ..frame import frame_hook
 from ..graph.output_graph import OutputGraph
 from ..guards.guards import Guard, GuardFunction
-from ..guards.sources import NAMES, Source
+from ..guards.sources import DETAILS, STATE, Source
 from ..variables.base import guard_classes
 from ..variables.nn_modules import has_state
 from ..variables.tensor import TensorVar
@@ -72,7 +69,8 @@ def entries_before(code: types.CodeType, compiler: Any, owner: int | None) -> li
 
 
 def watch(code: types.CodeType, entry: CacheEntry, modules: Sequence[Any]) -> None:
-    """Drop the entry once one of these modules dies, with the parameters that it holds.
+    """Drop the entry once one of these modules dies, with the parameters that it holds; or with
+    `reset`.
 
     (The record's `code` is weak: a code object holds its entries, and the garbage collector does
     not look into code objects.)"""
@@ -82,6 +80,7 @@ def watch(code: types.CodeType, entry: CacheEntry, modules: Sequence[Any]) -> No
         if drop_entry is not None:  # at the end of the process nothing is left of this file
             drop_entry(reference(), check())
 
+    CODES[id(code)] = code
     entry.watching.extend(weakref.ref(module, died) for module in modules)
 
 
@@ -94,8 +93,7 @@ def drop_entry(code: types.CodeType | None, check: Any) -> None:
     for entry in [entry for entry in entries if entry[0] is check]:
         entries.remove(entry)
         note_death(code, entry)
-        if entry.record in records.frames:
-            records.frames.remove(entry.record)
+        records.forget(entry.record)
 
 
 def note_death(code: Any, entry: CacheEntry) -> None:
@@ -109,6 +107,12 @@ def note_death(code: Any, entry: CacheEntry) -> None:
     DEAD.setdefault(key, []).append(entry.record.hits)
 
 
+def run_plain(code: types.CodeType) -> None:
+    """Frames of this code are no longer converted; `reset` gives it another chance."""
+    frame_hook.set_cache(code, None)
+    CODES[id(code)] = code
+
+
 def forget_entries() -> None:
     """Forget every entry of every code object."""
     DEAD.clear()
@@ -118,36 +122,7 @@ def forget_entries() -> None:
 
 
 # ---- the guards of a whole entry
-Reader = tuple[str, Callable[[], Any]]  # the kind of a guard, and what reads the state
-
-STATE: tuple[Reader, ...] = (
-    ("GRAD_MODE", torch.is_grad_enabled),
-    ("INFERENCE", torch.is_inference_mode_enabled),
-    ("AUTOCAST", torch._C._is_any_autocast_enabled),
-    ("DTYPE", torch.get_default_dtype),
-    ("DETERMINISTIC", torch._C._get_deterministic_algorithms),
-    ("FUNCTION_MODES", torch._C._len_torch_function_stack),
-    ("DUAL_LEVEL", lambda: forward_ad._current_level),  # tensors may have tangents
-)
-# Within a dispatch mode or a transform of functorch (vmap, grad) no compiled frame runs at all: the
-# frame hook looks, or this guard where it cannot.
-if not _frame_hook.watch_dispatch_keys(PASSED_OVER, INFERENCE):
-    STATE += (("DISPATCH_KEYS", keys),)
 OWN_DICT = ("dict", "raw_dict")  # sources of an object's `__dict__`, which belongs to it alone
-
-
-def autocast_dtypes() -> list[tuple[bool, torch.dtype]]:
-    """Is autocast on, on which device, in which dtype?"""
-    kinds = ("cpu", "cuda")
-    return [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds]
-
-
-# read only where they matter: under autocast, within `with torch.device(...)`, which is a mode
-DETAILS: tuple[tuple[Callable[[], Any], Reader], ...] = (
-    (torch._C._is_any_autocast_enabled, ("AUTOCAST_DTYPES", autocast_dtypes)),
-    (torch._C._len_torch_function_stack, ("DEFAULT_DEVICE", torch.get_default_device)),
-)
-NAMES.update({name.lower(): read for name, read in (*STATE, *(row for _, row in DETAILS))})
 
 
 def state_guards() -> list[Guard]:

@@ -34,7 +34,7 @@ from ..bytecode import canonical, disassemble
 from ..bytecode.canonical import liveness
 from ..errors import Break, ObservedException, Restart, SkipFrame
 from ..rebuild.resume import LASTI, function_name
-from ..variables.base import RUNNING
+from ..variables.base import running
 from ..variables.constant import ConstantVar
 from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
@@ -163,18 +163,14 @@ class Frame(Operations):
 
     # ---- running
     def run(self) -> Any:
-        RUNNING.append(self)
-        caller, self.output.frame = self.output.frame, self
         try:
-            self.loop()
+            with running.set(self):
+                self.loop()
             return self.returned
         except Break as broken:
             # here it is known how deep in which calls it was met: the root only knows its own line
             broken.stack = broken.stack or self.user_stack()
             raise
-        finally:
-            RUNNING.pop()
-            self.output.frame = caller
 
     def loop(self) -> None:
         ops = self.info.ops
@@ -315,7 +311,7 @@ class RootFrame(Frame):
         for exception in reversed(self.handled):  # the outermost decides
             step = raised_at(exception)[1] or step
         if reason.stack is None:
-            reason.stack = (self.output.frame or self).user_stack()
+            reason.stack = (running.value or self).user_stack()
         step = step or self.group_step
         # no split: the resume function would be given that local, too, and break again
         if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":

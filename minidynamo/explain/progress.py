@@ -8,15 +8,11 @@ Out:  lines on stderr.  In a terminal they replace one another (by rich, where i
       elsewhere there is one line for each frame, once it is compiled.
 """
 
-import functools
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, TextIO
 
-from miniinductor.codegen import kernels
-from miniinductor.records import CompileRecord
+from miniinductor.options import listen
 
 from ..records import FrameRecord
 from .views import many
@@ -65,61 +61,40 @@ class Progress:
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
         self.names: list[str] = []  # of frames that are being compiled, the innermost last
+        self.starts: list[float] = []  # when their stages began
         self.line: Any = Nothing()
         self.kernels = 0
 
     def start(self) -> None:
         """Listen to the records' stages, and to the kernels' writer."""
-        FrameRecord.timed = self.listening(FrameRecord.timed)  # type: ignore[method-assign]
-        CompileRecord.timed = self.listening(CompileRecord.timed)  # type: ignore[method-assign]
-        kernels.KernelWriting.step = self.counting(  # type: ignore[method-assign]
-            kernels.KernelWriting.step
-        )
+        listen(self.hear)
 
-    def listening(self, timed: Callable) -> Callable:
-        """`timed` of a record, which says the stage's name first."""
-
-        @functools.wraps(timed)
-        @contextmanager
-        def said(record: Any, stage: str) -> Iterator[None]:
-            outermost = isinstance(record, FrameRecord)
-            if outermost:
+    def hear(self, what: str, record: Any, more: Any) -> None:
+        """A stage of a record begins or ends, or a kernel is about to be written."""
+        is_frame = isinstance(record, FrameRecord)
+        if what == "begin":
+            if is_frame:
                 self.begin(record)
-            start = time.perf_counter()
-            self.say(stage)
-            try:
-                with timed(record, stage):
-                    yield
-            finally:
-                if outermost:
-                    self.end(record, stage, time.perf_counter() - start)
-
-        return said
-
-    def counting(self, step: Callable) -> Callable:
-        """`KernelWriting.step`, which says the kernel's number first."""
-
-        @functools.wraps(step)
-        def said(writing: Any, node: Any) -> Any:
-            nodes = writing.schedule.nodes
-            self.say(f"codegen, kernel {nodes.index(node) + 1} of {len(nodes)}")
-            written = step(writing, node)
+            self.say(more)
+        elif what == "end" and is_frame:
+            self.end(record, more)
+        elif what == "kernel":
+            self.say(f"codegen, kernel {more}")
             self.kernels += 1
-            return written
-
-        return said
 
     def begin(self, record: FrameRecord) -> None:
         if not self.names:
             self.line = line_for(self.stream)
         self.names.append(record.function)
+        self.starts.append(time.perf_counter())
 
     def say(self, what: str) -> None:
         name = self.names[-1] if self.names else "backward"
         self.line.update(f"minidynamo: {name}: {what}")
 
-    def end(self, record: FrameRecord, stage: str, seconds: float) -> None:
+    def end(self, record: FrameRecord, stage: str) -> None:
         self.names.pop()
+        seconds = time.perf_counter() - self.starts.pop()
         if not self.names:
             self.line.stop()
             self.line = Nothing()

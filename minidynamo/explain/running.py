@@ -153,8 +153,7 @@ def forget(compiler: Any, held: dict[int, list[CacheEntry]]) -> None:
     for entries in [*held.values(), *(cache for cache in caches if isinstance(cache, list))]:
         for entry in [e for e in entries if type(e) is CacheEntry and e.compiler is compiler]:
             entries.remove(entry)
-            if entry.record in records.frames:
-                records.frames.remove(entry.record)
+            records.forget(entry.record)
 
 
 def called(fn: Callable, apart: Apart, args: tuple, kwargs: dict[str, Any]) -> Call:

@@ -14,16 +14,16 @@ handlers note the stack, and then do what they always do.  A frame is traced aga
 was learned; the last attempt counts.  An instruction in a loop shows its first round.
 """
 
-import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import fx
 
-from .. import records
+from miniinductor.options import Current, listen
+
 from ..graph.output_graph import OutputGraph
-from ..records import FrameRecord
 from ..variables.base import Lazy, peek
 
 MOST = 12  # values of a stack that are kept, from its top
@@ -32,23 +32,20 @@ LETTERS = 60
 
 # byte at which an instruction ends -> (texts of the stack before it, calls in the graph so far)
 Walk = dict[int, tuple[list[str], int]]
-WATCHING = [False]
+WATCHING = Current(False)
 
 
-@contextlib.contextmanager
-def watching() -> Iterator[None]:
-    before, WATCHING[0] = WATCHING[0], True
-    try:
-        yield
-    finally:
-        WATCHING[0] = before
+def watching() -> AbstractContextManager[Any]:
+    return WATCHING.set(True)
 
 
-def watch(record: FrameRecord, root: Any) -> None:
-    """What `records.WATCHERS` calls before a frame is evaluated."""
+def watch(what: str, record: Any, root: Any) -> None:
+    """Before a frame is evaluated."""
+    if what != "evaluate":
+        return
     walk: Walk = {}
     record.walk = walk
-    if WATCHING[0]:
+    if WATCHING.value:
         root.info = info = copy.copy(root.info)
         info.ops = [
             (noting(walk, operation.instruction.end, handler, root.output), *rest)
@@ -77,4 +74,4 @@ def described(value: Any) -> str:
     return text if len(text) <= LETTERS else text[: LETTERS - 3] + "..."
 
 
-records.WATCHERS.append(watch)
+listen(watch)

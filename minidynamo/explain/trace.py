@@ -7,12 +7,15 @@ In:   each frame's record, when capture has finished it.   Out: one HTML file.
 """
 
 import atexit
+import contextlib
 import os
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import miniinductor
+from miniinductor.options import listen
 
 from .. import records
 from ..records import FrameRecord
@@ -33,22 +36,21 @@ class Trace:
         self.script = os.path.abspath(name) if os.path.isfile(name) else ""
         self.records: list[FrameRecord] = []
         self.codes: list[types.CodeType | None] = []
+        self.blocks = contextlib.ExitStack()
 
     def start(self) -> None:
         """Listen from now on; write the page when the program ends."""
-        remember = records.remember
+        listen(self.hear)
+        # until the program ends; keep_steps: of each graph pass, what it changed
+        self.blocks.enter_context(miniinductor.config.patch(keep_steps=True))
+        self.blocks.enter_context(measure.measuring(self.looks.measure))
+        self.blocks.enter_context(stepping.watching())
+        atexit.register(self.write)
 
-        def and_keep(record: FrameRecord) -> None:
-            remember(record)
+    def hear(self, what: str, record: Any, more: Any) -> None:
+        if what == "remember":
             self.records.append(record)
             self.codes.append(record.code)
-
-        records.remember = and_keep
-        miniinductor.config.keep_steps = True  # of each graph pass: what it changed
-        if self.looks.measure:
-            measure.CLOCK.value = measure.with_clock
-        stepping.WATCHING[0] = True
-        atexit.register(self.write)
 
     def told(self) -> list[FrameRecord]:
         """The records that there is something to show of."""

@@ -42,22 +42,10 @@ from ..variables.iterators import EnumerateVar, FilterVar, MapVar, ZipVar
 from ..variables.objects import ObjectVar, through
 from ..variables.registry import NONE, refused, rule, rules
 from ..variables.sequences import slice_of
-from ..variables.symbolic import CALLS, SymVar, apply, is_number
+from ..variables.symbolic import SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 
 EMPTY = TupleVar([])
-
-
-SYMBOLIC: dict[Any, Any] = {  # -> what computes it of symbols
-    **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
-    float: torch.sym_float,
-    int: lambda n: torch.SymInt(n.node.sym_int()),
-    min: torch.sym_min,
-    max: torch.sym_max,
-    math.isqrt: None,
-    math.sqrt: torch.sym_sqrt,
-}
-CALLS.update(SYMBOLIC)
 
 
 # ---- attributes

@@ -33,7 +33,6 @@ from ..errors import Break
 from ..evaluate.calls import class_with_base
 from ..evaluate.operations import on_host
 from ..variables.base import (
-    FOUND,
     MISSING,
     Args,
     Frame,
@@ -207,9 +206,7 @@ def refuse_uninstantiable(tx: Frame, cls: type) -> None:
     name = "__abstractmethods__"
     if getattr(cls, name, None):
         raise Break("class", f"{cls.__name__} is abstract")
-    if name not in vars(cls):
-        FOUND[cls, name] = MISSING
-    elif can_change(cls):
+    if lookup(cls, name, [cls])[1] is not MISSING and can_change(cls):
         source = tx.output.tree.pinned(cls).child("class_item", name)
         tx.output.guard(source, "ID", "{0} is {pin}", vars(cls)[name])
     if lookup(cls, "__del__")[1] is not MISSING:

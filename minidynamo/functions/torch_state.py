@@ -20,7 +20,7 @@ import torch
 from ..evaluate.operations import on_host
 from ..frame.frame_hook import graph_break, is_compiling
 from ..graph.graph_module import guard_state, written
-from ..graph.output_graph import STATES, call_state
+from ..graph.output_graph import call_state
 from ..guards.originals import TORCH
 from ..variables.base import Frame, Variable
 from ..variables.constant import ConstantVar
@@ -64,12 +64,6 @@ FIXED = """
 """
 SDP = "flash mem_efficient math cudnn overrideable".split()
 
-STATES.update(
-    {
-        torch._C._set_grad_enabled: torch.is_grad_enabled,
-        torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled,
-    }
-)
 READ_STATES = {
     torch.set_autocast_enabled: torch.is_autocast_enabled,
     torch.set_autocast_dtype: torch.get_autocast_dtype,
@@ -77,7 +71,12 @@ READ_STATES = {
     **{at(f"_C._set_sdp_use_{name}"): at(f"_C._get_{name}_sdp_enabled") for name in SDP},
 }
 READ_STATES.pop(None, None)  # what this torch has not
-STATES.update(READ_STATES)
+# what a program may set for its thread: setter -> getter
+STATES = {
+    torch._C._set_grad_enabled: torch.is_grad_enabled,
+    torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled,
+    **READ_STATES,
+}
 
 
 def _fold(function: Callable, guarded: bool, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
@@ -92,8 +91,7 @@ def _write(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Va
     """Now, for the ops that follow while tracing; as a node, for the run.
     `put_back` of graph/output_graph.py restores it after tracing."""
     values = [value.as_constant() for value in args]
-    before = tx.output.state.before
-    before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
+    tx.output.state.note_before(setter, getter, values[:-1])
     call_state(tx.output, tx, setter, values)
     return NONE
 

@@ -30,7 +30,7 @@ from miniinductor.autograd.eager_graphs import is_printed_exactly
 from ..errors import Break, SkipFrame
 from ..guards.guards import literal
 from ..guards.sources import module_name
-from ..variables.base import Variable
+from ..variables.base import Variable, current
 from ..variables.constant import ConstantVar, is_constant_value
 from ..variables.dicts import ListVar, TupleVar
 from ..variables.symbolic import SYMBOLIC, SymVar, wrap_symbolic
@@ -178,7 +178,7 @@ def to_node(output: "OutputGraph", variable: Any) -> Any:
     if kind is TensorVar:
         return variable.node
     if kind is SymVar:
-        return output.symbolic_node(output.frame, variable.value)
+        return output.symbolic_node(current(), variable.value)
     return variable.argument(output.to_node)
 
 

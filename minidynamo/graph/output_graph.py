@@ -54,7 +54,7 @@ from ..guards.sources import Source, numbered
 from ..shapes.dynamic import SizePolicy
 from ..shapes.symbolic_numbers import graph_function, is_of_floats
 from ..shapes.symbolic_shapes import ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
-from ..variables.base import Args, Named, Variable, lookup
+from ..variables.base import Args, Named, Variable, current_line, lookup
 from ..variables.constant import ConstantVar
 from ..variables.floats import with_tensors
 from ..variables.modules import GlobalsVar
@@ -64,9 +64,6 @@ from ..wrap.builder import Builder
 from . import graph_module
 from .graph_module import holds_tensor
 
-# what a program may set for its thread: setter -> getter
-STATES: dict[Callable, Callable] = {}
-
 
 @dataclass
 class StateChanges:
@@ -75,7 +72,13 @@ class StateChanges:
     # (setter, its first arguments) -> value, of what the frame sets
     before: dict[Any, Any] = field(default_factory=dict)
     after: dict[Any, Any] = field(default_factory=dict)
+    getters: dict[Callable, Callable] = field(default_factory=dict)  # of these setters
     autocast_depth: int = 0  # autocast regions entered less those left
+
+    def note_before(self, setter: Callable, getter: Callable, args: Sequence[Any]) -> None:
+        """The program is about to set this, perhaps not for the first time."""
+        self.getters[setter] = getter
+        self.before.setdefault((setter, tuple(args)), getter(*args))
 
 
 def call_state(output: "OutputGraph", tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
@@ -97,7 +100,7 @@ def put_back(output: "OutputGraph") -> Iterator[None]:
         yield
     finally:
         for (setter, key), value in changes.before.items():
-            final = STATES[setter](*key)
+            final = changes.getters[setter](*key)
             if final != value:
                 changes.after[setter, key] = final
         set_all(changes.before)
@@ -194,7 +197,7 @@ class OutputGraph(Builder):
         self.read_functions: set[Any] = set()  # of torch's, whose calls are guarded
         self.written: list[tuple[torch.fx.Node, torch.Tensor]] = []  # (node, what it changed)
         # fake tensors and symbols
-        self.shape_env = ShapeEnv(self.line)
+        self.shape_env = ShapeEnv(current_line)
         self.fake_mode = FakeMode(static_shapes=True)
         self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
@@ -215,8 +218,7 @@ class OutputGraph(Builder):
     def let_go(self) -> None:
         """Once the frame is compiled, the program's objects do not live on with the attempt: fake
         tensors hold the shape environment through C++, where the collector sees no cycle."""
-        self.shape_env.where = str  # in place of `self.line`; str() is ""
-        frame, self.root, self.frame = self.root, None, None
+        frame, self.root = self.root, None
         tables: list[Any] = [self.memo, self.pinned_memo, self.by_fake, self.sourced, self.globals]
         if frame is not None:
             tables += [frame.locals, frame.bound, frame.cells, frame.stack]

@@ -37,7 +37,6 @@ import builtins
 import ctypes
 import functools
 import math
-import numbers
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,7 +48,7 @@ from miniinductor.errors import is_foreign, ours
 from .. import config
 from ..errors import SkipFrame
 from . import _layouts  # type: ignore[attr-defined]
-from .sources import NAMES, Source, SourceTree, identifier
+from .sources import NAMES, Source, SourceTree, exact_key, identifier
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
@@ -124,31 +123,11 @@ def constant_check(value: Any) -> tuple[str, Any]:
     return "type({0}) is type({pin}) and {0} == {pin}", value
 
 
-def exact_key(value: Any) -> Any:
-    """What stands for a key of a dictionary, or an element of a set.  To Python 1, True and 1.0 are
-    one key, but a program that walks the keys sees which one it is."""
-    kind = type(value)
-    if kind is str or kind is int:
-        return kind, value
-    if kind in (tuple, frozenset):
-        return kind, kind(map(exact_key, value))
-    if kind in (range, slice):
-        return kind, *map(exact_key, (value.start, value.stop, value.step))
-    if isinstance(value, torch.Tensor):  # `==` of two gives a tensor
-        return id(value)
-    if isinstance(value, numbers.Number) and value == value:
-        return kind, repr(value)  # of -0.0
-    return kind, value
-
-
 def keys_check(keys: Sequence[Any], text: str = "{0}") -> tuple[str, Any]:
     """(check, object to pin): `text` has these keys, in this order."""
     if all(type(key) is str for key in keys):
         return f"[*{text}] == {{pin}} and {{{{*map(type, {text})}}}} <= {{{{str}}}}", [*keys]
     return f"[*map(exact_key, {text})] == {{pin}}", [*map(exact_key, keys)]
-
-
-NAMES["exact_key"] = exact_key
 
 
 def access(node: Source) -> str:
@@ -339,7 +318,6 @@ FUNCTIONS = (
     "_ZNK3c1010TensorImpl13requires_gradEv",
     "_ZN2at4impl9has_namesEPKN3c1010TensorImplE",
 )
-NAMES["layout"], NAMES["plain_layout"] = _layouts.layout, _layouts.plain_layout
 
 
 @functools.cache

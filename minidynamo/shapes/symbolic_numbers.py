@@ -28,7 +28,16 @@ from typing import TYPE_CHECKING, Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import FUNCTIONS, FloorDiv, Mod, ToFloat, python_code
+from miniinductor.sizes.expressions import (
+    FUNCTIONS,
+    FloatPow,
+    FloorDiv,
+    Mod,
+    Sqrt,
+    ToFloat,
+    TrueDiv,
+    python_code,
+)
 
 if TYPE_CHECKING:
     from .symbolic_shapes import ShapeEnv
@@ -60,6 +69,10 @@ OPERATORS: dict[str, tuple[Any, Callable, type]] = {
 # a sympy class -> the function that computes it in a graph (a difference is a sum there)
 IN_GRAPH: dict[Any, Callable] = {
     **{expression: compute for expression, compute, _ in OPERATORS.values()},
+    **{function: function.compute for function in FUNCTIONS},
+    # (Python's own would make a plain number of a symbolic one)
+    ToFloat: torch.sym_float,
+    Sqrt: torch.sym_sqrt,
     sympy.Pow: operator.pow,
     sympy.Max: torch.sym_max,
     sympy.Min: torch.sym_min,
@@ -70,7 +83,7 @@ IN_GRAPH: dict[Any, Callable] = {
 def graph_function(expr: sympy.Expr) -> Callable:
     """The function that computes an expression in a graph, called with its arguments; for a sum or
     product of several, with two at a time."""
-    return getattr(expr, "in_graph", None) or IN_GRAPH[type(expr)]
+    return IN_GRAPH[type(expr)]
 
 
 # ---- the node behind torch.SymInt, SymFloat and SymBool ------------------------------------------
@@ -226,11 +239,16 @@ class SymNode:
 
 # ---- floats --------------------------------------------------------------------------------------
 # method of SymNode -> the opaque function that stands for it
-FLOATS = {name: function for function in FUNCTIONS.values() for name in function.methods}
-QUOTIENTS = FUNCTIONS["TrueDiv"].methods
-POWERS = FUNCTIONS["FloatPow"].methods
+FLOATS = {name: function for function in FUNCTIONS for name in function.methods}
+QUOTIENTS = TrueDiv.methods
+POWERS = FloatPow.methods
 # an int of a float is a number, which is guarded: int(n * 0.3)
-WHOLE = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "sym_int": int}
+WHOLE: dict[str, Callable] = {
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+    "sym_int": int,
+}
 
 
 def is_plain(node: SymNode) -> bool:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, dataclass_transform
 
 from miniinductor.errors import ours
+from miniinductor.options import Current
 
 from ..bytecode import assembler
 from ..errors import Break
@@ -43,14 +44,17 @@ Added = TypeVar("Added", bound=Any)
 Args = list["Variable"]  # the positional arguments of a call
 Named = dict[str, "Variable"]  # those with names
 
-# The frames that are being evaluated, the innermost last (one compile at a time): for questions to
-# a variable that are asked without `tx`.
-RUNNING: list[Any] = []
+running = Current()  # the frame that is being evaluated: for who is asked without `tx`
 
 
 def current() -> Frame:
     """The frame that is being evaluated."""
-    return RUNNING[-1]
+    return running.value
+
+
+def current_line() -> str:
+    """Where the program is."""
+    return running.value.user_line() if running.value else ""
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
@@ -331,14 +335,20 @@ def forget_lookups() -> None:
     FOUND.clear()
 
 
+def mro_of(cls: type) -> tuple[type, ...]:
+    """The classes in which attributes are looked up, which is guarded."""
+    WALKED[cls] = None
+    return cls.__mro__
+
+
 def lookup(cls: type, name: str, owners: Iterable[type] | None = None) -> tuple[Any, Any]:
     """(owner, attribute) in the MRO, or in a part of it (`owners`); or (None, MISSING).  No
     descriptor is run.
 
     What it found, and where it found nothing, is guarded at the end (`guard_classes`).
     """
-    WALKED[cls] = None
-    for owner in cls.__mro__ if owners is None else owners:
+    mro = mro_of(cls)
+    for owner in mro if owners is None else owners:
         found = FOUND[owner, name] = owner.__dict__.get(name, MISSING)
         if found is not MISSING:
             return owner, found

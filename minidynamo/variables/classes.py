@@ -21,7 +21,6 @@ from ..errors import Break
 from .base import (
     METHODS,
     MISSING,
-    WALKED,
     Args,
     Codegen,
     Frame,
@@ -31,6 +30,7 @@ from .base import (
     can_change,
     is_programs,
     lookup,
+    mro_of,
 )
 from .functions import BOUND, BoundMethodVar, bound_descriptor
 from .objects import ObjectVar, method_of_class
@@ -110,7 +110,7 @@ class ClassVar(RealVar):
         cls = self.value
         if name == "__flags__":
             raise Break("attribute", "__flags__ of a class, into which Python writes at any time")
-        WALKED[cls] = None  # guards the MRO
+        mro_of(cls)  # guards it
         value = tx.run_now(getattr, cls, name)
         if can_change(cls) and (value is None or isinstance(value, (str, dict))):
             return tx.output.wrap(value, tx.output.tree.pinned(cls).attr(name))

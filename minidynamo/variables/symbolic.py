@@ -14,6 +14,7 @@ Mirrors torch/_dynamo/variables/tensor.py (SymNodeVariable).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,15 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 # sympy's rules for them are not those of floats.
 NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)
 # functions that stay symbolic -> what computes them for such numbers (operators do themselves)
-CALLS: dict[Any, Callable] = {}
+CALLS: dict[Any, Any] = {
+    **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
+    float: torch.sym_float,
+    int: lambda n: torch.SymInt(n.node.sym_int()),
+    min: torch.sym_min,
+    max: torch.sym_max,
+    math.isqrt: None,
+    math.sqrt: torch.sym_sqrt,
+}
 
 
 class SymVar(Variable):

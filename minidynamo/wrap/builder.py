@@ -55,6 +55,7 @@ from ..variables.base import (
     Source,
     Variable,
     can_change,
+    current_line,
     trusted,
 )
 from ..variables.classes import ClassVar
@@ -254,16 +255,10 @@ class Builder:
         # variables of objects from outside: writes to them are repeated
         self.sourced: list[Variable] = []
         self.layouts: dict[bytes, bytes] = {}  # each once
-        self.absent: dict[
-            Source, dict[str, str]
-        ] = {}  # names that are not there -> the line that asked
-        self.frame: Any = None  # the innermost one
+        # names that are not there -> the line that asked
+        self.absent: dict[Source, dict[str, str]] = {}
         self.asked: dict[int, Source] = {}  # id of an object that is a key by identity -> where
         self.generators: list[Any] = []  # that this frame has made
-
-    def line(self) -> str:
-        """The user's line that is being traced, "file:line"."""
-        return self.frame.user_line() if self.frame is not None else ""
 
     # ---- guards
     def guard(self, source: Source, kind: Any, check: str, value: Any = None) -> None:
@@ -280,11 +275,11 @@ class Builder:
                 pins = {text: value}
             check = check.replace("{pin}", text)
         name = kind if isinstance(kind, str) else kind[0]
-        source.guards[kind] = Guard(name, source, check, pins, self.line())
+        source.guards[kind] = Guard(name, source, check, pins, current_line())
 
     def guard_absent(self, source: Source, name: str) -> None:
         """The dictionary at `source` has no `name`, and must have none later."""
-        self.absent.setdefault(source, {}).setdefault(name, self.line())
+        self.absent.setdefault(source, {}).setdefault(name, current_line())
 
     def guard_undefined(self, cls: type, name: str) -> None:
         """This class itself does not define `name`, and must not later."""
@@ -301,7 +296,7 @@ class Builder:
     def guard_pair(self, check: str, *sources: Source) -> None:
         """A guard on several sources, `{0}`, `{1}`... in the check."""
         alike = check == "{0} is {1}"
-        guard = Guard("ALIAS" if alike else "DISTINCT", sources, check, {}, self.line())
+        guard = Guard("ALIAS" if alike else "DISTINCT", sources, check, {}, current_line())
         self.pair_guards.append(guard)
 
     # ---- variables

@@ -28,18 +28,23 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..guards.guards import exact_key
-from ..guards.sources import KINDS, NAMES
-from ..variables.base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, lookup, trusted
+from ..guards.sources import exact_key
+from ..variables.base import (
+    BINARY,
+    MISSING,
+    Lazy,
+    OutputGraph,
+    Source,
+    Variable,
+    current,
+    lookup,
+    trusted,
+)
 from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar, PartialVar
 from ..variables.objects import ObjectVar, fields_of
 from ..variables.registry import BY_VALUE, PINNED, SHARED, by_identity
-
-# the methods of the program's class are not asked
-for _type in (dict, list, tuple):
-    KINDS[f"{_type.__name__}_item"] = f"{_type.__name__}.__getitem__({{p}}, {{k!r}})"
 
 
 @SHARED(list)
@@ -78,13 +83,13 @@ def pairs_of(
             child = source.child(kind, key)
         else:
             child = source.child("pinned_item", builder.tree.pinned(key).key)
-        items[variable.hash_key(builder.frame)] = (variable, Lazy(item, child))
+        items[variable.hash_key(current())] = (variable, Lazy(item, child))
     return items
 
 
 def result_dict(output: OutputGraph, value: dict) -> DictVar:
     pairs = [(output.wrap_result(k), output.wrap_result(v)) for k, v in value.items()]
-    return DictVar({k.hash_key(output.frame): (k, v) for k, v in pairs})
+    return DictVar({k.hash_key(current()): (k, v) for k, v in pairs})
 
 
 # What a named tuple must have from tuple, or not at all: else it is an instance of its class.
@@ -156,10 +161,6 @@ def real_pairs(value: Any) -> list[tuple[Any, Any]]:
     if pairs is None or len(pairs) != dict.__len__(value):
         raise Break("dictionary", "an OrderedDict that was written by dict's methods")
     return pairs
-
-
-KINDS["behind"] = "get_referents({p})[0]"
-NAMES["get_referents"] = gc.get_referents
 
 
 @SHARED(types.MappingProxyType)

@@ -317,17 +317,16 @@ class ProgramTrace:
             if not (tangents and leaves):
                 return [None] * len(are_wanted)
             outputs = [self.results[i] for i in self.joint.tangents]
-            tracer.before_record = self.interpreter.find_origin
+            asking = tracer.asking(self.interpreter.find_origin)
             blame = blaming(lambda: tracer.meta)
             try:
-                with tracer, no_autocast(), blame, autograd_errors():
+                with asking, tracer, no_autocast(), blame, autograd_errors():
                     found = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
             except ours(Exception) as error:
                 if isinstance(error, CannotTrace) or is_fault(error):
                     raise
                 name = type(error).__name__
                 raise CannotTrace(f"backward of the program's own raises {name}") from error
-        tracer.before_record = None  # which knows the tracer: no cycle is left
         gradients = iter(found)
         return [next(gradients) if is_wanted else None for is_wanted in are_wanted]
 

@@ -32,6 +32,7 @@ from torch import fx
 
 from .. import config
 from ..errors import CannotLower, CompilerError, ThreadState, faults
+from ..options import Current
 from ..records import CompileRecord, first_line, warn_once
 from ..sizes.symbols import fill
 from . import fake_mode
@@ -43,11 +44,10 @@ from .partition import Parts, WithoutTangents
 from .tracer import without_autocast
 
 
-def undisturbed(function: Callable) -> Callable:
-    """The function that autograd calls as the backward of a compiled graph: `function` itself.  A
-    front end with a frame hook assigns `disabled` to this name, since otherwise the hook would see
-    the backward graph being compiled."""
-    return function
+# What autograd calls as the backward of a compiled graph in place of a function: the function
+# itself.  A front end with a frame hook sets `disabled` around a compilation, since otherwise the
+# hook would see the backward graph being compiled.
+undisturbed = Current(lambda function: function)
 
 
 class Backward:
@@ -219,11 +219,11 @@ class AutogradFunction:
 
     def function(self) -> Callable:
         """The autograd function, to be called; its two methods are this object's."""
-        compiled = {
-            "forward": staticmethod(self.forward),
-            "backward": staticmethod(undisturbed(self.backward)),
-        }
-        made: Any = type("Compiled", (torch.autograd.Function,), compiled)
+
+        class Compiled(torch.autograd.Function):
+            forward = staticmethod(self.forward)
+            backward = staticmethod(undisturbed.value(self.backward))
+
         unreached = self.joint.unreached
 
         def apply_detached(*primals: Any) -> Any:
@@ -231,9 +231,9 @@ class AutogradFunction:
             given = list(primals)
             for place in unreached:
                 given[place] = given[place].detach()
-            return made.apply(*given)
+            return Compiled.apply(*given)
 
-        return apply_detached if unreached else made.apply
+        return apply_detached if unreached else Compiled.apply
 
     def without_history(self, *primals: Any) -> tuple:
         return tuple(self.run_forward(*primals)[: self.joint.count])

@@ -111,10 +111,18 @@ class Tracer(TorchDispatchMode):
         self._node_of: dict[int, fx.Node] = {}
         self._fake_of: dict[int, FakeTensor] = {}
         self._alive: list[Any] = []  # what is in `_node_of`: the id of a dead tensor is used again
-        # called before each op; may set `meta`
         self.before_record: Callable[[], None] | None = None
         # id of a tensor that shares memory -> (its source, a step of a view)
         self.made_by: dict[int, tuple[Any, tuple]] = {}
+
+    @contextlib.contextmanager
+    def asking(self, before_record: Callable[[], None]) -> Iterator[None]:
+        """Within the block this is called before each op, in whatever thread; it may set `meta`."""
+        self.before_record = before_record
+        try:
+            yield
+        finally:
+            self.before_record = None
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor: torch.Tensor, node: fx.Node) -> None:

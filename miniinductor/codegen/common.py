@@ -10,7 +10,7 @@ In:   op calls of a loop body.  Out: text.
 Mirrors torch/_inductor/codegen/common.py (CSE).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import sympy
 import torch
 
 from ..ir.loops import playing
-from ..ir.ops import OpsHandler
+from ..ir.ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..records import About, Marked
 from ..schedule.nodes import Node
 
@@ -40,10 +40,17 @@ INFIX = {
 LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 
 
-def install_family(handler: type[OpsHandler], names: Iterable[str], family: str) -> None:
-    """Each of these ops that the handler does not define is `self.family(op, ...)`."""
-    for name in set(names) - vars(handler).keys():
-        setattr(handler, name, lambda self, *args, _name=name: getattr(self, family)(_name, *args))
+def _of_family(name: str) -> Callable[..., Any]:
+    if name in UNARY:
+        return lambda self, a: self.unary(name, a)
+    if name in BINARY + COMPARISON:
+        return lambda self, a, b: self.binary(name, a, b)
+    return getattr(OpsHandler, name)
+
+
+class FamilyHandler(OpsHandler, rest=_of_family):
+    """An op of a family that the language's class does not write out is `self.unary(op, a)` or
+    `self.binary(op, a, b)`."""
 
 
 @dataclass(frozen=True)

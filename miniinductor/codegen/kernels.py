@@ -22,6 +22,7 @@ from torch import fx
 
 from ..devices import LANGUAGES, language_of
 from ..ir.loops import Graph
+from ..options import announce
 from ..records import CompileRecord, KernelRecord
 from ..schedule.nodes import ExternNode, Schedule, ScheduledNode, buffer_bytes, bytes_touched
 from .common import Kernel
@@ -68,7 +69,11 @@ def write_kernels(schedule: Schedule, record: CompileRecord) -> list[Step]:
     What another node reads, and what escapes, must be in memory after its kernel."""
     used = schedule.escaping.union(*[node.read_names for node in schedule.nodes])
     writing = KernelWriting(schedule, used, positions_of(record.functional_graph))
-    return [writing.step(node) for node in schedule.nodes]
+    steps = []
+    for number, node in enumerate(schedule.nodes, 1):
+        announce("kernel", record, f"{number} of {len(schedule.nodes)}")
+        steps.append(writing.step(node))
+    return steps
 
 
 def positions_of(functional_graph: fx.GraphModule | fx.Graph | None) -> dict[str, int] | None:

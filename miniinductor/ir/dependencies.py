@@ -176,21 +176,17 @@ class LoopBody:
                 return arg.xreplace(symbols)
             return arg
 
-        before = playing.value
-        try:
-            for instruction in self.instructions if instructions is None else instructions:
-                handler.origin, playing.value = instruction.origin, instruction
+        for instruction in self.instructions if instructions is None else instructions:
+            with playing.set(instruction):
                 if instruction.op == "masked":
                     mask, _, other = instruction.args
                     block = functools.partial(self.play_block, handler, instruction, values)
                     result = handler.masked(values[mask], block, other)
                 else:
                     result = getattr(handler, instruction.op)(*map(decode, instruction.args))
-                values[instruction.result] = result
-                if isinstance(instruction.result, sympy.Symbol):
-                    symbols[instruction.result] = result
-        finally:
-            playing.value = before
+            values[instruction.result] = result
+            if isinstance(instruction.result, sympy.Symbol):
+                symbols[instruction.result] = result
         return values
 
     def play_block(self, handler: OpsHandler, masked: Instruction, values: dict) -> Any:

@@ -46,21 +46,18 @@ from .loops import (
     playing,
     run_body,
 )
-from .ops import (
-    COMPARISON,
-    LOGICAL,
-    TESTS,
-    Dtype,
-    OpsHandler,
-    Value,
-    fill,
-    indirect_symbol,
-    set_handler,
-)
+from .ops import COMPARISON, LOGICAL, TESTS, Dtype, OpsHandler, Value, indirect_symbol, set_handler
 
 
 # --- text -----------------------------------------------------------------------------------------
-class PrintHandler(OpsHandler):
+def _printed(name: str) -> Callable[..., str]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> str:
+        return self.emit(name, f"{name}({', '.join(map(_show, [*args, *kwargs.values()]))})")
+
+    return method
+
+
+class PrintHandler(OpsHandler, rest=_printed):
     """Each op becomes a line `tmpN = op(...)`; equal lines are written once."""
 
     def __init__(self) -> None:
@@ -114,16 +111,6 @@ def _show(argument: Any) -> str:
     return str(argument).replace("torch.", "")
 
 
-def _printed(name: str) -> Callable[..., str]:
-    def method(self: PrintHandler, *args: Any, **kwargs: Any) -> str:
-        return self.emit(name, f"{name}({', '.join(map(_show, [*args, *kwargs.values()]))})")
-
-    return method
-
-
-fill(PrintHandler, _printed)
-
-
 @lines_of.register(ComputedBuffer)
 def buffer_lines(buffer: Any) -> list[Marked]:
     """One operation of a graph as text: a head, and the statements of its body."""
@@ -139,8 +126,7 @@ def buffer_lines(buffer: Any) -> list[Marked]:
         what, op = f"{buffer.op}({', '.join(arguments)})", str(buffer.op)
     else:
         assert isinstance(buffer, ComputedBuffer)
-        origin.value = ""
-        with set_handler(handler):
+        with origin.set(""), set_handler(handler):
             run_body(buffer, *loop_indices(buffer.data))
         ranges = ", ".join(f"{i} < {n}" for i, n in loops(buffer.data).items())
         what = f"{type(buffer.data).__name__.lower()} {ranges}"
@@ -197,7 +183,15 @@ def expect(what: str, want: Dtype, *given: Dtype) -> Dtype:
     return want
 
 
-class DtypeHandler(OpsHandler):
+def _dtype_rule(name: str) -> Callable[..., Dtype]:
+    def method(self: Any, *args: Dtype) -> Dtype:
+        dtype = expect(name, *args)  # the others' must be the first one's
+        return torch.bool if name in TRUTHS else dtype
+
+    return method
+
+
+class DtypeHandler(OpsHandler, rest=_dtype_rule):
     """The value of each op is its dtype; operands of one op must agree."""
 
     def __init__(self, dtype_of_buffer: Callable[[str], Dtype]) -> None:
@@ -242,17 +236,6 @@ class DtypeHandler(OpsHandler):
 
     def rand(self, seed: Dtype, offset: Dtype) -> Dtype:
         return torch.float32
-
-
-def _dtype_rule(name: str) -> Callable[..., Dtype]:
-    def method(self: DtypeHandler, *args: Dtype) -> Dtype:
-        dtype = expect(name, *args)  # the others' must be the first one's
-        return torch.bool if name in TRUTHS else dtype
-
-    return method
-
-
-fill(DtypeHandler, _dtype_rule)
 
 
 class Verifier(DtypeHandler):

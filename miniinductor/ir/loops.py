@@ -120,22 +120,22 @@ origin = Current("")  # the FX node whose ops are being called
 playing = Current()
 
 
-def from_node(name: str, function: Callable[..., Value]) -> Callable[..., Value]:
+@dataclass(frozen=True)
+class FromNode:
     """`function`, a loop body, which sets `origin` to FX node `name` while its own ops are called.
 
     Of relu(exp(x)), inlined into one body: relu's function calls exp's, which sets `origin` to
     "exp" for its ops, and back to "relu" before it returns."""
-    if hasattr(function, "node"):  # made by this function: an earlier node has it
-        return function
 
-    def body(*index: Index) -> Value:
-        before, origin.value = origin.value, name
-        value = function(*index)
-        origin.value = before or name  # a buffer's reduction and its store belong to the last node
+    name: str
+    function: Callable[..., Value]
+
+    def __call__(self, *index: Index) -> Value:
+        before, origin.value = origin.value, self.name
+        value = self.function(*index)
+        # a buffer's reduction and its store belong to the last node
+        origin.value = before or self.name
         return value
-
-    setattr(body, "node", name)
-    return body
 
 
 # --- values that are not stored -------------------------------------------------------------------

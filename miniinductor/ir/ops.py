@@ -62,6 +62,12 @@ class OpsHandler:
     have one dtype: lowerings insert `to_dtype`; no op promotes.
     """
 
+    def __init_subclass__(cls, rest: Any = None) -> None:
+        """rest(name): the method of an op that the class does not write out."""
+        for name in OP_NAMES if rest else ():
+            if name not in vars(cls):
+                setattr(cls, name, rest(name))
+
     # memory
     def load(self, name: str, index: sympy.Expr) -> Value:
         """The element of buffer `name` at linear offset `index`."""
@@ -112,13 +118,6 @@ for _name in BINARY + COMPARISON:
     setattr(OpsHandler, _name, lambda self, a, b: ...)
 
 OP_NAMES = tuple(n for n in vars(OpsHandler) if not n.startswith("_"))
-
-
-def fill(handler_class: type[OpsHandler], method_of: Callable[[str], Callable[..., Any]]) -> None:
-    """Give the class method_of(name) for each op that it has not written out."""
-    for name in OP_NAMES:
-        if name not in vars(handler_class):
-            setattr(handler_class, name, method_of(name))
 
 
 def exact_key(value: Any) -> Any:

@@ -24,7 +24,7 @@ from ..sizes.expressions import FloorDiv, Position, flatten
 from ..sizes.symbols import Size, lies_in
 from .dependencies import Instruction, LoopBody, Ref, Result
 from .loops import ComputedBuffer, origin, playing, run_body
-from .ops import OpsHandler, exact_key, fill, loop_variables, set_handler
+from .ops import OpsHandler, exact_key, loop_variables, set_handler
 
 FOLLOWED = {
     "add": operator.add,
@@ -36,10 +36,13 @@ FOLLOWED = {
 }
 
 
-class Recorder(OpsHandler):
+def _record_plain(name: str) -> Callable:
+    return lambda self, *args, **kwargs: self.emit(name, *args, *kwargs.values())
+
+
+class Recorder(OpsHandler, rest=_record_plain):
     """Writes each op down, equal ones once, and follows the integers that are known."""
 
-    origin = ""  # `play` sets it; while a closure is traced, ir.origin says it
     buffer = ""  # whose body it is
     flat_reduction_index: sympy.Expr
 
@@ -59,8 +62,9 @@ class Recorder(OpsHandler):
         if not block and op != "store" and key in self.seen:
             return self.seen[key]
         result = make(next(self.count))
-        first = (self.buffer, result) if playing.value is None else playing.value.first
-        node = self.origin or origin.value
+        first, node = (self.buffer, result), origin.value
+        if playing.value is not None:
+            first, node = playing.value.first, playing.value.origin
         self.instructions.append(Instruction(op, args, result, block, node, first))
         self.seen[key] = result
         return result
@@ -141,13 +145,6 @@ class Recorder(OpsHandler):
     )
 
 
-def _record_plain(name: str) -> Callable:
-    return lambda self, *args, **kwargs: self.emit(name, *args, *kwargs.values())
-
-
-fill(Recorder, _record_plain)
-
-
 def trace(buffer: ComputedBuffer) -> LoopBody:
     """ComputedBuffer -> LoopBody over its own ranges."""
     data = buffer.data
@@ -155,8 +152,7 @@ def trace(buffer: ComputedBuffer) -> LoopBody:
     x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
     recorder = Recorder(dict(zip(x + r, outer + inner)))
     recorder.flat_reduction_index, recorder.buffer = flatten(r, inner), buffer.name
-    origin.value = ""
-    with set_handler(recorder):
+    with origin.set(""), set_handler(recorder):
         run_body(buffer, x, r)
     return recorder.body(outer, inner)
 

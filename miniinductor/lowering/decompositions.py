@@ -35,8 +35,6 @@ from .registry import LOWERINGS, NARROW, aten, register
 
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
 OURS: dict[Any, Decomposition] = {}
-# with config.fallback_random=False: forms that draw random numbers in our kernels
-FUSED_RANDOM: dict[Any, Decomposition] = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """gelu _log_softmax elu leaky_relu hardtanh fmod dist addmv ldexp round
 linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_copy

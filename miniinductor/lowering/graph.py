@@ -31,6 +31,7 @@ from ..ir.loops import (
     BufferView,
     ComputedBuffer,
     ConstantBuffer,
+    FromNode,
     Graph,
     InputBuffer,
     Layout,
@@ -40,10 +41,9 @@ from ..ir.loops import (
     View,
     boxes_in,
     building,
-    from_node,
     layouts_of,
 )
-from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, fill, loop_variables, price, set_handler
+from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, loop_variables, price, set_handler
 from ..records import CompileRecord
 from ..sizes.expressions import Position, Size
 from ..sizes.symbols import SYMBOLIC, same_sizes, size
@@ -72,7 +72,18 @@ FEW_READS, MANY_OPS_ON_GPU = 2, 4 * EXPENSIVE_PRICE
 HUGE = 192  # operations: stored even with one user, so that no kernel grows without end
 
 
-class _Cost(OpsHandler):
+def _count(name: str) -> Callable[..., bool]:
+    cost_of_one = price(name)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> bool:
+        read = True in args
+        self.operations += cost_of_one if read or cost_of_one > 1 else 0
+        return read
+
+    return method
+
+
+class _Cost(OpsHandler, rest=_count):
     """Counts what one element of a value costs.
 
     A value is True if it depends on memory.  What depends on the index alone is the same for a
@@ -90,20 +101,6 @@ class _Cost(OpsHandler):
 
     def indirect_indexing(self, value: bool, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
         return Position("position", integer=True)
-
-
-def _count(name: str) -> Callable[..., bool]:
-    cost_of_one = price(name)
-
-    def method(self: _Cost, *args: Any, **kwargs: Any) -> bool:
-        read = True in args
-        self.operations += cost_of_one if read or cost_of_one > 1 else 0
-        return read
-
-    return method
-
-
-fill(_Cost, _count)
 
 
 def cost(box: TensorBox) -> tuple[int, int]:
@@ -202,8 +199,9 @@ class GraphLowering(fx.Interpreter):
         `before`."""
         stored = self.lowered.operations[before:]
         for data in [*values, *[b.data for b in stored if isinstance(b, ComputedBuffer)]]:
-            if hasattr(data, "inner_fn"):
-                data.inner_fn = from_node(node.name, data.inner_fn)
+            body = getattr(data, "inner_fn", None)
+            if body and not isinstance(body, FromNode):  # no earlier node has it
+                data.inner_fn = FromNode(node.name, body)
 
     def finish_value(self, box: TensorBox, node: fx.Node) -> None:
         """Store what a rule made of the node now, if that is cheaper."""

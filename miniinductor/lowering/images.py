@@ -35,11 +35,10 @@ from ..sizes.prover import is_nonnegative
 from ..sizes.symbols import same
 from .decompositions import decomposition, upcast
 from .reductions import accumulate_dtype
-from .registry import NARROW, READ_SEVERAL_TIMES, Call, NotLowered, aten, cast, lower, made
+from .registry import NARROW, Call, NotLowered, aten, cast, lower, made
 from .views import between
 
 UNROLLED = 27  # elements of a window, which are written out
-READ_SEVERAL_TIMES |= {aten.max_pool2d_with_indices.default, aten.avg_pool2d.default}
 
 
 # --- pooling --------------------------------------------------------------------------------------

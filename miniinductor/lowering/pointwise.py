@@ -304,4 +304,4 @@ for _name in (*OP_NAMES, "div"):
         _overloads = [
             getattr(_packet, o, None) for o in ("default", "Tensor", "Tensor_Tensor", "self")
         ]
-        LOWERINGS[_prim.default] = next(LOWERINGS[o] for o in _overloads if o in LOWERINGS)
+        lower(_prim.default)(next(LOWERINGS[o] for o in _overloads if o in LOWERINGS))

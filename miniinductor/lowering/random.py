@@ -26,7 +26,6 @@ from torch import Tensor
 from ..ir.loops import Index, TensorBox
 from ..ir.ops import Value, ops
 from ..sizes.expressions import Size, flatten
-from .decompositions import FUSED_RANDOM
 from .registry import Call, aten, lower, made
 
 WORD = 0xFFFFFFFF
@@ -115,7 +114,8 @@ def bernoulli(
     return (draw(x.shape, x.device) < (x if p is None else p)).to(x.dtype)
 
 
-FUSED_RANDOM |= {
+# config.fallback_random=False: kernels of ours draw
+FUSED_RANDOM = {
     aten.rand.default: rand,
     aten.rand_like.default: rand_like,
     aten.randn.default: normal(rand),

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 Rule = Callable[..., Any]  # (call, *arguments) -> a box, or several
 LOWERINGS: dict[torch._ops.OpOverload, Rule] = {}
-READ_SEVERAL_TIMES: set[torch._ops.OpOverload] = set()  # these read each element more than once
+# these read each element more than once
+READ_SEVERAL_TIMES = {aten.max_pool2d_with_indices.default, aten.avg_pool2d.default}
 
 
 class NotLowered(Exception):

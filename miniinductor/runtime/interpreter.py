@@ -35,7 +35,7 @@ from ..ir.loops import (
     loops,
     run_body,
 )
-from ..ir.ops import BINARY, COMPARISON, UNARY, Dtype, OpsHandler, set_handler
+from ..ir.ops import COMPARISON, Dtype, OpsHandler, set_handler
 from ..lowering.random import philox
 from ..sizes.expressions import FloorDiv, Mod, Size
 from ..sizes.symbols import extent
@@ -95,7 +95,19 @@ SCANS = {
 }
 
 
-class InterpreterHandler(OpsHandler):
+def _torch_rule(name: str) -> Callable[..., Tensor]:
+    function = NOT_AS_TORCH.get(name) or getattr(torch, name)
+
+    def method(self: Any, *args: Tensor) -> Tensor:
+        result = function(*args)
+        if name in COMPARISON or result.dtype == torch.bool:
+            return result
+        return result.to(args[0].dtype)
+
+    return method
+
+
+class InterpreterHandler(OpsHandler, rest=_torch_rule):
     """Every value is a tensor that broadcasts against the grid."""
 
     def __init__(self, memory: dict[str, Tensor], data: Any, device: torch.device) -> None:
@@ -200,22 +212,6 @@ class InterpreterHandler(OpsHandler):
     def rand(self, seed: Tensor, offset: Tensor) -> Tensor:
         bits = philox(seed.to(torch.int64), offset.to(torch.int64))
         return (bits >> 8).to(torch.float32) * 2.0**-24
-
-
-def _torch_rule(name: str) -> Callable[..., Tensor]:
-    function = NOT_AS_TORCH.get(name) or getattr(torch, name)
-
-    def method(self: InterpreterHandler, *args: Tensor) -> Tensor:
-        result = function(*args)
-        if name in COMPARISON or result.dtype == torch.bool:
-            return result
-        return result.to(args[0].dtype)
-
-    return method
-
-
-for _name in UNARY + BINARY + COMPARISON:
-    setattr(InterpreterHandler, _name, _torch_rule(_name))
 
 
 # --- graphs ---------------------------------------------------------------------------------------

@@ -32,7 +32,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sympy
-import torch
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
@@ -170,7 +169,6 @@ class Opaque(sympy.Function):
     is_real = True
     methods: list[str]  # of minidynamo's SymNode, whose results it stands for
     compute: Callable  # the function on numbers
-    in_graph: Callable  # the function on torch's symbolic numbers, which a node of a graph calls
     texts: dict[str, str]  # "python", "c" or "triton" -> how the call is written there
 
     @classmethod
@@ -180,46 +178,60 @@ class Opaque(sympy.Function):
         return sympy.Float(cls.compute(*map(as_number, args)))
 
 
-# name -> (methods of SymNode, what computes it, the same in a graph: Python's own (math.sqrt) would
-# make a plain number of a symbolic one; how it is written in Python, in C and in Triton)
-TABLE: dict[str, tuple] = {
-    "ToFloat": (
-        *("sym_float", float, torch.sym_float),
-        *("float({})", "(double)({})", "tl.cast({}, tl.float64)"),
-    ),
-    "FloatAdd": ("add", operator.add, operator.add, *["({} + {})"] * 3),
-    "FloatSub": ("sub", operator.sub, operator.sub, *["({} - {})"] * 3),
-    "FloatMul": ("mul", operator.mul, operator.mul, *["({} * {})"] * 3),
-    "FloatNeg": ("neg", operator.neg, operator.neg, *["(-{})"] * 3),
-    "TrueDiv": (
-        *("truediv int_truediv float_truediv", operator.truediv, operator.truediv, "({} / {})"),
-        *("((double)({})/(double)({}))", "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))"),
-    ),
-    "FloatPow": (
-        *("pow float_pow", operator.pow, operator.pow, "({} ** {})"),
-        *("__builtin_pow({}, {})", "tl.exp2(tl.log2({})*{})"),
-    ),
-    "Sqrt": (
-        *("sym_sqrt", math.sqrt, torch.sym_sqrt),
-        *("math.sqrt({})", "__builtin_sqrt({})", "tl.sqrt({})"),
-    ),
-}
+def alike(text: str) -> dict[str, str]:
+    return dict.fromkeys(("python", "c", "triton"), text)
 
 
-def made(name: str, methods: str, compute: Callable, in_graph: Callable, *texts: str) -> Any:
-    fields: dict[str, Any] = {
-        "methods": methods.split(),
-        "compute": staticmethod(compute),
-        "in_graph": staticmethod(in_graph),
-        "texts": dict(zip(("python", "c", "triton"), texts)),
-        "__module__": __name__,  # pickle finds it here
+class ToFloat(Opaque):
+    methods, compute = ["sym_float"], float
+    texts = {"python": "float({})", "c": "(double)({})", "triton": "tl.cast({}, tl.float64)"}
+
+
+class FloatAdd(Opaque):
+    methods, compute = ["add"], operator.add
+    texts = alike("({} + {})")
+
+
+class FloatSub(Opaque):
+    methods, compute = ["sub"], operator.sub
+    texts = alike("({} - {})")
+
+
+class FloatMul(Opaque):
+    methods, compute = ["mul"], operator.mul
+    texts = alike("({} * {})")
+
+
+class FloatNeg(Opaque):
+    methods, compute = ["neg"], operator.neg
+    texts = alike("(-{})")
+
+
+class TrueDiv(Opaque):
+    methods = ["truediv", "int_truediv", "float_truediv"]
+    compute = operator.truediv
+    texts = {
+        "python": "({} / {})",
+        "c": "((double)({})/(double)({}))",
+        "triton": "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))",
     }
-    return type(name, (Opaque,), fields)
 
 
-FUNCTIONS = {name: made(name, *row) for name, row in TABLE.items()}
-globals().update(FUNCTIONS)
-ToFloat = FUNCTIONS["ToFloat"]
+class FloatPow(Opaque):
+    methods, compute = ["pow", "float_pow"], operator.pow
+    texts = {
+        "python": "({} ** {})",
+        "c": "__builtin_pow({}, {})",
+        "triton": "tl.exp2(tl.log2({})*{})",
+    }
+
+
+class Sqrt(Opaque):
+    methods, compute = ["sym_sqrt"], math.sqrt
+    texts = {"python": "math.sqrt({})", "c": "__builtin_sqrt({})", "triton": "tl.sqrt({})"}
+
+
+FUNCTIONS = Opaque.__subclasses__()
 
 
 class Printer(StrPrinter):

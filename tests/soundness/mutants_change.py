@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import minidynamo
-from minidynamo.convert import entries
-from minidynamo.guards import guards
+from minidynamo.guards import guards, sources
 from minidynamo.variables import functions, modules
 
 from .mutants import mutant
 
-STATES = {name for name, _ in entries.STATE} | {
+STATES = {name for name, _ in sources.STATE} | {
     "AUTOCAST_DTYPES",
     "DEFAULT_DEVICE",
     "DISPATCH_KEYS",

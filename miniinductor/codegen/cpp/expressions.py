@@ -32,10 +32,10 @@ import torch
 
 from ... import config
 from ...ir.loops import playing
-from ...ir.ops import BINARY, COMPARISON, TESTS, UNARY, OpsHandler
+from ...ir.ops import COMPARISON, TESTS
 from ...sizes.symbols import Size
 from ..common import INFIX as INFIX_OF_ALL
-from ..common import LOGICAL, Scope, Value, install_family
+from ..common import LOGICAL, FamilyHandler, Scope, Value
 from ..kernel_plan import KernelPlan
 from .statements import Branch, Line, Statement
 
@@ -130,7 +130,7 @@ class CppScope(Scope):
         self.lines.append(Line(line, origin=origin or playing.value))
 
 
-class CppExpressions(OpsHandler):
+class CppExpressions(FamilyHandler):
     """The ops without memory and reductions; `CppKernelWriter` adds those, and sets these."""
 
     plan: KernelPlan
@@ -305,7 +305,3 @@ class CppExpressions(OpsHandler):
                 sign = "<" if op == "maximum" else ">"
                 return self.make("{0} {1} {2} ? {2} : {0}", a.dtype, value, sign, number)
         return self.call(op, a.dtype, a, b, of=compute_type(a.dtype))
-
-
-install_family(CppExpressions, UNARY, "unary")
-install_family(CppExpressions, BINARY + COMPARISON, "binary")

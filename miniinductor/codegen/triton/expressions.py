@@ -23,12 +23,12 @@ from typing import Any
 import sympy
 import torch
 
-from ...ir.ops import BINARY, COMPARISON, UNARY, OpsHandler
+from ...ir.ops import COMPARISON
 from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
 from ..common import INFIX as INFIX_OF_ALL
-from ..common import LOGICAL, install_family
-from .kernel_text import HELPERS, NO_AXES, Axes, Line, Tile, TileScope, noted
+from ..common import LOGICAL, FamilyHandler
+from .kernel_text import HELPERS, NO_AXES, Axes, Line, Tile, TileScope
 from .tile_plan import TilePlan
 
 NARROW = (torch.bfloat16, torch.float16)
@@ -98,13 +98,12 @@ class Pending(Tile):
         raise NotOnline
 
 
-class TritonExpressions(OpsHandler):
+class TritonExpressions(FamilyHandler):
     """The ops without memory and reductions; `TritonKernelWriter` adds those."""
 
     plan: TilePlan
 
     def __init__(self) -> None:
-        self.origin = ""  # the FX node whose value is computed; a body that is played sets it
         self.outside = TileScope()  # what does not change along r
         self.scope = self.outside
         self.mask: Tile | None = None  # of the `masked` blocks around
@@ -127,12 +126,8 @@ class TritonExpressions(OpsHandler):
         name = self.scope.lookup(expression)
         if name is None:
             scope = self.scope if "r" in axes else self.outside
-            name = scope.name(expression, self.origin, is_early)
+            name = scope.name(expression, is_early)
         return Tile(name, dtype, axes)
-
-    def noted_line(self, text: str) -> Line:
-        """A line without a value of its own."""
-        return Line(noted(text, self.origin))
 
     def solid(self, value: Tile) -> Tile:
         """A literal as a Triton scalar of its own dtype: Python numbers have none."""
@@ -316,7 +311,3 @@ def as_narrow(text: str, dtype: torch.dtype) -> str:
     versions."""
     narrow = not dtype.is_floating_point and dtype is not torch.bool and dtype.itemsize < 4
     return f"{text}.to({triton_type(dtype)})" if narrow else text
-
-
-install_family(TritonExpressions, UNARY, "unary")
-install_family(TritonExpressions, BINARY + COMPARISON, "binary")

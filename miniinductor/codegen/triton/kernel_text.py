@@ -68,6 +68,12 @@ def noted(line: str, comment: str) -> str:
     return f"{line:66}  # {comment}" if comment else line
 
 
+def noted_line(text: str, is_early: bool = False, origin: Any = None) -> Line:
+    """A line that says which FX node it computes."""
+    node = playing.value.about[1] if playing.value else ""
+    return Line(noted(text, node), is_early, origin=origin or playing.value)
+
+
 def plain(texts: Iterable[str], origin: Any) -> list[Line]:
     return [Line(text, origin=origin) for text in texts]
 
@@ -79,14 +85,14 @@ class TileScope(Scope):
         super().__init__(parent)
         self.code: list[Code] = []
 
-    def name(self, expression: str, comment: str = "", is_early: bool = False) -> str:
+    def name(self, expression: str, is_early: bool = False) -> str:
         """The name of a value; an expression is computed once."""
         name = self.lookup(expression)
         if name is None:
             name = self.known[expression] = self.fresh("tmp")
             self.makers[name] = [playing.value]
-            text = noted(f"{name} = {expression}", comment)
-            self.code.append(Line(text, is_early, origin=self.makers[name]))
+            text = f"{name} = {expression}"
+            self.code.append(noted_line(text, is_early, self.makers[name]))
         return name
 
 

@@ -59,6 +59,7 @@ from .kernel_text import (
     Tile,
     TileScope,
     loads_first,
+    noted_line,
     plain,
     texts,
     whole_file,
@@ -405,7 +406,7 @@ class TritonKernelWriter(TritonExpressions):
             text = f'tl.atomic_add({target}, {self.solid(value)}{condition}, sem="relaxed")'
         is_last = mode is None and name in self.memory.overwritten
         lines = self.last if is_last else self.scope.code
-        lines.append(self.noted_line(text))
+        lines.append(noted_line(text))
 
     # -- reductions --------------------------------------------------------------------------------
     def scan(self, dtype: torch.dtype, kind: str, value: Tile) -> Tile:
@@ -417,11 +418,11 @@ class TritonKernelWriter(TritonExpressions):
             return self.named(whole, dtype, axes)
         carry = self.outside.fresh("carry")  # the last element of the tile before
         start = f"{carry} = tl.full([XBLOCK, 1], {rule.start}, {triton_type(dtype)})"
-        self.outside.code.append(self.noted_line(start))
+        self.outside.code.append(noted_line(start))
         result = self.named(rule.combine.format(carry, whole), dtype, axes)
         last = "tl.arange(0, RBLOCK)[None, :] == RBLOCK - 1"
         text = f"{carry} = tl.sum(tl.where({last}, {result}, 0), 1)[:, None]"
-        self.scope.code.append(self.noted_line(text))
+        self.scope.code.append(noted_line(text))
         return result
 
     def reduction(  # type: ignore[override]  # bodies give the index, too
