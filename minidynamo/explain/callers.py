@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 import miniinductor
+from miniinductor.options import listen
 
-from .. import records
 from ..records import FrameRecord
 
 HOMES = [sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
@@ -52,9 +52,9 @@ def caller_of(record: FrameRecord) -> Call | None:
     return CALLERS.get(record)
 
 
-def note_caller(record: FrameRecord, root: Any) -> None:
-    """What `records.WATCHERS` calls: the user's first frame below the one that is compiled."""
-    below: types.FrameType | None = sys._getframe(1)
+def note_caller(what: str, record: Any, root: Any) -> None:
+    """Before a frame is evaluated: the user's first frame below the one that is compiled."""
+    below: types.FrameType | None = sys._getframe(1) if what == "evaluate" else None
     while below is not None:
         code = below.f_code
         if code is not record.code and rank_of(code.co_filename) == OWN:
@@ -63,4 +63,4 @@ def note_caller(record: FrameRecord, root: Any) -> None:
         below = below.f_back
 
 
-records.WATCHERS.append(note_caller)
+listen(note_caller)

@@ -112,12 +112,12 @@ def main(arguments: list[str]) -> int:
     if not page.parent.is_dir():
         print(f"there is no folder {str(page.parent)!r}", file=sys.stderr)
         return 2
-    vars(miniinductor.config).update(wish.switches)
     if wish.is_redirected:
         from .redirect import redirect
 
         redirect()
     trace.start(page, wish.program, Looks(**wish.looks))
+    trace.STARTED[0].blocks.enter_context(miniinductor.config.patch(**wish.switches))
     try:
         status = run(wish.program, wish.its_own, wish.is_module)
     except SystemExit as end:
