@@ -32,6 +32,7 @@ from miniinductor.options import did_you_mean
 from . import config, records
 from .backends import Backend
 from .convert.convert_frame import FrameCompiler, skip_reason
+from .errors import Unsupported
 from .frame import frame_hook
 from .frame.frame_hook import named_like
 
@@ -88,25 +89,34 @@ def compiled_by(compiler: FrameCompiler, fn_or_module: Any) -> Any:
         raise TypeError(
             f"a function or a module can be compiled, not {type(fn_or_module).__name__}"
         )
-    warn_if_skipped(fn_or_module)
+    warn_if_skipped(fn_or_module, compiler.fullgraph)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
     if hasattr(fn_or_module, "__code__"):
-        compiler.compiled_by_name[id(fn_or_module.__code__)] = fn_or_module.__code__
+        code = fn_or_module.__code__
+        compiler.compiled_by_name[id(code)] = code
+        if compiler.fullgraph and not frame_hook.get_cache(code):
+            frame_hook.set_cache(code, [])  # it may have been skipped without fullgraph
     if isinstance(fn_or_module, frame_hook.Switched):
         # compiled already, or disabled: this call of `compile` replaces that
         fn_or_module = fn_or_module.__wrapped__
     return named_like(fn_or_module, frame_hook.enabled(fn_or_module, compiler))
 
 
-def warn_if_skipped(target: Any) -> None:
-    """Warn once if frames of the function given to `compile` are never compiled (torch's own)."""
+def warn_if_skipped(target: Any, fullgraph: bool) -> None:
+    """Warn once if frames of the function given to `compile` are never compiled (torch's own).
+    Unsupported under fullgraph=True, unless the function is wrapped around another."""
+    text = ""
     if isinstance(target, types.BuiltinFunctionType):
-        records.warn_once(target, f"{target.__name__} runs as plain Python: it is written in C")
+        text = f"{target.__name__} runs as plain Python: it is written in C"
     code = getattr(target, "__code__", None)
     if code is not None and (reason := skip_reason(code)):
         place = f"{code.co_filename}:{code.co_firstlineno}"
-        records.warn_once(place, f"{code.co_name} ({place}) runs as plain Python: it is {reason}")
+        text = f"{code.co_name} ({place}) runs as plain Python: it is {reason}"
+    if text and fullgraph and not hasattr(target, "__wrapped__"):
+        raise Unsupported(text)
+    if text:
+        records.warn_once(text, text)
 
 
 # attributes of a `CompiledModule` that are not the original's

@@ -190,9 +190,9 @@ def warn_once(about: Any, text: str) -> None:
 
 # ---- frames that run as plain Python
 def give_up(record: FrameRecord, reason: str, fullgraph: bool, about: Any) -> None:
-    """Warn that a code object gets no further entry, and note that `about` was told.  Raises
-    Unsupported under fullgraph=True."""
-    TOLD.add(about)
+    """Warn that a code object gets no further entry, and note that `about` was told: (compiler,
+    code, reason).  Raises Unsupported under fullgraph=True."""
+    TOLD.update((about, about[:2]))
     code = record.code
     assert code is not None
     message = (

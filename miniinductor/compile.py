@@ -24,19 +24,18 @@ torch/_functorch/_aot_autograd/runtime_wrappers.py.
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import config, pieces
+from . import config
 from . import languages as languages  # which registers C++ and Triton
 from .autograd import fake_mode
 from .autograd.eager_graphs import Interpreted, draws, runnable, with_eager_errors
 from .autograd.joint import Joint, trace_forward, trace_joint
 from .autograd.outputs import has_lazy_bits, needs_gradient, with_outputs
-from .autograd.partition import Parts, activations, partition
 from .autograd.runtime import Backward, connect, held_tensors, inner_writes
 from .autograd.tracer import no_autocast, without_autocast
 from .codegen.kernels import build_kernels, main_device, write_kernels
@@ -57,6 +56,10 @@ from .schedule.after_fusion import join_groups, overwritten_inputs
 from .schedule.nodes import Schedule
 from .schedule.scheduler import Scheduler
 from .sizes.symbols import hints_of, is_symbolic, size_hints
+
+if TYPE_CHECKING:
+    from . import pieces
+    from .autograd.partition import Parts
 
 MODES = (None, "default", "reduce-overhead", "max-autotune")
 # set by explain to measure kernels: (program, record) -> the program, which times its calls
@@ -214,7 +217,9 @@ class Compilation:
             return guard_shared_memory(run, self.gm, record)
         return run if draws(forward) else with_eager_errors(run, self.gm)
 
-    def cut_in_two(self, joint: Joint, held: Sequence[torch.Tensor]) -> Parts:
+    def cut_in_two(self, joint: Joint, held: Sequence[torch.Tensor]) -> "Parts":
+        from .autograd.partition import activations, partition
+
         record = self.record
         with record.timed("layouts"):
             # (`compile_functional` chooses again for each graph that is lowered)
@@ -276,7 +281,7 @@ class Compilation:
         return with_outputs(joint, run)
 
     def start_training(
-        self, program: Any, joint: Joint, parts: Parts, held: Sequence[torch.Tensor]
+        self, program: Any, joint: Joint, parts: "Parts", held: Sequence[torch.Tensor]
     ) -> Callable:
         replay = entry_of(program.device).replay
         self.step = replay.Step(joint.count) if replay else None
@@ -333,6 +338,8 @@ class Compilation:
         apart = [node for node in self.gm.graph.nodes if node.name in origins]
         if not apart or self.cuts == MOST_CUTS:
             return None
+        from . import pieces
+
         run = self.in_pieces(pieces.steps_of(self.gm, apart))
         if run is None:
             return None
@@ -346,6 +353,8 @@ class Compilation:
         limit = config.gradient_buckets
         if not limit or self.mode == "reduce-overhead" or not needs_gradients(self.gm, self.inputs):
             return None
+        from . import pieces
+
         steps = pieces.buckets(self.gm, limit)
         if len(steps) == 1:
             return None
@@ -354,13 +363,15 @@ class Compilation:
         self.record.notes.append(f"in {len(steps)} pieces: gradient_buckets")
         return run
 
-    def in_pieces(self, steps: Sequence[pieces.Step] | None) -> Callable | None:
+    def in_pieces(self, steps: "Sequence[pieces.Step] | None") -> Callable | None:
         def compile_piece(gm: fx.GraphModule, inputs: list[Any]) -> CompiledGraph:
             piece = Compilation(gm, inputs, self.mode, self.generates, cuts=self.cuts + 1)
             return piece.run()
 
         if not steps:
             return None
+        from . import pieces
+
         return pieces.in_pieces(self.gm, steps, compile_piece, self.record)
 
 

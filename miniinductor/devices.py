@@ -13,6 +13,7 @@ the plain thing where nothing is registered.  Mirrors `register_backend_for_devi
 torch/_inductor/codegen/common.py.
 """
 
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -62,14 +63,20 @@ class Device:
     arena_limit: in training, intermediates of so many bytes or more lie outside of the arena, and
       go back to the allocator after their last use.
     prepare: called with a graph's number of nodes before it is traced (Triton: start its workers).
-    replay: the module that records calls as CUDA graphs and replays them, or None.
+    replays_in: the module that records calls as CUDA graphs and replays them.
     """
 
     type: str
     language: str | None = None
     arena_limit: float = math.inf
     prepare: Callable[[int], None] = lambda nodes: None
-    replay: Any = None
+    replays_in: str = ""
+
+    @property
+    def replay(self) -> Any:
+        """That module, imported when it is first asked for; None where there is none."""
+        name = f"{__package__}.{self.replays_in}"
+        return importlib.import_module(name) if self.replays_in else None
 
 
 LANGUAGES: dict[str, Language] = {}

@@ -34,7 +34,6 @@ from typing import Any
 
 from .codegen.cpp.kernel_writer import CppKernelWriter, ForeachWriter
 from .devices import DEVICES, LANGUAGES, Device, Language, register_device, register_language
-from .runtime import cuda_graphs
 from .schedule.after_fusion import Foreach
 from .schedule.nodes import Group
 from .toolchain.cpp import build_kernels as build_cpp_kernels
@@ -87,6 +86,6 @@ register_device(
         arena_limit=1 << 16,
         # about one kernel in eight nodes; and Triton takes a second to import
         prepare=lambda nodes: later("codegen.triton.build", "start_workers")(1 + nodes // 8),
-        replay=cuda_graphs,
+        replays_in="runtime.cuda_graphs",
     )
 )

@@ -641,6 +641,29 @@ def source_of(function, *inputs) -> str:
     return kernel.source
 
 
+def test_what_only_the_lane_decides_is_computed_once():
+    """Resampling looks its columns up in arrays that are filled before the outer loops."""
+    x, resize = torch.randn(2, 3, 20, 24), lambda x: F.interpolate(x, (37, 41), mode="bilinear")
+    before, loops = source_of(resize, x).split("for (int64_t x0", 1)
+    assert "to_integer" in before and "error |=" in before
+    assert "to_integer" not in loops[loops.index("for (int64_t r0") :]
+    torch.testing.assert_close(minidynamo.compile(resize)(x), resize(x))
+    outside = lambda x: x[:, (torch.arange(40) * 1.5).long()]  # noqa: E731
+    with pytest.raises(IndexError):
+        minidynamo.compile(outside, fullgraph=True)(torch.randn(16, 58))
+    x = torch.randn(16, 59)
+    torch.testing.assert_close(minidynamo.compile(outside, fullgraph=True)(x), outside(x))
+
+
+def test_what_only_the_column_decides_is_computed_once():
+    """Each channel's deviation lies in an array, which all rows read."""
+    x = torch.randn(4, 24, 8, 8).to(memory_format=torch.channels_last)
+    norm = lambda x: F.batch_norm(x, None, None, training=True)  # noqa: E731
+    *before, rows = source_of(norm, x).split("for (int64_t r0 =")
+    assert "mini::rsqrt" in before[-1] and "mini::rsqrt" not in rows
+    torch.testing.assert_close(minidynamo.compile(norm)(x), norm(x))
+
+
 FUNCTIONS = (
     *("exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "tanh", "erf", "sigmoid"),
     *("sin", "cos", "tan", "sinh", "cosh", "sqrt", "rsqrt"),
@@ -654,6 +677,12 @@ REDUCTIONS = {
     "any": lambda x: (x > 2).any(-1),
     "softmax": lambda x: torch.softmax(x, -1),
     "columns": lambda x: x.amax(0),
+    "argmin of columns": lambda x: x.argmin(0),
+    "var": lambda x: x.var(-1),
+    "norm": lambda x: torch.nn.functional.layer_norm(x, (320,)),
+    "logsumexp": lambda x: x.logsumexp(-1),
+    "mean of all": lambda x: x.mean(),
+    "scan": lambda x: x.cumsum(-1),
 }
 
 
@@ -667,8 +696,13 @@ def test_every_function_under_every_reduction_becomes_vectors(reduction, tmp_pat
     for name, function in named:
         minidynamo.reset()
         f = lambda x: REDUCTIONS[reduction](function(x))  # noqa: B023, E731
-        source = source_of(f, torch.rand(40, 320))
-        sources.append(re.sub(r'("C" int )\w+\(', rf"\1{name}_kernel(", source))
+        minidynamo.compile(f, fullgraph=True)(torch.rand(40, 320))
+        for number, kernel in enumerate(last_compiled().backend_record.kernels):
+            new = rf"\1{name}_kernel{number}("
+            sources.append(re.sub(r'("C" int )\w+\(', new, kernel.source))
+            # a scan goes element by element: what is costly comes before it
+            is_scan = "scan0 =" in kernel.source
+            assert not is_scan or not re.search(r"mini::(?!r?sqrt)", kernel.source)
     path = tmp_path / "kernels.cpp"
     path.write_text("\n".join(sources))
     command = [*build.compiler_command(), "-fopt-info-vec-optimized", str(path), "-o", os.devnull]

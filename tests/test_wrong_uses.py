@@ -33,6 +33,51 @@ def told(kind, use, *parts):
     return text
 
 
+# --- what is not traced at all, under fullgraph=True ----------------------------------------------
+def hooked(x):
+    y = x * 2
+    y.register_hook(print)
+    return y
+
+
+def walks_what_changes(x, table):
+    for key in table:
+        table[key + 1] = x
+    return x + 1
+
+
+def test_a_skipped_frame_raises_under_fullgraph():
+    x = torch.ones(2, requires_grad=True)
+    for function, args, reason in (
+        (hooked, (x,), "a hook on the gradient"),
+        (walks_what_changes, (x, {1: 2}), "keys change"),
+    ):
+        minidynamo.compile(hooked, backend="eager")(x)  # is skipped in silence: then asked again
+        compiled = minidynamo.compile(function, backend="eager", fullgraph=True)
+        for _ in range(2):
+            told(Unsupported, lambda: compiled(*args), reason, function.__name__, __file__)
+    minidynamo.reset()
+    module = torch.nn.Module()
+    module.forward = hooked
+    told(Unsupported, lambda: minidynamo.compile(module, fullgraph=True)(x), "a hook on")
+
+
+def test_a_function_that_is_never_traced_is_refused_under_fullgraph():
+    def generator(x):
+        yield x
+
+    for function, reason in (
+        (torch.sin, "written in C"),
+        (torch.nn.functional.gelu, "written in C"),
+        (torch.nn.functional.relu, "torch's own code"),
+        (generator, "a generator"),
+    ):
+        minidynamo.compile(function)
+        told(Unsupported, lambda: minidynamo.compile(function, fullgraph=True), reason)
+    wrapped = minidynamo.compile(torch.no_grad()(double), backend="eager", fullgraph=True)
+    assert wrapped(torch.ones(2)).tolist() == [2, 2] and minidynamo.counters["graphs"].total() == 1
+
+
 # --- what is given to the public functions --------------------------------------------------------
 def test_what_there_is_not_is_named_with_what_there_is():
     compiled = minidynamo.compile

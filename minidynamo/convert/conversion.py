@@ -93,7 +93,8 @@ class Conversion:
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
         count_breaks(record)
-        check, owner = record.guard_function.check, owner_of(self.args)
+        check = record.guard_function.check
+        owner = None if self.policy.fresh_modules else owner_of(self.args)
         return CacheEntry(check, record.replacement_code, self.compiler, record, owner, [])
 
     # ---- attempts

@@ -17,9 +17,11 @@ Mirrors torch/_dynamo/convert_frame.py, trace_rules.py and cache_size.py.
 """
 
 import builtins
+import contextlib
 import inspect
 import logging
 import os
+import sys
 import sysconfig
 import threading
 import types
@@ -49,10 +51,8 @@ from .entries import DEAD, CacheEntry, entries_before, forget_entries, owner_of,
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 MINIINDUCTOR = os.path.join(os.path.dirname(os.path.dirname(OURS)), "miniinductor") + os.sep
 # folders of torch's files, and the methods in them that are compiled
-COMPILED_TORCH = {
-    os.path.join(TORCH, "nn", "modules") + os.sep: "forward",
-    os.path.join(TORCH, "optim") + os.sep: "step",
-}
+OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
+COMPILED_TORCH = {os.path.join(TORCH, "nn", "modules") + os.sep: "forward", OPTIMIZERS: "step"}
 # What these files of torch's call runs as plain Python, too: the backward pass (hooks, bodies of
 # checkpoints, which must run as they did in the forward pass), vmap, grad, torch.compile...
 UNHOOKED = tuple(
@@ -90,6 +90,8 @@ def skip_reason(code: types.CodeType) -> str | None:
         return "NumPy's own code"
     if file.startswith("<") and code.co_name == "<module>" or file.startswith("<frozen"):
         return "not a function"
+    if file == "<string>" and code.co_varnames[:1] == ("_cls",):
+        return "the __new__ of a named tuple"
     if file.startswith(STANDARD) and not file.startswith(SITE):
         return "the standard library"
     if code.co_flags & GENERATORS or ".0" in code.co_varnames:
@@ -105,6 +107,19 @@ def is_compiled_torch(code: types.CodeType) -> bool:
     return any(code.co_filename.startswith(folder) and name == method for folder, method in folders)
 
 
+def make_state(optimizer: Any) -> None:
+    """Before `step` without a closure is traced: what its first call would make, so that one entry
+    answers the first call and those that follow.  PyTorch: the same (`OptimizerVariable`)."""
+    init = getattr(type(optimizer), "_init_group", None)
+    if not isinstance(init, types.FunctionType) or not init.__code__.co_filename.startswith(
+        OPTIMIZERS
+    ):
+        return
+    with contextlib.suppress(Exception):  # which the step raises, too
+        for group in optimizer.param_groups:
+            init(optimizer, group, *([] for _ in range(init.__code__.co_argcount - 2)))
+
+
 LOCK = threading.RLock()
 # A process is forked when no thread compiles: the child has only the thread that forked it, and
 # would wait for ever for a lock that another one held.
@@ -112,7 +127,9 @@ os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_
 COMPILING = Current(False)
 # What fake tensors would log while a frame is traced is in the reason of the graph break.
 logging.getLogger("torch._subclasses.fake_tensor").addFilter(lambda record: not COMPILING.value)
+SIZES = ("SHAPE", "STRIDE")  # guards of sizes
 PATIENCE = 4  # at least so many entries are tried, though none has answered a second call
+FRESH = 2  # after so many entries whose module died, what modules hold is taken for input
 # (backend, options) -> compiler.  Only what it compiled keeps it alive, for a backend of the user's
 # may hold a model.
 COMPILERS: "weakref.WeakValueDictionary[Any, FrameCompiler]" = weakref.WeakValueDictionary()
@@ -191,13 +208,18 @@ class FrameCompiler:
         text = f"was compiled {len(answered)} times"
         if len(entries) >= limit:
             return f"{text} (config.recompile_limit)"
-        if len(dead) >= limit * PATIENCE:
-            return f"{text}, for modules that soon died"
-        if self.fullgraph or any(answered):
+        if self.fullgraph or any(answered) or not answered:
             return ""
-        return (
-            f"{text}, each for a single call" if len(answered) >= max(PATIENCE, limit // 2) else ""
-        )
+        is_enough = len(answered) >= max(PATIENCE, limit // 2) or self.is_within_given_up()
+        return f"{text}, each for a single call" if is_enough else ""
+
+    def is_within_given_up(self) -> bool:
+        """Is a frame on the stack that was given up?  It would have inlined this one, and had its
+        tries."""
+        frame: Any = sys._getframe()
+        while frame is not None and (id(self), id(frame.f_code)) not in records.TOLD:
+            frame = frame.f_back
+        return frame is not None
 
     def convert(
         self, function: Any, code: types.CodeType, args: Sequence[Any], before: list[CacheEntry]
@@ -206,7 +228,8 @@ class FrameCompiler:
         if is_resume_code(code):
             name = code.co_name
         record = FrameRecord(weakref.ref(code), name, backend=self.backend_name)
-        policy = SizePolicy(self.dynamic, [entry.record.sizes for entry in before])
+        fresh = len(DEAD.get((self.key, id(code)), ())) >= FRESH
+        policy = SizePolicy(self.dynamic, [entry.record.sizes for entry in before], fresh)
         conversion = Conversion(self, function, code, args, record, policy)
         if not self.may_recompile(before, conversion):
             return None
@@ -214,6 +237,8 @@ class FrameCompiler:
         try:
             if replaced := replaced_needed():
                 raise SkipFrame(f"{replaced} is the program's own")
+            if code.co_filename.startswith(OPTIMIZERS) and args[1:] == (None,):
+                make_state(args[0])
             entry = conversion.run()
         except (Unsupported, BackendError):
             raise
@@ -249,7 +274,11 @@ class FrameCompiler:
             failed = records.judge_entries(record, before, conversion.function, conversion.args)
             known = [source for entry in before for source in entry.record.input_sources]
             conversion.policy.note_replaced(known, failed)
+            if len(before) == 1 and all(guard.kind in SIZES for guard in failed):
+                reason = ""  # they become symbols
         if reason:
+            if self.is_within_given_up() and owner_of(conversion.args) is None:
+                frame_hook.set_cache(code, ...)  # what it calls is not tried in its turn
             records.give_up(record, reason, self.fullgraph, (id(self), id(code), reason))
             return False
         if before:
@@ -260,15 +289,20 @@ class FrameCompiler:
 
     def skip(self, conversion: Conversion, reason: str, error: Exception | None = None) -> None:
         """Run frames of this code as plain Python from now on, and warn of `error`, if something
-        was raised."""
+        was raised; under fullgraph=True: Unsupported."""
         code, record = conversion.code, conversion.record
         record.skipped = reason
         records.count("skipped", f"{code.co_name}: {reason}")
         records.remember(record)
         debug(1, f"skipped {code.co_name}: {reason}")
-        run_plain(code)
         if error is not None:
             records.warn_of_skip(conversion, error)
+            if self.fullgraph:
+                place = records.user_line(conversion)
+                raise Unsupported(
+                    f"{record.function} is not captured at all: {reason} (at {place})"
+                )
+        run_plain(code)
 
 
 def in_function_mode() -> bool:

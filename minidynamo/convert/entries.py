@@ -63,7 +63,7 @@ def entries_before(code: types.CodeType, compiler: Any, owner: int | None) -> li
     found = [
         entry
         for entry in frame_hook.get_cache(code) or []
-        if type(entry) is CacheEntry and entry.compiler is compiler and entry.owner == owner
+        if type(entry) is CacheEntry and entry.compiler is compiler and entry.owner in (owner, None)
     ]
     return sorted(found, key=lambda entry: entry.record.number)
 

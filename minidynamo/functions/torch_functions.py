@@ -36,7 +36,6 @@ from .torch_state import at
 
 ELSEWHERE = """
     compiler.is_exporting fx._symbolic_trace.is_fx_tracing jit.is_scripting jit.is_tracing
-    onnx.is_in_onnx_export
     cuda.is_current_stream_capturing xpu.is_current_stream_capturing
 """
 CHANGES_STATE = """

@@ -92,11 +92,15 @@ class SizePolicy:
     The name says where it lies ("x.shape[0]"); the kind is a type for ints and floats, and the
     number of dimensions for sizes and strides, so that only those of such tensors are compared."""
 
-    def __init__(self, dynamic: bool | None, earlier: Iterable[Any] = ()) -> None:
+    def __init__(
+        self, dynamic: bool | None, earlier: Iterable[Any] = (), fresh_modules: bool = False
+    ) -> None:
         self.dynamic = dynamic
         self.pinned: dict[str, tuple[float, str]] = {}  # name -> (value, line)
         # names of parameters and buffers that are placeholders, for another frame replaces them
         self.replaced: set[str] = set()
+        # do calls bring modules of their own, which soon die?
+        self.fresh_modules = fresh_modules
         self.met: list[Any] = []
         self.marked: set[str] = set()  # sizes that `mark_dynamic` has named, as sources are written
         # (name, kind) -> [(number, is it a symbol?)] of earlier compilations

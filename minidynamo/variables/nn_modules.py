@@ -194,7 +194,7 @@ def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
         reason = f"the first call of a {kind.__name__} gives it its parameters"
         raise Break("module", reason, "call the model once before it is compiled")
     inner = source.base is not None and source.base.key == "_modules"
-    if inner or not has_state(value):
+    if inner or builder.policy.fresh_modules or not has_state(value):
         builder.guard(source, "TYPE", "type({0}) is {pin}", kind)
     else:
         # by its id: the entry is not to keep it alive

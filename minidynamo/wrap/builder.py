@@ -422,7 +422,10 @@ class Builder:
         """Does the graph hold the tensor at `source`, as it does parameters and buffers?  Not where
         a call may bring another one.  PyTorch: all are placeholders
         (`inline_inbuilt_nn_modules`)."""
-        return is_state(source) and source.name() not in self.policy.replaced
+        policy = self.policy
+        return (
+            is_state(source) and not policy.fresh_modules and source.name() not in policy.replaced
+        )
 
     def replayed(self, variable: Added) -> Added:
         """The variable of an object from outside: what is written to it is repeated behind the

@@ -225,7 +225,8 @@ def wrap_object(
 
 
 def wrap_optimizer(builder: OutputGraph, value: Any, source: Source) -> ObjectVar:
-    builder.modules.append(value)  # its entries, which hold its parameters, go with it
+    if not builder.policy.fresh_modules:
+        builder.modules.append(value)  # its entries, which hold its parameters, go with it
     return wrap_object(builder, value, source)
 
 

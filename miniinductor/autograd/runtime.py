@@ -25,7 +25,7 @@ Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -40,8 +40,10 @@ from .eager_graphs import runnable, writable
 from .functionalize import output_of
 from .joint import Joint
 from .outputs import with_outputs
-from .partition import Parts, WithoutTangents
 from .tracer import without_autocast
+
+if TYPE_CHECKING:
+    from .partition import Parts
 
 
 # What autograd calls as the backward of a compiled graph in place of a function: the function
@@ -65,7 +67,7 @@ class Backward:
     missing: tuple[str, ...] = ()
 
     def __init__(
-        self, parts: Parts, record: CompileRecord, compile_graph: Callable, start: Callable
+        self, parts: "Parts", record: CompileRecord, compile_graph: Callable, start: Callable
     ) -> None:
         """record: of the forward half.  compile_graph(graph, record, []): gives a program;
         start(program, record): its callable."""
@@ -132,6 +134,8 @@ class Backward:
     def graph(self) -> fx.GraphModule:
         graph = self.parts.backward
         if self.missing:
+            from .partition import WithoutTangents
+
             graph = WithoutTangents(graph, self.missing).run()
         graph.meta["owned"] = True  # its inputs: wrapper.py frees each after its last use
         return graph
@@ -165,7 +169,7 @@ def inner_writes(forward: fx.GraphModule, joint: Joint) -> list[tuple[str, str]]
 
 def connect(
     joint: Joint,
-    parts: Parts,
+    parts: "Parts",
     run_forward: Callable,
     run_backward: Callable,
     held: Sequence[torch.Tensor],
@@ -205,7 +209,7 @@ class AutogradFunction:
     """
 
     def __init__(
-        self, joint: Joint, parts: Parts, run_forward: Callable, run_backward: Callable
+        self, joint: Joint, parts: "Parts", run_forward: Callable, run_backward: Callable
     ) -> None:
         self.joint, self.gradients = joint, parts.gradients
         self.run_forward, self.run_backward = run_forward, run_backward

@@ -48,7 +48,6 @@ from .functionalize import (
     is_view,
     of_tensors,
 )
-from .writes import order_in_memory, special_write
 
 aten = torch.ops.aten
 Decompositions: TypeAlias = Mapping[Any, Callable]
@@ -194,6 +193,8 @@ class Tracer(TorchDispatchMode):
             self.before_record()
         kwargs = kwargs or {}
         if func._schema.is_mutable or func is aten.as_strided.default:
+            from .writes import special_write
+
             out = special_write(self, func, args, kwargs)
             if out is not NotImplemented:
                 return out
@@ -360,6 +361,8 @@ class Tracer(TorchDispatchMode):
             return have
         if same_layout(sizes(have.shape), have.stride(), want.stride()):
             return have
+        from .writes import order_in_memory
+
         order = order_in_memory(want)
         back = [order.index(d) for d in range(want.dim())]
         with self:

@@ -49,6 +49,7 @@ class Ref(NamedTuple):
     number: int
 
 
+OF_MORE = ("store", "reduction", "scan")  # ops whose results hang on more than their arguments
 Result: TypeAlias = Ref | sympy.Symbol  # a symbol is what an indirect_indexing makes
 
 
@@ -135,6 +136,23 @@ class LoopBody:
             if instruction.block:
                 yield from self.walk(instruction.block)
             yield instruction
+
+    def hanging_on(
+        self, variables: Iterable[sympy.Symbol], reads: bool = False
+    ) -> list[Instruction]:
+        """The instructions that need no other loop variable; reads: and perhaps memory."""
+        wanted, found = set(variables), []
+        needs: dict[object, set] = {v: {v} for v in self.ranges()}
+        for i in self.instructions:
+            refs = [arg for arg in i.args if isinstance(arg, Ref)]
+            refs += [symbol for expr in i.expressions() for symbol in expr.free_symbols]
+            of_more = i.block or i.op in OF_MORE or i.op == "load" and not reads
+            needs[i.result] = set().union(
+                {i.op} if of_more else (), *[needs.get(r, ()) for r in refs]
+            )
+            if needs[i.result] <= wanted:
+                found.append(i)
+        return found
 
     def reads(self) -> list[Access]:
         return [Access(*self.place(i)) for i in self.walk() if i.op == "load"]

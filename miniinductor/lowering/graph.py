@@ -56,7 +56,7 @@ from .extern import (
     unknown_numbers,
 )
 from .pointwise import is_slow_in_cpp
-from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered
+from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
 
 
 class LoweringError(Exception):
@@ -68,6 +68,10 @@ class LoweringError(Exception):
 # instead if one element of it takes more reads, or more operations, than these.
 MANY_READS = 4
 MANY_OPS = EXPENSIVE_PRICE
+# On a CPU: op -> its argument is stored where an element takes so many operations.  Resampling
+# reads a pixel for many of the result, and scans have no vectors.
+STORED_FROM: dict[Any, int] = {aten._unsafe_index.Tensor: 1, aten.cumsum.default: EXPENSIVE_PRICE}
+STORED_FROM |= dict.fromkeys((aten.cumprod.default, aten.logcumsumexp.default), EXPENSIVE_PRICE)
 FEW_READS, MANY_OPS_ON_GPU = 2, 4 * EXPENSIVE_PRICE
 HUGE = 192  # operations: stored even with one user, so that no kernel grows without end
 
@@ -220,8 +224,11 @@ class GraphLowering(fx.Interpreter):
         base = box.base  # what is used through a view is used as often
         # in a backward half, kernels that share a value run over different loops
         is_few = recomputes(base.device) and is_forward(self)
+        least = min(STORED_FROM.get(user.target, HUGE) for user in node.users or [node])
+        reads, operations = (0, 0) if recomputes(base.device) or least == HUGE else cost(base)
+        is_dear = bool(reads) and operations >= least
         limits = (FEW_READS, MANY_OPS_ON_GPU) if is_few else (MANY_READS, MANY_OPS)
-        if should_realize(base, uses, *limits):
+        if is_dear or should_realize(base, uses, *limits):
             self.settle_base(box)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:

@@ -23,6 +23,7 @@ from .decompositions import decomposition, upcast
 from .registry import NARROW, aten
 
 Maybe = Tensor | None
+FEW_CHANNELS = 16  # of a group, side by side in memory: with fewer, eager's kernel is faster
 
 
 # --- variances ------------------------------------------------------------------------------------
@@ -106,6 +107,8 @@ def group_norm(
 ) -> Any:
     if not x.is_contiguous(memory_format=suggest_memory_format(x)):
         return NotImplemented  # eager refuses it
+    if not (x.is_contiguous() or recomputes(x.device)) and c // groups < FEW_CHANNELS:
+        return NotImplemented  # short runs in memory
     out, mean, _, rstd = normalized(x.reshape(n, groups, c // groups, hw), [2, 3], eps)
     out = scaled(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
     kept = statistics_dtype(x, weight, bias, x.dtype)

@@ -354,7 +354,7 @@ def is_cached(reduction: Group, is_gpu: bool) -> bool:
     rows, inner = (math.prod(map(int, loops)) for loops in (reduction.outer, reduction.inner))
     if is_gpu:
         return inner <= LONGEST_TWICE and rows >= LEAST_ROWS
-    return inner <= CACHED and reduction.full[-1:] >= (64,)
+    return inner <= CACHED and reduction.full[-1:] >= (8,)
 
 
 def in_order(group: Group, order: Sequence[int]) -> Group:

@@ -52,6 +52,7 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     torch.float16: ("mini::float16", "float"),
     **{getattr(torch, t): (f"{t}_t",) * 2 for t in ("int8", "int16", "uint16", "uint32", "uint64")},
 }
+ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
 HALVES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 SELECTING = ("maximum", "minimum")  # their result is one of their arguments, or a NaN
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
@@ -130,12 +131,33 @@ class CppScope(Scope):
         self.lines.append(Line(line, origin=origin or playing.value))
 
 
+class TableScope(CppScope):
+    """Values that hang on one loop's variable alone: each is an array, which is filled once before
+    the loops.  Positions and weights of resampling are such, and the deviations of channels.
+
+    place: "[x0]", the element of an iteration."""
+
+    def __init__(self, parent: CppScope, place: str, count: int):
+        super().__init__(parent)
+        self.place, self.count = place, count
+        self.arrays: list[Statement] = []
+
+    def temporary(self, expression: str, c_type: str) -> str:
+        array = self.fresh("tmp")
+        name = self.known[expression, c_type] = f"{array}{self.place}"
+        self.makers[name] = [playing.value]
+        self.arrays.append(Line(f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{self.count}];"))
+        self.lines.append(Line(f"{name} = {expression};", origin=self.makers[name]))
+        return name
+
+
 class CppExpressions(FamilyHandler):
     """The ops without memory and reductions; `CppKernelWriter` adds those, and sets these."""
 
     plan: KernelPlan
     scope: CppScope
     outside: CppScope  # statements per outer iteration
+    table_of: dict[int, CppScope]  # id of an instruction -> where it is computed once
     inner_variables: set[sympy.Symbol]  # of the loops that run the lanes; empty outside of them
     inner_symbols: set[sympy.Symbol]  # indirect indices that change along the lanes
     index: Callable[[sympy.Expr], str]
@@ -170,6 +192,8 @@ class CppExpressions(FamilyHandler):
 
     def scope_of(self, inner: bool) -> CppScope:
         """Where a value is computed: outside of the lanes, if it does not change along them."""
+        if id(playing.value) in self.table_of:
+            return self.table_of[id(playing.value)]
         if not inner and self.inner_variables and not self.scope.is_mask:
             return self.outside
         return self.scope

@@ -59,7 +59,7 @@ import torch
 from ... import config
 from ...ir.dependencies import stride_of
 from ...ir.loops import Buffer, playing
-from ...ir.ops import is_loop_variable
+from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
 from ...schedule.after_fusion import Foreach
 from ...schedule.nodes import Group, Node
@@ -67,8 +67,8 @@ from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
 from ..common import Kernel, Value, of_all_parts, origin_text, summary
 from ..kernel_plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
-from .expressions import HALVES, CppExpressions, CppScope, compute_type, memory_type
-from .layouts import LAYOUTS
+from .expressions import HALVES, CppExpressions, CppScope, TableScope, compute_type, memory_type
+from .layouts import LAYOUTS, Plain
 from .reductions import ACCUMULATORS, Accumulator
 from .statements import (
     Bound,
@@ -85,6 +85,8 @@ from .statements import (
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 STACK_BYTES = 1 << 18  # for values between stages
+MIXING = "load store constant index_expr indirect_indexing add sub mul".split()
+LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
 BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
 
@@ -114,6 +116,10 @@ class CppKernelWriter(CppExpressions):
         self.rounded = {}
         self.has_scatter = bool(group.targets)
         self.outside = CppScope()  # statements per outer iteration
+        self.constants = self.outside  # statements before the loops, of no variable
+        self.tables: list[tuple[sympy.Symbol, TableScope]] = []
+        self.table_of = {}
+        self.only_mixes = False  # do lanes add up elements whose places are looked up?
         self.inner_symbols = set()
         self.accumulators: list[Accumulator] = []
         # stores of accumulators, to be written after their loop
@@ -132,6 +138,33 @@ class CppKernelWriter(CppExpressions):
         self.decide_threads()
         self.layout = next(one for layout in LAYOUTS if (one := layout(self)).applies())
         self.plan_crossings()
+        if type(self.layout) is Plain:
+            self.plan_tables()
+
+    def plan_tables(self) -> None:
+        """What hangs on one loop's variable alone and costs much is computed once."""
+        plan, bodies = self.plan, self.plan.bodies.values()
+        loops = [(v, n, plan.outer_count) for v, n in zip(plan.r[-1:], plan.inner[-1:])]
+        for v, n in zip(plan.x, plan.outer):
+            loops.append((v, n, plan.outer_count // max(1, estimate((n,)))))
+        for variable, size, times in loops:
+            if times >= 8 and isinstance(size, int) and size <= LONGEST_TABLE:
+                self.plan_table(variable, size)
+        if self.tables:
+            constants = [id(i) for body in bodies for i in body.hanging_on([])]
+            self.table_of.update(dict.fromkeys(constants, self.constants))
+        rest = [i for body in bodies for i in body.walk() if id(i) not in self.table_of]
+        self.only_mixes = self.only_mixes and all(i.op in MIXING for i in rest)
+
+    def plan_table(self, variable: sympy.Symbol, size: int) -> None:
+        found = [i for body in self.plan.bodies.values() for i in body.hanging_on([variable])]
+        looks_up = any(i.op == "indirect_indexing" for i in found)
+        self.only_mixes |= looks_up and variable in self.plan.r
+        if looks_up or any(price(i.op) > 1 for i in found):
+            table = TableScope(self.outside, f"[{variable}]", size)
+            self.tables.append((variable, table))
+            self.table_of.update(dict.fromkeys(map(id, found), table))
+            self.outside = CppScope(table)
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # of symbolic sizes: the condition for threads
@@ -161,7 +194,12 @@ class CppKernelWriter(CppExpressions):
     def write(self) -> Kernel:
         self.plan = self.plan_loops()
         self.decide()
-        return self.function(self.layout.loop_nest(self.layout.kernel_body()))
+        loops = self.layout.loop_nest(self.layout.kernel_body())
+        for variable, table in reversed(self.tables):
+            pragma = Pragma(simd=config.vectorize)
+            fill = self.vector_loop(variable, 0, table.count, table.lines, pragma)
+            loops = [*table.arrays, *fill, *loops]
+        return self.function([*self.constants.lines, *loops] if self.tables else loops)
 
     def function(self, lines: list[Statement]) -> Kernel:
         return self.finish(self.pointer_lines("args[{}]") + lines, list(self.pointers))
@@ -258,8 +296,10 @@ class CppKernelWriter(CppExpressions):
         return [*fence, *nest(lines, [(variable, start, end)], pragma)]
 
     def simd(self) -> Pragma | None:
-        """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
-        if not config.vectorize or not self.lanes_are_free():
+        """Vector lanes of an innermost loop; of a long one with little around it, threads, too.
+        Whether vectors of looked-up elements pay, the compiler knows of its processor; of
+        choices it would make branches."""
+        if not config.vectorize or not self.lanes_are_free() or self.only_mixes:
             return None
         plan = self.plan
         is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)

@@ -60,8 +60,8 @@ from ...sizes.expressions import is_indirect
 from ...sizes.symbols import estimate, hint
 from ..common import Value
 from ..kernel_plan import PARALLEL_WORK
-from .expressions import CppScope, compute_type, memory_type
-from .reductions import ARRAY_TYPES, STACK, Lanes, Sums, bound, declarations, longest, parts_of
+from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
+from .reductions import STACK, Lanes, Sums, bound, declarations, longest, parts_of
 from .statements import Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
 
 if TYPE_CHECKING:
@@ -335,12 +335,17 @@ class Rows(Plain):
 
     def rows_loop(self, nodes: Sequence[Node]) -> list[Statement]:
         """All rows of a block, and before them accumulators."""
-        writer = self.writer
-        before = CppScope()  # of the columns, in each row
-        scope = self.own_scope((self.plan.x[-1],), before)
+        writer, plan = self.writer, self.plan
+        table = TableScope(CppScope(), self.at, self.block_width)  # of the columns, in all rows
+        table.counter = writer.outside.counter
+        found = [i for n in nodes for i in plan.bodies[n.name].hanging_on(plan.x, reads=True)]
+        if not all(i.op in ("load", "constant") for i in found) and plan.inner_count >= 8:
+            writer.table_of = dict.fromkeys(map(id, found), table)
+        before = CppScope(table)  # of the columns, in each row
+        scope = self.own_scope((plan.x[-1],), before)
         for node in nodes:
             writer.play(node)
-        accumulators = writer.accumulators
+        accumulators, writer.table_of = writer.accumulators, {}
 
         def columns(parts: Sums) -> list[Statement]:
             updates = [part.taken(self.at) for part in parts]
@@ -349,7 +354,8 @@ class Rows(Plain):
         # the loops come first: they may make doubles of the accumulators
         rows = self.all_rows(accumulators, columns)
         arrays = [line for a in accumulators for line in a.arrays(self.block_width)]
-        return [*arrays, *rows]
+        once = [*table.arrays, *self.along(*self.columns, table.lines)] if table.lines else []
+        return [*once, *arrays, *rows]
 
     def all_rows(
         self, accumulators: Sums, columns: Callable[[Sums], list[Statement]]

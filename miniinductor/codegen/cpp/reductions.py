@@ -38,14 +38,13 @@ from ... import config
 from ...ir.loops import playing
 from ...sizes.symbols import Size, estimate
 from ..common import Value
-from .expressions import compute_type, limit_text
+from .expressions import ARRAY_TYPES, compute_type, limit_text
 from .statements import Block, Bound, Branch, Line, Loop, Pragma, Statement, Statements, nest
 
 if TYPE_CHECKING:
     from .kernel_writer import CppKernelWriter
 
 STACK = "memory for values between two loops"  # what lines that declare it are for
-ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
 WIDTHS = (64, 32, 16, 8, 4, 2, 1)  # lanes, several vectors of them; short loops have fewer
 MOST_ADDITIONS = 32  # of floats into one lane, then it is added up in double
 
@@ -180,7 +179,25 @@ class PlaceOfExtreme(Accumulator):
         return f"{{{limit_text(self.dtype, self.kind == 'argmax')}, 0}}"
 
     def result(self, dtype: torch.dtype, place: str = "") -> str:
-        return f"{self.name}{place}.index"
+        return f"{self.name}_at{place}" if place else f"{self.name}.index"
+
+    def arrays(self, width: Bound) -> list[Line]:
+        """Elements and places of the columns' extremes: gcc makes vectors of no structures."""
+        best, first = self.name, limit_text(self.dtype, self.kind == "argmax")
+        c_type = compute_type(self.dtype)
+        texts = [
+            f"{ARRAY_TYPES.get(c_type, c_type)} {best}[{width}];",
+            f"int64_t {best}_at[{width}];",
+            f"for (int64_t k = 0; k < {width}; k++) {best}[k] = {first}, {best}_at[k] = 0;",
+        ]
+        return [Line(text, origin=self.origin) for text in texts]
+
+    def taken(self, place: str = "") -> Line:
+        if not place:
+            return super().taken()
+        best, name = self.name + place, "larger" if self.kind == "argmax" else "smaller"
+        text = f"mini::keep_{name}({best}, {self.name}_at{place}, {self.element}, {self.at});"
+        return Line(text, origin=self.origin)
 
     def combine(self, a: str, b: str) -> str:
         return f"mini::{'larger' if self.kind == 'argmax' else 'smaller'}({a}, {b})"
@@ -273,11 +290,14 @@ class Lanes:
             return self.gathering(self.loops)
         for accumulator in self.accumulators:
             accumulator.over_chunks = True
-        step = MOST_ADDITIONS * self.width
-        if size <= step:
-            return nest(self.gathering(self.loops[-1:]), around)
+        step, within = MOST_ADDITIONS * self.width, []
+        if size <= step:  # a chunk is several runs of the innermost loop
+            if not around:
+                return self.gathering(self.loops)
+            within, step = self.loops[-1:], max(1, step // max(int(size), self.width))
+            *around, (variable, start, end) = around
         first, stop = f"{variable}_chunk", f"{variable}_stop"
-        chunk = self.gathering([(variable, first, stop)])
+        chunk = self.gathering([(variable, first, stop), *within])
         ending = bound(stop, f"{first} + {step}", end)
         return nest([ending, *chunk], [*around, (first, start, end, step)])
 
