@@ -9,6 +9,7 @@ and a sentence for the list that `--help` shows.  A module is imported when its 
 for, so that no command pays for another one.
 """
 
+import difflib
 import importlib
 import sys
 
@@ -17,6 +18,11 @@ COMMANDS = {  # name -> (module with `main(arguments: list[str]) -> int`, what i
         "minidynamo.explain.command",
         "run a program unchanged, and write a page on which every stage can be followed",
     ),
+    "explore": (
+        "minidynamo.explain.live",
+        "the same as a page that follows the file: save it, and see what changed",
+    ),
+    "report": ("minidynamo.explain.report", "one index of the pages that MINI_TRACE=folder wrote"),
     "doctor": (__name__, "what compiling needs, and the first thing that is missing"),
 }
 
@@ -48,7 +54,8 @@ def doctor() -> int:
 def usage() -> str:
     """What `--help` prints: one line for each command."""
     lines = [f"    {name:10} {does}" for name, (_, does) in COMMANDS.items()]
-    return "\n".join(["usage: python -m minidynamo COMMAND ...", "", *lines])
+    example = "example: python -m minidynamo explain train.py -o page.html"
+    return "\n".join(["usage: python -m minidynamo COMMAND ...", "", *lines, "", example])
 
 
 def main(arguments: list[str]) -> int:
@@ -60,7 +67,9 @@ def main(arguments: list[str]) -> int:
     if name == "doctor":
         return doctor()
     if name not in COMMANDS:
-        print(f"there is no command {name!r}\n{usage()}", file=sys.stderr)
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        meant = f": did you mean {near[0]}?" if near else ""
+        print(f"there is no command {name!r}{meant}\n{usage()}", file=sys.stderr)
         return 2
     return importlib.import_module(COMMANDS[name][0]).main(rest)
 

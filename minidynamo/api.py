@@ -27,6 +27,8 @@ from typing import Any, cast
 
 import torch
 
+from miniinductor.options import did_you_mean
+
 from . import config, records
 from .backends import Backend
 from .convert.convert_frame import FrameCompiler, skip_reason
@@ -49,6 +51,7 @@ def compile(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
+    **misspelt: Any,
 ) -> Any:
     """A compiled version of a function or module; without one, a decorator.
 
@@ -57,7 +60,7 @@ def compile(
     be called, ValueError for a backend, mode, dynamic or fullgraph that there is not.
     """
     options = {"mode": mode, "dynamic": dynamic, "fullgraph": fullgraph}
-    check_options(**options)
+    check_options(**options, **misspelt)
     if fn_or_module is None:
         return functools.partial(compile, backend=backend, **cast(Any, options))
     if config.trace_folder:
@@ -71,7 +74,9 @@ def check_options(**options: Any) -> None:
         if name == "backend":
             continue
         if name not in CHOICES:
-            raise TypeError(f"there is no option {name!r}: there are backend, {', '.join(CHOICES)}")
+            known = ["backend", *CHOICES]
+            text = f"there is no option {name!r}; there are {', '.join(known)}"
+            raise TypeError(text + did_you_mean(name, known))
         if value not in CHOICES[name]:
             raise ValueError(
                 f"there is no {name}={value!r}: use {' or '.join(map(repr, CHOICES[name]))}"

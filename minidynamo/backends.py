@@ -22,13 +22,19 @@ import functools
 import importlib
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
-from . import records
+from miniinductor.options import did_you_mean
+
+from . import config, records
+from .errors import BackendError
 from .frame import frame_hook
+
+if TYPE_CHECKING:
+    from .convert.conversion import Conversion
 
 Backend = Callable[..., Callable]
 _REGISTRY: dict[str, Backend] = {}
@@ -58,6 +64,7 @@ def lookup_backend(backend: str | Backend) -> tuple[str, Backend]:
     if backend not in known:
         raise ValueError(
             f"unknown backend {backend!r}; there are {', '.join(known)}, or pass a callable"
+            + did_you_mean(backend, known)
         )
     return backend, _REGISTRY[backend]
 
@@ -136,3 +143,37 @@ def is_torchs(backend: Any) -> bool:
         backend = backend.func
     home = getattr(backend, "__module__", None) or type(backend).__module__
     return getattr(backend, "is_torchs", False) or f"{home}.".startswith(TORCHS)
+
+
+# ---- a backend that fails
+def note_failure(conversion: "Conversion", error: Exception, is_ours: bool) -> None:
+    """Record that the backend failed.  Raises BackendError for a user's backend unless
+    `config.suppress_backend_errors`; errors of ours under `config.raise_internal_errors`, as
+    the tests do."""
+    name, line = conversion.compiler.backend_name, records.user_line(conversion)
+    if is_ours and config.raise_internal_errors:
+        raise error
+    if is_ours or config.suppress_backend_errors:
+        records.note_error(error, conversion.record, f"backend {name}", line)
+        return
+    raise BackendError(
+        f"the backend {name!r} failed for {conversion.record.function} at {line}: "
+        f"{type(error).__name__}: {error}\n"
+        "  hint: minidynamo.config.suppress_backend_errors = True runs the frame eagerly"
+    ) from error
+
+
+def tuple_of(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """What a user's backend has made, with a check that it returns a tuple.  (The rows of a single
+    tensor would be taken for the graph's results.)"""
+
+    def run(*inputs: Any) -> Any:
+        found = compiled(*inputs)
+        if isinstance(found, (tuple, list)):
+            return found
+        raise BackendError(
+            f"what the backend {name!r} made gives a {type(found).__name__}, no tuple\n"
+            "  hint: a graph's results are a tuple, also where it has one: return (result,)"
+        )
+
+    return run

@@ -207,6 +207,21 @@ def give_up(record: FrameRecord, reason: str, fullgraph: bool, about: Any) -> No
         raise Unsupported(message + record.advice)
 
 
+def count_breaks(record: FrameRecord) -> None:
+    for found in record.graph_breaks:
+        group = "loop_splits" if found.is_consequence else "graph_breaks"
+        counters[group][f"{found.reason} at {found.file}:{found.line}"] += 1
+
+
+def explain_break(found: Break) -> str:
+    """What the user is told under fullgraph=True."""
+    text = [f"graph break under fullgraph=True: {found.reason}"]
+    text += [f'  File "{file}", line {line}, in {function}' for file, line, function in found.stack]
+    if found.hint:
+        text.append(f"  hint: {found.hint}")
+    return "\n".join(text)
+
+
 def warn_of_skip(conversion: "Conversion", error: Exception) -> None:
     """Warn that a frame was given up, or that the compiler has failed."""
     if isinstance(error, (SkipFrame, RecursionError)):

@@ -38,6 +38,7 @@ from .autograd.joint import Joint, trace_forward, trace_joint
 from .autograd.outputs import has_lazy_bits, needs_gradient, with_outputs
 from .autograd.runtime import Backward, connect, held_tensors, inner_writes
 from .autograd.tracer import no_autocast, without_autocast
+from .autograd.writes import guard_shared_memory
 from .codegen.kernels import build_kernels, main_device, write_kernels
 from .devices import entry_of, language_of, why_not
 from .errors import NOT_COMPILED, CannotLower, CompilerError, NotCompiled, ThreadState, ours
@@ -50,7 +51,7 @@ from .lowering.random import FUSED_RANDOM
 from .options import Current
 from .passes.graph_passes import laid_out, laid_out_joint, optimize
 from .records import CompileRecord, first_line, warn_once
-from .runtime.memory import Program, guard_shared_memory, plan_memory
+from .runtime.memory import Program, plan_memory
 from .runtime.wrapper import print_wrapper
 from .schedule.after_fusion import join_groups, overwritten_inputs
 from .schedule.nodes import Schedule

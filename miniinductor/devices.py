@@ -1,4 +1,5 @@
-"""What each kind of device can do, and which language its kernels are written in: two registries.
+"""What each kind of device can do, and which language its kernels are written in: two registries;
+and what the processor can do.
 
 In:   `register_language(Language(...))` and `register_device(Device(...))`: languages.py calls them
       for all that we have.  Out: what the stages ask.
@@ -13,6 +14,7 @@ the plain thing where nothing is registered.  Mirrors `register_backend_for_devi
 torch/_inductor/codegen/common.py.
 """
 
+import functools
 import importlib
 import math
 from collections.abc import Callable, Sequence
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import config
+from .errors import ours
 from .records import CompileRecord
 
 if TYPE_CHECKING:
@@ -127,3 +130,18 @@ def why_not(device: torch.device) -> str | None:
         return language_of(device).why_not(device)
     except NotImplementedError as reason:
         return str(reason)
+
+
+# --- the processor --------------------------------------------------------------------------------
+@functools.lru_cache(None)
+def cpu_flags() -> list[str]:
+    try:
+        with open("/proc/cpuinfo") as file:
+            found = [line for line in file if line.startswith(("flags", "Features"))]  # x86, Arm
+            return sorted(found[0].split()) if found else []
+    except ours(OSError):
+        return []
+
+
+def vector_bits() -> int:
+    return 512 if "avx512f" in cpu_flags() else 256

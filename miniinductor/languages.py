@@ -32,7 +32,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from .codegen.cpp.kernel_writer import CppKernelWriter, ForeachWriter
+from .codegen.cpp.foreach import ForeachWriter
+from .codegen.cpp.kernel_writer import CppKernelWriter
 from .devices import DEVICES, LANGUAGES, Device, Language, register_device, register_language
 from .schedule.after_fusion import Foreach
 from .schedule.nodes import Group
@@ -73,7 +74,7 @@ register_language(
         writers=triton_writers,
         build=later("codegen.triton.build", "build_triton_kernels"),
         most_pointers=480,  # a GPU takes 4 KB of arguments
-        rewrites=[later("codegen.triton.split_reductions", "rewrite_reductions")],
+        rewrites=[later("codegen.triton.reductions", "rewrite_reductions")],
         joiners=[later("codegen.triton.products", "with_products")],
         why_not=later("codegen.triton.build", "why_not"),
     )

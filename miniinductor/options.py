@@ -30,7 +30,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -45,15 +45,19 @@ class Options(types.ModuleType):
         super().__setattr__(name, value)
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """ ": did you mean fusion?" for a typo, or nothing."""
+    near = difflib.get_close_matches(name, [*known], 1)
+    return f": did you mean {near[0]}?" if near else ""
+
+
 def check(module: types.ModuleType, name: str, value: Any) -> None:
     """Raises AttributeError if the module has no option of this name, TypeError if the option is a
     number (True and False are), and the value is not, ValueError if the option has words, and the
     value is none of them."""
     if name.startswith("_") or name not in vars(module):
-        message = f"{module.__name__} has no option {name!r}"
-        for similar in difflib.get_close_matches(name, vars(module), 1):
-            message += f": did you mean {similar}?"
-        raise AttributeError(message)
+        meant = did_you_mean(name, vars(module))
+        raise AttributeError(f"{module.__name__} has no option {name!r}{meant}")
     words = vars(module).get("_WORDS", {}).get(name, (value,))
     if isinstance(vars(module)[name], (int, float)) and not isinstance(value, (int, float)):
         raise TypeError(f"{module.__name__}.{name} is a number or a bool, not {value!r}")

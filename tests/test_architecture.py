@@ -85,6 +85,17 @@ def test_uses_nothing_of_torchs_own_compiler(path):
     assert not found, f"{name(path)} uses {found}"
 
 
+def test_one_file_names_torchs_entry_point_to_replace_it():
+    """explain --redirect: the one allowed mention, which is no call."""
+    named = {
+        name(path)
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and dotted(node) == "torch.compile"
+    }
+    assert named == {"minidynamo/explain/redirect.py"}
+
+
 @pytest.mark.parametrize(
     "source",
     [

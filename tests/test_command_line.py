@@ -4,12 +4,14 @@ The compiler is hidden by an empty PATH; the kernel cache is an empty folder the
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks import __main__ as benchmarks_command
 from minidynamo import __main__ as command_line
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,6 +57,13 @@ def test_the_commands_are_there(capsys):
     assert "doctor" in capsys.readouterr().out
     assert command_line.main(["explain", "--help"]) == 0
     assert "page" in capsys.readouterr().out
+
+
+def test_the_benchmarks_help_has_a_line_for_each_suite(capsys):
+    with pytest.raises(SystemExit):
+        benchmarks_command.main(["--help"])
+    lines = dict(re.findall(r"^  (\S+) +(.+)$", capsys.readouterr().out, re.MULTILINE))
+    assert all(len(lines.get(name, "")) > 10 for name in benchmarks_command.SUITES)
 
 
 # --- without a compiler ---------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E
 from miniinductor import compile as stages  # noqa: E402
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
 from miniinductor.codegen import kernels
-from miniinductor.codegen.triton.block_sizes import Config, Launch  # noqa: E402
+from miniinductor.codegen.triton.tile_plan import Config, Launch  # noqa: E402
 from miniinductor.ir import recording
 from miniinductor.ir.handlers import PrintHandler  # noqa: E402
 from miniinductor.ir.ops import ops  # noqa: E402
@@ -40,7 +40,7 @@ ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # examples that need a GPU, a code generator at work, or the models' library
 ELSEWHERE = (
-    "triton/timing block_sizes triton/build triton/expressions cpp/expressions "
+    "triton/timing tile_plan triton/build triton/expressions cpp/expressions "
     "codegen/kernel_plan foreach benchmarks/models _models ablation "
     "plots runner explain/layout explain/passes explain/stages "
     "benchmarks/census"
@@ -188,7 +188,7 @@ MORE = {  # file -> what else its example finds
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
     },
     "codegen/kernel_plan": softmax_plan,
-    "codegen/triton/block_sizes": softmax_launch,
+    "codegen/triton/tile_plan": softmax_launch,
     "autograd/fake_mode": lambda: (
         an_index()
         | {

@@ -1,7 +1,6 @@
 """explain: every stage is there, shows itself as text and as HTML, and says so where it was not
 reached."""
 
-import html.parser
 import re
 
 import pytest
@@ -63,6 +62,8 @@ def test_options_that_there_are_not_raise_at_once(options):
 
 
 def test_mistakes_at_the_prompt_have_clear_answers():
+    with pytest.raises(TypeError, match="a function or a module"):
+        minidynamo.explain(3)(torch.ones(2))
     with pytest.raises(TypeError, match="go to what explain"):
         minidynamo.explain(chain, torch.randn(3, 5))
     assert (
@@ -85,13 +86,6 @@ def test_breaks_have_lines():
         e = minidynamo.explain(f)(torch.randn(3))
     (row,) = e.frames[0].breaks.rows
     assert row[0] == f"test_explain.py:{f.__code__.co_firstlineno + 2}"
-
-
-def test_the_page_holds_every_stage(tmp_path):
-    text = open(explained().save(str(tmp_path / "page.html"))).read()
-    html.parser.HTMLParser().feed(text)
-    for title in ("Source", "guards", "FX graph", "Loop IR, before fusion", "Wrapper", "Kernel "):
-        assert re.search(rf"<h[34]>[^<]*{title}", text), title
 
 
 def test_why_recompile_names_the_first_guard_that_fails():

@@ -131,13 +131,3 @@ def test_entries_are_what_a_compiled_object_holds_and_nothing_runs():
     assert "add" in repr(held[0].graph) and "mul" in repr(held[2].graph)
     assert [entry.record.hits for entry in held[:2]] == [0, 1]
     assert minidynamo.explain(f).entries != []  # of whoever has compiled it
-
-
-def test_explanations_of_explanations_options_are_checked():
-    for wrong in ({"mode": "max"}, {"dynamic": "yes"}, {"backend": "inducter"}):
-        with pytest.raises(ValueError):
-            minidynamo.explain(plain, **wrong)(torch.ones(2))
-    with pytest.raises(TypeError):
-        minidynamo.explain(plain, no_option=1)(torch.ones(2))
-    with pytest.raises(TypeError, match="a function or a module"):
-        minidynamo.explain(3)(torch.ones(2))

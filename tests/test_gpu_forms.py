@@ -104,7 +104,7 @@ def test_integers_that_grow_beyond_32_bits_have_64():
     check(lambda x: (torch.arange(300).to(torch.int8), torch.arange(70).max() + x), torch.randn(70))
 
 
-# --- reductions in other forms (codegen/triton/split_reductions.py) -------------------------------
+# --- reductions in other forms (codegen/triton/reductions.py) -------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(1, 300_001), (3, 70_000), (70_000, 3), (2, 300, 301)])

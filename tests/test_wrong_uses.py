@@ -188,11 +188,11 @@ def test_misspelt_words_are_refused():
     def f(x):
         return x + 1
 
-    with pytest.raises(TypeError, match="fulgraph"):
+    with pytest.raises(TypeError, match="did you mean fullgraph"):
         minidynamo.compile(f, fulgraph=True)
-    with pytest.raises(TypeError, match="no option 'bckend'"):
+    with pytest.raises(TypeError, match="no option 'bckend'.*did you mean backend"):
         minidynamo.explain(f, bckend="eager")(torch.ones(2))
-    with pytest.raises(ValueError, match="unknown backend 'indctor'"):
+    with pytest.raises(ValueError, match="unknown backend 'indctor'.*did you mean inductor"):
         minidynamo.compile(f, backend="indctor")
 
 

@@ -54,21 +54,24 @@ Sources and guards
 The graph under construction
     minidynamo/graph output_graph.py graph_module.py
 Bytecode again
+    minidynamo/rebuild replacement.py
     minidynamo/bytecode assembler.py
 The driver of miniinductor
     miniinductor compile.py
 Autograd
-    miniinductor/autograd tracer.py fake_mode.py joint.py partition.py outputs.py runtime.py
+    miniinductor/autograd joint.py tracer.py fake_mode.py outputs.py partition.py runtime.py
 Lowering
-    miniinductor/lowering registry.py graph.py
+    miniinductor/lowering graph.py
 Loop IR
     miniinductor/ir loops.py dependencies.py
 Fusion
     miniinductor/schedule nodes.py scheduler.py
 Kernels in C++
     miniinductor/codegen kernels.py kernel_plan.py
-    miniinductor/codegen/cpp kernel_writer.py statements.py
-Memory, the wrapper, the run
+    miniinductor/codegen/cpp kernel_writer.py lanes.py statements.py
+From C++ to machine code
+    miniinductor/toolchain cpp.py
+Memory and the wrapper
     miniinductor/runtime memory.py wrapper.py
 """
 

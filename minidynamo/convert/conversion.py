@@ -43,15 +43,16 @@ from ..errors import BackendError, Break, NoTensors, Restart, SkipFrame, Unsuppo
 from ..evaluate.evaluator import RootFrame
 from ..frame import frame_hook
 from ..graph.graph_module import draws, storage
-from ..graph.output_graph import OutputGraph, put_back, set_all
-from ..guards.guards import Guard
+from ..functions.torch_state import put_back, set_all
+from ..graph.output_graph import OutputGraph
 from ..rebuild.replacement import Codegen, Epilogue, rebuild, replacement
 from ..rebuild.resume import is_resume_code
 from ..records import BreakRecord, FrameRecord
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import Lazy, Variable, forget_lookups
 from ..variables.floats import floats_as_tensors
-from ..variables.functions import CellVar, FunctionVar
+from ..variables.functions import FunctionVar
+from ..wrap.containers import closure_of
 from .entries import CacheEntry, entry_guards, owner_of
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Conversion:
         with record.timed("guards"):
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
-        count_breaks(record)
+        records.count_breaks(record)
         check = record.guard_function.check
         owner = None if self.policy.fresh_modules else owner_of(self.args)
         return CacheEntry(check, record.replacement_code, self.compiler, record, owner, [])
@@ -106,7 +107,7 @@ class Conversion:
             if found is not None:
                 return found
             if self.forced and self.compiler.fullgraph:
-                raise Unsupported(explain_break(next(iter(self.forced.values()))))
+                raise Unsupported(records.explain_break(next(iter(self.forced.values()))))
         raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
 
     def attempt(self) -> Epilogue | None:
@@ -133,7 +134,7 @@ class Conversion:
         forget_lookups()
         names = code.co_varnames[: parameter_count(code)]
         bound = {n: Lazy(value, output.tree.local(n)) for n, value in zip(names, self.args)}
-        closure = closure_of(self.function, code, output)
+        closure = closure_of(output, self.function, code)
         # None: nobody loads this function again, so that it needs no source and no guard
         function = FunctionVar(
             None, code, self.function.__globals__, self.function.__qualname__, closure=closure
@@ -198,7 +199,7 @@ class Conversion:
         # of our backend only its own faults, of the user's every exception but those of signal
         # handlers (miniinductor/errors.py explains both functions)
         except faults() if is_ours else ours(Exception) as error:
-            self.note_backend_error(error, is_ours)
+            backends.note_failure(self, error, is_ours)
             return gm.forward
         record.backend_record = getattr(compiled, "record", None)
         if record.backend_record is not None:
@@ -206,70 +207,7 @@ class Conversion:
             return getattr(compiled, "function", compiled)
         if compiled is gm:
             return gm.forward  # which runs no hooks that the program has set for all modules
-        return compiled if is_ours else tuple_of(compiled, self.compiler.backend_name)
-
-    def note_backend_error(self, error: Exception, is_ours: bool) -> None:
-        """Record that the backend failed.  Raises BackendError for a user's backend unless
-        `config.suppress_backend_errors`; errors of ours under `config.raise_internal_errors`, as
-        the tests do."""
-        name, line = self.compiler.backend_name, records.user_line(self)
-        if is_ours and config.raise_internal_errors:
-            raise error
-        if is_ours or config.suppress_backend_errors:
-            records.note_error(error, self.record, f"backend {name}", line)
-            return
-        raise BackendError(
-            f"the backend {name!r} failed for {self.record.function} at {line}: "
-            f"{type(error).__name__}: {error}\n"
-            "  hint: minidynamo.config.suppress_backend_errors = True runs the frame eagerly"
-        ) from error
-
-
-def tuple_of(compiled: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """What a user's backend has made, with a check that it returns a tuple.  (The rows of a single
-    tensor would be taken for the graph's results.)"""
-
-    def run(*inputs: Any) -> Any:
-        found = compiled(*inputs)
-        if isinstance(found, (tuple, list)):
-            return found
-        raise BackendError(
-            f"what the backend {name!r} made gives a {type(found).__name__}, no tuple\n"
-            "  hint: a graph's results are a tuple, also where it has one: return (result,)"
-        )
-
-    return run
-
-
-def closure_of(function: Any, code: types.CodeType, output: OutputGraph) -> tuple[CellVar, ...]:
-    """A variable for each cell of the function's closure; some cells may be empty."""
-    closure = []
-    for n, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
-        try:
-            content = Lazy(cell.cell_contents, output.tree.free(n, name))
-        except ours(ValueError):
-            check = f"this_function.__closure__[{n}] == state_empty"
-            output.pair_guards.append(Guard("EMPTY", (), check, {"state_empty": types.CellType()}))
-            content = None
-        variable = CellVar(content, name)
-        output.memo[id(cell)] = (variable, cell)
-        closure.append(variable)
-    return tuple(closure)
-
-
-def count_breaks(record: FrameRecord) -> None:
-    for found in record.graph_breaks:
-        group = "loop_splits" if found.is_consequence else "graph_breaks"
-        records.count(group, f"{found.reason} at {found.file}:{found.line}")
-
-
-def explain_break(found: Break) -> str:
-    """What the user is told under fullgraph=True."""
-    text = [f"graph break under fullgraph=True: {found.reason}"]
-    text += [f'  File "{file}", line {line}, in {function}' for file, line, function in found.stack]
-    if found.hint:
-        text.append(f"  hint: {found.hint}")
-    return "\n".join(text)
+        return compiled if is_ours else backends.tuple_of(compiled, self.compiler.backend_name)
 
 
 # What torch.utils.checkpoint's hooks raise once they have recomputed all that backward needs: no

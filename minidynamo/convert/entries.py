@@ -25,8 +25,9 @@ from .. import records
 from ..bytecode.assembler import parameter_count
 from ..frame import frame_hook
 from ..graph.output_graph import OutputGraph
+from ..guards.checks import DETAILS, STATE
 from ..guards.guards import Guard, GuardFunction
-from ..guards.sources import DETAILS, STATE, Source
+from ..guards.sources import Source
 from ..variables.base import guard_classes
 from ..variables.nn_modules import has_state
 from ..variables.tensor import TensorVar

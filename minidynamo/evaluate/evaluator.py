@@ -38,16 +38,14 @@ from ..variables.base import running
 from ..variables.constant import ConstantVar
 from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
-from . import calls
-from .calls import check_traced
 from .opcodes import HANDLERS, unsupported
 from .operations import Operations
 
 if TYPE_CHECKING:
     from ..graph.output_graph import OutputGraph
     from ..variables.base import Args, Named, Variable
+    from ..variables.classes import GlobalsVar
     from ..variables.functions import FunctionVar
-    from ..variables.modules import GlobalsVar
 
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -214,18 +212,6 @@ class Frame(Operations):
         return values
 
     # ---- calls
-    def call_function(self, function: FunctionVar, args: Args, kwargs: Named) -> Variable:
-        """The call of a Python function: by its rule, as a node of the graph, or inlined."""
-        fn = function.fn
-        if fn is not None:
-            result = calls.call_known(self, fn, args, kwargs)
-            if result is not None:
-                return result
-            check_traced(fn)
-            if getattr(fn, "_torchdynamo_disable", False):  # torch.compile has wrapped it
-                return self.output.wrap_pinned(fn.__wrapped__).call(self, args, kwargs)
-        return self.inline(function, args, kwargs)
-
     def inline(self, function: Any, args: Args, kwargs: Named) -> Variable:
         code = function.code
         if code.co_flags & ASYNC:
@@ -234,10 +220,6 @@ class Frame(Operations):
         if code.co_flags & GENERATOR:
             return GeneratorVar(frame)
         return frame.run()
-
-    # functions of calls.py: `tx` there is `self` here
-    call_c, call_unknown = calls.call_c, calls.call_unknown
-    call_class, make_instance = calls.call_class, calls.make_instance
 
     def resume_generator(self, tx: Frame, sent: Variable | None) -> Variable | None:
         """Run until the next yield: the yielded variable, or None when the body returned."""

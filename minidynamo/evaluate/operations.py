@@ -1,4 +1,5 @@
-"""What every rule and opcode asks of the frame: raising, folding, identity, iteration, attributes.
+"""What every rule and opcode asks of the frame: calls, raising, folding, identity, iteration,
+attributes.
 
 In:   variables.   Out: variables, or host booleans where control flow needs them.
 
@@ -21,16 +22,25 @@ from miniinductor.errors import ours
 from .. import config
 from ..errors import Break, ObservedException
 from ..guards.originals import guard_calls
-from ..variables.base import METHODS, MISSING, Named, Variable, in_c_or_library, lookup, refusal
+from ..variables.base import (
+    METHODS,
+    MISSING,
+    Args,
+    Named,
+    Variable,
+    in_c_or_library,
+    lookup,
+    refusal,
+)
 from ..variables.constant import ConstantVar
 from ..variables.dicts import Container, DictVar
-from ..variables.functions import BoundMethodVar, MethodVar
+from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.objects import ExceptionVar, ObjectVar, TracebackVar, is_inherited, method_of_class
 from ..variables.symbolic import CALLS, SymVar, apply, pinned
 from ..variables.tensor import TensorVar
-from . import operators
-from .calls import is_leaf
+from . import calls, operators
+from .calls import check_traced, is_leaf
 
 
 # "Host" is the Python in which the compiler runs, as against the program that is traced.
@@ -50,6 +60,23 @@ class Operations:
     """Mixed into `Frame`; `self` is the `tx` of every variable method."""
 
     NONE = ConstantVar(None)
+
+    # ---- calls
+    def call_function(self: Any, function: FunctionVar, args: Args, kwargs: Named) -> Variable:
+        """The call of a Python function: by its rule, as a node of the graph, or inlined."""
+        fn = function.fn
+        if fn is not None:
+            result = calls.call_known(self, fn, args, kwargs)
+            if result is not None:
+                return result
+            check_traced(fn)
+            if getattr(fn, "_torchdynamo_disable", False):  # torch.compile has wrapped it
+                return self.output.wrap_pinned(fn.__wrapped__).call(self, args, kwargs)
+        return self.inline(function, args, kwargs)
+
+    # functions of calls.py: `tx` there is `self` here
+    call_c, call_unknown = calls.call_c, calls.call_unknown
+    call_class, make_instance = calls.call_class, calls.make_instance
 
     # ---- raising
     def raise_(self, kind: type, *args: Any) -> NoReturn:

@@ -28,8 +28,9 @@ import miniinductor
 from miniinductor.sizes.prover import LARGEST, Symbol
 
 from .. import config
-from ..rebuild.replacement import CALL_PREFIXES
+from ..rebuild.resume import CALL_PREFIXES
 from ..records import shown
+from .callers import OPTIMIZER, OWN, caller_of, rank_of
 from .entry_stages import Direction, directions_of, stages_of
 from .files import Files
 from .measure import copy_rate, sheet_of
@@ -58,10 +59,27 @@ def document(explanation: Any) -> dict[str, Any]:
         "schema": 1,
         "made": made() | {"copy": copied(records) if looks and looks.measure else None},
         "call": {"name": explanation.name, "arguments": given},
+        "opens": opens(frames, records, bool(explanation.script)),
         "frames": frames,
         "files": files.table(),
         "counters": {group: dict(found) for group, found in explanation.counters.items()},
     }
+
+
+def opens(frames: list[dict[str, Any]], records: list[Any], is_script: bool) -> dict[str, Any]:
+    """What the page shows first: the first entry with a graph, an optimizer's only where there is
+    no other, and the user's line that called it; of `explain(f)` the user's own f, which is nearer
+    than the line that asks."""
+    ranks = {r.function: rank_of(r.code.co_filename) for r in records if r.code is not None}
+    in_order = sorted(frames, key=lambda frame: ranks.get(frame["function"]) == OPTIMIZER)
+    for found in in_order:
+        place = found["caller"]
+        if not is_script and ranks.get(found["function"]) == OWN and found["file"]:
+            place = {"file": found["file"], "line": max(1, found["first_line"])}
+        for one in found["entries"]:
+            if any(stage["kind"] == "fx" for stage in one["stages"]):
+                return {"entry": one["id"], "place": place}
+    return {"entry": "", "place": next((each["caller"] for each in in_order), None)}
 
 
 # --- where and from what it was made --------------------------------------------------------------
@@ -72,12 +90,19 @@ def made() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "minidynamo": version_of("minidynamo"),
+        "process": {"pid": os.getpid(), "rank": rank()},
         "machine": {"cpu": processor(), "cores": os.cpu_count() or 1, "gpu": gpu},
         "options": {
             "minidynamo": switches(config),
             "miniinductor": switches(miniinductor.config, without=("cache_dir",)),
         },
     }
+
+
+def rank() -> int | None:
+    """This process's number among those that torchrun started."""
+    text = os.environ.get("RANK", "")
+    return int(text) if text.isdigit() else None
 
 
 def copied(records: list[Any]) -> dict[str, Any]:
@@ -187,10 +212,13 @@ def frames_of(records: list[Any], files: Files, looks: Any = None) -> list[dict[
         by_code.setdefault(id(record.code), []).append(record)
     names = {code: f"f{n}" for n, code in enumerate(by_code)}
     parents = parents_of(records, names)
-    return [
-        frame(names[code], group, parents.get(code), files, looks)
-        for code, group in by_code.items()
-    ]
+    found: dict[str, dict[str, Any]] = {}
+    for code, group in by_code.items():
+        made = frame(names[code], group, parents.get(code), files, looks)
+        if made["parent"] in found:  # it goes on behind a break: the same line called the whole
+            made["caller"] = found[made["parent"]]["caller"]
+        found[made["id"]] = made
+    return [*found.values()]
 
 
 def parents_of(records: list[Any], names: dict[int, str]) -> dict[int, str]:
@@ -215,6 +243,7 @@ def frame(
 ) -> dict[str, Any]:
     first = group[0]
     lines, start = source_lines(first.code)
+    caller = next(filter(None, map(caller_of, group)), None)
     code, entries = first.code, [r for r in group if r.replacement_code is not None]
     guards = {
         id(one): f"{name}.{n}/guard{k}"
@@ -231,6 +260,7 @@ def frame(
         "parent": parent,
         "skipped": next((r.skipped for r in group if r.skipped), ""),
         "error": next((r.error for r in group if r.error), ""),
+        "caller": files.place(*caller) if caller else None,
         "calls": sum(r.hits + 1 for r in group if r.replacement_code is not None),
         "breaks": breaks(name, group, files),
         "arguments": next(filter(None, map(graph_arguments, entries)), []),

@@ -14,6 +14,8 @@ import linecache
 import os
 from typing import Any
 
+from .callers import rank_of
+
 Place = dict[str, Any]
 
 
@@ -38,6 +40,8 @@ class Files:
         self.numbers: dict[str, int] = {}
 
     def file(self, path: str) -> str:
+        if not path.startswith("<") and os.path.isfile(path):
+            path = os.path.abspath(path)  # a script's code names it as the command line did
         return f"file{self.numbers.setdefault(path, len(self.numbers))}"
 
     def place(self, path: str | None, line: int | None) -> Place | None:
@@ -57,7 +61,9 @@ class Files:
         return self.place(path, int(line)) if path and line.isdigit() else None
 
     def table(self) -> list[dict[str, Any]]:
-        """All files that have a number, with their text ("" where nobody knows it)."""
+        """All files that have a number, with their text ("" where nobody knows it): the user's own
+        first, then libraries', an optimizer's last."""
+        in_order = sorted(self.numbers.items(), key=lambda item: rank_of(item[0]))
         return [
             {
                 "id": f"file{number}",
@@ -65,5 +71,5 @@ class Files:
                 "first_line": 1,
                 "text": "".join(linecache.getlines(path)),
             }
-            for path, number in self.numbers.items()
+            for path, number in in_order
         ]

@@ -8,20 +8,21 @@ Out:  pictures of at most `MOST_BOXES` boxes, in whole units: [x, y, width, heig
     >>> pictures.of_stage(stage)["transformer.h.0.attn"]
     {"picture": 3, "members": [12, 13, 14, ...]}
 
-Graphviz lays out 150 boxes in a tenth of a second, 500 in 20 seconds: a larger stage is a picture
-of groups (modules, or runs of operations), each with a picture of its own.  Two groups of the same
-structure, like the layers of a transformer, share one picture.
+Nobody reads a picture of more boxes, and Graphviz takes 20 seconds for 500: a larger stage is a
+picture of groups (modules, or runs of operations), each with a picture of its own.  Two groups of
+the same structure, like the layers of a transformer, share one picture.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-MOST_BOXES = 120
+MOST_BOXES = 60
 MOST_GROUPS = 30  # arrows between groups are many, and take Graphviz long
-IN_A_PART = 60  # operations, where a group is too large and has no groups within it
+IN_A_PART = 30  # operations, where a group is too large and has no groups within it
 HEIGHT = 34
 WIDTHS = (60, 90, 120, 160, 200)  # few, so that alike groups are the same picture
 LETTER = 6.6  # units of width
+FEW = 2  # operations that are boxes themselves rather than a group
 OTHERS = "other operations"  # those that belong to no module
 
 Edge = tuple[int, int]
@@ -103,15 +104,19 @@ def add_view(
     if len(members) <= MOST_BOXES:
         views[name] = list(members)
         return
+    views[name] = []  # the name is taken
     within = grouped(members, groups)
     if len(within) == 1:
         within = runs(name or next(iter(within)), members)
     boxes: list[Member] = []
-    for group, nodes in within.items():
-        if len(nodes) == 1:
+    for group, nodes in apart(within).items():
+        if len(nodes) <= FEW:
             boxes += nodes
         else:
-            title = f"{group}, its own" if group == name else group
+            title, number = group, 1
+            while title in views:  # a module that two stretches of the whole have
+                number += 1
+                title = f"{group} ({number})"
             boxes.append(title)
             add_view(views, title, nodes, groups)
     views[name] = boxes
@@ -126,6 +131,30 @@ def grouped(members: Sequence[int], groups: Sequence[str]) -> dict[str, list[int
         if len(found) <= MOST_GROUPS:
             return found
     return {OTHERS: list(members)}
+
+
+def apart(within: dict[str, list[int]]) -> dict[str, list[int]]:
+    """A module's own nodes run between those of its parts (a residual sum): a box for each stretch,
+    so that no arrow has to go back."""
+    owner = {n: group for group, nodes in within.items() for n in nodes}
+    around = {group for group in within if any(each.startswith(f"{group}.") for each in within)}
+    stretches: dict[str, list[list[int]]] = {}
+    before = ""
+    for n in sorted(owner):
+        group = owner[n]
+        found = stretches.setdefault(group, [])
+        if not found or (before != group and (group in around or group == OTHERS)):
+            found.append([])
+        found[-1].append(n)
+        before = group
+    if sum(map(len, stretches.values())) > MOST_BOXES:  # parts of which each has its own
+        return within
+    parts: dict[str, list[int]] = {}
+    for group, found in stretches.items():
+        for k, nodes in enumerate(found):
+            title = f"{group}, its own" if group in around else group
+            parts[f"{group}, part {k + 1}" if len(found) > 1 else title] = nodes
+    return parts
 
 
 def runs(name: str, members: Sequence[int]) -> dict[str, list[int]]:
@@ -159,6 +188,7 @@ def laid_out(widths: Sequence[int], edges: Sequence[Edge]) -> dict[str, Any]:
         graph.node_attr.update(shape="box", label="", fixedsize="true", height=HEIGHT / 72)
         for number, width in enumerate(widths):
             graph.add_node(number, width=width / 72)
+        graph.edge_attr.update(arrowhead="none")  # the page draws it: the line goes to the box
         graph.add_edges_from(edges)
         return read_plain(graph.draw(format="plain", prog="dot").decode(), len(widths))
     except (ImportError, OSError):

@@ -50,7 +50,7 @@ def render(document: dict[str, Any], pane: str = "") -> str:
     return environment.get_template("page.html.jinja").render(
         document=document,
         pane=pane,
-        arguments=", ".join(map(argument_text, document["call"]["arguments"])) or "no arguments",
+        arguments=", ".join(map(argument_text, document["call"]["arguments"])),
         frames=[static_frame(frame) for frame in document["frames"]],
         style=Markup((FOLDER / "style.css").read_text()),
         script=Markup(script()),
@@ -82,8 +82,9 @@ def entries(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 # --- the script -----------------------------------------------------------------------------------
-def script() -> str:
-    """The modules of page/ in one text, each a function, behind those that it imports."""
+def script(first: str = "main.js") -> str:
+    """The modules of page/ that `first` needs in one text, each a function, behind those that it
+    imports."""
     done: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -94,7 +95,7 @@ def script() -> str:
                 add(imported_file(line))
         done[name] = as_function(name, lines)
 
-    add("main.js")
+    add(first)
     return "\n".join(["const modules = {};", *done.values()])
 
 
@@ -136,7 +137,7 @@ def with_near_lines(document: dict[str, Any]) -> dict[str, Any]:
     files = []
     for file in document["files"]:
         lines = file["text"].split("\n")
-        near = pointed.get(file["id"], set())
+        near = pointed.get(file["id"]) or set(range(LONG))
         if len(lines) > LONG:
             numbered = enumerate(lines, file["first_line"])
             lines = [line if number in near else "" for number, line in numbered]
@@ -150,6 +151,7 @@ def places(frames: list[dict[str, Any]]) -> Iterator[tuple[str, int]]:
     for frame in frames:
         lines = range(frame["first_line"], frame["last_line"] + 1)
         yield from ((frame["file"], line) for line in lines if frame["file"])
+        found.append(frame["caller"])
         found += [call for broken in frame["breaks"] for call in broken["stack"]]
         for entry in frame["entries"]:
             found += [guard["line"] for guard in entry["guards"]]

@@ -24,6 +24,7 @@ from . import stepping
 from .progress import Progress
 from .running import Looks
 from .timeline import clock
+from .views import many
 
 STARTED: "list[Trace]" = []
 
@@ -70,7 +71,7 @@ class Trace:
         explanation = Explanation(self.name, None, told, counters)
         explanation.looks, explanation.script = self.looks, self.script
         explanation.save(str(self.path))
-        print(f"minidynamo: {len(told)} frames are explained in {self.path}", file=sys.stderr)
+        print(f"minidynamo: {many(len(told), 'frame')} explained in {self.path}", file=sys.stderr)
 
 
 def start(path: Path, name: str, looks: Looks = Looks()) -> None:
@@ -84,7 +85,8 @@ def start(path: Path, name: str, looks: Looks = Looks()) -> None:
 
 
 def start_in(folder: str) -> None:
-    """What MINI_TRACE=folder asks for: a page named after the program and its process."""
+    """What MINI_TRACE=folder asks for: a page named after the program and its process.  report.py
+    makes an index of them."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     name = Path(sys.argv[0] if sys.argv else "").name or "python"
     start(Path(folder) / f"{Path(name).stem}-{os.getpid()}.html", name)

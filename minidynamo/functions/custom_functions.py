@@ -38,11 +38,10 @@ import torch.utils.checkpoint as torchs
 
 from ..errors import Break
 from ..variables.base import MISSING, Frame, Variable, is_programs, lookup, trusted
-from ..variables.classes import ClassVar
+from ..variables.classes import ClassVar, PyModuleVar
 from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, SequenceVar, TupleVar
 from ..variables.functions import CallableVar, CellVar, FunctionVar
-from ..variables.modules import PyModuleVar
 from ..variables.registry import NONE, rule
 from ..variables.symbolic import pinned
 from ..variables.tensor import TensorVar

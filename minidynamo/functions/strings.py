@@ -17,11 +17,10 @@ from ..errors import Break
 from ..evaluate.opcodes import pushes
 from ..evaluate.operations import on_host
 from ..variables.base import Frame, Variable, lookup
-from ..variables.classes import ClassVar
+from ..variables.classes import ClassVar, PyModuleVar
 from ..variables.constant import ConstantVar
 from ..variables.dicts import SetVar
 from ..variables.functions import CallableVar, FunctionVar
-from ..variables.modules import PyModuleVar
 from ..variables.objects import ObjectVar
 from ..variables.registry import rule, rules
 from ..variables.tensor import TensorVar

@@ -25,14 +25,13 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 from miniinductor.sizes.symbols import is_contiguous
 
 from ..errors import Break, SkipFrame
-from ..graph.output_graph import call_state
 from ..variables.base import Frame, Named, Variable
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.dicts import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.registry import NONE, refused, rule, rules
 from ..variables.symbolic import SymVar, pinned
 from ..variables.tensor import TensorVar
-from .torch_state import at
+from .torch_state import at, call_state
 
 ELSEWHERE = """
     compiler.is_exporting fx._symbolic_trace.is_fx_tracing jit.is_scripting jit.is_tracing
@@ -139,7 +138,7 @@ for _padding in (torch.nn.functional.pad, torch.constant_pad_nd):
 def _recurrent(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
     """lstm, gru and rnn.  With gradients on a GPU the graph breaks, and cuDNN's call runs as it is:
     torch's rule for gradients takes one time step after another, hundreds of kernels where cuDNN
-    has one.  Without gradients the call is one node (miniinductor/lowering/whole_calls.py).
+    has one.  Without gradients the call is one node (miniinductor/lowering/decompositions.py).
     PyTorch: breaks the graph at every recurrent module."""
     values = [v for a in args for v in (a.iterate(tx) if isinstance(a, SequenceVar) else [a])]
     fakes = [value.fake for value in values if isinstance(value, TensorVar)]

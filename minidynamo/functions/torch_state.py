@@ -4,7 +4,7 @@
 
 In:   a call that asks for the state, or sets it.
 Out:  the answer of this moment, with a guard unless every frame guards it on entry; a node that
-      sets the state when the graph runs (`put_back` of graph/output_graph.py, after tracing).
+      sets the state when the graph runs (after tracing `put_back` restores it).
 
 A program that asks whether it is compiled is told so; torch's own code mostly is not.
 Mirrors torch/_dynamo/variables/torch.py and ctx_manager.py.
@@ -12,19 +12,19 @@ Mirrors torch/_dynamo/variables/torch.py and ctx_manager.py.
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from ..evaluate.operations import on_host
 from ..frame.frame_hook import graph_break, is_compiling
-from ..graph.graph_module import guard_state, written
-from ..graph.output_graph import call_state
 from ..guards.originals import TORCH
-from ..variables.base import Frame, Variable
+from ..variables.base import Frame, OutputGraph, Variable
 from ..variables.constant import ConstantVar
 from ..variables.registry import NONE, refused, rule, rules
+from ..variables.tensor import guard_state, written
 
 
 def at(path: str) -> Any:
@@ -72,11 +72,44 @@ READ_STATES = {
 }
 READ_STATES.pop(None, None)  # what this torch has not
 # what a program may set for its thread: setter -> getter
-STATES = {
+STATES: dict[Callable, Callable] = {
     torch._C._set_grad_enabled: torch.is_grad_enabled,
     torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled,
     **READ_STATES,
 }
+
+
+def call_state(output: OutputGraph, tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
+    """A change of the thread's state: made now for the ops that follow, and a node of the graph,
+    which does not count as one that computes something."""
+    constants: list[Variable] = [ConstantVar(value) for value in values]
+    node = output.add_node(tx, "call_function", setter, constants, {}, None)
+    output.calls -= 1
+    setter(*values)
+    return node
+
+
+@contextmanager
+def put_back(output: OutputGraph) -> Iterator[None]:
+    """Trace the frame in this block: afterwards the thread's state is as it was before, and
+    `output.state.after` says what the replacement code must set."""
+    changes = output.state
+    try:
+        yield
+    finally:
+        for (setter, key), value in changes.before.items():
+            final = STATES[setter](*key)
+            if final != value:
+                changes.after[setter, key] = final
+        set_all(changes.before)
+        setters = [setter for setter, _ in changes.before]
+        if changes.autocast_depth or torch.set_autocast_cache_enabled in setters:
+            torch.clear_autocast_cache()  # of fake tensors
+
+
+def set_all(values: dict[Any, Any]) -> None:
+    for (setter, key), value in values.items():
+        setter(*key, value)
 
 
 def _fold(function: Callable, guarded: bool, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
@@ -88,8 +121,7 @@ def _fold(function: Callable, guarded: bool, tx: Frame, *args: Any, **kwargs: Va
 
 
 def _write(setter: Callable, getter: Callable, tx: Frame, *args: Variable) -> Variable:
-    """Now, for the ops that follow while tracing; as a node, for the run.
-    `put_back` of graph/output_graph.py restores it after tracing."""
+    """Now, for the ops that follow while tracing; as a node, for the run."""
     values = [value.as_constant() for value in args]
     tx.output.state.note_before(setter, getter, values[:-1])
     call_state(tx.output, tx, setter, values)

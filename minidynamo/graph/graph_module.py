@@ -3,11 +3,8 @@
 In:   a variable, before an op runs, and what the op gave; at the end, the `OutputGraph` of a
       finished attempt and the variables that the frame needs of it.
 Out:  what the op is run with (`to_fake`), and what its node says (`to_node`); the variable of the
-      result (`wrap_output`; `wrap_non_tensor`, with a guard, where an op gives no tensor); the
-      module, with its names and parameters, and example inputs.
-
-    if x.is_contiguous(): ...       # FLAG: x.is_contiguous() is True
-    torch.get_num_threads()         # STATE: it gives the same again
+      result (`wrap_output`; `wrap_result` for what is no tensor); the module, with its names and
+      parameters, and example inputs.
 
     >>> module, example_inputs = output.finish(outputs)
 
@@ -28,12 +25,11 @@ from torch.fx.graph import inplace_methods
 from miniinductor.autograd.eager_graphs import is_printed_exactly
 
 from ..errors import Break, SkipFrame
-from ..guards.guards import literal
-from ..guards.sources import module_name
 from ..variables.base import Variable, current
 from ..variables.constant import ConstantVar, is_constant_value
 from ..variables.dicts import ListVar, TupleVar
-from ..variables.symbolic import SYMBOLIC, SymVar, wrap_symbolic
+from ..variables.nn_modules import module_name
+from ..variables.symbolic import SYMBOLIC, SymVar, symbolic_node, unwritten_fake, wrap_symbolic
 from ..variables.tensor import TensorVar
 from ..wrap.builder import pinned_result
 from ..wrap.containers import result_dict, result_set
@@ -84,7 +80,7 @@ def finish(output: "OutputGraph", outputs: list[Any]) -> tuple[torch.fx.GraphMod
     if not any(type(variable) is SymVar for variable in output.inputs):
         return made, [variable.value for variable in output.inputs]
     return made, [
-        variable.value if type(variable) is SymVar else output.unwritten_fake(variable)
+        variable.value if type(variable) is SymVar else unwritten_fake(output, variable)
         for variable in output.inputs
     ]
 
@@ -178,7 +174,7 @@ def to_node(output: "OutputGraph", variable: Any) -> Any:
     if kind is TensorVar:
         return variable.node
     if kind is SymVar:
-        return output.symbolic_node(current(), variable.value)
+        return symbolic_node(output, current(), variable.value)
     return variable.argument(output.to_node)
 
 
@@ -196,73 +192,6 @@ def wrap_result(output: "OutputGraph", value: Any) -> Variable:
     if kind is dict:
         return result_dict(output, value)
     return (result_set if kind in (set, frozenset) else pinned_result)(output, value)
-
-
-# ---- operations whose result is no tensor, or says less than eager's
-# methods that tell which object a tensor is, and where its memory lies
-OF_ITSELF = {"__hash__", "data_ptr", "const_data_ptr", "mutable_data_ptr", "storage_type"}
-
-
-def wrap_non_tensor(
-    output: "OutputGraph",
-    tx: Any,
-    op: str,
-    target: Any,
-    args: Any,
-    kwargs: Any,
-    result: Any,
-    written: Any,
-) -> Variable:
-    """The result of a call that gave no tensor.  If the call read a flag of a tensor or the
-    process's state, that is guarded; if it only wrote, it becomes a node."""
-    name = target if op == "call_method" else target.__name__
-    if args and name != "type" and (name in OF_ITSELF or tells_of_itself(result)):
-        raise Break("string", f"{name}() of a tensor: a fake one would answer for it")
-    if not args and not kwargs and name.startswith(("is_", "get_", "are_")):
-        guard_state(output, functools.partial(target), result)
-    elif len(args) == 1 and not kwargs:
-        guard_flag(output, args[0], name)
-    if result is None and (op == "call_function" or written):
-        node = output.add_node(tx, op, target, args, kwargs, None)
-        output.written += [(node, tensor) for tensor in written]
-    return output.wrap_result(result)
-
-
-def tells_of_itself(result: Any) -> bool:
-    """Is the result text, a class or a function, or a list of such?  A fake tensor would describe
-    itself there, and not the real tensor."""
-    if isinstance(result, (list, tuple)):
-        return any(map(tells_of_itself, result))
-    return isinstance(result, (str, bytes, type)) or callable(result)
-
-
-def guard_state(output: "OutputGraph", call: functools.partial[Any], value: Any) -> None:
-    """`call` (a functools.partial) read `value` from the process's state: it must give the same
-    again.  What the frame itself sets is guarded on entry."""
-    name = call.func.__name__
-    if output.state.before and ("grad" in name or "autocast" in name):
-        return
-    texts = [written(output, argument) for argument in call.args]
-    texts += [f"{k}={written(output, argument)}" for k, argument in call.keywords.items()]
-    check = f"{{0}}({', '.join(texts)}) == {{pin}}"
-    key = repr((call.args, call.keywords))
-    output.guard(output.tree.pinned(call.func), ("STATE", key), check, value)
-
-
-def written(output: "OutputGraph", argument: Any) -> str:
-    """A constant in the text of a guard; the entry holds what has no literal, such as a device."""
-    if argument is None or type(argument) in (bool, int, str):
-        return literal(argument)
-    return output.tree.pinned(argument).key
-
-
-def guard_flag(output: "OutputGraph", variable: Variable, name: str) -> None:
-    """`tensor.is_...()` was read of an input."""
-    if type(variable) is not TensorVar or variable.value is None:
-        return
-    if name.startswith(("is_", "_is_")) and hasattr(torch.Tensor, name):
-        check = f"{{0}}.{name}() is {getattr(variable.value, name)()}"
-        output.guard(variable.source, ("FLAG", name), check)
 
 
 def storage(fake: torch.Tensor) -> int:

@@ -15,8 +15,7 @@ the program it comes from: `source_line` (file, line, its text), `user_stack` (t
 there), `instruction` (at which byte of the root's code it ends), `module_path` ("h.0.mlp", of the
 module that is being called); `stack_trace` is what torch.fx prints where a node fails.
 
-Sizes and ints that may change are symbols (`symbolic_int`): placeholders of their own, before
-everything that has them as sizes.
+Sizes and ints that may change are symbols, with placeholders of their own (variables/symbolic.py).
 
     with torch.no_grad():   # a change of grad mode or autocast is a node, and made while tracing
         y = x + 1
@@ -34,15 +33,13 @@ import linecache
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.fx
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses import fake_tensor
 
 from miniinductor.autograd.fake_mode import FakeMode, let_go
 from miniinductor.errors import ours
@@ -50,16 +47,13 @@ from miniinductor.errors import ours
 from .. import config
 from ..errors import Break, SkipFrame
 from ..guards.originals import replaced_in_tensor
-from ..guards.sources import Source, numbered
+from ..guards.sources import numbered
 from ..shapes.dynamic import SizePolicy
-from ..shapes.symbolic_numbers import graph_function, is_of_floats
-from ..shapes.symbolic_shapes import ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
+from ..shapes.symbolic_shapes import ShapeEnv
 from ..variables.base import Args, Named, Variable, current_line, lookup
-from ..variables.constant import ConstantVar
+from ..variables.classes import GlobalsVar
 from ..variables.floats import with_tensors
-from ..variables.modules import GlobalsVar
-from ..variables.symbolic import SymVar
-from ..variables.tensor import TensorVar, select_symbols
+from ..variables.tensor import TensorVar, failure, select_symbols, wrap_non_tensor
 from ..wrap.builder import Builder
 from . import graph_module
 from .graph_module import holds_tensor
@@ -72,54 +66,14 @@ class StateChanges:
     # (setter, its first arguments) -> value, of what the frame sets
     before: dict[Any, Any] = field(default_factory=dict)
     after: dict[Any, Any] = field(default_factory=dict)
-    getters: dict[Callable, Callable] = field(default_factory=dict)  # of these setters
     autocast_depth: int = 0  # autocast regions entered less those left
 
     def note_before(self, setter: Callable, getter: Callable, args: Sequence[Any]) -> None:
         """The program is about to set this, perhaps not for the first time."""
-        self.getters[setter] = getter
         self.before.setdefault((setter, tuple(args)), getter(*args))
 
 
-def call_state(output: "OutputGraph", tx: Any, setter: Any, values: Sequence[Any]) -> torch.fx.Node:
-    """A change of the thread's state: made now for the ops that follow, and a node of the graph,
-    which does not count as one that computes something."""
-    constants: list[Variable] = [ConstantVar(value) for value in values]
-    node = output.add_node(tx, "call_function", setter, constants, {}, None)
-    output.calls -= 1
-    setter(*values)
-    return node
-
-
-@contextmanager
-def put_back(output: "OutputGraph") -> Iterator[None]:
-    """Trace the frame in this block: afterwards the thread's state is as it was before, and
-    `output.state.after` says what the replacement code must set."""
-    changes = output.state
-    try:
-        yield
-    finally:
-        for (setter, key), value in changes.before.items():
-            final = changes.getters[setter](*key)
-            if final != value:
-                changes.after[setter, key] = final
-        set_all(changes.before)
-        setters = [setter for setter, _ in changes.before]
-        if changes.autocast_depth or torch.set_autocast_cache_enabled in setters:
-            torch.clear_autocast_cache()  # of fake tensors
-
-
-def set_all(values: dict[Any, Any]) -> None:
-    for (setter, key), value in values.items():
-        setter(*key, value)
-
-
-GLOBAL_HOOKS = [
-    f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
-]
 SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
-# what fake tensors raise where an op needs to know the numbers in a tensor
-NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
 
 
 @functools.cache
@@ -199,7 +153,6 @@ class OutputGraph(Builder):
         # fake tensors and symbols
         self.shape_env = ShapeEnv(current_line)
         self.fake_mode = FakeMode(static_shapes=True)
-        self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         self.symbol_nodes: dict[Any, Any] = {}  # expression over the symbols -> node
         # source of a float that changes -> its variable; expression over such -> its 0-d tensor
         self.floats: dict[Any, Any] = {}
@@ -242,17 +195,7 @@ class OutputGraph(Builder):
     wrap_result = graph_module.wrap_result
     to_fake = graph_module.to_fake
     to_node = graph_module.to_node
-    wrap_non_tensor = graph_module.wrap_non_tensor
     finish = graph_module.finish
-
-    # ---- guards
-    def guard_no_global_hooks(self) -> None:
-        """No hooks are installed for all modules, and none must be later."""
-        table = torch.nn.modules.module
-        for name in GLOBAL_HOOKS:
-            self.guard(self.tree.pinned(getattr(table, name), name), "NO_HOOKS", "not {0}")
-            if getattr(table, name):
-                raise Break("module", "global module hooks are installed")
 
     def globals_of(self, values: dict[str, Any]) -> GlobalsVar:
         found = self.globals.get(id(values))
@@ -296,71 +239,6 @@ class OutputGraph(Builder):
                 # of a view, after its base changed (requires_grad_) while tracing
                 raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
 
-    # ---- sizes and numbers that are symbols: placeholders, and nodes that compute with them
-    def symbolic_fake_of(self, value: torch.Tensor, source: Source, dims: set[int]) -> torch.Tensor:
-        """A fake whose sizes `dims` are symbols; their placeholders come before the tensor's."""
-        shape = source.attr("shape")
-        self.fake_mode.cache_enabled = False  # its key would be the sizes' hints
-        sources = {d: shape.item(d) for d in sorted(dims)}
-        fake = symbolic_fake(self.fake_mode, self.shape_env, value, sources)
-        self.add_symbols()
-        return fake
-
-    def symbolic_int(self, value: int, source: Source) -> SymVar:
-        """An int of the arguments as a symbol of its own: any number from 0 on.
-
-        (Sizes stay numbers below 2, since broadcasting depends on them.  An int that is used as a
-        size is asked whether it is 0 or 1.)"""
-        made = self.shape_env.create_number(value, source)
-        self.add_symbols()
-        return SymVar(made, source=source)
-
-    def add_symbols(self) -> None:
-        """Placeholders of the symbols that have none yet."""
-        self.fake_mode.cache_enabled = False
-        for symbol, row in self.shape_env.table.items():
-            if symbol not in self.symbol_nodes and row.sources and symbol.is_integer:
-                value = self.shape_env.wrap(symbol)
-                node = self.symbol_nodes[symbol] = self.add_input("placeholder", symbol.name, value)
-                self.inputs.append(SymVar(value, node, source=row.sources[0]))
-
-    def symbolic_node(self, tx: Any, value: Any) -> Any:
-        """The node that computes a SymInt, SymFloat or SymBool from the symbols; each expression
-        once."""
-        if type(value) is torch.SymBool and value.node.has_hint():
-            return bool(value)  # decided, and guarded
-        if type(value) is not torch.SymBool and is_of_floats(value.node):
-            return value.node.guard_int()  # the operation takes no tensor for it
-
-        def build(expr: Any) -> Any:
-            if expr.is_number:
-                return int(expr) if expr.is_Integer else float(expr)
-            node = self.symbol_nodes.get(expr)
-            if node is None:
-                call = functools.partial(self.graph.call_function, graph_function(expr))
-                first, *others = [build(a) for a in expr.args]
-                if others:
-                    node = functools.reduce(lambda a, b: call((a, b)), others, first)
-                else:
-                    node = call((first,))
-                self.describe_node(
-                    tx, node, self.shape_env.wrap(expr) if expr.is_integer else value
-                )
-                self.symbol_nodes[expr] = node
-            return node
-
-        return build(value.node.expr)
-
-    def unwritten_fake(self, variable: Any) -> torch.Tensor:
-        """A fake of the input as it is before the graph runs.  The variable's own fake has seen the
-        traced operations: `x.t_()` has swapped its sizes."""
-        tensor = variable.value
-        if not can_be_symbolic(tensor):
-            return variable.fake
-        as_it_is = tensor.shape, tensor.stride()
-        layout = self.input_layouts.get(id(variable), as_it_is)
-        return fake_like(self.fake_mode, tensor, *layout)
-
     # ---- nodes
     def call_graph(self, tx: Any, op: str, target: Any, args: Args, kwargs: Named) -> Variable:
         """Run the op once on fake tensors, record it as a node, and wrap its result."""
@@ -379,7 +257,7 @@ class OutputGraph(Builder):
         if "as_strided" in getattr(target, "__name__", target):
             self.guard_offsets(tensors)
         if not holds_tensor(result):
-            return self.wrap_non_tensor(tx, op, target, args, kwargs, result, written)
+            return wrap_non_tensor(self, tx, op, target, args, kwargs, result, written)
         known = self.by_fake.get(id(result))
         if known is not None and not written:
             # a tensor that was known came back: x.contiguous(), dropout(x, training=False)
@@ -400,39 +278,7 @@ class OutputGraph(Builder):
         except (Break, SkipFrame):
             raise
         except ours(Exception) as error:
-            raise self.failure(target, args, error) from None
-
-    def failure(self, target: Any, args: Sequence[Any], error: Exception) -> Exception:
-        """Why an operation cannot be run with fake tensors: an error of the program's, which plain
-        Python raises with its own message; or it needs the numbers in a tensor."""
-        name = getattr(target, "__qualname__", None) or getattr(target, "__name__", target)
-        called = f"Tensor.{target}" if isinstance(target, str) else str(name)
-        if isinstance(error, NEEDS_DATA):
-            return Break(
-                "data-dependent",
-                f"{called} needs the tensor's values ({error})",
-                "the shape or value depends on data; keep it outside the compiled function",
-            )
-        if isinstance(error, fake_tensor.UnsupportedFakeTensorException):
-            return Break("fake tensor", f"{called}: {error}")
-        text = str(error).strip().partition("\n")[0]
-        reason = f"{called} failed while tracing: {type(error).__name__}: {text}"
-        bases = [self.by_fake.get(id(getattr(arg, "_base", None))) for arg in args]
-        if "place" in text and any(base and base.source is None for base in bases):
-            return SkipFrame(reason)  # a write to a view, which is none behind a graph break
-        return Break("op failed", reason)
-
-    def guard_offsets(self, given: list[torch.Tensor]) -> None:
-        """as_strided counts places from the start of a memory.  The inputs that lie in it must
-        begin where they do now."""
-        storages = {fake.untyped_storage()._cdata for fake in given}
-        for variable in self.by_fake.values():
-            real, fake = variable.value, variable.fake
-            if real is None or real.layout is not torch.strided:  # None: made in the frame
-                continue
-            if fake.untyped_storage()._cdata in storages:
-                check = f"{{0}}.storage_offset() == {real.storage_offset()}"
-                self.guard(variable.source, "OFFSET", check)
+            raise failure(self, target, args, error) from None
 
     def add_node(
         self, tx: Any, op: str, target: Any, args: Args, kwargs: Named, result: Any

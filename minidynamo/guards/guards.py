@@ -20,13 +20,9 @@ The function follows the tree.  The arguments' own checks come first (they fail 
 the thread's state, then everything below.  An exception while checking means False: a missing
 attribute is a failed guard.  One that comes from elsewhere (a signal's) leaves the user's call.
 
-A tensor's layout (class, dtype, device, sizes, strides, bits, gradients) is read as bytes by
-`layouts.c`, and one comparison stands for its guards:
+What checks compare, checks.py says.  One comparison of a tensor's layout stands for its guards:
 
     layout(x) == P_float32_4_4
-
-Where libtorch lacks a function that layouts.c calls, or the tensor is not dense, these guards are
-printed one by one.
 
 Mirrors torch/_dynamo/guards.py, and the C++ guard tree and TensorCheck of
 torch/csrc/dynamo/guards.cpp (paper section 3.3).
@@ -34,9 +30,6 @@ torch/csrc/dynamo/guards.cpp (paper section 3.3).
 """
 
 import builtins
-import ctypes
-import functools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,14 +40,13 @@ from miniinductor.errors import is_foreign, ours
 
 from .. import config
 from ..errors import SkipFrame
-from . import _layouts  # type: ignore[attr-defined]
-from .sources import NAMES, Source, SourceTree, exact_key, identifier
+from .checks import NAMES
+from .sources import Source, SourceTree, identifier
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")
-# The kinds of guards that one comparison of a tensor's layout stands for (layouts.c).
+# The kinds of guards that one comparison of a tensor's layout stands for (checks.py).
 BY_LAYOUT = {"TENSOR", "DTYPE", "SHAPE", "STRIDE", "DEVICE", "VIEW_BITS", "GRAD"}
-SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 
 
 def is_state(source: Any) -> bool:
@@ -87,47 +79,6 @@ class Guard:
     def __str__(self) -> str:
         line = f"    # {self.line}" if self.line else ""
         return f"{self.kind:12} {self.code}{line}"
-
-
-def has_long_text(value: Any) -> bool:
-    """Is the value too long to be written into the guard?  Then the entry holds the object itself.
-    Python refuses to write an int of over 4300 digits."""
-    if type(value) is int:
-        return value.bit_length() > 10_000
-    return type(value) in (str, bytes) and len(value) > 10_000
-
-
-def literal(value: object) -> str:
-    """A constant as it stands in a guard's check.  That is a text for `str.format`: braces are
-    doubled."""
-    return repr(value).replace("{", "{{").replace("}", "}}")
-
-
-def constant_check(value: Any) -> tuple[str, Any]:
-    """(check, object to pin or None): equal *and* of the same type, with -0.0 and nan told
-    apart."""
-    kind = type(value)
-    if any(value is single for single in SINGLETONS):
-        return f"{{0}} is {value!r}", None
-    if kind in (int, str, bytes) and not has_long_text(value):
-        return f"type({{0}}) is {kind.__name__} and {{0}} == {literal(value)}", None
-    if kind is float and math.isfinite(value) and value != 0.0:
-        return f"type({{0}}) is float and {{0}} == {value!r}", None
-    if kind in (float, complex):
-        return f"type({{0}}) is {kind.__name__} and repr({{0}}) == {repr(value)!r}", None
-    if hasattr(type(value), "tobytes"):  # a number of NumPy's: its bytes tell -0.0 and nan apart
-        same = f"{{0}}.tobytes() == {literal(value.tobytes())}"
-        return "type({0}) is type({pin}) and " + same, value
-    if kind in (range, slice):  # range(0, 3, 2) == range(0, 4, 2), slice(1) == slice(True)
-        return "exact_key({0}) == {pin}", exact_key(value)
-    return "type({0}) is type({pin}) and {0} == {pin}", value
-
-
-def keys_check(keys: Sequence[Any], text: str = "{0}") -> tuple[str, Any]:
-    """(check, object to pin): `text` has these keys, in this order."""
-    if all(type(key) is str for key in keys):
-        return f"[*{text}] == {{pin}} and {{{{*map(type, {text})}}}} <= {{{{str}}}}", [*keys]
-    return f"[*map(exact_key, {text})] == {{pin}}", [*map(exact_key, keys)]
 
 
 def access(node: Source) -> str:
@@ -301,45 +252,3 @@ def answer_failure(error: BaseException) -> bool:
     if is_foreign(error):
         raise error
     return False
-
-
-KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
-HEAD = 32  # bytes in front of the sizes
-FUNCTIONS = (
-    *[
-        f"aoti_torch_get_{name}"
-        for name in ("layout", "dtype", "device_type", "device_index", "dim", "sizes", "strides")
-    ],
-    # at::native::is_neg(const Tensor &) and its neighbours: the C functions above have none of them
-    *[
-        f"_ZN2at6native{len(name)}{name}ERKNS_6TensorE"
-        for name in ("is_neg", "is_conj", "_is_zerotensor", "is_inference")
-    ],
-    "_ZNK3c1010TensorImpl13requires_gradEv",
-    "_ZN2at4impl9has_namesEPKN3c1010TensorImplE",
-)
-
-
-@functools.cache
-def are_read() -> bool:
-    """Can layouts be read?  A transpose is, and compared with what Python says of it."""
-    library = ctypes.CDLL(torch._C.__file__)  # finds what it depends on, too
-    found: list[Any] = [getattr(library, name, None) for name in FUNCTIONS]
-    if None in found[: len(found) if KNOWS_NAMES else -1]:
-        return False
-    addresses = [ctypes.cast(function, ctypes.c_void_p).value or 0 for function in found]
-    probe = torch.empty(2, 3).t().requires_grad_()
-    _layouts.use_torch(probe, probe._cdata, tuple(addresses))
-    read = memoryview(_layouts.layout(probe) or bytes(HEAD + 32))
-    numbers = read[HEAD - 8 :].cast("q").tolist()
-    return numbers == [2, *probe.shape, *probe.stride()] and read[20:24].tolist() == [32, 0, 0, 0]
-
-
-def layout_of(tensor: torch.Tensor, any_size: bool) -> tuple[str, bytes] | None:
-    """(the function that reads it now, what it gives), without sizes and strides if `any_size`."""
-    if not are_read():
-        return None
-    recorded = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
-    name = "layout" if recorded else "plain_layout"
-    found = NAMES[name](tensor)
-    return found and (name, found[:HEAD] if any_size else found)

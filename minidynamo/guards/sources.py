@@ -13,21 +13,11 @@ it is a row of `KINDS`.
 """
 
 import builtins
-import gc
 import keyword
-import math
-import numbers
 import re
-from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch.autograd import forward_ad
-
-from miniinductor.autograd.fake_mode import INFERENCE, PASSED_OVER, keys
-
-from ..frame import _frame_hook
-from . import _layouts  # type: ignore[attr-defined]
+from .checks import NAMES
 
 # kind -> how the access is written, given the parent's name and the key: guards evaluate this, and
 # the code that loads the value again is compiled from it.
@@ -51,60 +41,6 @@ KINDS = {
 }
 
 
-def exact_key(value: Any) -> Any:
-    """What stands for a key of a dictionary, or an element of a set.  To Python 1, True and 1.0 are
-    one key, but a program that walks the keys sees which one it is."""
-    kind = type(value)
-    if kind is str or kind is int:
-        return kind, value
-    if kind in (tuple, frozenset):
-        return kind, kind(map(exact_key, value))
-    if kind in (range, slice):
-        return kind, *map(exact_key, (value.start, value.stop, value.step))
-    if isinstance(value, torch.Tensor):  # `==` of two gives a tensor
-        return id(value)
-    if isinstance(value, numbers.Number) and value == value:
-        return kind, repr(value)  # of -0.0
-    return kind, value
-
-
-Reader = tuple[str, Callable[[], Any]]  # the kind of a guard, and what reads the state
-
-STATE: tuple[Reader, ...] = (
-    ("GRAD_MODE", torch.is_grad_enabled),
-    ("INFERENCE", torch.is_inference_mode_enabled),
-    ("AUTOCAST", torch._C._is_any_autocast_enabled),
-    ("DTYPE", torch.get_default_dtype),
-    ("DETERMINISTIC", torch._C._get_deterministic_algorithms),
-    ("FUNCTION_MODES", torch._C._len_torch_function_stack),
-    ("DUAL_LEVEL", lambda: forward_ad._current_level),  # tensors may have tangents
-)
-# Within a dispatch mode or a transform of functorch (vmap, grad) no compiled frame runs at all: the
-# frame hook looks, or this guard where it cannot.
-if not _frame_hook.watch_dispatch_keys(PASSED_OVER, INFERENCE):
-    STATE += (("DISPATCH_KEYS", keys),)
-
-
-def autocast_dtypes() -> list[tuple[bool, torch.dtype]]:
-    """Is autocast on, on which device, in which dtype?"""
-    kinds = ("cpu", "cuda")
-    return [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds]
-
-
-# read only where they matter: under autocast, within `with torch.device(...)`, which is a mode
-DETAILS: tuple[tuple[Callable[[], Any], Reader], ...] = (
-    (torch._C._is_any_autocast_enabled, ("AUTOCAST_DTYPES", autocast_dtypes)),
-    (torch._C._len_torch_function_stack, ("DEFAULT_DEVICE", torch.get_default_device)),
-)
-# what accesses and checks call by name, beside builtins
-NAMES: dict[str, Any] = {
-    "math": math,
-    "get_referents": gc.get_referents,
-    "exact_key": exact_key,
-    "layout": _layouts.layout,
-    "plain_layout": _layouts.plain_layout,
-    **{name.lower(): read for name, read in (*STATE, *(row for _, row in DETAILS))},
-}
 # other words in the text of a check: locals, objects of the thread's state, what it calls
 TAKEN = re.compile(r"v\d+|[LP]_.*|state_.*|this_function|answer_failure|error")
 NEITHER_LETTER_NOR_DIGIT = re.compile("[^0-9A-Za-z]")
@@ -184,27 +120,6 @@ class Source:
         while node.base is not None:
             node = node.base
         return node
-
-
-def module_path(source: Source | None) -> str:
-    """ "transformer.h.0.attn" for self.transformer.h[0].attn."""
-    parts = []
-    while source is not None:
-        table = source.base
-        if source.kind == "item" and table is not None and table.kind == "item":
-            if table.key == "_modules":
-                parts.append(str(source.key))
-        source = table
-    return ".".join(reversed(parts))
-
-
-def module_name(source: Any) -> str:
-    """ "h.0.weight" for a parameter's source."""
-    owner = source.base.base
-    while owner is not None and owner.kind in ("dict", "raw_dict"):
-        owner = owner.base
-    path = module_path(owner)
-    return f"{path}.{source.key}" if path else str(source.key)
 
 
 class SourceTree:

@@ -3,8 +3,7 @@ or go on.
 
 In:   the root frame after tracing and its `OutputGraph`.
 Out:  a code object with the same parameters: a short prefix, then `RETURN_VALUE`; or, at a graph
-      break, the instruction that was not traced and calls of resume functions: one for what
-      follows, one for where it jumps, one for the handler that it is in.
+      break, the instruction that was not traced and calls of resume functions (resume.py).
 
     >>> dis.dis(replacement_code)       # LOAD_CONST graph; LOAD_FAST x; CALL; ...; RETURN_VALUE
 
@@ -34,9 +33,7 @@ create_call_resume_at (paper sections 3.6 to 3.8).
 
 from __future__ import annotations
 
-import copy
 import functools
-import math
 import types
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
@@ -46,17 +43,14 @@ import torch
 from miniinductor.sizes.expressions import python_code
 
 from ..bytecode import Instruction, assemble, assembler, disassemble
-from ..bytecode.assembler import HANDLED, LASTI, VALUE, VERSION, parameter_count, stack_effect
-from ..bytecode.canonical import END_FOR_OPS
+from ..bytecode.assembler import HANDLED, parameter_count, stack_effect
 from ..errors import SkipFrame
-from ..frame import frame_hook
-from ..frame._frame_hook import hand_over, tail_call
+from ..guards.checks import NAMES
 from ..guards.originals import BUILTINS
-from ..guards.sources import NAMES
-from ..variables import base
-from ..variables.base import Lazy, RealVar, Variable, peek
+from ..shapes.symbolic_numbers import size_function
+from ..variables.base import NULL, Lazy, RealVar, Variable, peek
 from ..variables.functions import CellVar
-from .resume import closure_names, is_resume_code, resume_code, unwind
+from .resume import Continuations, closure_names
 
 if TYPE_CHECKING:
     import sympy
@@ -270,25 +264,8 @@ def instructions_of(text: str) -> list[tuple[str, Any, int]]:
     return [(ins.op, ins.arg, ins.flags) for ins in body[1:-1]]
 
 
-@functools.lru_cache(1000)
-def size_function(text: str, names: tuple[str, ...]) -> Callable:
-    """The function of symbols that computes `text`; never compiled itself."""
-    function = eval(
-        compile(f"lambda {', '.join(names)}: {text}", "<minidynamo sizes>", "eval"), {"math": math}
-    )
-    frame_hook.set_cache(function.__code__, None)
-    return function
-
-
-ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")  # nothing follows these
-HALF_A_CALL = ("LOAD_METHOD", "LOAD_SUPER_ATTR")
-CALL_PREFIXES = ("KW_NAMES", "PRECALL")  # they belong to the CALL that follows
-# From 3.13 on these take nothing but True or False: a TO_BOOL stands in front of them.
-TAKE_A_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")
 # Code that asks so may read any of its variables behind a graph break.
 READERS_OF_ALL = {"locals", "vars", "eval", "exec", "dir"}
-# What lies on top of the stack behind an instruction is its result, unless its name begins so.
-NO_RESULT = tuple("STORE DELETE POP RETURN RAISE RERAISE JUMP END_FOR FOR_ITER UNPACK".split())
 
 
 def rebuild(frame: "RootFrame") -> "Epilogue":
@@ -418,7 +395,8 @@ def assembled(prologue: Prologue, epilogue: Epilogue, names: list[str]) -> types
         instruction.pos = body[start - 1].pos
     made = body[:start] + prefix
     if frame.split is not None:
-        rest = Continuations(frame, body, frame.info.native_numbers[frame.split[0]])
+        bound = {name for name, value in frame.locals.items() if value is not NULL}
+        rest = Continuations(frame, bound, body, frame.info.native_numbers[frame.split[0]])
         made += rest.instructions()
         varnames += rest.names
         depth += rest.depth
@@ -438,149 +416,3 @@ def leads_into(made: list[Instruction], body: list[Instruction]) -> bool:
     """Does an instruction of `made` jump to one of `body`, or has its handler there?"""
     goals = {id(ins.arg) for ins in made} | {id(ins.exc[0]) for ins in made if ins.exc}
     return any(id(native) in goals for native in body)
-
-
-class Continuations:
-    """At a graph break: the instruction that was not traced (of CPython's own, the "native" ones,
-    number `untraced`, with its prefixes), and calls of resume functions.
-
-        <prefix>
-        POP_JUMP_IF_FALSE taken
-        <return what the resume function for what follows gives>
-        taken: <return what the resume function for where it jumps gives>
-    """
-
-    def __init__(self, frame: "RootFrame", body: list[Instruction], untraced: int) -> None:
-        self.frame = frame
-        self.code = frame.code
-        self.natives = body  # CPython's own instructions
-        # copies, for they get other jumps and handlers here
-        self.end = begin = untraced
-        while body[begin - 1].op in CALL_PREFIXES:
-            begin -= 1
-        self.untraced = [copy.copy(native) for native in body[begin : untraced + 1]]
-        self.index = {id(instruction): n for n, instruction in enumerate(body)}
-        self.kinds = [item.stack_kind for item in frame.stack]
-        self.bound = {name for name, value in frame.locals.items() if value is not base.NULL}
-        # locals that a stack is emptied into; an instruction adds fewer than 8 values
-        self.names = tuple(f".s{n}" for n in range(len(self.kinds) + 8))
-        self.depth = len(self.kinds) + len(self.bound) + len(self.code.co_cellvars) + 8
-
-    def instructions(self) -> list[Instruction]:
-        """The instruction that was not traced, and three parts: what goes on behind it; what goes
-        on where it jumps, if it does; what goes on in the handler around it, if there is one."""
-        last = self.untraced[-1]
-        behind = self.after(self.end + 1, self.kinds_behind())
-        if isinstance(last.arg, Instruction):
-            last.op = last.op.replace("BACKWARD", "FORWARD")
-            last.arg, *jumped = self.jumped(self.index[id(last.arg)])
-            behind += [last.arg, *jumped]
-        behind += self.caught()
-        if VERSION >= (3, 13) and last.op in TAKE_A_BOOL:  # the value on our stack may be a tensor
-            self.untraced.insert(0, Instruction("TO_BOOL", exc=last.exc, pos=last.pos))
-        return self.untraced + behind + self.reraise
-
-    @functools.cached_property
-    def reraise(self) -> list[Instruction]:
-        """Let an exception of a resume function leave this frame, too.  The resume function's line
-        of the traceback is where the program is; this frame's is taken out (`tb_next`)."""
-        return [
-            Instruction("COPY", 1),
-            Instruction("LOAD_ATTR", "__traceback__"),
-            Instruction("LOAD_ATTR", "tb_next"),
-            Instruction("COPY", 2),
-            Instruction("STORE_ATTR", "__traceback__"),
-            Instruction("RERAISE", 0),
-        ]
-
-    def jumped(self, target: int) -> list[Instruction]:
-        """What goes on where the instruction jumps."""
-        if self.untraced[-1].op != "FOR_ITER":
-            return self.after(target, self.kinds_behind(jump=True))
-        # A loop that ends has popped its iterator.  What stands at its exit it jumps over, but
-        # CPython wants to see it there.
-        follows = target + END_FOR_OPS
-        exit = [copy.copy(native) for native in self.natives[target:follows]]
-        return exit + self.after(follows, self.kinds[:-1])
-
-    def caught(self) -> list[Instruction]:
-        """The call of what follows in the handler around the instruction, if there is one.
-
-        with lock:
-            print("hello")      # what follows has two beginnings: behind the call, and there
-        """
-        exc = self.untraced[-1].exc
-        if not exc:
-            return []
-        handler, depth, lasti = exc
-        kinds = self.kinds[:depth] + [LASTI] * lasti + [VALUE]
-        call = self.call(self.index[id(handler)], kinds)
-        for instruction in call:
-            instruction.pos = self.untraced[-1].pos
-        for instruction in self.untraced:
-            instruction.exc = call[0], depth, lasti
-        return call
-
-    def after(self, where: int, kinds: list[str]) -> list[Instruction]:
-        """What goes on at native instruction `where`, with such a stack: its resume function, or
-        the original body, where none can start."""
-        if where == len(self.natives) or self.untraced[-1].op in ENDS:
-            return []
-        if self.can_start(where):
-            return self.call(where, kinds)
-        jump = Instruction("JUMP_FORWARD", self.natives[where], pos=self.natives[where].pos)
-        return [jump]
-
-    def can_start(self, where: int) -> bool:
-        """Can a resume function start at native instruction `where`?"""
-        native, target = self.untraced[-1], self.natives[where]
-        if native.op in HALF_A_CALL or native.flags:  # flags: it has begun a call, too
-            return False
-        ends_a_loop = target.op == "POP_TOP" and self.natives[where - 1].op == "END_FOR"
-        return not ends_a_loop and target.op not in ("END_FOR", "RETURN_VALUE")
-
-    def kinds_behind(self, jump: bool = False) -> list[str]:
-        """What lies on the stack once the instruction has run."""
-        kinds, last = list(self.kinds), self.untraced[-1]
-        for native in self.untraced:
-            effect = stack_effect(native, jump and native is last)
-            if effect < 0:
-                del kinds[effect:]
-            else:
-                kinds += [VALUE] * effect
-        if kinds and not last.op.startswith(NO_RESULT):  # a CALL's result lies where a NULL was
-            kinds[-1] = VALUE
-        if last.op == "BEFORE_WITH":  # the bound `__exit__` below its result
-            kinds[-2] = VALUE
-        return kinds
-
-    def call(self, where: int, kinds: list[str]) -> list[Instruction]:
-        """Instructions that empty the stack and return what the resume function for native
-        instruction `where` returns."""
-        code, info = self.code, self.frame.info
-        live = info.live_before(info.beginnings[where]).union(self.frame.kept) & self.bound
-        made = resume_code(code, where, kinds, live)
-        temps = self.names[: len(kinds)]
-        stack = [temp for temp, kind in zip(temps, kinds) if kind == VALUE]
-        names = [*made.co_varnames[: made.co_argcount - len(stack)], *stack]
-        function = assembler.make_function(made, closure_names(code))
-        out = unwind(kinds, temps) + self.go_on(function, names) + assembler.return_value()
-        for instruction in out:
-            instruction.pos = self.natives[where].pos
-        return out
-
-    def go_on(self, function: list[Instruction], names: list[str]) -> list[Instruction]:
-        """The call of a resume function with these variables, which the program does not see:
-        `hand_over(function, list)` of the frame hook leaves the arguments to the callee alone, and
-        a loop that breaks in each turn does not nest deeper, as a resume function that is split
-        again returns what is to be called next."""
-        arguments: list[Instruction] = []
-        for name in names:
-            # and deleted here: the caller must not keep alive what the rest lets go
-            arguments += assembler.load_fast(name) + assembler.delete_fast(name)
-        arguments.append(Instruction("BUILD_LIST", len(names)))
-        if is_resume_code(self.code):  # `hand_over` has called it, and calls what it returns
-            return assembler.load_const(tail_call) + function + arguments + assembler.build_tuple(3)
-        call = assembler.call(assembler.load_const(hand_over), function, arguments)
-        call[-1].exc = self.reraise[0], 0, False
-        return call

@@ -24,15 +24,22 @@ Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: genera
 blocks (an exception that is being handled belongs to the thread), methods that call `super()`.
 """
 
+import copy
+import functools
 import inspect
 import types
 import weakref
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..bytecode import Instruction, assemble, assembler, disassemble
-from ..bytecode.assembler import LASTI, NULL, VALUE, VERSION
+from ..bytecode.assembler import LASTI, NULL, VALUE, VERSION, stack_effect
+from ..bytecode.canonical import END_FOR_OPS
 from ..errors import SkipFrame
+from ..frame._frame_hook import hand_over, tail_call
+
+if TYPE_CHECKING:
+    from ..evaluate.evaluator import RootFrame
 
 GENERATOR_LIKE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 # id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
@@ -186,3 +193,162 @@ def _line_at(code: types.CodeType, body: list[Instruction], k: int) -> int:
         if ins.pos and ins.pos[0]:
             return ins.pos[0]
     return code.co_firstlineno
+
+
+# --- calls of resume functions --------------------------------------------------------------------
+ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")  # nothing follows these
+HALF_A_CALL = ("LOAD_METHOD", "LOAD_SUPER_ATTR")
+CALL_PREFIXES = ("KW_NAMES", "PRECALL")  # they belong to the CALL that follows
+# From 3.13 on these take nothing but True or False: a TO_BOOL stands in front of them.
+TAKE_A_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")
+# What lies on top of the stack behind an instruction is its result, unless its name begins so.
+NO_RESULT = tuple("STORE DELETE POP RETURN RAISE RERAISE JUMP END_FOR FOR_ITER UNPACK".split())
+
+
+class Continuations:
+    """At a graph break: the instruction that was not traced (of CPython's own, the "native" ones,
+    number `untraced`, with its prefixes), and calls of resume functions.
+
+        <prefix>
+        POP_JUMP_IF_FALSE taken
+        <return what the resume function for what follows gives>
+        taken: <return what the resume function for where it jumps gives>
+    """
+
+    def __init__(
+        self, frame: "RootFrame", bound: set[str], body: list[Instruction], untraced: int
+    ) -> None:
+        """bound: the frame's locals that have a value."""
+        self.frame = frame
+        self.code = frame.code
+        self.natives = body  # CPython's own instructions
+        # copies, for they get other jumps and handlers here
+        self.end = begin = untraced
+        while body[begin - 1].op in CALL_PREFIXES:
+            begin -= 1
+        self.untraced = [copy.copy(native) for native in body[begin : untraced + 1]]
+        self.index = {id(instruction): n for n, instruction in enumerate(body)}
+        self.kinds = [item.stack_kind for item in frame.stack]
+        self.bound = bound
+        # locals that a stack is emptied into; an instruction adds fewer than 8 values
+        self.names = tuple(f".s{n}" for n in range(len(self.kinds) + 8))
+        self.depth = len(self.kinds) + len(self.bound) + len(self.code.co_cellvars) + 8
+
+    def instructions(self) -> list[Instruction]:
+        """The instruction that was not traced, and three parts: what goes on behind it; what goes
+        on where it jumps, if it does; what goes on in the handler around it, if there is one."""
+        last = self.untraced[-1]
+        behind = self.after(self.end + 1, self.kinds_behind())
+        if isinstance(last.arg, Instruction):
+            last.op = last.op.replace("BACKWARD", "FORWARD")
+            last.arg, *jumped = self.jumped(self.index[id(last.arg)])
+            behind += [last.arg, *jumped]
+        behind += self.caught()
+        if VERSION >= (3, 13) and last.op in TAKE_A_BOOL:  # the value on our stack may be a tensor
+            self.untraced.insert(0, Instruction("TO_BOOL", exc=last.exc, pos=last.pos))
+        return self.untraced + behind + self.reraise
+
+    @functools.cached_property
+    def reraise(self) -> list[Instruction]:
+        """Let an exception of a resume function leave this frame, too.  The resume function's line
+        of the traceback is where the program is; this frame's is taken out (`tb_next`)."""
+        return [
+            Instruction("COPY", 1),
+            Instruction("LOAD_ATTR", "__traceback__"),
+            Instruction("LOAD_ATTR", "tb_next"),
+            Instruction("COPY", 2),
+            Instruction("STORE_ATTR", "__traceback__"),
+            Instruction("RERAISE", 0),
+        ]
+
+    def jumped(self, target: int) -> list[Instruction]:
+        """What goes on where the instruction jumps."""
+        if self.untraced[-1].op != "FOR_ITER":
+            return self.after(target, self.kinds_behind(jump=True))
+        # A loop that ends has popped its iterator.  What stands at its exit it jumps over, but
+        # CPython wants to see it there.
+        follows = target + END_FOR_OPS
+        exit = [copy.copy(native) for native in self.natives[target:follows]]
+        return exit + self.after(follows, self.kinds[:-1])
+
+    def caught(self) -> list[Instruction]:
+        """The call of what follows in the handler around the instruction, if there is one.
+
+        with lock:
+            print("hello")      # what follows has two beginnings: behind the call, and there
+        """
+        exc = self.untraced[-1].exc
+        if not exc:
+            return []
+        handler, depth, lasti = exc
+        kinds = self.kinds[:depth] + [LASTI] * lasti + [VALUE]
+        call = self.call(self.index[id(handler)], kinds)
+        for instruction in call:
+            instruction.pos = self.untraced[-1].pos
+        for instruction in self.untraced:
+            instruction.exc = call[0], depth, lasti
+        return call
+
+    def after(self, where: int, kinds: list[str]) -> list[Instruction]:
+        """What goes on at native instruction `where`, with such a stack: its resume function, or
+        the original body, where none can start."""
+        if where == len(self.natives) or self.untraced[-1].op in ENDS:
+            return []
+        if self.can_start(where):
+            return self.call(where, kinds)
+        jump = Instruction("JUMP_FORWARD", self.natives[where], pos=self.natives[where].pos)
+        return [jump]
+
+    def can_start(self, where: int) -> bool:
+        """Can a resume function start at native instruction `where`?"""
+        native, target = self.untraced[-1], self.natives[where]
+        if native.op in HALF_A_CALL or native.flags:  # flags: it has begun a call, too
+            return False
+        ends_a_loop = target.op == "POP_TOP" and self.natives[where - 1].op == "END_FOR"
+        return not ends_a_loop and target.op not in ("END_FOR", "RETURN_VALUE")
+
+    def kinds_behind(self, jump: bool = False) -> list[str]:
+        """What lies on the stack once the instruction has run."""
+        kinds, last = list(self.kinds), self.untraced[-1]
+        for native in self.untraced:
+            effect = stack_effect(native, jump and native is last)
+            if effect < 0:
+                del kinds[effect:]
+            else:
+                kinds += [VALUE] * effect
+        if kinds and not last.op.startswith(NO_RESULT):  # a CALL's result lies where a NULL was
+            kinds[-1] = VALUE
+        if last.op == "BEFORE_WITH":  # the bound `__exit__` below its result
+            kinds[-2] = VALUE
+        return kinds
+
+    def call(self, where: int, kinds: list[str]) -> list[Instruction]:
+        """Instructions that empty the stack and return what the resume function for native
+        instruction `where` returns."""
+        code, info = self.code, self.frame.info
+        live = info.live_before(info.beginnings[where]).union(self.frame.kept) & self.bound
+        made = resume_code(code, where, kinds, live)
+        temps = self.names[: len(kinds)]
+        stack = [temp for temp, kind in zip(temps, kinds) if kind == VALUE]
+        names = [*made.co_varnames[: made.co_argcount - len(stack)], *stack]
+        function = assembler.make_function(made, closure_names(code))
+        out = unwind(kinds, temps) + self.go_on(function, names) + assembler.return_value()
+        for instruction in out:
+            instruction.pos = self.natives[where].pos
+        return out
+
+    def go_on(self, function: list[Instruction], names: list[str]) -> list[Instruction]:
+        """The call of a resume function with these variables, which the program does not see:
+        `hand_over(function, list)` of the frame hook leaves the arguments to the callee alone, and
+        a loop that breaks in each turn does not nest deeper, as a resume function that is split
+        again returns what is to be called next."""
+        arguments: list[Instruction] = []
+        for name in names:
+            # and deleted here: the caller must not keep alive what the rest lets go
+            arguments += assembler.load_fast(name) + assembler.delete_fast(name)
+        arguments.append(Instruction("BUILD_LIST", len(names)))
+        if is_resume_code(self.code):  # `hand_over` has called it, and calls what it returns
+            return assembler.load_const(tail_call) + function + arguments + assembler.build_tuple(3)
+        call = assembler.call(assembler.load_const(hand_over), function, arguments)
+        call[-1].exc = self.reraise[0], 0, False
+        return call

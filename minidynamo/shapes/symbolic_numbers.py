@@ -39,6 +39,8 @@ from miniinductor.sizes.expressions import (
     python_code,
 )
 
+from ..frame import frame_hook
+
 if TYPE_CHECKING:
     from .symbolic_shapes import ShapeEnv
 
@@ -313,3 +315,13 @@ for _name, _compute in [*WHOLE.items(), *[(name, f.compute) for name, f in FLOAT
 def hint_of(n: Any) -> Any:
     """The number that an int or SymInt has in this run."""
     return n.node.hint if isinstance(n, (torch.SymInt, torch.SymFloat, torch.SymBool)) else n
+
+
+@functools.lru_cache(1000)
+def size_function(text: str, names: tuple[str, ...]) -> Callable:
+    """The function of symbols that computes `text`; never compiled itself."""
+    function = eval(
+        compile(f"lambda {', '.join(names)}: {text}", "<minidynamo sizes>", "eval"), {"math": math}
+    )
+    frame_hook.set_cache(function.__code__, None)
+    return function

@@ -22,8 +22,7 @@ from dataclasses import field
 from typing import Any, cast
 
 from ..errors import Break
-from ..guards.guards import keys_check
-from ..guards.sources import exact_key
+from ..guards.checks import exact_key, keys_check
 from .base import Codegen, Frame, Lazy, Variable, current
 from .constant import ConstantVar
 from .sequences import Container, TupleVar

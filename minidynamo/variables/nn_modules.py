@@ -21,7 +21,6 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from ..errors import Break, Restart
 from ..guards.guards import MODULE_TABLES
 from ..guards.originals import NN_MODULE
-from ..guards.sources import module_path
 from .base import (
     MISSING,
     Args,
@@ -40,6 +39,27 @@ from .objects import ObjectVar, fields_of
 
 CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def module_path(source: Source | None) -> str:
+    """ "transformer.h.0.attn" for self.transformer.h[0].attn."""
+    parts = []
+    while source is not None:
+        table = source.base
+        if source.kind == "item" and table is not None and table.kind == "item":
+            if table.key == "_modules":
+                parts.append(str(source.key))
+        source = table
+    return ".".join(reversed(parts))
+
+
+def module_name(source: Any) -> str:
+    """ "h.0.weight" for a parameter's source."""
+    owner = source.base.base
+    while owner is not None and owner.kind in ("dict", "raw_dict"):
+        owner = owner.base
+    path = module_path(owner)
+    return f"{path}.{source.key}" if path else str(source.key)
 
 
 class ModuleListVar(TupleVar):

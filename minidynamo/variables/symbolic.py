@@ -8,12 +8,15 @@ Out:  arithmetic on them makes other symbolic numbers; a comparison that the pro
     >>> tx.binary("+", SymVar(x.shape[0]), ConstantVar(1))      # SymVar, no guard
     >>> SymVar(x.shape[0] > 3).truth(tx)                        # True; guard: x.shape[0] >= 4
 
-`reconstruct` computes the value again from the inputs' sizes: the program gets plain ints.
+`reconstruct` computes the value again from the inputs' sizes: the program gets plain ints.  In the
+graph a symbol is a placeholder of its own (`symbolic_int`), before everything that has it as a
+size.
 Mirrors torch/_dynamo/variables/tensor.py (SymNodeVariable).
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +27,9 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from .base import Codegen, Frame, Variable
+from ..shapes.symbolic_numbers import graph_function, is_of_floats
+from ..shapes.symbolic_shapes import can_be_symbolic, fake_like, symbolic_fake
+from .base import Codegen, Frame, OutputGraph, Source, Variable
 from .constant import ConstantVar
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -127,3 +132,75 @@ def apply(tx: Frame, function: Callable, *variables: Any) -> Variable | None:
     except ours(Exception):
         pass
     return None
+
+
+# ---- placeholders of symbols, and nodes that compute with them
+def symbolic_fake_of(
+    output: OutputGraph, value: torch.Tensor, source: Source, dims: set[int]
+) -> torch.Tensor:
+    """A fake whose sizes `dims` are symbols; their placeholders come before the tensor's."""
+    shape = source.attr("shape")
+    output.fake_mode.cache_enabled = False  # its key would be the sizes' hints
+    sources = {d: shape.item(d) for d in sorted(dims)}
+    fake = symbolic_fake(output.fake_mode, output.shape_env, value, sources)
+    add_symbols(output)
+    return fake
+
+
+def symbolic_int(output: OutputGraph, value: int, source: Source) -> SymVar:
+    """An int of the arguments as a symbol of its own: any number from 0 on.
+
+    (Sizes stay numbers below 2, since broadcasting depends on them.  An int that is used as a
+    size is asked whether it is 0 or 1.)"""
+    made = output.shape_env.create_number(value, source)
+    add_symbols(output)
+    return SymVar(made, source=source)
+
+
+def add_symbols(output: OutputGraph) -> None:
+    """Placeholders of the symbols that have none yet."""
+    output.fake_mode.cache_enabled = False
+    for symbol, row in output.shape_env.table.items():
+        if symbol not in output.symbol_nodes and row.sources and symbol.is_integer:
+            value = output.shape_env.wrap(symbol)
+            node = output.symbol_nodes[symbol] = output.add_input("placeholder", symbol.name, value)
+            output.inputs.append(SymVar(value, node, source=row.sources[0]))
+
+
+def symbolic_node(output: OutputGraph, tx: Any, value: Any) -> Any:
+    """The node that computes a SymInt, SymFloat or SymBool from the symbols; each expression
+    once."""
+    if type(value) is torch.SymBool and value.node.has_hint():
+        return bool(value)  # decided, and guarded
+    if type(value) is not torch.SymBool and is_of_floats(value.node):
+        return value.node.guard_int()  # the operation takes no tensor for it
+
+    def build(expr: Any) -> Any:
+        if expr.is_number:
+            return int(expr) if expr.is_Integer else float(expr)
+        node = output.symbol_nodes.get(expr)
+        if node is None:
+            call = functools.partial(output.graph.call_function, graph_function(expr))
+            first, *others = [build(a) for a in expr.args]
+            if others:
+                node = functools.reduce(lambda a, b: call((a, b)), others, first)
+            else:
+                node = call((first,))
+            output.describe_node(
+                tx, node, output.shape_env.wrap(expr) if expr.is_integer else value
+            )
+            output.symbol_nodes[expr] = node
+        return node
+
+    return build(value.node.expr)
+
+
+def unwritten_fake(output: OutputGraph, variable: Any) -> torch.Tensor:
+    """A fake of the input as it is before the graph runs.  The variable's own fake has seen the
+    traced operations: `x.t_()` has swapped its sizes."""
+    tensor = variable.value
+    if not can_be_symbolic(tensor):
+        return variable.fake
+    as_it_is = tensor.shape, tensor.stride()
+    layout = output.input_layouts.get(id(variable), as_it_is)
+    return fake_like(output.fake_mode, tensor, *layout)

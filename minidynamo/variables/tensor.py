@@ -11,24 +11,32 @@ Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what
 A method that is no plain node is a method `method_...` here, or has a rule of its own, as functions
 have: `rule(torch.Tensor.register_hook)`.  What torch itself keeps in a tensor (`requires_grad`,
 `names`, `data`) cannot be set.  An index that is a symbol (`weight[token]`) becomes a `select`.
+A call that gives no tensor is answered by the fake one, and guarded (`wrap_non_tensor`):
+
+    if x.is_contiguous(): ...       # FLAG: x.is_contiguous() is True
+    torch.get_num_threads()         # STATE: it gives the same again
+
 Mirrors torch/_dynamo/variables/tensor.py, and side_effects.py (paper section 3.5).
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
 import torch
+from torch._subclasses import fake_tensor
 
 from miniinductor.errors import ours
 
 from ..errors import Break, SkipFrame
+from ..guards.checks import literal
 from ..guards.originals import guard_calls, in_leaf_module, made_by_torch, replaced_in_tensor
-from .base import Args, Codegen, Frame, Named, Variable, lookup
+from .base import Args, Codegen, Frame, Named, OutputGraph, Variable, lookup
 from .constant import ConstantVar
 from .dicts import TupleVar
 from .objects import method_of_class
@@ -263,3 +271,96 @@ def select_symbols(tx: Any, target: Any, args: Any, kwargs: Any) -> tuple[Any, A
             tensor = tx.node(torch.select, [tensor, ConstantVar(dim), item])
     rest = [item for item, is_symbol in zip(items, symbols) if not is_symbol]
     return target, [tensor, TupleVar(rest or [ConstantVar(...)]), *value], kwargs
+
+
+# ---- calls that give no tensor
+# methods that tell which object a tensor is, and where its memory lies
+OF_ITSELF = {"__hash__", "data_ptr", "const_data_ptr", "mutable_data_ptr", "storage_type"}
+
+
+def wrap_non_tensor(
+    output: OutputGraph,
+    tx: Any,
+    op: str,
+    target: Any,
+    args: Any,
+    kwargs: Any,
+    result: Any,
+    written: Any,
+) -> Variable:
+    """The result of a call that gave no tensor.  If the call read a flag of a tensor or the
+    process's state, that is guarded; if it only wrote, it becomes a node."""
+    name = target if op == "call_method" else target.__name__
+    if args and name != "type" and (name in OF_ITSELF or tells_of_itself(result)):
+        raise Break("string", f"{name}() of a tensor: a fake one would answer for it")
+    if not args and not kwargs and name.startswith(("is_", "get_", "are_")):
+        guard_state(output, functools.partial(target), result)
+    elif len(args) == 1 and not kwargs:
+        guard_flag(output, args[0], name)
+    if result is None and (op == "call_function" or written):
+        node = output.add_node(tx, op, target, args, kwargs, None)
+        output.written += [(node, tensor) for tensor in written]
+    return output.wrap_result(result)
+
+
+def tells_of_itself(result: Any) -> bool:
+    """Is the result text, a class or a function, or a list of such?  A fake tensor would describe
+    itself there, and not the real tensor."""
+    if isinstance(result, (list, tuple)):
+        return any(map(tells_of_itself, result))
+    return isinstance(result, (str, bytes, type)) or callable(result)
+
+
+def guard_state(output: OutputGraph, call: functools.partial[Any], value: Any) -> None:
+    """`call` (a functools.partial) read `value` from the process's state: it must give the same
+    again.  What the frame itself sets is guarded on entry."""
+    name = call.func.__name__
+    if output.state.before and ("grad" in name or "autocast" in name):
+        return
+    texts = [written(output, argument) for argument in call.args]
+    texts += [f"{k}={written(output, argument)}" for k, argument in call.keywords.items()]
+    check = f"{{0}}({', '.join(texts)}) == {{pin}}"
+    key = repr((call.args, call.keywords))
+    output.guard(output.tree.pinned(call.func), ("STATE", key), check, value)
+
+
+def written(output: OutputGraph, argument: Any) -> str:
+    """A constant in the text of a guard; the entry holds what has no literal, such as a device."""
+    if argument is None or type(argument) in (bool, int, str):
+        return literal(argument)
+    return output.tree.pinned(argument).key
+
+
+def guard_flag(output: OutputGraph, variable: Variable, name: str) -> None:
+    """`tensor.is_...()` was read of an input."""
+    if type(variable) is not TensorVar or variable.value is None:
+        return
+    if name.startswith(("is_", "_is_")) and hasattr(torch.Tensor, name):
+        check = f"{{0}}.{name}() is {getattr(variable.value, name)()}"
+        output.guard(variable.source, ("FLAG", name), check)
+
+
+# ---- calls that fake tensors cannot run
+# what fake tensors raise where an op needs to know the numbers in a tensor
+NEEDS_DATA = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
+
+
+def failure(output: OutputGraph, target: Any, args: Sequence[Any], error: Exception) -> Exception:
+    """Why an operation cannot be run with fake tensors: an error of the program's, which plain
+    Python raises with its own message; or it needs the numbers in a tensor."""
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", target)
+    called = f"Tensor.{target}" if isinstance(target, str) else str(name)
+    if isinstance(error, NEEDS_DATA):
+        return Break(
+            "data-dependent",
+            f"{called} needs the tensor's values ({error})",
+            "the shape or value depends on data; keep it outside the compiled function",
+        )
+    if isinstance(error, fake_tensor.UnsupportedFakeTensorException):
+        return Break("fake tensor", f"{called}: {error}")
+    text = str(error).strip().partition("\n")[0]
+    reason = f"{called} failed while tracing: {type(error).__name__}: {text}"
+    bases = [output.by_fake.get(id(getattr(arg, "_base", None))) for arg in args]
+    if "place" in text and any(base and base.source is None for base in bases):
+        return SkipFrame(reason)  # a write to a view, which is none behind a graph break
+    return Break("op failed", reason)

@@ -35,17 +35,9 @@ from miniinductor.errors import ours
 from miniinductor.sizes.expressions import python_code
 
 from ..errors import Break
-from ..guards.guards import (
-    FUNCTION_FIELDS,
-    KNOWS_NAMES,
-    Guard,
-    constant_check,
-    has_long_text,
-    is_state,
-    layout_of,
-    literal,
-)
-from ..guards.sources import SourceTree, module_name
+from ..guards.checks import KNOWS_NAMES, constant_check, has_long_text, layout_of, literal
+from ..guards.guards import FUNCTION_FIELDS, Guard, is_state
+from ..guards.sources import SourceTree
 from ..shapes.dynamic import SizePolicy
 from ..variables.base import (
     Added,
@@ -58,7 +50,7 @@ from ..variables.base import (
     current_line,
     trusted,
 )
-from ..variables.classes import ClassVar
+from ..variables.classes import ClassVar, PyModuleVar
 from ..variables.constant import (
     ARRAYS,
     HASHED_BY_IDENTITY,
@@ -69,10 +61,10 @@ from ..variables.constant import (
 from ..variables.dicts import DictVar, TupleVar, named
 from ..variables.floats import wrap_float
 from ..variables.functions import CallableVar, CellVar
-from ..variables.modules import PyModuleVar
-from ..variables.nn_modules import wrap_module
+from ..variables.nn_modules import module_name, wrap_module
 from ..variables.objects import ExceptionVar
 from ..variables.registry import BY_VALUE, PINNED, SHARED, Rule, Table, by_identity
+from ..variables.symbolic import symbolic_fake_of, symbolic_int
 from ..variables.tensor import TensorVar
 from . import containers  # noqa: F401
 from .containers import (
@@ -95,7 +87,7 @@ def wrap_constant(builder: Any, value: Any, source: Source) -> Variable:
     """A constant at `source`; an int or float is a symbol if the policy of sizes says so."""
     if type(value) is int and builder.policy.of_int(value, source):
         builder.guard(source, "TYPE", "type({0}) is int")
-        return builder.symbolic_int(value, source)
+        return symbolic_int(builder, value, source)
     number = wrap_float(builder, value, source) if type(value) is float else None
     if number is not None:
         return number
@@ -159,7 +151,7 @@ def wrap_input(builder: OutputGraph, value: torch.Tensor, source: Source) -> Ten
     if dims is None:
         fake = builder.fake_of(value)
     else:
-        fake = builder.symbolic_fake_of(value, source, dims)
+        fake = symbolic_fake_of(builder, value, source, dims)
     node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
     variable = TensorVar(node, fake, type(value), value, source=source)
     builder.inputs.append(variable)
@@ -237,6 +229,9 @@ def guard_strides(builder: OutputGraph, fake: Any, source: Source) -> None:
     builder.pair_guards.append(Guard("STRIDE", (source, *sources), check))
 
 
+GLOBAL_HOOKS = [
+    f"_global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
+]
 WRITTEN = (str, int, bool, type(None))  # classes of what is written into a guard
 SELF_GUARDED = (torch.Tensor, torch.nn.Module)  # their rules guard the type, among other things
 
@@ -252,6 +247,7 @@ class Builder:
         self.pair_guards: list[Guard] = []
         self.memo: dict[int, tuple[Variable, Any]] = {}  # id of an object at a source -> it, kept
         self.pinned_memo: dict[int, tuple[Variable, Any]] = {}
+        self.by_fake: dict[int, Any] = {}  # id of a fake -> its variable
         # variables of objects from outside: writes to them are repeated
         self.sourced: list[Variable] = []
         self.layouts: dict[bytes, bytes] = {}  # each once
@@ -298,6 +294,26 @@ class Builder:
         alike = check == "{0} is {1}"
         guard = Guard("ALIAS" if alike else "DISTINCT", sources, check, {}, current_line())
         self.pair_guards.append(guard)
+
+    def guard_no_global_hooks(self) -> None:
+        """No hooks are installed for all modules, and none must be later."""
+        table = torch.nn.modules.module
+        for name in GLOBAL_HOOKS:
+            self.guard(self.tree.pinned(getattr(table, name), name), "NO_HOOKS", "not {0}")
+            if getattr(table, name):
+                raise Break("module", "global module hooks are installed")
+
+    def guard_offsets(self, given: list[torch.Tensor]) -> None:
+        """as_strided counts places from the start of a memory.  The inputs that lie in it must
+        begin where they do now."""
+        storages = {fake.untyped_storage()._cdata for fake in given}
+        for variable in self.by_fake.values():
+            real, fake = variable.value, variable.fake
+            if real is None or real.layout is not torch.strided:  # None: made in the frame
+                continue
+            if fake.untyped_storage()._cdata in storages:
+                check = f"{{0}}.storage_offset() == {real.storage_offset()}"
+                self.guard(variable.source, "OFFSET", check)
 
     # ---- variables
     def wrap(self, value: Any, source: Source) -> Variable:

@@ -28,7 +28,8 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..guards.sources import exact_key
+from ..guards.checks import exact_key
+from ..guards.guards import Guard
 from ..variables.base import (
     BINARY,
     MISSING,
@@ -42,7 +43,14 @@ from ..variables.base import (
 )
 from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
 from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
-from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar, PartialVar
+from ..variables.functions import (
+    BoundMethodVar,
+    CallableVar,
+    CellVar,
+    FunctionVar,
+    MethodVar,
+    PartialVar,
+)
 from ..variables.objects import ObjectVar, fields_of
 from ..variables.registry import BY_VALUE, PINNED, SHARED, by_identity
 
@@ -251,6 +259,22 @@ def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
     closure = tuple(builder.wrap_cell(cell, source.child("closure", n)) for n, cell in cells)
     parts = fn.__code__, fn.__globals__, fn.__qualname__, tuple(defaults.values()), named, closure
     return FunctionVar(fn, *parts, source=source)
+
+
+def closure_of(builder: OutputGraph, function: Any, code: types.CodeType) -> tuple[CellVar, ...]:
+    """A variable for each cell of the function's closure; some cells may be empty."""
+    closure = []
+    for n, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
+        try:
+            content = Lazy(cell.cell_contents, builder.tree.free(n, name))
+        except ours(ValueError):
+            check = f"this_function.__closure__[{n}] == state_empty"
+            builder.pair_guards.append(Guard("EMPTY", (), check, {"state_empty": types.CellType()}))
+            content = None
+        variable = CellVar(content, name)
+        builder.memo[id(cell)] = (variable, cell)
+        closure.append(variable)
+    return tuple(closure)
 
 
 @PINNED(types.FunctionType)

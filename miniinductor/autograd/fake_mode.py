@@ -342,17 +342,10 @@ BY_ORDER = {
 def layouts(op: Op, args: tuple, kwargs: dict) -> tuple[Layout, ...]:
     """Sizes and strides of the op's results; none where that is not known, or as always."""
     tensors = tensors_in(*args, *kwargs.values())
-    if not tensors or not (computes(op) or op in BY_ORDER):
-        return ()
-    if any(result.alias_info for result in op._schema.returns):
-        return ()
-    transforms = name_of(op).startswith("_fft")  # whose results lie by the transformed dimensions
-    if not transforms and all(map(is_row_by_row, tensors)) and all(map(count, tensors)):
-        return ()
-    if not are_plain(tensors):
+    if not tensors or not follows_strides(op, tensors) or not are_plain(tensors):
         return ()
     largest = max(map(count, tensors))
-    if largest <= FEW or transforms and largest <= MANY:
+    if largest <= (MANY if transforms(op) else FEW):
         return ask(op, args, kwargs, as_it_is).layouts
     if torch.Tag.pointwise in op.tags:
         return ask(op, args, kwargs, without_data).layouts
@@ -360,6 +353,20 @@ def layouts(op: Op, args: tuple, kwargs: dict) -> tuple[Layout, ...]:
     if largest <= MANY and found.error:
         return ask(op, args, kwargs, as_it_is).layouts
     return found.layouts
+
+
+def follows_strides(op: Op, tensors: Sequence[torch.Tensor]) -> bool:
+    """Do the arguments' strides decide those of the results, and are they unusual ones?"""
+    decide = computes(op) or op in BY_ORDER
+    if not decide or any(result.alias_info for result in op._schema.returns):
+        return False
+    are_usual = all(map(is_row_by_row, tensors)) and all(map(count, tensors))
+    return transforms(op) or not are_usual
+
+
+def transforms(op: Op) -> bool:
+    """Is it a Fourier transform?  Its results lie by the transformed dimensions."""
+    return name_of(op).startswith("_fft")
 
 
 def is_row_by_row(tensor: torch.Tensor) -> bool:
@@ -468,14 +475,11 @@ def pointwise(mode: FakeTensorMode, op: Op, args: tuple, kwargs: dict) -> FakeTe
     """The result, as eager's kernel gives it; None where that is not known: of large tensors that
     do not lie row by row, for one."""
     tensors: Any = tensors_in(*args, *kwargs.values())
-    if not tensors or not is_pointwise(op) or any(type(t) is not FakeTensor for t in tensors):
+    if not is_pointwise(op) or not are_known(tensors):
         return None
     is_exact = max(map(count, tensors)) <= FEW and are_plain(tensors)
-    if any(is_symbolic(t) or t.constant is not None for t in tensors):
-        return None
-    places = {(t.device, t.layout) for t in tensors}
     found = ask(op, args, kwargs, as_it_is if is_exact else small)
-    if len(places) != 1 or len(found.dtypes) != 1:
+    if len(found.dtypes) != 1:
         return None
     if is_exact:
         [(sizes, strides)] = found.layouts
@@ -484,9 +488,18 @@ def pointwise(mode: FakeTensorMode, op: Op, args: tuple, kwargs: dict) -> FakeTe
         strides = dense_strides(sizes, range(len(sizes), 0, -1))
     else:
         return None
+    device = tensors[0].device
     with in_kernel_invocation_manager(mode):
         made = torch.empty_strided(sizes, strides, dtype=found.dtypes[0], device="meta")
-        return FakeTensor(mode, made, places.pop()[0])
+        return FakeTensor(mode, made, device)
+
+
+def are_known(tensors: Any) -> bool:
+    """Are they plain fake tensors of one device and layout, whose sizes are numbers?"""
+    places = {(t.device, t.layout) for t in tensors}
+    return len(places) == 1 and all(
+        type(t) is FakeTensor and t.constant is None and not is_symbolic(t) for t in tensors
+    )
 
 
 class FakeMode(FakeTensorMode):

@@ -104,6 +104,21 @@ def functional_form(op: Any) -> tuple[Any, list[str]]:
     raise CannotFunctionalize(f"no functional form of {op}")
 
 
+@functools.cache
+def functional_of(func: Op) -> Op | None:
+    """aten.silu_ -> aten.silu, for ops that write their first argument and return it; else None."""
+    schema = func._schema
+    if func.namespace != "aten" or not schema.name.endswith("_") or len(schema.returns) != 1:
+        return None
+    if torch.Tag.inplace_view in func.tags:
+        return None
+    try:
+        functional, written = functional_form(func)
+    except CannotFunctionalize:
+        return None
+    return functional if written == [schema.arguments[0].name] else None
+
+
 def is_needed(node: Node) -> bool:
     """Must this node stay, though nobody reads it?
 

@@ -135,21 +135,30 @@ class ViewPlanner:
             return Output("input", self.positions[id(leaf)])
         if self.places[id(leaf)] != place:  # the same tensor again
             return Output("output", self.places[id(leaf)])
-        if leaf.requires_grad and leaf.is_leaf and not leaf._is_view():
-            raise CannotTrace("an output is a leaf that requires gradients and was made inside")
         root, steps = self.made[id(leaf)]
-        if leaf._is_view() and passes_custom_function(leaf, root):
-            raise CannotTrace("a custom autograd function gave a view")
-        if id(root) in self.positions:
-            return self.checked(leaf, root, Output("input", self.positions[id(root)], steps))
-        node: Node = self.tracer.node_of(root)
-        if node.op == "get_attr":
-            held = self.tracer.constants[node.target]
-            return self.checked(leaf, self.tracer.to_fake(held), Output("held", held, steps))
+        check_is_made_by_graph(leaf, root)
+        outside = self.outside(root, steps)
+        if outside is not None:
+            return self.checked(leaf, *outside)
         if is_view_of_leaf(leaf):
             raise CannotTrace("an output is a view of a leaf that was made inside")
         if leaf is root or self.is_own(leaf, root, steps):
             return Output("computed", self.result(leaf))
+        return self.replayed(leaf, root, steps)
+
+    def outside(self, root: torch.Tensor, steps: tuple) -> tuple[torch.Tensor, Output] | None:
+        """What was there before the graph ran, if `root` was, and the output that is a view of
+        it."""
+        if id(root) in self.positions:
+            return root, Output("input", self.positions[id(root)], steps)
+        node: Node = self.tracer.node_of(root)
+        if node.op != "get_attr":
+            return None
+        held = self.tracer.constants[node.target]
+        return self.tracer.to_fake(held), Output("held", held, steps)
+
+    def replayed(self, leaf: torch.Tensor, root: torch.Tensor, steps: tuple) -> Output:
+        """A view of a result, which is made anew of it outside of the autograd function."""
         if any(op in COUNTS_PLACES for op, *_ in steps):
             raise CannotTrace("outputs share memory by as_strided()")
         if any(t.requires_grad for t in self.sharers[id(root)]) and not root.requires_grad:
@@ -184,6 +193,14 @@ class ViewPlanner:
                 f"an output is a view whose history would differ: {would_be} instead of {is_now}"
             )
         return output
+
+
+def check_is_made_by_graph(leaf: torch.Tensor, root: torch.Tensor) -> None:
+    """CannotTrace if autograd, or a custom function, has another part in this output."""
+    if leaf.requires_grad and leaf.is_leaf and not leaf._is_view():
+        raise CannotTrace("an output is a leaf that requires gradients and was made inside")
+    if leaf._is_view() and passes_custom_function(leaf, root):
+        raise CannotTrace("a custom autograd function gave a view")
 
 
 def about_history(tensor: torch.Tensor, source: torch.Tensor) -> dict[str, bool]:

@@ -23,15 +23,11 @@ two is a minimum cut (max-flow, networkx). `config.partition`: "min-cut", "save-
 eager would keep), "recompute-all" (only what must be kept). Mirrors
 torch/_functorch/partitioners.py (paper section 3.10).  Left out: a memory budget, heuristics for
 long chains.
-
-Gradients that do not arrive in a call: a model that returns logits and a loss is mostly
-differentiated by its loss alone.  `WithoutTangents` makes the backward graph for that case, which
-has nothing of the logits' gradient left.
 """
 
 import math
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -354,49 +350,3 @@ def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActiva
         reason or "smallest cut",
         node.meta.get("source_line", ""),
     )
-
-
-class WithoutTangents:
-    """One pass over a backward graph.
-
-    Every backward op is linear in all that depends on tangents, so an op that only sees missing
-    ones is zero; where a zero meets another value, it is made.
-
-    zero: nodes that are zero now; live: the others that depend on tangents."""
-
-    def __init__(self, gm: fx.GraphModule, missing: Collection[str]) -> None:
-        self.gm, self.missing, self.graph = gm, missing, Graph()
-        self.copied: dict[fx.Node, fx.Node] = {}
-        self.zero: set[fx.Node] = set()
-        self.live: set[fx.Node] = set()
-
-    def run(self) -> fx.GraphModule:
-        for node in self.gm.graph.nodes:
-            linear = [s for s in node.all_input_nodes if s in self.zero or s in self.live]
-            if node.op == "output":
-                values = [None if n in self.zero else self.copied[n] for n in node.args[0][0]]
-                self.graph.output((values, []))
-            elif self.is_zero(node, linear):
-                self.zero.add(node)
-            else:
-                self.copied[node] = self.graph.node_copy(node, self.use)
-                if linear or is_tangent(node):
-                    self.live.add(node)
-        self.graph.eliminate_dead_code(is_needed)
-        return with_graph(self.gm, self.graph)
-
-    def is_zero(self, node: fx.Node, linear: list[fx.Node]) -> bool:
-        if node.op == "placeholder":
-            return node.target in self.missing
-        return bool(linear) and all(source in self.zero for source in linear)
-
-    def use(self, node: fx.Node) -> fx.Node:
-        """The node's copy; zeros of its shape where it is zero."""
-        if node not in self.copied:
-            value = node.meta["val"]
-            place = {"dtype": value.dtype, "device": value.device}
-            self.copied[node] = self.graph.call_function(
-                aten.full.default, (list(value.shape), 0), place
-            )
-            self.copied[node].meta.update(node.meta)
-        return self.copied[node]

@@ -134,7 +134,7 @@ class Backward:
     def graph(self) -> fx.GraphModule:
         graph = self.parts.backward
         if self.missing:
-            from .partition import WithoutTangents
+            from .missing_tangents import WithoutTangents
 
             graph = WithoutTangents(graph, self.missing).run()
         graph.meta["owned"] = True  # its inputs: wrapper.py frees each after its last use

@@ -17,7 +17,6 @@ sub-classes of Tensor.
 """
 
 import contextlib
-import functools
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from ..errors import CannotFunctionalize, CannotTrace, DataDependent
+from ..errors import CannotTrace, DataDependent
 from ..ir.loops import same_layout
 from ..sizes.symbols import same_sizes, sizes
 from .fake_mode import FakeMode, is_row_by_row, let_go, refusal, tensors_in
@@ -42,7 +41,7 @@ from .functionalize import (
     Graph,
     Node,
     Op,
-    functional_form,
+    functional_of,
     graph_module,
     is_composite,
     is_view,
@@ -367,21 +366,6 @@ class Tracer(TorchDispatchMode):
         back = [order.index(d) for d in range(want.dim())]
         with self:
             return have.permute(order).contiguous().permute(back)
-
-
-@functools.cache
-def functional_of(func: Op) -> Op | None:
-    """aten.silu_ -> aten.silu, for ops that write their first argument and return it; else None."""
-    schema = func._schema
-    if func.namespace != "aten" or not schema.name.endswith("_") or len(schema.returns) != 1:
-        return None
-    if torch.Tag.inplace_view in func.tags:
-        return None
-    try:
-        functional, written = functional_form(func)
-    except CannotFunctionalize:
-        return None
-    return functional if written == [schema.arguments[0].name] else None
 
 
 def fake_inputs(fake_mode: FakeMode, values: Sequence[Any]) -> list[Any]:

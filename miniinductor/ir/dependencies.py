@@ -19,8 +19,6 @@ value ranges.
 """
 
 import functools
-import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
@@ -29,7 +27,7 @@ import sympy
 
 from ..records import lines_of
 from ..sizes.expressions import FloorDiv, Mod, flatten
-from ..sizes.symbols import Size, expand, hint, quotient, same, simplify
+from ..sizes.symbols import Size, hint, quotient, same, simplify
 from ..sizes.symbols import size as size_of
 from .loops import playing
 from .ops import OpsHandler, is_loop_variable, loop_variable, loop_variables, price
@@ -306,27 +304,6 @@ def mergeable(index: sympy.Expr, a: sympy.Symbol, b: sympy.Symbol, size_of_b: Si
     if a in tangled or b in tangled:
         return False
     return same(coefficients.get(a, 0), coefficients.get(b, 0) * size_of_b)
-
-
-def common_loops(first: tuple[Size, ...], second: tuple[Size, ...]) -> tuple[Size, ...] | None:
-    """The coarsest loops both size lists can be split to, or None.  common_loops((6, 4), (2, 12))
-    == (2, 3, 4)."""
-    if first == second:
-        return first
-    if not same(math.prod(first), math.prod(second)) or 0 in first + second:
-        return None
-    boundaries = set()
-    for sizes in (first, second):
-        steps = itertools.accumulate(reversed(sizes), lambda step, size: expand(step * size))
-        boundaries.update(steps)
-    result, below = [], 1
-    for step in sorted(boundaries - {1}, key=lambda n: hint(n, 0)):
-        factor = quotient(step, below)
-        if factor is None:
-            return None
-        result.append(factor)
-        below = step
-    return tuple(reversed(result))
 
 
 # --- loops in the order of memory -----------------------------------------------------------------

@@ -10,7 +10,6 @@ from . import (  # noqa: F401
     random,
     reductions,
     views,
-    whole_calls,
 )
 from .graph import lower_graph
 from .registry import LOWERINGS

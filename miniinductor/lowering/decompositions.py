@@ -15,6 +15,12 @@ losses and lists; in normalization.py and images.py of others), or because eager
 way.  The rest are torch's (`torch._decomp`, a maintained maths library).  `table()` joins both,
 without the ops that have a better lowering or library kernel.
 
+A call that torch's Python rules would take apart otherwise than eager computes it stays whole: the
+tracer sees the ATen op itself.  Or it raises CannotTrace: it runs by itself, between compiled
+pieces.
+
+    F.dropout(x, 0.5)       # aten.native_dropout: Python's rule draws other numbers than eager
+
 Mirrors torch/_inductor/decomposition.py (paper section 4.3).
 """
 
@@ -23,12 +29,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+import torch.utils._pytree as pytree
 from torch import Tensor
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
 from .. import config
+from ..autograd.joint import call_rule
+from ..errors import CannotTrace
 from ..sizes.symbols import same
 from .extern import EXTERN
 from .registry import LOWERINGS, NARROW, aten, register
@@ -216,3 +226,86 @@ for _name in torch._C._dispatch_get_all_op_names():
     if _family.startswith("_foreach_") and "out" not in _overload and not _reads_values:
         _op = getattr(getattr(aten, _family), _overload or "default")
         OURS[_op] = functools.partial(_op._op_dk, torch.DispatchKey.CompositeExplicitAutograd)
+
+
+# --- calls that torch's Python rules take apart otherwise than eager computes them ----------------
+DROPOUT = {
+    F.dropout,
+    torch.dropout,
+    F.dropout1d,
+    F.dropout2d,
+    F.dropout3d,
+    F.alpha_dropout,
+    F.feature_alpha_dropout,
+}
+# Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
+LOOKS_CLOSER = ("hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss")
+HOMES = (torch, F, torch._C._nn, torch._VF, torch.ops.aten, torch.linalg)
+
+
+def named(*names: str) -> set[Any]:
+    """All functions and methods of these names."""
+    found = {getattr(home, name) for home in HOMES for name in names if hasattr(home, name)}
+    return found | set(names)
+
+
+def plain(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
+    """The call as torch's own rules take it apart."""
+    run = interpreter.plain_method if isinstance(target, str) else interpreter.plain_call
+    return run(target, args, kwargs)
+
+
+@call_rule(*DROPOUT, *named(*LOOKS_CLOSER))
+def whole(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
+    with torch._C._DisablePythonDispatcher():
+        return plain(interpreter, target, args, kwargs)
+
+
+@call_rule(F.scaled_dot_product_attention)
+def with_dense_mask(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """On a GPU, with a mask that is expanded along its rows copied: for such a mask the library has
+    no fused kernel, but two products and a softmax over all scores.  A call that drops elements
+    stays as it is: the fused kernel drops other ones.  # PyTorch: keeps the mask"""
+    mask = kwargs.get("attn_mask")
+    if mask is not None and mask.is_cuda and mask.dim() and mask.stride(-1) != 1:
+        if not kwargs.get("dropout_p"):
+            kwargs = {**kwargs, "attn_mask": mask.contiguous()}
+    return interpreter.plain_call(target, args, kwargs)
+
+
+# eager's gradients of these look at values: a loss may not depend on the phase of a complex vector
+@call_rule(*named("eig", "eigh", "svd", "linalg_eig", "linalg_eigh"))
+def complex_vectors(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
+    """Autograd leaves the look out where tensors are fake, and the graph would not look, either."""
+    out = plain(interpreter, target, args, kwargs)
+    if any(made.is_complex() and made.requires_grad for made in out):
+        raise CannotTrace("eager's gradient of complex vectors looks at values")
+    return out
+
+
+@call_rule(F.one_hot, torch._C._nn.one_hot, torch.ops.aten.one_hot, torch.ops.aten.one_hot.default)
+def one_hot(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """Classes out of range raise, as the kernel in C++ does where there are data; torch's Python
+    rule, which answers for symbolic sizes, takes other dtypes than eager does, and looks at the
+    classes since 2.12."""
+    classes = pytree.tree_leaves((args, kwargs))[0]
+    looks = hasattr(torch._decomp.decompositions, "one_hot")
+    if not looks or not isinstance(classes, torch.Tensor) or classes.dtype is not torch.int64:
+        raise CannotTrace("eager may refuse the classes of one_hot")
+    # eager writes ones into a new tensor, which lies row by row
+    return interpreter.plain_call(target, args, kwargs).contiguous()
+
+
+@call_rule(*named("quantile", "nanquantile"))
+def quantile(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
+    """On a CPU eager looks whether each of several quantiles lies in [0, 1]."""
+    q = args[1] if len(args) > 1 else kwargs.get("q")
+    if isinstance(q, torch.Tensor):
+        raise CannotTrace("eager may refuse a quantile")
+    return plain(interpreter, target, args, kwargs)
+
+
+@call_rule(torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu)
+def recurrent(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """torch's rules take one step of time after another, which is hundreds of kernels."""
+    raise CannotTrace("a recurrent network is the library's kernel")

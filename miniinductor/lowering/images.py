@@ -18,22 +18,25 @@ kernels).
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
 import sympy
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..autograd.joint import call_rule
 from ..devices import recomputes
+from ..errors import CannotTrace
 from ..ir.loops import Index, TensorBox
 from ..ir.ops import Value, ops
 from ..sizes.prover import is_nonnegative
-from ..sizes.symbols import same
-from .decompositions import decomposition, upcast
+from ..sizes.symbols import is_symbolic, same
+from .decompositions import decomposition, upcast, whole
 from .reductions import accumulate_dtype
 from .registry import NARROW, Call, NotLowered, aten, cast, lower, made
 from .views import between
@@ -266,3 +269,51 @@ def neighbours(
         exact = exact_place(place, step, 0.5, dtype)
         before = pixels(x, count, step, 0.5, dtype)
     return before, (before + 1).clamp(max=size - 1), (exact - before).clamp(0.0, 1.0)
+
+
+# --- the calls of a program -----------------------------------------------------------------------
+# torch's C++ code takes another way for fake tensors than for real ones.  (Of all operators that
+# are tested so by OpInfos; with indices both ways are one.)
+@call_rule(F.max_pool1d, torch.max_pool1d, torch.ops.aten.max_pool1d.default)
+def pooled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """Eager's kernel takes no integers; what fake tensors see in its place does."""
+    out = interpreter.plain_call(target, args, kwargs)
+    if isinstance(out, torch.Tensor) and not out.is_floating_point():
+        raise CannotTrace(f"eager may refuse the largest of {out.dtype}")
+    return out
+
+
+@call_rule(F.interpolate, F.upsample, F.upsample_nearest, F.upsample_bilinear, F.grid_sample)
+def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """torch's C++ code in front of the kernels computes sizes of numbers alone; for symbols there
+    are Python's rules, which compute infinities in another way where neighbours are mixed."""
+    values = [*args, *kwargs.values()]
+    if not any(isinstance(v, torch.Tensor) and is_symbolic(v) for v in values):
+        return whole(interpreter, target, args, kwargs)
+    if target in (F.interpolate, F.upsample):
+        out = by_sizes(*args, **kwargs)
+        if out is not NotImplemented:
+            return out
+        if "nearest" in values or not any(isinstance(value, str) for value in values):
+            return interpreter.plain_call(target, args, kwargs)
+    raise CannotTrace("an image is resampled whose sizes are symbols, and pixels are mixed")
+
+
+def by_sizes(
+    input: torch.Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    *more: Any,
+    **named: Any,
+) -> Any:
+    """Bilinear resampling; NotImplemented for what else F.interpolate does."""
+    if mode != "bilinear" or input.dim() != 4 or any(more) or any(named.values()):
+        return NotImplemented
+    each = scale_factor if size is None else size
+    each = list(each) if isinstance(each, (list, tuple)) else [each] * 2
+    if size is not None:
+        return bilinear(input, each, bool(align_corners))
+    sizes = [math.trunc(n * float(scale)) for n, scale in zip(input.shape[2:], each)]
+    return bilinear(input, sizes, bool(align_corners), *map(float, each))

@@ -44,6 +44,7 @@ import torch
 from torch.autograd import profiler
 
 from .. import config
+from ..devices import cpu_flags, vector_bits
 from ..errors import CompilerError, ours
 from .disk import cannot_write, digest, disk, remove_file
 
@@ -185,21 +186,6 @@ def refusal(errors: str, source: Path, name: str, compiler: str) -> str:
     kept = os.path.join(folder, name.removesuffix(".so") + ".cpp")
     os.replace(source, kept)
     return f"{compiler} refused a generated kernel (kept as {kept}):\n{errors[:4000]}"
-
-
-# --- the processor --------------------------------------------------------------------------------
-@functools.lru_cache(None)
-def cpu_flags() -> list[str]:
-    try:
-        with open("/proc/cpuinfo") as file:
-            found = [line for line in file if line.startswith(("flags", "Features"))]  # x86, Arm
-            return sorted(found[0].split()) if found else []
-    except ours(OSError):
-        return []
-
-
-def vector_bits() -> int:
-    return 512 if "avx512f" in cpu_flags() else 256
 
 
 KERNELS_PER_FILE = 6

@@ -355,7 +355,7 @@ draw_shapes();
 # an H100:
 
 # %%
-from miniinductor.codegen.triton.block_sizes import block_configs
+from miniinductor.codegen.triton.tile_plan import block_configs
 
 # the sizes for a GPU; the interpreter prefers a few large tiles
 os.environ["TRITON_INTERPRET"] = "0"

@@ -366,7 +366,7 @@ Code(loop.rstrip(), "triton", "the loop and the epilogue, as filled in")
 # programs, one for each processor at least. For an H100:
 
 # %%
-from miniinductor.codegen.triton.block_sizes import PROCESSORS, product_configs
+from miniinductor.codegen.triton.tile_plan import PROCESSORS, product_configs
 
 os.environ["TRITON_INTERPRET"] = "0"    # the list for a GPU; the interpreter has a shorter one
 rows = []

@@ -6,21 +6,22 @@
 
 import os
 import random
+import threading
 import time
-import types
 from pathlib import Path
 
 import pytest
 import torch
 
 import minidynamo
-from minidynamo.explain import page
-from minidynamo.guards.sources import identifier
+from minidynamo.explain import layout, live, page
+from tests.test_live import PROGRAM
 
 from . import programs
 from .programs import Opened
 
 playwright = pytest.importorskip("playwright.sync_api")
+MODELING = "transformers/models/gpt2/modeling_gpt2.py"
 PROGRAMS = {
     "five_lines": programs.explain_five_lines,
     "mlp_training": programs.explain_mlp_training,
@@ -247,8 +248,15 @@ def test_the_joint_graph_shows_the_cut(chromium, pages):
     joint = next(s for s in entry["stages"] if s["kind"] == "joint")
     opened.page.select_option("#pane-stages select[aria-label=Stage]", joint["id"])
     opened.page.select_option("#pane-stages select[aria-label=View]", "graph")
-    assert opened.page.locator("#pane-stages .box.saved").count() == len(saved)
-    assert opened.page.locator("#pane-stages .box.backward").count() > len(saved)
+    groups = opened.page.locator("#pane-stages .box.group")
+    names = [group.get_attribute("id") for group in groups.all()]
+    kinds = opened.kinds()
+    for name in names:  # a graph of so many operations is a picture of modules
+        opened.page.locator(f"#{name}").click()
+        kinds += opened.kinds()
+        opened.page.click("#pane-stages button:has-text('all groups')")
+    assert names and sum("saved" in kind for kind in kinds) == len(saved)
+    assert sum("backward" in kind for kind in kinds) > len(saved)
     opened.page.close()
 
 
@@ -310,6 +318,64 @@ def test_two_pages_can_be_compared(chromium, pages):
     opened.page.wait_for_selector("#compare-rows .added")
     assert "B" in opened.page.locator(".figures").inner_text() and opened.said == []
     opened.page.close()
+
+
+def test_the_page_opens_at_the_callers_line_and_no_file_is_blank(chromium, pages):
+    opened = Opened(chromium, pages["gpt2"][0])
+    assert "minidynamo.explain(model.eval())(ids)" in " ".join(opened.seen("source"))
+    files = opened.page.locator("#pane-source select[aria-label=File] option")
+    paths = files.all_text_contents()
+    assert paths[0].endswith("programs.py") and len(paths) > 5
+    for path in paths:
+        opened.page.select_option("#pane-source select[aria-label=File]", label=path)
+        assert sum(1 for row in opened.seen("source") if row.strip(" 0123456789")) > 5, path
+    opened.page.close()
+
+
+def test_modules_fold_and_share_the_heat_of_a_line(chromium, pages):
+    opened = Opened(chromium, pages["gpt2"][0])
+    page, rows = opened.page, opened.page.locator("#modules-rows .row")
+    page.select_option("#pane-source select[aria-label=File]", label=MODELING)
+    page.locator("#source-rows .row", has_text="in 2 modules").first.click()
+    assert "modeling_gpt2.py" in page.locator("#pane-modules .note").first.text_content()
+    before = rows.count()
+    page.locator("#modules-rows .row[data-folded=no] .sign").first.click()
+    assert rows.count() == 1
+    page.locator("#modules-rows .row .sign").first.click()
+    assert rows.count() == before
+    page.locator("#modules-rows .row", has_text="ln_f").or_(rows.last).first.click()
+    assert opened.lit("stages") and opened.lit("modules") and opened.said == []
+    opened.page.close()
+
+
+def test_arrows_meet_their_boxes(chromium, pages):
+    _, document = pages["gpt2"]
+    views = layout.Pictures()
+    fx = next(s for s in document["frames"][0]["entries"][0]["stages"] if s["kind"] == "fx")
+    assert len(fx["nodes"]) > layout.MOST_BOXES and len(views.of_stage(fx)[""]["members"]) < 60
+    for picture in views.drawn:
+        for _, target, *points in picture["edges"]:
+            x, y, width, height = picture["boxes"][target]
+            assert x - 2 <= points[-2] <= x + width + 2 and y - 2 <= points[-1] <= y + height + 2
+
+
+def test_live_shows_the_kernels_before_and_after_a_switch(chromium, tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.replace("* 2", ".softmax(0)"))
+    server = live.Server(live.Workshop(path))
+    threading.Thread(target=server.workshop.follow).start()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    page = chromium.new_page()
+    page.goto(server.address)
+    page.wait_for_selector("html[data-ready='1']", state="attached", timeout=120_000)
+    assert page.locator("#assembly-rows .row").count() and page.locator("#stages-rows .row").count()
+    page.uncheck("input[name=fusion]")
+    page.wait_for_selector("html[data-ready='2']", state="attached", timeout=120_000)
+    assert page.locator("#changes-rows .added").count()
+    assert "kernels" in page.locator("#pane-changes .figures").inner_text()
+    server.workshop.done.set()
+    server.shutdown()
+    page.close()
 
 
 def test_one_pane_alone(chromium, tmp_path):
@@ -379,12 +445,3 @@ def told_of(value):
         "stride": list(value.stride()),
         "requires_grad": value.requires_grad,
     }
-
-
-def first_failure(guards, record, name, value):
-    """Of a frame that this tensor is the only parameter of."""
-    assert identifier(record.code.co_varnames[0]) == name
-    function = types.FunctionType(record.code, vars(programs))
-    with torch.no_grad():
-        found = guards.first_failure(function, value)
-    return found[0] if found else None

@@ -138,6 +138,16 @@ class Opened:
         """Open the panes that are closed at first."""
         self.ask("document.querySelectorAll('.fold[aria-expanded=false]').forEach(b => b.click())")
 
+    def seen(self, pane: str) -> list[str]:
+        """The texts of the rows of a pane that are in the document."""
+        return self.page.locator(f"#{pane}-rows .row").all_text_contents()
+
+    def kinds(self) -> list[str]:
+        """The classes of the boxes of the graph that is shown."""
+        return self.ask(
+            "[...document.querySelectorAll('#pane-stages .box')].map(b => b.className.baseVal)"
+        )
+
     def lit(self, pane: str) -> list[str]:
         """The texts of the lit rows of a pane that are in the document."""
         return self.page.locator(f"#{pane}-rows .row.lit").all_text_contents()

@@ -11,16 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import minidynamo
-from minidynamo.guards import guards, sources
-from minidynamo.variables import functions, modules
+from minidynamo.guards import checks, guards
+from minidynamo.variables import classes, functions
 
 from .mutants import mutant
 
-STATES = {name for name, _ in sources.STATE} | {
-    "AUTOCAST_DTYPES",
-    "DEFAULT_DEVICE",
-    "DISPATCH_KEYS",
-}
+STATES = {name for name, _ in checks.STATE} | {"AUTOCAST_DTYPES", "DEFAULT_DEVICE", "DISPATCH_KEYS"}
 
 
 def kinds_in(node: ast.AST) -> Iterator[str]:
@@ -159,7 +155,7 @@ def functions_keep_lacking() -> None:
 
 @mutant("what modules of the library lack may come", "absence --only library --modes eager")
 def modules_keep_lacking() -> None:
-    modules.trusted = lambda name: False
+    classes.trusted = lambda name: False
 
 
 @mutant(

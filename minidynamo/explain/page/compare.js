@@ -11,7 +11,7 @@ import { paintCode } from "./highlight.js";
 
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 const moved = (kernel) => kernel.bytes_read + kernel.bytes_written;
-const FIGURES = [
+export const FIGURES = [
   ["operations in the FX graph", (entry) => entry.stages.find(({ kind }) => kind === "fx")?.nodes.length ?? 0, String],
   ["guards", (entry) => entry.guards.length, String],
   ["kernels", (entry) => entry.kernels.length, String],

@@ -61,7 +61,7 @@ export class GraphView {
     this.where.textContent = name || many(this.nodesOf("").length, "operation");
     this.boxes = members.map((member, index) => this.box(member, this.picture.boxes[index], index));
     const arrow = draw("path", { d: "M0,0 L6,3 L0,6 z" });
-    const size = { markerWidth: 6, markerHeight: 6, refX: 5, refY: 3, markerUnits: "userSpaceOnUse" };
+    const size = { markerWidth: 6, markerHeight: 6, refX: 6, refY: 3, markerUnits: "userSpaceOnUse" };
     this.edges = this.picture.edges.map(([, , ...points]) => this.edge(points));
     this.svg.replaceChildren(
       draw("defs", {}, draw("marker", { ...size, id: `${this.name}-arrow`, orient: "auto" }, arrow)),

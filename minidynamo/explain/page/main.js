@@ -8,7 +8,8 @@ import { guardsPane } from "./guards.js";
 import { kernelsPane } from "./kernels.js";
 import { fusionPane, savedPane } from "./lists.js";
 import { memoryPane } from "./memory.js";
-import { Model } from "./model.js";
+import { lineId, Model } from "./model.js";
+import { modulesPane } from "./modules.js";
 import { mapPane, timesPane } from "./overview.js";
 import { unpack } from "./packing.js";
 import { panes, showLitPane } from "./pane.js";
@@ -28,10 +29,11 @@ async function start() {
   const root = document.documentElement;
   state.model = new Model(await unpack(document.getElementById("data").textContent));
   const main = document.getElementById("explorer");
-  sourcePane();
+  const source = sourcePane();
   const stages = stagesPane();
   kernelsPane();
   guardsPane();
+  modulesPane();
   mapPane();
   fusionPane();
   memoryPane();
@@ -53,15 +55,16 @@ async function start() {
   watchPrinting();
   onChange((what) => what === "choice" && state.from && showLitPane(state.from));
   listen(search, stages);
-  showEntry(largestEntry());
+  const { entry, place } = state.model.content.opens ?? {};
+  showEntry(entryOfAddress() || entry || ([...state.model.entries.keys()][0] ?? ""));
+  if (place) source.reveal(lineId(place));
   root.dataset.ready = "yes";
 }
 
-/** The entry with the largest graph: what one most likely came to see. */
-function largestEntry() {
-  const size = (entry) => Math.max(0, ...entry.stages.map((stage) => stage.nodes.length));
-  const entries = [...state.model.entries.values()];
-  return entries.sort((a, b) => size(b) - size(a))[0]?.id ?? "";
+/** page.html#f1: the entry, or the first one of the frame, that the address names. */
+function entryOfAddress() {
+  const wanted = location.hash.slice(1);
+  return [...state.model.entries.keys()].find((id) => id === wanted || id.startsWith(`${wanted}.`) && wanted) ?? "";
 }
 
 /** Which entry, which half, which colours. */

@@ -22,7 +22,7 @@ import { bytesText, many, secondsText, shortPath } from "./dom.js";
 export const KIND_NAMES = {
   line: "source line", node: "operation", guard: "guard", break: "graph break", kernel: "kernel",
   fusion: "fusion decision", saved: "saved for backward", life: "buffer in memory",
-  eager: "eager kernel", row: "line of text", frame: "frame", entry: "compiled entry",
+  eager: "eager kernel", row: "line of text", frame: "frame", entry: "compiled entry", module: "module",
 };
 
 export const FROM_CACHE = 125; // hundredths of a copy's rate
@@ -60,11 +60,17 @@ export class Model {
     this.results = null;
     this.lines = new Map();
     this.files = new Map(content.files.map((file) => [file.id, this.withLines(file)]));
+    /** @type {Map<string, Set<string>>}  source line -> paths of the modules that run it */
+    this.modules = new Map();
     this.frames = content.frames;
     this.entries = new Map();
     this.stages = new Map();
     for (const frame of this.frames) this.addFrame(frame);
+    /** @type {Map<string, any[]>}  source line -> the compiled frames that it calls */
+    this.callers = Map.groupBy(this.frames.filter(({ caller }) => caller), ({ caller }) => lineId(caller));
     this.heats = new Map();
+    this.captured = new Map();
+    this.trees = new Map();
     /** @type {Map<string, {seconds: number, bytes: number}>}  line of a wrapper -> what it took */
     this.measured = new Map();
     for (const { steps } of this.entries.values()) for (const step of steps ?? []) this.measured.set(step.line, step);
@@ -108,6 +114,7 @@ export class Model {
       this.add(guard.id, "guard", shortPath(guard.code), guard.kind, from, entry.id, "", guard);
     }
     for (const stage of entry.stages) this.addStage(entry, stage);
+    this.addModules(entry);
     markHalves(entry);
     for (const found of entry.kernels) {
       const moved = found.bytes_read + found.bytes_written;
@@ -144,6 +151,27 @@ export class Model {
       const more = { kind: "node", label, entry: entry.id, stage: stage.id, data: node };
       if (!node.origins.length && node.place) node.origins = [lineId(node.place)];
       this.things.set(node.id, Object.assign(node, more));
+    }
+  }
+
+  /** The modules of the captured graph are objects, too: a node comes from its module, that from the
+   *  module around it. */
+  addModules(entry) {
+    const captured = entry.stages.find(({ kind }) => kind === "fx");
+    const idOf = (path) => `${entry.id}/module/${path}`;
+    for (const node of captured?.nodes.filter(({ group }) => group) ?? []) {
+      node.origins.push(idOf(node.group));
+      let path = node.group;
+      while (path && !this.things.has(idOf(path))) {
+        const around = path.split(".").slice(0, -1).join(".");
+        this.add(idOf(path), "module", path, "", around ? [idOf(around)] : [], entry.id, "", { path });
+        path = around;
+      }
+      if (node.place) {
+        const key = lineId(node.place);
+        if (!this.modules.has(key)) this.modules.set(key, new Set());
+        this.modules.get(key).add(node.group);
+      }
     }
   }
 
@@ -246,16 +274,21 @@ export class Model {
 
   /** Which source lines cost what in an entry: line -> {bytes, seconds, operations, breaks}. */
   heat(entryId) {
-    if (this.heats.has(entryId)) return this.heats.get(entryId);
+    if (!this.heats.has(entryId)) this.heats.set(entryId, this.costs(entryId, (id) => this.linesOf(id)));
+    return this.heats.get(entryId);
+  }
+
+  /** What an entry costs by `keysOf(id)`, the keys among which an object's share is divided. */
+  costs(entryId, keysOf) {
     const heat = new Map();
-    const give = (line, what, amount) => {
-      if (!heat.has(line)) heat.set(line, { bytes: 0, seconds: 0, operations: 0, breaks: 0 });
-      heat.get(line)[what] += amount;
+    const give = (key, what, amount) => {
+      if (!heat.has(key)) heat.set(key, { bytes: 0, seconds: 0, operations: 0, breaks: 0 });
+      heat.get(key)[what] += amount;
     };
     const share = (ids, what, amount) => {
       for (const id of ids) {
-        const lines = this.linesOf(id);
-        for (const line of lines) give(line, what, amount / ids.length / lines.length);
+        const keys = keysOf(id);
+        for (const key of keys) give(key, what, amount / ids.length / keys.length);
       }
     };
     const entry = this.entries.get(entryId);
@@ -272,8 +305,43 @@ export class Model {
     for (const frame of this.frames) {
       for (const found of frame.breaks) share([found.id], "breaks", 1);
     }
-    this.heats.set(entryId, heat);
     return heat;
+  }
+
+  /** The captured nodes that an object came from. */
+  nodesOf(id) {
+    if (!this.captured.has(id)) {
+      const isCaptured = (each) => this.stages.get(this.things.get(each)?.stage)?.kind === "fx";
+      this.captured.set(id, [id, ...this.originsOf(id)].filter(isCaptured).map((each) => this.things.get(each)));
+    }
+    return this.captured.get(id);
+  }
+
+  /** The modules of an entry in the order of the tree, each with what it and its parts cost; of the
+   *  nodes of one source line, if `line` says so. */
+  moduleTree(entryId, line = "") {
+    const key = `${entryId} ${line}`;
+    if (this.trees.has(key)) return this.trees.get(key);
+    const isMeant = (node) => !line || lineId(node.place) === line || this.linesOf(node.id).includes(line);
+    const paths = (id) => this.nodesOf(id).map((node) => (isMeant(node) ? node.group : null));
+    const costs = this.costs(entryId, paths);
+    costs.delete(null);
+    const totals = new Map([["", { bytes: 0, seconds: 0, operations: 0 }]]);
+    for (const [path, cost] of costs) {
+      const parts = path ? path.split(".") : [];
+      for (let depth = 0; depth <= parts.length; depth += 1) {
+        const above = parts.slice(0, depth).join(".");
+        if (!totals.has(above)) totals.set(above, { bytes: 0, seconds: 0, operations: 0 });
+        for (const what of ["bytes", "seconds", "operations"]) totals.get(above)[what] += cost[what];
+      }
+    }
+    const order = [...totals.keys()].sort(new Intl.Collator("en", { numeric: true }).compare);
+    const tree = order.map((path) => ({
+      id: `${entryId}/module/${path}`, path, depth: path ? path.split(".").length : 0, cost: totals.get(path),
+      hasParts: order.some((other) => other !== path && (!path || other.startsWith(`${path}.`))),
+    }));
+    this.trees.set(key, tree);
+    return tree;
   }
 
   /** One sentence about an entry, for lists. */

@@ -30,7 +30,7 @@ export class Rows {
       this.inner,
     );
     everywhere.add(this);
-    new ResizeObserver(() => this.refresh()).observe(this.element);
+    new ResizeObserver(() => this.element.isConnected && this.refresh()).observe(this.element);
   }
 
   /** Other content. @param {number} count @param {number} columns  characters in the longest row */

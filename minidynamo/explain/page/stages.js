@@ -10,6 +10,7 @@ import { Rows } from "./rows.js";
 import { breadthOf, chooseLine, currentEntry, isLineLit, onChange, state } from "./state.js";
 
 const VIEWS = [["text", "text"], ["graph", "graph"], ["difference", "difference"]];
+const GRAPHS = ["fx", "aten", "joint"]; // whose nodes belong to modules
 
 const MARKS = {
   saved: ["▣", "saved for the backward half: the cut goes through here"],
@@ -65,6 +66,8 @@ export function stagesPane() {
     const code = make("span", { class: "code" });
     paintCode(code, text, stage.language);
     row.append(code);
+    const path = GRAPHS.includes(stage.kind) && line > 0 && state.model.things.get(stage.lines[line]?.[0])?.group;
+    if (path) row.append(make("span", { class: "note module" }, path));
     const step = state.model.measured.get(stage.lines[line]?.[0]);
     const speed = step && state.model.speedText(step.bytes, step.seconds, step.at_most);
     if (step) row.append(make("span", { class: "note" }, `  ${speed}`));

@@ -11,6 +11,11 @@ export const state = {
 const listeners = [];
 
 export const onChange = (listener) => listeners.push(listener);
+/** For a page that is built anew. */
+export function forgetListeners() {
+  listeners.length = 0;
+}
+
 const tell = (what) => listeners.forEach((listener) => listener(what));
 
 /** The entry that is shown, with its frame. */

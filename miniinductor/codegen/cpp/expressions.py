@@ -109,6 +109,16 @@ def float_text(value: float, is_double: bool) -> str:
     return f"{cast}{sign}mini::{name}"
 
 
+def combined(mode: str, there: str, value: Value, c_type: str) -> str:
+    """What a scatter stores, made of what is there."""
+    if mode == "atomic_add":
+        return f"{there} {'|' if c_type == 'bool' else '+'} {value}"
+    if mode == "atomic_mul":
+        return f"{there} * {value}"
+    function = {"atomic_max": "maximum", "atomic_min": "minimum"}[mode]
+    return f"mini::{function}<{c_type}>({there}, {value})"
+
+
 class CppScope(Scope):
     """The statements of one nesting level."""
 
@@ -116,6 +126,12 @@ class CppScope(Scope):
         super().__init__(parent)
         self.lines: list[Statement] = []
         self.is_mask = is_mask  # they run under a condition
+
+    def beside(self) -> "CppScope":
+        """One that knows none of the values here, and takes none of their names."""
+        scope = CppScope()
+        scope.counter = self.counter
+        return scope
 
     def temporary(self, expression: str, c_type: str) -> str:
         """The name of a value; an expression is computed once."""

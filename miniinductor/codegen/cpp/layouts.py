@@ -3,9 +3,10 @@
 In:   a writer that has its plan.  Out: what the outer loops run, the loops over r0, r1, ... of each
       stage, the outer loops, and the text of an element that is read.
 
-`LAYOUTS` has them in the order in which they are asked whether they apply.  The plain one always
-does: threads share the outer loops, and the *lanes* (the iterations of the innermost loop, which
-the compiler puts into vector registers) come last.  Its subclasses change one thing each:
+`LAYOUTS` has them in the order in which they are asked whether they apply.  The plain one
+(lanes.py) always does: threads share the outer loops, and the *lanes* (the iterations of the
+innermost loop, which the compiler puts into vector registers) come last.  Its subclasses change one
+thing each:
 
   * `Rows`: reductions that step through memory by rows.  The lanes run along the outer loop.
 
@@ -47,7 +48,6 @@ Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/cod
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import sympy
 import torch
@@ -61,105 +61,9 @@ from ...sizes.symbols import estimate, hint
 from ..common import Value
 from ..kernel_plan import PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
-from .reductions import STACK, Lanes, Sums, bound, declarations, longest, parts_of
-from .statements import Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
-
-if TYPE_CHECKING:
-    from .kernel_writer import CppKernelWriter
-
-
-class Plain:
-    """Threads share the outer loops; the innermost loop runs over vector lanes."""
-
-    keeps_stack = True  # values that cross stages may wait on the stack of one thread
-    is_tiled = False  # are the outer loops cut into tiles?  Then threads do not share the lanes
-
-    def __init__(self, writer: "CppKernelWriter"):
-        self.writer, self.plan = writer, writer.plan
-
-    def applies(self) -> bool:
-        return True
-
-    def kernel_body(self) -> list[Statement]:
-        """All that the outer loops run.  Per stage: accumulators, inner loop, statements after."""
-        writer, plan = self.writer, self.plan
-        for name, array in writer.scratch.items():
-            c_type = compute_type(writer.buffers[name].layout.dtype)
-            declared = f"{ARRAY_TYPES.get(c_type, c_type)} {array}[{plan.inner_count}];"
-            writer.outside.add(declared, STACK)
-        for stage in plan.stages():
-            inner_nodes = plan.nodes_of(stage, inner=True)
-            if inner_nodes:
-                self.write_lanes(inner_nodes)
-            writer.write_into(writer.outside, ())
-            for name, index, value, mode, instruction in writer.deferred if inner_nodes else ():
-                with playing.set(instruction):
-                    writer.store(name, index, writer.finished(value), mode)
-            for node in plan.nodes_of(stage, inner=False):
-                writer.play(node)
-        return writer.outside.lines
-
-    def write_lanes(self, nodes: Sequence[Node]) -> None:
-        """A stage's loops over r0, r1, ..."""
-        writer = self.writer
-        inside = CppScope(writer.outside)
-        writer.accumulators, writer.deferred = [], []
-        writer.write_into(inside, self.plan.r)
-        for node in nodes:
-            writer.play(node)
-        for node in nodes:  # next stages cannot see values of this loop
-            if not node.is_reduction:
-                writer.values.pop(node.name, None)
-        writer.outside.lines += self.inner_loop(inside.lines, writer.accumulators)
-
-    def inner_loop(self, body: Statements, accumulators: Sums) -> list[Statement]:
-        """The loops over r0, r1, ... around `body`, and the accumulators' declarations."""
-        # the loops come first: if they cut a sum into chunks, the accumulators become doubles
-        loops = self.chunks(body, accumulators, 0, self.writer.size(self.plan.inner[0]))
-        return [*declarations(accumulators), *loops]
-
-    def chunks(
-        self, body: Statements, accumulators: Sums, start: Bound, end: Bound
-    ) -> list[Statement]:
-        """Loops over r0 (from start to end), r1, ..."""
-        loops = self.inner_loops(start, end)
-        if accumulators:
-            return Lanes(self.writer, body, accumulators, loops).statements()
-        *around, (lane, first, stop) = loops
-        return nest(self.along(lane, first, stop, body), around)
-
-    def inner_loops(self, start: Bound, end: Bound) -> list[tuple]:
-        """(variable, start, end) of r0, r1, ..."""
-        (first, *others), sizes = self.plan.r, self.plan.inner[1:]
-        return [(first, start, end), *[(r, 0, self.writer.size(n)) for r, n in zip(others, sizes)]]
-
-    def along(
-        self, variable: object, start: Bound, end: Bound, body: Statements
-    ) -> list[Statement]:
-        """A loop over lanes that adds nothing up, or to arrays."""
-        return self.writer.vector_loop(variable, start, end, body, self.writer.simd())
-
-    def outer_loops(self) -> list[tuple]:
-        return [(v, 0, self.writer.size(n)) for v, n in zip(self.plan.x, self.plan.outer)]
-
-    def loop_nest(self, body: Statements) -> list[Statement]:
-        """The kernel's outer loops around `body`."""
-        loops, plan = self.outer_loops(), self.plan
-        if not loops and not plan.inner:
-            return [Block(body)]
-        # a long loop over lanes with few around it is shared itself
-        is_one_loop = plan.is_pointwise and plan.outer_count < 8
-        return nest(body, loops, None if is_one_loop else self.threads(len(loops)))
-
-    def threads(self, count: int) -> Pragma | None:
-        """What makes threads share so many loops."""
-        if not count or not self.writer.parallel:
-            return None
-        return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
-
-    def element(self, name: str, index: sympy.Expr) -> str:
-        """The text of the element of a buffer that is read."""
-        return f"{self.writer.pointer(name, False)}[{self.writer.index(index)}]"
+from .lanes import STACK, Plain, bound, longest
+from .reductions import Sums, declarations, parts_of
+from .statements import Bound, Line, Loop, Statement, Statements, nest
 
 
 # --- few outer iterations over much ---------------------------------------------------------------
@@ -301,7 +205,6 @@ class Rows(Plain):
         """A new scope in which only the values in `arrays` are known.  above: the scope of what
         does not vary with these variables."""
         writer = self.writer
-        above.counter = writer.outside.counter
         writer.values = {
             name: Value(f"{array}{self.at}", writer.buffers[name].layout.dtype, True)
             for name, array in self.arrays.items()
@@ -314,7 +217,7 @@ class Rows(Plain):
         """The results of a stage's reductions, and the nodes after it, for each column."""
         writer, plan = self.writer, self.plan
         deferred = writer.deferred
-        scope = self.own_scope((), CppScope())
+        scope = self.own_scope((), writer.outside.beside())
         for name, index, value, mode, instruction in deferred:
             with playing.set(instruction):
                 writer.store(name, index, writer.finished(value, self.at), mode)
@@ -336,16 +239,17 @@ class Rows(Plain):
     def rows_loop(self, nodes: Sequence[Node]) -> list[Statement]:
         """All rows of a block, and before them accumulators."""
         writer, plan = self.writer, self.plan
-        table = TableScope(CppScope(), self.at, self.block_width)  # of the columns, in all rows
-        table.counter = writer.outside.counter
+        # of the columns, in all rows
+        table = TableScope(writer.outside.beside(), self.at, self.block_width)
         found = [i for n in nodes for i in plan.bodies[n.name].hanging_on(plan.x, reads=True)]
         if not all(i.op in ("load", "constant") for i in found) and plan.inner_count >= 8:
-            writer.table_of = dict.fromkeys(map(id, found), table)
+            writer.table_of.update(dict.fromkeys(map(id, found), table))
         before = CppScope(table)  # of the columns, in each row
         scope = self.own_scope((plan.x[-1],), before)
         for node in nodes:
             writer.play(node)
-        accumulators, writer.table_of = writer.accumulators, {}
+        accumulators = writer.accumulators
+        writer.table_of.clear()
 
         def columns(parts: Sums) -> list[Statement]:
             updates = [part.taken(self.at) for part in parts]

@@ -1,31 +1,18 @@
-"""Reductions in C++: accumulators, and loops in which each lane has one of its own.
+"""Accumulators of reductions in C++: sums, products, extremes and their places.
 
-In:   what one iteration computes, and what it adds.  Out: the reduction's loops.
+In:   what one iteration adds.  Out: lines that declare an accumulator, add to it, and put several
+      of them together, one of each lane (lanes.py).
 
-    float lane0[64];                        64 sums: several vectors, whose additions overlap
-    for (int64_t k = 0; k < 64; k++) lane0[k] = 0;
-    for (int64_t r0_group = 0; r0_group < 1024; r0_group += 64) {
-        #pragma omp simd
-        for (int64_t k = 0; k < 64; k++) {
-            const int64_t r0 = r0_group + k;
-            const float tmp0 = in0[r0];
-            lane0[k] = lane0[k] + tmp0;
-        }
-    }
-    acc0 = acc0 + mini::sum_of(lane0);      horizontal reduction, half to half (prelude.h)
-
-Long sums of floats are sums of chunks, added up in double.  argmax first asks whether any lane is
-larger than the best element so far, and only then looks at the lanes one by one:
+argmax first asks whether any lane is larger than the best element so far, and only then looks at
+the lanes one by one:
 
     mini::Extreme<float> acc0 = {-mini::inf, 0};
     if (mini::any_larger(lane0, 64, acc0.value)) {      // of each lane the element, and its place
         ... acc0 = mini::larger(acc0, mini::Extreme<float>{lane0[k], r0});
 
-Where memory runs along the outer loop, the lanes run along it, too (`Rows` in layouts.py).  Mirrors
-the reduction half of CppVecKernel in torch/_inductor/codegen/cpp.py.
+Mirrors the reduction half of CppVecKernel in torch/_inductor/codegen/cpp.py.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from string import ascii_lowercase
@@ -34,19 +21,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import sympy
 import torch
 
-from ... import config
 from ...ir.loops import playing
-from ...sizes.symbols import Size, estimate
 from ..common import Value
 from .expressions import ARRAY_TYPES, compute_type, limit_text
-from .statements import Block, Bound, Branch, Line, Loop, Pragma, Statement, Statements, nest
+from .statements import Bound, Branch, Line, Statement, nest
 
 if TYPE_CHECKING:
     from .kernel_writer import CppKernelWriter
-
-STACK = "memory for values between two loops"  # what lines that declare it are for
-WIDTHS = (64, 32, 16, 8, 4, 2, 1)  # lanes, several vectors of them; short loops have fewer
-MOST_ADDITIONS = 32  # of floats into one lane, then it is added up in double
 
 
 @dataclass
@@ -256,91 +237,6 @@ def parts_of(accumulators: Sums, prefix: str) -> Sums:
     for accumulator in accumulators:
         accumulator.over_chunks = True
     return parts
-
-
-def bound(name: str, wanted: str, end: Bound) -> Line:
-    """Where a part of a loop ends: at `wanted`, but not beyond the loop's own end."""
-    text = f"const int64_t {name} = mini::minimum<int64_t>({wanted}, {end});"
-    return Line(text, origin="where a part of a loop ends")
-
-
-def longest(size: Size) -> int | float:
-    """How many iterations a loop may have.  A symbolic size may be anything, whatever it was in the
-    run that is compiled: accuracy must not depend on that."""
-    return size if isinstance(size, int) else math.inf
-
-
-# --- the loops ------------------------------------------------------------------------------------
-@dataclass
-class Lanes:
-    """Loops that add to accumulators.  loops: (variable, start, end), the innermost last."""
-
-    writer: "CppKernelWriter"
-    body: Statements
-    accumulators: Sums
-    loops: list[tuple]
-
-    def statements(self) -> list[Statement]:
-        """The loops; a long sum of floats as sums of chunks, for which the accumulators become
-        doubles."""
-        *around, (variable, start, end) = self.loops
-        *others, size = [longest(n) for n in self.writer.plan.inner]
-        additions = math.prod([-(-size // self.width), *others])
-        if additions <= 2 * MOST_ADDITIONS or not any(a.loses_bits for a in self.accumulators):
-            return self.gathering(self.loops)
-        for accumulator in self.accumulators:
-            accumulator.over_chunks = True
-        step, within = MOST_ADDITIONS * self.width, []
-        if size <= step:  # a chunk is several runs of the innermost loop
-            if not around:
-                return self.gathering(self.loops)
-            within, step = self.loops[-1:], max(1, step // max(int(size), self.width))
-            *around, (variable, start, end) = around
-        first, stop = f"{variable}_chunk", f"{variable}_stop"
-        chunk = self.gathering([(variable, first, stop), *within])
-        ending = bound(stop, f"{first} + {step}", end)
-        return nest([ending, *chunk], [*around, (first, start, end, step)])
-
-    @property
-    def width(self) -> int:
-        """How many lanes; 1: there are none."""
-        writer, most = self.writer, estimate(self.writer.plan.inner[-1:])
-        if not config.vectorize or not writer.lanes_are_free() or most < 8:
-            return 1
-        wanted = WIDTHS[0] if len(self.body) <= 16 else WIDTHS[1]  # (the compiler's time counts)
-        return next(n for n in WIDTHS if n <= min(most, wanted))
-
-    def gathering(self, loops: list[tuple]) -> list[Statement]:
-        """The loops, and before them the lanes' arrays, which are put together after them."""
-        *around, (lane, start, end) = loops
-        if self.width == 1:
-            parts = [a.renamed("part") for a in self.accumulators]
-            inside = nest([*self.body, *[p.taken() for p in parts]], loops)
-            added = [a.update(p.name) for a, p in zip(self.accumulators, parts)]
-            return [Block([*[p.declared() for p in parts], *inside, *added])]
-        group, last = f"{lane}_group", f"{lane}_last"
-        text = f"const int64_t {last} = {start} + ({end} - {start})/{self.width}*{self.width};"
-        groups = Loop(group, start, last, self.lanes_from(lane, group, self.width), self.width)
-        left = self.lanes_from(lane, last, f"{end} - {last}")
-        lines = [Line(text, origin="where whole groups of lanes end"), groups, *left]
-        if isinstance(start, int) and isinstance(end, int):
-            whole = (end - start) // self.width * self.width
-            groups.end = start + whole
-            left = self.lanes_from(lane, start + whole, end - start - whole)
-            lines = [groups, *left]
-        before = [line for a in self.accumulators for line in a.lanes(self.width)]
-        after = [line for a in self.accumulators for line in a.gathered()]
-        return [Block([*before, *nest(lines, around), *after])]
-
-    def lanes_from(self, variable: object, first: Bound, count: Bound) -> list[Statement]:
-        """`count` lanes from the iteration `first` on."""
-        if count == 0:
-            return []
-        place = Line(f"const int64_t {variable} = {first} + k;", origin="which lane it is")
-        added = [a.in_lane() for a in self.accumulators]
-        pragma = Pragma(simd=True)
-        vectors = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
-        return vectors + [one for a in self.accumulators for one in a.after_lanes(place, count)]
 
 
 def declarations(accumulators: Iterable[Accumulator]) -> list[Line]:

@@ -48,7 +48,7 @@ from ...errors import ours
 from ...toolchain.cpp import CompilerError, strip_comments
 from ...toolchain.disk import cannot_write, digest, disk, write_whole
 from ..common import Kernel
-from .block_sizes import Config, is_interpreting
+from .tile_plan import Config, is_interpreting
 from .kernel_text import with_wide_indices
 
 OfStream: TypeAlias = Callable[[int], object]  # queues work on the stream with this handle

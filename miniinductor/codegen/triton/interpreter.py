@@ -23,7 +23,7 @@ import torch
 
 from ...sizes.symbols import extent
 from ...toolchain.cpp import CompilerError
-from .block_sizes import is_interpreting
+from .tile_plan import is_interpreting
 
 # functions of libdevice that torch has not, or calls otherwise
 OTHERWISE: dict[str, Callable[..., torch.Tensor]] = {

@@ -48,7 +48,6 @@ from ...schedule.nodes import Group, Node
 from ...sizes.symbols import hint, sizes
 from ...sizes.symbols import size as as_size
 from ..common import Kernel, Order, about_lines, of_all_parts, origin_text, summary
-from .block_sizes import Launch, foreach_config
 from .expressions import NARROW, NotOnline, Pending, TritonExpressions, as_narrow, triton_type
 from .kernel_text import (
     NO_AXES,
@@ -66,7 +65,7 @@ from .kernel_text import (
     with_wide_indices,
 )
 from .reductions import Accumulator, OnlineSum, pending, scan_of
-from .tile_plan import TilePlan, plan_tiles, size_text, sums_of_exp
+from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text, sums_of_exp
 
 WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
 MOST_LOADS = 8  # that wait in registers until they are used

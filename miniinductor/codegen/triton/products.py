@@ -27,18 +27,18 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import common_loops, int_or_none, loop_variables
+from ...ir.dependencies import int_or_none, loop_variables
 from ...ir.loops import Buffer, BufferView, ExternKernel, Layout, playing
 from ...passes import library_layouts
 from ...records import CompileRecord, FusionDecision, lines_of
+from ...schedule.common_loops import common_loops
 from ...schedule.nodes import ExternNode, Group, Refused, Schedule, ScheduledNode
 from ...sizes.expressions import flatten
 from ..kernel_plan import plan_of
-from .block_sizes import product_configs
 from .expressions import NARROW
 from .kernel_text import Code, Tile, plain
 from .kernel_writer import TritonKernelWriter
-from .tile_plan import Axis, TilePlan, tile_plan
+from .tile_plan import Axis, TilePlan, product_configs, tile_plan
 
 aten = torch.ops.aten
 # their operands: perhaps a bias, then a and b
