@@ -19,6 +19,7 @@ into the compiled function.  Many questions lie in one function, so that a case 
 import importlib
 import linecache
 import random
+import re
 import warnings
 
 import torch
@@ -115,8 +116,10 @@ def note(error):
     return type(error).__name__  # texts of C code are near only
 """
 
-# Expressions that make an instance of each type; the first word of a comment names what is special.
-INSTANCES = named(r"""
+# Expressions that make an instance of each type: `name: one or another`, or a call of the type.
+INSTANCES = {
+    re.match(r"[\w.]+", item)[0]: re.sub(r"^[\w.]+: ", "", item).split(" or ")
+    for item in items(r"""
     builtins.bool: True; builtins.bytearray: bytearray(b'ab c'); builtins.bytes: b'ab c' or b'';
     builtins.classmethod: Described.__dict__['own']; builtins.complex: (1.5-2j);
     builtins.dict: {'a': 1, 2: [3]} or {}; builtins.enumerate: enumerate(['a', 'b'], 3);
@@ -130,72 +133,51 @@ INSTANCES = named(r"""
     builtins.slice: slice(1, None, 2); builtins.staticmethod: Described.__dict__['fixed'];
     builtins.str: 'ab c' or '' or '\u00e9T1'; builtins.super: super(Other, Other());
     builtins.tuple: (1, 'a') or (); builtins.type: Plain or int or list;
-    builtins.zip: zip((1, 2), 'ab'); collections.ChainMap: collections.ChainMap({'a': 1}, {'b': 2});
-    collections.Counter: collections.Counter('abca');
-    collections.OrderedDict: collections.OrderedDict(a=1, b=2);
-    collections.UserDict: collections.UserDict(a=1);
-    collections.UserList: collections.UserList([2, 1]);
-    collections.UserString: collections.UserString('ab');
-    collections.defaultdict: collections.defaultdict(list, a=[1]);
-    collections.deque: collections.deque([3, 1, 2]) or collections.deque([1, 2, 3], 2);
+    builtins.zip: zip((1, 2), 'ab'); collections.ChainMap({'a': 1}, {'b': 2});
+    collections.Counter('abca'); collections.OrderedDict(a=1, b=2); collections.UserDict(a=1);
+    collections.UserList([2, 1]); collections.UserString('ab');
+    collections.defaultdict(list, a=[1]);
+    collections.deque([3, 1, 2]) or collections.deque([1, 2, 3], 2);
     functools.cached_property: Described.__dict__['slow'];
-    functools.partial: functools.partial(function, 1, b=3) or functools.partial(int, base=2);
+    functools.partial(function, 1, b=3) or functools.partial(int, base=2);
     functools.partialmethod: Described.__dict__['partly'];
-    functools.singledispatchmethod: Described.__dict__['single'];
-    itertools.accumulate: itertools.accumulate([1, 2, 3]);
-    itertools.batched: itertools.batched([1, 2, 3], 2); itertools.chain: itertools.chain([1], (2,));
-    itertools.combinations: itertools.combinations([1, 2, 3], 2);
-    itertools.combinations_with_replacement: itertools.combinations_with_replacement([1, 2], 2);
-    itertools.compress: itertools.compress([1, 2], [0, 1]); itertools.count: itertools.count(2);
-    itertools.cycle: itertools.cycle([1, 2]);
-    itertools.dropwhile: itertools.dropwhile(bool, [1, 0, 2]);
-    itertools.filterfalse: itertools.filterfalse(None, [1, 0]);
-    itertools.groupby: itertools.groupby([1, 1, 2]);
-    itertools.islice: itertools.islice([1, 2, 3], 1, 3);
-    itertools.pairwise: itertools.pairwise([1, 2, 3]);
-    itertools.permutations: itertools.permutations([1, 2]);
-    itertools.product: itertools.product([1, 2], 'a'); itertools.repeat: itertools.repeat(4, 3);
-    itertools.starmap: itertools.starmap(pow, [(2, 3)]);
-    itertools.takewhile: itertools.takewhile(bool, [1, 0]);
-    itertools.zip_longest: itertools.zip_longest([1, 2], 'a');
-    operator.attrgetter: operator.attrgetter('real'); operator.itemgetter: operator.itemgetter(0);
-    operator.methodcaller: operator.methodcaller('upper'); types.AsyncGeneratorType: agenerate();
+    functools.singledispatchmethod: Described.__dict__['single']; itertools.accumulate([1, 2, 3]);
+    itertools.batched([1, 2, 3], 2); itertools.chain([1], (2,));
+    itertools.combinations([1, 2, 3], 2); itertools.combinations_with_replacement([1, 2], 2);
+    itertools.compress([1, 2], [0, 1]); itertools.count(2); itertools.cycle([1, 2]);
+    itertools.dropwhile(bool, [1, 0, 2]); itertools.filterfalse(None, [1, 0]);
+    itertools.groupby([1, 1, 2]); itertools.islice([1, 2, 3], 1, 3); itertools.pairwise([1, 2, 3]);
+    itertools.permutations([1, 2]); itertools.product([1, 2], 'a'); itertools.repeat(4, 3);
+    itertools.starmap(pow, [(2, 3)]); itertools.takewhile(bool, [1, 0]);
+    itertools.zip_longest([1, 2], 'a'); operator.attrgetter('real'); operator.itemgetter(0);
+    operator.methodcaller('upper'); types.AsyncGeneratorType: agenerate();
     types.BuiltinFunctionType: len or [1].append or math.sin;
-    types.CellType: types.CellType(3) or outer().__closure__[0];
+    types.CellType(3) or outer().__closure__[0];
     types.ClassMethodDescriptorType: dict.__dict__['fromkeys']; types.CodeType: function.__code__;
-    types.DynamicClassAttribute: types.DynamicClassAttribute(None);
-    types.FunctionType: function or lambda a, b=1: a or outer();
+    types.DynamicClassAttribute(None); types.FunctionType: function or lambda a, b=1: a or outer();
     types.GeneratorType: generate() or (a for a in [1, 2]); types.GenericAlias: list[int];
     types.GetSetDescriptorType: types.FunctionType.__dict__['__code__'];
-    types.MappingProxyType: types.MappingProxyType({'a': 1});
-    types.MemberDescriptorType: Described.__dict__['slot']; types.MethodDescriptorType: str.upper;
-    types.MethodType: KEPT.method or Plain().method; types.MethodWrapperType: (1).__add__;
-    types.ModuleType: math or types.ModuleType('made'); types.NoneType: None;
-    types.EllipsisType: ...; types.NotImplementedType: NotImplemented;
-    types.SimpleNamespace: types.SimpleNamespace(a=1); types.TracebackType: traceback_of();
-    types.UnionType: int|str; types.WrapperDescriptorType: int.__add__;
-    weakref.KeyedRef: weakref.KeyedRef(KEPT, None, 'k'); weakref.ReferenceType: weakref.ref(KEPT);
-    weakref.CallableProxyType: weakref.proxy(function); weakref.ProxyType: weakref.proxy(KEPT);
-    weakref.WeakKeyDictionary: weakref.WeakKeyDictionary({KEPT: 1});
-    weakref.WeakMethod: weakref.WeakMethod(KEPT.method); weakref.WeakSet: weakref.WeakSet([KEPT]);
-    weakref.WeakValueDictionary: weakref.WeakValueDictionary({'a': KEPT});
-    weakref.finalize: weakref.finalize(KEPT, int); enum.Enum: Color.RED; enum.EnumType: Color;
-    enum.Flag: Permission.READ or Permission.READ|Permission.WRITE; enum.IntEnum: Level.LOW;
-    enum.IntFlag: Mask.ONE; enum.StrEnum: Word.YES; enum.auto: enum.auto();
-    contextlib.ExitStack: contextlib.ExitStack(); contextlib._GeneratorContextManager: manage();
-    contextlib.closing: contextlib.closing(KEPT); contextlib.nullcontext: contextlib.nullcontext(3);
-    contextlib.redirect_stdout: contextlib.redirect_stdout(None);
-    contextlib.suppress: contextlib.suppress(ValueError);
-    array.array: array.array('i', [3, 1]) or array.array('d');
-    decimal.Context: decimal.Context(prec=4); decimal.Decimal: decimal.Decimal('1.50');
-    fractions.Fraction: fractions.Fraction(3, 4); datetime.date: datetime.date(2020, 2, 29);
-    datetime.datetime: datetime.datetime(2020, 2, 29, 12, 30); datetime.time: datetime.time(12, 30);
-    datetime.timedelta: datetime.timedelta(days=2, seconds=5);
-    datetime.timezone: datetime.timezone.utc; pathlib.PosixPath: pathlib.PosixPath('a/b.txt');
-    pathlib.PurePosixPath: pathlib.PurePosixPath('a/b.txt');
-    pathlib.PureWindowsPath: pathlib.PureWindowsPath('a/b.txt')
+    types.MappingProxyType({'a': 1}); types.MemberDescriptorType: Described.__dict__['slot'];
+    types.MethodDescriptorType: str.upper; types.MethodType: KEPT.method or Plain().method;
+    types.MethodWrapperType: (1).__add__; types.ModuleType: math or types.ModuleType('made');
+    types.NoneType: None; types.EllipsisType: ...; types.NotImplementedType: NotImplemented;
+    types.SimpleNamespace(a=1); types.TracebackType: traceback_of(); types.UnionType: int|str;
+    types.WrapperDescriptorType: int.__add__; weakref.KeyedRef(KEPT, None, 'k');
+    weakref.ReferenceType: weakref.ref(KEPT); weakref.CallableProxyType: weakref.proxy(function);
+    weakref.ProxyType: weakref.proxy(KEPT); weakref.WeakKeyDictionary({KEPT: 1});
+    weakref.WeakMethod(KEPT.method); weakref.WeakSet([KEPT]);
+    weakref.WeakValueDictionary({'a': KEPT}); weakref.finalize(KEPT, int); enum.Enum: Color.RED;
+    enum.EnumType: Color; enum.Flag: Permission.READ or Permission.READ|Permission.WRITE;
+    enum.IntEnum: Level.LOW; enum.IntFlag: Mask.ONE; enum.StrEnum: Word.YES; enum.auto();
+    contextlib.ExitStack(); contextlib._GeneratorContextManager: manage(); contextlib.closing(KEPT);
+    contextlib.nullcontext(3); contextlib.redirect_stdout(None); contextlib.suppress(ValueError);
+    array.array('i', [3, 1]) or array.array('d'); decimal.Context(prec=4); decimal.Decimal('1.50');
+    fractions.Fraction(3, 4); datetime.date(2020, 2, 29); datetime.datetime(2020, 2, 29, 12, 30);
+    datetime.time(12, 30); datetime.timedelta(days=2, seconds=5);
+    datetime.timezone: datetime.timezone.utc; pathlib.PosixPath('a/b.txt');
+    pathlib.PurePosixPath('a/b.txt'); pathlib.PureWindowsPath('a/b.txt')
 """)
-INSTANCES = {name: made.split(" or ") for name, made in INSTANCES.items()}
+}
 # Types that have no instances of their own here, or none that two runs would make alike.
 WITHOUT = named("""
     array.ArrayType: array.array's other name; contextlib.AbstractAsyncContextManager: abstract;
