@@ -1,6 +1,7 @@
 """Tables of small programs, written as text: a backslash and `n` in them stand for a new line."""
 
 import re
+from collections.abc import Callable
 
 
 def items(text: str, mark: str = "; ") -> list[str]:
@@ -19,7 +20,14 @@ def named(text: str) -> dict[str, str]:
     return dict(item.split(": ", 1) for item in items(text))
 
 
+def lambdas(parameters: str, space: dict, text: str) -> dict[str, Callable]:
+    """name -> function of items `name: expression`."""
+    return {name: eval(f"lambda {parameters}: {body}", space) for name, body in named(text).items()}
+
+
 def rows(text: str) -> list[list[str]]:
-    """The cells between " :: " of each row; a line that begins with spaces goes on with a row."""
-    joined = re.sub(r"\n +", "", text.strip())
-    return [items(line.replace(" ::", " :: "), " :: ") for line in joined.split("\n")]
+    """The cells between " :: " of each row; a line that begins with spaces goes on with a row, and
+    one that begins with # is a comment."""
+    joined = re.sub(r"\n +", " ", re.sub(r"\n +(?=\\)", "", text.strip()))
+    lines = [line.replace(" ::", " :: ") for line in joined.split("\n") if line[0] != "#"]
+    return [items(line, " :: ") for line in lines]
