@@ -16,15 +16,8 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo import config
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    minidynamo.reset()
-    with config.patch(raise_internal_errors=True):
-        yield
-    minidynamo.reset()
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def same(a, b):

@@ -488,26 +488,16 @@ def sample(x, y):
     """One of each kind of kernel: pointwise maths, both forms of reductions, stages, transposes,
     argmax."""
     soft = torch.softmax(x, -1)
+    pooled = y[:280].view(4, 7, 10, 777)
     return (
         torch.tanh(x) + torch.erf(y) * torch.exp(-x * x),
         torch.sin(x) * torch.cos(y) + torch.log2(y.abs() + 1),
-        soft,
-        torch.softmax(y, 0),
-        torch.cumsum(y, 0) + y.mean(0),
-        y - y.std(0),
-        x.sum(0),
-        x.sum(1),
-        x.sum(),
-        torch.var_mean(x, 1),
-        x.amax(0),
-        x.amax(1),
-        x.argmax(1),
-        x.t().contiguous() + 1,
-        torch.fmod(x, 0.3),
+        *(soft, torch.softmax(y, 0), torch.cumsum(y, 0) + y.mean(0), y - y.std(0)),
+        *(x.sum(0), x.sum(1), x.sum(), torch.var_mean(x, 1), x.amax(0), x.amax(1), x.argmax(1)),
+        *(x.t().contiguous() + 1, torch.fmod(x, 0.3), (x.half() + 1).float()),
         (x.bfloat16() * y.bfloat16()).float(),
-        (x.half() + 1).float(),
-        torch.nn.functional.layer_norm(soft, (soft.shape[1],)),
-        torch.nn.functional.batch_norm(y[:280].view(4, 7, 10, 777), None, None, None, None, True),
+        F.layer_norm(soft, (soft.shape[1],)),
+        F.batch_norm(pooled, None, None, None, None, True),
     )
 
 
