@@ -310,19 +310,9 @@ def calls(a, b, *rest, key=5, **kw):
         return p, q, args, k, kws, a
 
     args, kwargs = (1, 2, 3), {"k": 4, "z": 5}
-    return (
-        inner(1),
-        inner(1, 2, 3, k=9),
-        inner(*args, **kwargs),
-        inner(*args, 7, k=0),
-        inner(1, **kwargs),
-        rest,
-        key,
-        kw,
-        "a,b".split(","),
-        max([a, b], key=lambda v: -v),
-        (lambda *s, **t: (s, t))(1, u=2),
-    )
+    found = [inner(1), inner(1, 2, 3, k=9), inner(*args, **kwargs), inner(*args, 7, k=0)]
+    found += [inner(1, **kwargs), rest, key, kw, "a,b".split(",")]
+    return found, max([a, b], key=lambda v: -v), (lambda *s, **t: (s, t))(1, u=2)
 
 
 def variables(a, b):

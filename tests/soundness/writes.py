@@ -318,16 +318,8 @@ def write_line(program: Program, name: str) -> str:
                 f"{name}.index_add_({d}, {index}, {program.input(Input(part, x.dtype))})",
             ]
         )
-    return rng.choice(
-        [
-            f"{name}.zero_()",
-            f"{name}.neg_()",
-            f"{name}.clamp_(-3, 40)",
-            f"{name}.abs_()",
-            f"{name}.logical_not_()",
-            f"{name}.add_({name})",
-        ]
-    )
+    calls = "zero_() neg_() clamp_(-3,40) abs_() logical_not_()".split()
+    return f"{name}.{rng.choice([*calls, f'add_({name})'])}"
 
 
 def scatter_text(program: Program, name: str) -> str:
