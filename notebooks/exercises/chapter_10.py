@@ -9,7 +9,10 @@ from . import Watched, close, exercise, row
 def _(answer):
     yield row("y[i] and y[i]", lambda: answer((1, 0), (1, 0)), True)
     yield row("y[i] and y[i - 1]", lambda: answer((1, 0), (1, -1)), False)
+    yield row("y[i] and y[i + 1]", lambda: answer((1, 0), (1, 1)), False)
     yield row("y[2 i] and y[i]", lambda: answer((2, 0), (1, 0)), False)
+    yield row("y[i] and y[2 i]", lambda: answer((1, 0), (2, 0)), False)
+    yield row("y[i + 1] and y[2 i], equal for i = 1 only", lambda: answer((1, 1), (2, 0)), False)
     yield row("y[3 i + 1] and y[3 i + 1]", lambda: answer((3, 1), (3, 1)), True)
 
 
