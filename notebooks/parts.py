@@ -29,7 +29,8 @@ def part(thing: Any, *ranges: str | tuple[str, str]) -> Code:
         first, last = (wanted, wanted) if isinstance(wanted, str) else wanted
         start = next(n for n in range(done + 1, len(lines)) if begins[n].startswith(first))
         stop = next(n for n in range(start, len(lines)) if begins[n].startswith(last))
-        shown += ["    ..."] * (start > done + 1) + lines[start : stop + 1]
+        left_out = any(begins[done + 1 : start])
+        shown += ["    ..." if left_out else ""] * (start > done + 1) + lines[start : stop + 1]
         done = stop
     shown += ["    ..."] * (done + 1 < len(lines))
     assert len(shown) <= MOST, f"{len(shown)} lines of {thing.__qualname__}"

@@ -229,6 +229,23 @@ def test_an_excerpt_shows_what_was_asked_for(name):
     ] == []
 
 
+def excerpts_longer_than(most: int, name: str) -> list[tuple[str, int]]:
+    """(title, lines) of the stored outputs that show the compiler's source, `# NAME, FILE` first."""
+    found = []
+    for cell in json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]:
+        for output in cell.get("outputs", []):
+            lines = "".join(output.get("data", {}).get("text/plain", "")).splitlines()
+            if lines and re.search(r"^# .*, mini(dynamo|inductor)/[\w/]+\.py", lines[0]):
+                found.append((lines[0], len(lines) - 1))
+    return [pair for pair in found if pair[1] > most]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_chapter_shows_at_most_12_lines_of_the_compiler_at_a_time(name):
+    assert excerpts_longer_than(12, name) == []
+    assert excerpts_longer_than(0, "10_fusion")
+
+
 def said_but_not_shown(name: str) -> list[tuple[str, list[str]]]:
     """(an excerpt, names of which the paragraph behind it speaks and which it does not have), where
     these are more than half of all names: then the text is about an older version."""

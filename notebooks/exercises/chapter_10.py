@@ -60,7 +60,7 @@ def _(answer):
         "more bytes come first", lambda: answer("vertical", 1000, 9) > answer("vertical", 10, 0)
     )
     yield row(
-        "of equals, the nearer", lambda: answer("vertical", 10, 1) > answer("vertical", 10, 5)
+        "of equal pairs, the nearer", lambda: answer("vertical", 10, 1) > answer("vertical", 10, 5)
     )
 
     import minidynamo
@@ -121,7 +121,7 @@ def _(answer):
         [["a", "b", "c"]],
     )
     yield row(
-        "what shares nothing stays apart",
+        "nodes that share nothing stay apart",
         lambda: groups(a=node("x", "y"), b=node("z", "w")),
         [["a"], ["b"]],
     )
@@ -131,7 +131,7 @@ def _(answer):
         [["a", "b"]],
     )
     yield row(
-        "two makers and their reader",
+        "two writers and their reader",
         lambda: groups(a=node("x", "y"), b=node("v", "w"), c=node("yw", "z")),
         [["a", "b", "c"]],
     )
@@ -142,7 +142,7 @@ def _(answer):
         nodes = {"a": node("x", "p"), "m": node("p", "q"), "c": node("xq", "z")}
         return sorted(sorted(group) for group in answer(nodes, free))
 
-    yield row("a third stands between: a cycle", blocked, [["a"], ["c"], ["m"]])
+    yield row("a third node in between: a cycle", blocked, [["a"], ["c"], ["m"]])
 
     def two_between():
         free = dict(sizes, p=0, q=0, r=0)
@@ -154,7 +154,7 @@ def _(answer):
         }
         return sorted(sorted(group) for group in answer(nodes, free))
 
-    yield row("two stand between", two_between, [["a"], ["c"], ["m"], ["n"]])
+    yield row("two nodes in between", two_between, [["a"], ["c"], ["m"], ["n"]])
 
     free = dict(sizes, p=0, q=0)
 
@@ -164,7 +164,7 @@ def _(answer):
         return sorted(sorted(group) for group in answer(nodes, free))
 
     yield row(
-        "a third stands between, and they run the other way round",
+        "a third node in between, in the other order",
         in_either_direction,
         [["a", "c"], ["k"], ["m"]],
     )
@@ -174,8 +174,4 @@ def _(answer):
         nodes = {"a": node("z", "p"), "b": node("y", "q"), "c": node("yp", ""), "d": node("zq", "")}
         return sorted(sorted(group) for group in answer(nodes, free))
 
-    yield row(
-        "of two pairs that exclude each other the one that saves more",
-        greedy,
-        [["a"], ["b", "c"], ["d"]],
-    )
+    yield row("of two possible pairs, the one that saves more", greedy, [["a"], ["b", "c"], ["d"]])
