@@ -69,8 +69,7 @@ def or_give_up(function):
 print(or_give_up(talkative)(torch.tensor([-1.0, 3.0])), "and", len(graphs), "graphs")
 
 # %% [markdown]
-# The result is right, and nothing was compiled. minidynamo itself does better. The next table has a row for
-# each frame that it compiled:
+# The result is right, and nothing was compiled. minidynamo itself does better. Its report has a row for each frame that it evaluated:
 
 # %%
 e = minidynamo.explain(talkative)(torch.tensor([-1.0, 3.0]))
@@ -101,7 +100,7 @@ e.frames[0].breaks
 e.frames_picture
 
 # %% [markdown]
-# The next figure shows the same in the order of execution. (Use the buttons, or the arrow keys.) Look at the parameters of the
+# Step through the same lines in the order of execution. (Use the buttons, or the arrow keys.) Look at the parameters of the
 # resume functions: they are the values that survive the break.
 
 # %%
@@ -145,7 +144,7 @@ resumed = types.FunctionType(rest, globals())
 resumed(torch.tensor([1.0, 4.0]))
 
 # %% [markdown]
-# The next picture compares the two, coloured by source line. The prefix is new. Everything below it is the
+# The next picture has the two side by side, and connects instructions of the same source line. The prefix is new. Everything below it is the
 # body of `talkative` again. The jump skips the lines that have already run:
 
 # %%
@@ -178,7 +177,7 @@ types.FunctionType(rest, globals())(torch.ones(2), 10.0)
 # The replacement code of `talkative` calls the graph, then performs the unsupported call. Then it calls the
 # resume function with every live value, and returns its result. The resume function is a frame like any
 # other. The frame hook sees it at its first call, so minidynamo captures and compiles it like any function.
-# The next listing has the original bytecode and the replacement:
+# Here are the original bytecode and the replacement:
 
 # %%
 e.frames[0].bytecode
@@ -191,7 +190,7 @@ e.frames[0].bytecode
 # ## A branch on data
 #
 # At `if y.sum() > 0` the break is *at the jump*. Each side of the branch becomes a resume function. minidynamo compiles a
-# side when the program first takes it. The next cell prints the compiled frames twice:
+# side when the program first takes it. Call the function with both signs, and print the compiled frames each time:
 
 # %%
 def branch(x):
@@ -244,7 +243,7 @@ print("-- plain Python:")
 assert torch.equal(result, everything(torch.ones(2)))
 
 # %% [markdown]
-# Both versions printed the same lines. The next table lists the breaks, in the order in which minidynamo found them:
+# Both versions printed the same lines. Here are the breaks, in the order in which minidynamo found them:
 
 # %%
 Table(["frame", "what", "where", "hint"],
@@ -303,7 +302,7 @@ except minidynamo.Unsupported as error:
 # ## What a break costs
 #
 # Each break ends a graph. Nothing is fused across it, and the resume function checks its guards anew. And an
-# intermediate result that could have stayed in a register must be written to memory. The next table gives the time of one call
+# intermediate result that could have stayed in a register must be written to memory. Compare the times of one call
 # (on one core, measured as notebook 15 explains):
 
 # %% tags=["volatile"]

@@ -62,7 +62,7 @@ print("after three calls:", history, "<- should have three entries")
 # minidynamo's evaluator performs each write on a *symbolic* object. While it traces it leaves the real list alone, so
 # an attempt can be discarded. At the end of the frame it generates code that
 # brings the real objects into the final state of the symbolic ones. That code runs after the graph, in each
-# call. The next cell calls a function with writes three times, plain and compiled:
+# call. Call a function with writes three times, plain and compiled:
 
 # %%
 def training_step(x, log, state):
@@ -97,7 +97,7 @@ e.bytecode[1]
 # Each `STORE_SUBSCR` is a write. The three writes follow the call of the graph and precede `RETURN_VALUE`. The code below them is the
 # original body, which runs if the graph raises an error.
 #
-# Bytecode is hard to read. The next picture shows the replacement as Python, next to the program. A band leads from each line
+# Bytecode is hard to read. Here is the replacement as Python, next to the program. A band leads from each line
 # that writes to the write that remains of it:
 
 # %%
@@ -240,7 +240,7 @@ print(read(), add(torch.tensor([10.0])), read(), "the escaped closures are real 
 
 # %% [markdown]
 # Both closures that the compiled function returned hold the *same* cell: `read` returns what
-# `add` wrote. The next picture is drawn from the two real functions:
+# `add` wrote. This picture is drawn from the two real functions:
 
 # %%
 from minidynamo.explain.draw_code import draw_closure

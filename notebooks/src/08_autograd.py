@@ -55,7 +55,7 @@ print("the numbers agree:", torch.allclose(result, model(x, w)), "   requires_gr
 # %% [markdown]
 # The numbers are right, but the result has no gradient. Could we wrap the kernel, so that autograd calls a backward
 # function of ours? That function would need formulas. Eager autograd has one for each *operation*, and most formulas need values that the
-# forward pass saved. The next cell lists what eager saves:
+# forward pass saved. Here is what eager saves:
 
 # %%
 kept = []
@@ -120,7 +120,7 @@ part(Tracer.__torch_dispatch__, ("if func in SAME_VALUE", "return"), "return sel
 # ## Functionalization
 #
 # The compiler fuses and reorders kernels, so no kernel may overwrite another one's input. Functionalization turns each write into a
-# new value, and makes each view of a written tensor again from that value. The next cell prints a graph before and after:
+# new value, and makes each view of a written tensor again from that value. Compare a graph before and after:
 
 # %%
 def in_place(x):
@@ -157,7 +157,7 @@ e.joint
 # %% [markdown]
 # All other nodes have a plain line. Some of them belong to a derivative, too, such as `1 - tanh(x) ** 2`. But they depend on the
 # inputs alone, so either graph could compute them. Each value on the
-# border must be saved or recomputed. The next table lists the saved values, each with the reason:
+# border must be saved or recomputed. Here are the saved values, each with the reason:
 
 # %%
 e.saved
@@ -167,7 +167,7 @@ e.saved
 #
 # ## The cut
 #
-# Where should the joint graph be divided? The next figure moves the cut along the forward operations, from the first value to
+# Where should the joint graph be divided? This figure moves the cut along the forward operations, from the first value to
 # the last. Each value that crosses the cut must be kept. (Use the buttons, or the arrow keys.)
 
 # %%
@@ -272,7 +272,7 @@ Code(text[text.index("What the function does"):], "text", "the header of miniind
 
 # %% [markdown]
 # These are the rules for every implementation of a `torch.autograd.Function`. The third point is the subtle one:
-# autograd must see a write to a tensor with history. The next cell checks the gradients, and whether a hook still fires:
+# autograd must see a write to a tensor with history. Are the gradients right, and does a hook still fire?
 
 # %%
 compiled = minidynamo.compile(block)
@@ -311,7 +311,7 @@ except RuntimeError as error:
 #
 # ## A real model
 #
-# Here GPT-2 (with 2 layers) trains for six steps, once in eager and once compiled. The table compares the loss after each step:
+# Here GPT-2 (with 2 layers) trains for six steps, once in eager and once compiled. The table has the loss of each step:
 
 # %%
 import copy

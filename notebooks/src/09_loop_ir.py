@@ -240,7 +240,7 @@ Code(whole[whole.index("    compute = "):], "python", "pointwise, its second hal
 # the elements to `function`, and converts the result. The function contains no loop. `made` puts the
 # body into a box.
 #
-# The next listing is the loop IR of softmax, before fusion. Each buffer has a body; `r0` is the variable of the reduction. The subtraction has one reader, `exp`, and is inlined into its body. `exp(x - max)` has two
+# Here is the loop IR of softmax, before fusion. Each buffer has a body; `r0` is the variable of the reduction. The subtraction has one reader, `exp`, and is inlined into its body. `exp(x - max)` has two
 # readers, the sum and the division, and is expensive. So it is stored, as `buf1`. (Whether `buf1` ever reaches memory is decided later: notebook 10.)
 
 # %%
@@ -262,7 +262,7 @@ part(lowering_graph.should_realize, ("reads, operations", "return"))
 
 # %% [markdown]
 # A value with several readers is stored if it reads more than `many_reads` elements or takes more than `many_ops` operations. A value of more than
-# `HUGE` operations is stored even for a single reader, so that no kernel grows without end. The next cell counts kernels for a cheap value and for an expensive one:
+# `HUGE` operations is stored even for a single reader, so that no kernel grows without end. Count the kernels for a cheap value and for an expensive one:
 
 # %%
 def read_twice(cheap):
@@ -280,7 +280,7 @@ print("MANY_READS", lowering_graph.MANY_READS, " MANY_OPS", lowering_graph.MANY_
 # %% [markdown]
 # The program computes the cheap value in both readers. It stores `exp` with a kernel of its own.
 #
-# A reduction is always realized: its readers need the whole result before they can start. The next cell compiles a chain of operations, with inlining and without:
+# A reduction is always realized: its readers need the whole result before they can start. Compile a chain of operations, with inlining and without:
 
 # %%
 def chain(x):
@@ -327,7 +327,7 @@ print("eager:                 ", torch.softmax(values, -1))
 #
 # ## A real model
 #
-# The next cell lowers GPT-2, counts its loop nests, and prints the beginning of the loop IR:
+# How many loop nests does GPT-2 need, and how does its loop IR begin?
 
 # %%
 from benchmarks.models import gpt2

@@ -105,8 +105,8 @@ part(Recorder.emit, ("key =", "return self.seen"), "self.instructions", "return"
 
 # %% [markdown]
 # `emit` appends an `Instruction` to the list, and returns the number of its result. An operation that is already
-# in the list (`seen`) is not recorded again, unless it is a `store` or has a body of its own (`block`). A `load` and a `store` have their index expression among their
-# arguments. No other part of the list depends on the loops:
+# in the list (`seen`) is not recorded again, unless it is a `store` or has a body of its own (`block`). A `load` and a `store` have their index
+# expression among their arguments, and `expressions` finds it there:
 
 # %%
 from miniinductor.ir.dependencies import Instruction
@@ -150,7 +150,7 @@ part(Scheduler.check_accesses, ("for writer, reader", ")"))
 # | reductions | reduction | reduction over the same loops | `max`, then `sum(exp(x - max))` |
 # | horizontal | any | independent, reads the same data | `sin(x)` and `cos(x)` |
 #
-# The next table is the record for softmax, with a row for each pair that the scheduler considered:
+# The record for softmax has a row for each pair that the scheduler considered:
 
 # %%
 e = minidynamo.explain(softmax)(x)
@@ -165,7 +165,7 @@ e.fusion
 e.kernel_picture
 
 # %% [markdown]
-# All four buffers belong to one kernel. The next listing is the loop IR after fusion: one header, and four bodies with the same loop
+# All four buffers belong to one kernel. After fusion the loop IR has one header, and four bodies with the same loop
 # variables:
 
 # %%
@@ -174,8 +174,8 @@ e.fused_ir
 # %% [markdown]
 # Only this kernel reads `buf0`, `buf1` and `buf2`, so they need not reach memory.
 #
-# The next figure shows the decisions one by one. (Use the buttons, or the arrow keys.) It lists the groups at
-# that time on the left:
+# Step through the decisions one by one. (Use the buttons, or the arrow keys.) The groups at that
+# time are on the left:
 
 # %%
 from steppers import fusion_rounds
@@ -241,7 +241,7 @@ Table(["", "milliseconds", "eager / this"],
 
 # %% [markdown]
 # Decomposition alone turns eager's few kernels into many small operations, and each of them streams its data
-# through memory. The next cell compares the row `neither` and the row `both`:
+# through memory. Compare the row `neither` with the row `both`:
 
 # %% tags=["volatile"]
 neither, both = (timings["eager"].median / timings[name].median for name in ("neither", "both"))
@@ -253,7 +253,7 @@ print(f"neither fused nor inlined: {neither:.2f} times eager's speed; with both:
 # ## Order and memory
 #
 # After fusion the scheduler orders the kernels so that every reader comes after its writer. Then
-# later buffers can reuse the memory of buffers that are no longer needed. The next table shows the memory of each buffer:
+# later buffers can reuse the memory of buffers that are no longer needed. Here is the memory of each buffer:
 
 # %%
 def three_layers(x, w):

@@ -137,7 +137,7 @@ Code(prelude[start:prelude.index("\n}", start) + 2], "cpp", "exp, from the prelu
 #
 # ## A pointwise kernel
 #
-# The next cell shows the kernel of a gelu and a product. The comments name the buffers and the graph operations:
+# Here is the kernel of a gelu and a product. The comments name the buffers and the graph operations:
 
 # %%
 def gelu_gate(x, y):
@@ -149,7 +149,7 @@ e.kernels
 
 # %% [markdown]
 # The generator merged the two dimensions into one loop, because both inputs are contiguous.
-# `#pragma omp parallel for simd` asks for threads outside and vector instructions inside. The next cell switches both off:
+# `#pragma omp parallel for simd` asks for threads outside and vector instructions inside. Switch both off:
 
 # %%
 with miniinductor.config.patch(vectorize=False, openmp=False):
@@ -177,7 +177,7 @@ e.kernels
 # ## Accurate sums
 #
 # A running sum of many float32 numbers loses digits, because each addition rounds. Vector lanes
-# help, since each lane adds fewer numbers. Chunks help more. The next cell adds ten million numbers in three ways:
+# help, since each lane adds fewer numbers. Chunks help more. Add ten million numbers in three ways:
 
 # %% tags=["volatile"]
 ones = torch.full((1, 10_000_000), 0.1)
@@ -262,7 +262,7 @@ axis.set_xlabel("GB/s of necessary traffic (longer is better)")
 axis.legend(fontsize=8);
 
 # %% [markdown]
-# The next cell prints the same rates as parts of the limit:
+# Here are the same rates as parts of the limit:
 
 # %% tags=["volatile"]
 print(f"the limit is the rate of {best}: {rate[best]:.0f} GB/s")
@@ -271,7 +271,7 @@ for name in programs:
     print(f"{name:16} ours {ours:5.1f} GB/s, {ours / rate[best]:4.0%} of the limit;   eager {eager:5.1f} GB/s, {eager / rate[best]:4.0%}")
 
 # %% [markdown]
-# (A result above 100 percent means that the machine was slower while the limit was measured, or that a cache kept a part of the data.)
+# (A result above the limit means that the machine was slower while the limit was measured, or that a cache kept a part of the data.)
 #
 # A kernel far below the limit could be faster. Softmax computes an exponential and a division for each element, so arithmetic takes
 # part of its time. The sum of each row only reads. If eager's bar is longer than ours there, eager's
@@ -330,10 +330,10 @@ else:
     print(f"quiet: {waiting:.0f} other processes wanted these {cores} cores")
 
 # %% [markdown]
-# If the last line says BUSY, other processes used the cores, and the numbers say nothing about the kernels. On a quiet machine
-# arithmetic gains most, because each core brings its own. Memory gains less, because the cores share it. The small kernel gains
-# nothing, and that is no accident: starting and joining threads costs microseconds, longer than the kernel runs. So the generator
-# writes the pragma for threads only where the work is large. The next cell prints the pragmas of the same function, for the
+# If the last line says BUSY, other processes used the cores, and the numbers say nothing about the kernels. On a quiet machine expect the
+# largest gain for arithmetic, because each core brings its own, and a smaller one for memory, because the cores share it. Expect no
+# gain for the small kernel: starting and joining threads takes microseconds, longer than the kernel runs. So the generator
+# writes the pragma for threads only where the work is large. Compare the pragmas of one function, for the
 # small and for the large array:
 
 # %%
@@ -383,7 +383,7 @@ print(f"first compilation {cold.wall:.2f} s, with the shared object on disk {war
 #
 # ## A real model
 #
-# BERT has many equal layers. The next cell counts its kernel calls and its different kernels:
+# BERT has many equal layers. How many kernels does it call, and how many of them are different?
 
 # %%
 from benchmarks.models import bert
