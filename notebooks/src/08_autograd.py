@@ -156,8 +156,8 @@ e.joint
 
 # %% [markdown]
 # All other nodes have a plain line. Some of them belong to a derivative, too, such as `1 - tanh(x) ** 2`. But they depend on the
-# inputs alone, so either graph could compute them. Each value on the
-# border must be saved or recomputed. Here are the saved values, each with the reason:
+# inputs alone, so either graph could compute them. A value that a dashed node reads
+# from a plain one must be saved or recomputed. Here are the saved values, each with the reason:
 
 # %%
 e.saved
@@ -184,7 +184,7 @@ cut_walk(e.main.compiled)
 # reads are connected to the sink. The algorithm finds the cheapest set of values that separates source and sink. (Think of water in pipes. A pipe
 # is as wide as its value has bytes. Which pipes do you close, with the least total width, so that no water arrives?)
 #
-# The method `why_saved` decides which values must be saved. Here is the middle of it:
+# The function `why_saved` decides which values must be saved. Here is the middle of it:
 
 # %%
 from miniinductor.autograd import partition
@@ -192,7 +192,7 @@ from miniinductor.autograd import partition
 part(partition.why_saved, ("if is_random", "return"), ("if is_view_node", 'return "eager kernel"'))
 
 # %% [markdown]
-# An answer other than `""` is a reason to save the value. Random numbers come first, so nothing overrules them. A view costs nothing, and a value from
+# An answer other than `""` is a reason to save the value. Random numbers come early, so no later line overrules them. A view costs nothing, and a value from
 # nothing (`zeros`, `arange`) costs little, so both are recomputed. `wants_again` is true where the user asked for recomputation with
 # `torch.utils.checkpoint`. `is_cheap` is true if miniinductor generates a kernel for the operation. Calls of library kernels are
 # not cheap, so they do not run twice.
@@ -271,7 +271,7 @@ text = runtime.__doc__
 Code(text[text.index("What the function does"):], "text", "the header of miniinductor/autograd/runtime.py, its end")
 
 # %% [markdown]
-# These are the rules for every implementation of a `torch.autograd.Function`. The third point is the subtle one:
+# Autograd expects all of this from a function that replaces its own tape. The third point is the subtle one:
 # autograd must see a write to a tensor with history. Are the gradients right, and does a hook still fire?
 
 # %%

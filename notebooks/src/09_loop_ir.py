@@ -251,8 +251,7 @@ e.loop_ir
 #
 # ## When is a value stored?
 #
-# If the compiler inlined everything, it would compute shared values again and again. It **realizes** a value (gives it a buffer) when storing is cheaper. One function
-# decides. `users` is the number of readers. `cost` counts the reads and the operations of one element; an `exp` counts as many cheap operations:
+# If the compiler inlined everything, it would compute shared values again and again. It **realizes** a value (gives it a buffer) when storing is cheaper. One function decides, and here is its end. `users` is the number of readers. `cost` counts the reads and the operations of one element; an `exp` counts as many cheap operations:
 
 # %%
 from miniinductor.lowering import graph as lowering_graph

@@ -120,8 +120,8 @@ excerpt(Instruction.expressions)
 # 1. they run over the same loops (after splitting or merging them);
 # 2. each element that the second nest reads of the first one's result is the element written *in the same
 #    iteration*;
-# 3. no third node depends on the first while the second depends on that third node. Such a node would have to run in the middle of the
-#    fused kernel (a cycle).
+# 3. no third node depends on the first and is needed by the second. Such a node would have to run in the middle of
+#    the fused kernel (a cycle).
 #
 # Reductions need one more rule. The sum of a row is complete only at the end of the row. So condition 2
 # applies to the *outer* loop, with one iteration for each row. The reader gets an inner loop of
@@ -282,7 +282,7 @@ Table(["fused", "kind", "pairs"],
       [("yes" if f else "no", c, n) for (f, c), n in sorted(Counter((d.fused, d.category) for d in fusions).items())])
 
 # %% [markdown]
-# Which reasons did the refused pairs have?
+# Every epilogue pair was fused, and most prologue pairs were refused. Here are the reasons:
 
 # %%
 Table(["pairs", "refused because"],

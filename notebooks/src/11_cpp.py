@@ -107,7 +107,7 @@ print("tiny:", out[0], "  torch:", torch.relu(x)[0])
 
 # %% [markdown]
 # The real generator knows the dtype of every value, and takes
-# its maths from a small prelude with torch's semantics. And it computes each expression once. `CppScope` has the lines of one loop
+# its maths from a small prelude with torch's semantics. It also computes each expression once. `CppScope` has the lines of one loop
 # body, and its method `temporary` returns the variable of an expression:
 
 # %%
