@@ -230,7 +230,7 @@ def test_an_excerpt_shows_what_was_asked_for(name):
 
 
 def excerpts_longer_than(most: int, name: str) -> list[tuple[str, int]]:
-    """(title, lines) of the stored outputs that show the compiler's source, `# NAME, FILE` first."""
+    """(title, lines) of the stored outputs that show the compiler's source below `# NAME, FILE`."""
     found = []
     for cell in json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]:
         for output in cell.get("outputs", []):
