@@ -305,7 +305,7 @@ for name, (function, inputs) in work.items():
             run(*inputs)
         with_threads()                  # compiles
         variants[threads] = with_threads
-    scaling[name] = {n: t.median for n, t in interleave(variants, budget=1.5).items()}
+    scaling[name] = {n: min(t.seconds) for n, t in interleave(variants, budget=1.5).items()}    # the best round
 torch.set_num_threads(1)
 
 figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
@@ -326,7 +326,7 @@ most = counts[-1]
 for name, seconds in scaling.items():
     print(f"{name:38} {most} threads: {seconds[1] / seconds[most]:.2f} times as fast as one")
 if waiting > cores / 2:
-    print(f"BUSY: {waiting:.0f} processes wanted these {cores} cores, so the gains are too small. Measure on a quiet machine.")
+    print(f"BUSY: {waiting:.0f} processes wanted these {cores} cores, which disturbs the gains. Measure on a quiet machine.")
 else:
     print(f"quiet: {waiting:.0f} other processes wanted these {cores} cores")
 
