@@ -229,6 +229,26 @@ def test_an_excerpt_shows_what_was_asked_for(name):
     ] == []
 
 
+def excerpts_longer_than(most: int, name: str) -> list[tuple[str, int]]:
+    """(title, lines) of the stored outputs that show the compiler's source below `# NAME, FILE`."""
+    found = []
+    for cell in json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]:
+        for output in cell.get("outputs", []):
+            lines = "".join(output.get("data", {}).get("text/plain", "")).splitlines()
+            if lines and re.search(r"^# .*, mini(dynamo|inductor)/[\w/]+\.py", lines[0]):
+                found.append((lines[0], len(lines) - 1))
+    return [pair for pair in found if pair[1] > most]
+
+
+STILL_LONG = ("02", "03", "04", "05", "12", "13", "14", "18")  # chapters with longer excerpts
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(STILL_LONG)])
+def test_a_chapter_shows_at_most_12_lines_of_the_compiler_at_a_time(name):
+    assert excerpts_longer_than(12, name) == []
+    assert excerpts_longer_than(0, "10_fusion")
+
+
 def said_but_not_shown(name: str) -> list[tuple[str, list[str]]]:
     """(an excerpt, names of which the paragraph behind it speaks and which it does not have), where
     these are more than half of all names: then the text is about an older version."""
