@@ -121,8 +121,8 @@ fuzz-shapes: $(READY)	# 1,000 random programs that compute with sizes, captured 
 sanitize: $(READY)	# generated kernels under the address and undefined-behaviour sanitizers
 	@$(BIN)/python tests/sweeps/sanitize.py
 
-sizes:	# lines and tokens of every file, beside the budgets; the README's tables of them
-	@python3 tools/sizes.py --readme
+sizes:	# lines and tokens of every file, beside the budgets; the tables of README.md and docs/files.md
+	@python3 tools/sizes.py --write
 
 faults: $(READY)	# each call of the operating system fails in turn, then at random under 8 processes (an hour on 2 cores)
 	@$(BIN)/python tests/faults.py
