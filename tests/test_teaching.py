@@ -147,6 +147,7 @@ def points(source, answer):
 
 
 def test_every_exercise_is_graded_with_the_points_of_its_level():
+    import exercises
     from exercises import CHECKS, POINTS, level, load
     from exercises.hidden import HIDDEN
 
@@ -157,6 +158,10 @@ def test_every_exercise_is_graded_with_the_points_of_its_level():
         assert cell.metadata["nbgrader"]["points"] == POINTS[level(name)]
         assert cell.source.rstrip().endswith("points")
         assert bool(MARKED.search(cell.source)) == (name in HIDDEN)
+    told = (NOTEBOOKS / "teaching" / "README.md").read_text()
+    assert ", ".join(f"{name} {points}" for name, points in POINTS.items()) in told
+    pages = [build.__doc__, (ROOT / "docs" / "testing.md").read_text(), exercises.__doc__]
+    assert not any(re.search(r"\bpoints? (?:is|are) \d|\b(one|\d) points?\b", p) for p in pages)
 
 
 @pytest.mark.parametrize("name", sorted(HALF))

@@ -249,21 +249,23 @@ def reading_table(sizes: dict[str, Size]) -> list[str]:
 
 
 def size_table(sizes: dict[str, Size]) -> list[str]:
-    """Lines of code of all there is: what one reads, what may be skipped, what tests and teaches."""
+    """Lines of code of what one reads whole, of the two packages, and of all there is."""
     spine = [name for names in chapters(sizes).values() for name in names]
-    course = sum(folder_size(f"notebooks/{folder}").lines for folder in COURSE)
-    parts = {
-        f"the spine, which you read whole: {len(spine)} files": sum(sizes[n].lines for n in spine),
-        "both packages, with the spine": total(sizes, "compiler").lines,
-        "the explorer": total(sizes, "explain").lines,
-        "the course: chapters, checks, the compiler that you write": course,
-        "benchmarks": benchmarks_size().lines,
-        "tests and tools": folder_size("tests").lines + folder_size("tools").lines,
-    }
-    rows = ["| part | lines of code |", "|---|---|"]
-    rows += [f"| {part} | {lines:,} |" for part, lines in parts.items()]
-    every = sum([*parts.values()][1:])
-    return [*rows, f"| together | {every:,} |"]
+    compiler = total(sizes, "compiler").lines
+    folders = (BENCHMARKS, "tests", "tools", *(f"notebooks/{folder}" for folder in COURSE))
+    every = total(sizes, "compiler", "explain").lines
+    every += sum(folder_size(folder).lines for folder in folders)
+    return [
+        "| part | lines of code |",
+        "|---|---|",
+        f"| the spine, {len(spine)} files that you read whole | {total_of(spine, sizes):,} |",
+        f"| both packages, the spine included | {compiler:,} |",
+        f"| with the explorer, the course, benchmarks and tests | {every:,} |",
+    ]
+
+
+def total_of(names: list[str], sizes: dict[str, Size]) -> int:
+    return sum(sizes[name].lines for name in names)
 
 
 def summary_table(sizes: dict[str, Size]) -> list[str]:
@@ -305,7 +307,7 @@ def write_tables(sizes: dict[str, Size]) -> None:
     """The tables of README.md and docs/files.md, between their marks."""
     for path, mark, table in ((README, SIZE_TABLE, size_table), (FILES, TABLE, reading_table)):
         before, _, after = path.read_text().split(mark)
-        path.write_text(mark.join([before, "\n\n" + "\n".join(table(sizes)) + "\n\n", after]))
+        path.write_text(mark.join([before, "\n" + "\n".join(table(sizes)) + "\n\n", after]))
 
 
 # --- the rules ------------------------------------------------------------------------------------
