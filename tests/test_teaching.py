@@ -81,6 +81,11 @@ def test_the_students_tree_has_a_start_and_no_dead_link(student):
         links = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text())
         assert all((path.parent / link).exists() for link in links), path
     assert "has 2, 4 or\n6 points" in start and [*POINTS.values()] == [2, 4, 6]
+    cells = "".join(path.read_text() for path in (student / "notebooks").glob("*.ipynb"))
+    imported = set(re.findall(r'"(?:from|import) (\w+)', cells))
+    beside = imported & {path.stem for path in NOTEBOOKS.glob("*.py")}
+    assert "steppers" in beside
+    assert [name for name in beside if not (student / "notebooks" / f"{name}.py").exists()] == []
     text = "see [this one](LICENSE), [that\none](../no.md) and [a site](https://x.org)"
     expected = "see [this one](LICENSE), that\none and [a site](https://x.org)"
     assert release.without_dead_links(text, student) == expected
