@@ -31,13 +31,14 @@ START_HERE = """# Start here
 You will build your own `torch.compile`: it captures a GPT, fuses it, writes C++ and trains it.
 
 ```
-make start       # 3 minutes, and a download of 1 GB; JupyterLab opens at chapter 00
+make start       # 5 minutes with the download of torch; ends in JupyterLab, at chapter 00
 make progress    # 15 seconds: your board
 ```
 
-`make start` installs everything into `.venv`. You need Python 3.11 to 3.13 with headers, a C++
-compiler and `make`. On a machine without a browser say `make start LAB="jupyter lab --no-browser"`;
-JupyterLab then prints the address to open. Without `make`:
+`make start` installs everything into `.venv`; a busy machine needs twice as long. You need Python
+3.11 to 3.13 with headers, a C++ compiler and `make`. On a machine without a browser say
+`make start LAB="jupyter lab --no-browser"`; JupyterLab then prints the address to open. Without
+`make`:
 
 ```
 python3 tools/setup_environment.py .venv torch==2.13.0
