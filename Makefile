@@ -1,13 +1,21 @@
+# make start: set up, open JupyterLab at chapter 00.   make progress: the board of one who learns.
 # make course: set up, run the notebooks, build the pages.   make test: set up, run the tests.
 # make exercises: the solved notebooks.   make test-notebooks: run every notebook again, compare with what is stored.
 # make notebooks: as make course, and the stored notebooks are replaced by this run.
 # PYTHON=python3.12 chooses the interpreter, VENV=dir the environment, TORCH="torch==2.12.0" the torch to install.
 VENV   ?= .venv
 TORCH  ?= torch==2.13.0
+LAB    ?= jupyter lab
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: nightly slides student-release docs quick style types faults soak soundness mutants course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes sanitize sizes test-explorer clean setup
+.PHONY: start progress nightly slides student-release docs quick style types faults soak soundness mutants course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-without-compiler test-pythons bench ops fuzz transparency vision storms fuzz-graphs fuzz-symbolic fuzz-shapes sanitize sizes test-explorer clean setup
+
+start: $(READY)	# JupyterLab at chapter 00; LAB="jupyter lab --no-browser" prints the address
+	@$(BIN)/$(LAB) notebooks/00_tour.ipynb
+
+progress: $(READY)	# each exercise, as last checked, and each piece of notebooks/my_compiler: state, points
+	@cd notebooks && $(abspath $(BIN))/python -W ignore -m exercises.board
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -113,8 +121,8 @@ fuzz-shapes: $(READY)	# 1,000 random programs that compute with sizes, captured 
 sanitize: $(READY)	# generated kernels under the address and undefined-behaviour sanitizers
 	@$(BIN)/python tests/sweeps/sanitize.py
 
-sizes:	# lines and tokens of every file, beside the budgets; the README's tables of them
-	@python3 tools/sizes.py --readme
+sizes:	# lines and tokens of every file, beside the budgets; the tables of README.md and docs/files.md
+	@python3 tools/sizes.py --write
 
 faults: $(READY)	# each call of the operating system fails in turn, then at random under 8 processes (an hour on 2 cores)
 	@$(BIN)/python tests/faults.py

@@ -22,6 +22,7 @@ COMMANDS = {  # name -> (module with `main(arguments: list[str]) -> int`, what i
         "minidynamo.explain.live",
         "the same as a page that follows the file: save it, and see what changed",
     ),
+    "tour": ("minidynamo.explain.tour", "one function through every stage, in this terminal"),
     "report": ("minidynamo.explain.report", "one index of the pages that MINI_TRACE=folder wrote"),
     "doctor": (__name__, "what compiling needs, and the first thing that is missing"),
 }

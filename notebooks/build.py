@@ -13,7 +13,7 @@ Out:  build/notebooks/NN_name.ipynb    the student's version, executed: exercise
       notebooks/solutions/         with --exercises: the solved versions, executed, every check PASS
                                    (not committed)
       FOLDER/source/NN_name/       with --nbgrader FOLDER: an nbgrader assignment per notebook; each
-                                   check is worth one point
+                                   check is worth the points of its exercise's level
 
 Tags of cells: `exercise` (what stands between BEGIN SOLUTION and END SOLUTION is the student's
 part; `BEGIN SOLUTION instead of pass` leaves `pass` there), `check` (run in the solved version

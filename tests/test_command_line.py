@@ -59,6 +59,27 @@ def test_the_commands_are_there(capsys):
     assert "page" in capsys.readouterr().out
 
 
+def test_the_tour_shows_every_stage_and_the_time(capsys):
+    assert command_line.main(["tour"]) == 0
+    said = capsys.readouterr().out
+    headings = re.findall(r"^(\d\. THE \w+)", said, re.MULTILINE)
+    assert [
+        each.split()[-1] for each in headings
+    ] == "PROGRAM GRAPH GUARDS LOOP KERNEL TIME".split()
+    assert "softmax: f32[512, 1024]  <- mul" in said and "x.shape == (512, 1024)" in said
+    assert len(re.findall(r"^   x\.|^   type\(x", said, re.MULTILINE)) == 5
+    assert re.search(r"^buf0: .*reduction i0 < 512, r0 < 1024", said, re.MULTILINE)
+    assert len(re.findall(r"^extern", said, re.MULTILINE)) == 1 and "mini::exp(" in said
+    assert float(re.search(r"compiled (\S+) ms", said)[1]) > 0
+    for name in re.findall(r"^   (\S+/\S+) ", said, re.MULTILINE):
+        assert (ROOT / name).exists(), name
+
+
+def test_the_tour_without_a_compiler_says_why(tmp_path):
+    status, text = run(tmp_path, "-m", "minidynamo", "tour", hidden=True)
+    assert status == 1 and "doctor says why" in text and "6. THE TIME" not in text
+
+
 def test_the_benchmarks_help_has_a_line_for_each_suite(capsys):
     with pytest.raises(SystemExit):
         benchmarks_command.main(["--help"])

@@ -1,5 +1,7 @@
-"""environment.yml and pyproject.toml describe the same set-up."""
+"""environment.yml, .devcontainer and pyproject.toml describe the same set-up."""
 
+import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -36,8 +38,22 @@ def test_the_extras_the_issue_names_exist():
     assert {"notebooks", "test"} <= set(PROJECT["optional-dependencies"])
 
 
-def test_readme_names_the_two_commands():
+def test_readme_names_the_commands():
     text = (ROOT / "README.md").read_text()
     makefile = (ROOT / "Makefile").read_text()
-    for command in ("course", "test"):
-        assert f"make {command}" in text and f"\n{command}:" in makefile
+    named = set(re.findall(r"\bmake (\w+)", text))
+    assert {"start", "course", "progress", "test"} <= named
+    assert all(f"\n{command}:" in makefile for command in named)
+
+
+def test_the_container_runs_commands_that_there_are():
+    """Only this: no container was built from it (docs/testing.md says so)."""
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    version = re.search(r"python:(3\.\d+)", container["image"])[1]
+    assert any(line.endswith(f":: {version}") for line in PROJECT["classifiers"])
+    script, *arguments = container["postCreateCommand"].split(" && ")[0].split()[1:]
+    assert (ROOT / script).exists() and arguments[0] == ".venv"
+    assert f"TORCH  ?= {arguments[1]}\n" in (ROOT / "Makefile").read_text()
+    assert all(
+        (ROOT / name).exists() for name in container["customizations"]["codespaces"]["openFiles"]
+    )

@@ -1,6 +1,7 @@
-"""What the README and the course say about the files is true: which there are, how long.
+"""What README.md, docs/files.md and the course say about the files is true: which there are, how
+long.
 
-`make sizes` writes the README's tables anew.
+`make sizes` writes the tables anew.
 """
 
 import re
@@ -12,13 +13,13 @@ from tools import sizes
 
 ROOT = sizes.ROOT
 NOTEBOOKS = sorted((ROOT / "notebooks" / "src").glob("*.py"))
-NEAR = 0.1  # a file may be so much longer or shorter than the README says
+NEAR = 0.1  # a file may be so much longer or shorter than the page says
 FEW = 10  # lines that do not matter
 
 
 def told_lines() -> dict[str, int]:
-    """{file: its lines}, as the README's table has them."""
-    table = (ROOT / "README.md").read_text().split(sizes.TABLE)[1]
+    """{file: its lines}, as the table of docs/files.md has them."""
+    table = sizes.FILES.read_text().split(sizes.TABLE)[1]
     found = {}
     for row in table.splitlines():
         folder = re.search(r"\| `(\S+/)`: ", row)
@@ -28,7 +29,7 @@ def told_lines() -> dict[str, int]:
     return found
 
 
-def test_the_readme_has_the_reading_list_with_about_its_lines():
+def test_the_reading_list_has_about_the_lines_of_its_files():
     measured = sizes.measure()
     files = [name for names in sizes.chapters(measured).values() for name in names]
     read = {name: measured[name].lines for name in files}
@@ -39,11 +40,22 @@ def test_the_readme_has_the_reading_list_with_about_its_lines():
     assert sum(told.values()) == pytest.approx(sum(read.values()), rel=0.03), "run `make sizes`"
 
 
+def test_the_readme_says_how_large_it_all_is():
+    told, found = (
+        [int(n.replace(",", "")) for n in re.findall(r"\| ([\d,]+) \|$", text, re.M)]
+        for text in (
+            sizes.README.read_text().split(sizes.SIZE_TABLE)[1],
+            "\n".join(sizes.size_table(sizes.measure())),
+        )
+    )
+    assert len(told) == 3 and told == pytest.approx(found, rel=0.03), "run `make sizes`"
+
+
 def test_the_check_finds_a_file_that_is_not_told(monkeypatch):
     listed = sizes.READING + "    minidynamo/explain listing.py\n"
     monkeypatch.setattr(sizes, "READING", listed)
     with pytest.raises(AssertionError, match="make sizes"):
-        test_the_readme_has_the_reading_list_with_about_its_lines()
+        test_the_reading_list_has_about_the_lines_of_its_files()
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

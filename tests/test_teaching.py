@@ -59,7 +59,7 @@ def test_the_packed_reference_stands_in(student, tmp_path, monkeypatch, capsys):
     own_compiler.packed.cache_clear()
     try:
         path = own_compiler.begin("graph", tmp_path / "mine")
-        with pytest.raises(ExerciseFailed, match="0 failed"):
+        with pytest.raises(ExerciseFailed, match="rows are not written$"):
             own_checks.check_piece("graph", own_compiler.own(tmp_path / "mine"))
     finally:
         own_compiler.packed.cache_clear()
@@ -67,6 +67,64 @@ def test_the_packed_reference_stands_in(student, tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "the reference stands in" in said and "FAIL" not in said
     assert "your turn" in path.read_text()
+
+
+def test_the_students_tree_has_a_start_and_no_dead_link(student):
+    from exercises import POINTS
+
+    targets = set(re.findall(r"^([\w-]+):", (student / "Makefile").read_text(), re.M))
+    start = (student / "START_HERE.md").read_text()
+    said = {name for path in (student / "START_HERE.md", student / "README.md")
+            for name in re.findall(r"\bmake (\w+)", path.read_text())}  # fmt: skip
+    assert {"start", "progress"} <= said & targets and said <= targets
+    for path in student.rglob("*.md"):
+        links = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text())
+        assert all((path.parent / link).exists() for link in links), path
+    assert "has 2, 4 or\n6 points" in start and [*POINTS.values()] == [2, 4, 6]
+    cells = "".join(path.read_text() for path in (student / "notebooks").glob("*.ipynb"))
+    imported = set(re.findall(r'"(?:from|import) (\w+)', cells))
+    beside = imported & {path.stem for path in NOTEBOOKS.glob("*.py")}
+    assert "steppers" in beside
+    assert [name for name in beside if not (student / "notebooks" / f"{name}.py").exists()] == []
+    text = "see [this one](LICENSE), [that\none](../no.md) and [a site](https://x.org)"
+    expected = "see [this one](LICENSE), that\none and [a site](https://x.org)"
+    assert release.without_dead_links(text, student) == expected
+
+
+def test_the_board_says_what_is_written(student, tmp_path, monkeypatch):
+    """In the students' tree: an exercise as it was last checked, a piece as it is."""
+    notebooks = student / "notebooks"
+    (notebooks / "my_compiler").mkdir()
+    program = """
+import sys, types
+from exercises import CHECKS, board, check, own_compiler
+sys.modules["ipykernel"] = types.ModuleType("ipykernel")    # as in a notebook
+own_compiler.begin("hook")
+for name, answer in (("15.2", lambda ratios: 1.0), ("10.2", "empty")):
+    try:
+        check(name, answer)
+    except AssertionError as error:
+        print("SAID", error._render_traceback_())
+graph = own_compiler.begin("graph")
+body = "    return ()"
+graph.write_text(own_compiler.with_bodies(graph.read_text(), {"broadcast": [body]}))
+board.PIECE_CHECKS = {name: board.PIECE_CHECKS[name] for name in ("graph", "hook")}
+print(board.board())
+"""
+    environment = {**os.environ, "PYTHONPATH": f"{notebooks}{os.pathsep}{ROOT}"}
+    environment.pop("MY_COMPILER", None)
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env=environment, capture_output=True, text=True, cwd=notebooks,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert re.search(r"SAID \['\d of \d rows fail'\]", run.stdout)
+    lines = {
+        line.split()[1]: line for line in run.stdout.split("chapter  what")[1].splitlines()[1:]
+    }
+    assert "FAIL" in lines["15.2"] and "NOT WRITTEN" in lines["15.1"]
+    assert "FAIL" in lines["graph"] and "NOT WRITTEN      0 of" in lines["hook"]
+    assert re.search(r"^0 of \d+ done, [\d.]+ of \d+ points$", run.stdout, re.M)
 
 
 HALF = {  # an answer that is right in some rows only
@@ -94,6 +152,7 @@ def points(source, answer):
 
 
 def test_every_exercise_is_graded_with_the_points_of_its_level():
+    import exercises
     from exercises import CHECKS, POINTS, level, load
     from exercises.hidden import HIDDEN
 
@@ -104,6 +163,10 @@ def test_every_exercise_is_graded_with_the_points_of_its_level():
         assert cell.metadata["nbgrader"]["points"] == POINTS[level(name)]
         assert cell.source.rstrip().endswith("points")
         assert bool(MARKED.search(cell.source)) == (name in HIDDEN)
+    told = (NOTEBOOKS / "teaching" / "README.md").read_text()
+    assert ", ".join(f"{name} {points}" for name, points in POINTS.items()) in told
+    pages = [build.__doc__, (ROOT / "docs" / "testing.md").read_text(), exercises.__doc__]
+    assert not any(re.search(r"\bpoints? (?:is|are) \d|\b(one|\d) points?\b", p) for p in pages)
 
 
 @pytest.mark.parametrize("name", sorted(HALF))

@@ -2,7 +2,7 @@
 
     python tools/sizes.py                 # every file, then the sums beside the budget
     python tools/sizes.py --functions     # the longest and the most complex functions, too
-    python tools/sizes.py --readme        # writes the README's tables anew
+    python tools/sizes.py --write         # writes the tables of README.md and docs/files.md anew
     python tools/sizes.py --check         # what breaks the rules: nothing, and exit status 0
 
 Lines are counted as `ruff format` at 100 columns lays them out (CI holds that the tree is
@@ -39,8 +39,11 @@ BENCHMARKS_BUDGET = 5_990  # lines
 LIMITS = (80, 20)  # lines and complexity of a function
 TYPED = 0.8  # so much of the public functions says what it takes and gives
 READ_IN_AN_HOUR = 300  # lines of code that one means to understand: what careful reviews manage
+COURSE = ("src", "reference", "exercises", "prior", "teaching")  # folders of notebooks/
 README = ROOT / "README.md"
-TABLE = "<!-- written by `make sizes`: reading -->"  # stands before the table, and after
+FILES = ROOT / "docs" / "files.md"
+TABLE = "<!-- written by `make sizes`: reading -->"  # before the table of docs/files.md, and after
+SIZE_TABLE = "<!-- written by `make sizes`: size -->"  # the README's
 
 # The spine: what one reads first, in the order in which a program flows through it: a folder, and
 # its files; at most 30 of 6,000 lines together.
@@ -207,13 +210,17 @@ def measure() -> dict[str, Size]:
 
 
 @functools.cache
-def benchmarks_size() -> Size:
-    """Of all Python files of the benchmarks together."""
-    paths = sorted((ROOT / BENCHMARKS).rglob("*.py"))
+def folder_size(folder: str) -> Size:
+    """Of all Python files below it together."""
+    paths = sorted((ROOT / folder).rglob("*.py"))
     return sum((python_size(path, str(path.relative_to(ROOT))) for path in paths), Size())
 
 
-# --- for the README -------------------------------------------------------------------------------
+def benchmarks_size() -> Size:
+    return folder_size(BENCHMARKS)
+
+
+# --- for README.md and docs/files.md --------------------------------------------------------------
 def chapters(sizes: dict[str, Size]) -> dict[str, list[str]]:
     """What one reads first, in reading order: {chapter: its files}."""
     found: dict[str, list[str]] = {}
@@ -237,6 +244,26 @@ def reading_table(sizes: dict[str, Size]) -> list[str]:
         rows.append(f"| {title} | `{folder}/`: {', '.join(files)} | {of_chapter:,} |")
     hours = round(lines / READ_IN_AN_HOUR)
     return [*rows, f"| together | {hours} hours at {READ_IN_AN_HOUR} lines an hour | {lines:,} |"]
+
+
+def size_table(sizes: dict[str, Size]) -> list[str]:
+    """Lines of code of what one reads whole, of the two packages, and of all there is."""
+    spine = [name for names in chapters(sizes).values() for name in names]
+    compiler = total(sizes, "compiler").lines
+    folders = (BENCHMARKS, "tests", "tools", *(f"notebooks/{folder}" for folder in COURSE))
+    every = total(sizes, "compiler", "explain").lines
+    every += sum(folder_size(folder).lines for folder in folders)
+    return [
+        "| part | lines of code |",
+        "|---|---|",
+        f"| the spine, {len(spine)} files that you read whole | {total_of(spine, sizes):,} |",
+        f"| both packages, the spine included | {compiler:,} |",
+        f"| with the explorer, the course, benchmarks and tests | {every:,} |",
+    ]
+
+
+def total_of(names: list[str], sizes: dict[str, Size]) -> int:
+    return sum(sizes[name].lines for name in names)
 
 
 def summary_table(sizes: dict[str, Size]) -> list[str]:
@@ -274,12 +301,11 @@ def summary_row(title: str, size: Size) -> list[str]:
     return [f"| {title} | {size.lines:,} | {size.tokens:,} | {share} | {' | '.join(worst)} |"]
 
 
-def write_readme(sizes: dict[str, Size]) -> None:
-    """The README's table, between its marks."""
-    before, _, after = README.read_text().split(TABLE)
-    README.write_text(
-        TABLE.join([before, "\n\n" + "\n".join(reading_table(sizes)) + "\n\n", after])
-    )
+def write_tables(sizes: dict[str, Size]) -> None:
+    """The tables of README.md and docs/files.md, between their marks."""
+    for path, mark, table in ((README, SIZE_TABLE, size_table), (FILES, TABLE, reading_table)):
+        before, _, after = path.read_text().split(mark)
+        path.write_text(mark.join([before, "\n" + "\n".join(table(sizes)) + "\n\n", after]))
 
 
 # --- the rules ------------------------------------------------------------------------------------
@@ -372,7 +398,7 @@ def total(sizes: dict[str, Size], *parts: str) -> Size:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--functions", action="store_true")
-    parser.add_argument("--readme", action="store_true", help="write the README's tables anew")
+    parser.add_argument("--write", action="store_true", help="write the tables of the pages anew")
     parser.add_argument("--check", action="store_true", help="only what breaks the rules")
     options = parser.parse_args()
     sizes = measure()
@@ -383,8 +409,8 @@ def main() -> None:
     for name, size in sizes.items():
         print(f"{size.lines:6} lines {size.tokens:7} tokens  {part_of(name):8}  {name}")
     print("", *summary_table(sizes), sep="\n")
-    if options.readme:
-        write_readme(sizes)
+    if options.write:
+        write_tables(sizes)
     if options.functions:
         every = total(sizes, "compiler").functions
         for key in ("lines", "complexity"):

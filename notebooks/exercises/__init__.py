@@ -37,12 +37,17 @@ CHECKS = {}
 SAID: dict[str, str] = {}  # the levels that exercises state
 LEVELS = ("warm-up", "core", "stretch")
 POINTS = {"warm-up": 2, "core": 4, "stretch": 6}  # of an exercise, for nbgrader
+EMPTY = "your turn"  # what a part that is not written raises
 # lines of a long message that say where to look: g++'s first error, which numbers differ
 TELLING = re.compile(r"error:|[Gg]reatest absolute difference|Mismatched elements")
 
 
 class ExerciseFailed(AssertionError):
-    """At least one row says FAIL (or, for an empty answer, that there is nothing to check yet)."""
+    """At least one row says FAIL or NOT WRITTEN."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What Jupyter shows of it: the rows above say what failed, a traceback says nothing."""
+        return [str(self)]
 
 
 @dataclass
@@ -82,7 +87,9 @@ def row(label, compute, expected=True, same=None, after=False, secret=False):
         got = compute()
         passed = bool((same or alike)(got, expected))
     except NotImplementedError as error:
-        return Row(label, False, str(error) or "not written yet", after)
+        if EMPTY in str(error):
+            return Row(label, False, after=after, missing=[str(error)])
+        return Row(label, False, explained(error), after)
     except Exception as error:  # the student's code may fail in any way: the other rows go on
         return Row(label, False, explained(error), after)
     told = "" if secret else f"expected {short(expected)}, "
@@ -180,7 +187,21 @@ def grade(name: str, answer: Any, more: Callable | None = None) -> float:
         rows += rows_of(more, answer)
     print(f"{name}  {title}")
     print("\n".join(map(str, rows)))
+    return points(name, rows)
+
+
+def points(name: str, rows: list[Row]) -> float:
+    """What the rows of an exercise are worth: the points of its level, in the share that pass."""
     return round(POINTS[level(name)] * sum(r.passed for r in rows) / len(rows), 2)
+
+
+def state(rows: list[Row]) -> str:
+    """PASS if every row passes, FAIL if one that is written does not, else NOT WRITTEN."""
+    lacking = [r for r in rows if r.missing or not r.passed]
+    if not lacking:
+        return "PASS"
+    is_unwritten = any(r.missing for r in lacking) and all(r.missing or r.after for r in lacking)
+    return "NOT WRITTEN" if is_unwritten else "FAIL"
 
 
 def load():
@@ -194,7 +215,7 @@ def rows_of(function, answer) -> list[Row]:
     try:
         for each in function(answer):
             if each.after and each.passed and not all(r.passed for r in rows):
-                each = Row(each.label, False, "this counts when the rows above pass")
+                each = Row(each.label, False, "this counts when the rows above pass", True)
             rows.append(each)
     except Exception as error:
         rows.append(Row("the check itself could not go on", False, explained(error)))
@@ -210,5 +231,16 @@ def check(name, answer):
     rows = rows_of(function, answer)
     print(f"{name}  {title}")
     print("\n".join(map(str, rows)))
-    if not all(r.passed for r in rows):
-        raise ExerciseFailed(f"{sum(not r.passed for r in rows)} of {len(rows)} rows failed")
+    importlib.import_module(f"{__name__}.board").note(name, rows)
+    if state(rows) != "PASS":
+        raise ExerciseFailed(summary(rows))
+
+
+def summary(rows: list[Row]) -> str:
+    """How many rows do not pass, in one line: "2 of 7 rows fail, 3 are not written"."""
+    unwritten = sum(bool(r.missing) for r in rows)
+    failed = sum(not r.passed and not r.missing for r in rows)
+    if not failed:
+        return f"{unwritten} of {len(rows)} rows are not written"
+    more = f", {unwritten} are not written" if unwritten else ""
+    return f"{failed} of {len(rows)} rows fail{more}"
