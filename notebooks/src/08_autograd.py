@@ -340,7 +340,7 @@ Table(["step", "eager", "compiled"],
 # Eager's random kernels draw in both. So the curves follow each other, but for rounding: each title
 # says how far apart they come.
 
-# %%
+# %% alt="Three plots of the loss over the steps of AdamW: the circles of eager lie on the line of the compiled model"
 from benchmarks.plots import loss_curves, recorded
 
 loss_curves(recorded("training_curves_cpu"));

@@ -215,7 +215,7 @@ e.kernels
 # A roofline: a kernel can be limited by memory traffic or by arithmetic. Measure on one core what a
 # plain copy of the same size reaches, and compare:
 
-# %% tags=["volatile"]
+# %% tags=["volatile"] alt="Bars from zero: the useful bytes a second of each kernel, ours blue and eager grey; a dashed line shows a plain copy"
 from benchmarks.runner import interleave, keep_freed_memory
 
 torch.set_num_threads(1)                # neighbours disturb one core least
@@ -239,12 +239,11 @@ rate = {name: passes[name] * size / timings[name].median for name in variants}
 
 import matplotlib.pyplot as plt
 
-figure, axis = plt.subplots(figsize=(7, 2.8))
+figure, axis = plt.subplots()
 names = list(rate)[::-1]
-axis.barh(names, [rate[n] for n in names], color=["0.8" if "eager" in n else "0.35" for n in names], edgecolor="black")
+axis.barh(names, [rate[n] for n in names], color=["C2" if "eager" in n else "C0" for n in names])
 axis.axvline(rate["copy"], linestyle="--", color="black")
-axis.set_xlabel("GB/s of necessary traffic, longer is better (dashed: a plain copy)")
-figure.tight_layout()
+axis.set_xlabel("GB/s of necessary traffic, longer is better (dashed: a plain copy)");
 
 # %% [markdown]
 # A bar is a program. Its length is how many useful bytes it moves in a second.
@@ -267,7 +266,7 @@ for name in programs:
 # that brings. Are there free cores? And does the kernel wait for arithmetic, of which each core has
 # its own, or for memory, which all cores share? Three kernels, with one thread and with more:
 
-# %% tags=["volatile"]
+# %% tags=["volatile"] alt="Lines: how many times faster than one thread three kernels run with more threads; a dashed line shows the perfect gain"
 import os
 
 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -291,14 +290,13 @@ for name, (function, inputs) in work.items():
     scaling[name] = {n: t.median for n, t in interleave(variants, budget=1.5).items()}
 torch.set_num_threads(1)
 
-figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
+figure, axis = plt.subplots()
 for marker, (name, seconds) in zip("osd", scaling.items()):
-    axis.plot(counts, [seconds[1] / seconds[n] for n in counts], color="black", marker=marker,
-              markerfacecolor="white", linestyle="-", label=name)
-axis.plot(counts, counts, color="0.6", linestyle="--", label="perfect")
+    axis.plot(counts, [seconds[1] / seconds[n] for n in counts], marker=marker, label=name)
+axis.plot(counts, counts, color="black", linestyle="--", label="perfect")
 axis.set(xticks=counts, xlabel=f"threads (this machine has {cores} cores)", ylabel="times faster than one thread")
 axis.set_ylim(bottom=0)
-axis.legend(fontsize=8);
+axis.legend();
 
 # %% [markdown]
 # The dashed line is what one hopes for. It needs cores that nobody else uses: a loop ends when its

@@ -22,7 +22,8 @@ sys.path.insert(0, str(ROOT / "notebooks"))
 KEPT = (
     *("README.md", "LICENSE", "CITATION.cff", "pyproject.toml", "setup.py", "environment.yml"),
     *("docs", "minidynamo", "miniinductor", "benchmarks", "tools"),
-    *("notebooks/exercises", "notebooks/prior", "notebooks/steppers.py"),
+    *("notebooks/exercises", "notebooks/prior"),
+    *("notebooks/drawings.py", "notebooks/steppers.py", "notebooks/matplotlibrc"),
 )
 START_HERE = """# Start here
 
