@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Run = dict[str, Any]  # a stored run, or one row of it
 RESULTS = Path(__file__).parent / "results"
-# hatch and colour of each variant, the same in all plots; what is common to all plots (fonts, frames,
-# grids) is in notebooks/matplotlibrc, which matplotlib reads in the folder of the notebooks
+# hatch and colour of each variant, the same in all plots; what plots share besides (fonts, frames)
+# is in notebooks/matplotlibrc, which matplotlib reads in the folder of the notebooks
 LOOKS = {
     "copy": ("", "#44546e"),
     "eager": ("", "#9aa3b2"),
