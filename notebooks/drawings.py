@@ -117,7 +117,7 @@ class Drawing:
         said = html.escape(f"{self.title}. {self.words}")
         return (
             f"<style>{style('.drawing')}.drawing svg{{width:100%;height:auto;"
-            f"max-width:{self.width:.0f}px;min-width:min(560px,{self.width:.0f}px)}}"
+            f"max-width:{1.25 * self.width:.0f}px;min-width:min(560px,{self.width:.0f}px)}}"
             '.drawing{overflow-x:auto}</style><figure class="drawing">'
             f'<p class="st-title">{html.escape(self.title)}</p>'
             f'<svg role="img" aria-label="{said}" viewBox="0 0 {self.width:.0f} {self.height:.0f}" '

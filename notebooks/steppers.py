@@ -16,12 +16,14 @@ Colours follow the reader's theme.  Arrow keys, Home and End move; the buttons a
 
 import hashlib
 import html
+import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from drawings import arrow, box, curve, line, style, text
+from drawings import Drawing, arrow, box, curve, line, style, text
 
 WIDTH, ROW, LETTERS, MOST_ROWS = 350, 18, 50, 16
 BOX = ".stepper"
@@ -873,3 +875,54 @@ def region_walk(
         ]
         steps.append(Step(said, panels))
     return Stepper("which entry runs for which sizes", steps)
+
+
+# ---- the front page: a program on its way
+def journey(explanation: Any, function: Callable) -> Drawing:
+    """What each stage made of a program, side by side: its lines, graph, guards, loops, kernel."""
+    entry, compiled = explanation.main.record, explanation.main.compiled
+    source = textwrap.dedent(inspect.getsource(function)).rstrip().splitlines()
+    loops = _loops(compiled)
+    kernel = [row for row in compiled.kernels[-1].source.splitlines() if row.strip()]
+    parts = [_stage(0, 190, "1 your Python"), *_texts(8, 52, source, 25)]
+    parts.append(_stage(226, 170, "2 graph and guards"))
+    nodes = [node for node in entry.graph.graph.nodes if node.op != "output"]
+    for n, node in enumerate(nodes):
+        y = 42 + 36 * n
+        look = "st-now" if node.op == "placeholder" else "st-part"
+        parts.append(box(246, y, 130, 22, look, 5) + text(311, y + 15, node.name, "", "middle"))
+        if n and node.op != "placeholder":
+            parts.append(arrow(311, y - 14, 311, y))
+    guards = [f"{len(entry.guards)} guards say", "when it may run"]
+    parts += _texts(238, 56 + 36 * len(nodes), guards, 24)
+    parts.append(_stage(432, 200, "3 loops, one for each tensor"))
+    made = [loop for loop in loops.values() if loop.loops]
+    for n, loop in enumerate(made):
+        y, is_library = 42 + 48 * n, loop.loops.endswith("library call")
+        parts.append(box(440, y, 184, 40, "st-warm" if is_library else "st-part", 5))
+        parts.append(text(448, y + 15, cut(loop.loops, 26)))
+        parts.append(text(448, y + 32, cut(", ".join([loop.name, *loop.ops]), 26), "st-faint"))
+    parts.append(_stage(668, 324, "4 one kernel of them, in C++"))
+    parts += _texts(676, 52, _middle(kernel, 15), 46)
+    parts += [arrow(x, 140, x + 34, 140, "st-live") for x in (191, 397, 633)]
+    words = (
+        f"A function of {len(source)} lines becomes a graph of {len(nodes)} nodes with "
+        f"{len(entry.guards)} guards, then {len(made)} loops and library calls, then "
+        f"{len(compiled.kernels)} generated kernel."
+    )
+    return Drawing("What the two packages make of a program", "".join(parts), 994, 300, words)
+
+
+def _stage(x: float, width: float, title: str) -> str:
+    return box(x, 26, width, 270, "st-paper", 6) + text(x, 16, title, "st-h")
+
+
+def _texts(x: float, y: float, rows: Sequence[str], letters: int) -> list[str]:
+    return [text(x, y + 16 * n, cut(row, letters)) for n, row in enumerate(rows)]
+
+
+def _middle(rows: Sequence[str], most: int) -> list[str]:
+    """The inner part of a kernel: from its first loop."""
+    first = next((n for n, row in enumerate(rows) if row.lstrip().startswith("for")), 0)
+    space = len(rows[first]) - len(rows[first].lstrip())
+    return [row[space:] if not row[:space].strip() else row for row in rows[first : first + most]]
