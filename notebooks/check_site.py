@@ -170,8 +170,9 @@ def stepper_problems(page):
 
 
 # on every page: code that is too small
-SMALL_CODE = """least =>
-    [...document.querySelectorAll('.bd-article pre, .bd-article pre *')].filter(e => e.getClientRects().length && parseFloat(getComputedStyle(e).fontSize) < least).length"""
+SMALL_CODE = """least => [...document.querySelectorAll('.bd-article pre')].flatMap(
+    pre => [pre, ...pre.querySelectorAll('*')]).filter(
+    e => e.getClientRects().length && parseFloat(getComputedStyle(e).fontSize) < least).length"""
 
 # at 1280 pixels: what is wider than its column, scrolled or not
 WIDER = """() => [...document.querySelectorAll('.bd-article *')].filter(e => {
