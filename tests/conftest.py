@@ -44,6 +44,17 @@ def what_was_there_before_is_not_looked_at():
     gc.freeze()
 
 
+@pytest.fixture
+def anew():
+    """Nothing is compiled yet, and errors of the packages themselves are raised."""
+    import minidynamo
+
+    minidynamo.reset()
+    with minidynamo.config.patch(raise_internal_errors=True):
+        yield
+    minidynamo.reset()
+
+
 @pytest.fixture(autouse=True)
 def the_evaluator_of_frames_stays():
     """A test that leaves a hook installed (torch.compile does, where what it runs raises) changes

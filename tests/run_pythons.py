@@ -76,27 +76,13 @@ def test(python, arguments):
         steps = {
             "virtual environment": [python, "-m", "venv", "environment"],
             "installation": [
-                own,
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "pytest",
-                "setuptools",
+                *(own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
+                *("pytest", "setuptools"),
             ],
             "build": [own, "setup.py", "--quiet", "build_ext", "--inplace"],
             "tests": [
-                own,
-                "-X",
-                "faulthandler",
-                "-m",
-                "pytest",
-                "-q",
-                "-p",
-                "no:cacheprovider",
-                *arguments,
-                *TESTS,
+                *(own, "-X", "faulthandler", "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+                *(*arguments, *TESTS),
             ],
         }
         environment = {**os.environ, "PYTHONPATH": str(folder)}

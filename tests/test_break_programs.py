@@ -10,13 +10,14 @@ import numpy
 import pytest
 import torch
 import torch.utils.checkpoint
-from test_capture_language import fresh  # noqa: F401
 
 import minidynamo
 from benchmarks.error_bound import assert_near
 from benchmarks.programs.break_table import linear
 from benchmarks.programs.breaks import COUNTS, PROGRAMS
 from benchmarks.programs.breaks_of_python import positive
+
+pytestmark = pytest.mark.usefixtures("anew")
 
 # Whose kernels are worth the seconds that they take to build.
 WITH_KERNELS = """

@@ -6,9 +6,11 @@ import sys
 
 import pytest
 import torch
-from test_capture_language import fresh, make_test, outcome, same  # noqa: F401
+from test_capture_language import make_test
 
 import minidynamo
+
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def X():

@@ -8,10 +8,12 @@ import weakref
 import pytest
 import torch
 import torch.utils.checkpoint
-from test_capture_language import fresh, make_test, same  # noqa: F401
+from test_capture_language import same
 
 import minidynamo
 from benchmarks.error_bound import assert_near
+
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def X():

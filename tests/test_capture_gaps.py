@@ -6,9 +6,11 @@ import sys
 import pytest
 import torch
 import torch.utils.checkpoint
-from test_capture_language import fresh, make_test, same  # noqa: F401
+from test_capture_language import make_test, same
 
 import minidynamo
+
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def X():

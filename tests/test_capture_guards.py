@@ -11,13 +11,7 @@ import minidynamo
 from minidynamo import config
 from minidynamo.frame import frame_hook
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    minidynamo.reset()
-    with config.patch(raise_internal_errors=True):
-        yield
-    minidynamo.reset()
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def check(function, *calls):

@@ -16,15 +16,8 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo import config
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    minidynamo.reset()
-    with config.patch(raise_internal_errors=True):
-        yield
-    minidynamo.reset()
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def same(a, b):
@@ -198,17 +191,9 @@ def test_in_place(x):
 
 @make_test(X())
 def test_builtins(x):
-    return (
-        sorted([3, 1, 2], key=lambda v: -v),
-        max(1, 5, 3),
-        min([4, 2]),
-        list(zip([1, 2], "ab")),
-        list(map(lambda v: v + x, [1, 2])),
-        any([0, 1]),
-        all([]),
-        [*reversed([1, 2])],
-        x + 1,
-    )
+    numbers = sorted([3, 1, 2], key=lambda v: -v), max(1, 5, 3), min([4, 2]), any([0, 1]), all([])
+    made = list(zip([1, 2], "ab")), list(map(lambda v: v + x, [1, 2])), [*reversed([1, 2])]
+    return numbers, made, x + 1
 
 
 @make_test(X())

@@ -6,17 +6,10 @@ import torch
 
 import minidynamo
 from benchmarks.error_bound import assert_near
-from minidynamo import config
 
 transformers = pytest.importorskip("transformers")
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    minidynamo.reset()
-    with config.patch(raise_internal_errors=True):
-        yield
-    minidynamo.reset()
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def tokens():
@@ -29,6 +22,7 @@ def masked():
     return {"input_ids": tokens(), "attention_mask": mask}
 
 
+SMALL = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
 MODELS = {
     "GPT2LMHeadModel": (
         lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config()),
@@ -49,14 +43,7 @@ MODELS = {
     ),
     "Llama": (
         lambda: transformers.LlamaForCausalLM(
-            transformers.LlamaConfig(
-                hidden_size=64,
-                num_hidden_layers=2,
-                num_attention_heads=4,
-                num_key_value_heads=2,
-                intermediate_size=64,
-                vocab_size=1000,
-            )
+            transformers.LlamaConfig(**SMALL, num_key_value_heads=2, vocab_size=1000)
         ),
         masked,
     ),
@@ -70,14 +57,7 @@ MODELS = {
     ),
     "ViT": (
         lambda: transformers.ViTForImageClassification(
-            transformers.ViTConfig(
-                hidden_size=64,
-                num_hidden_layers=2,
-                num_attention_heads=4,
-                intermediate_size=64,
-                image_size=32,
-                patch_size=8,
-            )
+            transformers.ViTConfig(**SMALL, image_size=32, patch_size=8)
         ),
         lambda: {"pixel_values": torch.randn(2, 3, 32, 32)},
     ),

@@ -3,10 +3,13 @@
 import random
 import types
 
+import pytest
 import torch
-from test_capture_language import fresh, same  # noqa: F401
+from test_capture_language import same
 
 import minidynamo
+
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def whole(function, *args, graphs=1):

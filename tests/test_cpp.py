@@ -27,39 +27,12 @@ from miniinductor.ir.loops import (
 )
 from miniinductor.ir.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, ops
 from miniinductor.toolchain import cpp as build
+from tests.soundness.tables import lambdas
 
 CPU = torch.device("cpu")
-SPECIAL = torch.tensor(
-    [
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        0.5,
-        -0.5,
-        2.5,
-        -2.5,
-        1e-30,
-        -1e-30,
-        1e-42,
-        88.0,
-        -88.0,
-        1e30,
-        -1e30,
-        104.0,
-        -104.0,
-        3.4e38,
-        math.inf,
-        -math.inf,
-        math.nan,
-        1e-4,
-        -1e-4,
-        0.9999999,
-        1.0000001,
-        7.9,
-        4.01,
-    ]
-)
+SPECIAL_TEXT = """0.0 -0.0 1.0 -1.0 0.5 -0.5 2.5 -2.5 1e-30 -1e-30 1e-42 88.0 -88.0 1e30 -1e30 104.0
+-104.0 3.4e38 inf -inf nan 1e-4 -1e-4 0.9999999 1.0000001 7.9 4.01"""
+SPECIAL = torch.tensor([float(number) for number in SPECIAL_TEXT.split()])
 
 
 @pytest.fixture(autouse=True)
@@ -330,23 +303,11 @@ def test_strides(permute):
 
 
 REDUCED = [
-    ((7, 13), [1]),
-    ((7, 13), [0]),
-    ((7, 13), [0, 1]),
-    ((3, 5, 7), [1]),
-    ((3, 5, 7), [0, 2]),
-    ((1823, 781), [0]),
-    ((1823, 781), [1]),
-    ((1823, 781), [0, 1]),
-    ((4, 100_001), [1]),
-    ((300_007,), [0]),
-    ((5, 1), [1]),
-    ((1, 5), [0]),
-    ((9000, 3), [0]),
-    ((2, 9001, 33), [1]),
-    ((8, 16, 20, 20), [0, 2, 3]),
-    ((6, 0), [1]),
-    ((0, 6), [1]),
+    *[((7, 13), dims) for dims in ([1], [0], [0, 1])],
+    *[((1823, 781), dims) for dims in ([0], [1], [0, 1])],
+    *[(shape, [1]) for shape in ((3, 5, 7), (4, 100_001), (5, 1), (2, 9001, 33), (6, 0), (0, 6))],
+    *[(shape, [0]) for shape in ((300_007,), (1, 5), (9000, 3))],
+    *[((3, 5, 7), [0, 2]), ((8, 16, 20, 20), [0, 2, 3])],
 ]
 
 
@@ -527,26 +488,16 @@ def sample(x, y):
     """One of each kind of kernel: pointwise maths, both forms of reductions, stages, transposes,
     argmax."""
     soft = torch.softmax(x, -1)
+    pooled = y[:280].view(4, 7, 10, 777)
     return (
         torch.tanh(x) + torch.erf(y) * torch.exp(-x * x),
         torch.sin(x) * torch.cos(y) + torch.log2(y.abs() + 1),
-        soft,
-        torch.softmax(y, 0),
-        torch.cumsum(y, 0) + y.mean(0),
-        y - y.std(0),
-        x.sum(0),
-        x.sum(1),
-        x.sum(),
-        torch.var_mean(x, 1),
-        x.amax(0),
-        x.amax(1),
-        x.argmax(1),
-        x.t().contiguous() + 1,
-        torch.fmod(x, 0.3),
+        *(soft, torch.softmax(y, 0), torch.cumsum(y, 0) + y.mean(0), y - y.std(0)),
+        *(x.sum(0), x.sum(1), x.sum(), torch.var_mean(x, 1), x.amax(0), x.amax(1), x.argmax(1)),
+        *(x.t().contiguous() + 1, torch.fmod(x, 0.3), (x.half() + 1).float()),
         (x.bfloat16() * y.bfloat16()).float(),
-        (x.half() + 1).float(),
-        torch.nn.functional.layer_norm(soft, (soft.shape[1],)),
-        torch.nn.functional.batch_norm(y[:280].view(4, 7, 10, 777), None, None, None, None, True),
+        F.layer_norm(soft, (soft.shape[1],)),
+        F.batch_norm(pooled, None, None, None, None, True),
     )
 
 
@@ -668,22 +619,16 @@ FUNCTIONS = (
     *("exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "tanh", "erf", "sigmoid"),
     *("sin", "cos", "tan", "sinh", "cosh", "sqrt", "rsqrt"),
 )
-REDUCTIONS = {
-    "sum": lambda x: x.sum(-1),
-    "prod": lambda x: x.prod(-1),
-    "amax": lambda x: x.amax(-1),
-    "amin": lambda x: x.amin(-1),
-    "argmax": lambda x: x.argmax(-1),
-    "any": lambda x: (x > 2).any(-1),
-    "softmax": lambda x: torch.softmax(x, -1),
-    "columns": lambda x: x.amax(0),
-    "argmin of columns": lambda x: x.argmin(0),
-    "var": lambda x: x.var(-1),
-    "norm": lambda x: torch.nn.functional.layer_norm(x, (320,)),
-    "logsumexp": lambda x: x.logsumexp(-1),
-    "mean of all": lambda x: x.mean(),
-    "scan": lambda x: x.cumsum(-1),
-}
+REDUCTIONS = lambdas(
+    "x",
+    globals(),
+    """
+    sum: x.sum(-1); prod: x.prod(-1); amax: x.amax(-1); amin: x.amin(-1); argmax: x.argmax(-1);
+    any: (x > 2).any(-1); softmax: torch.softmax(x, -1); columns: x.amax(0);
+    argmin of columns: x.argmin(0); var: x.var(-1); norm: torch.nn.functional.layer_norm(x, (320,));
+    logsumexp: x.logsumexp(-1); mean of all: x.mean(); scan: x.cumsum(-1)
+""",
+)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="asks g++ what it has vectorised")

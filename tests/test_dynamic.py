@@ -17,13 +17,7 @@ from minidynamo import records
 from minidynamo.errors import SpecializationError
 from minidynamo.frame import frame_hook
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    minidynamo.reset()
-    with minidynamo.config.patch(raise_internal_errors=True):
-        yield
-    minidynamo.reset()
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def compilations():

@@ -4,10 +4,13 @@ and room near the recursion limit."""
 import sys
 import types
 
+import pytest
 import torch
-from test_capture_language import fresh, same  # noqa: F401
+from test_capture_language import same
 
 import minidynamo
+
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def test_a_long_loop_runs_as_plain_python():

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from front_helpers import check, fallbacks, interpret, lower
 
 from miniinductor.lowering.pointwise import SLOW, SLOW_IN_DOUBLE
+from tests.soundness.tables import lambdas
 
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -18,27 +19,8 @@ nan, inf = float("nan"), float("inf")
 
 def special(dtype=torch.float32):
     """Values that find mistakes."""
-    values = [
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        0.5,
-        -0.5,
-        1.5,
-        -1.5,
-        2.5,
-        -2.5,
-        3.0,
-        -3.7,
-        7.25,
-        nan,
-        inf,
-        -inf,
-        1e-7,
-        100.0,
-        -100.0,
-    ]
+    values = "0 -0.0 1 -1 0.5 -0.5 1.5 -1.5 2.5 -2.5 3 -3.7 7.25 nan inf -inf 1e-7 100 -100"
+    values = [float(value) for value in values.split()]
     return (
         torch.tensor(values).to(dtype)
         if dtype.is_floating_point
@@ -164,26 +146,10 @@ def test_conversions(source, target):
 
 
 ACTIVATIONS = [
-    F.gelu,
-    lambda x: F.gelu(x, approximate="tanh"),
-    F.silu,
-    F.mish,
-    F.elu,
-    F.celu,
-    F.selu,
-    F.hardswish,
-    F.hardsigmoid,
-    F.hardtanh,
-    F.relu6,
-    F.leaky_relu,
-    F.softplus,
-    F.softsign,
-    F.tanhshrink,
-    F.softshrink,
-    F.hardshrink,
-    F.logsigmoid,
-    lambda x: F.threshold(x, 0.3, 2.0),
-    lambda x: F.glu(x[:18], 0),
+    *(F.gelu, F.silu, F.mish, F.elu, F.celu, F.selu, F.hardswish, F.hardsigmoid, F.hardtanh),
+    *(F.relu6, F.leaky_relu, F.softplus, F.softsign, F.tanhshrink, F.softshrink, F.hardshrink),
+    *(F.logsigmoid, lambda x: F.gelu(x, approximate="tanh")),
+    *(lambda x: F.threshold(x, 0.3, 2.0), lambda x: F.glu(x[:18], 0)),
 ]
 
 
@@ -261,42 +227,25 @@ def test_norms(dtype):
 
 
 # --- views ----------------------------------------------------------------------------------------
-VIEWS = {
-    "reshape": lambda x: x.reshape(7, 15),
-    "merge": lambda x: x.reshape(-1),
-    "split_dim": lambda x: x.reshape(5, 7, 3, 1),
-    "crossing": lambda x: x.reshape(15, 7),
-    "permute": lambda x: x.permute(2, 0, 1),
-    "transpose": lambda x: x.transpose(0, -1),
-    "t_reshape": lambda x: x.transpose(0, 1).reshape(7, -1),
-    "slice": lambda x: x[1:4, ::3, -2:],
-    "select": lambda x: x[2, :, -1],
-    "unsqueeze": lambda x: x.unsqueeze(1),
-    "squeeze": lambda x: x[:, :1].squeeze(1),
-    "expand": lambda x: x[:, :1].expand(-1, 4, -1),
-    "flip": lambda x: x.flip(0, 2),
-    "roll": lambda x: x.roll((2, -3), (0, 1)),
-    "diagonal": lambda x: x.diagonal(1, 0, 1),
-    "unbind": lambda x: x.unbind(2),
-    "split": lambda x: x.split(2, 0),
-    "chunk": lambda x: x.chunk(3, 1),
-    "repeat": lambda x: x.repeat(2, 1, 3),
-    "unfold": lambda x: x.unfold(1, 3, 2),
-    "narrow": lambda x: x.narrow(1, 2, 3),
-    "movedim": lambda x: x.movedim(0, 2),
-    "tile": lambda x: x.tile(2),
-    "rot90": lambda x: x.rot90(),
-    "unflatten": lambda x: x.flatten().unflatten(0, (21, 5)),
-    "stack": lambda x: torch.stack([x, x * 2], 1),
-    "cat": lambda x: torch.cat([x, x[:, :2], -x], 1),
-    "view_as": lambda x: x.reshape(105).view(3, 35),
-    "pad": lambda x: F.pad(x, (1, 2, 0, 3), value=-1.0),
-    "reflect": lambda x: F.pad(x, (2, 1), mode="reflect"),
-    "replicate": lambda x: F.pad(x, (2, 1), mode="replicate"),
-    "tril": lambda x: x.tril(1),
-    "triu": lambda x: x.triu(-1),
-    "pixel_shuffle": lambda x: F.pixel_shuffle(x.reshape(1, 105, 1, 1)[:, :100], 5),
-}
+VIEWS = lambdas(
+    "x",
+    globals(),
+    """
+    reshape: x.reshape(7, 15); merge: x.reshape(-1); split_dim: x.reshape(5, 7, 3, 1);
+    crossing: x.reshape(15, 7); permute: x.permute(2, 0, 1); transpose: x.transpose(0, -1);
+    t_reshape: x.transpose(0, 1).reshape(7, -1); slice: x[1:4, ::3, -2:]; select: x[2, :, -1];
+    unsqueeze: x.unsqueeze(1); squeeze: x[:, :1].squeeze(1); expand: x[:, :1].expand(-1, 4, -1);
+    flip: x.flip(0, 2); roll: x.roll((2, -3), (0, 1)); diagonal: x.diagonal(1, 0, 1);
+    unbind: x.unbind(2); split: x.split(2, 0); chunk: x.chunk(3, 1); repeat: x.repeat(2, 1, 3);
+    unfold: x.unfold(1, 3, 2); narrow: x.narrow(1, 2, 3); movedim: x.movedim(0, 2); tile: x.tile(2);
+    rot90: x.rot90(); unflatten: x.flatten().unflatten(0, (21, 5));
+    stack: torch.stack([x, x * 2], 1); cat: torch.cat([x, x[:, :2], -x], 1);
+    view_as: x.reshape(105).view(3, 35); pad: F.pad(x, (1, 2, 0, 3), value=-1.0);
+    reflect: F.pad(x, (2, 1), mode="reflect"); replicate: F.pad(x, (2, 1), mode="replicate");
+    tril: x.tril(1); triu: x.triu(-1);
+    pixel_shuffle: F.pixel_shuffle(x.reshape(1, 105, 1, 1)[:, :100], 5)
+""",
+)
 
 
 @pytest.mark.parametrize("name", VIEWS)

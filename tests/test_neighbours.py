@@ -23,13 +23,7 @@ import miniinductor
 
 HERE = Path(__file__).parent
 
-
-@pytest.fixture(autouse=True)
-def clean():
-    minidynamo.reset()
-    with minidynamo.config.patch(raise_internal_errors=True):
-        yield
-    minidynamo.reset()
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def run_python(*arguments, timeout=120, **options):

@@ -86,25 +86,9 @@ class Level(enum.IntEnum):
     LOW = 1
 
 
-OPERANDS = {
-    "silent": Silent(),
-    "right": FromTheRight(),
-    "left": Left(),
-    "same": SameLeft(),
-    "own": OwnRight(),
-    "unequal": Unequal(),
-    "equal": Equal(),
-    "nothing": NoOperators(),
-    "plain list": PlainList([1]),
-    "silent list": SilentList([1]),
-    "silent int": SilentInt(2),
-    "level": Level.LOW,
-    "list": [2],
-    "tuple": (1,),
-    "number": 1,
-    "text": "a",
-    "none": None,
-}
+OBJECTS = [kind() for kind in (Silent, FromTheRight, Left, SameLeft, OwnRight, Unequal, Equal)]
+OBJECTS += [NoOperators(), PlainList([1]), SilentList([1]), SilentInt(2), Level.LOW]
+OPERANDS = {type(value).__name__: value for value in (*OBJECTS, [2], (1,), 1, "a", None)}
 
 
 def outcome(function):

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import minidynamo
+from tests.soundness.tables import items
 
 WRITES = {
     "new key": lambda table: dict.__setitem__(table, "c", 3),
@@ -23,26 +24,12 @@ WRITES = {
     "or": lambda table: dict.__ior__(table, {"c": 3}),
     "another key": lambda table: (dict.__delitem__(table, "a"), dict.__setitem__(table, "c", 3)),
 }
-LOOKS = [
-    "len(table)",
-    "bool(table)",
-    "'a' in table",
-    "'c' in table",
-    "table['a']",
-    "table['c']",
-    "table.get('a', 7)",
-    "table.get('c', 7)",
-    "len(table.keys())",
-    "len(types.MappingProxyType(table))",
-    "len(list(table))",
-    "sum(table.values())",
-    "len(dict(table))",
-    "len({**table})",
-    "len(dict.keys(table))",
-    "table == {'a': 1, 'b': 2}",
-    "'c' in table.keys()",
-    "len(table.copy())",
-]
+LOOKS = items("""
+    len(table); bool(table); 'a' in table; 'c' in table; table['a']; table['c']; table.get('a', 7);
+    table.get('c', 7); len(table.keys()); len(types.MappingProxyType(table)); len(list(table));
+    sum(table.values()); len(dict(table)); len({**table}); len(dict.keys(table));
+    table == {'a': 1, 'b': 2}; 'c' in table.keys(); len(table.copy())
+""")
 
 
 class Own(collections.OrderedDict):

@@ -62,26 +62,11 @@ class Late:
 
 
 KINDS = (
-    torch.FloatTensor,
-    torch.LongTensor,
-    torch.HalfTensor,
-    torch.cuda.FloatTensor,
-    (torch.LongTensor, torch.FloatTensor),
-    torch.Tensor,
-    torch.autograd.Variable,
-    torch.nn.Parameter,
-    torch.nn.Buffer,
-    torch.nn.parameter.UninitializedParameter,
-    collections.abc.Sized,
-    collections.abc.Iterable,
-    typing.Iterable,
-    numbers.Number,
-    HasSize,
-    Asked,
-    Registry,
-    typing.SupportsInt,
-    typing.Union[int, None],
-    int | None,
+    *(torch.FloatTensor, torch.LongTensor, torch.HalfTensor, torch.cuda.FloatTensor),
+    *((torch.LongTensor, torch.FloatTensor), torch.Tensor, torch.autograd.Variable),
+    *(torch.nn.Parameter, torch.nn.Buffer, torch.nn.parameter.UninitializedParameter),
+    *(collections.abc.Sized, collections.abc.Iterable, typing.Iterable, typing.SupportsInt),
+    *(numbers.Number, HasSize, Asked, Registry, typing.Union[int, None], int | None),
 )
 
 

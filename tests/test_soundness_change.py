@@ -1,6 +1,7 @@
 """One thing is changed between two calls: samples of `change` and `change_state`."""
 
 import importlib
+import itertools
 
 import pytest
 import torch
@@ -245,17 +246,7 @@ def test_whether_two_tensors_are_one_is_guarded(name, backend):
     compiled = minidynamo.compile(f, backend=backend)
     first, second = torch.ones(1), torch.ones(1)
     weight = LAYER.weight
-    for a, b in [
-        (first, second),
-        (first, first),
-        (second, first),
-        (outside, second),
-        (first, outside),
-        (outside, outside),
-        (weight, second),
-        (first, weight),
-        (weight, weight),
-    ]:
+    for a, b in itertools.product([first, second, outside, weight], repeat=2):
         assert str(compiled(a, b)) == str(f(a, b))
 
 

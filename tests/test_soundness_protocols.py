@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import minidynamo
+from tests.soundness.tables import lambdas
 
 
 def outcome(function, *args):
@@ -104,37 +105,24 @@ def delete_attribute(x, o):
     del o.a
 
 
-USES = {
-    "len": lambda x, o: (x + 1, len(o)),
-    "bool": lambda x, o: (x + 1, bool(o), not o),
-    "list": lambda x, o: (x + 1, list(o)),
-    "star": lambda x, o: (x + 1, [*o], (lambda *a: a)(*o)),
-    "into": lambda x, o: (x + 1, {5}.union(o), {5} | {*o}, {5}.isdisjoint(o)),
-    "extend": lambda x, o: (x + 1, [0].__iadd__(o)),
-    "unpack": lambda x, o: (x + 1, (lambda a, b: (b, a))(*o)),
-    "in": lambda x, o: (x + 1, 99 in o),
-    "item": lambda x, o: (x + 1, o[0]),
-    "key": lambda x, o: (x + 1, o["k"]),
-    "set item": set_item,
-    "plus": lambda x, o: (x + 1, o + o),
-    "right": lambda x, o: (x + 1, (1,) + o, 2 * o),
-    "times": lambda x, o: (x + 1, o * 2),
-    "or": lambda x, o: (x + 1, o | o),
-    "equal": lambda x, o: (x + 1, o == o, o != o),
-    "less": lambda x, o: (x + 1, o < o),
-    "dict": lambda x, o: (x + 1, {o: 1}[o]),
-    "call": lambda x, o: (x + 1, o()),
-    "reversed": lambda x, o: (x + 1, [*reversed(o)]),
-    "attribute": lambda x, o: (x + 1, o.k),
-    "set": set_attribute,
-    "delete": delete_attribute,
-    "text": lambda x, o: (x + 1, f"{o}"[:4]),
-    "new": lambda x, o: (x + 1, len(type(o)(*o)), [*type(o)(*o)]),
-    "update": lambda x, o: (x + 1, o.update(z=1), o.setdefault("q", 2), o.pop("q", None)),
-    "next": lambda x, o: (x + 1, next(o)),
-    "sum": lambda x, o: (x + 1, sum([o, o], o)),
-}
-NAMES = {"__len__": ("len", "bool"), "__iter__": ("list", "star", "into", "extend", "unpack", "in")}
+USES = lambdas(
+    "x, o",
+    globals(),
+    """
+    len: (x + 1, len(o)); bool: (x + 1, bool(o), not o); list: (x + 1, list(o));
+    star: (x + 1, [*o], (lambda *a: a)(*o));
+    into: (x + 1, {5}.union(o), {5} | {*o}, {5}.isdisjoint(o)); extend: (x + 1, [0].__iadd__(o));
+    unpack: (x + 1, (lambda a, b: (b, a))(*o)); in: (x + 1, 99 in o); item: (x + 1, o[0]);
+    key: (x + 1, o["k"]); set item: set_item(x, o); plus: (x + 1, o + o);
+    right: (x + 1, (1,) + o, 2 * o); times: (x + 1, o * 2); or: (x + 1, o | o);
+    equal: (x + 1, o == o, o != o); less: (x + 1, o < o); dict: (x + 1, {o: 1}[o]);
+    call: (x + 1, o()); reversed: (x + 1, [*reversed(o)]); attribute: (x + 1, o.k);
+    set: set_attribute(x, o); delete: delete_attribute(x, o); text: (x + 1, f"{o}"[:4]);
+    new: (x + 1, len(type(o)(*o)), [*type(o)(*o)]);
+    update: (x + 1, o.update(z=1), o.setdefault("q", 2), o.pop("q", None)); next: (x + 1, next(o));
+    sum: (x + 1, sum([o, o], o))
+""",
+)
 
 
 def case(chosen):

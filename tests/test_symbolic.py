@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from symbolic_helpers import Symbolic
 
+import minidynamo
 import miniinductor
 from benchmarks.error_bound import assert_near
 
@@ -233,3 +234,16 @@ def test_triton_kernels_take_sizes_as_arguments(name):
             ONE[name], one, [*SIZES[:3], (3, 16), (4, 500)]
         )  # rows of up to 16 in one tile, longer ones in a loop
     assert any(", s0" in kernel.source for kernel in compiled.record.kernels)
+
+
+@pytest.mark.parametrize("name", ["unet-2", "unet-crop"])
+def test_images_of_several_sizes(name):
+    """What is pooled, padded and joined: indices with products of quotients."""
+    from benchmarks.programs import vision
+
+    model = vision.PROGRAMS[name]().eval()
+    compiled = minidynamo.compile(model)
+    with torch.no_grad():
+        for size in vision.SIZES[:3]:
+            x = torch.randn(1, 3, *size)
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)

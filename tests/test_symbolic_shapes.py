@@ -111,20 +111,8 @@ def test_proofs_are_right_on_small_numbers():
 
         def expression():
             k = picks.randint(1, 4)
-            return picks.choice(
-                [
-                    x,
-                    y,
-                    x + y,
-                    x * y,
-                    k * x - y,
-                    FloorDiv(x, k),
-                    FloorDiv(x + y, k),
-                    Mod(y, k + 1),
-                    sympy.Max(x, y),
-                    x - k * y,
-                ]
-            )
+            divided = [FloorDiv(x, k), FloorDiv(x + y, k), Mod(y, k + 1), sympy.Max(x, y)]
+            return picks.choice([x, y, x + y, x * y, k * x - y, *divided, x - k * y])
 
         def relation():
             return picks.choice([sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le, sympy.Eq, sympy.Ne])(

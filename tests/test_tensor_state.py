@@ -5,10 +5,11 @@ and modes through which all of its operations go.  As plain Python, in as few gr
 import pytest
 import torch
 import torch.utils._pytree as pytree
-from test_capture_language import fresh  # noqa: F401
 from torch import nn
 
 import minidynamo
+
+pytestmark = pytest.mark.usefixtures("anew")
 
 LOG = []
 

@@ -8,15 +8,7 @@ import torch
 
 import minidynamo
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def clean():
-    minidynamo.reset()
-    with minidynamo.config.patch(raise_internal_errors=True):
-        yield
-    minidynamo.reset()
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("anew")]
 
 
 def numbers():

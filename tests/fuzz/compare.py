@@ -47,23 +47,16 @@ def rounded(number, digits):
     return Rounded(f"{number:.{digits - 1}e}") if is_finite and number else str(number)
 
 
+PLAIN = (bool, int, str, bytes, range, slice, type(Ellipsis), torch.dtype, torch.device)
+
+
 class Describer:
     def __init__(self, digits=None):
         self.seen, self.storages, self.alive, self.digits = {}, {}, [], digits
 
     def __call__(self, value):
         kind = type(value)
-        if value is None or kind in (
-            bool,
-            int,
-            str,
-            bytes,
-            range,
-            slice,
-            type(Ellipsis),
-            torch.dtype,
-            torch.device,
-        ):
+        if value is None or kind in PLAIN:
             return value if kind is not bool else ("bool", value)
         if kind in (float, complex):
             return (

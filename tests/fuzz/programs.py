@@ -9,7 +9,9 @@ not be.  Loops end: every `while` counts down.  A program may raise anything; it
 same when compiled.
 """
 
+import functools
 import random
+import re
 
 HEADER = """
 import collections, contextlib, functools, itertools, math, operator
@@ -162,21 +164,30 @@ ERRORS = (
     "NotImplementedError; AssertionError"
 ).split("; ")
 
+DEFAULTS = dict(s="set(range(n))", f="helper", g="counter(3)", l="xs", d="d", o="box", t="W")
+DEFAULTS |= dict(i="n", p="rest")
+
+
+class Fields(dict):
+    """What `{name}` stands for: what was given, called where it is a function; a bound name of a
+    kind for a capital letter; an expression of the maker's method of that name else."""
+
+    def __init__(self, maker, given):
+        super().__init__(given)
+        self.maker = maker
+
+    def __getitem__(self, name):
+        if name in self:
+            found = super().__getitem__(name)
+            return found() if callable(found) else found
+        return self.maker.old(name.lower()) if name.isupper() else getattr(self.maker, name)()
+
 
 class Maker:
     def __init__(self, rng):
         self.rng, self.lines, self.count, self.depth = rng, [], 0, 0
-        self.names = {
-            "t": ["x", "y"],
-            "i": ["n", "k"],
-            "l": ["xs"],
-            "d": ["d", "kw"],
-            "o": ["box"],
-            "s": [],
-            "f": [],
-            "g": [],
-            "p": ["rest"],
-        }
+        known = "t=x,y i=n,k l=xs d=d,kw o=box s= f= g= p=rest"
+        self.names = {part[0]: [*filter(None, part[2:].split(","))] for part in known.split()}
         self.loops, self.functions, self.budget, self.maybe = 0, 0, 40, []
         self.globals = rng.random() < 0.5
 
@@ -186,6 +197,13 @@ class Maker:
 
     def pick(self, *options):
         return self.rng.choice(options)
+
+    def draw(self, options, **given):
+        """One of the templates between "; ", each filled in, as `Fields` says."""
+        fields = Fields(self, given)
+        return self.pick(
+            *[option.format_map(fields) for option in re.split(r";\s+", options.strip())]
+        )
 
     def fresh(self, kind):
         self.count += 1
@@ -206,23 +224,9 @@ class Maker:
         if self.maybe and self.rng.random() < 0.03:
             return self.rng.choice(self.maybe)
         names = self.names[kind]
-        return (
-            self.rng.choice(names)
-            if names
-            else {
-                "s": "set(range(n))",
-                "f": "helper",
-                "g": "counter(3)",
-                "l": "xs",
-                "d": "d",
-                "o": "box",
-                "t": "W",
-                "i": "n",
-                "p": "rest",
-            }[kind]
-        )
+        return self.rng.choice(names) if names else DEFAULTS[kind]
 
-    def scope(self, body, kinds=None):
+    def scope(self, body):
         """Run `body` indented; what it binds may be unbound afterwards."""
         saved = {kind: list(names) for kind, names in self.names.items()}
         self.depth += 1
@@ -250,23 +254,12 @@ class Maker:
             left = self.old("i")
             sign = self.pick("+", "-", "*", "//", "%", "&", "|", "^")
             return f"({left} {sign} {self.pick('2', '3', self.old('i'))})"
-        return self.pick(
-            f"len({self.old('l')})",
-            f"int({self.cond()})",
-            f"guarded({self.old('i')})",
-            f"risky({self.old('i')})",
-            "Box.plain(n)",
-            f"min({self.old('i')}, 4)",
-            f"abs({self.old('i')})",
-            f"(lambda a, b=n: a - b)({self.old('i')})",
-            f"sum(counter({self.small()}))",
-            f"math.floor(H * {self.old('i')})",
-            f"[*{self.old('l')}].count(1)",
-            f"divmod({self.old('i')}, 3)[1]",
-            f"functools.reduce(operator.add, range({self.small()}), 1)",
-            f"hash({self.pick('box', '1', '(1, 2)')})",
-            f"(q{self.count} := {self.old('i')} + 1)",
-        )
+        options = """
+            len({L}); int({cond}); guarded({I}); risky({I}); Box.plain(n); min({I}, 4); abs({I});
+            (lambda a, b=n: a - b)({I}); sum(counter({small})); math.floor(H * {I});
+            [*{L}].count(1); divmod({I}, 3)[1]; functools.reduce(operator.add, range({small}), 1);
+            hash({one}); (q{count} := {I} + 1)"""
+        return self.draw(options, one=lambda: self.pick("box", "1", "(1, 2)"), count=self.count)
 
     def small(self):
         return self.pick("2", "3", "min(abs(n), 3)", "len(rest)", "1")
@@ -276,97 +269,48 @@ class Maker:
         b = self.old("t") if deep > 1 or self.rng.random() < 0.8 else f"({self.t(deep + 1)})"
         e = self.rng.random()
         if e < 0.4:
-            return self.pick(
-                f"{a} + {b}",
-                f"{a} * {self.i()}",
-                f"{a} - {b}",
-                f"torch.relu({a})",
-                f"{a}.sin()",
-                f"{a} * 2 - {b}",
-                f"{a}.clone()",
-                f"torch.add({a}, {b}, alpha={self.old('i')})",
-                f"{a} / 4",
-                f"{self.i()} - {a}",
-                f"-{a}",
-                f"{a}.abs()",
-                f"torch.where({a} > 0, {a}, {b})",
-            )
+            options = """
+                {a} + {b}; {a} * {i}; {a} - {b}; torch.relu({a}); {a}.sin(); {a} * 2 - {b};
+                {a}.clone(); torch.add({a}, {b}, alpha={I}); {a} / 4; {i} - {a}; -{a}; {a}.abs();
+                torch.where({a} > 0, {a}, {b})"""
+            return self.draw(options, a=a, b=b)
         if e < 0.6:
-            return self.pick(
-                f"{a}.sum(-1)",
-                f"{a}.mean()",
-                f"{a}.t()",
-                f"{a}.view(-1)",
-                f"{a}.reshape(3, -1)",
-                f"{a}[0]",
-                f"{a}[..., 1:]",
-                f"{a}.unsqueeze(0)",
-                f"{a}.transpose(0, 1)",
-                f"torch.cat([{a}, {b}])",
-                f"torch.stack(({a}, {b}), dim=-1)",
-                f"{a}.expand(2, 3)",
-                f"{a}[{self.old('i')}]",
-                f"{a}.max()",
-                f"{a}.detach()",
-                f"{a}.squeeze()",
-                f"{a}[:, None]",
-                f"{a}.double()",
-                f"{a}.to(torch.int64)",
-                f"{a} @ W.t()",
-                f"{a}.chunk(2)[0]",
-                f"torch.softmax({a}, -1)",
-                f"{a}.cumsum(0)",
-                f"F.layer_norm({a}, (3,))",
-                f"{a}.flip(0)",
-            )
+            options = """
+                {a}.sum(-1); {a}.mean(); {a}.t(); {a}.view(-1); {a}.reshape(3, -1); {a}[0];
+                {a}[..., 1:]; {a}.unsqueeze(0); {a}.transpose(0, 1); torch.cat([{a}, {b}]);
+                torch.stack(({a}, {b}), dim=-1); {a}.expand(2, 3); {a}[{I}]; {a}.max();
+                {a}.detach(); {a}.squeeze(); {a}[:, None]; {a}.double(); {a}.to(torch.int64);
+                {a} @ W.t(); {a}.chunk(2)[0]; torch.softmax({a}, -1); {a}.cumsum(0);
+                F.layer_norm({a}, (3,)); {a}.flip(0)"""
+            return self.draw(options, a=a, b=b)
         if e < 0.75:
-            return self.pick(
-                f"{self.old('f')}({a})",
-                f"helper({a}, {self.i()})",
-                f"helper({a}, *{self.old('p')}, flag={self.cond()})",
-                f"wrapped({a}, k={self.i()})",
-                f"broken({a})",
-                f"recur({a}, {self.small()})",
-                f"box({a}, 1, z={self.i()})",
-                f"NET({a})",
-                f"helper({a}, **{{'w': {self.i()}}})",
-                f"functools.partial(helper, flag=True)({a}, {b})",
-                f"NET.lin({a})",
-                f"(Box({a}) + {b}).v",
-                f"Sub({a}).bump({self.i()}).v",
-                f"box.v + {a}",
-                f"sum([{a}, {b}])",
-                f"max([{a}.sum(), {b}.sum()], key=lambda q: q.dim())",
-                f"Pair({a}, {b}).right",
-                f"next(iter([{a}]))",
-                f"change({a}.clone(), [])[-1]",
-                f"operator.mul({a}, {b})",
-                f"Box.make({a}).twice",
-            )
+            options = """
+                {F}({a}); helper({a}, {i}); helper({a}, *{P}, flag={cond}); wrapped({a}, k={i});
+                broken({a}); recur({a}, {small}); box({a}, 1, z={i}); NET({a});
+                helper({a}, **{{'w': {i}}}); functools.partial(helper, flag=True)({a}, {b});
+                NET.lin({a}); (Box({a}) + {b}).v; Sub({a}).bump({i}).v; box.v + {a};
+                sum([{a}, {b}]); max([{a}.sum(), {b}.sum()], key=lambda q: q.dim());
+                Pair({a}, {b}).right; next(iter([{a}])); change({a}.clone(), [])[-1];
+                operator.mul({a}, {b}); Box.make({a}).twice"""
+            return self.draw(options, a=a, b=b)
         if e < 0.85:
-            return self.pick(
-                "W",
-                f"torch.ones(2, 3) * {self.i()}",
-                f"torch.full((2, 3), {self.i()})",
-                f"torch.arange({self.small()} * 3).float()",
-                f"torch.zeros_like({a})",
-                f"torch.tensor([1.0, {self.i()}, 2.0])",
-                "NET.lin.bias",
-                "NET.seen",
-                "box.v",
-                f"torch.tensor({self.old('i')})",
-            )
+            options = """
+                W; torch.ones(2, 3) * {i}; torch.full((2, 3), {i});
+                torch.arange({small} * 3).float(); torch.zeros_like({a});
+                torch.tensor([1.0, {i}, 2.0]); NET.lin.bias; NET.seen; box.v; torch.tensor({I})"""
+            return self.draw(options, a=a)
         if e < 0.93:
             return f"({a} if {self.cond()} else {b})"
-        return self.pick(
-            f"[{a}, {b}][{self.old('i')}]",
-            f"{{'p': {a}, 'q': {b}}}[{self.pick(repr('p'), repr('q'), repr('r'))}]",
-            f"({a}, {b})[::-1][0]",
-            f"[v * 2 for v in ({a}, {b})][0]",
-            f"sum(v.sum() for v in [{a}, {b}] if v.dim() > 1)",
-            f"dict(p={a}, q={b}).pop('q')",
-            f"{self.old('l')}[{self.pick('0', '-1', self.old('i'))}]",
-            f"{self.old('d')}.get('t', {a})",
+        options = """
+            [{a}, {b}][{I}]; {{'p': {a}, 'q': {b}}}[{one}]; ({a}, {b})[::-1][0];
+            [v * 2 for v in ({a}, {b})][0]; sum(v.sum() for v in [{a}, {b}] if v.dim() > 1);
+            dict(p={a}, q={b}).pop('q'); {L}[{two}]; {D}.get('t', {a})"""
+        return self.draw(
+            options,
+            a=a,
+            b=b,
+            one=lambda: self.pick(repr("p"), repr("q"), repr("r")),
+            two=lambda: self.pick("0", "-1", self.old("i")),
         )
 
     def cond(self):
@@ -374,79 +318,42 @@ class Maker:
         if e < 0.4:
             return f"{self.i()} {self.pick('<', '>', '==', '!=', '<=')} {self.i()}"
         if e < 0.6:
-            return self.pick(
-                f"{self.old('i')} in {self.old('l')}",
-                f"{self.pick(repr('a'), repr('z'), self.old('i'))} in {self.old('d')}",
-                f"not {self.old('l')}",
-                f"isinstance({self.pick(self.old('t'), self.old('o'), self.old('l'))}, "
-                f"{self.pick('torch.Tensor', 'Box', 'list', '(int, Sub)')})",
-                f"hasattr({self.old('o')}, {self.pick(repr('v'), repr('extra'), repr('dynx'))})",
-                f"{self.old('t')}.requires_grad",
-                "box",
-                "rest",
-                "kw",
-                f"{self.old('t')}.dim() == 2",
-                f"{self.old('t')}.dtype == torch.float32",
-                "torch.is_grad_enabled()",
-                "NET.training",
-                f"{self.old('o')} == box",
-                f"{self.old('l')} is {self.old('l')}",
-                f"{self.old('t')} is {self.old('t')}",
-                f"callable({self.old('f')})",
-                f"type({self.old('o')}) is Box",
-                f"{self.old('t')}.shape == {self.old('t')}.shape",
-                f"{self.old('s')} <= {{0, 1, 2}}",
-                f"0 < {self.old('i')} < 3",
+            options = """
+                {I} in {L}; {one} in {D}; not {L}; isinstance({two}, {three});
+                hasattr({O}, {four}); {T}.requires_grad; box; rest; kw; {T}.dim() == 2;
+                {T}.dtype == torch.float32; torch.is_grad_enabled(); NET.training; {O} == box;
+                {L} is {L}; {T} is {T}; callable({F}); type({O}) is Box; {T}.shape == {T}.shape;
+                {S} <= {{0, 1, 2}}; 0 < {I} < 3"""
+            return self.draw(
+                options,
+                one=lambda: self.pick(repr("a"), repr("z"), self.old("i")),
+                two=lambda: self.pick(self.old("t"), self.old("o"), self.old("l")),
+                three=lambda: self.pick("torch.Tensor", "Box", "list", "(int, Sub)"),
+                four=lambda: self.pick(repr("v"), repr("extra"), repr("dynx")),
             )
         if e < 0.75:
-            return self.pick(
-                f"{self.old('t')}.sum() > {self.old('i')}",
-                f"({self.old('t')} > 0).any()",
-                f"bool({self.old('t')}.mean() < 0)",
-                f"{self.old('t')}.sum().item() < 1",
-                f"torch.equal({self.old('t')}, {self.old('t')})",
-            )
-        return self.pick(
-            f"{self.i()} > 1 and {self.i()}",
-            f"{self.i()} < 1 or {self.old('l')}",
-            f"not {self.i()}",
-            f"any(q > 1 for q in range({self.small()}))",
-            f"all([{self.i()}, {self.i()}])",
-            "True",
-            "False",
-            f"{self.old('i')}",
-        )
+            return self.draw("""
+                {T}.sum() > {I}; ({T} > 0).any(); bool({T}.mean() < 0); {T}.sum().item() < 1;
+                torch.equal({T}, {T})""")
+        return self.draw("""
+            {i} > 1 and {i}; {i} < 1 or {L}; not {i}; any(q > 1 for q in range({small}));
+            all([{i}, {i}]); True; False; {I}""")
 
     def any(self):
-        return self.pick(
-            self.i,
-            self.i,
-            self.t,
-            self.t,
-            self.cond,
-            lambda: self.old("l"),
-            lambda: self.old("d"),
-            lambda: self.old("o"),
-            lambda: self.old("f"),
-            lambda: self.pick(
-                "None", "'s'", "1.5", "(1, 'z')", "[]", "{}", "float('nan')", "-0.0", "b'q'"
-            ),
-            self.text,
-        )()
+        def constant():
+            return self.pick(
+                *"None; 's'; 1.5; (1, 'z'); []; {}; float('nan'); -0.0; b'q'".split("; ")
+            )
+
+        names = [functools.partial(self.old, kind) for kind in "ldof"]
+        expressions = (self.i, self.i, self.t, self.t, self.cond)
+        return self.pick(*expressions, *names, constant, self.text)()
 
     def text(self):
-        return self.pick(
-            f"f'{{{self.old('i')}}}-{{{self.old('i')}:03d}}'",
-            f"f'{{{self.old('l')}!r:.3}}'",
-            f"'%s/%d' % ('a', {self.old('i')})",
-            f"'-'.join(map(str, range({self.small()})))",
-            f"str({self.old('i')}).zfill(3)",
-            "'abc'[::-1]",
-            f"'{{}}'.format({self.old('i')})",
-            f"'abc'[{self.old('i')} % 3]",
-            f"repr({self.old('i')})",
-            f"f'{{{self.old('t')}.shape}}'",
-        )
+        return self.draw("""
+            f'{{{I}}}-{{{I}:03d}}'; f'{{{L}!r:.3}}'; '%s/%d' % ('a', {I});
+            '-'.join(map(str, range({small}))); str({I}).zfill(3); 'abc'[::-1]; '{{}}'.format({I});
+            'abc'[{I} % 3]; repr({I}); f'{{{T}.shape}}'""")
 
     # ---- statements
     def statement(self):
@@ -454,28 +361,12 @@ class Maker:
             return self.emit(f"LOG.append({self.rng.randint(0, 99)})")
         self.budget -= 1
         simple = (
-            [self.assign] * 8
-            + [self.inplace] * 4
-            + [self.lists] * 5
-            + [self.dicts] * 4
-            + [self.sets] * 2
-            + [self.objects] * 5
-            + [self.outer] * 3
-            + [self.output] * 2
-            + [self.leave] * 2
-            + [self.misc] * 5
+            "assign 8, inplace 4, lists 5, dicts 4, sets 2, objects 5, outer 3, output 2, leave 2"
         )
-        nested = (
-            [self.if_] * 4
-            + [self.for_] * 4
-            + [self.while_] * 2
-            + [self.try_] * 4
-            + [self.with_] * 3
-            + [self.def_] * 4
-            + [self.match_]
-            + [self.class_]
-        )
-        self.rng.choice(simple + nested * (1 if self.depth < 4 else 0))()
+        nested = "if_ 4, for_ 4, while_ 2, try_ 4, with_ 3, def_ 4, match_ 1, class_ 1"
+        weights = f"{simple}, misc 5" + (f", {nested}" if self.depth < 4 else "")
+        pairs = [entry.split() for entry in weights.split(", ")]
+        getattr(self, self.pick(*[name for name, times in pairs for _ in range(int(times))]))()
 
     def assign(self):
         kind = self.pick("t", "t", "t", "i", "i", "l", "d", "o", "f", "p", "g")
@@ -485,145 +376,71 @@ class Maker:
         elif kind == "i":
             value = self.i()
         elif kind == "l":
-            value = self.pick(
-                f"[{self.any()}, {self.any()}]",
-                "[]",
-                self.old("l"),
-                f"list(range({self.small()}))",
-                f"{self.old('l')} + [{self.any()}]",
-                f"{self.old('l')}[:]",
-                f"[{self.any()} for q in range({self.small()})]",
-                f"sorted([3, {self.old('i')}, 1], reverse={self.cond()})",
-                f"[*{self.old('l')}, {self.any()}]",
-                f"list(map(lambda q: q + 1, [1, {self.i()}]))",
-                f"[(q, r) for q in range(2) for r in 'ab' if q]",
-                f"{self.old('l')} * 2",
-                f"list({self.old('d')}.values())",
-                f"list(counter({self.small()}))",
-                f"[q for q in {self.old('l')} if isinstance(q, int)]",
-                f"{self.old('l')}.copy()",
-                f"{self.old('t')}.tolist()",
-                f"list(zip(range(3), {self.old('l')}))",
-                f"list(itertools.chain({self.old('l')}, [1]))",
-                f"list(torch.unbind({self.old('t')}))",
-                f"list(itertools.accumulate([1, {self.i()}, 3]))",
-                f"list(filter(None, [0, {self.i()}]))",
-            )
+            value = self.draw("""
+                [{any}, {any}]; []; {L}; list(range({small})); {L} + [{any}]; {L}[:];
+                [{any} for q in range({small})]; sorted([3, {I}, 1], reverse={cond});
+                [*{L}, {any}]; list(map(lambda q: q + 1, [1, {i}]));
+                [(q, r) for q in range(2) for r in 'ab' if q]; {L} * 2; list({D}.values());
+                list(counter({small})); [q for q in {L} if isinstance(q, int)]; {L}.copy();
+                {T}.tolist(); list(zip(range(3), {L})); list(itertools.chain({L}, [1]));
+                list(torch.unbind({T})); list(itertools.accumulate([1, {i}, 3]));
+                list(filter(None, [0, {i}]))""")
         elif kind == "d":
-            value = self.pick(
-                f"{{'a': {self.any()}, 'b': {self.any()}}}",
-                "{}",
-                self.old("d"),
-                f"dict(p={self.any()})",
-                f"{{**{self.old('d')}, 'm': {self.any()}}}",
-                f"{self.old('d')}.copy()",
-                f"{{q: q * 2 for q in range({self.small()})}}",
-                f"dict(zip('ab', [{self.any()}, 2]))",
-                "TABLE",
-                f"collections.OrderedDict(u={self.any()})",
-                f"collections.defaultdict(list)",
-                f"{self.old('d')} | {{'j': {self.any()}}}",
-                f"dict(sorted({{'b': 1, 'a': {self.i()}}}.items()))",
-            )
+            value = self.draw("""
+                {{'a': {any}, 'b': {any}}}; {{}}; {D}; dict(p={any}); {{**{D}, 'm': {any}}};
+                {D}.copy(); {{q: q * 2 for q in range({small})}}; dict(zip('ab', [{any}, 2]));
+                TABLE; collections.OrderedDict(u={any}); collections.defaultdict(list);
+                {D} | {{'j': {any}}}; dict(sorted({{'b': 1, 'a': {i}}}.items()))""")
         elif kind == "o":
-            value = self.pick(
-                f"Box({self.any()})",
-                f"Sub({self.any()})",
-                self.old("o"),
-                f"Box.make({self.any()})",
-                f"{self.old('o')}.bump({self.i()})",
-                f"Sub({self.t()}, {self.old('l')})",
-                "NET",
-            )
+            value = self.draw("""
+                Box({any}); Sub({any}); {O}; Box.make({any}); {O}.bump({i}); Sub({t}, {L}); NET""")
         elif kind == "f":
-            value = self.pick(
-                "helper",
-                f"lambda q: q + {self.i()}",
-                f"functools.partial(helper, b={self.i()})",
-                "box.__call__",
-                "torch.relu",
-                f"(lambda q, *r, s={self.i()}: q * s)",
-                "wrapped",
-                "broken",
-                "recur.__get__(1)",
-                "NET",
-                "Box.plain",
-                "operator.neg",
-            )
+            value = self.draw("""
+                helper; lambda q: q + {i}; functools.partial(helper, b={i}); box.__call__;
+                torch.relu; (lambda q, *r, s={i}: q * s); wrapped; broken; recur.__get__(1); NET;
+                Box.plain; operator.neg""")
         elif kind == "p":
-            value = self.pick(
-                f"({self.any()}, {self.any()})",
-                f"tuple({self.old('l')})",
-                f"Pair({self.any()}, {self.any()})",
-                f"(*{self.old('p')}, {self.any()})",
-                f"{self.old('p')}[1:]",
-            )
+            value = self.draw("""
+                ({any}, {any}); tuple({L}); Pair({any}, {any}); (*{P}, {any}); {P}[1:]""")
         else:
-            value = self.pick(
-                f"(q + {self.i()} for q in range({self.small()}))",
-                f"counter({self.small()})",
-                f"iter({self.old('l')})",
-                f"zip({self.old('l')}, 'abc')",
-                f"enumerate({self.old('l')})",
-                f"map(lambda q: {self.any()}, range(2))",
-                f"reversed([1, {self.any()}])",
-                "talker(n)",
-            )
+            value = self.draw("""
+                (q + {i} for q in range({small})); counter({small}); iter({L}); zip({L}, 'abc');
+                enumerate({L}); map(lambda q: {any}, range(2)); reversed([1, {any}]); talker(n)""")
         self.emit(f"{name} = {value}")
         self.bind(kind, name)
 
     def inplace(self):
         a = self.old("t")
-        self.emit(
-            self.pick(
-                f"{a} += {self.i()}",
-                f"{a} *= 0.5",
-                f"{a}.add_({self.t()})",
-                f"{a}.mul_({self.i()})",
-                f"{a}[0] = {self.i()}",
-                f"{a}[..., 0] += 1",
-                f"{a}.zero_()",
-                f"{a}.view(-1).add_(1)",
-                f"{a}.t().mul_(2)",
-                f"{a}[{self.old('i')}] = {self.t()}",
-                f"{a}.data.add_(1)",
-                f"{a}.copy_({self.t()})",
-                f"{a} -= {self.t()}",
-                f"W.add_(1)",
-                f"torch.add({a}, 1, out={a})",
-                f"{a}.fill_({self.i()})",
-                f"{a}.relu_()",
-                f"{a}.unsqueeze_(0)",
-                f"{a}.note = {self.any()}",
-                f"{a}[{a} > 0] = 1",
-                f"{a}.requires_grad_({self.cond()})",
-                f"{a}.clamp_(-1, 1)",
-                f"{a}.resize_(1, 2).zero_()",
-                f"{a}.t_()",
-            )
-        )
+        options = """
+            {a} += {i}; {a} *= 0.5; {a}.add_({t}); {a}.mul_({i}); {a}[0] = {i};
+            {a}[..., 0] += 1; {a}.zero_(); {a}.view(-1).add_(1); {a}.t().mul_(2);
+            {a}[{I}] = {t}; {a}.data.add_(1); {a}.copy_({t}); {a} -= {t}; W.add_(1);
+            torch.add({a}, 1, out={a}); {a}.fill_({i}); {a}.relu_(); {a}.unsqueeze_(0);
+            {a}.note = {any}; {a}[{a} > 0] = 1; {a}.requires_grad_({cond}); {a}.clamp_(-1, 1);
+            {a}.resize_(1, 2).zero_(); {a}.t_()"""
+        self.emit(self.draw(options, a=a))
 
     def lists(self):
         a = self.old("l")
-        e = self.pick(
-            f"{a}.append({self.any()})",
-            f"{a}.append({self.any()})",
-            f"{a}.extend([{self.any()}, {self.any()}])",
-            f"{a}.insert({self.old('i')}, {self.any()})",
-            f"{a}.pop()",
-            f"{a}[{self.pick('0', '-1', self.old('i'))}] = {self.any()}",
-            f"del {a}[{self.pick('0', '-1', ':1')}]",
-            f"{a} += [{self.any()}]",
-            f"{a}.reverse()",
-            f"{a}.clear()",
-            f"{a}[1:] = [{self.any()}]",
-            f"{a}[0], {a}[-1] = {a}[-1], {a}[0]",
-            f"{a} *= 2",
-            f"{a}.remove({self.i()})",
-            f"{a}.append({a})" if self.rng.random() < 0.1 else f"{a}.append({self.i()})",
-            f"{a}[:0] = ({self.any()},)",
-            f"{a}.sort(key=str)" if self.rng.random() < 0.3 else f"{a}.append({self.old('l')}[:1])",
-            f"LOG.append({a}.index({self.i()}))",
+        options = """
+            {a}.append({any}); {a}.append({any}); {a}.extend([{any}, {any}]);
+            {a}.insert({I}, {any}); {a}.pop(); {a}[{one}] = {any}; del {a}[{two}]; {a} += [{any}];
+            {a}.reverse(); {a}.clear(); {a}[1:] = [{any}]; {a}[0], {a}[-1] = {a}[-1], {a}[0];
+            {a} *= 2; {a}.remove({i}); {three}; {a}[:0] = ({any},); {four};
+            LOG.append({a}.index({i}))"""
+        e = self.draw(
+            options,
+            a=a,
+            one=lambda: self.pick("0", "-1", self.old("i")),
+            two=lambda: self.pick("0", "-1", ":1"),
+            three=lambda: (
+                f"{a}.append({a})" if self.rng.random() < 0.1 else f"{a}.append({self.i()})"
+            ),
+            four=lambda: (
+                f"{a}.sort(key=str)"
+                if self.rng.random() < 0.3
+                else f"{a}.append({self.old('l')}[:1])"
+            ),
         )
         self.emit(e)
 
@@ -632,92 +449,65 @@ class Maker:
             self.old("d"),
             self.pick("'a'", "'b'", "'new'", self.old("i"), "(1, 2)", "'t'", "None", "1.0", "True"),
         )
-        self.emit(
-            self.pick(
-                f"{a}[{key}] = {self.any()}",
-                f"{a}[{key}] = {self.any()}",
-                f"{a}.pop({key}, None)",
-                f"{a}.setdefault({key}, []).append({self.any()})",
-                f"{a}.update(z={self.any()})",
-                f"del {a}[{key}]",
-                f"{a}[{key}] += 1",
-                f"{a}.popitem()",
-                f"LOG.append(list({a}))",
-                f"LOG.append({a}[{key}])",
-                f"{a} |= {{{key}: {self.any()}}}",
-                f"{a}.clear()",
-                f"{a}.pop({key})",
-                f"{a}.update({{q: 1 for q in 'ab'}})",
-                f"LOG.extend({a}.items())",
-                f"LOG.append(next(iter({a}.values())))",
-            )
-        )
+        options = """
+            {a}[{key}] = {any}; {a}[{key}] = {any}; {a}.pop({key}, None);
+            {a}.setdefault({key}, []).append({any}); {a}.update(z={any}); del {a}[{key}];
+            {a}[{key}] += 1; {a}.popitem(); LOG.append(list({a})); LOG.append({a}[{key}]);
+            {a} |= {{{key}: {any}}}; {a}.clear(); {a}.pop({key});
+            {a}.update({{q: 1 for q in 'ab'}}); LOG.extend({a}.items());
+            LOG.append(next(iter({a}.values())))"""
+        self.emit(self.draw(options, a=a, key=key))
 
     def sets(self):
         if not self.names["s"] or self.rng.random() < 0.4:
             name = self.fresh("s")
-            value = self.pick(
-                "{1, 2}",
-                "set()",
-                f"set(range({self.small()}))",
-                "{q % 2 for q in range(4)}",
-                f"set({self.old('s')})",
-                "frozenset((3, 4))",
-            )
+            value = self.draw("""
+                {{1, 2}}; set(); set(range({small})); {{q % 2 for q in range(4)}}; set({S});
+                frozenset((3, 4))""")
             self.emit(f"{name} = {value}")
             self.bind("s", name)
         else:
             a, b = self.old("s"), self.old("s")
-            self.emit(
-                self.pick(
-                    f"{a}.add({self.i()})",
-                    f"{a}.discard({self.i()})",
-                    f"{a}.remove({self.i()})",
-                    f"{a} |= {{{self.i()}}}",
-                    f"{a}.update([5, {self.i()}])",
-                    f"LOG.append({a} & {b})",
-                    f"LOG.append({a} - {b})",
-                    f"LOG.append(sorted({a} ^ {b}))",
-                    f"LOG.append(len({a}))",
-                    f"LOG.append({a} < {b})",
-                    f"{a} -= {b}",
-                    f"LOG.append({self.i()} in {a})",
-                )
-            )
+            options = """
+                {a}.add({i}); {a}.discard({i}); {a}.remove({i}); {a} |= {{{i}}};
+                {a}.update([5, {i}]); LOG.append({a} & {b}); LOG.append({a} - {b});
+                LOG.append(sorted({a} ^ {b})); LOG.append(len({a})); LOG.append({a} < {b});
+                {a} -= {b}; LOG.append({i} in {a})"""
+            self.emit(self.draw(options, a=a, b=b))
 
     def objects(self):
         a, name = (
             self.old("o"),
             self.pick("v", "v", "log", "extra", "twice", "scale", "dynq", "bump"),
         )
+        options = """
+            {a}.{name} = {any}; {a}.v += {one}; {a}.bump({two}); {a}.extra = {any};
+            LOG.append({a}.{name}); del {a}.{name}; setattr({a}, 'extra', {any});
+            LOG.append(getattr({a}, {name!r}, None)); {a}.log = {L}; {a}.log.append({any});
+            {three}; NET.calls += {i}; NET.seen = NET.seen + 1; NET.extra = {any};
+            {a}.twice = {t}; {four}; {five}; {a}.__dict__['extra'] = {any};
+            LOG.append(vars({a}).get('extra')); LOG.append(Slots({any}));
+            LOG.append(Data({i})); LOG.append({a}[0]); LOG.append([*{a}]);
+            LOG.append({a}.dynfoo); LOG.append(Data(1, {L}) == Data({i}));
+            LOG.append({a} + {i})"""
         self.emit(
-            self.pick(
-                f"{a}.{name} = {self.any()}",
-                f"{a}.v += {self.pick('1', self.t())}",
-                f"{a}.bump({self.pick('', self.i())})",
-                f"{a}.extra = {self.any()}",
-                f"LOG.append({a}.{name})",
-                f"del {a}.{name}",
-                f"setattr({a}, 'extra', {self.any()})",
-                f"LOG.append(getattr({a}, {name!r}, None))",
-                f"{a}.log = {self.old('l')}",
-                f"{a}.log.append({self.any()})",
-                f"{a}.self = {a}" if self.rng.random() < 0.15 else f"{a}.v = {self.t()}",
-                f"NET.calls += {self.i()}",
-                f"NET.seen = NET.seen + 1",
-                f"NET.extra = {self.any()}",
-                f"{a}.twice = {self.t()}",
-                f"NET.train({self.cond()})" if self.rng.random() < 0.3 else "NET.calls = 0",
-                f"Box.scale = {self.i()}" if self.rng.random() < 0.3 else f"{a}.scale = {self.i()}",
-                f"{a}.__dict__['extra'] = {self.any()}",
-                f"LOG.append(vars({a}).get('extra'))",
-                f"LOG.append(Slots({self.any()}))",
-                f"LOG.append(Data({self.i()}))",
-                f"LOG.append({a}[0])",
-                f"LOG.append([*{a}])",
-                f"LOG.append({a}.dynfoo)",
-                f"LOG.append(Data(1, {self.old('l')}) == Data({self.i()}))",
-                f"LOG.append({a} + {self.i()})",
+            self.draw(
+                options,
+                a=a,
+                name=name,
+                one=lambda: self.pick("1", self.t()),
+                two=lambda: self.pick("", self.i()),
+                three=lambda: (
+                    f"{a}.self = {a}" if self.rng.random() < 0.15 else f"{a}.v = {self.t()}"
+                ),
+                four=lambda: (
+                    f"NET.train({self.cond()})" if self.rng.random() < 0.3 else "NET.calls = 0"
+                ),
+                five=lambda: (
+                    f"Box.scale = {self.i()}"
+                    if self.rng.random() < 0.3
+                    else f"{a}.scale = {self.i()}"
+                ),
             )
         )
 
@@ -727,13 +517,9 @@ class Maker:
             self.emit(f"LOG.append({self.any()})")
         elif choice == "table":
             self.emit(
-                self.pick(
-                    f"TABLE['a'] = {self.i()}",
-                    f"TABLE['a'] += 1",
-                    f"TABLE[{self.old('i')}] = {self.any()}",
-                    "TABLE.pop('b', 0)",
-                    f"globals()['H'] = {self.i()}",
-                )
+                self.draw("""
+                    TABLE['a'] = {i}; TABLE['a'] += 1; TABLE[{I}] = {any}; TABLE.pop('b', 0);
+                    globals()['H'] = {i}""")
             )
         elif self.globals and not self.functions:
             self.emit(f"{choice} = {self.pick(f'{choice} + 1', self.i())}")
@@ -742,14 +528,9 @@ class Maker:
 
     def output(self):
         self.emit(
-            self.pick(
-                f"print({self.any()}, sep='')",
-                f"print('p', {self.i()})",
-                f"print({self.text()}, end=';')",
-                "graph_break()",
-                "graph_break()",
-                f"print([{self.i()}], {self.old('t')}.shape)",
-            )
+            self.draw("""
+                print({any}, sep=''); print('p', {i}); print({text}, end=';'); graph_break();
+                graph_break(); print([{i}], {T}.shape)""")
         )
 
     def leave(self):
@@ -759,14 +540,12 @@ class Maker:
         elif self.depth and e < 0.5:
             self.emit(f"return {self.any()}")
         elif e < 0.7 and self.depth:
+            options = """
+                raise {one}({any}); raise Err({i}, {any}) from KeyError('k'); raise;
+                raise IndexError; raise Err({i}) from None"""
             self.emit(
-                self.pick(
-                    f"raise {self.pick('ValueError', 'KeyError', 'RuntimeError', 'Err')}"
-                    f"({self.any()})",
-                    f"raise Err({self.i()}, {self.any()}) from KeyError('k')",
-                    "raise",
-                    "raise IndexError",
-                    f"raise Err({self.i()}) from None",
+                self.draw(
+                    options, one=lambda: self.pick("ValueError", "KeyError", "RuntimeError", "Err")
                 )
             )
         else:
@@ -779,21 +558,9 @@ class Maker:
             )
 
     def misc(self):
-        e = self.pick(
-            "star",
-            "swap",
-            "del",
-            "walrus",
-            "unpack",
-            "gen",
-            "aug",
-            "closure",
-            "expr",
-            "slice",
-            "chain",
-            "list_t",
-            "import",
-        )
+        e = self.draw("""
+            star; swap; del; walrus; unpack; gen; aug; closure; expr; slice; chain;
+            list_t; import""")
         if e == "star":
             names = [self.fresh("t"), self.fresh("l")]
             self.emit(f"{names[0]}, *{names[1]} = {self.t()}, {self.any()}, {self.any()}")
@@ -824,15 +591,10 @@ class Maker:
             self.bind("i", a), self.bind("t", b)
         elif e == "gen":
             self.emit(
-                self.pick(
-                    f"LOG.append(next({self.old('g')}, None))",
-                    f"LOG.append(list({self.old('g')}))",
-                    f"LOG.append(sum({self.old('g')}))",
-                    f"LOG.append(dict(enumerate({self.old('g')})))",
-                    f"a_, *b_ = {self.old('g')}",
-                    f"LOG.append(tuple(itertools.islice({self.old('g')}, 2)))",
-                    f"{self.old('g')}.send(None)",
-                )
+                self.draw("""
+                    LOG.append(next({G}, None)); LOG.append(list({G})); LOG.append(sum({G}));
+                    LOG.append(dict(enumerate({G}))); a_, *b_ = {G};
+                    LOG.append(tuple(itertools.islice({G}, 2))); {G}.send(None)""")
             )
         elif e == "aug":
             name = self.pick("n", "k", self.old("i"))
@@ -871,38 +633,23 @@ class Maker:
         name = {"i": "i", "t": "t"}.get(kind, "a") + f"{self.count}"
         self.count += 1
         if kind == "i":
-            values = self.pick(
-                f"range({self.small()})",
-                f"counter({self.small()})",
-                "[1, 2, 5]",
-                f"reversed(range({self.small()}))",
+            values = self.draw(
+                "range({small}); counter({small}); [1, 2, 5]; reversed(range({small}))"
             )
             self.emit(f"for {name} in {values}:")
         elif kind == "t":
-            values = self.pick(
-                f"({self.t()}, {self.old('t')})", f"[{self.t()}, {self.t()}]", self.old("t")
-            )
+            values = self.draw("({t}, {T}); [{t}, {t}]; {T}")
             self.emit(f"for {name} in {values}:")
         elif kind == "pair":
             key = f"i{self.count}"
             self.count += 1
-            pairs = self.pick(
-                f"enumerate({self.old('l')}[:3])",
-                f"zip(range(2), {self.old('l')})",
-                "enumerate(rest)",
-                f"list({self.old('d')}.items())",
+            pairs = self.draw(
+                "enumerate({L}[:3]); zip(range(2), {L}); enumerate(rest); list({D}.items())"
             )
             self.emit(f"for {key}, {name} in {pairs}:")
         else:
-            values = self.pick(
-                f"{self.old('l')}[:4]",
-                "rest",
-                "list(kw)",
-                "sorted({2, 1})",
-                f"tuple({self.old('l')})",
-                "box.log[:3]",
-                self.old("p"),
-            )
+            values = self.draw("""
+                {L}[:4]; rest; list(kw); sorted({{2, 1}}); tuple({L}); box.log[:3]; {P}""")
             self.emit(f"for {name} in {values}:")
 
         def body():
@@ -940,35 +687,18 @@ class Maker:
 
             def body():
                 if bound:
-                    self.emit(
-                        self.pick(
-                            f"LOG.append(str(type({name})))",
-                            f"LOG.append({name}.args)",
-                            f"LOG.append({name})",
-                            f"print({name})",
-                            f"raise {name}",
-                            f"raise Err(1) from {name}",
-                            "pass",
-                            f"LOG.append({name}.code)",
-                            f"LOG.append({name}.__context__)",
-                        )
-                    )
+                    options = """
+                        LOG.append(str(type({name}))); LOG.append({name}.args);
+                        LOG.append({name}); print({name}); raise {name};
+                        raise Err(1) from {name}; pass; LOG.append({name}.code);
+                        LOG.append({name}.__context__)"""
+                    self.emit(self.draw(options, name=name))
                 self.block(2)
 
             self.scope(body)
-        caught = self.lines and any(
-            line.strip().startswith("except")
-            and len(line) - len(line.lstrip()) == 4 * (self.depth + 1)
-            for line in self.lines[-12:]
-        )
-        last = next(
-            (
-                line
-                for line in reversed(self.lines)
-                if len(line) - len(line.lstrip()) == 4 * (self.depth + 1)
-            ),
-            "",
-        )
+        indent = 4 * (self.depth + 1)
+        outer = (line for line in reversed(self.lines) if len(line) - len(line.lstrip()) == indent)
+        last = next(outer, "")
         if last.strip().startswith("except"):
             if self.rng.random() < 0.25:
                 self.emit("else:")
@@ -981,26 +711,18 @@ class Maker:
             self.scope(lambda: self.block(2))
 
     def with_(self):
-        managers = self.pick(
-            "Manager()",
-            f"Manager({self.rng.choice(ERRORS)})",
-            "torch.no_grad()",
-            "torch.enable_grad()",
-            "contextlib.suppress(KeyError, Err)",
-            "managed(str(n))",
-            "Manager() as m",
-            "contextlib.nullcontext()",
-            "Manager(ValueError), torch.no_grad()",
-            "torch.inference_mode()",
-            "torch.inference_mode(), Manager()",
-            'torch.device("cpu")',
-            'Manager(), torch.device("meta")',
-        )
+        options = """
+            Manager(); Manager({one}); torch.no_grad(); torch.enable_grad();
+            contextlib.suppress(KeyError, Err); managed(str(n)); Manager() as m;
+            contextlib.nullcontext(); Manager(ValueError), torch.no_grad(); torch.inference_mode();
+            torch.inference_mode(), Manager(); torch.device("cpu");
+            Manager(), torch.device("meta")"""
+        managers = self.draw(options, one=lambda: self.rng.choice(ERRORS))
         self.emit(f"with {managers}:")
         self.scope(self.block)
 
     def def_(self):
-        name, nonlocals = f"f{self.count}", []
+        name = f"f{self.count}"
         self.count += 1
         style = self.pick("def", "def", "nonlocal", "nonlocal", "gen")
         target = self.old(self.pick("i", "t"))
@@ -1020,7 +742,6 @@ class Maker:
             self.names["t"].append("a")
             inner = self.rng.random()
             if inner < 0.5 and self.depth < 3 and style != "gen":
-                count = len(self.lines)
                 self.emit(f"q = {self.t()}")
                 self.simple_body()
             if style == "gen":

@@ -13,26 +13,15 @@ from pathlib import Path
 
 # generator -> (share of the processes, options)
 GENERATORS: dict[str, tuple[int, str]] = {
-    "absence": (1, ""),
-    "aliases": (1, "--count 100000"),
-    "c_objects": (2, ""),
-    "change": (2, ""),
-    "change_state": (1, ""),
-    "class_code": (1, ""),
-    "custom_functions": (1, ""),
-    "endless": (1, ""),
+    **dict.fromkeys("absence change_state class_code custom_functions endless".split(), (1, "")),
+    **dict.fromkeys("functions hooks identity randomness subclasses".split(), (1, "")),
+    **dict.fromkeys(("c_objects", "change"), (2, "")),
+    **dict.fromkeys(("aliases",), (1, "--count 100000")),
+    **dict.fromkeys(("foreign", "tensors"), (1, "--count 10000")),
+    **dict.fromkeys(("gradients", "names"), (2, "--count 10000")),
     "errors": (2, "--count 200000"),
-    "foreign": (1, "--count 10000"),
-    "functions": (1, ""),
     "graphs": (2, "--count 20000 --modes inductor,triton"),
-    "gradients": (2, "--count 10000"),
-    "hooks": (1, ""),
-    "identity": (1, ""),
     "layouts": (2, "--count 100000"),
-    "names": (2, "--count 10000"),
-    "randomness": (1, ""),
-    "subclasses": (1, ""),
-    "tensors": (1, "--count 10000"),
     "writes": (2, "--count 10000 --modes aot_eager,inductor,inductor-dynamic,inductor-training"),
 }
 

@@ -21,6 +21,7 @@ import torch.utils._pytree as pytree
 from benchmarks.error_bound import too_far
 from tests.soundness import errors, runner
 from tests.soundness.modes import Mode
+from tests.soundness.tables import lambdas
 
 WRITES = ("result outside", "argument outside", "result inside", "argument inside")
 DTYPES = ("float32", "int64", "float64")
@@ -33,58 +34,35 @@ LAYOUTS = {
 }
 # calls that take a tensor and give one that may be the same: constructors and conversions, with the
 # arguments that matter
-CONVERSIONS = {
-    "torch.tensor": lambda t: torch.tensor(t),
-    "torch.tensor dtype": lambda t: torch.tensor(t, dtype=t.dtype),
-    "torch.tensor device": lambda t: torch.tensor(t, device="cpu"),
-    "torch.as_tensor": lambda t: torch.as_tensor(t),
-    "torch.as_tensor dtype": lambda t: torch.as_tensor(t, dtype=t.dtype),
-    "torch.as_tensor other": lambda t: torch.as_tensor(t, dtype=torch.float16),
-    "torch.asarray": lambda t: torch.asarray(t),
-    "torch.asarray copy": lambda t: torch.asarray(t, copy=True),
-    "torch.asarray same": lambda t: torch.asarray(t, copy=False),
-    "new_tensor": lambda t: t.new_tensor(t),
-    "to": lambda t: t.to(t.dtype),
-    "to copy": lambda t: t.to(t.dtype, copy=True),
-    "to device": lambda t: t.to("cpu"),
-    "to other": lambda t: t.to(t),
-    "to layout": lambda t: t.to(memory_format=torch.contiguous_format),
-    "type": lambda t: t.type(t.dtype),
-    "type_as": lambda t: t.type_as(t),
-    "clone": lambda t: t.clone(memory_format=torch.contiguous_format),
-    "contiguous": lambda t: t.contiguous(memory_format=torch.contiguous_format),
-    "reshape": lambda t: t.reshape(t.shape),
-    "reshape flat": lambda t: t.reshape(-1),
-    "view_as": lambda t: t.view_as(t),
-    "expand_as": lambda t: t.expand_as(t),
-    "expand": lambda t: t.expand(t.shape),
-    "broadcast_to": lambda t: torch.broadcast_to(t, t.shape),
-    "broadcast_tensors": lambda t: torch.broadcast_tensors(t, t),
-    "flatten": lambda t: t.flatten(),
-    "ravel": lambda t: t.ravel(),
-    "atleast_1d": lambda t: torch.atleast_1d(t),
-    "atleast_2d": lambda t: torch.atleast_2d(t),
-    "atleast_3d": lambda t: torch.atleast_3d(t),
-    "all items": lambda t: t[...],
-    "repeat": lambda t: t.repeat([1] * t.dim()),
-    "tile": lambda t: t.tile(()),
-    "roll": lambda t: t.roll(0),
-    "cat": lambda t: torch.cat([t]) if t.dim() else t,
-    "stack": lambda t: torch.stack([t]),
-    "where": lambda t: torch.where(t == t, t, t),
-    "plus": lambda t: +t,
-    "sum of nothing": lambda t: t.sum(()),
-    "dropout": lambda t: torch.nn.functional.dropout(t, 0.0),
-    "dropout off": lambda t: torch.nn.functional.dropout(t, 0.5, training=False),
-    "pad": lambda t: torch.nn.functional.pad(t, [0, 0]) if t.dim() else t,
-    "identity": lambda t: torch.nn.functional.relu6(t) if t.is_floating_point() else t,
-    "copy.copy": lambda t: copy.copy(t),
-    "copy.deepcopy": lambda t: copy.deepcopy(t),
-    "einsum": lambda t: torch.einsum("...->...", t),
-    "real": lambda t: t.real,
-    "data": lambda t: t.data,
-    "transposed twice": lambda t: t.mT.mT if t.dim() > 1 else t,
-}
+CONVERSIONS = lambdas(
+    "t",
+    globals(),
+    """
+    torch.tensor: torch.tensor(t); torch.tensor dtype: torch.tensor(t, dtype=t.dtype);
+    torch.tensor device: torch.tensor(t, device="cpu"); torch.as_tensor: torch.as_tensor(t);
+    torch.as_tensor dtype: torch.as_tensor(t, dtype=t.dtype);
+    torch.as_tensor other: torch.as_tensor(t, dtype=torch.float16); torch.asarray: torch.asarray(t);
+    torch.asarray copy: torch.asarray(t, copy=True);
+    torch.asarray same: torch.asarray(t, copy=False); new_tensor: t.new_tensor(t);
+    to: t.to(t.dtype); to copy: t.to(t.dtype, copy=True); to device: t.to("cpu"); to other: t.to(t);
+    to layout: t.to(memory_format=torch.contiguous_format); type: t.type(t.dtype);
+    type_as: t.type_as(t); clone: t.clone(memory_format=torch.contiguous_format);
+    contiguous: t.contiguous(memory_format=torch.contiguous_format); reshape: t.reshape(t.shape);
+    reshape flat: t.reshape(-1); view_as: t.view_as(t); expand_as: t.expand_as(t);
+    expand: t.expand(t.shape); broadcast_to: torch.broadcast_to(t, t.shape);
+    broadcast_tensors: torch.broadcast_tensors(t, t); flatten: t.flatten(); ravel: t.ravel();
+    atleast_1d: torch.atleast_1d(t); atleast_2d: torch.atleast_2d(t);
+    atleast_3d: torch.atleast_3d(t); all items: t[...]; repeat: t.repeat([1] * t.dim());
+    tile: t.tile(()); roll: t.roll(0); cat: torch.cat([t]) if t.dim() else t;
+    stack: torch.stack([t]); where: torch.where(t == t, t, t); plus: +t; sum of nothing: t.sum(());
+    dropout: torch.nn.functional.dropout(t, 0.0);
+    dropout off: torch.nn.functional.dropout(t, 0.5, training=False);
+    pad: torch.nn.functional.pad(t, [0, 0]) if t.dim() else t;
+    identity: torch.nn.functional.relu6(t) if t.is_floating_point() else t; copy.copy: copy.copy(t);
+    copy.deepcopy: copy.deepcopy(t); einsum: torch.einsum("...->...", t); real: t.real;
+    data: t.data; transposed twice: t.mT.mT if t.dim() > 1 else t
+""",
+)
 # methods that end in something else than a tensor's value, or whose result is nobody's promise
 LEFT_OUT = frozenset(
     "backward __reduce__ __del__ share_memory_ pin_memory record_stream to_sparse to_mkldnn dlpack "

@@ -19,12 +19,14 @@ into the compiled function.  Many questions lie in one function, so that a case 
 import importlib
 import linecache
 import random
+import re
 import warnings
 
 import torch
 
 from tests.fuzz.compare import ADDRESS, Describer
 from tests.soundness import runner
+from tests.soundness.tables import items, named, statements
 
 MODULES = (
     "builtins collections functools itertools operator types weakref enum "
@@ -114,162 +116,87 @@ def note(error):
     return type(error).__name__  # texts of C code are near only
 """
 
-# Expressions that make an instance of each type; the first word of a comment names what is special.
+# Expressions that make an instance of each type: `name: one or another`, or a call of the type.
 INSTANCES = {
-    "builtins.bool": ["True"],
-    "builtins.bytearray": ["bytearray(b'ab c')"],
-    "builtins.bytes": ["b'ab c'", "b''"],
-    "builtins.classmethod": ["Described.__dict__['own']"],
-    "builtins.complex": ["(1.5-2j)"],
-    "builtins.dict": ["{'a': 1, 2: [3]}", "{}"],
-    "builtins.enumerate": ["enumerate(['a', 'b'], 3)"],
-    "builtins.filter": ["filter(None, [0, 1, 2])"],
-    "builtins.float": ["1.5", "float('nan')", "-0.0"],
-    "builtins.frozenset": ["frozenset({1, 2})", "frozenset()"],
-    "builtins.int": ["7", "0", "-3"],
-    "builtins.list": ["[3, 1, 2]", "[]", "[[1], 'a']"],
-    "builtins.map": ["map(abs, [-1, 2])", "map(lambda a: a + 1, (1, 2))"],
-    "builtins.memoryview": ["memoryview(b'abc')"],
-    "builtins.object": ["object()"],
-    "builtins.property": ["Described.__dict__['prop']"],
-    "builtins.range": ["range(2, 8, 3)", "range(0)"],
-    "builtins.reversed": ["reversed((1, 2))"],
-    "builtins.set": ["{1, 2}", "set()"],
-    "builtins.slice": ["slice(1, None, 2)"],
-    "builtins.staticmethod": ["Described.__dict__['fixed']"],
-    "builtins.str": ["'ab c'", "''", "'\\u00e9T1'"],
-    "builtins.super": ["super(Other, Other())"],
-    "builtins.tuple": ["(1, 'a')", "()"],
-    "builtins.type": ["Plain", "int", "list"],
-    "builtins.zip": ["zip((1, 2), 'ab')"],
-    "collections.ChainMap": ["collections.ChainMap({'a': 1}, {'b': 2})"],
-    "collections.Counter": ["collections.Counter('abca')"],
-    "collections.OrderedDict": ["collections.OrderedDict(a=1, b=2)"],
-    "collections.UserDict": ["collections.UserDict(a=1)"],
-    "collections.UserList": ["collections.UserList([2, 1])"],
-    "collections.UserString": ["collections.UserString('ab')"],
-    "collections.defaultdict": ["collections.defaultdict(list, a=[1])"],
-    "collections.deque": ["collections.deque([3, 1, 2])", "collections.deque([1, 2, 3], 2)"],
-    "functools.cached_property": ["Described.__dict__['slow']"],
-    "functools.partial": ["functools.partial(function, 1, b=3)", "functools.partial(int, base=2)"],
-    "functools.partialmethod": ["Described.__dict__['partly']"],
-    "functools.singledispatchmethod": ["Described.__dict__['single']"],
-    "itertools.accumulate": ["itertools.accumulate([1, 2, 3])"],
-    "itertools.batched": ["itertools.batched([1, 2, 3], 2)"],
-    "itertools.chain": ["itertools.chain([1], (2,))"],
-    "itertools.combinations": ["itertools.combinations([1, 2, 3], 2)"],
-    "itertools.combinations_with_replacement": [
-        "itertools.combinations_with_replacement([1, 2], 2)"
-    ],
-    "itertools.compress": ["itertools.compress([1, 2], [0, 1])"],
-    "itertools.count": ["itertools.count(2)"],
-    "itertools.cycle": ["itertools.cycle([1, 2])"],
-    "itertools.dropwhile": ["itertools.dropwhile(bool, [1, 0, 2])"],
-    "itertools.filterfalse": ["itertools.filterfalse(None, [1, 0])"],
-    "itertools.groupby": ["itertools.groupby([1, 1, 2])"],
-    "itertools.islice": ["itertools.islice([1, 2, 3], 1, 3)"],
-    "itertools.pairwise": ["itertools.pairwise([1, 2, 3])"],
-    "itertools.permutations": ["itertools.permutations([1, 2])"],
-    "itertools.product": ["itertools.product([1, 2], 'a')"],
-    "itertools.repeat": ["itertools.repeat(4, 3)"],
-    "itertools.starmap": ["itertools.starmap(pow, [(2, 3)])"],
-    "itertools.takewhile": ["itertools.takewhile(bool, [1, 0])"],
-    "itertools.zip_longest": ["itertools.zip_longest([1, 2], 'a')"],
-    "operator.attrgetter": ["operator.attrgetter('real')"],
-    "operator.itemgetter": ["operator.itemgetter(0)"],
-    "operator.methodcaller": ["operator.methodcaller('upper')"],
-    "types.AsyncGeneratorType": ["agenerate()"],
-    "types.BuiltinFunctionType": ["len", "[1].append", "math.sin"],
-    "types.CellType": ["types.CellType(3)", "outer().__closure__[0]"],
-    "types.ClassMethodDescriptorType": ["dict.__dict__['fromkeys']"],
-    "types.CodeType": ["function.__code__"],
-    "types.DynamicClassAttribute": ["types.DynamicClassAttribute(None)"],
-    "types.FunctionType": ["function", "lambda a, b=1: a", "outer()"],
-    "types.GeneratorType": ["generate()", "(a for a in [1, 2])"],
-    "types.GenericAlias": ["list[int]"],
-    "types.GetSetDescriptorType": ["types.FunctionType.__dict__['__code__']"],
-    "types.MappingProxyType": ["types.MappingProxyType({'a': 1})"],
-    "types.MemberDescriptorType": ["Described.__dict__['slot']"],
-    "types.MethodDescriptorType": ["str.upper"],
-    "types.MethodType": ["KEPT.method", "Plain().method"],
-    "types.MethodWrapperType": ["(1).__add__"],
-    "types.ModuleType": ["math", "types.ModuleType('made')"],
-    "types.NoneType": ["None"],
-    "types.EllipsisType": ["..."],
-    "types.NotImplementedType": ["NotImplemented"],
-    "types.SimpleNamespace": ["types.SimpleNamespace(a=1)"],
-    "types.TracebackType": ["traceback_of()"],
-    "types.UnionType": ["int | str"],
-    "types.WrapperDescriptorType": ["int.__add__"],
-    "weakref.KeyedRef": ["weakref.KeyedRef(KEPT, None, 'k')"],
-    "weakref.ReferenceType": ["weakref.ref(KEPT)"],
-    "weakref.CallableProxyType": ["weakref.proxy(function)"],
-    "weakref.ProxyType": ["weakref.proxy(KEPT)"],
-    "weakref.WeakKeyDictionary": ["weakref.WeakKeyDictionary({KEPT: 1})"],
-    "weakref.WeakMethod": ["weakref.WeakMethod(KEPT.method)"],
-    "weakref.WeakSet": ["weakref.WeakSet([KEPT])"],
-    "weakref.WeakValueDictionary": ["weakref.WeakValueDictionary({'a': KEPT})"],
-    "weakref.finalize": ["weakref.finalize(KEPT, int)"],
-    "enum.Enum": ["Color.RED"],
-    "enum.EnumType": ["Color"],
-    "enum.Flag": ["Permission.READ", "Permission.READ | Permission.WRITE"],
-    "enum.IntEnum": ["Level.LOW"],
-    "enum.IntFlag": ["Mask.ONE"],
-    "enum.StrEnum": ["Word.YES"],
-    "enum.auto": ["enum.auto()"],
-    "contextlib.ExitStack": ["contextlib.ExitStack()"],
-    "contextlib._GeneratorContextManager": ["manage()"],
-    "contextlib.closing": ["contextlib.closing(KEPT)"],
-    "contextlib.nullcontext": ["contextlib.nullcontext(3)"],
-    "contextlib.redirect_stdout": ["contextlib.redirect_stdout(None)"],
-    "contextlib.suppress": ["contextlib.suppress(ValueError)"],
-    "array.array": ["array.array('i', [3, 1])", "array.array('d')"],
-    "decimal.Context": ["decimal.Context(prec=4)"],
-    "decimal.Decimal": ["decimal.Decimal('1.50')"],
-    "fractions.Fraction": ["fractions.Fraction(3, 4)"],
-    "datetime.date": ["datetime.date(2020, 2, 29)"],
-    "datetime.datetime": ["datetime.datetime(2020, 2, 29, 12, 30)"],
-    "datetime.time": ["datetime.time(12, 30)"],
-    "datetime.timedelta": ["datetime.timedelta(days=2, seconds=5)"],
-    "datetime.timezone": ["datetime.timezone.utc"],
-    "pathlib.PosixPath": ["pathlib.PosixPath('a/b.txt')"],
-    "pathlib.PurePosixPath": ["pathlib.PurePosixPath('a/b.txt')"],
-    "pathlib.PureWindowsPath": ["pathlib.PureWindowsPath('a/b.txt')"],
+    re.match(r"[\w.]+", item)[0]: re.sub(r"^[\w.]+: ", "", item).split(" or ")
+    for item in items(r"""
+    builtins.bool: True; builtins.bytearray: bytearray(b'ab c'); builtins.bytes: b'ab c' or b'';
+    builtins.classmethod: Described.__dict__['own']; builtins.complex: (1.5-2j);
+    builtins.dict: {'a': 1, 2: [3]} or {}; builtins.enumerate: enumerate(['a', 'b'], 3);
+    builtins.filter: filter(None, [0, 1, 2]); builtins.float: 1.5 or float('nan') or -0.0;
+    builtins.frozenset: frozenset({1, 2}) or frozenset(); builtins.int: 7 or 0 or -3;
+    builtins.list: [3, 1, 2] or [] or [[1], 'a'];
+    builtins.map: map(abs, [-1, 2]) or map(lambda a: a + 1, (1, 2));
+    builtins.memoryview: memoryview(b'abc'); builtins.object: object();
+    builtins.property: Described.__dict__['prop']; builtins.range: range(2, 8, 3) or range(0);
+    builtins.reversed: reversed((1, 2)); builtins.set: {1, 2} or set();
+    builtins.slice: slice(1, None, 2); builtins.staticmethod: Described.__dict__['fixed'];
+    builtins.str: 'ab c' or '' or '\u00e9T1'; builtins.super: super(Other, Other());
+    builtins.tuple: (1, 'a') or (); builtins.type: Plain or int or list;
+    builtins.zip: zip((1, 2), 'ab'); collections.ChainMap({'a': 1}, {'b': 2});
+    collections.Counter('abca'); collections.OrderedDict(a=1, b=2); collections.UserDict(a=1);
+    collections.UserList([2, 1]); collections.UserString('ab');
+    collections.defaultdict(list, a=[1]);
+    collections.deque([3, 1, 2]) or collections.deque([1, 2, 3], 2);
+    functools.cached_property: Described.__dict__['slow'];
+    functools.partial(function, 1, b=3) or functools.partial(int, base=2);
+    functools.partialmethod: Described.__dict__['partly'];
+    functools.singledispatchmethod: Described.__dict__['single']; itertools.accumulate([1, 2, 3]);
+    itertools.batched([1, 2, 3], 2); itertools.chain([1], (2,));
+    itertools.combinations([1, 2, 3], 2); itertools.combinations_with_replacement([1, 2], 2);
+    itertools.compress([1, 2], [0, 1]); itertools.count(2); itertools.cycle([1, 2]);
+    itertools.dropwhile(bool, [1, 0, 2]); itertools.filterfalse(None, [1, 0]);
+    itertools.groupby([1, 1, 2]); itertools.islice([1, 2, 3], 1, 3); itertools.pairwise([1, 2, 3]);
+    itertools.permutations([1, 2]); itertools.product([1, 2], 'a'); itertools.repeat(4, 3);
+    itertools.starmap(pow, [(2, 3)]); itertools.takewhile(bool, [1, 0]);
+    itertools.zip_longest([1, 2], 'a'); operator.attrgetter('real'); operator.itemgetter(0);
+    operator.methodcaller('upper'); types.AsyncGeneratorType: agenerate();
+    types.BuiltinFunctionType: len or [1].append or math.sin;
+    types.CellType(3) or outer().__closure__[0];
+    types.ClassMethodDescriptorType: dict.__dict__['fromkeys']; types.CodeType: function.__code__;
+    types.DynamicClassAttribute(None); types.FunctionType: function or lambda a, b=1: a or outer();
+    types.GeneratorType: generate() or (a for a in [1, 2]); types.GenericAlias: list[int];
+    types.GetSetDescriptorType: types.FunctionType.__dict__['__code__'];
+    types.MappingProxyType({'a': 1}); types.MemberDescriptorType: Described.__dict__['slot'];
+    types.MethodDescriptorType: str.upper; types.MethodType: KEPT.method or Plain().method;
+    types.MethodWrapperType: (1).__add__; types.ModuleType: math or types.ModuleType('made');
+    types.NoneType: None; types.EllipsisType: ...; types.NotImplementedType: NotImplemented;
+    types.SimpleNamespace(a=1); types.TracebackType: traceback_of(); types.UnionType: int|str;
+    types.WrapperDescriptorType: int.__add__; weakref.KeyedRef(KEPT, None, 'k');
+    weakref.ReferenceType: weakref.ref(KEPT); weakref.CallableProxyType: weakref.proxy(function);
+    weakref.ProxyType: weakref.proxy(KEPT); weakref.WeakKeyDictionary({KEPT: 1});
+    weakref.WeakMethod(KEPT.method); weakref.WeakSet([KEPT]);
+    weakref.WeakValueDictionary({'a': KEPT}); weakref.finalize(KEPT, int); enum.Enum: Color.RED;
+    enum.EnumType: Color; enum.Flag: Permission.READ or Permission.READ|Permission.WRITE;
+    enum.IntEnum: Level.LOW; enum.IntFlag: Mask.ONE; enum.StrEnum: Word.YES; enum.auto();
+    contextlib.ExitStack(); contextlib._GeneratorContextManager: manage(); contextlib.closing(KEPT);
+    contextlib.nullcontext(3); contextlib.redirect_stdout(None); contextlib.suppress(ValueError);
+    array.array('i', [3, 1]) or array.array('d'); decimal.Context(prec=4); decimal.Decimal('1.50');
+    fractions.Fraction(3, 4); datetime.date(2020, 2, 29); datetime.datetime(2020, 2, 29, 12, 30);
+    datetime.time(12, 30); datetime.timedelta(days=2, seconds=5);
+    datetime.timezone: datetime.timezone.utc; pathlib.PosixPath('a/b.txt');
+    pathlib.PurePosixPath('a/b.txt'); pathlib.PureWindowsPath('a/b.txt')
+""")
 }
 # Types that have no instances of their own here, or none that two runs would make alike.
-WITHOUT = {
-    "array.ArrayType": "array.array's other name",
-    "contextlib.AbstractAsyncContextManager": "abstract",
-    "contextlib.AbstractContextManager": "abstract",
-    "contextlib.AsyncContextDecorator": "abstract",
-    "contextlib.AsyncExitStack": "asynchronous",
-    "contextlib.ContextDecorator": "abstract",
-    "contextlib.aclosing": "asynchronous",
-    "contextlib.chdir": "changes the process",
-    "contextlib.redirect_stderr": "like redirect_stdout",
-    "datetime.tzinfo": "abstract",
-    "decimal.DecimalTuple": "a named tuple",
-    "enum.EnumCheck": "an enum like Color",
-    "enum.EnumDict": "made by EnumType alone",
-    "enum.EnumMeta": "EnumType's other name",
-    "enum.FlagBoundary": "an enum like Word",
-    "enum.ReprEnum": "abstract",
-    "enum.member": "a descriptor of class bodies",
-    "enum.nonmember": "a descriptor of class bodies",
-    "enum.property": "a descriptor of class bodies",
-    "enum.verify": "a decorator of classes",
-    "functools.GenericAlias": "types.GenericAlias",
-    "functools.RLock": "a lock",
-    "functools.Placeholder": "Python 3.14",
-    "pathlib.Path": "makes a PosixPath",
-    "pathlib.PurePath": "makes a PurePosixPath",
-    "pathlib.Sequence": "collections.abc's",
-    "pathlib.UnsupportedOperation": "an exception",
-    "pathlib.WindowsPath": "not on this system",
-    "types.CapsuleType": "made by C code alone",
-    "types.CoroutineType": "one that is never awaited warns",
-    "types.FrameType": "a frame of the compiled program is another one than plain Python's",
-}
+WITHOUT = named("""
+    array.ArrayType: array.array's other name; contextlib.AbstractAsyncContextManager: abstract;
+    contextlib.AbstractContextManager: abstract; contextlib.AsyncContextDecorator: abstract;
+    contextlib.AsyncExitStack: asynchronous; contextlib.ContextDecorator: abstract;
+    contextlib.aclosing: asynchronous; contextlib.chdir: changes the process;
+    contextlib.redirect_stderr: like redirect_stdout; datetime.tzinfo: abstract;
+    decimal.DecimalTuple: a named tuple; enum.EnumCheck: an enum like Color;
+    enum.EnumDict: made by EnumType alone; enum.EnumMeta: EnumType's other name;
+    enum.FlagBoundary: an enum like Word; enum.ReprEnum: abstract;
+    enum.member: a descriptor of class bodies; enum.nonmember: a descriptor of class bodies;
+    enum.property: a descriptor of class bodies; enum.verify: a decorator of classes;
+    functools.GenericAlias: types.GenericAlias; functools.RLock: a lock;
+    functools.Placeholder: Python 3.14; pathlib.Path: makes a PosixPath;
+    pathlib.PurePath: makes a PurePosixPath; pathlib.Sequence: collections.abc's;
+    pathlib.UnsupportedOperation: an exception; pathlib.WindowsPath: not on this system;
+    types.CapsuleType: made by C code alone; types.CoroutineType: one that is never awaited warns;
+    types.FrameType: a frame of the compiled program is another one than plain Python's
+""")
 NO_CONSTRUCTION = {  # exceptions that take other arguments than text
     "UnicodeDecodeError": "UnicodeDecodeError('utf-8', b'a', 0, 1, 'why')",
     "UnicodeEncodeError": "UnicodeEncodeError('utf-8', 'a', 0, 1, 'why')",
@@ -314,14 +241,9 @@ def exists(name: str) -> bool:
 
 
 # ---- what is asked
-UNASKED = {  # names whose answer differs from run to run, or that change the process
-    "__del__",
-    "__sizeof__",
-    "__weakref__",
-    "__subclasses__",
-    "__dir__",
-    "__builtins__",
-    "__globals__",
+# names whose answer differs from run to run, or that change the process
+UNASKED = {
+    *"__del__ __sizeof__ __weakref__ __subclasses__ __dir__ __builtins__ __globals__".split()
 }
 UNCALLED = UNASKED | set(
     (
@@ -337,41 +259,37 @@ NAMES_BY_ALL = (
     "__self__ __func__ __wrapped__ __get__ __set__ __add__ __reduce__ __format__ "
     "__getattribute__ __slots__ __match_args__ __annotations__ __class_getitem__ nothing"
 ).split()
-OPERATIONS = (
-    "type(o); type(o) is KIND; o.__class__; isinstance(o, KIND); isinstance(o, (str, KIND)); "
-    "isinstance(o, (int, float)); isinstance(o, collections.abc.Sized); "
-    "isinstance(o, collections.abc.Iterable); isinstance(o, collections.abc.Iterator); "
-    "isinstance(o, collections.abc.Callable); isinstance(o, collections.abc.Hashable); "
-    "isinstance(o, collections.abc.Sequence); isinstance(o, collections.abc.Mapping); "
-    "isinstance(o, typing.Sequence); isinstance(o, typing.Callable); "
-    "isinstance(o, typing.Hashable); isinstance(o, typing.SupportsInt); "
-    "isinstance(o, typing.SupportsIndex); isinstance(o, int | None); "
-    "isinstance(o, typing.Union[str, list]); isinstance(o, typing.Optional[dict]); "
-    "isinstance(o, numbers.Number); isinstance(o, numbers.Integral); "
-    "isinstance(o, torch.Tensor); isinstance(o, torch.FloatTensor); "
-    "isinstance(o, torch.nn.Parameter); isinstance(o, list[int]); isinstance(o, 3); "
-    "issubclass(type(o), KIND); issubclass(type(o), (collections.abc.Sized, str)); "
-    "issubclass(type(o), typing.Hashable); issubclass(o, object); callable(o); repr(o); "
-    "str(o); ascii(o); format(o); format(o, '>4'); f'{o}'; f'{o!r:>3}'; '%s' % (o,); hash(o); "
-    "len(o); bool(o); not o; iter(o) is o; type(iter(o)); o == o; o != o; o == O2; o != O2; "
-    "O2 == o; o < O2; o <= O2; o == 3; o == 'ab c'; 3 == o; o is o; o in [o]; [o] == [o]; "
-    "(1, o) == (1, o); [o].index(o); [o, o].count(o); {1: o} == {1: o}; o in (1, 'a'); 1 in o; "
-    "'a' in o; o[0]; o['a']; o[0:1]; o + o; o + 1; 1 + o; o * 2; 2 * o; o | o; o & o; o - o; "
-    "o % 2; o ** 2; o // 2; -o; +o; ~o; abs(o); int(o); float(o); complex(o); round(o); "
-    "divmod(o, 2); operator.index(o); operator.length_hint(o, 4); max(o, o, key=id) is o; "
-    "max(o, O2); sorted([O2, o]); [*o]; {**o}; list(o); tuple(o); set(o); dict(o); "
-    "reversed(o); list(reversed(o)); sum(o); min(o); any(o); all(o); enumerate(o); sorted(o); "
-    "zip(o, o); next(o); next(o, 5); {o: 1}[o]; {o} == {o}; vars(o); id(o) == id(o); "
-    "getattr(o, 'nothing', 4); callable(getattr(o, '__call__', None))"
-).split("; ")
+OPERATIONS = items("""
+    type(o); type(o) is KIND; o.__class__; isinstance(o, KIND); isinstance(o, (str, KIND));
+    isinstance(o, (int, float)); isinstance(o, collections.abc.Sized);
+    isinstance(o, collections.abc.Iterable); isinstance(o, collections.abc.Iterator);
+    isinstance(o, collections.abc.Callable); isinstance(o, collections.abc.Hashable);
+    isinstance(o, collections.abc.Sequence); isinstance(o, collections.abc.Mapping);
+    isinstance(o, typing.Sequence); isinstance(o, typing.Callable); isinstance(o, typing.Hashable);
+    isinstance(o, typing.SupportsInt); isinstance(o, typing.SupportsIndex);
+    isinstance(o, int | None); isinstance(o, typing.Union[str, list]);
+    isinstance(o, typing.Optional[dict]); isinstance(o, numbers.Number);
+    isinstance(o, numbers.Integral); isinstance(o, torch.Tensor); isinstance(o, torch.FloatTensor);
+    isinstance(o, torch.nn.Parameter); isinstance(o, list[int]); isinstance(o, 3);
+    issubclass(type(o), KIND); issubclass(type(o), (collections.abc.Sized, str));
+    issubclass(type(o), typing.Hashable); issubclass(o, object); callable(o); repr(o); str(o);
+    ascii(o); format(o); format(o, '>4'); f'{o}'; f'{o!r:>3}'; '%s' % (o,); hash(o); len(o);
+    bool(o); not o; iter(o) is o; type(iter(o)); o == o; o != o; o == O2; o != O2; O2 == o; o < O2;
+    o <= O2; o == 3; o == 'ab c'; 3 == o; o is o; o in [o]; [o] == [o]; (1, o) == (1, o);
+    [o].index(o); [o, o].count(o); {1: o} == {1: o}; o in (1, 'a'); 1 in o; 'a' in o; o[0]; o['a'];
+    o[0:1]; o + o; o + 1; 1 + o; o * 2; 2 * o; o | o; o & o; o - o; o % 2; o ** 2; o // 2; -o; +o;
+    ~o; abs(o); int(o); float(o); complex(o); round(o); divmod(o, 2); operator.index(o);
+    operator.length_hint(o, 4); max(o, o, key=id) is o; max(o, O2); sorted([O2, o]); [*o]; {**o};
+    list(o); tuple(o); set(o); dict(o); reversed(o); list(reversed(o)); sum(o); min(o); any(o);
+    all(o); enumerate(o); sorted(o); zip(o, o); next(o); next(o, 5); {o: 1}[o]; {o} == {o}; vars(o);
+    id(o) == id(o); getattr(o, 'nothing', 4); callable(getattr(o, '__call__', None))
+""")
 PARTS = 5  # in which the operations are asked
 # These iterators have no end: what walks them to the end never comes back in plain Python, either.
 ENDLESS = {"itertools.count", "itertools.cycle"}
-WALKING = set(
-    ("1 in o; 'a' in o; [*o]; list(o); tuple(o); set(o); sum(o); min(o); all(o); sorted(o)").split(
-        "; "
-    )
-)
+WALKING = {
+    *items("1 in o; 'a' in o; [*o]; list(o); tuple(o); set(o); sum(o); min(o); all(o); sorted(o)")
+}
 VALUES = (
     "0 1 -1 2 True None 'a' 'b' 'ab' b'a' [1,2] (1,2) {'a':5} {1} 1.5 int function slice(0,1) "
     "[('a',1)] range(2) iter([1,2]) KEPT Plain ValueError ['a','b'] lambda:3 (lambda*a:1)"
@@ -621,108 +539,92 @@ LISTS = ["[7, 8, 9]", "Listed([7, 8, 9])"]
 DEQUES = ["collections.deque([7, 8])", "collections.deque([7, 8], 3)"]
 DICTS = ["{1: 0, 'z': 1}", "collections.OrderedDict(z=1)", "collections.defaultdict(int, z=1)"]
 CONSUMERS = {
-    **{
-        statement: LISTS
-        for statement in (
-            "t.extend({i}) | t += {i} | t[1:] = {i} | t[:1] = {i} | t[::2] = {i} | "
-            "t[-1:] = {i} | t[:] = zip({i}, {i}) | t.sort(key=key) | "
-            "t.sort(key=key, reverse=True) | "
-            "t[:] = [Ordered(3), Ordered(1), Ordered(2)]; t.sort() | "
-            "t[:] = [Ordered(3), Ordered(99), Ordered(1), Ordered(0)]; t.sort() | "
-            "t.extend(map(key, {i})) | t.extend(itertools.chain({i}, {i})) | "
-            "list.extend(t, {i}) | t = [*t, *{i}, 5] | t.extend(t) | t += t | "
-            "t[1:2] = t | t.index(Ordered(9), 1) | t.remove(Ordered(5)) | "
-            "Ordered(5) in t | t = t + [*{i}]"
-        ).split(" | ")
-    },
-    **{
-        statement: DEQUES
-        for statement in (
-            "t.extend({i}) | t.extendleft({i}) | t += {i} | "
-            "t = collections.deque({i}, 2) | t.extend(t) | t.extendleft(t) | "
-            "t += t | t.extendleft(map(key, {i})) | "
-            "t.rotate(1); t.extend(zip({i}, {i}))"
-        ).split(" | ")
-    },
-    **{
-        statement: ["{7, 8}"]
-        for statement in (
-            "t.update({i}); t.update({i}, {i}); t |= set({i}); "
-            "t.difference_update({i}); t.intersection_update({i}); "
-            "t.symmetric_difference_update({i}); r = t.union({i}); "
-            "r = t.issubset({i}); r = t.issuperset({i}); r = t.isdisjoint({i}); "
-            "r = t.intersection({i}); r = t.difference({i}); t = {{*t, *{i}}}; "
-            "t.update(t); t.update([1, True, 1.0]); "
-            "r = repr(set([1.0, 1, True])), repr(frozenset([True, 1])); "
-            "r = repr({{1}} | {{1.0}}), repr({{1}} & {{1.0}}), repr({{1.0}}.union([True]))"
-        ).split("; ")
-    },
-    **{
-        statement: DICTS
-        for statement in (
-            "t.update({p}); t.update({p}, q=3); t |= {p}; t.update({k}); "
-            "t.update(zip({i}, {i})); r = dict.fromkeys({i}, 3); "
-            "r = dict(map(lambda a: (a, key(a)), {i})); "
-            "r = {{a: key(a) for a in {i}}}; t.update([(1, 2), (3,)]); "
-            "t.update([(1, 2), 3]); r = {{**t, **{k}}}; r = dict({k}); "
-            "t.update({i}); r = collections.Counter({i})"
-        ).split("; ")
-    },
-    **{
-        statement: ["[7]"]
-        for statement in (
-            "r = list({i}) | r = tuple({i}) | r = set({i}) | r = frozenset({i}) | "
-            "r = sorted({i}) | r = sorted({i}, key=key) | "
-            "r = sorted({i}, key=key, reverse=True) | r = sum({i}) | "
-            "r = sum(map(Ordered, {i}), 5).value | r = sum({i}, 'a') | "
-            "r = sum({i}, start=[]) | r = min({i}) | r = max({i}, key=key) | "
-            "r = min({i}, key=key, default=4) | r = max(map(Ordered, {i})).value | "
-            "r = any(map(Ordered, {i})) | r = all(map(Ordered, {i})) | "
-            "r = all(key(a) for a in {i}) | r = 'x'.join(map(str, {i})) | "
-            "r = ','.join({i}) | a, b, c = {i}; r = (a, b, c) | "
-            "a, b = {i}; r = (a, b) | a, *b = {i}; r = (a, b) | "
-            "*a, b, c, d, e = {i} | r = [*{i}] | r = function(*{i}) | "
-            "r = function(0, *{i}, **{k}) | r = list(zip({i}, {i})) | "
-            "r = list(zip([1, 2], {i}, strict=True)) | "
-            "r = list(zip({i}, [1], strict=True)) | "
-            "r = list(map(lambda a, b: (key(a), b), {i}, [1, 2])) | "
-            "r = list(filter(key, {i})) | r = list(enumerate({i}, 4)) | "
-            "r = 2 in {i} | r = 5 in {i} | r = list(iter({i}.__next__, 2)) | "
-            "r = functools.reduce(lambda a, b: a + key(b), {i}) | "
-            "r = functools.reduce(lambda a, b: a + key(b), {i}, 1) | "
-            "r = list(itertools.chain({i}, t, {i})) | "
-            "r = list(itertools.chain.from_iterable([{i}, t])) | "
-            "r = list(itertools.islice({i}, 2)) | "
-            "r = list(itertools.islice({i}, 0, None, 2)) | "
-            "r = list(itertools.takewhile(lambda a: key(a) > -2, {i})) | "
-            "r = list(itertools.dropwhile(lambda a: key(a) > -2, {i})) | "
-            "r = list(itertools.filterfalse(lambda a: key(a) > -2, {i})) | "
-            "r = list(itertools.accumulate({i}, lambda a, b: a + key(b))) | "
-            "r = list(itertools.accumulate({i}, initial=2)) | "
-            "r = list(itertools.starmap(lambda a, b: key(a), zip({i}, {i}))) | "
-            "r = list(itertools.zip_longest({i}, [1], fillvalue=0)) | "
-            "r = list(itertools.product({i}, {i})) | "
-            "r = list(itertools.permutations({i}, 2)) | "
-            "r = list(itertools.combinations({i}, 2)) | "
-            "r = list(itertools.pairwise({i})) | "
-            "r = list(itertools.compress({i}, {i})) | "
-            "r = [(k, list(g)) for k, g in itertools.groupby({i}, key)] | "
-            "r = list(itertools.islice(itertools.cycle({i}), 5)) | "
-            "a, b = itertools.tee({i}); r = (next(a), list(b), list(a)) | "
-            "r = [b for a in {i} for b in (a, key(a))] | "
-            "t.append(next({i})); t.append(next({i}, 5)) | "
-            "t.append(next(iter([]), 5)) | "
-            "m = map(key, {i}); next(m); t.extend(m); r = list(m) | "
-            "m = zip({i}, {i}); next(m); t.extend(m); r = list(m) | "
-            "m = enumerate({i}); next(m); t.extend(m); r = next(m, None) | "
-            "m = iter({i}); a, b = m, 0; t.append(next(a)); t.extend(m) | "
-            "r = list(reversed(list({i}))) | "
-            "r = operator.contains({i}, 2), operator.indexOf({i}, 2), operator.countOf({i}, 2) | "
-            "r = bytes({i}) | r = list({p}) | "
-            "r = max({p}, key=lambda pair: key(pair[0])) | r = dict({p}) | "
-            "d = {{1: 1, 2: 2}}; r = list(itertools.chain((d.update(a=key(5)) for a in (1,)), d))"
-        ).split(" | ")
-    },
+    statement: targets
+    for targets, text in (
+        (
+            LISTS,
+            """
+            t[1:] = {i} | t[:1] = {i} | t[::2] = {i} | t[-1:] = {i} | t[:] = zip({i}, {i}) |
+            t.sort(key=key) | t.sort(key=key, reverse=True) |
+            t[:] = [Ordered(3), Ordered(1), Ordered(2)]; t.sort() |
+            t[:] = [Ordered(3), Ordered(99), Ordered(1), Ordered(0)]; t.sort() |
+            t.extend(map(key, {i})) | t.extend(itertools.chain({i}, {i})) | list.extend(t, {i}) |
+            t = [*t, *{i}, 5] | t[1:2] = t | t.index(Ordered(9), 1) | t.remove(Ordered(5)) |
+            Ordered(5) in t | t = t + [*{i}]""",
+        ),
+        (
+            DEQUES,
+            """
+            t.extend({i}) | t += {i} | t.extend(t) | t += t | t.extendleft({i}) |
+            t = collections.deque({i}, 2) | t.extendleft(t) | t.extendleft(map(key, {i})) |
+            t.rotate(1); t.extend(zip({i}, {i}))""",
+        ),
+        (
+            ["{7, 8}"],
+            """
+            t.update({i}, {i}) | t |= set({i}) | t.difference_update({i}) |
+            t.intersection_update({i}) | t.symmetric_difference_update({i}) | r = t.union({i}) |
+            r = t.issubset({i}) | r = t.issuperset({i}) | r = t.isdisjoint({i}) |
+            r = t.intersection({i}) | r = t.difference({i}) | t = {{*t, *{i}}} | t.update(t) |
+            t.update([1, True, 1.0]) | r = repr(set([1.0, 1, True])), repr(frozenset([True, 1])) |
+            r = repr({{1}}|{{1.0}}), repr({{1}} & {{1.0}}), repr({{1.0}}.union([True]))""",
+        ),
+        (
+            DICTS,
+            """
+            t.update({i}) | t.update({p}) | t.update({p}, q=3) | t |= {p} | t.update({k}) |
+            t.update(zip({i}, {i})) | r = dict.fromkeys({i}, 3) |
+            r = dict(map(lambda a: (a, key(a)), {i})) | r = {{a: key(a) for a in {i}}} |
+            t.update([(1, 2), (3,)]) | t.update([(1, 2), 3]) | r = {{**t, **{k}}} | r = dict({k}) |
+            r = collections.Counter({i})""",
+        ),
+        (
+            ["[7]"],
+            """
+            r = list({i}) | r = tuple({i}) | r = set({i}) | r = frozenset({i}) | r = sorted({i}) |
+            r = sorted({i}, key=key) | r = sorted({i}, key=key, reverse=True) | r = sum({i}) |
+            r = sum(map(Ordered, {i}), 5).value | r = sum({i}, 'a') | r = sum({i}, start=[]) |
+            r = min({i}) | r = max({i}, key=key) | r = min({i}, key=key, default=4) |
+            r = max(map(Ordered, {i})).value | r = any(map(Ordered, {i})) |
+            r = all(map(Ordered, {i})) | r = all(key(a) for a in {i}) |
+            r = 'x'.join(map(str, {i})) | r = ','.join({i}) | a, b, c = {i}; r = (a, b, c) |
+            a, b = {i}; r = (a, b) | a, *b = {i}; r = (a, b) | *a, b, c, d, e = {i} | r = [*{i}] |
+            r = function(*{i}) | r = function(0, *{i}, **{k}) | r = list(zip({i}, {i})) |
+            r = list(zip([1, 2], {i}, strict=True)) | r = list(zip({i}, [1], strict=True)) |
+            r = list(map(lambda a, b: (key(a), b), {i}, [1, 2])) | r = list(filter(key, {i})) |
+            r = list(enumerate({i}, 4)) | r = 2 in {i} | r = 5 in {i} |
+            r = list(iter({i}.__next__, 2)) | r = functools.reduce(lambda a, b: a + key(b), {i}) |
+            r = functools.reduce(lambda a, b: a + key(b), {i}, 1) |
+            r = list(itertools.chain({i}, t, {i})) |
+            r = list(itertools.chain.from_iterable([{i}, t])) | r = list(itertools.islice({i}, 2)) |
+            r = list(itertools.islice({i}, 0, None, 2)) |
+            r = list(itertools.takewhile(lambda a: key(a) > -2, {i})) |
+            r = list(itertools.dropwhile(lambda a: key(a) > -2, {i})) |
+            r = list(itertools.filterfalse(lambda a: key(a) > -2, {i})) |
+            r = list(itertools.accumulate({i}, lambda a, b: a + key(b))) |
+            r = list(itertools.accumulate({i}, initial=2)) |
+            r = list(itertools.starmap(lambda a, b: key(a), zip({i}, {i}))) |
+            r = list(itertools.zip_longest({i}, [1], fillvalue=0)) |
+            r = list(itertools.product({i}, {i})) | r = list(itertools.permutations({i}, 2)) |
+            r = list(itertools.combinations({i}, 2)) | r = list(itertools.pairwise({i})) |
+            r = list(itertools.compress({i}, {i})) |
+            r = [(k, list(g)) for k, g in itertools.groupby({i}, key)] |
+            r = list(itertools.islice(itertools.cycle({i}), 5)) |
+            a, b = itertools.tee({i}); r = (next(a), list(b), list(a)) |
+            r = [b for a in {i} for b in (a, key(a))] |
+            t.append(next({i})); t.append(next({i}, 5)) | t.append(next(iter([]), 5)) |
+            m = map(key, {i}); next(m); t.extend(m); r = list(m) |
+            m = zip({i}, {i}); next(m); t.extend(m); r = list(m) |
+            m = enumerate({i}); next(m); t.extend(m); r = next(m, None) |
+            m = iter({i}); a, b = m, 0; t.append(next(a)); t.extend(m) |
+            r = list(reversed(list({i}))) |
+            r = operator.contains({i}, 2), operator.indexOf({i}, 2), operator.countOf({i}, 2) |
+            r = bytes({i}) | r = list({p}) | r = max({p}, key=lambda pair: key(pair[0])) |
+            r = dict({p}) |
+            d = {{1: 1, 2: 2}}; r = list(itertools.chain((d.update(a=key(5)) for a in (1,)), d))""",
+        ),
+    )
+    for statement in statements(text)
 }
 
 

@@ -29,23 +29,8 @@ from .modes import Mode
 
 FILE = "<a program of tests.soundness.change_state>"
 VALUES = (
-    True,
-    False,
-    1,
-    2,
-    0,
-    "high",
-    "highest",
-    "meta",
-    "cpu",
-    torch.float64,
-    torch.float16,
-    torch.float32,
-    "default",
-    "warn",
-    "ieee",
-    "tf32",
-    "none",
+    *(True, False, 1, 2, 0, torch.float64, torch.float16, torch.float32),
+    *"high highest meta cpu default warn ieee tf32 none".split(),
 )
 NOT_STATE = ("seed", "rng", "sharing", "deleter", "vital", "printoptions", "module", "from")
 SWITCHES = "torch.backends"

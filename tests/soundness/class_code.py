@@ -17,241 +17,128 @@ import torch
 
 from ..fuzz.compare import difference, outcome
 from . import runner
+from .tables import rows
 from .modes import Mode
 
 FILE = "<a program of tests.soundness.class_code>"
 # protocol -> (the program's classes: `answer` is the function, which `READ` calls; the question,
 # of the class C and its object c)
 PROTOCOLS: dict[str, tuple[str, str]] = {
-    "descriptor": (
-        "class D:\n def __get__(self, i, o=None): return READ\nclass C: got = D()",
-        "c.got",
-    ),
-    "descriptor of a class": (
-        "class D:\n def __get__(self, i, o=None): return READ\nclass C: got = D()",
-        "C.got",
-    ),
-    "data descriptor": (
-        "class D:\n def __get__(self, i, o=None): return READ\n def __set__(self, i, v): pass\n"
-        "class C: got = D()",
-        "c.got",
-    ),
-    "descriptor set": (
-        "class D:\n def __set__(self, i, v): i.kept = v * READ\nclass C: got = D()",
-        "(setattr(c, 'got', 3), c.kept)",
-    ),
-    "set name": (
-        "class D:\n def __set_name__(self, o, name): self.size = READ\n"
-        "def made():\n class E:\n  got = D()\n return vars(E)['got'].size\nclass C: pass",
-        "made()",
-    ),
-    "property": ("class C:\n @property\n def got(self): return READ", "c.got"),
-    "property set": (
-        "class C:\n @property\n def got(self): return 1\n"
-        " @got.setter\n def got(self, v): self.kept = v * READ",
-        "(setattr(c, 'got', 3), c.kept)",
-    ),
-    "class method": ("class C:\n @classmethod\n def got(cls): return READ", "C.got(), c.got()"),
-    "static method": ("class C:\n @staticmethod\n def got(): return READ", "C.got(), c.got()"),
-    "method": ("class C:\n def got(self): return READ", "c.got(), C.got(c)"),
-    "getattr": ("class C:\n def __getattr__(self, name): return READ", "c.absent"),
-    "getattribute": (
-        "class C:\n def __getattribute__(self, name):\n"
-        "  return READ if name == 'absent' else object.__getattribute__(self, name)",
-        "c.absent",
-    ),
-    "hasattr": (
-        "class C:\n def __getattr__(self, name):\n"
-        "  if READ == 2: raise AttributeError(name)\n  return 1",
-        "hasattr(c, 'absent'), getattr(c, 'absent', 5)",
-    ),
-    "setattr": (
-        "class C:\n def __setattr__(self, name, v): object.__setattr__(self, name, v * READ)",
-        "(setattr(c, 'kept', 3), c.kept)",
-    ),
-    "dir": ("class C:\n def __dir__(self): return ['a'] * int(READ)", "len(dir(c))"),
-    "class item": ("class C:\n def __class_getitem__(cls, key): return key * READ", "C[3]"),
-    "metaclass item": (
-        "class M(type):\n def __getitem__(cls, key): return key * READ\nclass C(metaclass=M): pass",
-        "C[3]",
-    ),
-    "metaclass getattr": (
-        "class M(type):\n def __getattr__(cls, name): return READ\nclass C(metaclass=M): pass",
-        "C.absent",
-    ),
-    "metaclass property": (
-        "class M(type):\n @property\n def got(cls): return READ\nclass C(metaclass=M): pass",
-        "C.got",
-    ),
-    "metaclass method": (
-        "class M(type):\n def got(cls): return READ\nclass C(metaclass=M): pass",
-        "C.got()",
-    ),
-    "metaclass call": (
-        "class M(type):\n def __call__(cls, *args):\n  made = type.__call__(cls, *args)\n"
-        "  made.size = READ\n  return made\nclass C(metaclass=M): pass",
-        "C().size",
-    ),
-    "instance check": (
-        "class M(type):\n def __instancecheck__(cls, i): return READ == 2\n"
-        "class C(metaclass=M): pass",
-        "isinstance(3, C), isinstance(x, C), isinstance(kept, (str, C))",
-    ),
-    "subclass check": (
-        "class M(type):\n def __subclasscheck__(cls, k): return READ == 2\n"
-        "class C(metaclass=M): pass",
-        "issubclass(int, C), issubclass(str, (int, C))",
-    ),
-    "metaclass operator": (
-        "class M(type):\n def __add__(cls, n): return n + READ\n __radd__ = __or__ = __add__\n"
-        "class C(metaclass=M): pass",
-        "C + 1, 1 + C, C | 1",
-    ),
-    "metaclass length": (
-        "class M(type):\n def __len__(cls): return int(READ)\n"
-        " def __bool__(cls): return READ == 2\nclass C(metaclass=M): pass",
-        "len(C), bool(C), not C",
-    ),
-    "metaclass iteration": (
-        "class M(type):\n def __iter__(cls): return iter([READ, 1])\n"
-        " def __contains__(cls, n): return n == READ\nclass C(metaclass=M): pass",
-        "[*C], 2 in C",
-    ),
-    "metaclass prepare": (
-        "class M(type):\n @classmethod\n def __prepare__(mcs, name, bases): return {'size': READ}\n"
-        "def made():\n class E(metaclass=M): pass\n return E.size\nclass C: pass",
-        "made()",
-    ),
-    "new": (
-        "class C:\n def __new__(cls):\n  made = object.__new__(cls)\n  made.size = READ\n"
-        "  return made",
-        "C().size",
-    ),
-    "init": ("class C:\n def __init__(self): self.size = READ", "C().size"),
-    "init subclass": (
-        "class C:\n def __init_subclass__(cls): cls.size = READ\n"
-        "def made():\n class E(C): pass\n return E.size",
-        "made()",
-    ),
-    "super method": (
-        "class B:\n def got(self): return READ\nclass C(B):\n"
-        " def got(self): return super().got() + 1",
-        "c.got()",
-    ),
-    "super property": (
-        "class B:\n @property\n def got(self): return READ\n"
-        "class C(B):\n @property\n def got(self): return super().got + 1",
-        "c.got",
-    ),
-    "super of a class": (
-        "class B:\n @classmethod\n def got(cls): return READ\n"
-        "class C(B):\n @classmethod\n def got(cls): return super().got() + 1",
-        "C.got(), c.got()",
-    ),
-    "super descriptor": (
-        "class D:\n def __get__(self, i, o=None): return READ\nclass B: got = D()\n"
-        "class C(B):\n @staticmethod\n def of(): return super(C, C).got",
-        "C.of()",
-    ),
-    "super init": (
-        "class B:\n def __init__(self): self.size = READ\n"
-        "class C(B):\n def __init__(self): super().__init__()",
-        "C().size",
-    ),
-    "super in the middle": (
-        "class A:\n def got(self): return 1\nclass B(A):\n"
-        " def got(self): return super().got() * READ\n"
-        "class D(A):\n def got(self): return super().got() + 3\nclass C(B, D): pass",
-        "c.got()",
-    ),
-    "call": ("class C:\n def __call__(self, n): return n * READ", "c(3)"),
-    "item": ("class C:\n def __getitem__(self, n): return n * READ", "c[3]"),
-    "length": (
-        "class C:\n def __len__(self): return int(READ)\n def __bool__(self): return READ == 2",
-        "len(c), bool(c), 1 if c else 5",
-    ),
-    "iteration": ("class C:\n def __iter__(self): yield READ", "[*c], max(c)"),
-    "next": (
-        "class C:\n def __iter__(self): return self\n def __next__(self): return READ",
-        "next(c), next(iter(c))",
-    ),
-    "contains": ("class C:\n def __contains__(self, n): return n == READ", "2 in c, 3 not in c"),
-    "operators": (
-        "class C:\n def __add__(self, n): return n + READ\n __radd__ = __matmul__ = __add__",
-        "c + 1, 1 + c, c @ 1",
-    ),
-    "in place": (
-        "class C:\n def __iadd__(self, n):\n  self.kept = n + READ\n  return self",
-        "operator.iadd(c, 1).kept",
-    ),
-    "comparison": (
-        "class C:\n def __eq__(self, n): return n == READ\n def __lt__(self, n): return READ < n\n"
-        " __hash__ = None",
-        "c == 2, c != 2, c < 3, 3 > c, 2 in [c]",
-    ),
-    "hash": (
-        "class C:\n def __hash__(self): return int(READ)\n def __eq__(self, n): return True",
-        "hash(c) % 100 == 2, {c: 1}.get(2, 5)",
-    ),
-    "numbers": (
-        "class C:\n def __index__(self): return int(READ)\n"
-        " def __float__(self): return READ * 1.5\n"
-        " def __int__(self): return int(READ) + 1\n def __abs__(self): return READ",
-        "float(c), int(c), abs(c), [1, 2, 3, 4, 5, 6, 7, 8, 9][c], range(c)",
-    ),
-    "texts": (
-        "class C:\n def __str__(self): return 'of ' + str(READ)\n"
-        " def __repr__(self): return 'r ' + str(READ)\n"
-        " def __format__(self, spec): return spec + str(READ)",
-        "str(c), repr(c), f'{c:a} {c!r} {c!s}', '%s' % c, [c].__repr__()",
-    ),
-    "with": (
-        "class C:\n def __enter__(self): return READ\n def __exit__(self, *a): return True\n"
-        "def made(c):\n with c as n: return n",
-        "made(c)",
-    ),
-    "with, an error": (
-        "class C:\n def __enter__(self): return self\n def __exit__(self, *a): return READ == 2\n"
-        "def made(c):\n with c: raise ValueError('in')\n return 5",
-        "made(c)",
-    ),
-    "missing": ("class C(dict):\n def __missing__(self, key): return READ", "c['absent']"),
-    "list's subclass": ("class C(list):\n def __len__(self): return int(READ)", "len(c)"),
-    "dataclass": (
-        "@dataclasses.dataclass\nclass C:\n size: int = 1\n"
-        " def __post_init__(self): self.size = READ",
-        "C().size",
-    ),
-    "enumeration": (
-        "class C(enum.Enum):\n ONE = 1\n @property\n def got(self): return READ\n"
-        " @classmethod\n def _missing_(cls, n): return cls.ONE if READ == 2 else None",
-        "C.ONE.got, C(7)",
-    ),
-    "named tuple": (
-        "class C(collections.namedtuple('P', 'a b', defaults=(1, 2))):\n"
-        " @property\n def got(self): return self.a * READ",
-        "c.got",
-    ),
-    "module": (
-        "class C(torch.nn.Module):\n def __getattr__(self, name):\n"
-        "  return READ if name == 'absent' else super().__getattr__(name)\n"
-        " def forward(self, x): return x * self.absent",
-        "c(x)",
-    ),
-    "module's property": (
-        "class C(torch.nn.Module):\n @property\n def scale(self): return READ\n"
-        " def forward(self, x): return x * self.scale",
-        "c(x)",
-    ),
-    "torch function": (
-        "class C:\n @classmethod\n def __torch_function__(cls, f, types, args=(), kwargs=None):\n"
-        "  return READ",
-        "torch.add(c, 1), torch.sin(c)",
-    ),
-    "ABC": (
-        "class C(abc.ABC):\n @classmethod\n def __subclasshook__(cls, k):\n  return READ == 2",
-        "issubclass(int, C)",
-    ),
+    name: (text, question)
+    for name, question, text in rows(r"""
+descriptor :: c.got :: class D:\n def __get__(self, i, o=None): return READ\nclass C: got = D()
+descriptor of a class :: C.got :: class D:\n def __get__(self, i, o=None): return READ
+    \nclass C: got = D()
+data descriptor :: c.got :: class D:\n def __get__(self, i, o=None): return READ
+    \n def __set__(self, i, v): pass\nclass C: got = D()
+descriptor set :: (setattr(c, 'got', 3), c.kept) :: class D:
+    \n def __set__(self, i, v): i.kept = v * READ\nclass C: got = D()
+set name :: made() :: class D:\n def __set_name__(self, o, name): self.size = READ\ndef made():
+    \n class E:\n  got = D()\n return vars(E)['got'].size\nclass C: pass
+property :: c.got :: class C:\n @property\n def got(self): return READ
+property set :: (setattr(c, 'got', 3), c.kept) :: class C:\n @property\n def got(self): return 1
+    \n @got.setter\n def got(self, v): self.kept = v * READ
+class method :: C.got(), c.got() :: class C:\n @classmethod\n def got(cls): return READ
+static method :: C.got(), c.got() :: class C:\n @staticmethod\n def got(): return READ
+method :: c.got(), C.got(c) :: class C:\n def got(self): return READ
+getattr :: c.absent :: class C:\n def __getattr__(self, name): return READ
+getattribute :: c.absent :: class C:\n def __getattribute__(self, name):
+    \n  return READ if name == 'absent' else object.__getattribute__(self, name)
+hasattr :: hasattr(c, 'absent'), getattr(c, 'absent', 5) :: class C:\n def __getattr__(self, name):
+    \n  if READ == 2: raise AttributeError(name)\n  return 1
+setattr :: (setattr(c, 'kept', 3), c.kept) :: class C:
+    \n def __setattr__(self, name, v): object.__setattr__(self, name, v * READ)
+dir :: len(dir(c)) :: class C:\n def __dir__(self): return ['a'] * int(READ)
+class item :: C[3] :: class C:\n def __class_getitem__(cls, key): return key * READ
+metaclass item :: C[3] :: class M(type):\n def __getitem__(cls, key): return key * READ
+    \nclass C(metaclass=M): pass
+metaclass getattr :: C.absent :: class M(type):\n def __getattr__(cls, name): return READ
+    \nclass C(metaclass=M): pass
+metaclass property :: C.got :: class M(type):\n @property\n def got(cls): return READ
+    \nclass C(metaclass=M): pass
+metaclass method :: C.got() :: class M(type):\n def got(cls): return READ
+    \nclass C(metaclass=M): pass
+metaclass call :: C().size :: class M(type):\n def __call__(cls, *args):
+    \n  made = type.__call__(cls, *args)\n  made.size = READ\n  return made
+    \nclass C(metaclass=M): pass
+instance check :: isinstance(3, C), isinstance(x, C), isinstance(kept, (str, C)) :: class M(type):
+    \n def __instancecheck__(cls, i): return READ == 2\nclass C(metaclass=M): pass
+subclass check :: issubclass(int, C), issubclass(str, (int, C)) :: class M(type):
+    \n def __subclasscheck__(cls, k): return READ == 2\nclass C(metaclass=M): pass
+metaclass operator :: C + 1, 1 + C, C | 1 :: class M(type):\n def __add__(cls, n): return n + READ
+    \n __radd__ = __or__ = __add__\nclass C(metaclass=M): pass
+metaclass length :: len(C), bool(C), not C :: class M(type):\n def __len__(cls): return int(READ)
+    \n def __bool__(cls): return READ == 2\nclass C(metaclass=M): pass
+metaclass iteration :: [*C], 2 in C :: class M(type):\n def __iter__(cls): return iter([READ, 1])
+    \n def __contains__(cls, n): return n == READ\nclass C(metaclass=M): pass
+metaclass prepare :: made() :: class M(type):\n @classmethod
+    \n def __prepare__(mcs, name, bases): return {'size': READ}\ndef made():
+    \n class E(metaclass=M): pass\n return E.size\nclass C: pass
+new :: C().size :: class C:\n def __new__(cls):\n  made = object.__new__(cls)\n  made.size = READ
+    \n  return made
+init :: C().size :: class C:\n def __init__(self): self.size = READ
+init subclass :: made() :: class C:\n def __init_subclass__(cls): cls.size = READ\ndef made():
+    \n class E(C): pass\n return E.size
+super method :: c.got() :: class B:\n def got(self): return READ\nclass C(B):
+    \n def got(self): return super().got() + 1
+super property :: c.got :: class B:\n @property\n def got(self): return READ\nclass C(B):
+    \n @property\n def got(self): return super().got + 1
+super of a class :: C.got(), c.got() :: class B:\n @classmethod\n def got(cls): return READ
+    \nclass C(B):\n @classmethod\n def got(cls): return super().got() + 1
+super descriptor :: C.of() :: class D:\n def __get__(self, i, o=None): return READ
+    \nclass B: got = D()\nclass C(B):\n @staticmethod\n def of(): return super(C, C).got
+super init :: C().size :: class B:\n def __init__(self): self.size = READ\nclass C(B):
+    \n def __init__(self): super().__init__()
+super in the middle :: c.got() :: class A:\n def got(self): return 1\nclass B(A):
+    \n def got(self): return super().got() * READ\nclass D(A):
+    \n def got(self): return super().got() + 3\nclass C(B, D): pass
+call :: c(3) :: class C:\n def __call__(self, n): return n * READ
+item :: c[3] :: class C:\n def __getitem__(self, n): return n * READ
+length :: len(c), bool(c), 1 if c else 5 :: class C:\n def __len__(self): return int(READ)
+    \n def __bool__(self): return READ == 2
+iteration :: [*c], max(c) :: class C:\n def __iter__(self): yield READ
+next :: next(c), next(iter(c)) :: class C:\n def __iter__(self): return self
+    \n def __next__(self): return READ
+contains :: 2 in c, 3 not in c :: class C:\n def __contains__(self, n): return n == READ
+operators :: c + 1, 1 + c, c @ 1 :: class C:\n def __add__(self, n): return n + READ
+    \n __radd__ = __matmul__ = __add__
+in place :: operator.iadd(c, 1).kept :: class C:\n def __iadd__(self, n):\n  self.kept = n + READ
+    \n  return self
+comparison :: c == 2, c != 2, c < 3, 3 > c, 2 in [c] :: class C:
+    \n def __eq__(self, n): return n == READ\n def __lt__(self, n): return READ < n
+    \n __hash__ = None
+hash :: hash(c) % 100 == 2, {c: 1}.get(2, 5) :: class C:\n def __hash__(self): return int(READ)
+    \n def __eq__(self, n): return True
+numbers :: float(c), int(c), abs(c), [1, 2, 3, 4, 5, 6, 7, 8, 9][c], range(c) :: class C:
+    \n def __index__(self): return int(READ)\n def __float__(self): return READ * 1.5
+    \n def __int__(self): return int(READ) + 1\n def __abs__(self): return READ
+texts :: str(c), repr(c), f'{c:a} {c!r} {c!s}', '%s' % c, [c].__repr__() :: class C:
+    \n def __str__(self): return 'of ' + str(READ)\n def __repr__(self): return 'r ' + str(READ)
+    \n def __format__(self, spec): return spec + str(READ)
+with :: made(c) :: class C:\n def __enter__(self): return READ\n def __exit__(self, *a): return True
+    \ndef made(c):\n with c as n: return n
+with, an error :: made(c) :: class C:\n def __enter__(self): return self
+    \n def __exit__(self, *a): return READ == 2\ndef made(c):\n with c: raise ValueError('in')
+    \n return 5
+missing :: c['absent'] :: class C(dict):\n def __missing__(self, key): return READ
+list's subclass :: len(c) :: class C(list):\n def __len__(self): return int(READ)
+dataclass :: C().size :: @dataclasses.dataclass\nclass C:\n size: int = 1
+    \n def __post_init__(self): self.size = READ
+enumeration :: C.ONE.got, C(7) :: class C(enum.Enum):\n ONE = 1\n @property
+    \n def got(self): return READ\n @classmethod
+    \n def _missing_(cls, n): return cls.ONE if READ == 2 else None
+named tuple :: c.got :: class C(collections.namedtuple('P', 'a b', defaults=(1, 2))):\n @property
+    \n def got(self): return self.a * READ
+module :: c(x) :: class C(torch.nn.Module):\n def __getattr__(self, name):
+    \n  return READ if name == 'absent' else super().__getattr__(name)
+    \n def forward(self, x): return x * self.absent
+module's property :: c(x) :: class C(torch.nn.Module):\n @property\n def scale(self): return READ
+    \n def forward(self, x): return x * self.scale
+torch function :: torch.add(c, 1), torch.sin(c) :: class C:\n @classmethod
+    \n def __torch_function__(cls, f, types, args=(), kwargs=None):\n  return READ
+ABC :: issubclass(int, C) :: class C(abc.ABC):\n @classmethod\n def __subclasshook__(cls, k):
+    \n  return READ == 2
+""")
 }
 # what the function reads -> (expression, {change: statement})
 READS: dict[str, tuple[str, dict[str, str]]] = {

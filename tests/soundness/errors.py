@@ -30,15 +30,8 @@ from tests.sweeps import ops as sweep
 INTEGERS = (torch.int64, torch.int32, torch.uint8, torch.bool)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 ALL_DTYPES = (
-    torch.float32,
-    torch.float64,
-    torch.bfloat16,
-    torch.float16,
-    *INTEGERS,
-    torch.int8,
-    torch.int16,
-    *UNSIGNED,
-    torch.complex64,
+    *(torch.float32, torch.float64, torch.bfloat16, torch.float16),
+    *(*INTEGERS, torch.int8, torch.int16, *UNSIGNED, torch.complex64),
 )
 SPECIAL = (-0.0, 0.0, float("nan"), float("inf"), -float("inf"), 1e-40, -1e-40, -1.0, 2.0)
 # what they leave in a result is nobody's promise, or they do not compute with tensors

@@ -24,6 +24,7 @@ import torch
 
 from . import runner
 from .modes import Mode
+from .tables import named
 
 HEADER = """
 import torch
@@ -32,24 +33,11 @@ from torch.autograd.function import once_differentiable
 """
 
 # what forward gives -> (expression, does it write its input?)
-FORWARDS = {
-    "input": "x",
-    "view": "x.view(-1)",
-    "transposed": "x.t()",
-    "part": "x[0]",
-    "double": "x * 2",
-    "clone": "x.clone()",
-    "twice": "y, y",
-    "with input": "y, x",
-    "views of one": "y, y.view(-1)",
-    "two": "y, x.sin()",
-    "with None": "y, None",
-    "constant": "y, 3",
-    "two inputs": "x, w",
-    "detached": "x.detach()",
-    "saved": "saved",
-    "index": "y, x.argmax()",
-}
+FORWARDS = named("""
+    input: x; view: x.view(-1); transposed: x.t(); part: x[0]; double: x * 2; clone: x.clone();
+    twice: y, y; with input: y, x; views of one: y, y.view(-1); two: y, x.sin(); with None: y, None;
+    constant: y, 3; two inputs: x, w; detached: x.detach(); saved: saved; index: y, x.argmax()
+""")
 BACKWARDS = ("g * 0.5; g * 3; g.cos(); g * ctx.saved_tensors[0]; g.clamp(-0.5, 0.5); g + 1").split(
     "; "
 )

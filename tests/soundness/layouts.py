@@ -125,19 +125,8 @@ def no_dimensions(t: torch.Tensor) -> torch.Tensor:
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     layout.__name__: layout
     for layout in (
-        plain,
-        negated,
-        conjugated,
-        imaginary,
-        transposed,
-        channels_last,
-        offset,
-        stepped,
-        expanded,
-        overlapping,
-        empty,
-        one_element,
-        no_dimensions,
+        *(plain, negated, conjugated, imaginary, transposed, channels_last, offset, stepped),
+        *(expanded, overlapping, empty, one_element, no_dimensions),
     )
 }
 

@@ -15,6 +15,7 @@ from minidynamo.guards import checks, guards
 from minidynamo.variables import classes, functions
 
 from .mutants import mutant
+from .tables import named
 
 STATES = {name for name, _ in checks.STATE} | {"AUTOCAST_DTYPES", "DEFAULT_DEVICE", "DISPATCH_KEYS"}
 
@@ -50,60 +51,40 @@ def all_kinds() -> set[str]:
 SECONDS = 55  # in which cases are drawn for one mutant
 
 # kind -> generators that see it missing
-KILLERS = {
-    "ABSENT": ("change --kinds object,module",),
-    "ALIAS": ("change --kinds aliases",),
-    "AUTOCAST": ("change_state --only autocast",),
-    "AUTOCAST_DTYPES": ("change_state --only instead",),
-    "BUILTIN": ("change --kinds python_module",),
-    "CODE": ("functions",),
-    "DEFAULT_DEVICE": ("change_state --only instead",),
-    "DETERMINISTIC": ("change_state --only deterministic",),
-    "DISTINCT": ("change --kinds aliases",),
-    "DTYPE": ("change_state --only default_dtype",),
-    "EMPTY": ("change --kinds cells",),
-    "EQUALS": ("change --kinds dict",),
-    "FUNCTION_MODES": ("change_state --only torch.device",),
-    "GRAD_MODE": ("change_state --only no_grad",),
-    "EQ": ("change --kinds builtin_function --only builtin'",),
-    "HANDLING": ("change_state --only handled",),
-    "ID": ("change --kinds object,class",),
-    "INFERENCE": ("change_state --only instead",),
-    "KEYS": ("change --kinds dict",),
-    "LENGTH": ("change --kinds list",),
-    "LOGGER": ("change --kinds logger",),
-    "METHOD": ("change --kinds builtin_method --only bound",),
-    "MODULE": ("change --kinds sequential --only this_world",),
-    "MRO": ("change --kinds class --only __bases__",),
-    "NO_ATTRIBUTES": ("change --kinds ordered",),
-    "NO_HOOKS": ("change_state --only forward_hook",),
-    "ORDER": ("change --kinds colliding",),
-    "PRESENT": ("change --kinds dict",),
-    "STATE": ("change_state --only float32_matmul",),
-    "TYPE": ("change --kinds object,dict,slots",),
-}
+KILLERS = named("""
+    ABSENT: change --kinds object,module; ALIAS: change --kinds aliases;
+    AUTOCAST: change_state --only autocast; AUTOCAST_DTYPES: change_state --only instead;
+    BUILTIN: change --kinds python_module; CODE: functions;
+    DEFAULT_DEVICE: change_state --only instead; DETERMINISTIC: change_state --only deterministic;
+    DISTINCT: change --kinds aliases; DTYPE: change_state --only default_dtype;
+    EMPTY: change --kinds cells; EQUALS: change --kinds dict;
+    FUNCTION_MODES: change_state --only torch.device; GRAD_MODE: change_state --only no_grad;
+    EQ: change --kinds builtin_function --only builtin'; HANDLING: change_state --only handled;
+    ID: change --kinds object,class; INFERENCE: change_state --only instead;
+    KEYS: change --kinds dict; LENGTH: change --kinds list; LOGGER: change --kinds logger;
+    METHOD: change --kinds builtin_method --only bound;
+    MODULE: change --kinds sequential --only this_world; MRO: change --kinds class --only __bases__;
+    NO_ATTRIBUTES: change --kinds ordered; NO_HOOKS: change_state --only forward_hook;
+    ORDER: change --kinds colliding; PRESENT: change --kinds dict;
+    STATE: change_state --only float32_matmul; TYPE: change --kinds object,dict,slots
+""")
 
 # kind -> why none of these generators can see it missing
 ELSEWHERE = {
+    **dict.fromkeys("EQUAL RANGE SIZES".split(), "sizes that are symbols: `make fuzz-shapes`"),
+    **dict.fromkeys(
+        "FLAG TENSOR GRAD LAYOUT SHAPE STRIDE VIEW_BITS".split(),
+        "tensors and their metadata are the subject of another generator",
+    ),
     "TABLE": "what dict's own methods write to an OrderedDict: tests/test_ordered_tables.py",
-    "EQUAL": "sizes that are symbols: `make fuzz-shapes`",
-    "RANGE": "sizes that are symbols: `make fuzz-shapes`",
-    "SIZES": "sizes that are symbols: `make fuzz-shapes`",
     "FLOAT": "floats that are symbols: tests/test_dynamic.py",
-    "FLAG": "tensors and their metadata are the subject of another generator",
     "SAME": "a parameter that is a key of an optimizer's state and an attribute, too",
     "DUAL_LEVEL": "tests/test_dispatch_state.py",
     "DISPATCH_KEYS": "where the frame hook cannot look itself: tests/test_dispatch_state.py",
-    "TENSOR": "tensors and their metadata are the subject of another generator",
     "DEFAULTS": "defaults of functions: mutants_names.py",
     "SUBCLASS": "what a class is registered with: mutants_c_objects.py",
     "OFFSET": "tensors and their metadata: mutants_layouts.py",
     "DEVICE": "needs a second device",
-    "GRAD": "tensors and their metadata are the subject of another generator",
-    "LAYOUT": "tensors and their metadata are the subject of another generator",
-    "SHAPE": "tensors and their metadata are the subject of another generator",
-    "STRIDE": "tensors and their metadata are the subject of another generator",
-    "VIEW_BITS": "tensors and their metadata are the subject of another generator",
 }
 
 
@@ -131,12 +112,9 @@ def without(kind: str) -> Callable[[], None]:
     return change
 
 
-for kind, killers in KILLERS.items():
-    commands = [
-        f"{killer} --seconds {SECONDS}" + (" --modes eager" if "--modes" not in killer else "")
-        for killer in killers
-    ]
-    mutant(f"no {kind} guards", *commands)(without(kind))
+for kind, killer in KILLERS.items():
+    killer += "" if "--modes" in killer else " --modes eager"
+    mutant(f"no {kind} guards", f"{killer} --seconds {SECONDS}")(without(kind))
 
 
 @mutant(

@@ -32,29 +32,11 @@ def example(name: str, kind: str, number: int) -> Any:
     """A value for an argument of an operator, by its name and type; None where there is none to
     give."""
     by_name = {
-        "size": [3, 4],
-        "p": 0.4,
-        "low": 0,
-        "high": 7,
-        "from": 1,
-        "to": 9,
-        "n": 6,
-        "num_samples": 2,
-        "std": 1.5,
-        "mean": 0.5,
-        "lambd": 1.5,
-        "median": 0.5,
-        "sigma": 1.0,
-        "prob": torch.tensor([5.0, 3.0]),
-        "count": torch.tensor([5.0, 3.0]),
-        "train": True,
-        "training": True,
-        "replacement": True,
-        "dropout_p": 0.3,
-        "lower": 0.1,
-        "upper": 0.3,
-        "kernel_size": [2, 2],
-        "output_size": [2, 2],
+        **{"p": 0.4, "dropout_p": 0.3, "lower": 0.1, "upper": 0.3, "std": 1.5, "mean": 0.5},
+        **{"lambd": 1.5, "median": 0.5, "sigma": 1.0, "low": 0, "high": 7, "from": 1, "to": 9},
+        **{"n": 6, "num_samples": 2, "size": [3, 4], "kernel_size": [2, 2], "output_size": [2, 2]},
+        **dict.fromkeys(("prob", "count"), torch.tensor([5.0, 3.0])),
+        **dict.fromkeys(("train", "training", "replacement"), True),
     }
     if name in ("count", "prob") and "Tensor" in kind:
         return torch.tensor([5.0, 3.0]) if name == "count" else torch.tensor([0.5, 0.2])

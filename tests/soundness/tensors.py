@@ -25,16 +25,8 @@ from . import errors, runner
 from .modes import Mode
 
 PLAIN = (
-    bool,
-    int,
-    float,
-    str,
-    tuple,
-    torch.Size,
-    type(None),
-    torch.dtype,
-    torch.device,
-    torch.layout,
+    *(bool, int, float, str, tuple, type(None)),
+    *(torch.Size, torch.dtype, torch.device, torch.layout),
 )
 ADDRESSES = set(("data_ptr _cdata _typed_storage __hash__ const_data_ptr mutable_data_ptr").split())
 NOT_ASKED = ADDRESSES | {

@@ -35,6 +35,7 @@ from miniinductor.sizes.symbols import is_dense
 from miniinductor.toolchain import cpp as launch
 from tests.soundness import modes, runner
 from tests.soundness.modes import Mode
+from tests.soundness.tables import items, rows
 
 DTYPES = [torch.float32] * 6 + [torch.float64, torch.float16, torch.bfloat16]
 DTYPES += [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
@@ -317,16 +318,8 @@ def write_line(program: Program, name: str) -> str:
                 f"{name}.index_add_({d}, {index}, {program.input(Input(part, x.dtype))})",
             ]
         )
-    return rng.choice(
-        [
-            f"{name}.zero_()",
-            f"{name}.neg_()",
-            f"{name}.clamp_(-3, 40)",
-            f"{name}.abs_()",
-            f"{name}.logical_not_()",
-            f"{name}.add_({name})",
-        ]
-    )
+    calls = "zero_() neg_() clamp_(-3,40) abs_() logical_not_()".split()
+    return f"{name}.{rng.choice([*calls, f'add_({name})'])}"
 
 
 def scatter_text(program: Program, name: str) -> str:
@@ -554,123 +547,73 @@ def switches_of(seed: int) -> dict[str, bool]:
 
 FLOATS = torch.float32
 MATRIX, WIDE, LONG = Input((16, 24), FLOATS), Input((70, 65), FLOATS), Input((301,), FLOATS)
-# inputs, lines, results.  The first ones were wrong once; each of the others needs one edge, one
-# condition or one mask of the compiler to be right
+
+
+def known(inputs: str, results: str, lines: str) -> tuple[list[Input], list[str], list[str]]:
+    """A program, its lines between "; "; an input that is a shape alone holds floats."""
+    given = eval(f"[{inputs}]", globals())
+    made = [one if isinstance(one, Input) else Input(one, FLOATS) for one in given]
+    return made, items(lines), results.split()
+
+
+# The first ones were wrong once; each of the others needs one edge, one condition or one mask of
+# the compiler to be right.
 KNOWN: list[tuple[list[Input], list[str], list[str]]] = [
-    (
-        [Input((2, 40), FLOATS), Input((2, 32), FLOATS)],
-        ["y = x0.clone()", "y[:, 4:36] = x1", "z = x0.clone()", "z[:, 4:36:2] = x1[:, :16]"],
-        ["y", "z"],
-    ),
-    (
-        [Input((2, 10), FLOATS, "offset"), Input((2, 2), FLOATS)],
-        [
-            "y = x0.clone()",
-            "v = y.as_strided((2, 3), (3, 1), 4)",
-            "v.index_copy_(1, torch.tensor([1, 2]), x1)",
-        ],
-        ["y"],
-    ),
-    (
-        [Input((2, 10), FLOATS, "offset")],
-        ["x0.add_(1)", "y = x0.as_strided((2, 3), (3, 1), 12) * 2"],
-        ["y"],
-    ),
-    (  # a clone begins at the start of its memory
-        [Input((5, 4), FLOATS, "offset"), Input((3,), FLOATS)],
-        ["y = x0.clone()", "z = torch.as_strided_scatter(y, x1, (3,), (2,), 1)"],
-        ["z"],
-    ),
-    (
-        [Input((5, 4), FLOATS, "offset"), Input((3,), FLOATS)],
-        [
-            "x0.add_(1)",
-            "y = torch.as_strided_copy(x0, (3,), (2,), 5)",
-            "z = torch.as_strided_scatter(x0, x1, (3,), (2,), 6)",
-        ],
-        ["y", "z"],
-    ),
-    (
-        [Input((5, 4), FLOATS)],
-        ["y = (x0 * 2)[1:]", "y.mul_(3)", "z = torch.as_strided_copy(y, (3,), (2,), 4)"],
-        ["z"],
-    ),
-    (  # what lies in other strides than contiguous ones stays there
-        [Input((20, 4), FLOATS, "transposed"), Input((20, 1), FLOATS)],
-        ["y = x0.clone()", "y.index_copy_(1, torch.tensor([3]), x1)", "z = y.flatten()"],
-        ["y", "z"],
-    ),
-    (  # eager's slice_scatter begins where its input does
-        [Input((5, 15, 2), FLOATS, "offset")],
-        ["y = x0.clone()", "z = y.as_strided((24, 6), (6, 1), 0)", "v = y[2:3]", "v.mul_(3)"],
-        ["v", "z"],
-    ),
-    (  # an eager kernel reads a part of what was written in an input's place
-        [Input((8, 17, 4), FLOATS, "offset"), Input((8, 9, 1), FLOATS)],
-        ["x0.logical_not_()", "z = torch.slice_scatter(x0[:, :9], x1, 2, 2, 4, 2)"],
-        ["z"],
-    ),
-    (  # a scatter's target is read by a kernel of its own
-        [MATRIX, Input((3, 24), FLOATS)],
-        [
-            "y = x0.amax(1, keepdim=True) + x0",
-            "r = y.flip(0).cumsum(1)",
-            "y.index_add_(0, torch.tensor([3, 9, 3]), x1)",
-        ],
-        ["r", "y"],
-    ),
-    ([MATRIX], ["r = x0.flip(0).cumsum(0)", "x0.add_(1)"], ["r"]),  # read, then overwritten
-    ([MATRIX], ["x0.mul_(2)", "r = x0.flip(0).cumsum(0)"], ["r"]),
-    ([MATRIX], ["x0.copy_(x0.flip(0) + 1)"], ["x0"]),
-    ([MATRIX], ["s = x0.sum(1)", "x0.sub_(s[:, None])", "r = x0.amax(0)"], ["r"]),
-    ([MATRIX], ["x0.copy_(x0.flip(1) - x0.sum(1, keepdim=True))"], ["x0"]),
-    ([Input((16, 16), FLOATS)], ["x0.copy_(x0.t() + 1)"], ["x0"]),
-    (
-        [MATRIX, Input((15, 24), FLOATS, of=(0, "[1:]"))],
-        ["x0.add_(1)", "y = x1 * 2", "x1.mul_(3)"],
-        ["y"],
-    ),
-    ([MATRIX], ["y = x0.clone()", "z = y[1:]", "w = x0 * 1"], ["y", "z", "w"]),
-    (  # a result of a reduction, read at other places
-        [MATRIX],
-        ["s = x0.amax(1)", "t = s.flip(0) + s", "u = t.flip(0) * 2 + t", "v = u.cumsum(0)"],
-        ["v"],
-    ),
-    (  # results that live at the same time, each of a kernel of its own
-        [MATRIX],
-        [
-            "a = x0.cumsum(1)",
-            "b = (x0 * 2).cumsum(0)",
-            "c = a.flip(0).cumsum(1)",
-            "d = (b.flip(1) + a).cumsum(0)",
-            "r = c + d.flip(0) + b",
-        ],
-        ["r"],
-    ),
-    ([LONG, Input((77,), FLOATS)], ["a = x0 + 1", "b = x1 * 2"], ["a", "b"]),
-    (
-        [MATRIX],
-        ["y = x0.clone()", "p = y.split(8, 1)", "p[2].mul_(2)", "p[0].add_(1)", "q = p[2] + 1"],
-        ["y", "q"],
-    ),
-    ([MATRIX], ["y = x0.clone()", "v = y[2:]", "y.add_(1)", "w = v * 2"], ["y", "v", "w"]),
-    (  # the new value lies in other strides than the input
-        [Input((16, 16), FLOATS, "transposed"), Input((16, 16), FLOATS)],
-        ["t = x1 * 2", "w = t.sort(1)[0]", "x0.copy_(t)"],
-        ["w"],
-    ),
-    ([WIDE, Input((65, 70), FLOATS)], ["y = x0 + x1.t()"], ["y"]),
-    ([LONG, WIDE], ["a = x0.sum()", "b = x1.sum(0)", "c = x1.sum(1)"], ["a", "b", "c"]),
-    ([LONG], ["a = x0 + 1", "b = a.sort()[0] + 1"], ["a", "b"]),  # alike, one after the other
-    ([Input((301,), torch.float16)], ["y = x0 * 2 + 1"], ["y"]),
-    ([LONG], ["y = x0.clamp(-3, 40) / 2"], ["y"]),
-    ([LONG], ["y = torch.nn.functional.pad(x0, (3, 5)).cumsum(0)"], ["y"]),
-    ([LONG, Input((301,), torch.bool)], ["y = x0.masked_fill(x1, 5) + 1"], ["y"]),
-    (
-        [Input((5, 33), FLOATS), Input((5, 7), FLOATS)],
-        ["y = x0.clone()", "y[:, 3:31:4] = x1", "y[2:4] += 1", "r = y.sum(1)"],
-        ["y", "r"],
-    ),
+    known(*row)
+    for row in rows("""
+(2, 40), (2, 32) :: y z :: y = x0.clone(); y[:, 4:36] = x1; z = x0.clone();
+    z[:, 4:36:2] = x1[:, :16]
+Input((2, 10), FLOATS, "offset"), (2, 2) :: y :: y = x0.clone();
+    v = y.as_strided((2, 3), (3, 1), 4); v.index_copy_(1, torch.tensor([1, 2]), x1)
+Input((2, 10), FLOATS, "offset") :: y :: x0.add_(1); y = x0.as_strided((2, 3), (3, 1), 12) * 2
+# a clone begins at the start of its memory
+Input((5, 4), FLOATS, "offset"), (3,) :: z :: y = x0.clone();
+    z = torch.as_strided_scatter(y, x1, (3,), (2,), 1)
+Input((5, 4), FLOATS, "offset"), (3,) :: y z :: x0.add_(1);
+    y = torch.as_strided_copy(x0, (3,), (2,), 5);
+    z = torch.as_strided_scatter(x0, x1, (3,), (2,), 6)
+(5, 4) :: z :: y = (x0 * 2)[1:]; y.mul_(3); z = torch.as_strided_copy(y, (3,), (2,), 4)
+# what lies in other strides than contiguous ones stays there
+Input((20, 4), FLOATS, "transposed"), (20, 1) :: y z :: y = x0.clone();
+    y.index_copy_(1, torch.tensor([3]), x1); z = y.flatten()
+# eager's slice_scatter begins where its input does
+Input((5, 15, 2), FLOATS, "offset") :: v z :: y = x0.clone();
+    z = y.as_strided((24, 6), (6, 1), 0); v = y[2:3]; v.mul_(3)
+# an eager kernel reads a part of what was written in an input's place
+Input((8, 17, 4), FLOATS, "offset"), (8, 9, 1) :: z :: x0.logical_not_();
+    z = torch.slice_scatter(x0[:, :9], x1, 2, 2, 4, 2)
+# a scatter's target is read by a kernel of its own
+MATRIX, (3, 24) :: r y :: y = x0.amax(1, keepdim=True) + x0; r = y.flip(0).cumsum(1);
+    y.index_add_(0, torch.tensor([3, 9, 3]), x1)
+# read, then overwritten
+MATRIX :: r :: r = x0.flip(0).cumsum(0); x0.add_(1)
+MATRIX :: r :: x0.mul_(2); r = x0.flip(0).cumsum(0)
+MATRIX :: x0 :: x0.copy_(x0.flip(0) + 1)
+MATRIX :: r :: s = x0.sum(1); x0.sub_(s[:, None]); r = x0.amax(0)
+MATRIX :: x0 :: x0.copy_(x0.flip(1) - x0.sum(1, keepdim=True))
+(16, 16) :: x0 :: x0.copy_(x0.t() + 1)
+MATRIX, Input((15, 24), FLOATS, of=(0, "[1:]")) :: y :: x0.add_(1); y = x1 * 2; x1.mul_(3)
+MATRIX :: y z w :: y = x0.clone(); z = y[1:]; w = x0 * 1
+# a result of a reduction, read at other places
+MATRIX :: v :: s = x0.amax(1); t = s.flip(0) + s; u = t.flip(0) * 2 + t; v = u.cumsum(0)
+# results that live at the same time, each of a kernel of its own
+MATRIX :: r :: a = x0.cumsum(1); b = (x0 * 2).cumsum(0); c = a.flip(0).cumsum(1);
+    d = (b.flip(1) + a).cumsum(0); r = c + d.flip(0) + b
+LONG, (77,) :: a b :: a = x0 + 1; b = x1 * 2
+MATRIX :: y q :: y = x0.clone(); p = y.split(8, 1); p[2].mul_(2); p[0].add_(1); q = p[2] + 1
+MATRIX :: y v w :: y = x0.clone(); v = y[2:]; y.add_(1); w = v * 2
+# the new value lies in other strides than the input
+Input((16, 16), FLOATS, "transposed"), (16, 16) :: w :: t = x1 * 2; w = t.sort(1)[0]; x0.copy_(t)
+WIDE, (65, 70) :: y :: y = x0 + x1.t()
+LONG, WIDE :: a b c :: a = x0.sum(); b = x1.sum(0); c = x1.sum(1)
+# alike, one after the other
+LONG :: a b :: a = x0 + 1; b = a.sort()[0] + 1
+Input((301,), torch.float16) :: y :: y = x0 * 2 + 1
+LONG :: y :: y = x0.clamp(-3, 40) / 2
+LONG :: y :: y = torch.nn.functional.pad(x0, (3, 5)).cumsum(0)
+LONG, Input((301,), torch.bool) :: y :: y = x0.masked_fill(x1, 5) + 1
+(5, 33), (5, 7) :: y r :: y = x0.clone(); y[:, 3:31:4] = x1; y[2:4] += 1; r = y.sum(1)
+""")
 ]
 
 

@@ -189,17 +189,8 @@ def partner(rng, program, x, *kinds, exact=False):
 @move(4)
 def smooth_unary(rng, program):
     x = pick(rng, program, "float")
-    choices = [
-        torch.sin,
-        torch.cos,
-        torch.tanh,
-        torch.sigmoid,
-        torch.erf,
-        torch.atan,
-        torch.nn.functional.silu,
-        torch.asinh,
-        torch.nn.functional.softplus,
-    ]
+    choices = [torch.sin, torch.cos, torch.tanh, torch.sigmoid, torch.erf, torch.atan]
+    choices += [torch.nn.functional.silu, torch.asinh, torch.nn.functional.softplus]
     if x and bool(
         torch.isfinite(x.value).all()
     ):  # eager has two kernels for gelu, which differ at inf
@@ -212,13 +203,8 @@ def exact_unary(rng, program):
     x = pick(rng, program, "float", "int")
     if x is None:
         return None
-    choices = [torch.neg, torch.abs, torch.relu, torch.square] + [
-        torch.sign,
-        torch.floor,
-        torch.ceil,
-        torch.round,
-        torch.trunc,
-    ] * x.exact
+    choices = [torch.neg, torch.abs, torch.relu, torch.square]
+    choices += [torch.sign, torch.floor, torch.ceil, torch.round, torch.trunc] * x.exact
     if x.value.dtype == torch.uint8:
         choices.remove(torch.neg)
     return rng.choice(choices), (x,), {}, x.exact
@@ -786,16 +772,9 @@ def main():
         children = [
             subprocess.Popen(
                 [
-                    sys.executable,
-                    os.path.abspath(__file__),
-                    "--jobs",
-                    "1",
-                    "--batch",
-                    str(options.batch),
-                    "--seed",
-                    str(options.seed + k * share),
-                    "--count",
-                    str(min(share, options.count - k * share)),
+                    *(sys.executable, os.path.abspath(__file__), "--jobs=1"),
+                    *(f"--batch={options.batch}", f"--seed={options.seed + k * share}"),
+                    f"--count={min(share, options.count - k * share)}",
                     *["--triton"] * options.triton,
                 ]
             )

@@ -52,12 +52,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, ROOT)
 DTYPES = ("float32", "bool", "int64", "bfloat16")
 CONTENT_UNDEFINED = {
-    "empty",
-    "empty_like",
-    "empty_permuted",
-    "empty_strided",
-    "new_empty",
-    "new_empty_strided",
+    *"empty empty_like empty_permuted empty_strided new_empty new_empty_strided".split(),
     # on a GPU: the random state, where nothing is dropped
     "torch.ops.aten._efficient_attention_forward",
     "torch.ops.aten._flash_attention_forward",
@@ -366,6 +361,12 @@ def op_is_random(op, device):
     return not torch.equal(before, state())
 
 
+def nothing_found():
+    """The outcome of an op and dtype before its first sample."""
+    lists = ("eager", "raised", "wrong", "fallback", "extern")
+    return {"samples": 0, "right": 0} | {key: [] for key in lists}
+
+
 def work(peer, most, device, native):
     """Lines "number dtype" in, JSON lines out."""
     answers = os.fdopen(os.dup(1), "w")
@@ -378,15 +379,7 @@ def work(peer, most, device, native):
     for line in sys.stdin:
         number, dtype = line.split()
         op, dtype = op_db[int(number)], getattr(torch, dtype)
-        outcome = {
-            "samples": 0,
-            "right": 0,
-            "eager": [],
-            "raised": [],
-            "wrong": [],
-            "fallback": [],
-            "extern": [],
-        }
+        outcome = nothing_found()
         try:
             samples = samples_of(op, dtype, most, device)
             outcome["samples"] = len(samples)
@@ -410,15 +403,8 @@ class Worker:
 
     def ask(self, number, dtype):
         if self.process is None:
-            command = [
-                sys.executable,
-                os.path.abspath(__file__),
-                "--worker",
-                "--samples",
-                str(self.options.samples),
-                "--device",
-                self.options.device,
-            ]
+            command = [sys.executable, os.path.abspath(__file__), "--worker"]
+            command += ["--samples", str(self.options.samples), "--device", self.options.device]
             environment = {
                 **os.environ,
                 "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -450,15 +436,8 @@ class Worker:
             return json.loads(answer)
         code = self.process.wait()
         self.process = None
-        return {
-            "samples": 1,
-            "right": 0,
-            "eager": [],
-            "wrong": [],
-            "fallback": [],
-            "extern": [],
-            "raised": ["over the time limit" if late else f"the process died (exit status {code})"],
-        }
+        why = "over the time limit" if late else f"the process died (exit status {code})"
+        return nothing_found() | {"samples": 1, "raised": [why]}
 
 
 def results_file(options):

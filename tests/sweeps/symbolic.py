@@ -239,28 +239,8 @@ def written(rng, x, dims, others):
 
 
 OPERATIONS = [
-    unary,
-    unary,
-    binary,
-    binary,
-    binary,
-    reduction,
-    reduction,
-    along,
-    norm,
-    transposed,
-    merged,
-    unmerged,
-    unmerged,
-    resized,
-    part,
-    part,
-    joined,
-    padded,
-    product,
-    counted,
-    masked,
-    indexed,
+    *(unary, unary, binary, binary, binary, reduction, reduction, along, norm, transposed, merged),
+    *(unmerged, unmerged, resized, part, part, joined, padded, product, counted, masked, indexed),
     written,
 ]
 
