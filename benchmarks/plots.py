@@ -17,12 +17,17 @@ if TYPE_CHECKING:
 
 Run = dict[str, Any]  # a stored run, or one row of it
 RESULTS = Path(__file__).parent / "results"
+# hatch and colour of each variant, the same in all plots; what plots share besides (fonts, frames)
+# is in notebooks/matplotlibrc, which matplotlib reads in the folder of the notebooks
 LOOKS = {
-    "copy": ("", "#555555"),
-    "eager": ("", "#ffffff"),
+    "copy": ("", "#44546e"),
+    "eager": ("", "#9aa3b2"),
     "ours": ("", "#3367d6"),
-    "torch.compile": ("///", "#c6d4f2"),
+    "torch.compile": ("///", "#e8a33d"),
+    "wire": ("///", "#cdebd2"),
 }
+OURS = LOOKS["ours"][1]
+NO_GAIN = "#d5dcea"  # of an optimisation whose quartiles touch one
 
 
 def recorded(name: str) -> Run:
@@ -56,23 +61,24 @@ def recorded_bars(
 
     found = {r["name"]: r[unit] for r in run["rows"] if unit in r}
     chosen = {name: found[name] for name in (found if rows is None else rows) if name in found}
-    height = 0.9 + 0.13 * (len(variants) + 1) * len(chosen)
-    figure, axes = plt.subplots(figsize=(9, height), layout="constrained")
+    height = 0.9 + 0.115 * (len(variants) + 1) * len(chosen)
+    figure, axes = plt.subplots(figsize=(8, height), layout="constrained")
     step = 0.84 / len(variants)
     for number, variant in enumerate(variants):
         hatch, colour = LOOKS.get(variant, ("..", "#dddddd"))
-        looks: dict[str, Any] = dict(color=colour, edgecolor="black", hatch=hatch)
+        looks: dict[str, Any] = dict(color=colour, hatch=hatch)
         at = [k + (number - (len(variants) - 1) / 2) * step for k in range(len(chosen))]
         values = [figures.get(variant, 0) for figures in chosen.values()]
         bars = axes.barh(at, values, step, label=variant, **looks)
         texts = [f"{v:,.3g}" if 0 < v < 100 else f"{v:,.0f}" for v in values]
-        axes.bar_label(bars, texts, fontsize=6.5, padding=2)
-    axes.set_yticks(range(len(chosen)), list(chosen), fontsize=8)
+        axes.bar_label(bars, texts, fontsize=7, padding=2)
+    axes.set_yticks(range(len(chosen)), list(chosen))
     axes.set_ylim(len(chosen) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
     better = "shorter" if unit == "ms" else "longer"
     axes.set_xlabel(f"{label or unit} ({better} is better)")
-    axes.set_title(where_recorded(run), fontsize=8)
-    figure.legend(frameon=False, fontsize=8, ncols=len(variants), loc="outside lower center")
+    axes.set_title(where_recorded(run))
+    figure.legend(ncols=len(variants), loc="outside lower center")
     return figure
 
 
@@ -85,18 +91,17 @@ def loss_curves(run: Run) -> "Figure":
     figure, panels = plt.subplots(1, len(rows), figsize=size, layout="constrained", squeeze=False)
     for axes, row in zip(panels[0], rows):
         steps = range(1, len(row["eager"]) + 1)
-        axes.plot(steps, row["eager"], "o", mfc="none", color="black", markersize=5, label="eager")
-        axes.plot(steps, row["ours"], "-", color=LOOKS["ours"][1], label="compiled")
+        axes.plot(steps, row["eager"], "o", color=LOOKS["eager"][1], label="eager")
+        axes.plot(steps, row["ours"], "-", color=OURS, label="compiled")
         axes.set_title(
             f"{row['name']}\nlargest difference {row['largest difference']:.0e} of the first loss\n"
             f"saved for backward {row['our bytes'] / row['eager bytes']:.2f} of eager's bytes",
             fontsize=8,
         )
-        axes.set_xlabel("step of AdamW", fontsize=8)
-        axes.tick_params(labelsize=7)
-    figure.suptitle(where_recorded(run), fontsize=8)
-    panels[0][0].set_ylabel("loss", fontsize=8)
-    panels[0][0].legend(frameon=False, fontsize=8)
+        axes.set_xlabel("step of AdamW")
+    figure.suptitle(where_recorded(run))
+    panels[0][0].set_ylabel("loss")
+    panels[0][0].legend()
     return figure
 
 
@@ -104,7 +109,8 @@ def speedup_bars(rows: list[Run], about: Run | None = None) -> "Figure":
     """Bars of eager / ours and eager / torch.compile with quartiles; above the line at 1 is faster
     than eager.
 
-    Hatching tells the bars apart without colour; the value stands above each bar.
+    Bars begin at zero, so their lengths may be compared.  Hatching tells them apart without
+    colour; the value is written above each bar.
     """
     import matplotlib.pyplot as plt
 
@@ -112,7 +118,7 @@ def speedup_bars(rows: list[Run], about: Run | None = None) -> "Figure":
     figure, axes = plt.subplots(figsize=size, layout="constrained")
     for offset, label in ((-0.2, "ours"), (0.2, "torch.compile")):
         hatch, colour = LOOKS[label]
-        looks: dict[str, Any] = dict(color=colour, edgecolor="black", hatch=hatch, capsize=3)
+        looks: dict[str, Any] = dict(color=colour, hatch=hatch, capsize=3)
         for position, row in enumerate(rows):
             if f"eager / {label}" in row:
                 middle, low, high = row[f"eager / {label}"]
@@ -122,18 +128,13 @@ def speedup_bars(rows: list[Run], about: Run | None = None) -> "Figure":
                 above: dict[str, Any] = dict(ha="center", va="bottom", fontsize=8)
                 axes.annotate(f"{middle:.1f}", (place, high), **above)
     axes.axhline(1, color="black", linewidth=1, linestyle="--")
-    axes.set_xticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    some = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
-    ticks = [tick for tick in some if low <= tick <= high]
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_ylim(low, high * 1.15)
+    axes.set_xticks(range(len(rows)), [row["name"] for row in rows])
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+    axes.grid(visible=False, axis="x")
     axes.set_ylabel("times faster than eager\n(higher is better)")
-    axes.legend(frameon=False)
+    axes.legend()
     if about:
-        axes.set_title(where(about), fontsize=9)
+        axes.set_title(where(about))
     return figure
 
 
@@ -159,18 +160,19 @@ def ablation_bars(rows: list[Run], about: Run | None = None) -> "Figure":
         for position, label in enumerate(labels):
             middle, low, high = row["slower without"][label]
             spread = [[max(0, middle - low)], [max(0, high - middle)]]
-            colour = "#3367d6" if low > 1.05 else "#d5dcea"
-            looks: dict[str, Any] = dict(color=colour, edgecolor="black", height=0.7, capsize=2)
+            colour = OURS if low > 1.05 else NO_GAIN
+            looks: dict[str, Any] = dict(color=colour, height=0.7, capsize=2)
             axes.barh(position, middle, xerr=spread, **looks)
-            axes.annotate(f" {middle:.2f}", (max(middle, high), position), va="center", fontsize=7)
+            axes.annotate(f" {middle:.2f}", (max(middle, high), position), va="center", fontsize=8)
         axes.axvline(1, color="black", linewidth=1, linestyle="--")
         axes.set_xlim(0, 1.25 * max(v[2] for v in row["slower without"].values()))
-        axes.set_title(row["name"], fontsize=9)
-        axes.set_xlabel("times slower without (right of the line: it helps)", fontsize=8)
-        axes.set_yticks(range(len(labels)), labels, fontsize=8)
+        axes.set_title(row["name"])
+        axes.set_xlabel("times slower without (right of the line: it helps)")
+        axes.set_yticks(range(len(labels)), labels)
+        axes.grid(visible=False, axis="y")
     every[0][0].invert_yaxis()
     if about:
-        figure.suptitle(f"{where(about)}, {about['date']}", fontsize=8)
+        figure.suptitle(f"{where(about)}, {about['date']}")
     return figure
 
 
@@ -191,7 +193,7 @@ def roofline(
     axes.annotate(text, (ridge * 1.1, arithmetic * 1.12), fontsize=8)
     for name, (intensity, rate) in points.items():
         eager = name.endswith(", eager")
-        mark, colour = ("s", "white") if eager else ("o", "#3367d6")
+        mark, colour = ("s", LOOKS["eager"][1]) if eager else ("o", OURS)
         axes.plot(intensity, rate / 1e9, mark, color=colour, markeredgecolor="black", markersize=7)
         place: dict[str, Any] = dict(xy=(intensity, rate / 1e9), ha="left")
         if not eager and intensity >= right / 10:  # the name stands on the left of the mark
@@ -203,7 +205,7 @@ def roofline(
     axes.set(xscale="log", yscale="log", **labels, **limits)
     if about:
         title = f"{where(about)}: circles ours, squares eager (higher is better)"
-        axes.set_title(title, fontsize=9)
+        axes.set_title(title)
     return figure
 
 
@@ -215,18 +217,17 @@ def timelines(rows: list[dict]) -> Any:
     figure, every = plt.subplots(
         len(rows), 1, sharex=True, figsize=(9, 1.25 * len(rows) + 0.5), layout="constrained"
     )
-    looks = {"compute": ("", "#3367d6"), "wire": ("///", "#e8a33d")}
+    looks = {"compute": LOOKS["ours"], "wire": LOOKS["wire"]}
     for axes, row in zip(every, rows):
         for lane, _, begin, end in row["spans"]:
             hatch, colour = looks[lane]
             place = list(looks).index(lane)
             axes.barh(
                 -place, (end - begin) * 1e3, 0.7, begin * 1e3, color=colour, hatch=hatch,
-                edgecolor="black", linewidth=0.6,
             )  # fmt: skip
         axes.axvline(row["seconds"] * 1e3, color="black", linestyle=":")
         axes.set_yticks([0, -1], looks)
-        axes.set_title(f"{row['name']}: {row['seconds'] * 1e3:.0f} ms", loc="left", fontsize=10)
+        axes.set_title(f"{row['name']}: {row['seconds'] * 1e3:.0f} ms")
     every[-1].set_xlabel("ms since the backward pass began")
     return figure
 
@@ -242,12 +243,13 @@ def communication_bars(rows: list[dict]) -> Any:
     names = [f"{row['wrapping']}: {row['name']}" for row in timed]
     alone = [row["ms_without_communication"][0] for row in timed]
     figure, axes = plt.subplots(figsize=(9, 0.9 + 0.32 * len(timed)), layout="constrained")
-    axes.barh(names, alone, color="#3367d6", edgecolor="black", label="without communication")
+    axes.barh(names, alone, color=OURS, label="without communication")
     axes.barh(
         names, [max(row["exposed_ms"], 0) for row in timed], left=alone,
-        color="#e8a33d", edgecolor="black", hatch="///", label="exposed",
+        color=LOOKS["wire"][1], hatch="///", label="exposed",
     )  # fmt: skip
     axes.invert_yaxis()
     axes.set_xlabel("ms a step")
-    axes.legend(fontsize=8)
+    axes.grid(visible=False, axis="y")
+    axes.legend()
     return figure

@@ -268,7 +268,7 @@ def build_site(notebooks):
     for name, path in notebooks.items():
         notebook = nbformat.read(path, as_version=4)
         times[name] = pages.minutes(notebook)
-        notebook = pages.with_links(notebook, name, terms, files)
+        notebook = pages.with_links(pages.with_texts(notebook, read(name)), name, terms, files)
         nbformat.write(notebook, work / f"{name}.ipynb")
     index = work / "index.md"
     lists = {
@@ -276,6 +276,8 @@ def build_site(notebooks):
         for n, part in enumerate(pages.PARTS)
     }
     page = index.read_text().replace("@MAP@", pages.course_map(times))
+    page = page.replace("@PICTURE@", pages.front_picture())
+    shutil.copy(ROOT / "docs" / "explorer.png", work / "static")
     for mark, names in lists.items():
         page = page.replace(mark, "\n".join(names))
     index.write_text(page)
@@ -298,7 +300,11 @@ def build_site(notebooks):
     from minidynamo.explain.views import code_style
 
     pages.stack_wide_tables(ROOT / "build" / "html")
+    pages.explorers_apart(ROOT / "build" / "html")
     pages.write_source_pages(files, ROOT / "build" / "html", code_style())
+    (ROOT / "build" / "html" / "notebooks").mkdir(exist_ok=True)
+    for path in notebooks.values():
+        shutil.copy(path, ROOT / "build" / "html" / "notebooks")
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(
         ROOT / "build" / "html", PAGES, ignore=shutil.ignore_patterns(".doctrees", ".buildinfo")

@@ -3,13 +3,15 @@
 usage: python notebooks/check_site.py [FOLDER] [--browser] [--pictures FOLDER] [--only NAME]
 
 Links (always; `build.py` runs this part): every link and picture of every page leads to a file of
-the site, every #anchor exists there, no page loads anything from another place.  With --browser, in
-headless Chromium (pip install playwright, a `chromium` on PATH), at 1280 and 390 pixels, light and
-dark: each page loads without a console error or a request to elsewhere, its pictures have a size,
-nothing is wider than the window, nothing but code and pictures scrolls sideways, each stepper
-moves by button and by key, axe-core (pip install axe-core-python) finds nothing serious, and the
-search finds a word; --pictures keeps screenshots, --only NAME looks at the pages of that name
-alone.
+the site, every #anchor exists there, no page loads anything from another place, every picture has a
+text.  With --browser, in headless Chromium (pip install playwright, a `chromium` on PATH), at 1280
+and 390 pixels, light and dark: each page loads without a console error or a request to elsewhere,
+its pictures have a size, nothing is wider than the window, nothing but code and pictures scrolls
+sideways, each stepper moves by button and by key, code is large enough, a folded output unfolds,
+axe-core (pip install axe-core-python) finds nothing serious, and the search finds a word.  At 1280
+also: nothing is wider than its column, a chapter is at most TALLEST pixels high, the contents mark
+the section at the top of the window, and the first block of code can be copied.  --pictures keeps
+screenshots, --only NAME looks at the pages of that name alone.
 """
 
 import argparse
@@ -25,6 +27,7 @@ import urllib.parse
 from pathlib import Path
 
 WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
+TALLEST, SMALLEST_CODE = 9000, 14
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -43,7 +46,7 @@ class Page(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.links, self.loaded, self.anchors = [], [], {""}
+        self.links, self.loaded, self.anchors, self.without_text = [], [], {""}, []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -51,6 +54,8 @@ class Page(html.parser.HTMLParser):
         self.anchors |= {found[key] for key in ("id", "name") if found.get(key)}
         if tag == "a" and found.get("href"):
             self.links.append(found["href"])
+        if tag == "img" and not has_text(found):
+            self.without_text.append(found.get("src", "?")[:80])
         if tag == "link" and {"stylesheet", "icon", "preload"} & set(
             (found.get("rel") or "").split()
         ):
@@ -59,16 +64,31 @@ class Page(html.parser.HTMLParser):
             self.loaded.append(found[self.loads[tag]])
 
 
+def has_text(attributes):
+    """A picture says what it shows: in words, not with the name of its file."""
+    words = attributes.get("alt") or ""
+    return len(words.split()) >= 3 or attributes.get("role") == "presentation"
+
+
+def built_pages(folder):
+    """Pages of the course, {path: Page}; an explorer is a document with tests of its own."""
+    apart = {"_static", "explorer"}
+    return {
+        path: Page(path.read_text())
+        for path in sorted(folder.rglob("*.html"))
+        if not apart & set(path.relative_to(folder).parts)
+    }
+
+
 def broken_links(folder):
     """["page: link: why"] of a built site."""
     folder = Path(folder).resolve()
-    pages = {
-        path: Page(path.read_text())
-        for path in sorted(folder.rglob("*.html"))
-        if "_static" not in path.parts
-    }
-    wrong = []
+    pages, wrong = built_pages(folder), []
     for path, page in pages.items():
+        wrong += [
+            f"{path.relative_to(folder)}: {source}: a picture without a text"
+            for source in page.without_text
+        ]
         for link in [*page.links, *page.loaded]:
             parts, name = urllib.parse.urlsplit(link), path.relative_to(folder)
             if parts.scheme in ("http", "https") or link.startswith("//"):
@@ -149,6 +169,78 @@ def stepper_problems(page):
     return found
 
 
+# on every page: code that is too small
+SMALL_CODE = """least => [...document.querySelectorAll('.bd-article pre')].flatMap(
+    pre => [pre, ...pre.querySelectorAll('*')]).filter(
+    e => e.getClientRects().length && parseFloat(getComputedStyle(e).fontSize) < least).length"""
+
+# at 1280 pixels: what is wider than its column, scrolled or not
+WIDER = """() => [...document.querySelectorAll('.bd-article *')].filter(e => {
+    const style = getComputedStyle(e);
+    if (style.overflowX === 'visible' || !e.clientWidth) return false;
+    if (e.closest('svg') || style.clipPath !== 'none') return false;
+    return e.scrollWidth > e.clientWidth + 1;
+}).map(e => e.tagName + '.' + e.className)"""
+
+# the contents, while one reads: [heading at the top, what is marked] where these differ
+FOLLOWS = """async () => {
+    const wrong = [], rest = () => new Promise(go => setTimeout(go, 180));
+    for (const link of document.querySelectorAll('nav.page-toc a.nav-link')) {
+        const place = document.getElementById(decodeURIComponent(link.hash.slice(1)));
+        const heading = place.querySelector('h2, h3') || place;
+        if (!heading.getClientRects().length) continue;
+        heading.scrollIntoView({behavior: 'instant'});
+        await rest();
+        const at = heading.getBoundingClientRect().top;
+        if (at > innerHeight / 5) continue;  // the end of the page
+        const marked = [...document.querySelectorAll('nav.page-toc a[aria-current]')];
+        const isEnd = innerHeight + scrollY >= document.documentElement.scrollHeight - 2;
+        if (marked.length !== 1 || (marked[0] !== link && !isEnd))
+            wrong.push([link.textContent, marked.map(e => e.textContent).join()]);
+    }
+    scrollTo(0, 0);
+    return wrong;
+}"""
+
+COPIES = """async () => {
+    const button = document.querySelector('button.copy');
+    if (!button) return null;
+    button.click();
+    await new Promise(go => setTimeout(go, 50));
+    const code = button.parentElement.querySelector('pre').textContent;
+    return (await navigator.clipboard.readText()).trimEnd() === code.trimEnd();
+}"""
+
+UNFOLDS = """() => {
+    const button = document.querySelector('button.unfold');
+    if (!button) return true;
+    const part = button.previousElementSibling, before = part.clientHeight;
+    button.click();
+    const after = part.clientHeight;
+    button.click();
+    return !before || (after > before && part.clientHeight === before);
+}"""
+
+
+def reading_problems(page, width, is_chapter):
+    """What stands in a reader's way on an open page: size of code, length, width, contents."""
+    found = []
+    if small := page.evaluate(SMALL_CODE, SMALLEST_CODE):
+        found.append(f"{small} pieces of code are smaller than {SMALLEST_CODE} pixels")
+    if not page.evaluate(UNFOLDS):
+        found.append("a folded output does not unfold")
+    if width < WIDTHS[0]:
+        return found
+    found += [f"wider than its column: {what}" for what in page.evaluate(WIDER)[:5]]
+    height = page.evaluate("document.documentElement.scrollHeight")
+    if is_chapter and height > TALLEST:
+        found.append(f"{height} pixels high")
+    if page.evaluate(COPIES) is False:
+        found.append("the button does not copy the code")
+    found += [f"at {here!r} the contents mark {mark!r}" for here, mark in page.evaluate(FOLLOWS)]
+    return found
+
+
 def axe():
     """axe-core, if it is installed, or None."""
     try:
@@ -202,7 +294,11 @@ def problems_in_browser(folder, pictures=None, only=""):
             args=FLAGS,
         )
         for width, scheme in itertools.product(WIDTHS, SCHEMES):
-            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            page = browser.new_page(
+                viewport={"width": width, "height": 900},
+                color_scheme=scheme,
+                permissions=["clipboard-read", "clipboard-write"],
+            )
             said = listen(page, address)
             for path in sorted([*folder.glob(names), *folder.glob(f"api/{names}")]):
                 said.clear()
@@ -217,6 +313,7 @@ def problems_in_browser(folder, pictures=None, only=""):
                     said.append(f"a heading is larger than the one above it: {sizes}")
                 said += [f"scrolls sideways: {what}" for what in page.evaluate(SIDEWAYS)]
                 said += stepper_problems(page)
+                said += reading_problems(page, width, path.name[:2].isdigit())
                 said += serious(checker, page)
                 found = [f"{path.name} at {width}, {scheme}: {text}" for text in said]
                 print(

@@ -1,8 +1,9 @@
 """What the site adds to the notebooks: a map, minutes, "you are here", links.
 
 In:   the notebooks of a build, the glossary, the sources of the packages.
-Out:  the same notebooks with links (to chapters, terms, files, the paper) and a head that says
-      where the reader is; the map of the index; pages of the files that are linked.
+Out:  the same notebooks with links (to chapters, terms, files, the paper), with a text for each
+      plot, and with a head that says where the reader is; the map and the picture of the index;
+      pages of the files that are linked, and of the explorers that a chapter shows.
 
     >>> pages.minutes(notebook)
     45
@@ -176,8 +177,65 @@ def here(name: str, time: int) -> str:
         f'<nav class="here" aria-label="you are here">{"".join(groups)}'
         f"<p>You are here: <b>{html.escape(chapter.title)}</b>, {html.escape(chapter.stage)}. "
         f"{duration(time)}, {LEVELS[chapter.level]}, {needs(chapter)}. "
-        f'<a href="index.html">The map</a></p></nav>'
+        f'<a href="index.html">The map</a>. Run it: <a href="notebooks/{chapter.name}.ipynb" '
+        f"download>{chapter.name}.ipynb</a></p></nav>"
     )
+
+
+# ---- pictures
+def with_texts(notebook: Any, source: Any) -> Any:
+    """Each plot gets the text that its cell has in `source` (alt="..."), or else the last sentence
+    before it."""
+    before = ""
+    for cell, written in zip(notebook.cells, source.cells, strict=True):
+        if cell.cell_type == "markdown":
+            prose = plain_text(re.sub(r"[*`#]", "", cell.source))
+            before = re.split(r"(?<=[.!?:]) ", prose)[-1].rstrip(":") or before
+        elif any("image/png" in output.get("data", {}) for output in cell.outputs):
+            words = written.metadata.get("alt") or f"A plot. {before}"
+            cell.metadata["mystnb"] = {"image": {"alt": words}}
+    return notebook
+
+
+IFRAME = re.compile(r"""<iframe\s+srcdoc="([^"]*)"\s+title="([^"]*)"[^>]*>\s*</iframe>""", re.S)
+
+
+def explorers_apart(folder: Path) -> None:
+    """An explorer in a chapter becomes a page of its own, a picture of one and a link: it is made
+    for a whole window."""
+    (folder / "explorer").mkdir(exist_ok=True)
+    for page in folder.glob("*.html"):
+        count = 0
+
+        def linked(frame: re.Match, chapter=page.stem) -> str:
+            nonlocal count
+            count += 1
+            name = f"explorer/{chapter}-{count}.html"
+            (folder / name).write_text(html.unescape(frame[1]))
+            picture = '<img src="_static/explorer.png" alt="An explorer: source, stages, kernels '
+            picture += 'and guards beside each other; a line is lit in all of them"/>'
+            return (
+                f'<p class="explorer"><a href="{name}">{picture if count == 1 else ""}'
+                f"{frame[2]}: open the page</a></p>"
+            )
+
+        page.write_text(IFRAME.sub(linked, page.read_text()))
+
+
+def front_picture() -> str:
+    """The picture of the index: a small program on its way, as the packages compiled it."""
+    import torch
+    from steppers import journey
+
+    import minidynamo
+
+    def attention(q, k):
+        s = q @ k * 0.125
+        return s.softmax(-1)
+
+    with torch.no_grad():
+        explained = minidynamo.explain(attention)(torch.randn(256, 64), torch.randn(64, 256))
+    return journey(explained, attention)._repr_html_()
 
 
 # ---- links

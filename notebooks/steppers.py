@@ -4,8 +4,8 @@ In:   live objects: a cache, a machine, guards, records of fusions, a plan of me
 Out:  a `Stepper`: in a notebook or page a picture with buttons; in text form a numbered list.
 
     >>> stepper = fusion_rounds(explanation.main.compiled)
-    >>> stepper.steps[0].caption
-    'buf0 and buf1: fused (epilogue), 8,192 bytes saved'
+    >>> stepper.steps[1].caption
+    'buf1 and buf2: fused (prologue), 32,768 bytes less are read; 164,864 bytes are moved now'
 
 Each step has a caption and panels.  A panel is an SVG as wide as a phone.  On a screen they stand
 side by side, on a phone one below the other.
@@ -16,44 +16,29 @@ Colours follow the reader's theme.  Arrow keys, Home and End move; the buttons a
 
 import hashlib
 import html
+import inspect
+import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from minidynamo.explain.views import DARK, LIGHT
+from drawings import Drawing, arrow, box, curve, line, style, text
 
-WIDTH, ROW, CHARACTER, LETTERS, MOST_ROWS = 350, 18, 6.7, 50, 16
-COLOURS = {
-    "light": "--st-ink:#1f1f1f;--st-faint:#5f6368;--st-line:#8a8f98;--st-paper:#ffffff;"
-    "--st-now:#cfe0ff;--st-good:#cdebd2;--st-bad:#f9d3cf;--st-part:#e4e8ef",
-    "dark": "--st-ink:#e8e8e8;--st-faint:#b3b8bf;--st-line:#7d838c;--st-paper:#1b1d20;"
-    "--st-now:#234a86;--st-good:#1f5a31;--st-bad:#7a2a25;--st-part:#33383f",
-}
+WIDTH, ROW, LETTERS, MOST_ROWS = 350, 18, 50, 16
 BOX = ".stepper"
 STYLE = "".join(
     [
-        f"{BOX}{{{COLOURS['light']};margin:0;border:1px solid var(--st-line);border-radius:6px;",
-        "padding:10px;background:var(--st-paper);color:var(--st-ink);max-width:1090px}",
-        f"@media(prefers-color-scheme:dark){{{BOX}{{{COLOURS['dark']}}}}}",
-        f"{DARK.format(BOX)}{{{COLOURS['dark']}}}",
-        f"{LIGHT.format(BOX)}{{{COLOURS['light']}}}",
+        style(BOX),
         f"{BOX} .st-panels{{display:flex;flex-wrap:wrap;gap:8px;align-items:flex-start}}",
         f"{BOX} .st-panels[hidden]{{display:none}}",
-        f"{BOX} svg{{flex:1 1 300px;max-width:430px;min-width:0;width:100%;height:auto;",
-        "background:var(--st-paper)}",
-        f"{BOX} text{{fill:var(--st-ink);font:11px DejaVu Sans Mono,Menlo,Consolas,monospace}}",
-        f"{BOX} .st-h{{font-weight:bold}}{BOX} .st-faint{{fill:var(--st-faint)}}",
-        f"{BOX} .st-now{{fill:var(--st-now)}}{BOX} .st-good{{fill:var(--st-good)}}",
-        f"{BOX} .st-bad{{fill:var(--st-bad)}}{BOX} .st-part{{fill:var(--st-part)}}",
-        f"{BOX} .st-none{{fill:none}}{BOX} .st-box{{stroke:var(--st-line)}}",
-        f"{BOX} .st-ring{{fill:none;stroke:var(--st-ink);stroke-width:2}}",
+        f"{BOX} svg{{flex:1 1 300px;max-width:430px;min-width:0;width:100%;height:auto}}",
         f"{BOX} .st-bar{{display:flex;gap:6px;align-items:center;margin-bottom:6px}}",
         f"{BOX} .st-bar[hidden]{{display:none}}",
         f"{BOX} button{{min-width:44px;min-height:32px;border:1px solid var(--st-line);",
         "border-radius:4px;background:var(--st-part);color:var(--st-ink);cursor:pointer}",
         f"{BOX} input{{flex:1;min-width:60px}}",
         f"{BOX} .st-said{{margin:4px 0 8px;min-height:2.8em;color:var(--st-ink)}}",
-        f"{BOX} .st-title{{font-weight:bold;margin:0 0 6px;color:var(--st-ink)}}",
     ]
 )
 SCRIPT = """(() => {
@@ -147,25 +132,9 @@ class Stepper:
 
 
 # ---- panels
-def text(x: float, y: float, words: str, look: str = "", anchor: str = "start") -> str:
-    of_look = f' class="{look}"' if look else ""
-    at = f' text-anchor="{anchor}"' if anchor != "start" else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}"{of_look}{at} xml:space="preserve">'
-        f"{html.escape(words)}</text>"
-    )
-
-
-def box(x: float, y: float, width: float, height: float, look: str) -> str:
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="2" '
-        f'class="{look} st-box"/>'
-    )
-
-
 def cut(words: Any, letters: int = LETTERS) -> str:
-    line = " ".join(str(words).split("\n"))
-    return line if len(line) <= letters else line[: letters - 1] + "…"
+    row = " ".join(str(words).split("\n"))
+    return row if len(row) <= letters else row[: letters - 1] + "…"
 
 
 def lines(
@@ -195,6 +164,28 @@ def lines(
     return Panel(heading, "".join(parts), max(count, 1) * ROW)
 
 
+def gates(heading: str, rows: Sequence[str], looks: dict[int, str]) -> Panel:
+    """Tests that a call passes from the top to the bottom: a tick, a cross, or not asked yet."""
+    last = max(looks, default=0)
+    first = max(0, min(last - MOST_ROWS // 2, len(rows) - MOST_ROWS))
+    shown, tall, parts = rows[first : first + MOST_ROWS], ROW + 4, []
+    for place, row in enumerate(shown):
+        look, y = looks.get(first + place, "st-paper"), place * tall
+        if place:
+            was_passed = looks.get(first + place - 1) == "st-good"
+            parts.append(line(12, y - 6, 12, y + 2, "st-live" if was_passed else "st-wire"))
+        parts.append(f'<circle cx="12" cy="{y + 9}" r="8" class="{look} st-box"/>')
+        mark = {"st-good": "✓", "st-bad": "✗"}.get(look, "")
+        parts.append(text(12, y + 13, mark, "", "middle"))
+        parts.append(box(28, y, WIDTH - 30, ROW, look, 4))
+        parts.append(text(34, y + 13, cut(row, 46)))
+    if len(rows) > len(shown):
+        parts.append(
+            text(34, len(shown) * tall + 13, f"({len(rows) - len(shown)} more)", "st-faint")
+        )
+    return Panel(heading, "".join(parts), (min(len(rows), MOST_ROWS + 1)) * tall)
+
+
 def stack(heading: str, values: Sequence[Any], room: int) -> Panel:
     """Boxes on top of each other; the last value is the top one."""
     parts = []
@@ -205,6 +196,30 @@ def stack(heading: str, values: Sequence[Any], room: int) -> Panel:
     floor = room * (ROW + 4)
     parts.append(f'<line x1="10" x2="{WIDTH - 10}" y1="{floor}" y2="{floor}" class="st-box"/>')
     return Panel(heading, "".join(parts), floor + 4)
+
+
+def column(
+    heading: str,
+    names: Sequence[str],
+    edges: Iterable[tuple[int, int]],
+    looks: dict[int, str] | None = None,
+    live: Iterable[tuple[int, int]] = (),
+) -> Panel:
+    """A graph whose nodes are below each other; an edge is an arc at the left."""
+    parts, looks, left, live = [], looks or {}, 62, set(live)
+    for start, end in edges:
+        if end < len(names):
+            out = left - 8 - 9 * min(end - start, 5)
+            y, to = start * (ROW + 4) + 10, end * (ROW + 4) + 10
+            look = "st-live" if (start, end) in live else "st-wire"
+            parts.append(f'<path d="M{left},{y}C{out},{y} {out},{to} {left},{to}" class="{look}"/>')
+    for n, name in enumerate(names):
+        y = n * (ROW + 4)
+        parts.append(box(left, y, WIDTH - left - 2, ROW + 1, looks.get(n, "st-part"), 4))
+        parts.append(text(left + 6, y + 13, cut(name, 42)))
+    if not names:
+        parts.append(text(5, 13, "(nothing yet)", "st-faint"))
+    return Panel(heading, "".join(parts), max(len(names), 1) * (ROW + 4) + 2)
 
 
 # ---- 03: a call walks through the hook
@@ -221,22 +236,21 @@ def call_walk(function: Callable, hooked: Callable, calls: Iterable[tuple]) -> S
         for guard, *_ in entries:
             verdicts.append(None if True in verdicts else bool(guard(function, *args)))
         written = f"{code.co_name}({', '.join(map(repr, args))})"
-        before = [f"guard {n}, for {entry[1].co_name}" for n, entry in enumerate(entries)]
+        before = [entry[1].co_name for entry in entries]
         start = f"{written}: the frame is there, its arguments are bound, nothing has run."
-        steps.append(Step(start, [lines("the call", [written], now=0), lines("cache", before)]))
-        looks: dict[int, str] = {}
+        steps.append(Step(start, [_way(written, before, [])]))
         for n, verdict in enumerate(verdicts):
             if verdict is None:
                 break
-            looks[n] = "st-good" if verdict else "st-bad"
             said = f"{written}: guard {n} {asked[verdict]}."
-            panels = [lines("the call", [written], now=0), lines("cache", before, dict(looks))]
-            steps.append(Step(said, panels))
+            steps.append(Step(said, [_way(written, before, verdicts[: n + 1])]))
         result = hooked(*args)
         now = list(get_cache(code) or [])
+        after = [entry[1].co_name for entry in now]
         if True in verdicts:
             ran = entries[verdicts.index(True)][1].co_name
             said = f"{written}: the code of {ran} runs in this frame. The result: {result!r}."
+            picture = _way(written, after, verdicts, f"{ran} -> {result!r}")
             assert len(now) == len(entries)
         elif len(now) > len(entries):
             ran = now[-1][1].co_name
@@ -244,14 +258,47 @@ def call_walk(function: Callable, hooked: Callable, calls: Iterable[tuple]) -> S
                 f"{written}: no guard holds, so the callback is asked. It gives a new entry, and "
                 f"the code of {ran} runs. The result: {result!r}."
             )
+            picture = _way(written, after, verdicts, f"{ran} -> {result!r}", is_new=True)
         else:
             ran = code.co_name
             said = f"{written}: the callback says nothing. The original runs: {result!r}."
-        after = [f"guard {n}, for {entry[1].co_name}" for n, entry in enumerate(now)]
-        new = {n: "st-now" for n in range(len(entries), len(now))}
-        panels = [lines("what runs", [f"{ran} -> {result!r}"], now=0), lines("cache", after, new)]
-        steps.append(Step(said, panels))
+            picture = _way(written, after, verdicts, f"{ran} -> {result!r}")
+        steps.append(Step(said, [picture]))
     return Stepper(f"calls of {code.co_name}: hook, cache, guards", steps)
+
+
+def _way(
+    call: str, codes: Sequence[str], verdicts: Sequence[Any], ran: str = "", is_new: bool = False
+) -> Panel:
+    """The way of a call: down along the guards of the cache, and right where one holds."""
+    parts, tall = [box(10, 0, 160, 26, "st-now", 4), text(18, 17, cut(call, 21))], 44
+    looks = {True: "st-good", False: "st-bad"}
+    holds = True in verdicts
+    for n, code in enumerate(codes):
+        y = 44 + n * tall
+        fresh = is_new and n + 1 == len(codes)
+        verdict = verdicts[n] if n < len(verdicts) else None
+        was_asked = verdict is not None
+        look = looks[bool(verdict)] if was_asked else "st-warm" if fresh else "st-paper"
+        parts.append(arrow(90, y - 18, 90, y, "st-live" if was_asked else "st-wire"))
+        parts.append(box(10, y, 160, 26, look, 13))
+        parts.append(text(90, y + 17, f"guard {n}?", "", "middle"))
+        parts.append(arrow(170, y + 13, 214, y + 13, "st-live" if verdict else "st-wire"))
+        parts.append(text(176, y + 9, "yes", "st-faint"))
+        runs = ran and (verdict or fresh)
+        parts.append(box(214, y, 130, 26, "st-good" if runs else "st-part", 4))
+        parts.append(text(222, y + 17, cut(ran if runs else code, 17)))
+    y = 44 + len(codes) * tall
+    to_end = bool(ran) and not holds
+    parts.append(arrow(90, y - 18, 90, y, "st-live" if to_end else "st-wire"))
+    parts.append(box(10, y, 160, 26, "st-warm" if to_end else "st-paper", 13))
+    parts.append(text(90, y + 17, "ask the callback", "", "middle"))
+    original = to_end and not is_new
+    parts.append(arrow(170, y + 13, 214, y + 13, "st-live" if original else "st-wire"))
+    parts.append(text(172, y + 9, "None", "st-faint"))
+    parts.append(box(214, y, 130, 26, "st-good" if original else "st-part", 4))
+    parts.append(text(222, y + 17, cut(ran if original else "the original", 17)))
+    return Panel("the call, the cache, what runs", "".join(parts), y + 30)
 
 
 # ---- 04: instruction, stack, graph
@@ -260,7 +307,8 @@ class _Watching(list):
 
     def __init__(self, machine: Any) -> None:
         super().__init__()
-        self.machine, self.nodes = machine, []
+        self.machine = machine
+        self.nodes: list[list[str]] = []
 
     def append(self, row: Any) -> None:
         super().append(row)
@@ -281,6 +329,8 @@ def machine_run(machine: Any, name: str = "a program") -> Stepper:
     machine.trace = watching = _Watching(machine)
     machine.run()
     graph = [_node_text(node) for node in machine.graph.nodes]
+    order = {node: n for n, node in enumerate(machine.graph.nodes)}
+    edges = [(order[used], n) for node, n in order.items() for used in node.all_input_nodes]
     instructions = [instruction for instruction, _ in watching]
     room = max([len(values) for _, values in watching] + [1])
     steps = []
@@ -297,7 +347,7 @@ def machine_run(machine: Any, name: str = "a program") -> Stepper:
         panels = [
             lines("instructions", instructions[: n + 1], now=n),
             stack("stack", shown, room),
-            lines("graph", nodes, new, now=len(nodes) - 1 if len(nodes) > MOST_ROWS else None),
+            column("graph", nodes, edges, new),
         ]
         steps.append(Step(said, panels))
     return Stepper(f"{name}, evaluated symbolically: {len(steps)} instructions", steps)
@@ -317,25 +367,25 @@ def guard_walk(record: Any, calls: dict[str, tuple]) -> Stepper:
     for label, args in calls.items():
         failed = record.guard_function.first_failure(None, *args)
         end = len(rows) if failed is None else place[id(failed[0])]
-        tree = lines("what is guarded", rows, {})
+        tree = gates("what is guarded", rows, {})
         steps.append(Step(f"{label}: nothing was asked yet.", [tree]))
         for n in range(end):
             looks = {k: "st-good" for k in range(n + 1)}
             said = f"{label}: all checks on {list(subjects)[n]} hold."
             checks = [guard.code for guard in list(subjects.values())[n]]
-            shown = lines("what is guarded", rows, looks, now=n)
+            shown = gates("what is guarded", rows, looks)
             steps.append(Step(said, [shown, lines("its checks", checks)]))
         if failed is None:
             said, looks = (
                 f"{label}: every guard holds, the entry runs.",
                 dict.fromkeys(range(len(rows)), "st-good"),
             )
-            steps.append(Step(said, [lines("what is guarded", rows, looks)]))
+            steps.append(Step(said, [gates("what is guarded", rows, looks)]))
             continue
         looks = {k: "st-good" for k in range(end)} | {end: "st-bad"}
         said = f"{label}: {failed[1]}. The rest is not asked, and this entry does not run."
-        shown = [lines("what is guarded", rows, looks), lines("the check", [failed[0].code], now=0)]
-        steps.append(Step(said, shown))
+        shown = gates("what is guarded", rows, looks)
+        steps.append(Step(said, [shown, lines("the check", [failed[0].code], now=0)]))
     return Stepper(f"{record.function}: its guards, asked one after the other", steps)
 
 
@@ -359,28 +409,60 @@ def _kinds(guards: list) -> str:
 
 
 # ---- 06: break and resume
+@dataclass
+class _Frame:
+    """A frame of a broken function: its name, what it takes, and what ran in it so far."""
+
+    title: str
+    takes: str
+    ran: list[tuple[str, str]] = field(default_factory=list)  # (look, words)
+
+
 def breaks_walk(explanation: Any) -> Stepper:
     """The lines of a function that breaks, in the order in which they ran, and what ran them."""
     from minidynamo.explain.draw_code import draw_frames
 
     picture = draw_frames(explanation)
     (_, source), (_, shown) = picture.columns
-    lines_of = {k: line for _, line, _, k, _ in picture.links}
-    frames, steps = explanation.frames, []
+    lines_of = {k: row for _, row, _, k, _ in picture.links}
+    records = [frame.record for frame in explanation.frames]
+    frames = [
+        _Frame(
+            f"frame {n}: {record.code.co_name}",
+            ", ".join(record.code.co_varnames[: record.code.co_argcount]),
+        )
+        for n, record in enumerate(records)
+    ]
+    steps, looks = [], {}
     for k, words in enumerate(shown):
-        line, number = lines_of.get(k), int(words.split("frame ")[1].split(":")[0])
-        record = frames[number].record
-        takes = list(record.code.co_varnames[: record.code.co_argcount])
-        name = record.code.co_name
-        about = [f"code: {name}", f"parameters: {', '.join(takes)}"]
-        kind = "the compiled graph" if "graph of" in words else "plain Python"
-        about += [f"{kind}:", *[f"  {part}" for part in words.split(": ", 1)[1].split(", ")]]
-        at = f"line {line + 1}" if line is not None else "this place"
-        said = f"Frame {number} ({name}): {at} is run by {kind}."
-        now = {line: "st-good" if "graph of" in words else "st-bad"} if line is not None else {}
-        panels = [lines("the function", source, now, now=line), lines("who runs it", about, now=2)]
+        row, number = lines_of.get(k), int(words.split("frame ")[1].split(":")[0])
+        look = "st-good" if "graph of" in words else "st-bad"
+        kind = "the compiled graph" if look == "st-good" else "plain Python"
+        frames[number].ran.append((look, words.split(": ", 1)[1]))
+        at = f"line {row + 1}" if row is not None else "this place"
+        said = f"Frame {number} ({records[number].code.co_name}): {at} is run by {kind}."
+        if row is not None:
+            looks[row] = look
+        panels = [lines("the function", source, looks, now=row), _frames(frames, number)]
         steps.append(Step(said, panels))
     return Stepper(f"{explanation.name}: {len(frames)} frames, one after the other", steps)
+
+
+def _frames(frames: Sequence[_Frame], now: int) -> Panel:
+    """The frames that have begun, below each other; an arrow carries the parameters on."""
+    parts, y = [], 0.0
+    for n, frame in enumerate(frames[: now + 1]):
+        if n:
+            parts.append(arrow(40, y - 24, 40, y))
+            parts.append(text(50, y - 8, cut(f"takes {frame.takes}", 44), "st-faint"))
+        tall = 22 + 20 * len(frame.ran)
+        parts.append(box(0.5, y, WIDTH - 1, tall + 4, "st-now" if n == now else "st-paper", 5))
+        parts.append(text(8, y + 15, cut(frame.title, 48), "st-h"))
+        for k, (look, words) in enumerate(frame.ran):
+            parts.append(box(8, y + 22 + 20 * k, WIDTH - 16, 17, look))
+            parts.append(text(13, y + 35 + 20 * k, cut(words, 46)))
+        y += tall + 30
+    return Panel("frames: green ran compiled, red as plain Python", "".join(parts), max(y - 24, 18))
 
 
 # ---- 08: the cut
@@ -403,21 +485,59 @@ def cut_walk(compiled: Any) -> Stepper:
 
     amounts = [sum(map(_bytes, crossing(k))) for k in range(len(forward))]
     names = [f"{node.name}: {_bytes(node):,} bytes" for node in forward]
+    graph = _Forward(
+        names,
+        [(place[a], place[b]) for b in forward for a in b.all_input_nodes if a in place],
+        {place[n] for n in forward if any(u not in place and u.op != "output" for u in n.users)},
+    )
     steps = []
     for k, node in enumerate(forward):
         kept = crossing(k)
         told = ", ".join(value.name for value in kept) or "nothing"
         said = f"The cut behind {node.name}: {told} would be kept, {amounts[k]:,} bytes."
         said += " What comes later is computed again." if k + 1 < len(forward) else ""
-        looks = {place[value]: "st-now" for value in kept}
-        steps.append(Step(said, [lines("forward values", names, looks), _bars(amounts, k)]))
+        drawn = graph.drawn({place[value] for value in kept}, k)
+        steps.append(Step(said, [drawn, _bars(amounts, k)]))
     chosen = {each.name: each.bytes for each in compiled.saved if not each.is_input}
     total = sum(chosen.values())
-    looks = {n: "st-good" for n, node in enumerate(forward) if node.name in chosen}
     said = f"The cut that was chosen keeps {', '.join(chosen) or 'inputs only'}: {total:,} bytes."
-    last = [lines("forward values", names, looks), _bars([*amounts, total], len(amounts))]
-    steps.append(Step(said, last))
+    drawn = graph.drawn({n for n, node in enumerate(forward) if node.name in chosen}, None)
+    steps.append(Step(said, [drawn, _bars([*amounts, total], len(amounts))]))
     return Stepper("where to cut the joint graph: bytes kept for the backward half", steps)
+
+
+@dataclass
+class _Forward:
+    """The forward values below each other, their edges, and the backward half beside them."""
+
+    names: list[str]
+    edges: list[tuple[int, int]]
+    read_by_backward: set[int]
+
+    def drawn(self, kept: set[int], cut_at: int | None) -> Panel:
+        """With the cut behind value `cut_at`, or without a straight cut; `kept` cross it."""
+        tall, right = ROW + 8, 262
+        parts = [box(right + 34, 0, WIDTH - right - 36, len(self.names) * tall - 4, "st-warm", 5)]
+        for n, letter in enumerate("backward"):
+            parts.append(text(right + 60, 18 + 14 * n, letter, "", "middle"))
+        for start, end in self.edges:
+            y, to = start * tall + 10, end * tall + 10
+            out = 38 - 9 * min(end - start, 4)
+            crosses = start in kept and cut_at is not None and end > cut_at
+            look = "st-live" if crosses else "st-wire"
+            parts.append(f'<path d="M40,{y}C{out},{y} {out},{to} 40,{to}" class="{look}"/>')
+        for n, name in enumerate(self.names):
+            again = cut_at is not None and n > cut_at
+            look = "st-good" if n in kept else "st-paper" if again else "st-part"
+            parts.append(box(40, n * tall, right - 40, ROW + 2, look, 4))
+            parts.append(text(46, n * tall + 14, cut(name, 31)))
+            if n in self.read_by_backward:
+                y, live = n * tall + 10, n in kept
+                parts.append(arrow(right, y, right + 34, y, "st-live" if live else "st-wire"))
+        if cut_at is not None:
+            y, x = (cut_at + 1) * tall - 3, right + 16
+            parts.append(f'<path d="M2,{y}L{x},{y}L{x},-2" class="st-cut"/>')
+        return Panel("dashed: the cut; green: kept", "".join(parts), len(self.names) * tall)
 
 
 def _forward_calls(graph: Any) -> list:
@@ -450,110 +570,260 @@ def _bars(amounts: Sequence[int], now: int) -> Panel:
 
 
 # ---- 10: rounds of fusion
+@dataclass
+class _Loop:
+    """A buffer before fusion: its loops, its bytes, what its body does and reads."""
+
+    name: str
+    bytes: int
+    loops: str
+    ops: list[str]
+    reads: list[str]
+
+
+def _loops(compiled: Any) -> dict[str, _Loop]:
+    """The buffers of the loop IR, by name; inputs are buffers without loops."""
+    import torch
+
+    found: dict[str, _Loop] = {}
+    for node in compiled.lowered_graph.graph.nodes:
+        if node.op == "placeholder":
+            found[node.name] = _Loop(node.name, _bytes(node), "", [], [])
+    for row in compiled.loop_ir.splitlines():
+        head = re.match(r"(\w+): (\w+)\[(.*?)\] = (.*?)(?: {4}#.*)?$", row)
+        if head:
+            name, dtype, sizes, body = head.groups()
+            size = getattr(torch, dtype).itemsize
+            for number in re.findall(r"\d+", sizes):
+                size *= int(number)
+            called = re.match(r"([\w.]+)\(", body)  # a library kernel, and its arguments
+            loops = (
+                f"{called[1].removesuffix('.default')}, a library call"
+                if called
+                else f"for {body.partition(' ')[2]}"
+            )
+            reads = re.findall(r"(\w+)\[", body) if called else []
+            loop = found[name] = _Loop(name, size, loops, [], reads)
+        elif found and (op := re.match(r" +\w+ = (\w+)\((.*)\)$", row)):
+            if op[1] == "load":
+                loop.reads.append(op[2].split(",")[0])
+            elif op[1] != "constant":
+                loop.ops.append(op[2].split(", ")[2] if op[1] == "reduction" else op[1])
+    return found
+
+
+def _traffic(groups: Sequence[Sequence[str]], loops: dict[str, _Loop]) -> tuple[int, set[str]]:
+    """Bytes that the kernels of `groups` read and write, and the buffers that reach memory."""
+    moved, stored = 0, set()
+    for group in groups:
+        outside = {name for other in groups if other is not group for name in other}
+        read = {name for member in group for name in loops[member].reads} - set(group)
+        wanted = {name for other in outside for name in loops[other].reads}
+        final = set(group) - {name for loop in loops.values() for name in loop.reads}
+        written = (set(group) & wanted) | final
+        moved += sum(loops[name].bytes for name in [*read, *written] if name in loops)
+        stored |= written
+    return moved, stored
+
+
 def fusion_rounds(compiled: Any, most: int = 24) -> Stepper:
-    """The scheduler's decisions in their order: which pair was looked at, what was decided, and
-    the groups (one kernel each) that there are then."""
-    names: list[str] = []
-    for decision in compiled.fusions:
-        for name in f"{decision.first}+{decision.second}".split("+"):
-            if name not in names and " " not in name:
-                names.append(name)
-    groups, steps = [[name] for name in sorted(names)], []
+    """The scheduler's decisions in their order: loops that merge, and the bytes that fall away."""
+    loops = _loops(compiled)
+    groups = [[name] for name, loop in loops.items() if loop.loops]
+    amounts = [_traffic(groups, loops)[0]]
+    said = f"Before the first decision: a kernel for each buffer, {amounts[0]:,} bytes are moved."
+    steps = [Step(said, [_kernels(groups, loops, set(), ""), _falling(amounts)])]
     for decision in compiled.fusions[:most]:
-        pair = [set(decision.first.split("+")), set(decision.second.split("+"))]
+        pair = {*decision.first.split("+"), *decision.second.split("+")}
         if decision.fused:
-            joined = [name for g in groups if set(g) & (pair[0] | pair[1]) for name in g]
-            at = next(n for n, g in enumerate(groups) if set(g) & pair[0])
-            groups = [
-                joined if n == at else g
-                for n, g in enumerate(groups)
-                if n == at or not set(g) & (pair[0] | pair[1])
-            ]
-        rows = [" + ".join(g) for g in groups]
-        look = "st-good" if decision.fused else "st-bad"
-        looks = {n: look for n, g in enumerate(groups) if set(g) & (pair[0] | pair[1])}
+            joined = sorted((name for g in groups if pair & set(g) for name in g), key=_number)
+            groups = [g for g in groups if not pair & set(g)]
+            groups = sorted([*groups, joined], key=lambda group: _number(group[-1]))
+        amounts.append(_traffic(groups, loops)[0])
         verdict = "fused" if decision.fused else "not fused"
         said = f"{decision.first} and {decision.second}: {verdict} ({decision.category}), "
-        said += f"{decision.bytes_saved:,} bytes saved" if decision.fused else f"{decision.reason}"
-        about = [
-            f"first:  {decision.first}",
-            f"second: {decision.second}",
-            f"kind:   {decision.category}",
-        ]
-        about += [f"bytes:  {decision.bytes_saved:,}", f"{verdict}"]
-        steps.append(
-            Step(
-                said,
-                [
-                    lines("groups: one kernel each", rows, looks),
-                    lines("the pair", about, {4: look}),
-                ],
-            )
+        said += (
+            f"{decision.bytes_saved:,} bytes less are read" if decision.fused else decision.reason
         )
+        said += f"; {amounts[-1]:,} bytes are moved now"
+        look = "st-good" if decision.fused else "st-bad"
+        steps.append(Step(said, [_kernels(groups, loops, pair, look), _falling(amounts)]))
     return Stepper(f"{len(compiled.fusions)} decisions of the scheduler, in their order", steps)
+
+
+def _number(name: str) -> int:
+    return int("".join(filter(str.isdigit, name)) or 0)
+
+
+def _kernels(
+    groups: Sequence[Sequence[str]], loops: dict[str, _Loop], pair: set[str], look: str
+) -> Panel:
+    """A frame for each kernel with the bodies in its loops; at the right the buffers in memory."""
+    stored, edge, memory = _traffic(groups, loops)[1], 214, 256
+    inputs = [name for name, loop in loops.items() if not loop.loops]
+    most, at, parts = max(loop.bytes for loop in loops.values()), {}, []
+
+    def bar(name: str, y: float) -> None:
+        at[name] = y + 8
+        parts.append(box(memory, y, max(3.0, 60 * loops[name].bytes / most), 16, "st-now"))
+        parts.append(text(memory + 4, y + 12, name))
+
+    for n, name in enumerate(inputs):
+        bar(name, 20 * n)
+    y = 20.0 * len(inputs) + 6
+    for group in groups:
+        tall = 22 + 20 * len(group)
+        parts.append(box(0.5, y, edge, tall, look if pair & set(group) else "st-part", 5))
+        widest = max((loops[name].loops for name in group), key=len)
+        parts.append(text(8, y + 15, cut(widest, 30), "st-h"))
+        for k, name in enumerate(group):
+            top = y + 21 + 20 * k
+            parts.append(box(12, top, edge - 18, 16, "st-paper"))
+            ops = ", ".join(loops[name].ops)
+            parts.append(text(17, top + 12, cut(f"{name}: {ops}" if ops else name, 27)))
+            if name in stored:
+                parts.append(arrow(edge - 6, top + 8, memory, top + 8, "st-live"))
+                bar(name, top)
+            for source in dict.fromkeys(loops[name].reads):
+                if source in at and source not in group:
+                    start, end = at[source], top + 12
+                    path = f"M{memory},{start}C{memory - 34},{start} {edge + 24},{end} {edge},{end}"
+                    parts.append(f'<path d="{path}" class="st-wire"/>')
+        y += tall + 8
+    # as high as before the first fusion: nothing jumps
+    room = 20 * len(inputs) + 50 * sum(len(group) for group in groups)
+    return Panel("loops, one frame a kernel; blue: in memory", "".join(parts), max(y, room))
+
+
+def _falling(amounts: Sequence[int]) -> Panel:
+    """Bytes moved after each decision so far; red is what fell away."""
+    most, parts = max([*amounts, 1]), []
+    for n, amount in enumerate(amounts):
+        y, before = n * (ROW + 4), amounts[max(n - 1, 0)]
+        long, was = 220 * amount / most, 220 * before / most
+        parts.append(
+            box(0.5, y, max(2.0, long), ROW, "st-now" if n + 1 == len(amounts) else "st-part")
+        )
+        if was > long:
+            parts.append(box(long, y, was - long, ROW, "st-bad"))
+        parts.append(text(WIDTH - 4, y + 13, f"{amount:,}", anchor="end"))
+    return Panel("bytes moved; red fell away", "".join(parts), len(amounts) * (ROW + 4))
 
 
 # ---- 12: a warp and its sectors
 def warp_walk(ways: dict[str, list[list[int]]], size: int = 32, instructions: int = 3) -> Stepper:
     """The first load instructions of each way: which sectors the addresses of a warp touch, and
     which of their bytes are used."""
-    steps = []
+    steps, most = [], size * max(len(one) for loads in ways.values() for one in loads)
     for name, loads in ways.items():
         for number, addresses in enumerate(loads[:instructions]):
             touched = sorted({address // size for address in addresses})
             used, moved = 4 * len(addresses), size * len(touched)
-            parts = []
-            for n, sector in enumerate(touched):
-                x, y = 4 + (n % 4) * 86, (n // 4) * 26
-                for k in range(size // 4):
-                    is_used = sector * size + 4 * k in set(addresses)
-                    look = "st-good" if is_used else "st-bad"
-                    parts.append(box(x + k * 10, y, 9, 12, look))
-                parts.append(text(x, y + 22, f"{sector * size:,}", "st-faint"))
-            tall = ((len(touched) + 3) // 4) * 26 + 4
             noun = "sector" if len(touched) == 1 else "sectors"
             said = (
                 f"{name}, load {number + 1}: {len(addresses)} threads want {used} "
                 f"bytes in {len(touched)} {noun}; {moved} bytes are moved."
             )
-            asked = [f"thread {t:2}: byte {a:,}" for t, a in enumerate(addresses)]
-            panels = [
-                lines("what the threads ask for", asked, {}, now=0),
-                Panel("sectors moved (4 bytes a box; used or not)", "".join(parts), tall),
-            ]
+            panels = [_warp(addresses, touched, size), _moved(used, moved, most)]
             steps.append(Step(said, panels))
     return Stepper("one load instruction of a warp, and the sectors that it moves", steps)
 
 
+def _warp(addresses: Sequence[int], touched: Sequence[int], size: int) -> Panel:
+    """The lanes of a warp above, the sectors that they touch below; a line is a load."""
+    words, wanted, parts, places = size // 4, set(addresses), [], {}
+    a_row = 4 if len(touched) <= 8 else 8
+    wide = (WIDTH - 6) / a_row
+    cell = (wide - 4) / words
+    rows = -(-len(touched) // a_row)
+    for n, sector in enumerate(touched):
+        x, y = 4 + (n % a_row) * wide, 84 + (n // a_row) * 30
+        for k in range(words):
+            address = sector * size + 4 * k
+            look = "st-good" if address in wanted else "st-bad"
+            parts.append(box(x + k * cell, y, cell - 0.6, 14, look, 1))
+            places[address] = x + (k + 0.5) * cell, y
+    loads = []
+    for lane in range(32):
+        x = 4 + lane * 10.75
+        takes_part = lane < len(addresses)
+        parts.append(box(x, 14, 9, 12, "st-now" if takes_part else "st-none", 1))
+        if takes_part:
+            loads.append(curve(x + 4.5, 26, *places[addresses[lane]]))
+    parts += [text(4, 10, "32 lanes, one instruction", "st-faint"), *loads]
+    parts.append(text(4, 84 + rows * 30 + 4, "a group is a sector of 32 bytes", "st-faint"))
+    return Panel("a warp and its sectors", "".join(parts), 84 + rows * 30 + 10)
+
+
+def _moved(used: int, moved: int, most: int) -> Panel:
+    """Bytes that are moved; green are those that the threads want."""
+    wide = (WIDTH - 8) / most
+    parts = [text(4, 12, f"moved: {moved:,} bytes, wanted: {used:,}")]
+    parts.append(box(4, 20, used * wide, 24, "st-good"))
+    parts.append(
+        box(4 + used * wide, 20, (moved - used) * wide, 24, "st-bad") if moved > used else ""
+    )
+    parts.append(text(4, 64, f"{used / moved:.1%} of what is moved is used", "st-h"))
+    return Panel("bytes", "".join(parts), 70)
+
+
 # ---- 13: the arena over time
 def arena_walk(picture: Any) -> Stepper:
-    """The plan of memory, step by step: which bytes of the arena are in use."""
+    """The plan of memory, step by step: the arena fills, and freed bytes are taken again."""
     steps, whole = [], max(picture.arena, 1)
     held = [block for block in picture.blocks if block[1] is not None]
     own = [block for block in picture.blocks if block[1] is None]
     for k, name in enumerate(picture.steps):
         live = [block for block in held if block[3] <= k <= block[4]]
-        parts = [box(10, 0, 150, 280, "st-none")]
-        for buffer, offset, size, first, _ in live:
-            y, tall = offset * 280 / whole, max(2.0, size * 280 / whole)
-            parts.append(box(10, y, 150, tall, "st-now" if first == k else "st-part"))
-            if tall >= 12:
-                parts.append(text(16, y + 12, buffer))
-            parts.append(text(166, y + min(12, tall), f"{offset:,}", "st-faint"))
         born = [block[0] for block in picture.blocks if block[3] == k]
         gone = [block[0] for block in picture.blocks if block[4] == k - 1]
-        beside = [f"{block[0]}: {block[2]:,} bytes" for block in own if block[3] <= k <= block[4]]
         used = sum(block[2] for block in live)
         said = f"{name}: {used:,} of {picture.arena:,} bytes of the arena are in use"
         said += f"; made: {', '.join(born)}" if born else ""
         said += f"; free again: {', '.join(gone)}." if gone else "."
         panels = [
-            lines("steps of the wrapper", picture.steps, now=k),
-            Panel("the arena, by offset", "".join(parts), 284),
-            lines("tensors of their own", beside),
+            _arena(held, k, len(picture.steps), whole),
+            lines(
+                "steps of the wrapper", [f"{n}: {s}" for n, s in enumerate(picture.steps)], now=k
+            ),
+            _own(own, k),
         ]
         steps.append(Step(said, panels))
     return Stepper(f"{len(picture.steps)} steps, an arena of {picture.arena:,} bytes", steps)
+
+
+def _arena(held: Sequence[tuple], now: int, count: int, whole: int) -> Panel:
+    """Offsets downwards, steps to the right; what has not been made yet is an outline."""
+    tall, left = 230, 60
+    wide = (WIDTH - left - 4) / count
+    parts = [box(left, 0, WIDTH - left - 4, tall, "st-none")]
+    for name, offset, size, first, last in held:
+        y, high = offset * tall / whole, max(2.0, size * tall / whole)
+        x = left + first * wide
+        parts.append(box(x, y, (last - first + 1) * wide, high, "st-none"))
+        if first <= now:
+            until = min(last, now)
+            look = "st-now" if last >= now else "st-part"
+            parts.append(box(x, y, (until - first + 1) * wide, high, look))
+            if high >= 12:
+                parts.append(text(x + 4, y + 12, cut(name, max(3, int(wide / 7)))))
+    for offset in sorted({block[1] for block in held}):
+        parts.append(text(left - 4, offset * tall / whole + 10, f"{offset:,}", "st-faint", "end"))
+    parts.append(box(left + now * wide, -2, wide, tall + 4, "st-ring"))
+    for k in range(count):
+        parts.append(text(left + (k + 0.5) * wide, tall + 16, str(k), "st-faint", "middle"))
+    return Panel("the arena: offset down, step to the right", "".join(parts), tall + 22)
+
+
+def _own(own: Sequence[tuple], now: int) -> Panel:
+    """Tensors outside of the arena, as bars; those that live now are blue."""
+    most, parts = max([block[2] for block in own] + [1]), []
+    for n, (name, _, size, first, last) in enumerate(own):
+        look = "st-now" if first <= now <= last else "st-part" if last < now else "st-none"
+        parts.append(box(0.5, n * 34 + 16, max(2.0, (WIDTH - 4) * size / most), 14, look))
+        parts.append(text(2, n * 34 + 12, f"{name}: {size:,} bytes"))
+    parts += [] if own else [text(5, 13, "(none)", "st-faint")]
+    return Panel("tensors of their own", "".join(parts), max(34 * len(own), 18))
 
 
 # ---- 14: regions of guards
@@ -605,3 +875,54 @@ def region_walk(
         ]
         steps.append(Step(said, panels))
     return Stepper("which entry runs for which sizes", steps)
+
+
+# ---- the front page: a program on its way
+def journey(explanation: Any, function: Callable) -> Drawing:
+    """What each stage made of a program, side by side: its lines, graph, guards, loops, kernel."""
+    entry, compiled = explanation.main.record, explanation.main.compiled
+    source = textwrap.dedent(inspect.getsource(function)).rstrip().splitlines()
+    loops = _loops(compiled)
+    kernel = [row for row in compiled.kernels[-1].source.splitlines() if row.strip()]
+    parts = [_stage(0, 190, "1 your Python"), *_texts(8, 52, source, 25)]
+    parts.append(_stage(226, 170, "2 graph and guards"))
+    nodes = [node for node in entry.graph.graph.nodes if node.op != "output"]
+    for n, node in enumerate(nodes):
+        y = 42 + 36 * n
+        look = "st-now" if node.op == "placeholder" else "st-part"
+        parts.append(box(246, y, 130, 22, look, 5) + text(311, y + 15, node.name, "", "middle"))
+        if n and node.op != "placeholder":
+            parts.append(arrow(311, y - 14, 311, y))
+    guards = [f"{len(entry.guards)} guards say", "when it may run"]
+    parts += _texts(238, 56 + 36 * len(nodes), guards, 24)
+    parts.append(_stage(432, 200, "3 loops, one for each tensor"))
+    made = [loop for loop in loops.values() if loop.loops]
+    for n, loop in enumerate(made):
+        y, is_library = 42 + 48 * n, loop.loops.endswith("library call")
+        parts.append(box(440, y, 184, 40, "st-warm" if is_library else "st-part", 5))
+        parts.append(text(448, y + 15, cut(loop.loops, 26)))
+        parts.append(text(448, y + 32, cut(", ".join([loop.name, *loop.ops]), 26), "st-faint"))
+    parts.append(_stage(668, 324, "4 one kernel of them, in C++"))
+    parts += _texts(676, 52, _middle(kernel, 15), 46)
+    parts += [arrow(x, 140, x + 34, 140, "st-live") for x in (191, 397, 633)]
+    words = (
+        f"A function of {len(source)} lines becomes a graph of {len(nodes)} nodes with "
+        f"{len(entry.guards)} guards, then {len(made)} loops and library calls, then "
+        f"{len(compiled.kernels)} generated kernel."
+    )
+    return Drawing("What the two packages make of a program", "".join(parts), 994, 300, words)
+
+
+def _stage(x: float, width: float, title: str) -> str:
+    return box(x, 26, width, 270, "st-paper", 6) + text(x, 16, title, "st-h")
+
+
+def _texts(x: float, y: float, rows: Sequence[str], letters: int) -> list[str]:
+    return [text(x, y + 16 * n, cut(row, letters)) for n, row in enumerate(rows)]
+
+
+def _middle(rows: Sequence[str], most: int) -> list[str]:
+    """The inner part of a kernel: from its first loop."""
+    first = next((n for n, row in enumerate(rows) if row.lstrip().startswith("for")), 0)
+    space = len(rows[first]) - len(rows[first].lstrip())
+    return [row[space:] if not row[:space].strip() else row for row in rows[first : first + most]]

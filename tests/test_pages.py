@@ -84,3 +84,39 @@ def test_a_source_page_shows_the_file(tmp_path):
     text = (tmp_path / pages.source_page("minidynamo/guards/guards.py")).read_text()
     lines = (pages.ROOT / "minidynamo/guards/guards.py").read_text().count("\n")
     assert f'id="L{lines}"' in text and f'id="L{lines + 1}"' not in text
+
+
+def test_every_plot_has_a_text():
+    """Its own, or else the sentence before it; never the name of a file."""
+    nbformat = pytest.importorskip("nbformat")
+    for name in NAMES:
+        stored = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+        notebook = pages.with_texts(stored, build.read(name))
+        for cell in notebook.cells:
+            if any("image/png" in o.get("data", {}) for o in cell.get("outputs", [])):
+                assert len(cell.metadata["mystnb"]["image"]["alt"].split()) > 5, name
+
+
+def test_an_explorer_becomes_a_page_of_its_own(tmp_path):
+    frame = '<iframe srcdoc="&lt;p&gt;whole" title="The explorer of f" style="width:9px"></iframe>'
+    (tmp_path / "00_tour.html").write_text(f"<p>before</p>{frame}{frame}")
+    pages.explorers_apart(tmp_path)
+    text = (tmp_path / "00_tour.html").read_text()
+    assert "<iframe" not in text and text.count("<img") == 1 and text.count("<a ") == 2
+    assert (tmp_path / "explorer" / "00_tour-2.html").read_text() == "<p>whole"
+
+
+def test_the_picture_of_the_index_is_what_was_compiled():
+    markup = pages.front_picture()
+    assert all(word in markup for word in ("def attention", "softmax", "guards", "library call"))
+    assert "for (" in markup and 'role="img"' in markup
+
+
+def test_a_picture_without_words_is_found(tmp_path):
+    from check_site import broken_links
+
+    (tmp_path / "a.png").write_bytes(b"")
+    page = '<img src="a.png" alt="{}">'
+    (tmp_path / "good.html").write_text(page.format("Bars of three kernels"))
+    (tmp_path / "bad.html").write_text(page.format("_images/3f2a.png"))
+    assert broken_links(tmp_path) == ["bad.html: a.png: a picture without a text"]

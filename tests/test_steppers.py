@@ -5,12 +5,14 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import pytest
 import torch
 
 import minidynamo
 from minidynamo.frame import frame_hook
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "notebooks"))
+import drawings  # noqa: E402
 import steppers  # noqa: E402
 
 
@@ -91,3 +93,56 @@ def test_the_cut_slides_and_the_last_one_was_chosen():
     # no straight cut is cheaper than the chosen one
     amounts = [int(s.rpartition(" bytes")[0].rpartition(" ")[2].replace(",", "")) for s in said]
     assert min(amounts) == amounts[-1]
+
+
+def test_loops_merge_and_bytes_fall_away():
+    """The bytes of the last step are those of the kernels that were written."""
+    with torch.no_grad():
+        e = minidynamo.explain(lambda x: torch.softmax(x, -1))(torch.randn(16, 32))
+    compiled = e.main.compiled
+    stepper = steppers.fusion_rounds(compiled)
+    said = captions(stepper)
+    moved = [int(re.search(r"([\d,]+) bytes are moved", s)[1].replace(",", "")) for s in said]
+    assert moved == sorted(moved, reverse=True) and moved[0] > moved[-1]
+    assert moved[-1] == sum(k.bytes_read + k.bytes_written for k in compiled.kernels)
+    frames = [step.panels[0].body.count(">for ") for step in stepper.steps]
+    assert frames[-1] == len(compiled.kernels) == 1 and frames[0] == 4
+
+
+def test_a_warp_moves_sectors():
+    scattered, together = [[4 * 100 * t for t in range(32)]], [[4 * t for t in range(32)]]
+    stepper = steppers.warp_walk({"scattered": scattered, "together": together})
+    assert [s.rpartition("; ")[2] for s in captions(stepper)] == [
+        "1024 bytes are moved.", "128 bytes are moved.",
+    ]  # fmt: skip
+    wanted = [step.panels[0].body.count("st-good") for step in stepper.steps]
+    wasted = [step.panels[0].body.count("st-bad") for step in stepper.steps]
+    assert wanted == [32, 32] and wasted == [7 * 32, 0]
+
+
+def test_the_arena_fills():
+    def program(x, w):
+        for _ in range(3):
+            x = torch.relu(x @ w)
+        return x + 1
+
+    with torch.no_grad():
+        e = minidynamo.explain(program)(torch.randn(16, 16), torch.randn(16, 16))
+    picture = e.memory_picture
+    stepper = steppers.arena_walk(picture)
+    captions(stepper)
+    placed = sum(block[1] is not None for block in picture.blocks)
+    filled = [step.panels[0].body.count("st-now") + step.panels[0].body.count("st-part")
+              for step in stepper.steps]  # fmt: skip
+    assert filled == sorted(filled) and filled[-1] == placed
+
+
+@pytest.mark.parametrize("drawing", [drawings.gpu(), drawings.kernel_shapes()])
+def test_a_drawing_has_words_and_the_colours_of_the_theme(drawing):
+    markup = drawing._repr_html_()
+    picture = ElementTree.fromstring(markup[markup.index("<svg") : markup.index("</svg>") + 6])
+    assert picture.get("role") == "img" and drawing.words in picture.get("aria-label")
+    assert not any("fill" in part.attrib or "style" in part.attrib for part in picture.iter())
+    wide = float(picture.get("viewBox").split()[2])
+    assert all(float(part.get("x", 0)) + float(part.get("width", 0)) <= wide + 1
+               for part in picture.iter("rect"))  # fmt: skip

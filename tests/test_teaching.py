@@ -1,5 +1,6 @@
 """The teacher's kit: slides say what the notebooks say; the students' tree holds no solution."""
 
+import json
 import os
 import re
 import subprocess
@@ -235,3 +236,29 @@ def test_the_plans_name_exercises_and_pieces_that_there_are():
     }
     assert named == set(PIECES)
     assert {f"| {name[:2]} |" for name in NAMES} <= set(re.findall(r"\| \d\d \|", text))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_slide_is_one_line_and_something_to_see(name):
+    import slides
+
+    notebook = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())
+    deck = slides.slides_of(notebook)
+    assert len(deck) > 3 and all(slide.shown or slide.line for slide in deck)
+    prose = " ".join("".join(c["source"]) for c in notebook["cells"]).split()
+    for slide in deck:
+        assert "\n" not in slide.line and len(slide.line.split()) <= 45
+        assert slide.line.split()[:-1] == [] or slide.line.split()[0] in prose
+        assert slide.markup().count("<p class=") == 1 + slide.shown.count("<p class=")
+    pictures = [slide for slide in deck if re.search("<svg|<img", slide.shown)]
+    stored = [c for c in notebook["cells"] if re.search("<svg|image/png", json.dumps(c))]
+    assert bool(pictures) == bool(stored)
+    markup = slides.deck(name, notebook)
+    assert not re.search(r'<iframe|(?:src|href)="https?:', markup)
+
+
+def test_one_line_is_the_first_short_sentence():
+    import slides
+
+    text = "| a | table |\n\n" + "long " * 30 + "sentence. It is short: `really`. More of it."
+    assert slides.one_line(text) == "It is short"

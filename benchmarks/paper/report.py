@@ -207,8 +207,11 @@ def draw(run: Row) -> Any:
     """A figure: of each column the sorted speedups, and a histogram of them."""
     import matplotlib.pyplot as plt
 
+    from ..plots import LOOKS
+
     columns = [column for column in COLUMNS if column != "capture"]
     figure, axes = plt.subplots(2, len(columns), figsize=(11, 5), layout="constrained")
+    ours, peer = LOOKS["ours"][1], LOOKS["torch.compile"][1]
     for place, column in enumerate(columns):
         curve, bars = axes[0][place], axes[1][place]
         found = {
@@ -219,11 +222,11 @@ def draw(run: Row) -> Any:
             )
             for label in (OURS, PEER)
         }
-        for label, colour, line in ((OURS, "#3367d6", "-"), (PEER, "#222222", "--")):
+        for label, colour, line in ((OURS, ours, "-"), (PEER, peer, "--")):
             curve.plot(found[label], line, color=colour, label=label)
-        curve.axhline(HEADLINE[column.split()[0]], color="#b00020", linestyle=":", label="paper")
+        curve.axhline(HEADLINE[column.split()[0]], color="black", linestyle=":", label="paper")
         curve.set(title=column, xlabel="models, sorted", ylabel="speedup over eager")
-        bars.hist(list(found.values()), 8, color=["#3367d6", "#c6d4f2"], label=[OURS, PEER])
+        bars.hist(list(found.values()), 8, color=[ours, peer], label=[OURS, PEER])
         bars.set(xlabel="speedup over eager", ylabel="models")
     axes[0][0].legend()
     return figure

@@ -12,6 +12,7 @@ html_theme = "sphinx_book_theme"
 html_title = "A real torch.compile, small enough to read"
 html_static_path = ["static"]
 html_css_files = ["course.css"]
+html_js_files = [("course.js", {"defer": "defer"})]
 html_theme_options = {
     "use_download_button": False,
     "use_fullscreen_button": False,

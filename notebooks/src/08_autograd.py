@@ -346,7 +346,7 @@ Table(["step", "eager", "compiled"], rows)
 # Both versions draw their random numbers with eager's kernels, so the curves differ by rounding only. Each title
 # gives the largest difference:
 
-# %%
+# %% alt="Three plots of the loss over the steps of AdamW: the circles of eager lie on the line of the compiled model"
 from benchmarks.plots import loss_curves, recorded
 
 loss_curves(recorded("training_curves_cpu"));

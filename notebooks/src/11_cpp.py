@@ -220,7 +220,7 @@ e.kernels
 # The next cell measures that limit on one core, as notebook 15 does: the best rate of copying, adding and summing 16 MB.
 # Then it measures our kernels and eager. A bar is the rate at which a program moves its inputs and outputs; the dashed line is the limit.
 
-# %% tags=["volatile"]
+# %% tags=["volatile"] alt="Bars from zero: the useful bytes a second of each program, ours and eager; a dashed line shows the limit"
 import time
 
 from benchmarks.plots import LOOKS
@@ -284,7 +284,7 @@ for name in programs:
 # Does the kernel wait for arithmetic, which each core has for itself, or for memory, which all cores share? And are there free
 # cores? The next plot shows three kernels, with one thread and with more. The dashed line is a perfect gain:
 
-# %% tags=["volatile"]
+# %% tags=["volatile"] alt="Lines: how many times faster than one thread three kernels run with more threads; a dashed line shows the perfect gain"
 import os
 
 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -308,14 +308,13 @@ for name, (function, inputs) in work.items():
     scaling[name] = {n: min(t.seconds) for n, t in interleave(variants, budget=1.5).items()}    # the best round
 torch.set_num_threads(1)
 
-figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
+figure, axis = plt.subplots()
 for marker, (name, seconds) in zip("osd", scaling.items()):
-    axis.plot(counts, [seconds[1] / seconds[n] for n in counts], color="black", marker=marker,
-              markerfacecolor="white", linestyle="-", label=name)
-axis.plot(counts, counts, color="0.6", linestyle="--", label="perfect")
+    axis.plot(counts, [seconds[1] / seconds[n] for n in counts], marker=marker, label=name)
+axis.plot(counts, counts, color="black", linestyle="--", label="perfect")
 axis.set(xticks=counts, xlabel=f"threads (this machine has {cores} cores)", ylabel="times faster than one thread")
 axis.set_ylim(bottom=0)
-axis.legend(fontsize=8);
+axis.legend();
 
 # %% [markdown]
 # A parallel loop ends when its slowest piece ends. So threads bring a gain only on cores that no other process uses.

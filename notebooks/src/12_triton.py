@@ -62,7 +62,13 @@ torch.set_grad_enabled(False)
 # *The kitchen.* A hundred and thirty-two kitchens, one cellar. A porter brings crates of eight
 # bottles. If the 32 cooks of a team want 32 neighbouring bottles, four crates are enough. *Exactly:*
 # **coalescing**: the addresses that a warp reads in one instruction are merged into sectors.
-#
+
+# %%
+from drawings import gpu
+
+gpu()
+
+# %% [markdown]
 # ## The naive version: one thread per row
 #
 # The C++ kernel for softmax has an outer loop over rows, one row per iteration. The obvious GPU
@@ -303,49 +309,13 @@ both(scaled_softmax, x)
 #
 # ## Four shapes of kernel
 #
-# Each picture is a tensor. A patch of one shade is computed by one program. Its number stands where the
-# patch begins:
-
-# %% tags=["support"]
-def draw_shapes():
-    """Which elements one program computes, for each kind of kernel; numbers are programs."""
-    import matplotlib.pyplot as plt
-    rows, columns = 8, 16
-    kinds = {
-        "pointwise\n[XBLOCK]: the flat index is cut": lambda r, c: (r * columns + c) // 24,
-        "tile\n[YBLOCK, XBLOCK]: for transposes": lambda r, c: (r // 4) * 4 + c // 4,
-        "persistent reduction\n[XBLOCK, RBLOCK]: whole rows": lambda r, c: r // 2,
-        "looped reduction\n[XBLOCK, RBLOCK]: steps along r": lambda r, c: r // 4,
-    }
-    figure, axes = plt.subplots(2, 2, figsize=(7, 4.4), layout="constrained")
-    for axis, (title, program) in zip(axes.flat, kinds.items()):
-        looped = "looped" in title
-        for r in range(rows):
-            for c in range(columns):
-                number = program(r, c)
-                shade = ("0.95", "0.72", "0.85", "0.6")[
-                    (number + (r // 4 if "tile" in title else 0)) % 4
-                ]
-                axis.add_patch(
-                    plt.Rectangle((c, r), 1, 1, facecolor=shade, edgecolor="white", linewidth=0.5)
-                )
-                if (r, c) == min((a, b) for a in range(rows) for b in range(columns) if program(a, b) == number):
-                    axis.text(c + 0.5, r + 0.55, str(number), ha="center", va="center", fontsize=8)
-        if looped:
-            for top in (0, 4):
-                for c in range(0, columns, 4):
-                    axis.add_patch(
-                        plt.Rectangle((c, top), 4, 4, fill=False, edgecolor="black", linewidth=1)
-                    )
-                axis.annotate(
-                    "", (columns - 0.5, top + 2), (2, top + 2), arrowprops={"arrowstyle": "->"}
-                )
-        axis.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[], aspect="equal")
-        axis.set_title(title, fontsize=9)
-    return figure
+# Each picture is a tensor. One program computes the elements of one shade. The number of the program is
+# written into its first element:
 
 # %%
-draw_shapes();
+from drawings import kernel_shapes
+
+kernel_shapes()
 
 # %% [markdown]
 # *Pointwise* kernels flatten all loops into one. A *tile* kernel reads along one axis and writes
@@ -508,7 +478,7 @@ Code(longest.source, "python", f"{longest.name}: {', '.join(longest.nodes)}")
 # **recorded** on the machine named in the title; nothing of them was measured where this notebook
 # ran.
 
-# %%
+# %% alt="Bars from zero for each kernel on an H100: the useful bytes a second of a copy, of eager, of our kernel and of torch.compile"
 from benchmarks.plots import recorded, recorded_bars, where_recorded
 
 run = recorded("h100_gpu_kernels")

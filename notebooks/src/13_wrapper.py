@@ -270,7 +270,7 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, 
 #
 # The C++ generator copies transposed reads through tiles (notebook 11). Their shape is a constant, chosen by timing on one machine. Here it is timed on yours:
 
-# %% tags=["volatile"]
+# %% tags=["volatile"] alt="Bars from zero: the time of a transposed addition for each shape of the tile, with quartiles; the generator's choice is blue"
 from miniinductor.codegen.cpp import layouts
 
 def add_transposed(x, y):
@@ -294,20 +294,18 @@ timings = interleave(variants, budget=4)
 
 import matplotlib.pyplot as plt
 
-figure, axis = plt.subplots(figsize=(6, 2.6), layout="constrained")
+figure, axis = plt.subplots()
 medians = [timings[name].median * 1e3 for name in variants]
 quartiles = [sorted(timings[name].seconds) for name in variants]
 low = [m - q[len(q) // 4] * 1e3 for m, q in zip(medians, quartiles)]
 high = [q[3 * len(q) // 4] * 1e3 - m for m, q in zip(medians, quartiles)]
-axis.bar(range(len(variants)), medians, color=["0.35" if name == chosen else "0.8" for name in variants],
-         edgecolor="black")
+axis.bar(range(len(variants)), medians, color=["C0" if name == chosen else "C2" for name in variants])
 axis.errorbar(range(len(variants)), medians, [low, high], fmt="none", color="black", capsize=3)
 axis.set_xticks(range(len(variants)), variants)
 axis.set(
     ylabel="milliseconds\n(shorter is better)",
-    title=f"x + y.t(), {m} x {m}, by shape of the tile (dark: the generator's choice)",
-)
-axis.title.set_fontsize(9);
+    title=f"x + y.t(), {m} x {m}, by shape of the tile (blue: the generator's choice)",
+);
 
 # %% [markdown]
 # A bar is a shape of the tile; the thin line on it spans the quartiles. Where two of these lines overlap,
@@ -491,7 +489,7 @@ print("\n".join(e.main.compiled.notes_of("CUDA graph")) or "recorded")
 # %% [markdown]
 # That is the first answer of `refusal`. What a recording brings, **recorded** on the machine in the title. The same compiled kernels, without and with a CUDA graph:
 
-# %%
+# %% alt="Bars from zero: milliseconds per call of each model with and without a CUDA graph, for eager, ours and torch.compile"
 from benchmarks.plots import recorded, recorded_bars, where_recorded
 
 run = recorded("h100_gpu_models")

@@ -338,7 +338,7 @@ excerpt(SizePolicy.changed)
 # symbol before, becomes a symbol. (Strides and other ints become
 # symbols in the same way.) Three policies, for ever new lengths:
 
-# %%
+# %% alt="Stairs: compilations over the sizes of a sweep; the static stairs rise with each size, automatic and dynamic ones stay low"
 steps = list(range(2, 26))
 sweep = [(torch.randn(n, 8), torch.randn(8, 8)) for n in steps]
 with minidynamo.config.patch(recompile_limit=100):

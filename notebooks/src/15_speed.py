@@ -93,7 +93,7 @@ excerpt(ratio)
 #
 # ## Kernels and models against eager and `torch.compile`
 
-# %% tags=["volatile"]
+# %% tags=["volatile"] alt="Bars from zero for each model: eager's time divided by the time of miniinductor and of torch.compile, with quartiles; a dashed line at one"
 from benchmarks.plots import speedup_bars
 from benchmarks.models import bert, gpt2
 
@@ -186,7 +186,7 @@ Table(
 # Fusion matters for the second and the last program. In the first program all rows are alike but the
 # last one, where fusion and inlining are off together. Keep that in mind. Then the clock:
 
-# %% tags=["volatile"]
+# %% tags=["volatile"] alt="Bars from zero for each program: how many times slower it is without one optimisation; a dashed line at one"
 from benchmarks.plots import ablation_bars
 
 ablation_bars(ablated, machine());
@@ -292,7 +292,7 @@ Table(["", "operations per element of the first input", "bytes", "operations per
 # All four do few operations for each byte. So memory is their roof. The last column is the place on the
 # horizontal axis:
 
-# %% tags=["volatile"]
+# %% tags=["volatile"] alt="A roofline: operations a second over operations per byte; circles are our kernels, squares are eager's, below the roof of memory and arithmetic"
 from benchmarks.plots import roofline
 
 m, product = torch.randn(1024, 1024), torch.empty(1024, 1024)
@@ -371,7 +371,7 @@ Table(["operation", "share of eager's time"], [(key, f"{t / whole:.1%}") for key
 # There the share of the products is smaller, since the cores are so fast, and launches cost more.
 # These rows were **recorded** on the machine in the title:
 
-# %%
+# %% alt="Bars from zero: milliseconds of each model on the recorded GPU, for eager, ours and torch.compile"
 from benchmarks.plots import recorded, recorded_bars, where_recorded
 
 run = recorded("h100_gpu_models")

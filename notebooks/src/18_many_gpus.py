@@ -111,7 +111,7 @@ print(f"{two_ranks.BLOCKS} blocks, each of {two_ranks.WIDTH} x {two_ranks.INNER}
 #
 # </details>
 
-# %% tags=["volatile"]
+# %% tags=["volatile"] alt="For each way to wrap the model a time line: solid boxes are computing, hatched ones are buckets on the wire, a dotted line ends the step"
 plots.timelines(parts["DDP"]);
 
 # %% [markdown]
@@ -286,7 +286,7 @@ Table(["", "", "ranks", "ms a step", "eager in the same rounds", "exposed", "fir
 # stays about as fast as eager. The picture shows the two parts of a step where communication can be
 # left out:
 
-# %%
+# %% alt="Bars from zero: milliseconds a step without communication, and hatched what communication adds"
 plots.communication_bars(run["rows"]);
 
 # %% [markdown]
