@@ -83,21 +83,21 @@ print(f"needed: read x, read y, write the result     = 3 tensors = {3 * megabyte
 # A compiler that sees all five operations at once can avoid the traffic between them. The stages of
 # ours, in order:
 #
-# | stage | takes | gives | chapter |
+# | stage | takes | gives | more in |
 # |---|---|---|---|
-# | 1 frame hook | a call of a Python function | the function's bytecode | 03 |
-# | 2 symbolic evaluation | bytecode | a graph | 04 |
-# | 3 guards | what the evaluation assumed | a check that runs before each call | 05 |
-# | 4 ATen | the graph | a graph of fewer, simpler operations | 08 |
-# | 5 lowering | ATen operations | loops (*loop IR*) | 09 |
-# | 6 fusion | loops | fewer loops | 10 |
-# | 7 code generation | loops | C++ or Triton kernels | 11, 12 |
-# | 8 wrapper | kernels | one Python function that launches them | 13 |
+# | 1 frame hook | a call of a Python function | the function's bytecode | chapter 03 |
+# | 2 symbolic evaluation | bytecode | a graph | chapter 04 |
+# | 3 guards | what the evaluation assumed | a check that runs before each call | chapter 05 |
+# | 4 ATen | the graph | a graph of fewer, simpler operations | chapter 08 |
+# | 5 lowering | ATen operations | loops (*loop IR*) | chapter 09 |
+# | 6 fusion | loops | fewer loops | chapter 10 |
+# | 7 code generation | loops | C++ or Triton kernels | chapters 11, 12 |
+# | 8 wrapper | kernels | one Python function that launches them | chapter 13 |
 #
 # `minidynamo.explain` compiles a function, calls it, and keeps the product of every stage. It
 # prints one row per *frame*: a frame is one call of a Python function. The row counts the captured
 # operations, the guards, the graph breaks, the generated kernels, and the calls of PyTorch's own
-# kernels (*eager kernels*).
+# kernels (*eager kernels*). If a frame could not be compiled, the last column says why.
 
 # %%
 e = minidynamo.explain(scaled_gelu)(x, y)
@@ -297,7 +297,7 @@ g
 
 # %% [markdown]
 # One frame holds the whole model: the evaluator *inlined* every function that `forward` calls. The
-# graph has hundreds of operations, so the picture draws one box per module:
+# graph is large, so the picture draws one box per module:
 
 # %%
 g.graph
@@ -343,9 +343,9 @@ g.times
 # ## When is it faster?
 #
 # The plot compares three ways to run a program: eager, our compiler, and the real `torch.compile`.
-# All three take turns in one process, on one core. A bar is eager's processor time divided by that of
-# the compiled program, as a median over all rounds. Above the dashed line at 1, the compiled program
-# is faster. The thin lines are quartiles.
+# All three take turns in one process, on one core. A bar is eager's processor time divided by that
+# of the compiled program, as a median over all rounds. Above the dashed line at 1, the compiled
+# program is faster. The thin lines are quartiles.
 
 # %% tags=["volatile"] alt="Bars from zero for each program: eager's time divided by the time of miniinductor and of torch.compile, with quartiles; a dashed line at one"
 from benchmarks.plots import speedup_bars
@@ -380,10 +380,10 @@ speedup_bars(rows, machine());
 #   kernels that experts wrote by hand. A compiler has nothing to fuse there, and a generated loop
 #   can be slower than eager's. The row would be different in a model, where the compiler fuses such
 #   an operation with its neighbours.
-# * *The overhead of a call.* `tiny` computes a few numbers, so it measures what a call costs: eager
-#   starts a kernel per operation, a compiled function checks its guards and runs its wrapper. The
-#   real `torch.compile` does more in each call than we do. On so small an input it can therefore be
-#   slower than eager.
+# * *The overhead of a call.* `tiny` computes a few numbers, so it measures what a call costs. Eager
+#   starts one kernel per operation. A compiled function checks its guards and runs its wrapper.
+#   This overhead is larger in `torch.compile` than in our compiler, so on such a small input
+#   `torch.compile` can be slower than eager.
 #
 # GPT-2 has some of each: chains of operations to fuse, and matrix products that stay library calls.
 #
@@ -536,9 +536,9 @@ also_here(
 # The paper: *PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode Transformation and
 # Graph Compilation*, ASPLOS 2024.
 #
-# **What this tour leaves out:** training (chapters 08 and 16), GPUs, for which the same loop IR
-# becomes Triton kernels (chapter 12), memory planning and CUDA graphs (chapter 13), sizes that vary
-# (chapter 14), and where exactly the speed comes from (chapter 15).
+# **What this tour leaves out:** training (chapters 08 and 16), GPUs (chapter 12), memory planning
+# and CUDA graphs (chapter 13), sizes that vary (chapter 14), and where exactly the speed comes from
+# (chapter 15).
 #
 # **See it in the real `torch.compile`.** `TORCH_TRACE=folder python program.py` records every stage
 # of a real run in `folder`. The separate tool `tlparse` turns these records into web pages:

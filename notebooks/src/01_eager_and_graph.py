@@ -298,8 +298,8 @@ for what, run in (("the same number, four steps", lambda step: lazy(positive) * 
 Table(["program", "hashed", "compiled"], rows)
 
 # %% [markdown]
-# A new tensor value needs no new graph. A new shape or a new Python number does. Every row hashes
-# four graphs, even where three of them were known.
+# A new tensor value needs no new graph, but a new shape or a new Python number does. Every row
+# hashes four graphs, even where three of them were known.
 
 # %% [markdown]
 # Lazy tensors lose nothing, because they skip nothing. The whole Python program runs in every step.
@@ -345,7 +345,7 @@ def noisy(x):
 noisy(torch.ones(3)), noisy(torch.ones(3))
 
 # %% [markdown]
-# Python printed `tracing` once: the second call ran the staged graph, and the `print` is not in it.
+# Python printed `tracing` once. The second call ran the staged graph, which has no `print`:
 
 # %%
 print(list(noisy.programs.values())[0].graph)
@@ -552,8 +552,8 @@ print(minidynamo.counters)
 
 # %% [markdown]
 # All three answers are right. The counters record two kinds of graph breaks, one at the branch on
-# `y.sum()` and one at the `float()`. (The code behind a break becomes a *resume function*: chapter
-# 06.)
+# `y.sum()` and one at the `float()`. (The code behind a break becomes a *resume function*:
+# chapter 06.)
 #
 # How do the mechanisms handle a real model? BERT takes its inputs by name and returns a data class.
 # Each mechanism captures BERT on one text and must then handle a *shorter* text. The table says

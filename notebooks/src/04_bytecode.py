@@ -208,8 +208,8 @@ for flag in (True, False):
     print(flag, "->", [f"{n.target.__name__}{n.args}" for n in machine.graph.nodes if n.op == "call_function"])
 
 # %% [markdown]
-# (The next call must check that `flag` is still the same. Such checks are the subject of chapter
-# 05.)
+# (The next call must check that `flag` is still the same. Such checks are the subject of
+# chapter 05.)
 #
 # ## Where the small machine fails
 #
@@ -277,8 +277,8 @@ part(evaluator.Frame.unwind, "target, depth", "self.pc")
 # * Every value is a `Variable`, which knows where it came from (chapter 05).
 # * A call of a Python function gets a `Frame` of its own that shares the graph.
 # * An exception is handled as the exception table of the evaluated program says.
-# * An operation without a rule raises `Break`, and the compiler splits the frame there (chapter
-#   06).
+# * An operation without a rule raises `Break`, and the compiler splits the frame there
+#   (chapter 06).
 #
 # How many instructions does the evaluator know?
 

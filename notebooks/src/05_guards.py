@@ -150,16 +150,16 @@ def programs():
     def identity(x, s): return x + 1 if x is s else x * 2
     return closure, attribute, length, type_test, has, key, identity
 
-rows, seen = [], set()
+rows = {}                                                       # each guard once
 for function in programs():
     arguments = (torch.ones(2),) if function.__name__ == "closure" else (torch.ones(2), Settings())
-    record = minidynamo.explain(function, backend="eager")(*arguments).main.record
-    for guard in record.guards:
-        if guard.source is not None and not (isinstance(guard.source, tuple) is False and guard.source.name() == "x"):
-            code = guard.check if isinstance(guard.source, tuple) else guard.code
-            rows.append((function.__name__, guard.kind, code))
-rows = [row for row in rows if row[2] not in seen and not seen.add(row[2])]
-Table(["program", "kind", "guard"], rows)
+    for guard in minidynamo.explain(function, backend="eager")(*arguments).main.record.guards:
+        several = isinstance(guard.source, tuple)               # a guard may look at several values
+        if guard.source is None or (not several and guard.source.name() == "x"):
+            continue                                            # the thread's state, or the tensor
+        text = guard.check if several else guard.code
+        rows.setdefault(text, (function.__name__, guard.kind, text))
+Table(["program", "kind", "guard"], list(rows.values()))
 
 # %% [markdown]
 # Read the rows program by program:
