@@ -93,7 +93,8 @@ part(Lazy, ("def __init__", "self.variable"), ("def realize", "return"))
 
 # %% [markdown]
 # The next function has three parameters and never looks at the second, `ignored`. The table shows
-# the guards of its entry:
+# the guards of its entry. (A name that begins with `P_` is an object that the guard compares with.
+# `P_Tensor` is the class `torch.Tensor`, for example.)
 
 # %%
 def uses_one(x, ignored, flag):
@@ -225,7 +226,7 @@ guard_walk(e.main.record, {"the same": (torch.ones(2), Settings()), "another sca
 # each call. Two kinds of generated names occur in it:
 #
 # * `P_...` are *pins*: objects that the entry keeps alive, so that a comparison by `is` stays
-#   meaningful. `P_Tensor` is the class `torch.Tensor`.
+#   meaningful.
 # * `state_...` are settings of PyTorch at the time of the capture. `state_grad_mode` says whether
 #   gradients were enabled.
 #
