@@ -56,8 +56,7 @@ print("eager:", scaled(torch.ones(2)), "  staged:", staged(torch.ones(2)), "<- w
 # %% [markdown]
 # A key made of *everything* (all globals and all attributes, recursively) would be right, but
 # computing it would take longer than the function. minidynamo notes only what the evaluator *looked
-# at*. The cell changes the entry that `scaled` reads, and then adds one that `scaled` does not
-# read:
+# at*. The cell changes the item that `scaled` reads, and then adds one that `scaled` does not read:
 
 # %%
 compiled = minidynamo.compile(scaled, backend="eager")
@@ -70,8 +69,8 @@ compiled(torch.ones(2))
 print(minidynamo.counters)
 
 # %% [markdown]
-# Only the entry that was read caused a recompilation. The last line shows the guard that failed.
-# (`P_G___main__` is the dictionary of this notebook's globals.)
+# Only the change of the item that `scaled` reads caused a recompilation. The last line shows the
+# guard that failed. (`P_G___main__` is the dictionary of this notebook's globals.)
 #
 # *The kitchen.* Someone wrote the recipe while watching the cook, and added in the margin: "the
 # oven was at 180 degrees; there were four eggs". Before using the recipe again, read the margin.
@@ -265,8 +264,8 @@ reason
 #
 # If no entry fits, minidynamo captures the frame again and adds an entry. A function that gets a
 # new constant in each call would be compiled in each call. So the number of entries has a limit.
-# The cell sets it to 3. (By default, a number that changes becomes an input of the graph: chapter
-# 14. Here `dynamic=False` keeps it a constant.)
+# The cell sets it to 3. (By default, a number that changes becomes an input of the graph, as
+# chapter 14 shows. Here `dynamic=False` keeps it a constant.)
 
 # %%
 minidynamo.reset()
