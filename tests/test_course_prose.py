@@ -18,6 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "notebooks"))
 import build  # noqa: E402
+import claims  # noqa: E402
 
 NAMES = sorted(path.stem for path in build.SOURCES.glob("*.py"))
 
@@ -207,6 +208,41 @@ def test_every_public_name_of_the_core_is_in_a_chapter():
             missing[file] = sorted(left)
     assert missing == {}
     assert len(core_files()) > 20 and sum(map(len, lists.values())) > 700
+
+
+# chapters in which each first paragraph behind an output has its mark
+TIED = [name for name in NAMES if name >= "12"]
+
+
+def marked_and_stored(name: str) -> tuple[list, list]:
+    stored = json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
+    return build.read(name, marked=True).cells, stored
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_said_of_an_output_is_so(name):
+    cells, stored = marked_and_stored(name)
+    assert claims.contradicted(cells, stored) == []
+    assert name not in TIED or claims.untied(cells, stored) == []
+
+
+def test_an_output_that_contradicts_its_sentence_is_found():
+    output = {
+        "cell_type": "code",
+        "metadata": {},
+        "outputs": [{"text": "after step 2: -1\nb 3.5\n"}],
+    }
+    said = {"cell_type": "markdown", "source": "Nothing is compiled twice.\n"}
+    assert claims.untied([output, said], [output, said])
+    said["source"] += '<!-- shows: n("after step 2:") == 0 -->'
+    assert not claims.untied([output, said], [output, said])
+    assert claims.contradicted([output, said], [output, said]) == ['n("after step 2:") == 0']
+    for mark, right in {
+        'n("b") > 3': True,
+        'n("c") > 3': False,
+        'count("2: -1") == 1': True,
+    }.items():
+        assert claims.Output("after step 2: -1\nb 3.5").holds(mark) is right
 
 
 def asked_and_shown(name: str) -> list[tuple[str, str]]:

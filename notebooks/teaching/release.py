@@ -23,6 +23,7 @@ KEPT = (
     *("README.md", "LICENSE", "CITATION.cff", "pyproject.toml", "setup.py", "environment.yml"),
     *("docs", "minidynamo", "miniinductor", "benchmarks", "tools"),
     *("notebooks/exercises", "notebooks/prior", "notebooks/steppers.py"),
+    "notebooks/parts.py",
 )
 START_HERE = """# Start here
 
