@@ -554,7 +554,6 @@ also_here(
     "miniinductor/config.py",
     "miniinductor/options.py",
     "miniinductor/records.py",
-    "miniinductor/records.py",
 )
 
 # %% [markdown]
