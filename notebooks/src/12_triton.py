@@ -55,8 +55,47 @@ torch.set_grad_enabled(False)
 # A kernel is a program that the GPU starts many times at once. These starts form a *grid*, and each
 # start knows its number in the grid.
 #
-# Memory is far away. It moves in **sectors of 32 bytes**; four sectors form a line of the cache, which
-# has 128 bytes. Suppose that the 32 threads of a warp read 32 neighbouring floats, and that the first
+# The next picture shows these parts:
+
+# %% tags=["support"]
+def draw_gpu():
+    """The processors, one of them enlarged, and the memory that they share."""
+    import matplotlib.pyplot as plt
+    figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
+
+    def box(x, y, width, height, text="", shade="0.92", size=8):
+        axis.add_patch(plt.Rectangle((x, y), width, height, facecolor=shade, edgecolor="0.35", linewidth=0.8))
+        axis.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=size)
+
+    for n in range(132):
+        box(n % 12, 4 + n // 12 * 0.75, 0.85, 0.6, shade="0.55" if n == 71 else "0.9")
+    axis.text(6, 12.5, "132 processors", ha="center", fontsize=9)
+    axis.plot([11.85, 15, 15, 11.85], [7.75, 4, 12.1, 8.35], color="0.35", linewidth=0.8)
+    axis.text(21.5, 12.5, "one of them", ha="center", fontsize=9)
+    for n in range(4):
+        x = 15 + n * 3.3
+        box(x, 6, 3.1, 6.1)
+        axis.text(x + 1.55, 11.4, "scheduler", ha="center", fontsize=7)
+        for thread in range(32):
+            box(x + 0.25 + thread % 8 * 0.33, 9 + thread // 8 * 0.5, 0.27, 0.4, shade="0.55")
+        axis.text(x + 1.55, 8.3, "a warp of 32", ha="center", fontsize=7)
+        box(x + 0.2, 6.2, 2.7, 1.5, "registers", "0.8", 7)
+    box(15, 4, 13, 1.6, "shared memory and cache of the processor", "0.8")
+    box(0, 2, 28, 1.3, "cache that all processors share: lines of 128 bytes", "0.85")
+    box(0, 0, 28, 1.6, "memory of the GPU: moves in sectors of 32 bytes", "0.75")
+    axis.set(xlim=(-0.3, 28.3), ylim=(-0.3, 13.4))
+    axis.set_axis_off()
+    return figure
+
+# %%
+draw_gpu();
+
+# %% [markdown]
+# Memory is far away from the registers. It moves in **sectors of 32 bytes**; four sectors form a line of
+# the cache, which has 128 bytes.
+# <!-- general -->
+#
+# Suppose that the 32 threads of a warp read 32 neighbouring floats, and that the first
 # float begins a sector. These floats fill four sectors, and the warp uses every byte. If the threads
 # read 32 scattered floats instead, 32 sectors move, and the warp throws 28 of each 32 bytes away.
 #

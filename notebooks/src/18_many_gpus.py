@@ -31,7 +31,7 @@ import torch
 import minidynamo
 import miniinductor
 from benchmarks import plots, two_ranks
-from minidynamo.explain import Code, Table, excerpt
+from minidynamo.explain import Table, excerpt
 
 # %% [markdown]
 # ## Two processes
@@ -111,6 +111,9 @@ print(f"{two_ranks.BUCKET / 1e6:.0f} MB a bucket, {two_ranks.WIRE / 1e6:.0f} MB 
 print(f"{two_ranks.BLOCKS} blocks, each of {two_ranks.WIDTH} x {two_ranks.INNER} x 2 weights")
 
 # %% [markdown]
+# The wire is slow enough to see each bucket.
+# <!-- shows: has("200 MB a second") -->
+#
 # <details><summary>Predict: the module is compiled, then wrapped in DDP. When is the first bucket sent?</summary>
 #
 # After the whole backward pass. The compiled backward graph is one node of autograd's graph. It gives all
