@@ -146,7 +146,7 @@ warp_walk({"a thread per row": thread_per_row[:2], "a warp per row": warp_per_ro
 # neighbours share a sector.
 # <!-- shows: has("a thread per row, load 1: 32 threads want 128 bytes in 32 sectors") and has("a warp per row, load 1: 32 threads want 128 bytes in 4 sectors") -->
 #
-# A cache helps a thread per row: the next column lies in the same sector, if the cache still has that
+# A cache helps a thread per row: the next column is in the same sector, if the cache still has that
 # sector. With thousands of threads it often does not. How much of the traffic is thrown away?
 
 # %%
@@ -840,7 +840,7 @@ from exercises.own_checks import check_piece
 check_piece("gpu")
 
 # %% [markdown]
-# ## What else is in these files
+# ## What else lives here
 #
 # The next list has every public name of this chapter's core files, with one sentence each. Unfold a file,
 # then a name, to see its first lines. The build makes the list from the sources.

@@ -446,8 +446,8 @@ Table(["m x n x k", "candidate", "programs", "multiplications per number loaded"
 # first candidate has 128 programs, nearly one for each processor.
 # <!-- shows: n("512 x 512 x 512", 4) == 128 and n("4096 x 4096 x 4096", 5) > n("512 x 512 x 512", 5) -->
 #
-# The two columns pull in opposite directions, so the list is a guess and the clock decides. There is one
-# more rival: the library. An earlier version of our compiler timed the fused kernel against a library
+# The two columns pull in opposite directions, so the list is a guess and the clock decides. The library
+# is one more rival. An earlier version of our compiler timed the fused kernel against a library
 # call with a kernel behind it. PyTorch does the same (`torch/_inductor/select_algorithm.py`).
 #
 # Was the race worth it? These figures were *recorded* on the machine that the title names. (In them, `c`
@@ -796,7 +796,7 @@ from exercises.own_checks import check_piece
 check_piece("program")
 
 # %% [markdown]
-# ## What else is in these files
+# ## What else lives here
 #
 # The next list has every public name of this chapter's core files, with one sentence each. Unfold a file,
 # then a name, to see its first lines. The build makes the list from the sources.
@@ -804,7 +804,12 @@ check_piece("program")
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
 
-also_here("miniinductor/runtime/memory.py", "miniinductor/runtime/wrapper.py", "miniinductor/runtime/")
+also_here(
+    "miniinductor/runtime/memory.py",
+    "miniinductor/runtime/wrapper.py",
+    "miniinductor/runtime/",
+    "miniinductor/toolchain/cpp.py",
+)
 
 # %% [markdown]
 # ## What real PyTorch has

@@ -638,7 +638,7 @@ from exercises.own_checks import check_piece
 check_piece("sizes")
 
 # %% [markdown]
-# ## What else is in these files
+# ## What else lives here
 #
 # The next list has every public name of this chapter's core files, with one sentence each. Unfold a file,
 # then a name, to see its first lines. The build makes the list from the sources.

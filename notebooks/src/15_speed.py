@@ -101,10 +101,18 @@ print("eager / compiled, round by round, sorted:", " ".join(f"{value:.1f}" for v
 # median of all rounds says more.
 # <!-- shows: n("sorted:") > 1 and n("sorted:", 8) > 1.1 * n("sorted:") -->
 #
-# The real runner is `interleave` in `benchmarks/runner.py`. It repeats a short program until one
-# measurement is long enough for the clock. It prefers the rounds in which no other process took the
-# processor. If many versions are alike, as in the ablation below, each round has another order: a version
-# behind a slow one finds emptied caches.
+# The real runner is `interleave` in `benchmarks/runner.py`. It prefers the rounds in which no other process
+# took the processor. If many versions are alike, as in the ablation below, each round has another order: a
+# version behind a slow one finds emptied caches. A short program runs several times (`batch`), until one
+# measurement is long enough for the clock:
+
+# %%
+from parts import part
+
+part(interleave, "begin = clock", "row[name]")
+
+# %% [markdown]
+# `row` has the seconds of one call in this round.
 
 # %% [markdown]
 # Before the suite times a program, it compares the result with eager's. A wrong result is an error, and
@@ -289,8 +297,8 @@ Table(["partition", "bytes kept for backward", "forward kernels", "backward kern
 # in the cores. A kernel with few operations per byte can at best run at memory's speed. A kernel with
 # many can at best run at the speed of the cores.
 #
-# The next cells measure both limits on this machine. The limit of memory is a copy, as in notebooks 11
-# and 12. The limit of the cores is a matrix product. First the table counts the operations of each kernel
+# The next cells measure both limits on this machine. As in notebooks 11 and 12, a copy gives the limit of
+# memory. A matrix product gives the limit of the cores. First the table counts the operations of each kernel
 # in the loop IR (an `exp` counts as one), and the bytes of its inputs and outputs:
 
 # %%
@@ -542,7 +550,7 @@ def whole(parts: list) -> float:
 check("15.4", whole)
 
 # %% [markdown]
-# ## What else is in these files
+# ## What else lives here
 #
 # The next list has every public name of this chapter's core files, with one sentence each. Unfold a file,
 # then a name, to see its first lines. The build makes the list from the sources.

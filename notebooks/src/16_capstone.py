@@ -417,7 +417,7 @@ with torch.no_grad():
 #
 # All files of your compiler are in `my_compiler` now. The next cell prints one line for each piece: its
 # chapter, and how many of its checks pass. `NOT WRITTEN` means that you have not begun the piece. The
-# reference then stands in for it, and its checks count nothing:
+# reference then replaces it, and its checks count nothing:
 
 # %% tags=["volatile"]
 from exercises.own_checks import all_pieces
@@ -671,7 +671,7 @@ check("16.4", culprit)
 #    evaluator to capture it (04, 06). Do not forget the guard.
 
 # %% [markdown]
-# ## What else is in these files
+# ## What else lives here
 #
 # The next list has every public name of this chapter's core files, with one sentence each. Unfold a file,
 # then a name, to see its first lines. The build makes the list from the sources.
