@@ -25,6 +25,7 @@ import miniinductor  # noqa: E402
 from minidynamo.shapes.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
 from miniinductor import compile as stages  # noqa: E402
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
+from miniinductor.autograd.partition import partition  # noqa: E402
 from miniinductor.codegen import kernels
 from miniinductor.codegen.triton.tile_plan import Config, Launch  # noqa: E402
 from miniinductor.ir import recording
@@ -42,7 +43,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 ELSEWHERE = (
     "triton/timing tile_plan triton/build triton/expressions cpp/expressions "
     "codegen/kernel_plan foreach benchmarks/models _models ablation "
-    "plots runner explain/layout explain/passes explain/stages "
+    "plots runner explain/callers explain/report explain/layout explain/passes explain/stages "
     "benchmarks/census"
 ).split()
 
@@ -110,7 +111,7 @@ def training():
     return {
         "x": torch.randn(4, 8, requires_grad=True),
         "trace_joint": trace_joint,
-        "partition": stages.partition,
+        "partition": partition,
         "is_cheap": stages.is_cheap,
         "compile_graph": compilation.compile_functional,
         "start": start,

@@ -5,6 +5,7 @@ import base64
 import html.parser
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -165,8 +166,7 @@ import sys, torch, minidynamo
 def f(x):
     return torch.relu(x) + 1
 
-with torch.no_grad():
-    f(torch.ones(3))
+f(torch.ones(3, requires_grad=True)).sum().backward()
 print(sys.argv[1:], __name__, sys.modules["__main__"].f is f)
 if sys.argv[1:] == ["wrong"]:
     raise ValueError("the program's own")
@@ -197,7 +197,10 @@ def test_the_command_runs_a_program_unchanged_and_writes_its_page(program, tmp_p
     page = content(wanted.read_text())
     assert page["frames"][0]["function"] == "f"
     assert any(file["path"].endswith("program.py") and file["text"] for file in page["files"])
-    assert "minidynamo: f: " in done.stderr
+    told = re.findall(r"minidynamo: (\w+): (\d+) kernel", done.stderr)
+    (entry,) = page["frames"][0]["entries"]
+    assert [name for name, _ in told] == ["f", "backward"]
+    assert sum(int(count) for _, count in told) == len(entry["kernels"])
 
 
 @pytest.mark.parametrize(

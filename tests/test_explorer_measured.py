@@ -1,12 +1,16 @@
 """What explain tells only where it is asked: seconds of each kernel, machine code; and the symbolic
 stack beside each instruction."""
 
+import json
+import linecache
+from pathlib import Path
+
 import pytest
 import torch
 
 import minidynamo
 from minidynamo.explain import data
-from tests.explorer import programs
+from tests.explorer import programs, traffic
 
 
 def entry_of(explanation):
@@ -94,3 +98,85 @@ def test_loop_ir_is_a_graph(looked_at):
     assert reads["buf1"] == ["buf0"] and set(reads["buf5"]) == {"buf3", "buf4"}
     (group,) = [node for node in fused["nodes"] if node["op"] == "group"]
     assert [*map(name, group["inputs"])] == ["buf0"]
+
+
+def test_bytes_are_the_distinct_elements_that_a_kernel_touches():
+    """(tests/explorer/traffic.py: of 200 programs.)"""
+    wrong, exact, bounds = traffic.wrong_kernels(range(300, 320))
+    assert not wrong and exact > 20 and bounds
+    (kernel,) = entry_of(
+        minidynamo.explain(lambda table, ids, x: table[ids] * 2 + x)(
+            torch.randn(5000, 8), torch.arange(16), torch.randn(8)
+        )
+    )["kernels"]
+    assert kernel["bytes_read"] == 16 * 8 + 16 * 8 * 4 + 8 * 4 and kernel["at_most"]
+
+
+def test_comments_of_kernels_name_the_lines_of_the_program():
+    def f(x, w):
+        h = torch.relu(x @ w)
+        return torch.softmax(h * 2, -1)
+
+    first = f.__code__.co_firstlineno
+    here = lambda line: f"test_explorer_measured.py:{first + line}"  # noqa: E731
+    e = minidynamo.explain(f)(torch.randn(8, 8), torch.randn(8, 8, requires_grad=True))
+    e.result.sum().backward()
+    forward, backward = e.main.compiled, e.main.compiled.backward
+    source = forward.kernels[0].source
+    assert f"{{\n    // h = torch.relu(x @ w): {here(1)}\n" in source
+    assert f"    // buf0 = mm: {here(1)}\n" in source and "more, ..." not in source
+    assert (
+        f"// gradient of return torch.softmax(h * 2, -1): {here(2)}" in backward.kernels[0].source
+    )
+
+
+def test_a_line_of_the_program_cannot_leave_its_comment():
+    space = {"torch": torch}
+    text = "def f(x):\n    NAME = torch.sin\n    return NAME(x) + 1  # \N{SNOWMAN} \\\n"
+    file = "a\nint wrong;"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    exec(compile(text, file, "exec"), space)
+    e = minidynamo.explain(space["f"])(torch.ones(3))
+    assert torch.allclose(e.result, torch.ones(3).sin() + 1) and len(e.main.compiled.kernels) == 1
+    assert (
+        "return NAME(x) + 1 # \\u2603 \\\\: a\\nint wrong;:3\n" in e.main.compiled.kernels[0].source
+    )
+
+
+def test_the_timeline_tells_where_time_goes(tmp_path):
+    """In Chrome's format: stages lie within their frame, the lines of a call follow one another."""
+    e = programs.explain_mlp_training()
+    path = e.timeline.save(str(tmp_path / "trace.json"))
+    found = json.loads(Path(path).read_text())["traceEvents"]
+    tracks = {event["pid"]: event["args"]["name"] for event in found if event["ph"] == "M"}
+    slices = [event for event in found if event["ph"] == "X"]
+    assert {*tracks.values()} == {
+        "compiling",
+        "call of MLP.forward, forward",
+        "call of MLP.forward, backward",
+    }
+    stages = [one for one in slices if tracks[one["pid"]] == "compiling"]
+    (frame,) = [one for one in stages if one["name"] == "MLP.forward"]
+    end = frame["ts"] + frame["dur"]
+    within = [one["name"] for one in stages if frame["ts"] <= one["ts"] <= end - one["dur"] + 0.1]
+    assert {"trace", "graph", "backend", "guards", "lower", "fusion", "codegen"} <= {*within}
+    assert {one["name"] for one in stages if one["ts"] > end} >= {"fusion", "codegen"}  # backward
+    for half, record in (("forward", e.main.compiled), ("backward", e.main.compiled.backward)):
+        lines = [one for one in slices if tracks[one["pid"]].endswith(half)]
+        kinds = {one["name"]: one["cat"] for one in lines}
+        assert all(kinds[kernel.name] == "kernel" for kernel in record.kernels)
+        assert {"library", "allocation"} <= {*kinds.values()}
+        wanted = [one for one in lines if one["cat"] in ("kernel", "library")]
+        assert all("programs.py:3" in one["args"]["source"] for one in wanted)
+        for one, after in zip(lines, lines[1:]):
+            assert abs(one["ts"] + one["dur"] - after["ts"]) < 0.1
+
+
+def test_the_timeline_of_measured_kernels_has_what_was_measured():
+    with torch.no_grad():
+        e = minidynamo.explain(programs.five_lines, measure=True)(
+            torch.randn(8, 8), torch.randn(8, 8)
+        )
+    (kernel,) = entry_of(e)["kernels"]
+    (found,) = [one for one in e.timeline.slices if one.kind == "kernel"]
+    assert found.end - found.start == pytest.approx(kernel["seconds"])

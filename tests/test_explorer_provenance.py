@@ -61,7 +61,7 @@ def test_the_lines_of_a_template_come_from_the_product_and_from_what_follows_it(
     for text, [name] in zip(kernel["text"].split("\n"), kernel["lines"]):
         lines[text] = [int(line.partition(":")[2]) - first for line in origins.lines(name)]
     assert [at for text, at in lines.items() if "tl.dot(" in text] == [[1]]
-    assert [at for text, at in lines.items() if "0.625" in text] == [[2]]
+    assert [at for text, at in lines.items() if " * 0.625" in text.partition("#")[0]] == [[2]]
 
 
 def test_a_program_without_source_and_with_html_in_its_names_gives_a_document():

@@ -61,7 +61,7 @@ The driver of miniinductor
 Autograd
     miniinductor/autograd joint.py tracer.py fake_mode.py outputs.py partition.py runtime.py
 Lowering
-    miniinductor/lowering graph.py
+    miniinductor/lowering graph.py registry.py
 Loop IR
     miniinductor/ir loops.py dependencies.py
 Fusion
@@ -69,8 +69,6 @@ Fusion
 Kernels in C++
     miniinductor/codegen kernels.py kernel_plan.py
     miniinductor/codegen/cpp kernel_writer.py lanes.py statements.py
-From C++ to machine code
-    miniinductor/toolchain cpp.py
 Memory and the wrapper
     miniinductor/runtime memory.py wrapper.py
 """

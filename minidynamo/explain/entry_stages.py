@@ -26,6 +26,7 @@ from .files import Files
 from .measure import sheet_of
 from .passes import History, lines_of
 from .stages import Node, Stage, bytecode, graph_stage, held_names, instruction_ends
+from .traffic import traffic_of
 
 NO_LINE = "captured without a line of the program"
 INPUT = "an input of the graph"
@@ -272,11 +273,13 @@ def set_measured(direction: Direction, origin: Origin, wrapper: Stage) -> None:
             "kernel": kernel["id"] if kernel else "",
             "seconds": step.seconds,
             "bytes": step.moved,
+            "at_most": True,
         }
         if kernel is not None:
             waiting.remove(kernel)
             kernel["seconds"] = step.seconds
             row["bytes"] = kernel["bytes_read"] + kernel["bytes_written"]
+            row["at_most"] = kernel["at_most"]
         direction.steps.append(row)
     direction.came_from = {row["id"]: origin.all(row["line"]) for row in direction.steps}
 
@@ -420,6 +423,7 @@ def kernel_stage(direction: Direction, kernel: Any, fused: Stage) -> Stage:
     source = Listing(kernel.source)
     source.about = kernel.about
     numbered_lines(stage, source, fused, "")
+    traffic = traffic_of(kernel, direction.record)
     direction.kernels.append(
         {
             "id": name,
@@ -427,8 +431,9 @@ def kernel_stage(direction: Direction, kernel: Any, fused: Stage) -> Stage:
             "language": kernel.language,
             "stage": name,
             "nodes": fused.ids(kernel.nodes),
-            "bytes_read": int(kernel.bytes_read),
-            "bytes_written": int(kernel.bytes_written),
+            "bytes_read": traffic.read,
+            "bytes_written": traffic.written,
+            "at_most": traffic.is_bound,
             "seconds": None,
             "assembly": "",
         }

@@ -20,6 +20,7 @@ from .. import records
 from .data import range_of
 from .draw import draw_graph, draw_guards, draw_joint, draw_memory
 from .draw_code import draw_frames, draw_fusion, draw_replay
+from .timeline import Timeline
 from .views import Code, Several, Table, folded, many
 
 Stage = Callable[[Any], Any]  # a record of a frame, or of a compilation -> what shows it
@@ -383,6 +384,11 @@ class Explanation:
     def frames_picture(self) -> Any:
         """The lines of the function called, and which frame's graph, or plain Python, runs each."""
         return draw_frames(self)
+
+    @property
+    def timeline(self) -> Timeline:
+        """Where time went in compiling and in the last call; `.save("trace.json")` for Perfetto."""
+        return Timeline(self)
 
     @property
     def breaks(self) -> Table:

@@ -1,6 +1,6 @@
 """How long each kernel takes, of ours and of the library, and how many bytes it moves meanwhile.
 
-In:   a program of miniinductor's, while `measuring()` says so.   Out: a `Sheet` for each compiled
+In:   a program of miniinductor's, whose CLOCK is `with_clock`.   Out: a `Sheet` for each compiled
       half: for each line of its wrapper that calls a kernel a `Step` of seconds and bytes.
 
     >>> e = minidynamo.explain(f, measure=True)(x)
@@ -16,20 +16,18 @@ runs as always.  Random numbers are put back.  On a GPU events of the stream tel
 # random arguments, after the program.
 """
 
-import contextlib
 import dataclasses
 import functools
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 
-from miniinductor.compile import CLOCK
 from miniinductor.errors import ours
 from miniinductor.records import CompileRecord
 from miniinductor.runtime.memory import Program
@@ -37,13 +35,14 @@ from miniinductor.runtime.memory import Program
 RUNS = 15
 LONGEST = 0.2  # seconds for the runs of one kernel, but for the first one
 COPIED = {"cpu": 2**25, "cuda": 2**28}  # bytes, which no cache holds
+LOOK_UPS = ("embedding", "gather", "index", "index_select", "take")
 WRAPPER = "<miniinductor wrapper>"
 
 
 @dataclass
 class Step:
     """What one line of a wrapper calls.  seconds: the lower quartile of its runs; moved: bytes of
-    the tensors that it is given and gives."""
+    the tensors that it is given and gives, at most: of a table that is looked up only the rows."""
 
     name: str
     seconds: float
@@ -59,14 +58,6 @@ class Sheet:
 
 
 SHEETS: dict[int, Sheet] = {}  # id of a CompileRecord -> its sheet, while it lives
-
-
-@contextlib.contextmanager
-def measuring(is_asked: bool = True) -> Iterator[None]:
-    """What is compiled within is measured when it runs; a backward half that is compiled later,
-    too."""
-    with CLOCK.set(with_clock if is_asked else None):
-        yield
 
 
 def sheet_of(record: Any) -> Sheet | None:
@@ -140,7 +131,10 @@ class Clock:
                 if sum(spent) > LONGEST:
                     break
         quartile = sorted(spent)[len(spent) // 4]  # what else runs can only make it slower
-        return Step(name, quartile, bytes_of([*copies, result]))
+        moved = bytes_of([*copies, result])
+        if getattr(function, "__name__", "").partition(".")[0] in LOOK_UPS:  # not the whole table
+            moved = min(moved, 2 * bytes_of(result) + bytes_of(small(copies)))
+        return Step(name, quartile, moved)
 
     def timed(self, call: Callable[[], Any]) -> tuple[float, Any]:
         if self.device.type != "cuda":
@@ -155,6 +149,11 @@ class Clock:
         last.record()
         last.synchronize()
         return first.elapsed_time(last) / 1e3, result
+
+
+def small(values: list[Any]) -> list[Any]:
+    """The places among what a look-up is given."""
+    return [t for t in values if isinstance(t, torch.Tensor) and not t.is_floating_point()]
 
 
 def storage(tensor: torch.Tensor) -> torch.Tensor:

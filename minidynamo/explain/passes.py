@@ -18,8 +18,9 @@ from typing import Any
 from miniinductor.records import Listing
 
 from .stages import Stage
+from .views import many
 
-SAME = "  ..."  # stands for lines that a pass left as they were
+SAME = "  ... "  # and how many lines a pass left as they were
 
 
 @dataclass
@@ -51,13 +52,12 @@ class History:
         seen: list[str] = []
         for title, listing in steps:
             lines = lines_of(listing)
-            if title != "partition":  # which only takes one half of the nodes
-                seen.append(title)
-                again = f"-{seen.count(title)}" if seen.count(title) > 1 else ""
-                name = f"{half}/pass-{title.replace(' ', '-')}{again}"
-                stage = self.difference(name, title, lines)
-                if any(text != SAME for text in stage.texts):
-                    yield stage
+            seen.append(title)
+            again = f"-{seen.count(title)}" if seen.count(title) > 1 else ""
+            name = f"{half}/pass-{title.replace(' ', '-')}{again}"
+            stage = self.difference(name, title, lines)
+            if any(not text.startswith(SAME) for text in stage.texts):
+                yield stage
             self.lines = lines
 
     def difference(self, name: str, title: str, after: list[tuple]) -> Stage:
@@ -71,9 +71,12 @@ class History:
         matcher = difflib.SequenceMatcher(None, olds, news, autojunk=False)
         for what, a, b, c, d in matcher.get_opcodes():
             if what == "equal":
-                stage.line(SAME)
+                stage.line(f"{SAME}{many(b - a, 'line')}")
                 continue
             gone, come = self.lines[a:b], after[c:d]
+            if title == "partition" and gone:  # which takes one half of the nodes
+                stage.line(f"  {many(b - a, 'line')} of the other half")
+                gone = []
             for text, node, marks, _ in gone:
                 stage.line(f"- {text}", self.before(node, marks))
             for text, node, marks, op in come:

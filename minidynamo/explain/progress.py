@@ -63,7 +63,6 @@ class Progress:
         self.names: list[str] = []  # of frames that are being compiled, the innermost last
         self.starts: list[float] = []  # when their stages began
         self.line: Any = Nothing()
-        self.kernels = 0
 
     def start(self) -> None:
         """Listen to the records' stages, and to the kernels' writer."""
@@ -78,9 +77,10 @@ class Progress:
             self.say(more)
         elif what == "end" and is_frame:
             self.end(record, more)
+        elif what == "end" and more == "wrapper" and not self.names:  # its last one
+            self.tell("backward", record)
         elif what == "kernel":
             self.say(f"codegen, kernel {more}")
-            self.kernels += 1
 
     def begin(self, record: FrameRecord) -> None:
         if not self.names:
@@ -99,6 +99,10 @@ class Progress:
             self.line.stop()
             self.line = Nothing()
         if stage == "backend":  # the frame is through
-            written = f"{many(self.kernels, 'kernel')} written, " if self.kernels else ""
-            print(f"minidynamo: {record.function}: {written}{seconds:.1f} s", file=self.stream)
-            self.kernels = 0
+            self.tell(record.function, record.backend_record, f"{seconds:.1f} s")
+
+    def tell(self, name: str, compiled: Any, *more: str) -> None:
+        """A line that stays.  compiled: a CompileRecord, or None; the page has its kernels."""
+        kernels = len(getattr(compiled, "kernels", ()))
+        texts = [*([many(kernels, "kernel")] if kernels else []), *more]
+        print(f"minidynamo: {name}: {', '.join(texts)}", file=self.stream)

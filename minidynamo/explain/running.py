@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import miniinductor
+from miniinductor.compile import CLOCK
 
 from .. import api, records
 from ..convert import convert_frame
@@ -28,8 +29,8 @@ from ..convert.entries import CODES, CacheEntry
 from ..frame import frame_hook
 from ..rebuild import resume
 from .explanation import Explanation, FrameExplanation
-from .measure import measuring
 from .stepping import watching
+from .timeline import clock
 
 
 @dataclass
@@ -119,7 +120,7 @@ class Apart:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with self.running(), miniinductor.config.patch(keep_steps=True), watching():
-            with measuring() if self.looks.measure else contextlib.nullcontext():
+            with CLOCK.set(clock(self.looks.measure)):
                 return self.compiled(*args, **kwargs)
 
     @contextlib.contextmanager

@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import miniinductor
+from miniinductor.compile import CLOCK
 from miniinductor.options import listen
 
 from .. import records
 from ..records import FrameRecord
-from . import measure, stepping
+from . import stepping
 from .progress import Progress
 from .running import Looks
+from .timeline import clock
 from .views import many
 
 STARTED: "list[Trace]" = []
@@ -43,7 +45,7 @@ class Trace:
         listen(self.hear)
         # until the program ends; keep_steps: of each graph pass, what it changed
         self.blocks.enter_context(miniinductor.config.patch(keep_steps=True))
-        self.blocks.enter_context(measure.measuring(self.looks.measure))
+        self.blocks.enter_context(CLOCK.set(clock(self.looks.measure)))
         self.blocks.enter_context(stepping.watching())
         atexit.register(self.write)
 

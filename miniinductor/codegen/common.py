@@ -10,17 +10,22 @@ In:   op calls of a loop body.  Out: text.
 Mirrors torch/_inductor/codegen/common.py (CSE).
 """
 
+import os
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 import torch
 
-from ..ir.loops import playing
+from ..ir.loops import Buffer, playing
 from ..ir.ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..records import About, Marked
 from ..schedule.nodes import Node
+
+# FX node -> its place in the graph, and its meta: for comments and names of kernels
+Order: TypeAlias = Mapping[str, tuple[int, Mapping[str, Any]]]
 
 # operations that both languages write between their operands
 INFIX = {
@@ -143,41 +148,54 @@ def marked(text: str, origin: Any) -> Marked:
 
 
 # parts of a node's name that say nothing of what it computes
-OVERLOADS = ("default", "tensor_scalar", "tensor", "scalar", "int", "dim", "self", "correction")
+OVERLOADS = "default tensor_scalar tensor scalar int dim self correction".split()
 VIEWS = ("view", "unsqueeze", "permute", "expand")
 
 
-def summary(nodes: Sequence[Node], order: Mapping[str, int] | None) -> str:
+def summary(nodes: Sequence[Node], order: Order) -> str:
     """The name of a kernel, "add_gelu": the last few FX ops of its nodes, each once."""
-    words: list[str] = []
-    for name in reversed(in_graph_order({o for n in nodes for o in n.buffer.origins}, order)):
-        word = op_of(name.lower())
-        if word.isidentifier() and word not in (*words, *VIEWS):
-            words.insert(0, word)
-        if len(words) == 4:
-            break
+    names = in_graph_order([n.buffer for n in nodes], order)
+    words = [op_of(name.lower()) for name in reversed(names)]
+    found = dict.fromkeys(word for word in words if word.isidentifier() and word not in VIEWS)
     reduces = any(getattr(n, "is_reduction", False) for n in nodes)
     plain = "reduction" if reduces else "pointwise"
-    return "_".join(words)[:40].strip("_") or plain
+    return "_".join([*found][3::-1])[:40].strip("_") or plain
 
 
 def op_of(node: str) -> str:
     """ "add" of "add_tensor_1", the name of an FX node."""
     head, _, number = node.rpartition("_")
     word = head if number.isdigit() else node
-    overload = next((o for o in OVERLOADS if word.endswith(f"_{o}")), "")
-    return word.removesuffix(f"_{overload}").strip("_")
+    for overload in OVERLOADS:
+        word = word.removesuffix(f"_{overload}")
+    return word.strip("_")
 
 
 # --- comments -------------------------------------------------------------------------------------
-def in_graph_order(origins: Iterable[object], order: Mapping[str, int] | None) -> list[str]:
+def in_graph_order(buffers: Iterable[Buffer], order: Order) -> list[str]:
     """Names of the FX nodes, in the order of their graph, without inputs and parameters."""
-    names = {str(o) for o in origins}
-    return sorted(names) if order is None else sorted(names & order.keys(), key=order.__getitem__)
+    names = {str(origin) for buffer in buffers for origin in buffer.origins}
+    return sorted(names & order.keys(), key=order.__getitem__) if order else sorted(names)
 
 
-def origin_text(origins: Iterable[object], order: Mapping[str, int] | None, limit: int = 8) -> str:
-    """ ": 3 more, ..., add, mul": the last `limit` names, for comments."""
-    names = in_graph_order(origins, order)
-    more = f"{len(names) - limit} more, ..., " if len(names) > limit else ""
-    return f": {more}{', '.join(names[-limit:])}" if names else ""
+def source_of(name: str, order: Order) -> list[str]:
+    """The line of the program that a node comes from: ["y = gelu(x @ w)", "model.py:12"]."""
+    meta = order[name][1] if order else {}
+    if not (line := meta.get("source_line")):
+        return [op_of(name), "the compiler's own"]
+    text = "gradient of " * ("backward" in meta) + textwrap.shorten(line[2], 60, placeholder="...")
+    parts = text, f"{os.path.basename(line[0])}:{line[1]}"
+    return [part.encode("unicode_escape").decode() for part in parts]  # (on one line)
+
+
+def origin_text(buffer: Buffer, order: Order) -> str:
+    """ " = mul: model.py:12": what the last of the nodes computes, and for which line."""
+    names = in_graph_order([buffer], order)
+    return f" = {op_of(names[-1])}: {source_of(names[-1], order)[1]}" if names else ""
+
+
+def about_lines(nodes: Sequence[Node], order: Order) -> list[str]:
+    """The lines of the program that a kernel computes: "y = gelu(x @ w): model.py:12"."""
+    names = in_graph_order([n.buffer for n in nodes], order)
+    found = list(dict.fromkeys(": ".join(source_of(name, order)) for name in names))
+    return found[:6] + [f"and {len(found) - 6} more"] * (len(found) > 6)

@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-from torch import fx
 
 from ..devices import LANGUAGES, language_of
 from ..ir.loops import Graph
 from ..options import announce
 from ..records import CompileRecord, KernelRecord
-from ..schedule.nodes import ExternNode, Schedule, ScheduledNode, buffer_bytes, bytes_touched
-from .common import Kernel
+from ..schedule.nodes import ExternNode, Schedule, buffer_bytes, bytes_touched
+from .common import Kernel, Order
 
 Place: TypeAlias = tuple[str, torch.device]  # a language and a device
 
@@ -68,46 +67,29 @@ def write_kernels(schedule: Schedule, record: CompileRecord) -> list[Step]:
 
     What another node reads, and what escapes, must be in memory after its kernel."""
     used = schedule.escaping.union(*[node.read_names for node in schedule.nodes])
-    writing = KernelWriting(schedule, used, positions_of(record.functional_graph))
-    steps = []
-    for number, node in enumerate(schedule.nodes, 1):
-        announce("kernel", record, f"{number} of {len(schedule.nodes)}")
-        steps.append(writing.step(node))
-    return steps
+    graph = getattr(record.functional_graph, "graph", None)
+    nodes = enumerate(graph.nodes if graph else ())
+    order = {node.name: (i, node.meta) for i, node in nodes if node.op == "call_function"}
+    groups = [node for node in schedule.nodes if not isinstance(node, ExternNode)]
+    made = {}
+    for number, group in enumerate(groups, 1):
+        announce("kernel", record, f"{number} of {len(groups)}")
+        made[group] = kernel_of(group, schedule, used, order)
+    return [made.get(node, node) for node in schedule.nodes]
 
 
-def positions_of(functional_graph: fx.GraphModule | fx.Graph | None) -> dict[str, int] | None:
-    """{name of an FX node: its place in the graph}, for comments and names of kernels."""
-    graph = getattr(functional_graph, "graph", functional_graph)
-    if graph is None:
-        return None
-    return {node.name: i for i, node in enumerate(graph.nodes) if node.op == "call_function"}
-
-
-@dataclass
-class KernelWriting:
-    """What each kernel's writer has to know of the others."""
-
-    schedule: Schedule
-    used: set[str]  # buffers that must be in memory after their kernel
-    positions: dict[str, int] | None  # of FX nodes, for comments
-
-    def step(self, node: ScheduledNode) -> Step:
-        return node if isinstance(node, ExternNode) else self.kernel(node)
-
-    def kernel(self, group: Any) -> KernelStep:
-        """The kernel of one group."""
-        # a scatter writes into memory it takes over, so its own name is always kept
-        keep = {name for name in group.names if name in self.used}
-        device, buffers = group.device, self.schedule.buffers
-        if any(buffers[name].layout.device != device for name in group.read_names):
-            raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
-        language = language_of(device)
-        writer = language.writers()[type(group)]
-        overwritten = self.schedule.overwritten
-        kernel = writer(group, buffers, keep, self.positions, overwritten).write()
-        moved = sum(buffer_bytes(buffers[n]) for n in [*kernel.read, *kernel.stored])
-        return KernelStep(group, kernel, language.name, device, moved)
+def kernel_of(group: Any, schedule: Schedule, used: set[str], order: Order) -> KernelStep:
+    """The kernel of one group.  used: buffers that must be in memory after their kernel."""
+    # a scatter writes into memory it takes over, so its own name is always kept
+    keep = {name for name in group.names if name in used}
+    device, buffers = group.device, schedule.buffers
+    if any(buffers[name].layout.device != device for name in group.read_names):
+        raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
+    language = language_of(device)
+    writer = language.writers()[type(group)]
+    kernel = writer(group, buffers, keep, order, schedule.overwritten).write()
+    moved = sum(buffer_bytes(buffers[n]) for n in [*kernel.read, *kernel.stored])
+    return KernelStep(group, kernel, language.name, device, moved)
 
 
 # --- building -------------------------------------------------------------------------------------

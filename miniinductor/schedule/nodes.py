@@ -28,7 +28,7 @@ from ..ir.dependencies import LoopBody
 from ..ir.loops import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, buffer_views
 from ..ir.recording import trace
 from ..records import Marked, indent, lines_of, listing_of
-from ..sizes.expressions import Position
+from ..sizes.expressions import is_indirect
 from ..sizes.symbols import Size, hint
 
 
@@ -142,17 +142,15 @@ def buffer_bytes(buffer: Buffer) -> int:
 def bytes_touched(name: str, nodes: Iterable[Any], buffer: Buffer) -> int:
     """How many bytes of `buffer` these nodes read at most: each element once, and of an indirect
     read one element for each iteration of its loops.  A library's kernel reads all of it."""
-    elements = 0
-    for node in (node for node in nodes if isinstance(node, Node)):
-        ranges = node.body.ranges()
-        for access in node.body.reads():
-            if access.name == name:
-                met = access.index.free_symbols
-                is_indirect = any(isinstance(symbol, Position) for symbol in met)
-                loops = [size for loop, size in ranges.items() if is_indirect or loop in met]
-                elements += hint(math.prod(loops), 0)
+    places = set()
+    for body in (node.body for node in nodes if isinstance(node, Node)):
+        for index in [access.index for access in body.reads() if access.name == name]:
+            every, met = is_indirect(index), index.free_symbols
+            loops = [size for loop, size in body.ranges().items() if every or loop in met]
+            places.add((every and id(body), index, hint(math.prod(loops), 0)))
     whole = buffer_bytes(buffer)
-    return min(whole, elements * buffer.layout.dtype.itemsize) if elements else whole
+    elements = sum(count for *_, count in places)
+    return min(whole, elements * buffer.layout.dtype.itemsize) if places else whole
 
 
 def has_effect(buffer: Buffer) -> bool:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from minidynamo.explain import layout, live
+import minidynamo
+from minidynamo.explain import layout, live, page
 from tests.test_live import PROGRAM
 
 from . import programs
@@ -151,6 +152,25 @@ def test_a_source_line_its_kernel_line_and_back(chromium, pages):
     opened.page.close()
 
 
+SEEN = """pane => { const rows = document.querySelector(`#${pane}-rows`).getBoundingClientRect();
+    const inside = (box) => box.top >= rows.top - 1 && box.bottom <= rows.bottom + 1;
+    return [...document.querySelectorAll(`#${pane}-rows .row.lit`)]
+        .filter(row => inside(row.getBoundingClientRect())).map(row => row.textContent); }"""
+
+
+def test_what_is_lit_is_seen(chromium, pages):
+    """Of a kernel the statements, not its first line; in the window, however far the pane lies."""
+    opened = Opened(chromium, pages["five_lines"][0])
+    opened.page.locator("#source-rows .row", has_text="softmax(x").click()
+    assert any("lane1[k] = mini::maximum" in line for line in opened.ask(f"({SEEN})('kernels')"))
+    opened.page.close()
+    opened = Opened(chromium, pages["breaks"][0])
+    opened.page.locator("#source-rows .row", has_text='print("first")').click()
+    box = opened.page.locator("#map-rows .row.lit").first.bounding_box()
+    assert box and 0 <= box["y"] <= 900 - box["height"]
+    opened.page.close()
+
+
 def test_everything_by_keyboard(chromium, pages):
     opened = Opened(chromium, pages["five_lines"][0])
     page = opened.page
@@ -237,6 +257,57 @@ def test_the_joint_graph_shows_the_cut(chromium, pages):
         opened.page.click("#pane-stages button:has-text('all groups')")
     assert names and sum("saved" in kind for kind in kinds) == len(saved)
     assert sum("backward" in kind for kind in kinds) > len(saved)
+    opened.page.close()
+
+
+def test_differences_are_aligned_by_origin(chromium, pages):
+    opened = Opened(chromium, pages["five_lines"][0])
+    opened.page.keyboard.press("d")
+    opened.page.keyboard.press(".")  # from the FX graph to the ATen graph
+    rows = opened.page.locator("#stages-rows .row").all_text_contents()
+    assert not opened.page.locator("#stages-rows :is(.added, .removed)").count()
+    at = next(n for n, row in enumerate(rows) if "~" in row and "softmax = " in row)
+    assert all("→" in row for row in rows[at + 1 : at + 6]) and "amax" in rows[at + 1]
+    opened.page.close()
+
+
+def test_rewrites_are_replayed_one_by_one(chromium, pages):
+    """What the passes leave is what is lowered; a fusion changes no buffer but its own."""
+    path, document = pages["mlp_training"]
+    (entry,) = document["frames"][0]["entries"]
+    lowered = {s["direction"]: s for s in entry["stages"] if s["id"].endswith("/lowered")}
+    opened = Opened(chromium, path)
+    opened.page.click("#pane-rewrites .fold")
+    list_of = "[...document.querySelectorAll('#pane-rewrites option')].map(one => one.textContent)"
+    titles, counts = opened.ask(list_of), []
+    assert any("no-ops" in title for title in titles)
+    for number, title in enumerate(titles):
+        opened.page.select_option("#pane-rewrites select", str(number))
+        height = "parseInt(document.querySelector('#rewrites-after-rows .inner').style.height) / 19"
+        fact = opened.page.locator("#pane-rewrites .facts").inner_text()
+        if "partition" in title:
+            counts.append(opened.ask(height))
+        elif "fuse" in title:
+            changed = opened.page.locator("#rewrites-after-rows .added").count()
+            assert fact.startswith("fusion, ") and changed == title.count("buf")
+    calls = [
+        sum(node["op"].startswith("aten") for node in lowered[half]["nodes"])
+        for half in ("forward", "backward")
+    ]
+    assert counts == calls and opened.said == []
+    opened.page.close()
+
+
+@pytest.mark.parametrize("roof, is_cached", [(1.0, True), (1e18, False)])
+def test_what_is_faster_than_memory_comes_from_a_cache(chromium, tmp_path, roof, is_cached):
+    with torch.no_grad():
+        x = torch.randn(8, 8)
+        document = minidynamo.explain(programs.five_lines, measure=True)(x, x).to_json()
+    document["made"]["copy"]["bytes_per_second"] = roof
+    (tmp_path / "page.html").write_text(page.render(document))
+    opened = Opened(chromium, tmp_path / "page.html")
+    facts = opened.page.locator("#pane-kernels .facts").inner_text()
+    assert ("from cache" in facts, "a second" in facts) == (is_cached, not is_cached)
     opened.page.close()
 
 

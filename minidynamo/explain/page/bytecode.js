@@ -4,7 +4,7 @@ import { make, many } from "./dom.js";
 import { GraphView } from "./graph.js";
 import { Pane } from "./pane.js";
 import { Rows } from "./rows.js";
-import { choose, currentEntry, onChange, state } from "./state.js";
+import { choose, currentEntry, isLineLit, onChange, state } from "./state.js";
 
 export function bytecodePane() {
   const pane = new Pane("bytecode", "Bytecode, step by step", { wide: true, closed: true });
@@ -77,7 +77,13 @@ export function bytecodePane() {
     rows.reveal(now);
   }
 
+  function showLights() {
+    view.reveal();
+    if (state.from === "bytecode") rows.refresh();
+    else rows.revealLit((index) => isLineLit(code, index));
+  }
+
   pane.update = update;
-  onChange((what) => (what === "entry" ? update() : pane.isOpen && code && (rows.refresh(), view.light())));
+  onChange((what) => (what === "entry" ? update() : pane.isOpen && code && showLights()));
   return pane;
 }

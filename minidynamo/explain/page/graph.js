@@ -124,6 +124,17 @@ export class GraphView {
     this.svg.setAttribute("aria-activedescendant", `${this.name}-box-${this.cursor}`);
   }
 
+  /** Light, and look at what is lit: one box of it, if none can be seen. */
+  reveal() {
+    if (!this.stage) return;
+    this.light();
+    if (state.from === this.name) return;
+    const lit = this.boxes.flatMap((box, index) => (box.classList.contains("lit") ? [index] : []));
+    const isElsewhere = this.nodesOf("").some(({ id }) => state.lit.has(id));
+    if (!lit.length && this.view && isElsewhere) this.open("");
+    else if (lit.length && lit.every((index) => this.isOut(index))) this.lookAt(lit[0]);
+  }
+
   isChosen(member) {
     return typeof member === "number" && this.stage.nodes[member].id === state.chosen;
   }
@@ -149,12 +160,20 @@ export class GraphView {
 
   move(by) {
     this.cursor = (this.cursor + by + this.boxes.length) % this.boxes.length;
-    const [x, y, width, height] = this.picture.boxes[this.cursor];
-    const { frame } = this;
-    const isOut = x < frame.x || y < frame.y || x + width > frame.x + frame.width ||
-      y + height > frame.y + frame.height;
-    if (isOut) this.look(x + width / 2 - frame.width / 2, y - frame.height / 3, frame.width);
+    if (this.isOut(this.cursor)) this.lookAt(this.cursor);
     this.light();
+  }
+
+  isOut(index) {
+    const [x, y, width, height] = this.picture.boxes[index];
+    const { frame } = this;
+    return x < frame.x || y < frame.y || x + width > frame.x + frame.width || y + height > frame.y + frame.height;
+  }
+
+  lookAt(index) {
+    const [x, y, width] = this.picture.boxes[index];
+    const { frame } = this;
+    this.look(x + width / 2 - frame.width / 2, y - frame.height / 3, frame.width);
   }
 
   // --- what part of the picture is seen -----------------------------------------------------------

@@ -2,9 +2,10 @@
 
 import { bytesText, choice, make, offer } from "./dom.js";
 import { paintCode } from "./highlight.js";
+import { FROM_CACHE } from "./model.js";
 import { Pane } from "./pane.js";
 import { Rows } from "./rows.js";
-import { choose, chooseLine, currentEntry, isLineLit, onChange, state } from "./state.js";
+import { breadthOf, choose, chooseLine, currentEntry, isLineLit, onChange, state } from "./state.js";
 
 export function kernelsPane() {
   const pane = new Pane("kernels", "Kernels");
@@ -57,16 +58,27 @@ export function kernelsPane() {
     index = Math.max(0, Math.min(kernels.length - 1, wanted));
     isAssembly = false;
     update();
-    rows.revealLit((at) => isLineLit(stageOf(kernels[index]), at));
+    reveal(kernels[index]);
+  }
+
+  /** Scroll to what is lit. */
+  function reveal(kernel) {
+    const stage = stageOf(kernel);
+    rows.revealLit((at) => isLineLit(stage, lineOf(kernel, at)), (at) => breadthOf(stage, lineOf(kernel, at)));
   }
 
   function factsOf(kernel) {
+    const most = kernel.at_most ? "at most " : "";
     const parts = [
-      kernel.language, `reads ${bytesText(kernel.bytes_read)}`, `writes ${bytesText(kernel.bytes_written)}`,
+      kernel.language,
+      `reads ${most}${bytesText(kernel.bytes_read)}`,
+      `writes ${most}${bytesText(kernel.bytes_written)}`,
     ];
     const moved = kernel.bytes_read + kernel.bytes_written;
-    if (kernel.seconds) parts.push(`${bytesText(moved / kernel.seconds)} a second`);
-    parts.push(state.model.speedText(moved, kernel.seconds));
+    if (kernel.seconds && state.model.shareOfCopy(moved, kernel.seconds) <= FROM_CACHE) {
+      parts.push(`${most}${bytesText(moved / kernel.seconds)} a second`);
+    }
+    parts.push(state.model.speedText(moved, kernel.seconds, kernel.at_most));
     const lines = state.model.linesOf(kernel.id).map((id) => state.model.name(id));
     parts.push(lines.length > 4 ? `from ${lines.length} source lines` : `from ${lines.join(", ")}`);
     return parts.filter(Boolean).join(" · ");
@@ -112,7 +124,7 @@ export function kernelsPane() {
     }
     update();
     const kernel = kernels[index];
-    if (state.from !== "kernels") rows.revealLit((at) => isLineLit(stageOf(kernel), lineOf(kernel, at)));
+    if (state.from !== "kernels") reveal(kernel);
   }
 
   pane.update = update;

@@ -25,6 +25,8 @@ export const KIND_NAMES = {
   eager: "eager kernel", row: "line of text", frame: "frame", entry: "compiled entry", module: "module",
 };
 
+export const FROM_CACHE = 125; // hundredths of a copy's rate
+
 export const lineId = (/** @type {Place|null} */ place) =>
   place ? `${place.file}:${place.line}` : "";
 
@@ -74,14 +76,20 @@ export class Model {
     for (const { steps } of this.entries.values()) for (const step of steps ?? []) this.measured.set(step.line, step);
   }
 
-  /** How fast bytes are moved, beside a copy of this machine: "3.1 µs · 52 % of a copy".  Only what lies
-   *  in a cache is faster than that. */
-  speedText(bytes, seconds) {
-    if (seconds === null || seconds === undefined) return "";
+  /** How fast bytes are moved, in hundredths of what a copy moves on this machine; null: not known. */
+  shareOfCopy(bytes, seconds) {
     const roof = this.content.made.copy?.bytes_per_second;
-    const share = Math.round((100 * bytes) / seconds / roof);
-    if (!roof || !bytes) return secondsText(seconds);
-    return `${secondsText(seconds)} · ${share > 100 ? "from cache" : `${share} % of a copy`}`;
+    return roof && bytes && seconds ? Math.round((100 * bytes) / seconds / roof) : null;
+  }
+
+  /** "3.1 µs · 52 % of a copy".  Whatever is faster than a copy by a quarter does not come from memory:
+   *  no rate is said of it. */
+  speedText(bytes, seconds, atMost = false) {
+    if (seconds === null || seconds === undefined) return "";
+    const share = this.shareOfCopy(bytes, seconds);
+    if (share === null) return secondsText(seconds);
+    const rate = share > FROM_CACHE ? "from cache" : `${atMost ? "at most " : ""}${share} % of a copy`;
+    return `${secondsText(seconds)} · ${rate}`;
   }
 
   withLines(file) {
@@ -110,7 +118,8 @@ export class Model {
     markHalves(entry);
     for (const found of entry.kernels) {
       const moved = found.bytes_read + found.bytes_written;
-      const detail = [bytesText(moved), this.speedText(moved, found.seconds)].filter(Boolean).join(" · ");
+      const bytes = `${found.at_most ? "at most " : ""}${bytesText(moved)}`;
+      const detail = [bytes, this.speedText(moved, found.seconds, found.at_most)].filter(Boolean).join(" · ");
       this.add(found.id, "kernel", found.name, detail, found.nodes, entry.id, found.stage, found);
     }
     for (const found of entry.fusions) {
@@ -129,7 +138,7 @@ export class Model {
     }
     for (const found of entry.eager_kernels) {
       const from = found.origins.length ? found.origins : [lineId(found.place)];
-      const detail = [found.reason, this.speedText(found.bytes, found.seconds)].filter(Boolean).join(" · ");
+      const detail = [found.reason, this.speedText(found.bytes, found.seconds, true)].filter(Boolean).join(" · ");
       this.add(found.id, "eager", found.op, detail, from, entry.id, "", found);
     }
   }

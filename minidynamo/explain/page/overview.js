@@ -107,7 +107,7 @@ export function timesPane() {
     calls.replaceChildren(...bars(slowest, (step) => {
       const name = calledBy(step);
       const button = make("button", { class: "link", title: name, onclick: () => choose(step.line) }, name);
-      return [button, state.model.speedText(step.bytes, step.seconds)];
+      return [button, state.model.speedText(step.bytes, step.seconds, step.at_most)];
     }));
     heading.hidden = !steps.length;
     const spent = secondsText(steps.reduce((sum, { seconds }) => sum + seconds, 0));

@@ -5,6 +5,14 @@ import { make } from "./dom.js";
 /** @type {Pane[]} */
 export const panes = [];
 
+/** What is lit is seen: where all of it lies outside of the window, the window moves to the first pane that
+ *  has some.  @param {string} from  the pane of the click */
+export function showLitPane(from) {
+  const others = panes.filter(({ key, isOpen }) => key !== from && isOpen);
+  const lit = others.map((pane) => ({ pane, ...pane.lights })).filter(({ any }) => any);
+  if (lit.length && !lit.some(({ seen }) => seen)) lit[0].pane.element.scrollIntoView({ block: "nearest" });
+}
+
 export class Pane {
   /**
    * @param {string} key  its name in the page's address and ids
@@ -37,6 +45,13 @@ export class Pane {
     this.body.hidden = this.tools.hidden = !isOpen;
     this.button.setAttribute("aria-expanded", String(isOpen));
     if (isOpen) this.update?.();
+  }
+
+  /** Is something lit in it, and can that be seen in the window? */
+  get lights() {
+    const lit = [...this.body.querySelectorAll(".row.lit, .box.lit, .area.lit")];
+    const inWindow = ({ top, bottom }) => top >= 0 && bottom <= window.innerHeight;
+    return { any: lit.length > 0, seen: lit.some((one) => inWindow(one.getBoundingClientRect())) };
   }
 
   get isOpen() {

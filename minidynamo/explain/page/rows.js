@@ -83,19 +83,18 @@ export class Rows {
     this.refresh();
   }
 
-  /** Scroll to the first of the rows for which `isLit` holds, unless one of them can be seen. */
-  revealLit(isLit) {
+  /** Scroll to the first of the rows for which `isLit` holds, unless one of them can be seen.
+   *  @param {(index: number) => boolean} isLit
+   *  @param {(index: number) => number} [breadth]  of a row: how much else it is about.  Those that are
+   *     about least are meant: of a kernel the statements, not its first line, which is about all. */
+  revealLit(isLit, breadth = () => 0) {
     const { scrollTop, clientHeight } = this.element;
-    let found = -1;
-    for (let index = 0; index < this.count; index += 1) {
-      if (!isLit(index)) continue;
-      const top = index * this.height;
-      if (top >= scrollTop && top + this.height <= scrollTop + clientHeight) {
-        found = index;
-        break;
-      }
-      if (found < 0) found = index;
-    }
+    const isSeen = (index) =>
+      index * this.height >= scrollTop && (index + 1) * this.height <= scrollTop + clientHeight;
+    const rows = Array.from({ length: this.count }, (_, index) => index).filter(isLit);
+    const least = rows.reduce((small, index) => Math.min(small, breadth(index)), Infinity);
+    const meant = rows.filter((index) => breadth(index) === least);
+    const found = meant.find(isSeen) ?? meant[0] ?? -1;
     if (found >= 0) this.reveal(found);
     else this.refresh();
     return found;

@@ -1,12 +1,13 @@
 // The stages of an entry, one after the other: as text, as a graph, or what changed since the last.
 
 import { choice, make, offer } from "./dom.js";
+import { alignment } from "./align.js";
 import { difference } from "./diff.js";
 import { GraphView } from "./graph.js";
 import { paintCode } from "./highlight.js";
 import { Pane } from "./pane.js";
 import { Rows } from "./rows.js";
-import { chooseLine, currentEntry, isLineLit, onChange, state } from "./state.js";
+import { breadthOf, chooseLine, currentEntry, isLineLit, onChange, state } from "./state.js";
 
 const VIEWS = [["text", "text"], ["graph", "graph"], ["difference", "difference"]];
 const GRAPHS = ["fx", "aten", "joint"]; // whose nodes belong to modules
@@ -68,9 +69,11 @@ export function stagesPane() {
     const path = GRAPHS.includes(stage.kind) && line > 0 && state.model.things.get(stage.lines[line]?.[0])?.group;
     if (path) row.append(make("span", { class: "note module" }, path));
     const step = state.model.measured.get(stage.lines[line]?.[0]);
-    if (step) row.append(make("span", { class: "note" }, `  ${state.model.speedText(step.bytes, step.seconds)}`));
+    const speed = step && state.model.speedText(step.bytes, step.seconds, step.at_most);
+    if (step) row.append(make("span", { class: "note" }, `  ${speed}`));
     row.classList.toggle("added", sign === "+");
     row.classList.toggle("removed", sign === "−");
+    row.classList.toggle("later", sign === "~");
     row.classList.toggle("lit", line >= 0 && isLineLit(stage, line));
     row.classList.toggle("chosen", line >= 0 && Boolean(isChosen(stage, line)));
   }
@@ -87,7 +90,9 @@ export function stagesPane() {
   }
 
   function linesShown(stage) {
-    if (view === "difference" && index > 0) return difference(stages[index - 1].texts, stage.texts);
+    if (view === "difference" && stage.kind === "pass") return stage.texts.map(changedLine);
+    const earlier = stages.slice(0, index).filter(({ kind }) => kind !== "pass").reverse();
+    if (view === "difference" && earlier.length) return sinceEarlier(earlier, stage);
     return stage.texts.map((text, line) => ({ sign: " ", text, line }));
   }
 
@@ -108,12 +113,14 @@ export function stagesPane() {
     return showLights();
   }
 
+  const isLit = (stage) => (at) => shown[at].line >= 0 && isLineLit(stage, shown[at].line);
+
   function showLights() {
     const stage = stages[index];
     if (!stage) return;
-    if (!graph.element.hidden) graph.light();
+    if (!graph.element.hidden) graph.reveal();
     else if (state.from === "stages") rows.refresh();
-    else rows.revealLit((at) => shown[at].line >= 0 && isLineLit(stage, shown[at].line));
+    else rows.revealLit(isLit(stage), (at) => breadthOf(stage, shown[at].line));
   }
 
   function showEntry() {
@@ -137,5 +144,17 @@ export function stagesPane() {
   onChange((what) => (what === "entry" ? showEntry() : showLights()));
   return pane;
 }
+
+/** The difference from the nearest stage that some of it came from; from the one before, where none is. */
+function sinceEarlier(earlier, stage) {
+  for (const before of earlier) {
+    const found = alignment(state.model, before, stage);
+    if (found) return found;
+  }
+  return difference(earlier[0].texts, stage.texts);
+}
+
+/** A line of what a pass changed, which says so itself. */
+const changedLine = (text, line) => ({ sign: { "+": "+", "-": "−" }[text[0]] ?? " ", text: text.slice(2), line });
 
 const towards = (stage) => (stage.direction ? ` (${stage.direction})` : "");

@@ -75,6 +75,12 @@ export function isLineLit(stage, index) {
   return (stage.lines[index] ?? []).some((id) => state.lit.has(id));
 }
 
+/** How many objects a line of a stage's text is about, by what they came from. */
+export function breadthOf(stage, index) {
+  const origins = (id) => Math.max(1, state.model.things.get(id)?.origins.length ?? 1);
+  return (stage.lines[index] ?? []).reduce((sum, id) => sum + origins(id), 0);
+}
+
 /** Choose a line of a stage's text: the one object that stands in it, or else the line. */
 export function chooseLine(stage, index, from) {
   const ids = stage.lines[index] ?? [];

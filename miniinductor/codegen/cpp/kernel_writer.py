@@ -47,7 +47,7 @@ from ...records import Listing, Marked, indent
 from ...schedule.nodes import Group, Node
 from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
-from ..common import Kernel, Value, origin_text, summary
+from ..common import Kernel, Order, Value, about_lines, origin_text, summary
 from ..kernel_plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
 from .expressions import (
     HALVES,
@@ -90,11 +90,10 @@ class CppKernelWriter(CppExpressions):
         group: Group,
         buffers: Mapping[str, Buffer],
         keep: Iterable[str],
-        order: Mapping[str, int] | None = None,
+        order: Order = {},
         overwritten: Mapping[str, str] = {},
     ):
-        """order: FX node -> its place in the graph, None: by name; overwritten: buffer -> input
-        whose memory it takes."""
+        """overwritten: buffer -> input whose memory it takes."""
         self.group, self.buffers, self.keep = group, buffers, set(keep)
         self.order, self.overwritten = order, overwritten
         self.pointers: dict[str, str] = {}  # buffer name -> C name
@@ -203,14 +202,12 @@ class CppKernelWriter(CppExpressions):
         for symbol in self.sizes:
             text = f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];"
             head.append(Marked.of(text, reason="a size, which the kernel is given"))
-        origins = {o for n in self.plan.nodes for o in n.buffer.origins}
         end = ending("return error;" if checks else "return 0;")
         body = self.whole_body([*head, *printed(lines), end])
-        names = [n.name for n in self.plan.nodes]
-        about = f"// computes {', '.join(names)}{origin_text(origins, self.order, limit=12)}"
+        names, about = [n.name for n in self.plan.nodes], about_lines(self.plan.nodes, self.order)
         source = [
-            Marked.of(about, marks=names),
             Marked.of('extern "C" int NAME(void** args) {', marks=names),
+            *indent(Marked.of(f"// {line}", marks=names) for line in about),
             *indent(body),
             ending("}"),
         ]
@@ -240,7 +237,7 @@ class CppKernelWriter(CppExpressions):
             c_type = memory_type(self.buffers[name].layout.dtype)
             if name not in written:
                 c_type = f"const {c_type}"
-            made_by = origin_text(getattr(self.buffers[name], "origins", ()), self.order, limit=3)
+            made_by = origin_text(self.buffers[name], self.order)
             value = f"({c_type}*){place.format(number)}"
             text = f"{c_type}* {pointer} = {value};    // {name}{made_by}"
             lines.append(Line(text, origin="where a buffer lies"))
@@ -257,7 +254,7 @@ class CppKernelWriter(CppExpressions):
     def play(self, node: Node) -> None:
         self.node = node
         if len(self.plan.nodes) > 1:
-            text = f"// {node.name}{origin_text(node.buffer.origins, self.order)}"
+            text = f"// {node.name}{origin_text(node.buffer, self.order)}"
             self.scope.add(text, "a comment")
         self.plan.bodies[node.name].play(self)
 

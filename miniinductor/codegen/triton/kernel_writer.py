@@ -47,7 +47,7 @@ from ...schedule.after_fusion import Foreach
 from ...schedule.nodes import Group, Node
 from ...sizes.symbols import hint, sizes
 from ...sizes.symbols import size as as_size
-from ..common import Kernel, of_all_parts, origin_text, summary
+from ..common import Kernel, Order, about_lines, of_all_parts, origin_text, summary
 from .expressions import NARROW, NotOnline, Pending, TritonExpressions, as_narrow, triton_type
 from .kernel_text import (
     NO_AXES,
@@ -135,10 +135,9 @@ class TritonKernelWriter(TritonExpressions):
         group: Group,
         buffers: Mapping[str, Buffer],
         keep: Sequence[str] | set[str],
-        order: Mapping[str, int] | None = None,
+        order: Order = {},
         overwritten: Mapping[str, str] | None = None,
     ):
-        """order: places of FX nodes, for comments."""
         super().__init__()
         self.group, self.order = group, order
         self.memory = Memory(buffers, set(keep), overwritten or {})
@@ -216,13 +215,11 @@ class TritonKernelWriter(TritonExpressions):
 
     def comments(self, nodes: Sequence[Any]) -> list[Marked]:
         """What the kernel computes, and what its pointers are."""
-        origins = {origin for node in nodes for origin in node.buffer.origins}
-        names = ", ".join(node.buffer.name for node in nodes)
-        lines = [f"# computes {names}{origin_text(origins, self.order, limit=12)}"]
+        lines = [f"# {line}" for line in about_lines(nodes, self.order)]
         for name, pointer in self.memory.pointers.items():
             buffer = self.memory.buffers[name]
             about = str(buffer.layout.dtype).removeprefix("torch.")
-            made_of = origin_text(getattr(buffer, "origins", ()), self.order, limit=3)
+            made_of = origin_text(buffer, self.order)
             lines.append(f"# {pointer}: {name}, {about}{list(sizes(buffer.layout.size))}{made_of}")
         return [Marked.of(line, reason="a comment") for line in lines]
 
