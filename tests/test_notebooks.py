@@ -232,7 +232,7 @@ def test_broken_links_and_things_from_elsewhere_are_found(tmp_path):
 PARTS = {  # what every notebook has, as a pattern of its source
     "what you will learn": r"\*\*What you will learn:\*\*",
     "the naive version failing": r"(?i)naive|## The problem|\bfail",
-    "code of ours": r"excerpt\(|Code\(|part\(",
+    "code of ours": r"excerpt\(|Code\(|\bpart\(",
     "a real model": r"benchmarks\.models|class GPT\(",
     "what PyTorch does beyond": r"## What real PyTorch",
     "a file of PyTorch": r"`(torch|benchmarks)/\w+",

@@ -206,7 +206,7 @@ def draw_cache(function: Any) -> Picture:
         "frame": (f"a frame of {name} starts", "placeholder"),
         "plain": (f"the original code of {name} runs", "output"),
         "callback": ("ask the callback", "module"),
-        "new": ("the answer joins the cache;\nits replacement runs", "call"),
+        "new": ("the answer joins the cache\nand its replacement runs", "call"),
     }
     edges, before = [], ("frame", "hook on")
     for n, entry in enumerate(entries):

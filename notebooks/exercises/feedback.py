@@ -68,6 +68,7 @@ SAYS: dict[tuple[str, str], str] = {
     ("05.1", "the shape is forgotten"): "another shape",
     ("05.1", "always true"): "another value",
     ("05.2", "never looks"): "another shape is named",
+    ("05.2", "one text for every failure"): "another shape is named",
     ("05.2", "the last guard, whatever happens"): "nothing fails for the same arguments",
     ("05.2", "the object instead of its text"): "another shape is named",
     ("05.2", "the arguments are not passed on"): "nothing fails for the same arguments",

@@ -203,6 +203,12 @@ def _(record, *args):
     return record.guard_function.guards[-1].code
 
 
+@wrong("05.2", "one text for every failure")
+def _(record, *args):
+    found = record.guard_function.first_failure(None, *args)
+    return "SHAPE or factor x.shape" if found else "all guards hold"
+
+
 @wrong("06.2", "all local variables")
 def _(function, line):
     return set(function.__code__.co_varnames)

@@ -13,43 +13,61 @@
 # %% [markdown]
 # # 00 · The tour: GPT-2 through a compiler you can read
 #
-# `torch.compile(model)` makes a PyTorch program faster without changing it. How? This course
-# rebuilds it, small and real:
+# `torch.compile(model)` makes a PyTorch program faster without changing it. This course rebuilds
+# `torch.compile`, small and real, so that you can read how it works:
 #
-# * **minidynamo** watches Python run, and turns a function into a *graph* of tensor operations,
-#   plus *guards* that say when the graph may be used again;
-# * **miniinductor** turns that graph into *fused kernels*: C++ that computes many operations in one
-#   pass over memory.
+# * **minidynamo** watches Python run. It turns a function into a *graph* of tensor operations, and
+#   adds *guards*, which say when the graph may be used again.
+# * **miniinductor** turns the graph into *fused kernels*: C++ code that computes many operations in
+#   one pass over memory.
 #
-# In this tour the real GPT-2 (12 layers, random weights) goes through every stage, and at each
-# stage you look at what is there.
+# The tour follows one program through every stage, from Python bytecode to C++. It takes about 20
+# minutes to read.
 #
 # **What you will learn:** the names of the stages, what each takes and gives, and where the speed
 # comes from.
 #
-# *A picture to keep in mind.* Eager PyTorch is a cook who fetches the ingredients, performs one
-# step, puts everything back on the shelf, and then reads the next step. Capture is an observer who
-# writes down the recipe while the cook works. The compiler is the one who reads the whole recipe
-# and notices that five steps can happen in the same pan. *Exactly:* the shelf is main memory, the
-# pan is the CPU's registers and cache, and a step is one kernel.
+# **Files of this chapter:** `minidynamo/convert/convert_frame.py` and `miniinductor/compile.py`.
+# Each is a driver, which calls the stages of its package in order.
 #
-# **Files of this chapter:** `minidynamo/convert/convert_frame.py` and `miniinductor/compile.py`, the
-# two drivers; each stage is a call there.
+# The next cell shows the result that the tour explains. It compiles the real GPT-2 (with random
+# weights), checks its output against eager PyTorch, and measures the processor time of both.
 
-# %%
+# %% tags=["volatile"]
 import torch
 import minidynamo
-import miniinductor
+from benchmarks.models import gpt2
+from benchmarks.runner import interleave
+from time import process_time
 
-torch.set_grad_enabled(False)
-torch.manual_seed(0);
+torch.set_grad_enabled(False)           # the tour computes results only; chapter 08 trains
+torch.set_num_threads(1)
+torch.manual_seed(0)
+
+model, inputs = gpt2()
+compiled_model = minidynamo.compile(model)
+expected = model(**inputs).logits
+torch.testing.assert_close(compiled_model(**inputs).logits, expected, rtol=1e-4, atol=1e-4)
+
+times = interleave({"eager": lambda: model(**inputs), "compiled": lambda: compiled_model(**inputs)},
+                   clock=process_time)
+eager, compiled = (times[name].median * 1e3 for name in ("eager", "compiled"))
+print(f"GPT-2: eager {eager:.0f} ms, compiled {compiled:.0f} ms, {eager / compiled:.2f} times as fast")
 
 # %% [markdown]
+# Where does the difference come from? A small function shows it better than a model of 12 layers.
+#
 # ## The problem: eager mode forgets between operations
 #
-# Eager PyTorch runs one kernel per operation. Each reads its inputs from memory and writes its
-# result to memory, even if the next operation reads it back at once. For a chain of cheap
-# operations the memory traffic is nearly all of the time.
+# Eager PyTorch runs one kernel per operation. Each kernel reads its inputs from memory and writes
+# its result to memory, even if the next operation reads that result at once. In a chain of cheap
+# operations, nearly all of the time goes into this memory traffic.
+#
+# *A picture to keep in mind.* Eager PyTorch is a cook who fetches the ingredients, performs one
+# step, puts everything back on the shelf, and then reads the next step. Capture is an observer who
+# writes down the recipe while the cook works. The compiler reads the whole recipe and notices that
+# five steps fit into the same pan. *Exactly:* the shelf is main memory, the pan is the CPU's
+# registers and cache, and a step is one kernel.
 
 # %%
 def scaled_gelu(x, y):
@@ -57,12 +75,29 @@ def scaled_gelu(x, y):
 
 x, y = torch.randn(1024, 1024), torch.randn(1024, 1024)
 megabytes = x.numel() * 4 / 1e6
-print(f"five operations, each reading and writing {megabytes:.1f} MB or more:")
-print(f"  eager moves 2x:2, +1:2, gelu:2, sigmoid:2, *:3 -> {11 * megabytes:.0f} MB")
-print(f"  needed: read x, read y, write the result       -> {3 * megabytes:.0f} MB")
+print(f"each tensor has {megabytes:.1f} MB")
+print(f"eager reads and writes 2x: 2, +1: 2, gelu: 2, sigmoid: 2, *: 3 tensors = {11 * megabytes:.0f} MB")
+print(f"needed: read x, read y, write the result     = 3 tensors = {3 * megabytes:.0f} MB")
 
 # %% [markdown]
-# Compile it. `explain` runs the function through our compiler and keeps every stage.
+# A compiler that sees all five operations at once can avoid the traffic between them. The stages of
+# ours, in order:
+#
+# | stage | takes | gives | more in |
+# |---|---|---|---|
+# | 1 frame hook | a call of a Python function | the function's bytecode | chapter 03 |
+# | 2 symbolic evaluation | bytecode | a graph | chapter 04 |
+# | 3 guards | what the evaluation assumed | a check that runs before each call | chapter 05 |
+# | 4 ATen | the graph | a graph of fewer, simpler operations | chapter 08 |
+# | 5 lowering | ATen operations | loops (*loop IR*) | chapter 09 |
+# | 6 fusion | loops | fewer loops | chapter 10 |
+# | 7 code generation | loops | C++ or Triton kernels | chapters 11, 12 |
+# | 8 wrapper | kernels | one Python function that launches them | chapter 13 |
+#
+# `minidynamo.explain` compiles a function, calls it, and keeps the product of every stage. It
+# prints one row per *frame*: a frame is one call of a Python function. The row counts the captured
+# operations, the guards, the graph breaks, the generated kernels, and the calls of PyTorch's own
+# kernels (*eager kernels*). If a frame could not be compiled, the last column says why.
 
 # %%
 e = minidynamo.explain(scaled_gelu)(x, y)
@@ -70,62 +105,54 @@ print("same numbers as eager:", torch.allclose(e.result, scaled_gelu(x, y), atol
 e
 
 # %% [markdown]
-# Each row is a frame, which is one call of a Python function. Its operations became a graph, and the
-# graph became kernels. An *eager kernel* would be a call of PyTorch's own kernel, for an operation
-# that we write no code for. Here there is none.
+# All five operations became one kernel. The following stages show how.
 #
 # ## Stage 1 · The frame hook
 #
-# CPython lets an extension decide how a *frame* (one call of a Python function) is evaluated: PEP
-# 523. Our hook (`minidynamo/frame/frame_hook.c`) swaps the frame's code object before its first
-# instruction runs. The first listing is the bytecode that Python compiled from `scaled_gelu`. The second
-# is what ran instead: count the call, call the compiled graph with `x` and `y`, return its result.
-# (Behind that, folded away, stands the original again: if the graph raises an error, the program goes on there, so
-# that the error comes from the user's own line.)
+# CPython lets an extension decide how a frame is evaluated (PEP 523). Our hook,
+# `minidynamo/frame/frame_hook.c`, gives the frame other bytecode before its first instruction runs.
+# The picture shows the original function and, translated back to Python, what runs in its place.
 
 # %%
-e.bytecode
+e.replay
 
 # %% [markdown]
-# The first is what Python would run, the second what runs now: a call of the compiled graph, and
-# a return.
+# The replacement calls the compiled graph and returns its result. Python's own bytecode for the
+# five operations never runs.
 #
 # ## Stage 2 · Symbolic evaluation: from bytecode to a graph
 #
-# To write the replacement, minidynamo *evaluates the original bytecode symbolically*: a stack
-# machine in Python (`minidynamo/evaluate/`) on which a tensor is a node of a graph that is
-# being built. `2 * x` does not multiply; it adds a node `mul`.
+# Where does the graph come from? minidynamo *evaluates the original bytecode symbolically*. Its
+# evaluator (`minidynamo/evaluate/`) runs the bytecode instruction by instruction, but a tensor in
+# it is only a node of a graph. `2 * x` multiplies nothing: it adds a node `mul`. The picture shows
+# the finished graph from top to bottom: inputs, operations with their shapes, and the output.
 
 # %%
 e.graph
 
 # %% [markdown]
-# Read it from top to bottom: inputs, operations with their shapes, the output.
+# This kind of graph is called an *FX graph*. `gelu` and `sigmoid` are independent of each other, so
+# a compiler may compute them in any order.
 #
 # ## Stage 3 · Guards: when may the graph be used again?
 #
-# The graph is right for *this* `x`: float32, this shape. Every assumption made on the way is a
-# **guard**. They become one generated Python function, which runs before each call. You can read
-# it. Names that begin with `P_` are objects that the guard holds on to: `P_Tensor` is the class
-# `torch.Tensor`, `P_G_torch` the dictionary of the module `torch`. `state_...` is what a setting of
-# PyTorch was when the graph was made.
+# The graph is right for *this* `x`: this shape, this memory layout, on a CPU, without gradients.
+# Every assumption of the evaluation becomes a **guard**. The table shows four guards on `x`. A
+# stride is the distance in memory between neighbours along a dimension.
 
 # %%
-e.guards
+from minidynamo.explain import Table
+
+guards = e.main.record.guards
+wanted = ("SHAPE", "STRIDE", "DEVICE", "GRAD")
+shown = [g for g in guards if g.kind in wanted and g.source is not None and g.code.startswith("x.")]
+Table(["kind", "assumption"], [(g.kind, g.code) for g in shown])
 
 # %% [markdown]
-# Each row is one assumption. If one of them fails, the graph is not used. The first rows are about
-# settings of PyTorch. The last ones watch the class `Tensor`: nobody gave it another `__add__`.
-
-# %%
-e.guard_source
-
-# %% [markdown]
-# Every line that ends with `return False` is a group of guards. `layout(x)` reads class, dtype, sizes,
-# strides and more of a tensor at once, as bytes (notebook 05).
+# All guards of a graph are compiled into one Python function. It runs before each call, and the
+# graph is used only if it returns True. (Chapter 05 reads the other guards.)
 #
-# Another shape fails a guard, and the function is compiled once more. This time the sizes that
-# changed become symbols, so that a third shape needs no compilation (notebook 14):
+# What happens when a guard fails? Four calls with three different shapes show it:
 
 # %%
 minidynamo.reset()
@@ -137,81 +164,108 @@ compiled(x[:7], y[:7])
 print(minidynamo.counters)
 
 # %% [markdown]
-# Four calls needed two graphs. `recompiles` names the guard that was false for the third call. The
-# second graph has symbols for the sizes, so the fourth call compiled nothing. The first graph is kept.
+# Four calls needed two graphs. `recompiles` names the guard that failed in the third call. The
+# compiler then replaced the size that had changed by a symbol. The second graph is therefore right
+# for the fourth call as well (chapter 14).
 #
-# ## Stage 4 · ATen: a small vocabulary
+# ## Stage 4 · ATen: fewer kinds of operations
 #
-# PyTorch has more operations than anybody wants to write kernels for. miniinductor traces the graph
-# once more, below autograd, where everything is an **ATen** operation. It *decomposes* many of those
-# into simpler ones, and removes in-place writes (*functionalization*). `gelu` is now made of `erf`,
-# `mul` and `add`.
+# PyTorch has far more operations than anyone wants to write kernels for. miniinductor therefore
+# traces the graph once more, at a lower level, where every operation belongs to PyTorch's internal
+# library **ATen**. It *decomposes* complicated operations into simple ones and replaces in-place
+# writes by new values (*functionalization*). The listing has one line per operation: the name of
+# its result, the operation, and its arguments. The inputs `x` and `y` are now called `arg0` and
+# `arg1`.
 
 # %%
-e.aten
+for node in e.main.compiled.functional_graph.graph.nodes:
+    if node.op == "call_function":
+        print(f"{node.name:16} = {node.target._opname:8}{node.args}")
 
 # %% [markdown]
-# Operations have become smaller and fewer in kind. Each is one that a kernel can be written for.
+# `gelu` is gone. It is now made of `mul`, `erf` and `add`, which many other operations need as
+# well. A code generator that knows these few can compile all of them.
 #
-# ## Stage 5 · The loop IR: tensors as functions of an index
+# ## Stage 5 · Lowering: tensors as functions of an index
 #
-# *Lowering* turns each ATen operation into a Python function from an index to a value, over a
-# closed set of scalar operations (`miniinductor/ir/ops.py`). A pointwise operation that calls its
-# producer's function has *inlined* it: all of them have become one loop body. `buf0` is the
-# only *buffer*, a tensor that gets memory; the `tmp`s are values of one element.
+# *Lowering* turns each ATen operation into a Python function from an index to a value. An operation
+# that needs a value of another one calls that function. The two have then become one loop body
+# (*inlining*). The result is the **loop IR** (IR: intermediate representation). It has these names:
+#
+# * `buf0` is a *buffer*, a tensor that gets memory;
+# * `i0` and `i1` are the row and the column of the element that is computed;
+# * `tmp0`, `tmp1`, ... are values of this one element, which never go to memory.
 
 # %%
-e.loop_ir
+import re
+from minidynamo.explain import Code
+
+def without_comments(source):
+    """Generated code without its comments, which only name nodes of the graph."""
+    lines = [re.sub(r"\s*(//|#(?! *pragma)).*", "", line) for line in source.splitlines()]
+    return "\n".join(line for line in lines if line)
+
+Code(without_comments(e.main.compiled.loop_ir), "python", "loop IR of scaled_gelu")
 
 # %% [markdown]
-# Each buffer is a loop: what it loads, computes and stores for one element.
+# Nine ATen operations became one loop with two loads and one store. Inlining alone has removed the
+# memory traffic between them.
 #
-# ## Stage 6 · C++
+# ## Stage 6 · Fusion: which loops share a kernel?
 #
-# The same Python function, run with a handler that prints C++ (`miniinductor/codegen/cpp/kernel_writer.py`),
-# gives the kernel. One loop, each element read once and written once.
+# Inlining stops at a *reduction*, an operation such as a sum or a maximum that needs many elements.
+# Take `softmax`, which has two of them. It is lowered to four loops:
+#
+# * `buf0`: the maximum of each row;
+# * `buf1`: the exponentials of each element less this maximum;
+# * `buf2`: the sum of the exponentials in each row;
+# * `buf3`: the quotients.
+#
+# The *scheduler* (`miniinductor/schedule/scheduler.py`) decides which loops share a kernel. Each
+# row of the table is one decision: the two candidates, the answer, its reason, and the bytes that
+# need not be moved any more.
 
 # %%
-e.kernels
+s = minidynamo.explain(lambda x: torch.softmax(x, -1))(x)
+print("kernels:", len(s.main.compiled.kernels))
+s.fusion
 
 # %% [markdown]
-# One function, with a loop in it: nothing is left of the single operations.
+# All four loops share one kernel. It keeps the exponentials of one row in the cache and never
+# writes the whole matrix of them to memory. Each of the first two rows saves at least one pass over
+# this matrix.
 #
-# ## Stage 7 · The wrapper
+# ## Stage 7 · Code generation
 #
-# What is called in the end is a short Python function that allocates memory and launches kernels.
+# The code generator (`miniinductor/codegen/cpp/kernel_writer.py`) writes each loop as C++. Back to
+# `scaled_gelu`: `in0` and `in1` are its inputs `x` and `y`, `out0` is its result, and `r0` counts
+# the elements. The first lines only unpack the arguments.
+
+# %%
+(kernel,) = e.main.compiled.kernels
+Code(without_comments(kernel.source), "cpp", "the kernel of scaled_gelu")
+
+# %% [markdown]
+# The kernel reads each element of `x` and `y` once and writes each result once: three tensors of
+# traffic instead of eleven. (`mini::` marks functions of our own small C++ library. The `#pragma`
+# spreads the loop over cores and vector units.)
+#
+# ## Stage 8 · The wrapper
+#
+# The last stage writes the Python function that is called in the end. It allocates memory, launches
+# the kernels and returns the results. The name of a kernel is made of the operations in it.
 
 # %%
 e.wrapper
 
 # %% [markdown]
-# Read it as a program: memory for the result is taken, the kernel fills it, and it is returned.
-#
-# ## A reduction: softmax in one kernel
-#
-# `softmax` has two reductions (a maximum and a sum) and pointwise work between and after them. The
-# *scheduler* (`miniinductor/schedule/scheduler.py`) decides what shares a kernel, and records why, or why
-# not.
-
-# %%
-s = minidynamo.explain(lambda x: torch.softmax(x, -1))(x)
-s.fusion
-
-# %% [markdown]
-# Each row is a pair of loops that was looked at, and why they became one, or did not.
-
-# %%
-s.kernels
-
-# %% [markdown]
-# Fewer kernels than operations. The exponentials of one row wait in `scratch0`, which is small enough
-# for the cache. No intermediate value of the whole matrix is ever written to memory.
+# When the replacement bytecode of stage 1 calls `graph`, this function runs.
 #
 # ## When capture must stop: graph breaks
 #
-# A `print` cannot go into a graph. minidynamo compiles what comes before it, lets Python run the
-# `print`, and continues in a **resume function** that holds the rest. The program behaves as
-# before, and the break is recorded with its line.
+# A `print` cannot go into a graph. minidynamo compiles what comes before the `print` and lets
+# Python run the `print` itself. A **resume function** holds the rest of the program, and minidynamo
+# compiles it as well. The program behaves as before.
 
 # %%
 def talkative(x):
@@ -223,124 +277,134 @@ t = minidynamo.explain(talkative)(torch.randn(4))
 t
 
 # %% [markdown]
-# Two frames: the part before the `print`, and the part behind it. Each has a graph and a kernel.
+# The table has two frames: the part before the `print`, and the resume function behind it. Each has
+# a kernel of its own. minidynamo records every graph break with its line, its reason, and a hint on
+# how to avoid it:
 
 # %%
 t.frames[0].breaks
 
 # %% [markdown]
-# The break is recorded with its line and its reason.
-#
 # ## The real model: GPT-2
 #
-# The same stages, on the whole model, written by people who did not think of us.
+# The same stages compile the whole model of the first cell, which nobody wrote for our compiler.
 
 # %%
-from benchmarks.models import gpt2
-
-model, inputs = gpt2()
 g = minidynamo.explain(model)(**inputs)
-expected = model(**inputs)
 print(f"{model.config.n_layer} layers, {sum(p.numel() for p in model.parameters()) / 1e6:.0f} million parameters")
 print("one graph, no break:", len(g.frames) == 1 and not g.frames[0].record.graph_breaks)
-print(
-    "largest difference to eager below 1e-4:",
-    (g.result.logits - expected.logits).abs().max().item() < 1e-4,
-)
 g
 
 # %% [markdown]
-# One frame, one graph. The last column that has a number counts calls of PyTorch's own kernels: they
-# come below. The graph is large, so it is drawn by module first.
+# One frame holds the whole model: the evaluator *inlined* every function that `forward` calls. The
+# graph is large, so the picture draws one box per module:
 
 # %%
 g.graph
 
 # %% [markdown]
-# The twelve blocks are alike: as many operations in each. Matrix products and attention stay *library calls*: nobody writes a better matrix product in an
-# afternoon. Everything between them is fused.
+# The twelve blocks `transformer.h.0` to `transformer.h.11` have the same number of operations.
+# Which of them became kernels of ours? Matrix products and attention did not. They stay *library
+# calls*, since experts have tuned these kernels for years. Everything between the library calls is
+# generated:
 
 # %%
 from collections import Counter
+
 record = g.main.compiled
-print(len(record.kernels), "fused kernels generated here, between these library calls:")
+print(len(record.kernels), "generated kernels, between these library calls:")
 for op, count in Counter(f.op for f in record.fallbacks).items():
     print(f"{count:4} calls of {op}")
 
 # %% [markdown]
-# One of them, with the nodes of the graph that it came from. It computes a residual addition and the
-# layer norm that follows. It looks the embeddings up again, too: the compiler found that cheaper than
-# keeping their sum in memory.
+# One of the generated kernels computes GPT-2's version of `gelu`, which uses `tanh`:
 
 # %%
-longest = max(record.kernels, key=lambda k: len(k.nodes))
-from minidynamo.explain import Code
-Code(longest.source, longest.language, f"{longest.name}, of: {', '.join(map(str, longest.origins))}")
+gelu = next(k for k in record.kernels if "tanh" in k.source)
+Code(without_comments(gelu.source), "cpp", f"{gelu.name}, of GPT-2")
 
 # %% [markdown]
-# Nobody has to read all of it. Two things are worth a look. The outer loop is over the positions of
-# the text, and each inner loop walks along one row. `error` notes an index that is out of range, so
-# that the call can raise as eager does.
+# You have read a kernel like this one in stage 7: one loop, one load, one store. Eager PyTorch runs
+# the same formula as eight operations.
 #
-# Where does compile time go? `capture: backend` is the time for which capture waits for miniinductor.
-# It contains all rows that begin with `miniinductor`.
+# ## What does compiling cost?
+#
+# Compiling takes time, once. The table shows how long each stage of this compilation took. The row
+# `capture: backend` is the time for which minidynamo waits for miniinductor, so it contains all
+# rows that begin with `miniinductor`.
 
 # %% tags=["volatile"]
 g.times
 
 # %% [markdown]
-# Which row is the longest of those that contain no other? C++ compilation is short here if these
-# kernels were compiled before: then they lie on disk.
+# `compile kernels` is the C++ compiler's share. It was short here, since the first cell had
+# compiled the same kernels and stored them on disk.
 #
-# ## Is it faster?
+# ## When is it faster?
 #
-# Measured on one core of the machine that ran this notebook: eager, ours, and the real
-# `torch.compile`, interleaved in one process. The bars are medians of eager's time over the
-# compiled time (above 1 is faster than eager), the lines are quartiles. Each compiler has compiled
-# something before, so that no row pays for starting it.
+# The plot compares three ways to run a program: eager, our compiler, and the real `torch.compile`.
+# All three take turns in one process, on one core. A bar is eager's processor time divided by that
+# of the compiled program, as a median over all rounds. Above the dashed line at 1, the compiled
+# program is faster. The thin lines are quartiles.
 
-# %% tags=["volatile"]
+# %% tags=["volatile"] alt="Bars from zero for each program: eager's time divided by the time of miniinductor and of torch.compile, with quartiles; a dashed line at one"
 from benchmarks.plots import speedup_bars
-from benchmarks.runner import keep_freed_memory, peer_compile
-from benchmarks.suites import machine, measure
+from benchmarks.runner import fresh_caches, keep_freed_memory, peer_compile, ratio, timed_first_call
+from benchmarks.suites import machine
 from benchmarks.workloads import WORKLOADS
 
-# neighbours disturb one core least, and what is faster is the compiler's doing (notebook 15)
-torch.set_num_threads(1)
-# or else chance decides who pays for fresh pages of memory (notebook 13)
-keep_freed_memory()
-for compiler in (minidynamo.compile, peer_compile):
-    compiler(lambda x: x + 1)(torch.ones(4))                # starts it
-rows = []
-for name in ("gelu*sigmoid", "softmax", "layer norm", "tiny (per call)"):
-    function, arguments = WORKLOADS[name]()
-    rows.append(measure(name, function, arguments, {}))
-rows.append(measure("GPT-2", model, [], inputs))
+COMPILERS = {"ours": minidynamo.compile, "torch.compile": peer_compile}
+keep_freed_memory()                     # the same allocator settings for all three (chapter 13)
+for compiler in COMPILERS.values():
+    compiler(lambda x: x + 1)(torch.ones(4))                # no program pays for starting a compiler
+programs = {name: WORKLOADS[name]() for name in ("gelu*sigmoid", "softmax", "layer norm", "tiny (per call)")}
+programs["GPT-2"] = model, [inputs["input_ids"]]
+
+rows, cold = [], {}
+for name, (function, arguments) in programs.items():
+    minidynamo.reset()
+    variants = {"eager": function} | {label: compiler(function) for label, compiler in COMPILERS.items()}
+    calls = {label: lambda run=run: run(*arguments) for label, run in variants.items()}
+    with fresh_caches():                                    # no kernel is on disk yet
+        cold[name] = [timed_first_call(calls[label])[1].cpu for label in COMPILERS]
+    timings = interleave(calls, budget=5.0, clock=process_time)
+    rows.append({"name": name} | {f"eager / {label}": ratio(timings, "eager", label) for label in COMPILERS})
 speedup_bars(rows, machine());
 
 # %% [markdown]
-# A bar beyond one is faster than eager.
+# Three things decide how high a bar is:
+#
+# * *Fusion.* `gelu*sigmoid` is the function of this tour, on larger tensors. Eager runs it as five
+#   kernels, both compilers as one.
+# * *What eager does already.* `softmax` and `layer norm` are single operations of PyTorch, with
+#   kernels that experts wrote by hand. A compiler has nothing to fuse there, and a generated loop
+#   can be slower than eager's. The row would be different in a model, where the compiler fuses such
+#   an operation with its neighbours.
+# * *The overhead of a call.* `tiny` computes a few numbers, so it measures what a call costs. Eager
+#   starts one kernel per operation. A compiled function checks its guards and runs its wrapper.
+#   This overhead is larger in `torch.compile` than in our compiler, so on such a small input
+#   `torch.compile` can be slower than eager.
+#
+# GPT-2 has some of each: chains of operations to fuse, and matrix products that stay library calls.
+#
+# The first call of a compiled function also pays for the compilation. In the cell above it was
+# *cold*: no kernel was on disk yet. These were the seconds of processor time:
 
 # %% tags=["volatile"]
-for row in rows:
-    ours, peer = (row[f"{label} compile"]["wall"] for label in ("ours", "torch.compile"))
-    print(f"{row['name']:16} cold compile: ours {ours:6.2f} s, torch.compile {peer:6.2f} s")
+Table(["program", "ours", "torch.compile"], [(name, *(f"{s:.2f} s" for s in both)) for name, both in cold.items()])
 
 # %% [markdown]
-# Both compilers began with an empty cache here, so the first call pays for everything. In a second
-# process the kernels lie on disk, and the C++ compiler's part is saved.
-#
 # ## Exercises
 #
-# Each notebook ends with exercises that check themselves: fill in the function, run the cell below
-# it. Those of this chapter only ask you to find your way in what you have seen.
+# Each chapter ends with exercises that check themselves: fill in the function, then run the cell
+# below it. The exercises of this chapter use only what the tour has shown.
 #
-# **00.1** (warm-up) *How many kernels?* Write `kernels_of(function, *arguments)`: how many kernels our
-# compiler generated for it (library calls do not count).
+# **00.1** (warm-up) *How many kernels?* Write `kernels_of(function, *arguments)`. It returns how
+# many kernels our compiler generates for the function. Library calls do not count.
 #
-# *Hints.* `minidynamo.explain(function)(*arguments)` is the `e` of this notebook. Count
-# `e.main.compiled.kernels`, a list, which may be empty. (`e.kernels` is for looking: where there is
-# nothing to see it is a text that says so.)
+# *Hints.* `minidynamo.explain(function)(*arguments)` is the `e` of this chapter. Its
+# `e.main.compiled.kernels` is a list, which may be empty: count its elements. (`e.kernels` is the
+# same for people to read. Where no kernel exists, it is a text that says so.)
 
 # %% tags=["exercise"]
 def kernels_of(function, *arguments) -> int:
@@ -355,12 +419,12 @@ from exercises import check
 check("00.1", kernels_of)
 
 # %% [markdown]
-# **00.2** (core) *One graph instead of two.* `talkative` above breaks at its `print`. Write `quiet(x)`,
-# which computes the same and can be captured as *one* graph, with the greeting left to the caller:
-# it returns `(result, text to print)`. The check compiles it with `fullgraph=True`, which makes any
-# graph break an error.
+# **00.2** (core) *One graph instead of two.* The function `talkative` above breaks at its `print`.
+# Write `quiet(x)`, which computes the same result in *one* graph. It leaves the printing to its
+# caller: it returns `(result, text to print)`. The check compiles `quiet` with `fullgraph=True`,
+# which turns any graph break into an error.
 #
-# *Hints.* A string is a constant. Python objects may be returned beside tensors.
+# *Hints.* A string is a constant. A compiled function may return Python objects beside tensors.
 
 # %% tags=["exercise"]
 def quiet(x: torch.Tensor) -> tuple:
@@ -373,16 +437,18 @@ def quiet(x: torch.Tensor) -> tuple:
 check("00.2", quiet)
 
 # %% [markdown]
-# **00.3** (core) *What was captured?* Write `operations_of(function, *arguments)`: the names of the torch operations
-# in the captured graph, in their order. Inputs, parameters and the output are no operations.
+# **00.3** (core) *What was captured?* Write `operations_of(function, *arguments)`. It returns the
+# names of the torch operations in the captured graph, in order. Inputs, parameters and the output
+# do not count as operations.
 #
-# *Hints.* The graph is `e.main.record.graph.graph`, and it has `nodes`. A node's `op` says what it is;
-# `"call_function"` and `"call_method"` are operations. A method's `target` is its name; a function has
-# a `__name__`.
+# *Hints.* The graph is `e.main.record.graph.graph`, and its `nodes` are in order. The `op` of a
+# node says what it is: operations have `"call_function"` or `"call_method"`. For a method, `target`
+# is the name. For a function, `target` is the function, which has a `__name__`.
 #
 # <details><summary>Predict: does y = x.relu() appear as a function or as a method?</summary>
 #
-# As a method: the graph keeps what the program said. Only the next stage makes one operation of both.
+# As a method: the graph keeps the form that the program used. The next stage (ATen) turns both
+# forms into the same operation.
 #
 # </details>
 
@@ -399,17 +465,18 @@ def operations_of(function, *arguments) -> list:
 check("00.3", operations_of)
 
 # %% [markdown]
-# **00.4** (stretch) *What does fusion save?* Run operation by operation, each result is written to memory, and each
-# operand is read from it. Write `bytes_saved(function, *arguments)`: the bytes that eager moves, less
-# the bytes that the generated kernels move. Count elementwise operations only.
+# **00.4** (stretch) *What does fusion save?* Eager mode writes each result to memory and reads each
+# operand from memory. Write `bytes_saved(function, *arguments)`. It returns the bytes that eager
+# moves, less the bytes that the generated kernels move. The check uses elementwise operations only.
 #
-# *Hints.* A kernel has `bytes_read` and `bytes_written`. For eager, walk over the nodes of the
-# captured graph. A node's value is `node.meta["example_value"]`; a tensor has `numel()` and
-# `element_size()`. `node.all_input_nodes` are its operands.
+# *Hints.* A kernel has `bytes_read` and `bytes_written`. For eager, walk over the operations of the
+# captured graph. `node.meta["example_value"]` describes the value of a node; a tensor has `numel()`
+# and `element_size()`. `node.all_input_nodes` lists the operands.
 #
-# <details><summary>Predict: of five operations in a row, which share of the bytes is saved?</summary>
+# <details><summary>Predict: what share of the bytes does fusion save in a row of five operations?</summary>
 #
-# Eager reads and writes five times, the kernel once. Four fifths are saved.
+# Eager reads five times and writes five times; the kernel reads once and writes once. Fusion saves
+# four fifths.
 #
 # </details>
 
@@ -434,8 +501,9 @@ check("00.4", bytes_saved)
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The list below has every public name of this chapter's core files, with one sentence each. Unfold
+# a file, then a name, to see its first lines. The list is made from the sources when the page is
+# built.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -445,9 +513,7 @@ also_here(
     "minidynamo/config.py",
     "minidynamo/records.py",
     "minidynamo/errors.py",
-    "minidynamo/records.py",
     "minidynamo/guards/originals.py",
-    "minidynamo/errors.py",
 )
 
 # %% [markdown]
@@ -460,7 +526,7 @@ also_here(
 # | guards | `minidynamo/guards/guards.py` | `torch/_dynamo/guards.py`, a tree in C++ | 3 |
 # | graph breaks | `minidynamo/rebuild/resume.py` | `torch/_dynamo/resume_execution.py` | 3 |
 # | ATen trace | `miniinductor/autograd/` | `torch/_functorch/aot_autograd.py` | 3 |
-# | lowering and loop IR | `miniinductor/lowering/`, `ir.py` | `torch/_inductor/lowering.py`, `ir.py` | 4 |
+# | lowering and loop IR | `miniinductor/lowering/`, `miniinductor/ir/` | `torch/_inductor/lowering.py`, `ir.py` | 4 |
 # | scheduling | `miniinductor/schedule/scheduler.py` | `torch/_inductor/scheduler.py` | 4 |
 # | C++ | `miniinductor/codegen/cpp/kernel_writer.py` | `torch/_inductor/codegen/cpp.py` | 4 |
 # | Triton | `miniinductor/codegen/triton/kernel_writer.py` | `torch/_inductor/codegen/triton.py` | 4 |
@@ -470,22 +536,24 @@ also_here(
 # The paper: *PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode Transformation and
 # Graph Compilation*, ASPLOS 2024.
 #
-# **What this tour leaves out:** training (notebooks 08 and 16), GPUs (the same loop IR becomes
-# Triton kernels there: notebook 12), memory planning and CUDA graphs (13), sizes that vary (14),
-# and where exactly the speed comes from (15).
+# **What this tour leaves out:** training (chapters 08 and 16), GPUs (chapter 12), memory planning
+# and CUDA graphs (chapter 13), sizes that vary (chapter 14), and where exactly the speed comes from
+# (chapter 15).
 #
-# **See it in the real `torch.compile`.** `TORCH_TRACE=folder python program.py` keeps every stage of a real run. `tlparse folder/*.log` (a tool
-# of its own) makes pages of them.
+# **See it in the real `torch.compile`.** `TORCH_TRACE=folder python program.py` records every stage
+# of a real run in `folder`. The separate tool `tlparse` turns these records into web pages:
+# `tlparse folder/*.log`.
 #
 # ## Recap
 #
-# * A frame hook swaps a function's bytecode for a call of a compiled graph; **guards** say when
-#   that is allowed.
-# * **Symbolic evaluation** of the bytecode builds the graph; what cannot be captured becomes a
+# * A frame hook replaces a function's bytecode by a call of a compiled graph. **Guards** say when
+#   the graph may be used.
+# * **Symbolic evaluation** of the bytecode builds the graph. Code that cannot be captured causes a
 #   **graph break**.
-# * **Lowering** makes tensors into functions of an index; **inlining and fusion** keep values out
+# * **Lowering** turns tensors into functions of an index. **Inlining and fusion** keep values out
 #   of memory.
-# * The speed comes from moving fewer bytes and from paying Python's overhead once per graph instead
-#   of once per operation.
+# * The speed comes from moving fewer bytes, and from paying Python's overhead once per graph
+#   instead of once per operation.
 #
-# Next: why all this effort for a graph? What came before, and how each of it fails.
+# Next: why is a graph so hard to get? Chapter 01 builds five earlier ways, and shows how each one
+# fails.

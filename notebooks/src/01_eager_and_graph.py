@@ -14,17 +14,17 @@
 # # 01 · Eager mode, graph mode, and five ways to get from one to the other
 #
 # A compiler needs to see more than one operation at a time: it needs a *graph*. A PyTorch program
-# is not a graph. It is a Python program that happens to call tensor operations, one after the
-# other. This notebook builds five earlier ways of getting a graph out of it, each in a short file.
-# Each one fails in its own way. The failures are the requirements of everything that follows.
+# is not a graph. It is a Python program that calls tensor operations, one after the other. How does
+# one get a graph out of it? This chapter builds five earlier ways, each in a short file. Each way
+# fails, and each failure becomes a requirement for the rest of the course.
 #
-# **What you will learn:** what eager mode is and why people love it; what a graph buys;
-# record/replay, scripting, symbolic tracing, lazy tensors and staging; what becomes of them on
-# inputs that they have not seen; and what none of them can do.
+# **What you will learn:** what eager mode is and why people love it; how record/replay, scripting,
+# symbolic tracing, lazy tensors and staging work; what each of them does with an input that it has
+# not seen.
 #
-# The paper tells this story in its section 2.
+# Section 2 of the paper tells the same story.
 #
-# **Files of this chapter:** none yet; the five ways stand in `notebooks/prior/`.
+# **Files of this chapter:** none of the compiler yet. The five ways are in `notebooks/prior/`.
 
 # %%
 import time
@@ -38,14 +38,16 @@ torch.manual_seed(0);
 # %% [markdown]
 # ## Eager mode: the program *is* the model
 #
-# In eager mode each line runs when Python reaches it. One can print, use a debugger, write an `if`,
-# keep a list, call any library. That is why PyTorch won. The price is that at the moment an
-# operation runs nobody knows what comes next.
+# In eager mode each line runs when Python reaches it. You can print, use a debugger, write an `if`,
+# keep a list, or call any library. That is why PyTorch won. The price: when an operation runs,
+# nobody knows which operation comes next.
 #
-# *The kitchen.* Eager mode is a cook who is told one step at a time through the kitchen door. He
-# cannot put the second pan on the stove early, because he does not know there will be a second pan.
-# *Exactly:* each call goes through Python, the dispatcher, autograd and a kernel launch, and each
+# *The kitchen.* Eager mode is a cook who hears one step at a time through the kitchen door. The
+# cook cannot put the second pan on the stove early, because nobody has mentioned a second pan yet.
+# *Exactly:* each call goes through Python, the dispatcher, autograd and a kernel launch. Each
 # kernel reads its inputs from memory and writes its output to memory.
+#
+# The function `score` is typical of what people write in eager mode:
 
 # %%
 def score(x, threshold=0.0):
@@ -65,21 +67,22 @@ print("positive:", score(positive))
 print("negative:", score(negative))
 
 # %% [markdown]
-# Two inputs, two different sequences of operations. Every capture mechanism below is asked to
+# The two inputs cause two different sequences of operations. Every capture mechanism below must
 # handle parts of this function.
 #
 # ## 1 · Record and replay
 #
-# Run the function once, write down each operation, and replay the tape. `torch.jit.trace` works
-# like this. (`notebooks/prior/` holds the five miniatures. PyTorch calls `__torch_function__`
-# instead of an operation while such an object is active; a *slot* is a numbered place for a tensor,
-# printed as `v0`, `v1`, ...)
+# The first mechanism runs the function once, writes each operation onto a tape, and replays the
+# tape. `torch.jit.trace` works like this. Our miniature is a class `Recording`. While a `Recording`
+# is active, PyTorch calls its method `__torch_function__` in place of each operation. The method
+# gives every tensor a numbered *slot*, which prints as `v0`, `v1`, ...
 
 # %%
 excerpt(prior.recording.Recording.__torch_function__)
 
 # %% [markdown]
-# Each operation on a recorded tensor comes through here, and is written onto the tape.
+# The method runs the operation and appends it to the tape. (`encode` replaces the tensors among the
+# arguments by their slots.) Now record a function with a branch:
 
 # %%
 def branch(x):
@@ -94,7 +97,8 @@ tape = prior.record(branch, positive)
 tape
 
 # %% [markdown]
-# A tape is *one way through the program*. Both inputs, and the lines their entries come from:
+# A tape is *one way through the program*. The picture has two tapes, one for each input, and shows
+# the line of the program that each entry comes from:
 
 # %%
 from prior.tapes import draw_tapes
@@ -102,15 +106,15 @@ from prior.tapes import draw_tapes
 draw_tapes(branch, positive, negative)
 
 # %% [markdown]
-# The comparison is on the tape, what Python *did* with its result is not. The tape of `positive` is
-# wrong for `negative`, **silently**:
+# The comparison is on the tape, but what Python *did* with its result is not. So the tape of
+# `positive` is **silently** wrong for `negative`:
 
 # %%
 print("eager :", branch(negative))
 print("replay:", tape(negative))
 
 # %% [markdown]
-# The original does the same, with a warning:
+# PyTorch's own `torch.jit.trace` gives the same wrong answer, with a warning:
 
 # %%
 import warnings
@@ -125,8 +129,8 @@ print(
 )
 
 # %% [markdown]
-# A Python number is frozen in the same way. `float(x.abs().max())` was 2.0 when the tape was made,
-# so it is 2.0 for ever:
+# The tape freezes Python numbers in the same way. When it was made, `float(x.abs().max())` was 2.0.
+# So it is 2.0 in every replay:
 
 # %%
 def normalised(x):
@@ -143,13 +147,15 @@ print("replay:", tape(torch.tensor([10.0])))
 # ## 2 · Scripting: compile the text
 #
 # If running the program loses the `if`, read the program instead. `torch.jit.script` parses the
-# source and compiles it. Ours is a checker and an interpreter over Python's `ast`:
+# source text and compiles it. Our miniature uses Python's module `ast` (*abstract syntax tree*),
+# which turns source text into a tree of nodes. A checker walks over this tree before an interpreter
+# runs it. `KNOWN` lists the kinds of nodes that belong to the scripted language:
 
 # %%
 excerpt(prior.scripting.Script.check)
 
 # %% [markdown]
-# Everything outside of the known kinds of syntax is refused, with its line.
+# The checker refuses every other kind of node and names its line. The function `branch` passes:
 
 # %%
 scripted = prior.script(branch)
@@ -158,8 +164,8 @@ print("eager   :", branch(negative))
 print("scripted:", scripted(negative))
 
 # %% [markdown]
-# The branch survived. But every construct of Python has to be written into the compiler, and a
-# model is not written in a subset:
+# The branch survived. But the compiler must implement every construct of Python that a program
+# uses, and people use nearly all of them:
 
 # %%
 def with_a_list(x):
@@ -180,7 +186,7 @@ for function in (with_a_list, with_a_helper, with_a_fstring):
         print(f"{function.__name__:15} {error}")
 
 # %% [markdown]
-# The real one knows far more of Python than our small one, and still:
+# `torch.jit.script` knows far more of Python than our miniature, and still refuses ordinary code:
 
 # %%
 def logits(model_output: dict, **options):
@@ -192,25 +198,27 @@ except Exception as error:
     print(type(error).__name__, "-", next(line for line in str(error).splitlines() if line.strip()))
 
 # %% [markdown]
-# **Requirement 2:** the input is Python, all of it. What cannot be captured must still run.
+# **Requirement 2:** the input is all of Python. Code that cannot be captured must still run.
 #
 # ## 3 · Symbolic tracing: run the program on stand-ins
 #
-# `torch.fx.symbolic_trace` calls the function with objects that look like tensors and write down
-# what is done to them. No source text is needed, and any Python *around* the tensors works:
+# `torch.fx.symbolic_trace` calls the function with *stand-ins*: objects that look like tensors and
+# report every operation to a tracer. It needs no source text, and any Python *around* the tensors
+# works. Here is ours. (`flat` lists the elements of nested tuples and lists.)
 
 # %%
 excerpt(prior.symbolic.StandIn)
 
 # %% [markdown]
-# Whatever is asked of the stand-in becomes a node: `tracer.call` writes it down. (`flat` lists what
-# stands in nested tuples and lists.) It has no numbers to answer with, so the last two methods refuse.
+# `tracer.call` writes each operation down as a node of a graph. A stand-in has no numbers, so its
+# last two methods refuse to answer. The function with a list, which scripting refused, is no
+# problem:
 
 # %%
 print(prior.symbolic_trace(with_a_list))
 
 # %% [markdown]
-# A stand-in has no value, so Python cannot branch on it:
+# The function with a branch is one, since a stand-in has no value to branch on:
 
 # %%
 try:
@@ -223,8 +231,8 @@ except torch.fx.proxy.TraceError as error:
     print("fx  :", error)
 
 # %% [markdown]
-# Worse than an error is what passes unnoticed. A random number, a flag, a counter: whatever is not
-# a tensor is evaluated while tracing and becomes part of the graph.
+# Silent mistakes are worse than errors. A random number, a flag, a counter: every Python value that
+# is not a tensor is computed while tracing and becomes a constant of the graph.
 
 # %%
 training = True
@@ -238,14 +246,15 @@ print("eager :", dropout_if_training(torch.ones(2)))
 print("graph :", graph(torch.ones(2)))
 
 # %% [markdown]
-# **Requirement 3:** every Python value that the graph depends on must be known and checked, not
-# just the tensors.
+# **Requirement 3:** the compiler must know and check every Python value that the graph depends on,
+# not just the tensors.
 #
 # ## 4 · Lazy tensors: never stop running Python
 #
-# Let Python run as always, but let operations only *collect* what is to be done. When somebody
-# needs a value, turn what was collected into a graph, look it up by a hash, compile it if it is
-# new. PyTorch/XLA works like this. It handles everything:
+# The fourth mechanism lets Python run as always, but its operations compute nothing. They only
+# *collect* the work. When the program needs a value, the collected operations become a graph. The
+# system looks the graph up by a hash and compiles it if it is new. PyTorch/XLA works like this.
+# Both branches come out right:
 
 # %%
 from prior.lazy import COUNTS, lazy
@@ -255,12 +264,14 @@ for x in (positive, negative):
 COUNTS
 
 # %% [markdown]
-# Two inputs took two branches, so there were more graphs than functions. Each call was hashed twice:
-# once for the condition, whose value Python needs, and once for the result. The condition was the
-# same graph both times, so one compilation less was needed. What is hashed is a
-# description of everything that waits: each operation with its arguments, inputs by number, shape
-# and dtype. `describe` builds it and lists operations and inputs on its way. Here is the
-# description of a small graph, nested as the operations are:
+# Each call hashed two graphs: one for the condition, whose value Python needs, and one for the
+# result. The condition had the same graph both times, so only three of the four graphs were
+# compiled.
+#
+# The hash is made of a description of all collected operations with their arguments. An input is
+# described by its number, its shape and its dtype. The function `describe` builds this description,
+# nested as the operations are, and fills two lists with the operations and the inputs. Here it
+# describes a small graph:
 
 # %%
 from prior.lazy import PROGRAMS, describe
@@ -270,8 +281,9 @@ operations, inputs = [], []
 describe(waiting, operations, inputs, {})
 
 # %% [markdown]
-# No address and no value of a tensor is in it: equal work gives an equal key. Python numbers are in
-# it, and that has a price. A number that changes in each step makes each step a new graph:
+# The description contains no address and no value of a tensor, so equal work gives an equal key. It
+# does contain Python numbers, which has a price: a number that changes in each step makes a new
+# graph in each step. The table counts graphs over four steps of four programs:
 
 # %%
 rows = []
@@ -286,12 +298,13 @@ for what, run in (("the same number, four steps", lambda step: lazy(positive) * 
 Table(["program", "hashed", "compiled"], rows)
 
 # %% [markdown]
-# Values may change without a new graph; shapes and Python numbers may not. Four steps hash four
-# times in every row, also where nothing was new.
+# A new tensor value needs no new graph, but a new shape or a new Python number does. Every row
+# hashes four graphs, even where three of them were known.
 
 # %% [markdown]
-# Nothing is lost, because nothing is skipped: the whole Python program runs *every time*, and then
-# the graph is built and hashed again, every time, to find out that it is the same as yesterday.
+# Lazy tensors lose nothing, because they skip nothing. The whole Python program runs in every step.
+# Then the graph is built and hashed again, only to find that it is known. What does this cost? The
+# cell measures a chain of small operations:
 
 # %% tags=["volatile"]
 def chain(x):
@@ -311,16 +324,17 @@ print(f"eager                     {seconds(lambda: chain(x)) * 1e6:7.0f} us")
 print(f"lazy, always a cache hit  {seconds(lambda: chain(lazy(x)).compute()) * 1e6:7.0f} us")
 
 # %% [markdown]
-# A real lazy system overlaps this cost with the device's work; with small operations the cost still
-# shows (paper, section 2).
+# A real lazy system hides part of this cost behind the device's work. With small operations the
+# cost still shows (paper, section 2).
 #
-# **Requirement 4:** on a cache hit, the captured Python must not run at all.
+# **Requirement 4:** on a cache hit, the captured Python code must not run at all.
 #
 # ## 5 · Staging: let the user promise
 #
-# JAX's `jit` traces like number 3, on abstract values (shape and dtype, no numbers), once per
-# combination of shapes and dtypes. On a hit Python is skipped. It is simple and fast because the
-# *user* promises that the function is pure.
+# JAX's `jit` traces a function once per combination of shapes and dtypes, on abstract values that
+# have a shape and a dtype but no numbers. Later calls with the same shapes skip Python. This
+# mechanism is simple and fast, because the *user* promises that the function is pure: it has no
+# side effects and depends on its arguments only.
 
 # %%
 @prior.stage
@@ -331,15 +345,15 @@ def noisy(x):
 noisy(torch.ones(3)), noisy(torch.ones(3))
 
 # %% [markdown]
-# `tracing` was printed once: the second call ran what was staged, without the print.
+# Python printed `tracing` once. The second call ran the staged graph, which has no `print`:
 
 # %%
 print(list(noisy.programs.values())[0].graph)
 
 # %% [markdown]
-# JAX keeps the stages apart and lets one look at each: `trace`, `lower`, `compile`, run. The first
-# gives a *jaxpr*, a list of typed equations. Ours has the same content. Each stand-in knows shape
-# and dtype, so the graph of `noisy` can be printed that way:
+# JAX has separate stages that you can look at: `trace`, `lower`, `compile`, run. Its `trace` gives
+# a *jaxpr*, a list of typed equations. Our graph has the same content, so it can be printed in the
+# same form:
 
 # %%
 def as_equations(graph, abstract):
@@ -356,9 +370,9 @@ def as_equations(graph, abstract):
 print(as_equations(next(iter(noisy.programs.values())).graph, {"x": f"f32[{shape[0]}]"}))
 
 # %% [markdown]
-# A branch on data is no equation, so the user writes it as a function of functions, `lax.cond` in
-# JAX. Both sides are traced, and a `where` or a real branch chooses when the program runs. A small
-# `cond` for staged code:
+# A branch on data is no equation. So the user of JAX passes both sides as functions to `lax.cond`.
+# Both are traced, and the program chooses between them when it runs. A small `cond` for our staged
+# code:
 
 # %%
 def cond(predicate, if_true, if_false, x):
@@ -375,11 +389,11 @@ for x in (positive, negative):
 print("programs:", len(branch_for_staging.programs))
 
 # %% [markdown]
-# Right for both, with one program. But `branch` had to be written anew, and so would every library
-# that it calls.
+# One staged program is right for both inputs. But `branch` had to be rewritten, and so would every
+# library that it calls.
 #
-# Remember the `print` in `noisy`: it happened once. In JAX this is the documented contract. For existing
-# PyTorch programs it is a changed program:
+# Remember the `print` in `noisy`, which happened once in two calls. JAX documents this as part of
+# its contract. An existing PyTorch program relies on the opposite, so its behaviour changes:
 
 # %%
 calls = []
@@ -394,13 +408,14 @@ for _ in range(5):
 print("calls counted:", len(calls), "of 5")
 
 # %% [markdown]
-# **Requirement 5:** side effects happen as often, and in the order, that plain Python has them.
+# **Requirement 5:** side effects must happen as often as in plain Python, and in the same order.
 #
-# ## The real ones, on inputs that they have not seen
+# ## All five, on inputs that they have not seen
 #
-# Each mechanism captures a program on one input and is asked about *another*. `torch.jit` and
-# `torch.fx` are PyTorch's own; lazy tensors and staging are ours. Five programs, each with one thing
-# that ordinary PyTorch programs do:
+# Now each mechanism captures a program on one input and computes it for *another*. `torch.jit` and
+# `torch.fx` are PyTorch's own; lazy tensors and staging are our miniatures. Each of the five
+# programs does one thing that is common in PyTorch programs. A cell of the table says whether the
+# second answer was right, wrong, or refused with an error:
 
 # %%
 def rows_added(x):
@@ -463,16 +478,22 @@ rows = [(what, *(outcome(capture, *case) for capture in MECHANISMS.values()))
 Table(["program", *MECHANISMS], rows, "captured on one input, asked about another")
 
 # %% [markdown]
-# Read a column at a time. Tracing accepts every program, and is then mostly wrong; its unrolled loop
-# at least notices that the rows do not fit. Scripting is right where it does not refuse. Symbolic
-# tracing refuses what it cannot see, and freezes what is not a tensor. Lazy tensors refuse only what
-# our small class lacks. Staging behaves like symbolic tracing: it *is* one, with shapes.
+# Read the table one column at a time:
+#
+# * `torch.jit.trace` is wrong in four of the five rows. Only the unrolled loop notices that the
+#   rows do not fit.
+# * `torch.jit.script` is right wherever it does not refuse.
+# * `torch.fx` refuses to branch on values that it cannot see, and freezes the values that are not
+#   tensors.
+# * Lazy tensors are never wrong. They refuse two operations that our small class lacks.
+# * Staging has the same rights and wrongs as `torch.fx`: it *is* symbolic tracing, with shapes.
 #
 # ## ONNX: a format does not capture
 #
-# ONNX is sometimes named beside these. It is a *format* for graphs, and a good one, with a fixed list
-# of operators. The graph must come from somewhere, and it is as good as that capture. The exporter's
-# first half on the same function, once through `torch.jit.trace`, once through `torch.jit.script`:
+# ONNX is sometimes listed with these mechanisms. It is a *format* for graphs, and a good one, with
+# a fixed list of operators. But some other mechanism must capture the graph that is stored. The
+# cell exports `branch` twice, once through `torch.jit.trace` and once through `torch.jit.script`,
+# and lists the operators in each file:
 
 # %%
 import re
@@ -493,11 +514,13 @@ print("traced  :", " ".join(onnx_operators(Branch())))
 print("scripted:", " ".join(onnx_operators(torch.jit.script(Branch()))))
 
 # %% [markdown]
-# ONNX has an `If`, but only the scripted graph uses it: the traced file is wrong for `negative`, as
-# its tape was. Today's exporter (`torch.onnx.export` with `dynamo=True`) takes its graph from
-# `torch.export`.
+# ONNX has an operator `If`, but only the scripted graph uses it. The traced graph is wrong for
+# `negative`, as its tape was. Today's exporter (`torch.onnx.export` with `dynamo=True`) takes its
+# graph from `torch.export`.
 #
-# ## The table, and the way out
+# ## Summary, and the way out
+#
+# The table sums up what you have seen. Its last row is the subject of this course.
 #
 # | mechanism | branch on data | any Python | keeps side effects | Python skipped on a hit | wrong answers |
 # |---|---|---|---|---|---|
@@ -508,11 +531,16 @@ print("scripted:", " ".join(onnx_operators(torch.jit.script(Branch()))))
 # | staging | error | around tensors | no | yes | if the promise is broken |
 # | **minidynamo / TorchDynamo** | graph break | yes | yes | yes | no |
 #
-# The idea of TorchDynamo: work on *bytecode*. That is what Python really executes, so all of Python
-# is there; it can be evaluated symbolically like number 3; every assumption becomes a **guard**
-# (requirements 1 and 3); what cannot be captured becomes a **graph break** and runs as plain Python
-# (requirement 2); on a hit the original bytecode does not run (4); writes and prints are replayed
-# (5).
+# TorchDynamo's idea is to work on *bytecode*, which is what Python really executes:
+#
+# * Bytecode can be evaluated symbolically, like a program on stand-ins.
+# * Every assumption becomes a **guard** (requirements 1 and 3).
+# * Code that cannot be captured causes a **graph break** and runs as plain Python (requirement 2).
+# * On a cache hit, the original bytecode does not run (requirement 4).
+# * The replacement code repeats the program's side effects in their order (requirement 5).
+#
+# The function `score` from the beginning has a branch, a number from a tensor, and a list. The cell
+# compiles it and calls it with three inputs. The `assert` compares each answer with eager's:
 
 # %%
 import minidynamo
@@ -523,12 +551,13 @@ for x in (positive, negative, torch.tensor([10.0])):
 print(minidynamo.counters)
 
 # %% [markdown]
-# Three inputs, right each time, and the breaks are on record: the branch on `y.sum()` and the
-# `float()`. (What follows a break is a function of its own, a *resume function*: notebook 06.)
+# All three answers are right. The counters record two kinds of graph breaks, one at the branch on
+# `y.sum()` and one at the `float()`. (The code behind a break becomes a *resume function*:
+# chapter 06.)
 #
-# The same comparison on a real model. BERT takes its inputs by name and returns a data class. Each
-# mechanism sees one text, and is then asked about a *shorter* one: a recording that is only played
-# for its own input proves nothing.
+# How do the mechanisms handle a real model? BERT takes its inputs by name and returns a data class.
+# Each mechanism captures BERT on one text and must then handle a *shorter* text. The table says
+# whether its numbers were right, and quotes the error otherwise:
 
 # %%
 from benchmarks.models import bert
@@ -560,16 +589,17 @@ with torch.no_grad():
 Table(["mechanism", "a shorter text", ""], rows, "BERT, 2 layers")
 
 # %% [markdown]
-# Only the last row is right. The recording has frozen the length of the first text. The others do not
-# get through a model that was written for people.
+# Only `minidynamo` is right. The recording has frozen the length of the first text. The other
+# mechanisms fail at ordinary Python code in the model.
 #
 # ## Exercises
 #
-# **01.1** (warm-up) The recorder freezes Python numbers. Write `is_safe(function, a, b)`: record on `a`,
-# replay on `b`, and return True if the replay agrees with eager on `b`. (This is what
-# `torch.jit.trace(..., check_inputs=...)` does. Why is it not enough?)
+# **01.1** (warm-up) *Is a recording safe?* Write `is_safe(function, a, b)`. It records `function`
+# on `a` and replays the tape on `b`. It returns True if the replay gives eager's answer for `b`.
+# (`torch.jit.trace(..., check_inputs=...)` does the same. Why is that not enough?)
 #
-# *Hints.* `prior.record(function, a)` gives the tape; call it on `b`. Compare with `torch.equal`.
+# *Hints.* `prior.record(function, a)` returns the tape; call the tape with `b`. Compare with
+# `torch.equal`.
 
 # %% tags=["exercise"]
 def is_safe(function, a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -584,12 +614,12 @@ from exercises import check
 check("01.1", is_safe)
 
 # %% [markdown]
-# **01.2** (core) The scripting language has no list displays. Teach it one: subclass `Script` so that
-# `[a, b]` is part of the language.
+# **01.2** (core) *Lists in the script.* The scripted language does not know `[a, b]`. Write a
+# subclass of `Script` that does.
 #
-# *Hints.* `KNOWN` is the tuple of accepted node classes: add `ast.List`. `value(node, names)`
-# evaluates an expression: handle `ast.List` (its elements are in `node.elts`) and leave the rest to
-# `super()`.
+# *Hints.* `KNOWN` is the tuple of accepted node classes; add `ast.List`. The method `value(node,
+# names)` evaluates an expression. Handle `ast.List` there (its elements are in `node.elts`), and
+# leave all other nodes to `super()`.
 
 # %% tags=["exercise"]
 import ast
@@ -609,11 +639,11 @@ class ScriptWithLists(prior.scripting.Script):
 check("01.2", ScriptWithLists)
 
 # %% [markdown]
-# **01.3** (stretch) The stager traces again for each new shape, but not when a *global flag* changes. Write
-# `stage_with(function, read)`, a stager whose cache key also contains `read()`, the value of
-# something the function depends on. You have just invented a guard.
+# **01.3** (stretch) *A better key.* `prior.stage` traces again for each new shape, but not when a
+# *global flag* changes. Write `stage_with(function, read)`, whose cache key also contains `read()`,
+# a value that the function depends on. You have then invented a guard.
 #
-# *Hints.* One `prior.stage(function)` per value of `read()`, kept in a dictionary, is enough.
+# *Hints.* Keep a dictionary with one `prior.stage(function)` for each value of `read()`.
 
 # %% tags=["exercise"]
 def stage_with(function, read):
@@ -633,18 +663,19 @@ def stage_with(function, read):
 check("01.3", stage_with)
 
 # %% [markdown]
-# **01.4** (stretch) *The same program?* Lazy tensors look a program up before they compile it. Names of values must not
-# matter, and the wiring must. Write `canonical(program)`. A program is a list of
-# `(operation, inputs, result)`; inputs are names or numbers. Return a tuple that is equal for two
-# programs exactly when they differ in names alone.
+# **01.4** (stretch) *The same program?* Lazy tensors look a program up before they compile it. The
+# key must not depend on the names of values, but it must depend on how they are connected. A
+# program here is a list of `(operation, inputs, result)`, whose inputs are names or numbers. Write
+# `canonical(program)`. It returns a tuple that is equal for two programs exactly if they differ in
+# names alone.
 #
-# *Hints.* Number the names in the order in which you meet them. Numbers in the program stay, with
-# their type: `1` and `1.0` are different programs. The number of a name must not be mistaken for a
+# *Hints.* Number the names in the order in which you meet them. Keep the program's own numbers with
+# their type, since `1` and `1.0` are different programs. The number of a name must differ from a
 # number of the program.
 #
-# <details><summary>Predict: are add(x, y) then mul(t, x) and add(b, a) then mul(t, b) the same?</summary>
+# <details><summary>Predict: is add(x, y), then mul(t, x), the same program as add(b, a), then mul(t, b)?</summary>
 #
-# Yes. Rename `x` to `b` and `y` to `a`. With `mul(t, a)` at the end they would differ.
+# Yes. Rename `x` to `b` and `y` to `a`. With `mul(t, a)` at the end, the programs would differ.
 #
 # </details>
 
@@ -676,15 +707,15 @@ check("01.4", canonical)
 # | lazy tensors | `torch/csrc/lazy/` | PyTorch/XLA |
 # | TorchDynamo | `torch/_dynamo/` | `torch.compile` |
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=graph_breaks python program.py` says where today's capture gives a line back to Python.
-# The older ways went on, or stopped.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=graph_breaks python program.py` prints every
+# place where capture stops and Python goes on.
 #
 # ## Recap
 #
-# * Eager mode runs a Python program; a compiler wants a graph.
-# * Capture by running once loses what was not a tensor operation; capture by reading covers a
-#   subset; capture by always running costs Python on each call.
-# * The requirements: conditions with every graph, all of Python, every dependency checked, no
-#   Python on a hit, side effects kept.
+# * Eager mode runs a Python program; a compiler needs a graph.
+# * Running a program once loses everything that is not a tensor operation. Reading its text covers
+#   a subset of Python. Running Python always costs time in each call.
+# * A good capture states its conditions, accepts all of Python, checks every dependency, skips
+#   Python on a cache hit, and keeps side effects.
 #
 # Next: the graph itself.

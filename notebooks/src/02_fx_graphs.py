@@ -13,13 +13,12 @@
 # %% [markdown]
 # # 02 · FX graphs: a program as data
 #
-# Whatever captures a program must write it down in some form that other programs can read and
-# change. In PyTorch this form is the **FX graph**. It is what minidynamo produces and what every
-# backend receives.
+# A captured program needs a form that other programs can read and change. In PyTorch this form is
+# the **FX graph**. minidynamo produces FX graphs, and every backend receives them.
 #
-# **What you will learn:** the six kinds of nodes; how a graph is Python code and back;
-# interpreting, transforming and drawing it; what a *backend* is. At the end you write three graph
-# passes of your own.
+# **What you will learn:** the six kinds of nodes; how a graph becomes Python code; how to
+# interpret, transform and draw a graph; what a *backend* is. At the end you write graph passes of
+# your own.
 #
 # **Files of this chapter:** `minidynamo/graph/output_graph.py`, `minidynamo/graph/graph_module.py`,
 # `minidynamo/backends.py`.
@@ -40,9 +39,9 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## Why not just a list?
 #
-# In notebook 01 the tape was a list of `(operation, arguments, result slot)`. That is enough to
-# replay. It is not enough to *change* the program: who uses `v3`? May `v5` be deleted? If I insert
-# an operation, what must be renumbered?
+# In chapter 01 the tape was a list of `(operation, arguments, result slot)`. That is enough to
+# replay a program, but not to *change* it. Which operations use `v3`? May `v3` be deleted? If you
+# insert an operation, which slots must be renumbered?
 
 # %%
 tape = [("relu", ["v0"], "v1"), ("add", ["v1", "v1"], "v2"), ("mul", ["v0", "v0"], "v3")]
@@ -50,14 +49,18 @@ uses = {name: [row for row in tape if name in row[1]] for name in ("v1", "v2", "
 print("v3 is used by", uses["v3"], "- so it can go; but each question is a search through the whole tape")
 
 # %% [markdown]
-# A graph keeps the answer with each node: its inputs (`node.args`) and its users (`node.users`),
-# both ways, always consistent.
+# A graph keeps the answer with each node. A node knows its inputs (`node.args`) and its users
+# (`node.users`), and FX keeps the two consistent.
 #
 # *The kitchen.* A tape is the order in which the cook did things. A graph is the recipe card that
-# says which bowl goes into which pot; two steps that do not feed each other may swap. *Exactly:*
-# nodes are operations, edges are values, and the list order is one valid topological order.
+# says which bowl goes into which pot. Two steps may swap if neither feeds the other. *Exactly:*
+# nodes are operations, edges are values, and the order of the list is one valid topological order:
+# every node comes after its inputs.
 #
 # ## Six kinds of nodes
+#
+# FX has only six kinds of nodes. The attribute `op` names the kind, and `target` says what is
+# called or read:
 #
 # | op | what it is | target |
 # |---|---|---|
@@ -68,7 +71,7 @@ print("v3 is used by", uses["v3"], "- so it can go; but each question is a searc
 # | `call_module` | `self.linear(x)` | the path to the module |
 # | `output` | what is returned | "output" |
 #
-# Build one by hand:
+# You can build a graph by hand. This one doubles its input and clamps the result:
 
 # %%
 graph = fx.Graph()
@@ -80,8 +83,9 @@ print(graph)
 print("inputs of clamp:", clipped.args, clipped.kwargs, "   users of mul:", list(doubled.users))
 
 # %% [markdown]
-# A `GraphModule` is the graph together with generated Python code that runs it. The graph prints as
-# a program because it *is* one:
+# FX prints a node as `%mul`, and `num_users` counts its users. A `GraphModule` is a graph together
+# with Python code that FX generates from it. The statement `x = None` drops a value that no later
+# line reads:
 
 # %%
 module = fx.GraphModule(torch.nn.Module(), graph)
@@ -89,13 +93,13 @@ print(module.code)
 module(torch.tensor([-1.0, 3.0]))
 
 # %% [markdown]
-# The graph module runs like any module, and gives the same numbers.
+# The graph module runs like any other module.
 #
 # ## What minidynamo writes down
 #
-# A backend is any function that takes a `GraphModule` and example inputs and gives back something
-# callable. The simplest one looks and returns the graph unchanged. (If your own raises an error,
-# the call raises `minidynamo.BackendError`, whose `__cause__` is that error.)
+# A *backend* is any function that takes a `GraphModule` and example inputs and returns something
+# callable. The simplest backend looks at the graph and returns it unchanged. (If a backend raises
+# an error, the compiled call raises `minidynamo.BackendError`, whose `__cause__` is that error.)
 
 # %%
 seen = []
@@ -120,19 +124,19 @@ minidynamo.compile(block, backend=look)(torch.randn(4, 8))
 print(seen[0].code)
 
 # %% [markdown]
-# It reads like the `forward` that was written, with its modules taken apart. (`x = None` behind a `;`
-# lets go of a tensor that nobody reads any more.)
+# The graph reads like the `forward` above. Three things differ:
 #
-# Three things to notice. There is no `if`: it was decided, and a guard remembers. There is no
-# `call_module`: calls of modules were *inlined* down to functions, because a graph that stops at
-# `self.up` could not be fused across it. And the weights are `get_attr` nodes: reads of the
-# module's own parameters, not copies of them. (`torch.compile` makes inputs of them: there each
-# weight is a `placeholder`, which its caller passes at each call.)
+# * The `if` is gone. minidynamo decided it while capturing, and a guard remembers the decision.
+# * Calls of modules (`call_module`) are gone. minidynamo *inlined* them down to functions, since no
+#   backend can fuse operations across an opaque call of `self.up`.
+# * The weights are `get_attr` nodes, which read the module's own parameters. (In graphs of
+#   `torch.compile` each weight is a `placeholder`, which the caller passes in each call.)
 #
 # ## Metadata
 #
-# A node carries a dictionary, `node.meta`. minidynamo fills in the value's *fake tensor* (shape,
-# dtype, strides, no data), the user's line and the path of the module it came from.
+# Each node carries a dictionary, `node.meta`. minidynamo fills in the value's *fake tensor*, which
+# has a shape, a dtype and strides but no data. It also fills in the user's line and the path of the
+# module. The table shows two of these entries for each node:
 
 # %%
 rows = []
@@ -143,18 +147,19 @@ for node in seen[0].graph.nodes:
 Table(["op", "name", "shape", "module"], rows)
 
 # %% [markdown]
-# Pictures come from the same data. Shapes distinguish inputs, operations and the output:
+# `draw_graph` makes a picture from the same data. The form of a box tells inputs, operations and
+# the output apart, and an arrow is a value:
 
 # %%
 draw_graph(seen[0], "Block")
 
 # %% [markdown]
-# Arrows are values. What has no arrow between it can run in any order.
+# Two operations that no path of arrows connects can run in any order.
 #
 # ## Reading a graph: an interpreter
 #
-# An interpreter is a loop over the nodes with an environment, which holds the value of each node. It
-# is short, and every analysis of a graph is a variation of it.
+# An interpreter is a loop over the nodes. Its environment holds the value of each node that was
+# computed. The interpreter is short, and every analysis of a graph is a variation of it.
 
 # %%
 def interpret(gm, *inputs):
@@ -174,9 +179,11 @@ def interpret(gm, *inputs):
 interpret(module, torch.tensor([-1.0, 3.0]))
 
 # %% [markdown]
-# The same numbers as before. `get_attr` is left out here; a graph with weights needs one branch more.
+# The result is the same as before. (The interpreter lacks `get_attr`; a graph with weights needs
+# one more branch.)
 #
-# The same loop with *bytes* as values tells how much memory traffic eager mode causes:
+# A similar loop over *bytes* computes the memory traffic of eager mode. Every operation reads its
+# inputs and writes its result:
 
 # %%
 def eager_bytes(gm):
@@ -189,13 +196,14 @@ def eager_bytes(gm):
 print("Block moves", eager_bytes(seen[0]), "bytes in eager mode")
 
 # %% [markdown]
-# Every operation counts what it reads and what it writes. A value between two operations is counted
-# twice: that is what fusion saves.
+# A value between two operations counts twice: once when it is written and once when it is read.
+# Fusion can save both.
 #
 # ## Changing a graph: a pass
 #
-# A pass walks over the graph and rewrites it. This one removes multiplications by one. The
-# important call is `replace_all_uses_with`: every user of the old node now reads the new one.
+# A *pass* walks over the graph and rewrites it. The pass below removes multiplications by one. Its
+# important call is `replace_all_uses_with`: every user of the product now reads the factor instead.
+# Then nobody uses the product, and `erase_node` may remove it.
 
 # %%
 def remove_mul_by_one(gm):
@@ -216,11 +224,9 @@ minidynamo.compile(
 print(graphs[0].code)
 
 # %% [markdown]
-# Both products are gone.
-#
-# **A naive pass fails.** `x * 1` is not always `x`: if `x` holds integers and the factor is `1.0`,
-# the product has another dtype. And it is never the same *object*: a caller that writes into the
-# result must not write into `x`. Passes are where compilers get numbers wrong.
+# Both products are gone. But this naive pass is wrong, in two ways. If `x` holds integers and the
+# factor is `1.0`, the product has another dtype than `x`. And the product is a new *object*: a
+# caller that writes into the product must not change `x`. The first mistake shows at once:
 
 # %%
 def promotes(x):
@@ -233,27 +239,34 @@ print("eager:", promotes(torch.tensor([1, 2])).dtype, "  after the naive pass:",
 minidynamo.reset()
 
 # %% [markdown]
-# Eager gives floating-point numbers, the rewritten graph integers: a wrong result, without a word.
+# Eager returns floating-point numbers, and the rewritten graph returns integers. The result is
+# wrong, and no error says so.
 #
-# miniinductor has no pass for `x * 1`. It has one for copies, casts and reshapes that change
-# nothing. It looks at the metadata first, and leaves alone what reaches the output:
+# How does miniinductor avoid such mistakes? Its pass `remove_no_ops` removes copies, casts and
+# reshapes that change nothing. The excerpt uses four names:
+#
+# * `NO_OPS` is the set of operations that the pass may remove.
+# * `alike(a, b)` says whether two values have the same dtype, shape and strides.
+# * `offset` is the place in memory at which a tensor begins. `counts_offsets` is true if the graph
+#   contains an operation that depends on this place.
+# * `stand_in(node, source)` lets the users of `node` read `source`, and removes `node`. It refuses
+#   if a caller could write into a value that is now shared.
 
 # %%
-from minidynamo.explain import excerpt
 from miniinductor.passes.graph_passes import remove_no_ops
+from parts import part
 
-excerpt(remove_no_ops)
+part(remove_no_ops, ("for node in list", "continue"), ("copy, given", "removed += stand_in"))
 
 # %% [markdown]
-# (`CLEANING` in `graph_passes.py` is the list of passes. `NO_OPS` are the operations that it looks
-# at, `COUNTS_PLACES` those that see where in its memory a tensor begins.)
-#
-# The real pass asks for more than the naive one. `alike` compares the metadata of both values: dtype,
-# shape and strides must stay. `stand_in` lets the users of the copy read what was copied.
+# The naive pass looked only at the operation. The real pass also compares the metadata of both
+# values, and keeps every node that the graph returns. (`CLEANING` in the same file lists all passes
+# in their order.)
 #
 # ## A real model
 #
-# BERT with 12 layers is one graph. Which operations is it made of?
+# BERT with 12 layers becomes one graph. Of which operations does the graph consist? The table
+# counts the twelve most frequent ones:
 
 # %%
 from benchmarks.models import bert
@@ -267,20 +280,21 @@ counts = Counter(
 Table(["operation", "times"], counts.most_common(12), f"BERT: {sum(counts.values())} operations")
 
 # %% [markdown]
-# A few kinds of operations make up nearly all of a model. Drawn by module:
+# Few kinds of operations make up nearly all of the model. The picture has one box per module:
 
 # %%
 draw_graph(seen[0], "BERT", by_module=True, depth=2)
 
 # %% [markdown]
-# Nearly everything is in the layers of the encoder. The pooler at the end is small.
+# The layers of the encoder contain nearly all operations.
 #
 # ## Exercises
 #
-# **02.1** (warm-up) Write `largest_value(gm)`: the name of the node whose value has the most elements (inputs
-# and outputs do not count).
+# **02.1** (warm-up) *The largest value.* Write `largest_value(gm)`. It returns the name of the node
+# whose value has the most elements. Inputs and outputs do not count.
 #
-# *Hints.* Only nodes whose `op` starts with `"call"`. The value is `node.meta["example_value"]`.
+# *Hints.* Look only at nodes whose `op` starts with `"call"`. The value is
+# `node.meta["example_value"]`.
 
 # %% tags=["exercise"]
 def largest_value(gm: fx.GraphModule) -> str:
@@ -296,16 +310,20 @@ from exercises import check
 check("02.1", largest_value)
 
 # %% [markdown]
-# **02.2** (core) *Common subexpressions.* Write the pass `merge_equal(gm)`: when two nodes call the same
-# function with the same arguments, the second is replaced by the first. Return the graph module,
-# recompiled. Three things must stay as they are. Two random operations are two (`RANDOM`). In a
-# graph that writes to a tensor (`writes` tells) nothing may be merged: a value may change between
-# two equal calls. And what the program returns (`returned` tells) stays an object of its own.
+# **02.2** (core) *Common subexpressions.* Two nodes may call the same function with the same
+# arguments. Write the pass `merge_equal(gm)`, which replaces the second such node by the first.
+# Return the graph module, recompiled. The pass must not merge in three cases:
 #
-# *Hints.* Walk in order; keep a dictionary from `(node.target, exact(node.args), exact(node.kwargs))`
-# to the first node. `1`, `1.0` and `True` are *equal* in Python, and the same key of a dictionary;
-# `x * 1` and `x * 1.0` are different programs. `exact` makes a key that tells them apart.
-# `call_function` only.
+# * two random operations (`RANDOM`), since each draws its own numbers;
+# * a graph that writes to a tensor (`writes(gm)` says so), since a value may change between two
+#   equal calls;
+# * nodes that the program returns (`returned(node)` says so), since each must be an object of its
+#   own.
+#
+# *Hints.* Walk over the nodes in order, and look at `call_function` only. Keep a dictionary from
+# `(node.target, exact(node.args), exact(node.kwargs))` to the first node with this key. In Python
+# `1`, `1.0` and `True` are *equal*, so they are the same key of a dictionary, but `x * 1` and `x *
+# 1.0` are different programs. `exact` makes a key that tells them apart.
 
 # %% tags=["support"]
 RANDOM = (torch.rand_like, torch.randn_like, torch.nn.functional.dropout)
@@ -357,11 +375,11 @@ def merge_equal(gm: fx.GraphModule) -> fx.GraphModule:
 check("02.2", merge_equal)
 
 # %% [markdown]
-# **02.3** (stretch) *A safe version.* Repair `remove_mul_by_one`: remove `x * one` only where nothing can
-# tell the difference in the numbers: the result has the dtype and shape of `x`.
+# **02.3** (stretch) *A safe version.* Repair `remove_mul_by_one`. It should remove a product with
+# one only if the product has the dtype and the shape of `x`.
 #
-# *Hints.* Compare `node.meta["example_value"]` with that of `node.args[0]`, which may be a number:
-# `isinstance(..., fx.Node)` tells.
+# *Hints.* Compare the `meta["example_value"]` of the product with that of its first argument,
+# `node.args[0]`. The first argument may also be a number: check it with `isinstance(..., fx.Node)`.
 
 # %% tags=["exercise"]
 def remove_mul_by_one_safely(gm: fx.GraphModule) -> fx.GraphModule:
@@ -382,17 +400,19 @@ def remove_mul_by_one_safely(gm: fx.GraphModule) -> fx.GraphModule:
 check("02.3", remove_mul_by_one_safely)
 
 # %% [markdown]
-# **02.4** (core) *Dead code.* Write `remove_dead(gm)`: remove every operation whose value nobody reads, and then those
-# that only fed it. Two kinds must stay, read or not: operations that write to a tensor, and random
-# ones, since each takes numbers from the generator. Return the graph module, recompiled.
+# **02.4** (core) *Dead code.* Write `remove_dead(gm)`. It removes every operation whose value
+# nobody reads, and then the operations that only fed it. Two kinds of operations must stay in any
+# case: those that write to a tensor, and random ones, since each advances the random generator.
+# Return the graph module, recompiled.
 #
-# *Hints.* Walk backwards over a list of the nodes; `node.users` says who reads. `writes_itself` below
-# tells of one node whether it writes: `add_`, but also `x += 1` and `x[0] = 1`. `RANDOM` is the list from
-# above. Inputs and the output are no operations.
+# *Hints.* Walk backwards over a list of the nodes; `node.users` holds the readers.
+# `writes_itself(node)`, defined below, says whether a node writes, as `add_`, `x += 1` and `x[0] =
+# 1` do. `RANDOM` is the tuple from above. Inputs and the output must stay as well.
 #
-# <details><summary>Predict: why is one walk enough, and in which direction?</summary>
+# <details><summary>Predict: one walk over the nodes is enough. In which direction?</summary>
 #
-# Backwards. What an operation fed on is looked at after it, when it is gone already.
+# Backwards. The walk then reaches the inputs of an operation after the operation itself has been
+# removed.
 #
 # </details>
 
@@ -421,65 +441,67 @@ check("02.4", remove_dead)
 # %% [markdown]
 # ## Your own compiler: the graph
 #
-# After this course you keep a compiler of your own. From here on each chapter adds one file to a
-# package, `my_compiler`, that lies beside the notebooks. You write its heart; the rest of the file is
-# there, to be read. In the end it captures a small GPT in one graph, differentiates it, fuses it,
-# writes C++ and trains it (chapter 16).
+# At the end of this course you have written a compiler of your own. From this chapter on, most
+# chapters add one file to a package, `my_compiler`, beside the notebooks. You write the heart of
+# each file; the rest is given. The finished compiler captures a small GPT in one graph,
+# differentiates it, fuses it, writes C++ and trains it (chapter 16).
 #
-# `begin` writes the file of this chapter, with `raise NotImplementedError("your turn")` where your
-# part goes. Open it in an editor. Nothing waits for you: where a function of yours is missing the
-# reference stands in, and this is said aloud. `check_piece` looks at your file as it is now.
+# `begin` writes the file of this chapter. Each of your functions contains only `raise
+# NotImplementedError("your turn")`. Open the file in an editor and fill them in. You may also go on
+# without writing anything: the reference solution then takes the place of each missing function,
+# and a message says so. `check_piece` checks your file as it is now.
 #
-# **The piece.** `Node` behaves like a tensor: `x * 2` writes a node into its graph. There are few
-# operations; everything else is composed of them. Yours are the methods that count and move
-# dimensions, the shapes of results, how a graph is run, two passes, and what is composed: softmax,
-# layer norm, gelu, linear and cross entropy.
+# **The piece.** A `Node` behaves like a tensor: `x * 2` writes a node into its graph. The graph
+# knows a few operations, and everything else is composed of them. You write the methods that count
+# and move dimensions, the shapes of results, the interpreter, and two passes. You also compose
+# softmax, layer norm, gelu, linear and cross entropy from the given operations.
 #
 # <details><summary>Hint: start</summary>
 #
-# `broadcast` goes from the right: `shape[-1]`, `shape[-2]`, ... A size of 1 gives way to any other.
-# What cannot be done is refused: `raise Refused("why")`. `_matmul` returns two things, the shape and
-# the dtype; its docstring says which products are refused.
+# `broadcast` compares sizes from the right: `shape[-1]`, `shape[-2]`, ... A size of 1 gives way to
+# any other. Refuse what is impossible with `raise Refused("why")`. `_matmul` returns the shape and
+# the dtype; its docstring says which products to refuse.
 #
 # </details>
 # <details><summary>Hint: running</summary>
 #
-# `EAGER[node.op]` computes a node from the values of its arguments; what is no node is its own value. An
-# input takes the next tensor. A dictionary says which value each node has.
+# `EAGER[node.op]` computes a node from the values of its arguments. An argument that is no node is
+# its own value. An input node takes the next tensor. Keep the value of each node in a dictionary.
 #
 # </details>
 # <details><summary>Hint: passes</summary>
 #
-# For dead code walk *backwards* from the outputs. For equal operations keep a dictionary; its key
-# must tell `1` from `1.0` and `True`, which are equal in Python. A node that is not kept may be an
-# argument of a later one: look up what stands for it. Inputs and outputs are always kept. In both
-# passes the node is changed in place: `graph.nodes = [...]`, `node.args = ...`.
+# For dead code, walk *backwards* from the outputs. For equal operations, keep a dictionary whose
+# key tells `1` from `1.0` and `True`, which are equal in Python. A node that you drop may be an
+# argument of a later node: replace it there by the node that you kept. Always keep inputs and
+# outputs. Both passes change the graph in place: `graph.nodes = [...]`, `node.args = ...`.
 #
 # </details>
 # <details><summary>Hint: reshape and transpose</summary>
 #
-# Both end in an operation that is there: `graph.add("reshape", self, sizes)`, and `self.permute(...)`.
-# `product(sizes)` multiplies; what is left for a -1 is a quotient of two products. `self.dims` makes
-# dimensions that are counted from the end positive: `d % self.ndim`, where `plain(d)` makes a number
-# of a size.
+# Both end in a given operation: `graph.add("reshape", self, sizes)` and `self.permute(...)`.
+# `product(sizes)` multiplies sizes; the size that -1 stands for is a quotient of two products.
+# `self.dims` turns negative dimensions, which count from the end, into positive ones: `d %
+# self.ndim`. There `plain(d)` turns a size into a number.
 #
 # </details>
 # <details><summary>Hint: softmax</summary>
 #
-# `exp` of 1000 is infinite in float32. Subtract the largest element of the row first; the quotient
+# `exp` of 1000 is infinite in float32. Subtract the largest element of the row first: the quotient
 # stays the same.
 #
 # </details>
 # <details><summary>Hint: layer norm</summary>
 #
-# Subtract the mean of each row (`mean(-1, keepdim=True)`). Divide by the root of the mean square of
-# what is left, plus `eps`.
+# Subtract the mean of each row (`mean(-1, keepdim=True)`). The variance is the mean of the squared
+# differences. Divide by the square root of `variance + eps`.
 #
 # </details>
 # <details><summary>Hint: cross entropy</summary>
 #
-# The logarithm of the softmax is `x - m - log(sum(exp(x - m)))`, where `m` is the row's largest element.
-# Then `logits.graph.add("nll", ..., target)` takes the right class of each row, and the mean.
+# The logarithm of the softmax is `x - m - log(sum(exp(x - m)))`, where `m` is the row's largest
+# element. Then `logits.graph.add("nll", ..., target)` picks the target class of each row and
+# computes the mean.
 #
 # </details>
 
@@ -489,7 +511,7 @@ from exercises.own_compiler import begin
 begin("graph");
 
 # %% [markdown]
-# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
+# The output names your functions. Write them in that file, and run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -499,8 +521,9 @@ check_piece("graph")
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The list below has every public name of this chapter's core files, with one sentence each. Unfold
+# a file, then a name, to see its first lines. The list is made from the sources when the page is
+# built.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -516,22 +539,22 @@ also_here(
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/fx/graph.py`, `torch/fx/node.py`, `torch/fx/graph_module.py`: the format is the same one;
-#   we use it, not a copy of it. Paper, section 2.
-# * `torch/fx/interpreter.py`: the loop above, as a class to inherit from.
-# * `torch/_inductor/fx_passes/`: hundreds of rewrites; `torch/_inductor/pattern_matcher.py` matches
-#   patterns written as Python functions.
-# * Inputs in real graphs can also be sizes (`SymInt`); notebook 14.
+# * `torch/fx/graph.py`, `torch/fx/node.py`, `torch/fx/graph_module.py` define the format.
+#   minidynamo uses these files themselves, no copy of them. Paper, section 2.
+# * `torch/fx/interpreter.py` has the interpreter, as a class to inherit from.
+# * `torch/_inductor/fx_passes/` has hundreds of rewrites. `torch/_inductor/pattern_matcher.py`
+#   finds patterns that are written as Python functions.
+# * Inputs of a graph can also be sizes (`SymInt`): chapter 14.
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=graph_code python program.py` prints each captured graph as code, as it is handed to the
-# backend.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=graph_code python program.py` prints each
+# captured graph as code before the backend receives it.
 #
 # ## Recap
 #
 # * A graph is a program as data: nodes with inputs *and* users.
-# * minidynamo's graphs hold functions and methods only; control flow was decided (guards), modules
-#   were inlined, weights are `get_attr` nodes (in `torch.compile`: inputs).
-# * A backend is a function from a graph to a callable; a pass is a function from a graph to a
-#   graph, and must prove that nobody can tell.
+# * minidynamo's graphs contain functions and methods only. Control flow was decided while
+#   capturing, modules were inlined, and weights are `get_attr` nodes (in `torch.compile`: inputs).
+# * A backend turns a graph into a callable. A pass turns a graph into a graph that computes the
+#   same, and checks that it does.
 #
-# Next: how minidynamo gets to see the program at all.
+# Next: how minidynamo gets to see the program in the first place.

@@ -13,13 +13,13 @@
 # %% [markdown]
 # # 03 · The frame hook: asking CPython for every function call
 #
-# `minidynamo.compile(f)` returns something that behaves like `f`. When it is called, minidynamo has
-# to get between Python and the function *and the functions that it calls*, see their bytecode, and
-# let something else run instead. CPython has a door for this: PEP 523.
+# `minidynamo.compile(f)` returns a function that behaves like `f`. When that function is called,
+# minidynamo must see the bytecode of `f` *and of the functions that `f` calls*, and it must be able
+# to run other code in their place. CPython has an interface for this: PEP 523.
 #
 # **What you will learn:** what a frame and a code object are; why wrapping functions is not enough;
-# PEP 523; how our hook swaps a code object; the per-code cache; why the hook costs nothing when it
-# is off.
+# what PEP 523 offers; how our hook swaps a code object; how the cache of a code object works; why
+# the hook costs nothing when it is off.
 #
 # **Files of this chapter:** `minidynamo/frame/frame_hook.c`, `minidynamo/frame/frame_hook.py`,
 # `minidynamo/convert/convert_frame.py`, `minidynamo/convert/entries.py`.
@@ -32,7 +32,7 @@ import torch
 
 import minidynamo
 from minidynamo.frame import frame_hook
-from minidynamo.explain import Code, Table, excerpt
+from minidynamo.explain import Code, Table
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False);
@@ -40,9 +40,9 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## A call in CPython
 #
-# A function object points to a **code object**: bytecode, constants, names. Calling it creates a
-# **frame**: the code object, an array of local variables, a value stack, and the place where
-# execution stands. The evaluator then runs the frame.
+# A function object points to a **code object**, which holds bytecode, constants and names. A call
+# of the function creates a **frame**. The frame holds the code object, the local variables, a stack
+# of values, and the position of the next instruction. CPython's *evaluator* then runs the frame.
 
 # %%
 def area(width, height):
@@ -55,22 +55,24 @@ Table(["field of the code object", "value"],
        ("co_stacksize", code.co_stacksize), ("bytes of bytecode", len(code.co_code))])
 
 # %% [markdown]
-# The code object knows names and sizes. It knows no values: those belong to the frame.
+# The code object knows names and sizes, but no values of variables: those belong to the frame. The
+# module `dis` prints the bytecode. The columns are the line of the source, the position in the
+# bytecode, the instruction, and its argument:
 
 # %%
 dis.dis(area)
 
 # %% [markdown]
-# The columns: line of the source, place in the bytecode, instruction, its argument. `RESUME` marks
-# where a frame starts and does nothing.
+# `RESUME` marks the start of a frame and does nothing else.
 #
-# *The kitchen.* The code object is the recipe card; a frame is one cook at one stove with that
-# card, a finger on the current line and bowls on the counter. *Exactly:* one code object, many
-# frames; recursion has several at once.
+# *The kitchen.* The code object is the recipe card. A frame is one cook at one stove with that
+# card, a finger on the current line, and bowls on the counter. *Exactly:* one code object can have
+# many frames. A recursive function has several at once.
 #
 # ## The naive version: a wrapper
 #
-# Why not a decorator that looks at the arguments and decides?
+# Why not use a decorator that looks at the arguments and decides what to run? The cell wraps
+# `outer` in one and logs each function that the wrapper sees:
 
 # %%
 log = []
@@ -93,15 +95,17 @@ outer(torch.randn(3))
 log
 
 # %% [markdown]
-# `outer` cannot be captured as a whole, so the wrapper has to give it up as a whole: it never
-# learns about `inner`, nor can it compile *the rest* of `outer` after the `print`. We need to be
-# asked about every frame that runs inside.
+# The log has `outer` only. `outer` cannot be captured as a whole, so the wrapper must give it up as
+# a whole. The wrapper never learns of `inner`, and it cannot compile *the rest* of `outer` after
+# the `print`. We need a mechanism that sees every frame inside the call.
 #
 # ## PEP 523
 #
-# CPython keeps a function pointer per interpreter: "evaluate this frame". An extension may replace
-# it. Ours is in `minidynamo/frame/frame_hook.c`; here is what it looks like from Python. The callback is
-# asked once about each new code object:
+# CPython calls the evaluator through a function pointer, and an extension may replace this pointer.
+# The extension of minidynamo is `minidynamo/frame/frame_hook.c`, the *hook*. Before a frame runs,
+# the hook calls a Python function, the *callback*, with the frame's function, its code object and
+# its arguments. The callback below only keeps a record. Its call `set_cache(code, None)` tells the
+# hook never to ask about this code object again:
 
 # %%
 asked = []
@@ -122,14 +126,19 @@ print(hooked(1))
 asked
 
 # %% [markdown]
-# `helper` was seen although nobody wrapped it, and it was asked about *before its first instruction
-# ran*, with its arguments bound. It was asked about once, because the callback said "leave it
-# alone".
+# The hook saw `helper`, although nobody had wrapped it. It asked *before the first instruction of
+# `helper` ran*, when the arguments were already bound. `helper` was called twice. The hook asked
+# about the first call only, because of `set_cache`.
 #
 # ## Swapping the code
 #
-# A callback may answer with `(guard, code)`. If `guard(function, *args)` is true, the frame runs
-# `code` instead. Same parameters, other instructions:
+# A callback may also answer with an *entry*: a pair `(guard, code)`. The frame then runs `code`,
+# which must have the same parameters as the original. The hook keeps the entry in a cache that
+# belongs to the original code object. For each later frame of this code object it first calls
+# `guard(function, *args)`. If the guard is true, the frame runs the entry's code, and nobody asks
+# the callback.
+#
+# The callback below replaces `slow_double` by `fast_double`, with a guard that accepts integers:
 
 # %%
 def slow_double(x):
@@ -150,17 +159,19 @@ hooked = frame_hook.enabled(slow_double, replace)
 print(hooked(21), "- and what ran was fast_double:", frame_hook.get_cache(slow_double.__code__)[0][1].co_name)
 
 # %% [markdown]
-# For a string the guard is false. So the callback is asked again. It answers with one more entry of
-# the same kind. The new code runs at once: the callback has seen the arguments, so nobody asks the
-# guard about them. Our naive callback never looked. So each such call adds one more useless entry:
+# What happens for a string or a float? The guard of the first entry is false, so the hook asks the
+# callback once more. Our naive callback does not look at the argument and returns a second entry of
+# the same kind. Its code runs at once. Each further call with such an argument adds one more
+# useless entry:
 
 # %%
 print(hooked("ab"), hooked(1.5))
 print(len(frame_hook.get_cache(slow_double.__code__)), "entries in the cache of this code object")
 
 # %% [markdown]
-# That the guard is not asked about the frame for which the entry was made can be shown. Here is a
-# guard that is never true:
+# The code of a new entry runs at once because the hook trusts the callback, which has seen the
+# arguments. It does not call the guard for the frame for which the entry was made. A guard that is
+# never true proves this:
 
 # %%
 def original(x):
@@ -175,7 +186,9 @@ def hasty(function, code, args):
 print(frame_hook.enabled(original, hasty)(1))
 
 # %% [markdown]
-# The whole decision, drawn from the cache of `slow_double` as it is now:
+# The picture shows the whole decision, with the cache of `slow_double` as it is now. Read it from
+# the top: a frame starts, the hook calls one guard after the other, and the first true guard
+# decides. The hook asks the callback only if all guards are false:
 
 # %%
 from minidynamo.explain.draw_code import draw_cache
@@ -183,11 +196,9 @@ from minidynamo.explain.draw_code import draw_cache
 draw_cache(slow_double)
 
 # %% [markdown]
-# Read it from the top. The guards are asked one after the other. The callback is asked only where all
-# of them say no.
-#
-# The same decision, step by step, with a callback that looks at its arguments. (Use the buttons, or
-# the arrow keys.) Each guard was really asked, and each call really made:
+# A better callback looks at the arguments before it answers. The next cell shows the same decision
+# step by step for such a callback and five calls. (Use the buttons or the arrow keys.) All calls
+# and guards in it really ran:
 
 # %%
 from steppers import call_walk
@@ -211,10 +222,10 @@ hooked = frame_hook.enabled(added_to_itself, careful)
 call_walk(added_to_itself, hooked, [(21,), (4,), ("ab",), (1.5,), (7,)])
 
 # %% [markdown]
-# See what happens for `1.5`: every guard is asked, the callback says nothing, and the original runs.
+# Look at the call with `1.5`. The hook calls every guard, the callback returns None, and the
+# original code runs. The cache has no useless entry.
 #
-# The C side, where it happens: the code object in the frame is replaced before the evaluator
-# starts.
+# Now the C side of the hook. The header of its file says what comes in and what goes out:
 
 # %%
 import re
@@ -225,29 +236,32 @@ header = text[:text.index("*/") + 2]
 Code(header, "c", "frame_hook.c, its header")
 
 # %% [markdown]
-# The header says what comes in and what goes out, as each file of ours does. What differs between the
-# versions of CPython stands behind it. Here is where a frame keeps its code, in 3.13 and in 3.12:
+# The fields of a frame differ between versions of CPython, so the hook hides them behind macros.
+# These two read and replace the code of a frame `f`. The first pair is for CPython 3.13, the second
+# for CPython 3.12:
 
 # %%
 start = text.index("#  if PY_VERSION_HEX >= 0x030D0000")
 Code(text[start:text.index("#  endif", start) + 8], "c", "frame_hook.c, CPython 3.12 and 3.13")
 
 # %% [markdown]
-# `swap_code` is the whole trick: the frame gets another code object, and its instruction pointer is set
-# to the beginning of it.
+# `swap_code` is the whole trick. It gives the frame another code object and sets the instruction
+# pointer to the beginning of the new bytecode.
 #
-# PyTorch builds a second frame (a "shadow frame") for the replacement code, copies the arguments,
-# and frees it afterwards. We point the frame that is already there at other code. That is possible
-# because a frame that has not run yet holds nothing but its arguments.
+# PyTorch does more: it builds a second frame (a "shadow frame") for the replacement code, copies
+# the arguments into it, and frees it afterwards. Our hook reuses the frame that exists. This is
+# possible because a frame that has not run yet holds nothing but its arguments.
 #
-# ## Three details that make it sound
+# ## Three details that make the hook sound
 #
-# 1. **Once per code object.** The cache hangs on the code object itself (`_PyCode_SetExtra`), so a
-#    lookup is a pointer away.
-# 2. **Per thread.** The callback is thread-local. A thread that did not ask for compilation is not
-#    affected.
-# 3. **The hook's own Python runs without the hook**: guards, callbacks, and the compiler would
-#    otherwise compile themselves.
+# 1. **One cache per code object.** The cache is attached to the code object itself
+#    (`_PyCode_SetExtra`), so the hook finds it without a search.
+# 2. **One callback per thread.** A thread that did not ask for compilation is not affected.
+# 3. **The hook's own Python code runs without the hook.** Otherwise guards, callbacks and the
+#    compiler would compile themselves.
+#
+# The second detail can be seen. The cell runs `who` in two threads, of which only the main thread
+# uses the hook:
 
 # %%
 import threading
@@ -262,14 +276,15 @@ hooked(), other.start(), other.join()
 [name for name, _ in asked]
 
 # %% [markdown]
-# Only the frames of the hooked thread were seen: the lambda, its `who`, and what `who` called in
-# the `threading` module.
+# The hook saw the frames of its own thread only: the lambda, its call of `who`, and the functions
+# of the module `threading` that `who` called.
 #
-# ## What it costs
+# ## What the hook costs
 #
-# When the evaluator pointer is replaced, *every* Python call in the process goes through our
-# function first. So it is installed only while some thread is inside a compiled call, and removed
-# when the last one leaves. Outside, Python runs at full speed:
+# While the evaluator pointer is replaced, *every* Python call in the process goes through our C
+# function first. So minidynamo installs the hook only while some thread is inside a compiled call,
+# and removes it when the last thread leaves. The cell measures many small calls before, inside and
+# after such a call:
 
 # %% tags=["volatile"]
 def fib(n):
@@ -289,24 +304,36 @@ after = seconds(lambda: fib(20))
 print(f"before {before * 1e3:.2f} ms   with the hook on {inside * 1e3:.2f} ms   after {after * 1e3:.2f} ms")
 
 # %% [markdown]
-# The middle figure is the price of being asked; the other two should be alike.
+# The difference between the middle time and the first one is the price of the hook. The last time
+# should be close to the first, since the hook was off again.
 #
-# ## The real thing
+# ## The real callback
 #
-# minidynamo's callback is `FrameCompiler`. Its first question is whether to leave the frame alone:
+# minidynamo's own callback is `FrameCompiler`. It first calls `skip_reason`, which returns why a
+# frame should run as it is, or None. Most reasons depend on the file of the code: `OURS`,
+# `STANDARD` and `SITE` are the folders of minidynamo, of Python's standard library, and of
+# installed packages. The last reason depends on the kind of function. (`.0` is the hidden parameter
+# of a comprehension.)
 
 # %%
-from minidynamo.convert import convert_frame
+from minidynamo.convert.convert_frame import skip_reason
+from parts import part
 
-excerpt(convert_frame.skip_reason)
+part(
+    skip_reason,
+    ("file =", 'return "minidynamo'),
+    ("if file.startswith(STANDARD)", 'return "the standard'),
+    ("if code.co_flags", "if"),
+    ('return "a generator', "return None"),
+)
 
 # %% [markdown]
-# Each question is about the file that the code comes from. `OURS`, `TORCH`, `NUMPY` and `STANDARD` are
-# the folders of these packages, and `SITE` is where installed packages lie. The programs in `BENCH`
-# lie in our folder, but count as a user's. Of torch the `forward` of its layers and the `step` of its
-# optimizers are compiled (`is_compiled_torch`).
+# The lines that are left out treat miniinductor, torch, NumPy and two special cases in the same
+# way. Torch has an exception: minidynamo does compile the `forward` of torch's layers and the
+# `step` of its optimizers.
 #
-# On a real model: which frames does it see when GPT-2 runs, and what becomes of them?
+# What does the callback do with a real model? The cell compiles GPT-2 with two layers and prints
+# one row per compiled frame:
 
 # %%
 from benchmarks.models import gpt2
@@ -318,9 +345,12 @@ print(len(e.frames), "frame was compiled; the", len(modules), "modules inside it
 e
 
 # %% [markdown]
-# One row, for the whole model. Now look at its cache, after one more call with a longer text.
-# (`forward` is wrapped in a decorator of transformers, so the frame is called `wrapper`.) The first
-# guard failed, so the callback was asked again. Why the second entry fits *all* further lengths is the subject of notebook 14:
+# The whole model is one frame. *Inlined* means that the evaluator ran the calls of these modules
+# itself while it captured that frame (chapter 04).
+#
+# Next, the model gets a text of another length. The guards of the first entry are then false, so
+# the hook asks the callback again. The picture shows the cache after that call. (The library
+# transformers wraps `forward` in a decorator, so the name of the frame is `wrapper`.)
 
 # %%
 longer = {name: torch.cat([value, value], 1) for name, value in inputs.items()}
@@ -328,15 +358,17 @@ e.compiled_function(**longer)
 draw_cache(e.main.record.code)
 
 # %% [markdown]
-# Two entries: the first is for one length, the second for all others.
+# The cache has two entries. The first is right for one length. The second has a symbol for the
+# length and is right for other lengths too (chapter 14).
 #
 # ## Exercises
 #
-# **03.1** (warm-up) Write `count_calls(function, *args)`: run `function(*args)` under the hook and return
-# `{name: how often a frame with that name was started}`.
+# **03.1** (warm-up) *Count the calls.* Write `count_calls(function, *args)`. It runs
+# `function(*args)` under the hook and returns a dictionary from names to numbers: how often a frame
+# with this name was started.
 #
-# *Hints.* A callback that returns `None` *without* calling `set_cache` is asked again for the next
-# frame of that code. Leave the hooked function itself in the count.
+# *Hints.* If a callback returns `None` *without* calling `set_cache`, the hook asks it again about
+# the next frame of the same code. The hooked function itself counts as well.
 
 # %% tags=["exercise"]
 def count_calls(function, *args) -> dict:
@@ -358,16 +390,17 @@ from exercises import check
 check("03.1", count_calls)
 
 # %% [markdown]
-# **03.2** (core) *A memo in the frame hook.* Write `memoising(function, result_of)`: a hooked version of a
-# one-argument function. When its argument is an `int` that is a key of the dictionary `result_of`,
-# a replacement that returns the stored result runs; otherwise the function itself.
+# **03.2** (core) *A memo in the frame hook.* Write `memoising(function, result_of)`, which returns
+# a hooked version of a function with one argument. If the argument is an `int` and a key of the
+# dictionary `result_of`, a replacement that returns the stored result must run. Otherwise the
+# function itself must run.
 #
-# *Hints.* Build one replacement per known argument. It must have the parameters of the function, so
-# the stored result cannot be one more parameter with a default. It can be a constant: compile source
-# text with `repr(value)` in it (`exec`), or use `stored.__code__.replace(co_consts=...)`. The
-# guard asks whether `n` is an `int` (`type(n) is int`, since `1 == 1.0 == True`) and equals the key.
-# The callback is asked again whenever no entry's guard holds. It has to look at the argument itself:
-# its answer runs at once.
+# *Hints.* Build one replacement per known argument. It must have the same parameters as the
+# function, so the stored result cannot be a default of one more parameter. Make it a constant
+# instead: compile source text that contains `repr(value)` (with `exec`), or use
+# `stored.__code__.replace(co_consts=...)`. The guard checks that `n` is an `int` (`type(n) is int`,
+# since `1 == 1.0 == True`) and equals the key. The code of a new entry runs at once, so the
+# callback must check the argument itself.
 
 # %% tags=["exercise"]
 def memoising(function, result_of: dict):
@@ -387,17 +420,18 @@ def memoising(function, result_of: dict):
 check("03.2", memoising)
 
 # %% [markdown]
-# **03.3** (core) *The decision.* Write what the C code does with a call. `run(cache, function, args, callback)` gets a
-# list of entries `(guard, code)`, and returns what ran: a code, or `"original"`. The first entry whose
-# guard is true runs. If none is, `callback(args)` is asked. It answers with an entry or None. An entry
-# is added to the cache, at its end, and runs at once: its guard is not asked.
+# **03.3** (core) *The decision.* Write in Python what the C code does with a call. `run(cache,
+# function, args, callback)` gets a list of entries `(guard, code)` and returns what runs: the code
+# of an entry, or `"original"`. The first entry whose guard is true runs. If no guard is true, call
+# `callback(args)`, which returns a new entry or None. Append a new entry to the cache; its code
+# runs without a call of its guard.
 #
-# *Hints.* `guard(function, *args)`, as above. Change the list in place.
+# *Hints.* Call a guard as above: `guard(function, *args)`. Change the list in place.
 #
-# <details><summary>Predict: a guard that is never true. How many entries after four calls?</summary>
+# <details><summary>Predict: a guard is never true. How many entries are there after four calls?</summary>
 #
-# Four. Each call asks the callback again, and each answer is one more entry. That is why a real
-# compiler stops after some.
+# Four. Each call asks the callback again, and each answer adds one entry. A real compiler therefore
+# limits the number of entries.
 #
 # </details>
 
@@ -419,11 +453,12 @@ def run(cache: list, function, args: tuple, callback):
 check("03.3", run)
 
 # %% [markdown]
-# **03.4** (stretch) *In its place.* Write `with_other(program, old, new)`: a hooked version of `program` in which every
-# call of `old`, however deep, runs the code of `new`. Nothing is assigned: `old` itself and all
-# globals stay as they are, and outside of the hooked call `old` runs.
+# **03.4** (stretch) *In its place.* Write `with_other(program, old, new)`, which returns a hooked
+# version of `program`. In it every call of `old`, however deep, runs the code of `new`. Do not
+# assign anything: `old` itself and all globals stay as they are, and outside of the hooked call
+# `old` runs as before.
 #
-# *Hints.* The callback answers for one code object only. Which guard is right when the arguments do
+# *Hints.* The callback answers for one code object only. Which guard is right if the arguments do
 # not matter?
 
 # %% tags=["exercise"]
@@ -443,29 +478,31 @@ check("03.4", with_other)
 # %% [markdown]
 # ## Your own compiler: the hook
 #
-# **The piece.** `compile(function)` returns the function with the hook switched on, and
+# **The piece.** `compile(function)` returns a version of the function that runs with the hook on.
 # `Compiler.frame` is the callback: it answers with an entry, or leaves the frame to Python. It must
-# leave a library's code alone, try nothing twice in vain, and give up after eight entries.
+# not compile the code of libraries, must not repeat an attempt that failed, and must give up after
+# eight entries.
 #
 # <details><summary>Hint: start</summary>
 #
-# `frame_hook.enabled(function, callback)` is the function under the hook. Keep the bound method in
-# an attribute: the hook compares callbacks by identity.
+# `frame_hook.enabled(function, callback)` returns the hooked function. Store the bound method in an
+# attribute, since the hook compares callbacks by identity.
 #
 # </details>
 # <details><summary>Hint: entries</summary>
 #
-# `split` is a function of chapter 06, and the reference stands in for it until then. Call it with
-# the frame's function, its code, its arguments, and the list of this code's earlier entries. It
-# returns an `Entry`, or a text that says why not. An `Entry` has a `guard` and a `replacement`, the
-# code to run; its `code` is the code that it was made for. An entry for the hook is `(guard, code, callback)`.
+# You will write `split` in chapter 06; until then the reference solution takes its place. Call it
+# with the frame's function, its code, its arguments, and the list of this code's earlier entries.
+# It returns an `Entry`, or a text that says why there is none. The `guard` of an `Entry` is its
+# guard, `replacement` is the code to run, and `code` is the original code. The hook expects an
+# entry as `(guard, code, callback)`.
 #
 # </details>
 # <details><summary>Hint: leaving alone</summary>
 #
-# `set_cache(code, None)` would mean "never ask again" for every compiler in the process, minidynamo
-# too. Remember in `left_alone` what is left to Python, and why. Entries that are there still run: the
-# callback is only asked where none of them fits.
+# Do not use `set_cache(code, None)`: it means "never ask again" for every compiler in the process,
+# minidynamo included. Remember in `left_alone` which code is left to Python, and why. Existing
+# entries still run, since the hook asks the callback only if none of them fits.
 #
 # </details>
 
@@ -475,7 +512,7 @@ from exercises.own_compiler import begin
 begin("hook");
 
 # %% [markdown]
-# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
+# The output names your functions. Write them in that file, and run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -485,8 +522,9 @@ check_piece("hook")
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The list below has every public name of this chapter's core files, with one sentence each. Unfold
+# a file, then a name, to see its first lines. The list is made from the sources when the page is
+# built.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -500,21 +538,24 @@ also_here(
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/csrc/dynamo/eval_frame.c`, `cache_entry.cpp`, `extra_state.cpp`: the hook, with a C++
-#   guard tree and shadow frames.
-# * `torch/_dynamo/eval_frame.py`: the Python side; `torch/_dynamo/convert_frame.py` is the
+# * `torch/csrc/dynamo/eval_frame.c`, `cache_entry.cpp` and `extra_state.cpp` contain the hook, with
+#   a C++ guard tree and shadow frames.
+# * `torch/_dynamo/eval_frame.py` is the Python side, and `torch/_dynamo/convert_frame.py` is the
 #   callback.
-# * CPython's side is `_PyInterpreterState_SetEvalFrameFunc` (PEP 523; paper, section 3). 3.11,
-#   3.12 and 3.13 each changed the frame's layout.
-# * Generators and coroutines: PyTorch compiles some; here their frames always run as they are.
+# * CPython's function for installing a hook is `_PyInterpreterState_SetEvalFrameFunc` (PEP 523;
+#   paper, section 3). Python 3.11, 3.12 and 3.13 each changed the layout of a frame.
+# * PyTorch compiles some generators and coroutines. Here, the frames of generators and coroutines
+#   always run as they are.
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=dynamo python program.py` prints a line for each frame that the hook hands over.
-# `TORCH_LOGS=recompiles` says why an entry did not fit.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=dynamo python program.py` prints a line for
+# each frame that the hook passes to the callback. `TORCH_LOGS=recompiles` says why an entry did not
+# fit.
 #
 # ## Recap
 #
 # * The hook sees every frame of its thread before the first instruction, with the arguments bound.
-# * A cache entry is a guard and a code object with the same parameters; the frame is pointed at it.
+# * A cache entry is a guard and a code object with the same parameters. If the guard is true, the
+#   frame runs this code.
 # * The hook is installed only while a compiled call is running.
 #
 # Next: what the callback does with the bytecode.

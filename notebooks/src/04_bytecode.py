@@ -13,13 +13,14 @@
 # %% [markdown]
 # # 04 · Bytecode and symbolic evaluation
 #
-# The hook hands us a code object and the arguments. Now we have to find out *which tensor
-# operations it will perform*, without performing them, and with all of Python in it. The answer is
-# to run the bytecode on a machine of our own whose values are symbols.
+# The hook passes a code object and its arguments to the compiler. Which *tensor operations* will
+# this code perform? The compiler must find out without performing them, and for all of Python. It
+# runs the bytecode on a machine of its own, whose values are symbols.
 #
-# **What you will learn:** how CPython's stack machine works; why bytecode and not source text; one
-# instruction set for three Python versions; a small symbolic evaluator; what the real one adds:
-# inlining, exceptions, loops. At the end you write opcode handlers.
+# **What you will learn:** how CPython's stack machine works; why the compiler reads bytecode and
+# not source text; how one instruction set serves three versions of Python; how a small symbolic
+# evaluator works; what the real evaluator adds (inlining, exceptions, loops). At the end you write
+# handlers of instructions.
 #
 # **Files of this chapter:** `minidynamo/bytecode/`, `minidynamo/evaluate/`.
 
@@ -32,7 +33,7 @@ import torch.fx as fx
 
 import minidynamo
 from minidynamo.bytecode import canonical, disassemble
-from minidynamo.explain import Code, Table, excerpt
+from minidynamo.explain import Table
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False);
@@ -40,7 +41,8 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## A stack machine
 #
-# CPython's instructions take their operands from a stack and put their results on it. `a * b + 1`:
+# CPython's instructions take their operands from a stack and push their results onto it. Here is
+# the bytecode of `a * b + 1`:
 
 # %%
 def polynomial(a, b):
@@ -53,11 +55,13 @@ dis.dis(polynomial)
 # back. *Exactly:* each frame has an array of local variables and a stack whose depth is known for
 # every instruction.
 #
-# Why bytecode and not source? Because it is what really runs. Source may be missing, may be a
-# lambda among others on one line, and has a great many forms (decorators, comprehensions, `with`,
-# star-unpacking). The compiler has already turned all of them into one small set of instructions.
+# Why bytecode and not source text? Bytecode is what really runs. The source may be missing, or it
+# may be one of several lambdas on one line. It also has a great many forms, such as decorators,
+# comprehensions, `with` and star-unpacking. Python's own compiler has already turned all of them
+# into one small set of instructions.
 #
-# The trouble: each CPython version changes the instructions. Take a function with a branch:
+# But this set changes with each version of CPython. Take a function with a branch. (In the listing,
+# `>>` marks the target of a jump.)
 
 # %%
 def chosen(x, flag):
@@ -66,12 +70,17 @@ def chosen(x, flag):
 dis.dis(chosen)
 
 # %% [markdown]
-# This is what 3.11 makes of it. Its jump has the direction in the name; later versions have one
-# `POP_JUMP_IF_FALSE` for both. (`>>` marks a place that something jumps to.) On 3.11 a call is `PUSH_NULL, LOAD, PRECALL, CALL`; on 3.12 `PRECALL` is gone; on 3.13 the order
-# of the callable and the NULL is different and two variables may be loaded by one instruction.
-# minidynamo translates all of them to one **canonical** set first, so that the evaluator never asks
-# for a version. Each line of a source text, what this Python made of it, and the canonical
-# operations:
+# The versions of CPython differ in many places:
+#
+# * In 3.11 the name of a jump contains its direction. Later versions have one `POP_JUMP_IF_FALSE`
+#   for both directions.
+# * In 3.11 a call is `PUSH_NULL, LOAD, PRECALL, CALL`. In 3.12 `PRECALL` is gone.
+# * In 3.13 the callable comes before the `NULL`, and one instruction may load two variables.
+#
+# minidynamo therefore translates the bytecode into one **canonical** instruction set, so that its
+# evaluator does not depend on the version. The picture connects each line of a function with the
+# bytecode of this Python, and the bytecode with the canonical operations. The argument of a jump is
+# the number of its target:
 
 # %%
 from minidynamo.explain.draw_code import draw_bytecode
@@ -84,22 +93,25 @@ def with_a_loop(x):
 draw_bytecode(with_a_loop)
 
 # %% [markdown]
-# A jump's argument is the number of an operation, so `FOR_ITER` names the place behind the loop.
-# The translation is one table of cases:
+# `PRECALL` is gone, and `JUMP_BACKWARD` has become `JUMP`. The function `translate` does this for
+# one instruction, with three tables: `RENAMED` has new names, `DROPPED` has instructions to leave
+# out, and `RULES` has a function for each instruction that needs more work:
 
 # %%
 from minidynamo.bytecode.canonical import translate
+from parts import part
 
-excerpt(translate)
+part(translate, ("op = ", "return []"), ("if op in RULES", "return [(op, ins"))
 
 # %% [markdown]
-# Each version's instruction becomes none, one or more canonical ones. `DROPPED`, `RENAMED` and `RULES`
-# are the table; what stands in none of them stays as it is.
+# An instruction in none of the tables stays as it is.
 #
 # ## A small symbolic evaluator
 #
-# Two kinds of values: Python objects that we know, and nodes of an FX graph that stand for tensors.
-# An operation on known values is simply done; an operation that involves a node becomes a node.
+# Our small machine knows two kinds of values: Python objects that are known, and nodes of an FX
+# graph that represent tensors. If all operands of an operation are known, the machine computes it.
+# If one of them is a node, the machine adds a new node to the graph. Each canonical instruction is
+# one method:
 
 # %% tags=["support"]
 import builtins
@@ -174,8 +186,8 @@ machine.run()
 print(machine.graph)
 
 # %% [markdown]
-# Two nodes for two operations, and `1` is a number in one of them. How did they come about? Watch the
-# instructions, the stack and the graph. (Use the buttons, or the arrow keys.)
+# The graph has one node for each of the two operations. The next cell shows how the nodes came
+# about, with the stack and the graph after each instruction. (Use the buttons or the arrow keys.)
 
 # %%
 from steppers import machine_run
@@ -183,11 +195,11 @@ from steppers import machine_run
 machine_run(Machine(polynomial, ["a", "b"]), "polynomial")
 
 # %% [markdown]
-# The stack holds *names of results* where CPython's would hold tensors. The graph grows where an
-# operation met such a name.
+# Where CPython's stack would hold tensors, this stack holds nodes. The graph grows whenever an
+# operation has a node among its operands, and once more for the result.
 #
-# Known values disappear. `flag` is known, so the branch is decided, and only the branch that was
-# taken is in the graph:
+# Known values leave no trace in the graph. In `chosen` the value of `flag` is known, so the machine
+# can decide the branch. The graph contains only the branch that was taken:
 
 # %%
 for flag in (True, False):
@@ -196,12 +208,13 @@ for flag in (True, False):
     print(flag, "->", [f"{n.target.__name__}{n.args}" for n in machine.graph.nodes if n.op == "call_function"])
 
 # %% [markdown]
-# (Someone has to check next time that `flag` is still the same. Notebook 05.)
+# (The next call must check that `flag` is still the same. Such checks are the subject of
+# chapter 05.)
 #
 # ## Where the small machine fails
 #
-# The loop from above needs iterators, a helper function needs a second frame, an exception needs
-# the exception table:
+# Two functions show what the small machine lacks. `with_a_loop` needs iterators, and
+# `with_a_helper` calls another Python function:
 
 # %%
 def with_a_helper(x):
@@ -217,55 +230,65 @@ for function in (with_a_loop, with_a_helper):
         print(function.__name__, "->", f"{type(error).__name__}: {error}")
 
 # %% [markdown]
-# The second one did not fail, it did something useless: the graph contains a call of `polynomial`,
-# a Python function that no backend can look into. It has to be **inlined**: evaluated by another
-# machine that writes into the same graph.
+# The machine stops at the first function. For the second it builds a useless graph: the node
+# `polynomial` is a call of a Python function, and no backend can look into it. The machine must
+# **inline** such a call: a second machine evaluates the function and writes into the same graph.
 #
 # ## The real evaluator
 #
-# `minidynamo/evaluate/` has the same shape: a loop, a table of handlers, one function per
-# canonical opcode.
+# The real evaluator in `minidynamo/evaluate/` has the same structure: a loop and one handler per
+# canonical instruction. In the excerpt, `run` is the handler and `arg` its argument. `except_entry`
+# is the place to go on if the instruction raises an exception:
 
 # %%
 from minidynamo.evaluate import evaluator, opcodes
 
-excerpt(evaluator.Frame.loop)
+part(evaluator.Frame.loop, ("ops =", "run, arg"), ("self.pc += 1", "raise"))
 
 # %% [markdown]
-# The real loop is the small one: fetch, look up the handler, call it. It counts its steps, so that an
-# endless loop of the program ends in a graph break. An `ObservedException` is an exception of the
-# *program*: `caught` goes on at its handler, if there is one.
+# The real loop does what the small one does: it fetches an instruction, looks up its handler, and
+# calls it. An `ObservedException` is an exception of the evaluated *program*, not of the compiler.
+# The method `caught` continues at the program's `except`, if there is one.
+#
+# The method `inline` evaluates a call of a Python function. `bind` gives each parameter its
+# argument:
 
 # %%
-excerpt(evaluator.Frame.inline)
+part(evaluator.Frame.inline, ("code =", "code"), ("frame = Frame", "frame"), ("return frame.run", "return"))
 
 # %% [markdown]
-# A second frame with the same `output`, which holds the graph: that is inlining. `bind` gives each
-# parameter its argument. A generator gets a frame as well, which runs when somebody asks for a value.
+# A second `Frame` with the same `output`, which holds the graph: that is all of inlining. (The
+# lines that are left out treat coroutines and generators.)
+#
+# The method `unwind` handles an exception. CPython keeps an *exception table* beside the bytecode.
+# For each range of instructions, an entry of the table names the `target` to jump to and the
+# `depth` to which the stack must shrink. The flag `lasti` says whether the handler also needs the
+# position of the instruction that raised:
 
 # %%
-excerpt(evaluator.Frame.unwind)
+part(evaluator.Frame.unwind, "target, depth", "self.pc")
 
 # %% [markdown]
-# What the program was doing is taken off the stack, the exception is put onto it, and evaluation goes on
-# at `target`, where the `except` begins.
+# `unwind` drops the unfinished work from the stack, pushes the exception, and continues at
+# `target`, where the `except` begins.
 #
-# In sum, what the real evaluator adds to ours:
+# In sum, the real evaluator adds four things to the small machine:
 #
-# * every value is a `Variable` that knows where it came from (notebook 05);
-# * a call of a Python function pushes a new `Frame` that shares the graph: inlining;
-# * an exception looks up the exception table of the *evaluated* program. CPython keeps this table
-#   beside the bytecode. For each range of instructions it names the handler to jump to, and how deep
-#   the stack is there. A flag, `lasti`, says whether the handler also wants the place of the error
-#   on the stack;
-# * whatever has no rule raises `Break`, and the frame is split there (notebook 06).
+# * Every value is a `Variable`, which knows where it came from (chapter 05).
+# * A call of a Python function gets a `Frame` of its own that shares the graph.
+# * An exception is handled as the exception table of the evaluated program says.
+# * An operation without a rule raises `Break`, and the compiler splits the frame there
+#   (chapter 06).
+#
+# How many instructions does the evaluator know?
 
 # %%
 handlers = opcodes.HANDLERS
 print(len(handlers), "canonical opcodes, for example:", ", ".join(list(handlers)[:12]), "...")
 
 # %% [markdown]
-# Each handler is one canonical opcode. None of them knows which Python it runs on.
+# No handler depends on the version of Python. Now the real evaluator captures the two functions on
+# which the small machine failed:
 
 # %%
 for function in (with_a_loop, with_a_helper):
@@ -273,9 +296,11 @@ for function in (with_a_loop, with_a_helper):
     print(function.__name__, "->", [n.name for n in e.main.record.graph.graph.nodes if n.op.startswith("call")])
 
 # %% [markdown]
-# `polynomial` is gone: its two operations stand there, then the one behind the call. In `with_a_loop`
-# the loop is unrolled: `range(3)` is known. Exceptions of the program are
-# evaluated too, and leave nothing in the graph:
+# In `with_a_loop` the evaluator unrolled the loop, since `range(3)` is known. In `with_a_helper` it
+# inlined `polynomial`: the graph has the two operations of the helper, and then the product.
+#
+# The evaluator also follows exceptions of the program. The function below raises a `KeyError` and
+# catches it:
 
 # %%
 def with_an_exception(x, options):
@@ -292,13 +317,14 @@ print(e.main.record.graph.code)
 print("breaks:", len(e.main.record.graph_breaks))
 
 # %% [markdown]
-# No break, and no `try` in the graph. The `KeyError` was raised and caught while tracing: `scale` is the
-# `2` in the product. (A guard remembers that the key was missing.)
+# The graph has no `try`, and the frame has no break. The evaluator raised and caught the `KeyError`
+# while it captured the function, so `scale` is the `2` in the product. (A guard remembers that the
+# key was missing.)
 #
 # ## A real model
 #
-# How many bytecode instructions does the evaluator execute to capture BERT? We count by wrapping
-# the handlers.
+# How many instructions does the evaluator execute to capture BERT with two layers? The cell wraps
+# every handler in a counter:
 
 # %%
 from collections import Counter
@@ -329,23 +355,24 @@ print(f"more than {sum(counts.values()) // 1000} thousand instructions were eval
       f"to find {operations} tensor operations")
 
 # %% [markdown]
-# Nearly all of them move values to and from the stack. The most frequent ones:
+# The evaluator needs many instructions per tensor operation. The table has the most frequent ones.
+# Most of them only move values to and from the stack:
 
 # %% tags=["volatile"]
 Table(["opcode", "times"], counts.most_common(8))
 
 # %% [markdown]
-# Eager mode evaluates all of these instructions on *every* call. A compiled call evaluates none of
-# them. It pays for its guards instead (notebook 05).
+# Eager mode executes all of these instructions in *every* call. A compiled call executes none of
+# them. It pays for its guards instead (chapter 05).
 #
 # ## Exercises
 #
-# **04.1** (warm-up) *Loops.* Give the small machine `GET_ITER` and `FOR_ITER`. `GET_ITER` replaces the top of
-# the stack by an iterator over it. `FOR_ITER target` pushes the next item, or, when there is none,
-# removes the iterator and continues at `target` (the canonical target is already behind the loop's
-# end).
+# **04.1** (warm-up) *Loops.* Give the small machine the instructions `GET_ITER` and `FOR_ITER`.
+# `GET_ITER` replaces the top of the stack by an iterator over it. `FOR_ITER target` pushes the next
+# item. If there is none, it removes the iterator and continues at `target`, which is the first
+# instruction behind the loop.
 #
-# *Hints.* `next(iterator, NULL)`. The sequence is always known in this exercise.
+# *Hints.* Use `next(iterator, NULL)`. The sequence is always known in this exercise.
 
 # %% tags=["exercise"]
 class LoopingMachine(Machine):
@@ -369,13 +396,14 @@ from exercises import check
 check("04.1", LoopingMachine)
 
 # %% [markdown]
-# **04.2** (core) *Inlining.* Override `CALL`: a call of a Python function (it has a `__code__`) is
-# evaluated by a second machine that writes into the same graph; everything else goes on as before.
+# **04.2** (core) *Inlining.* Override `CALL`. A call of a Python function (which has a `__code__`)
+# must be evaluated by a second machine that writes into the same graph. Everything else goes on as
+# before.
 #
-# *Hints.* Pop the arguments and the callee as `Machine.CALL` does.
-# `inner = type(self)(callee, [])`, then set `inner.graph = self.graph` and `inner.locals` from
-# `callee.__code__.co_varnames`. `run` adds an output node to the graph, which you do not want:
-# write the loop again, or remove the node (`self.graph.erase_node`).
+# *Hints.* Pop the arguments and the callee as `Machine.CALL` does. Make the second machine with
+# `inner = type(self)(callee, [])`. Then set `inner.graph = self.graph`, and fill `inner.locals` by
+# the names in `callee.__code__.co_varnames`. The method `run` adds an output node to the graph,
+# which you do not want. Write the loop again, or remove the node with `self.graph.erase_node`.
 
 # %% tags=["exercise"]
 class InliningMachine(Machine):
@@ -398,12 +426,13 @@ class InliningMachine(Machine):
 check("04.2", InliningMachine)
 
 # %% [markdown]
-# **04.3** (stretch) *The real evaluator.* `match` on sequences asks for lengths with `GET_LEN`: push
-# `len(top of stack)`, leaving the top where it is. Write the handler. The check takes minidynamo's
-# own handler away, puts yours in its place, and captures a `match` statement with it.
+# **04.3** (stretch) *The real evaluator.* A `match` on a sequence uses the instruction `GET_LEN`.
+# It pushes the length of the top of the stack and leaves the top itself where it is. Write the
+# handler. The check puts yours in the place of minidynamo's own and captures a `match` statement
+# with it.
 #
-# *Hints.* `frame.stack` is a list of `Variable`s. Every variable has `length(frame)`, which returns
-# an `int`. A known value is a `ConstantVar(value)`.
+# *Hints.* `frame.stack` is a list of `Variable`s. Every variable has a method `length(frame)`,
+# which returns an `int`. A known value is a `ConstantVar(value)`.
 
 # %% tags=["exercise"]
 from minidynamo.variables.constant import ConstantVar
@@ -418,16 +447,18 @@ def GET_LEN(frame, _):
 check("04.3", GET_LEN)
 
 # %% [markdown]
-# **04.4** (core) *Tuples.* Give the small machine `BUILD_TUPLE count` and `UNPACK_SEQUENCE count`. The first takes
-# `count` values off the stack and pushes one tuple of them. The second takes a tuple off and pushes
-# its items, so that the *first* item is on top: the stores that follow take them from left to right.
+# **04.4** (core) *Tuples.* Give the small machine `BUILD_TUPLE count` and `UNPACK_SEQUENCE count`.
+# The first takes `count` values off the stack and pushes one tuple of them. The second takes a
+# tuple off and pushes its items, with the *first* item on top. The stores that follow then take the
+# items from left to right.
 #
-# *Hints.* `self.pop(count)` gives the values in their order. A tuple of nodes is a tuple that is known.
+# *Hints.* `self.pop(count)` returns the values in their order. A tuple of nodes is a known value: a
+# Python tuple.
 #
-# <details><summary>Predict: does a, b = b, a write anything into the graph?</summary>
+# <details><summary>Predict: does a, b = b, a add a node to the graph?</summary>
 #
-# No. Names change places on the stack; no tensor operation runs. (CPython swaps two without any
-# tuple; the check uses four.)
+# No. Values change places on the stack, but no tensor operation runs. (CPython swaps two values
+# without a tuple, so the check uses four.)
 #
 # </details>
 
@@ -448,56 +479,61 @@ check("04.4", TupleMachine)
 # %% [markdown]
 # ## Your own compiler: the stack machine
 #
-# **The piece.** The machine of this chapter, grown up. Its values are nodes of the graph, objects
-# from outside, and plain Python values. You write the step of its loop and most of its instructions.
-# What a call takes from the stack is yours, too, what it does, and how a function is inlined.
+# **The piece.** This is the machine of this chapter, grown up. Its values are nodes of the graph,
+# objects from outside, and plain Python values. You write the step of its loop and most of its
+# instructions. You also write calls: what a call takes from the stack, what it does, and how a
+# function is inlined.
 #
 # <details><summary>Hint: start</summary>
 #
-# An instruction is a method of its name. `step` looks it up, refuses what it does not find, and
-# moves `pc` on *before* it calls the handler, so that a jump may set it.
+# The method that handles an instruction has the instruction's name. `step` looks up this method and
+# refuses an instruction that has none. It increases `pc` *before* it calls the method, so that a
+# jump may change `pc`.
 #
 # </details>
 # <details><summary>Hint: the stack</summary>
 #
-# `COPY 1` copies the top. `SWAP n` exchanges the top with the n-th value from above.
-# `UNPACK_SEQUENCE` leaves the *first* element on top.
-# `pop(n)` takes n values at once, the lowest first. That is the order of operands, too.
-# `self.items` gives what a container holds, and refuses a tensor.
+# `COPY 1` copies the top. `SWAP n` exchanges the top with the n-th value from the top.
+# `UNPACK_SEQUENCE` leaves the *first* element on top. `pop(n)` removes n values at once and returns
+# them with the lowest first, which is also the order of operands. `self.items` returns the elements
+# of a container, and refuses a tensor.
 #
 # </details>
 # <details><summary>Hint: calls</summary>
 #
-# Three things can lie below the arguments. `NULL, f` and `f, NULL` are plain calls: which of the two
-# it is depends on Python's version. `f, x` is a method and its object, so `x` goes before the other
+# The two values below the arguments have three forms. `NULL, f` and `f, NULL` are plain calls; the
+# order depends on Python's version. `f, x` is a method and its object, so `x` goes before the other
 # arguments. Compare with `is NULL`.
 #
 # </details>
 # <details><summary>Hint: inlining</summary>
 #
-# Another `Machine` with the same `Capture`. `inspect.signature(function, follow_wrapped=False).bind(...)`
-# finds out which argument goes where, and `apply_defaults` fills in what was not given. Only constants
-# are guarded as defaults. Any other may change later: `Refused`.
+# Use another `Machine` with the same `Capture`. `inspect.signature(function,
+# follow_wrapped=False).bind(...)` finds the parameter of each argument, and `apply_defaults` fills
+# in the other parameters. Refuse a default that is not a constant (`Refused`): no guard would
+# notice if it changed.
 #
 # </details>
 # <details><summary>Hint: what is called</summary>
 #
-# Ask in the order of the docstring of `call`. A `Bound` is called with its `first` in front. Of an
-# `Outside` look at its `value`. `self._forward(module)` gives what a module calls. What `TORCH` and `PLAIN`
-# get are the items of containers from outside: `capture.items(arg)` leaves all else as it is.
+# Check the cases in the order of the docstring of `call`. Call a `Bound` with its `first` before
+# the other arguments. For an `Outside`, look at its `value`. `self._forward(module)` returns the
+# function that a module calls. Functions in `TORCH` and `PLAIN` get the items of a container from
+# outside: `capture.items(arg)` returns them, and returns every other argument unchanged.
 #
-# `list.append` writes: `capture.journal.append(capture.journal.items_of(target), value)`, after
-# `self.items(target)` has looked at it. Only an `Outside` that is a Python function is inlined. All else is
-# `Refused`.
+# `list.append` writes. First call `self.items(target)`, then
+# `capture.journal.append(capture.journal.items_of(target), value)`. Inline an `Outside` only if it
+# is a Python function. Refuse everything else.
 #
 # </details>
 # <details><summary>Hint: attributes and globals</summary>
 #
-# `Bound(METHODS[name], value)` is a method of a node; its shape is a `torch.Size`. Another object's
-# attributes are chapter 05's: `capture.attribute`.
+# A method of a node is `Bound(METHODS[name], value)`; the shape of a node is a `torch.Size`. For
+# attributes of other objects, call `capture.attribute` (chapter 05).
 #
-# `self.source` finds the function: a global lies at `{self.source}.__globals__['name']`. `capture.wrap(value, source)`
-# gives what may lie on the stack.
+# `self.source` is the source of the function, so the source of a global is
+# `{self.source}.__globals__['name']`. `capture.wrap(value, source)` turns a value from outside into
+# a value of the machine.
 #
 # </details>
 
@@ -507,7 +543,7 @@ from exercises.own_compiler import begin
 begin("machine");
 
 # %% [markdown]
-# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
+# The output names your functions. Write them in that file, and run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -517,8 +553,9 @@ check_piece("machine")
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The list below has every public name of this chapter's core files, with one sentence each. Unfold
+# a file, then a name, to see its first lines. The list is made from the sources when the page is
+# built.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -528,20 +565,23 @@ also_here("minidynamo/bytecode/", "minidynamo/evaluate/")
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_dynamo/symbolic_convert.py`: the evaluator, with the version checks inside each opcode
-#   method (we translate first).
-# * `torch/_dynamo/bytecode_transformation.py`: assembler and disassembler.
-# * `torch/_dynamo/polyfills/`: library functions rewritten in Python so that they can be inlined.
-#   Paper, section 3.
+# * `torch/_dynamo/symbolic_convert.py` is the evaluator. It checks the version of Python inside its
+#   instruction methods; minidynamo translates first.
+# * `torch/_dynamo/bytecode_transformation.py` has the assembler and the disassembler.
+# * `torch/_dynamo/polyfills/` has library functions that are rewritten in Python so that they can
+#   be inlined. Paper, section 3.
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=trace_bytecode python program.py` prints each instruction with the symbolic stack before
-# it. `TORCH_LOGS=bytecode` prints the code before and after.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=trace_bytecode python program.py` prints each
+# instruction with the symbolic stack before it. `TORCH_LOGS=bytecode` prints the original and the
+# replacement bytecode.
 #
 # ## Recap
 #
-# * Bytecode is a small language for a stack machine; evaluate it on symbols and the tensor
-#   operations fall out.
-# * Known values are computed while capturing; the graph holds only what involves tensors.
-# * Function calls are inlined, loops over known sequences unrolled, exceptions followed.
+# * Bytecode is a small language for a stack machine. Evaluating it on symbols yields the tensor
+#   operations.
+# * The evaluator computes known values while it captures. The graph contains only operations on
+#   tensors.
+# * The evaluator inlines function calls, unrolls loops over known sequences, and follows
+#   exceptions.
 #
 # Next: where each value came from, and what must hold for the graph to be right again.

@@ -13,13 +13,14 @@
 # %% [markdown]
 # # 05 · Variables, sources, guards
 #
-# While evaluating, minidynamo decided things: `flag` was true, the list had three entries, `x` was
-# float32. The graph is right only while these decisions stay right. A **guard** is such an
-# assumption, written as a check on the inputs. To write it one has to know where each value came
-# from: its **source**.
+# While it evaluates a function, minidynamo makes assumptions: `flag` is true, the list has three
+# entries, `x` is float32. The graph is right only as long as these assumptions hold. A **guard** is
+# such an assumption, written as a check on the inputs. To write the check, the compiler must know
+# where each value came from: its **source**.
 #
-# **What you will learn:** variables and lazy values; sources as a tree; what is guarded and what is
-# not; the generated guard function; recompilation and its limit; whether guards are asserts.
+# **What you will learn:** how lazy values avoid guards; how sources form a tree; what is guarded
+# and what is not; what the generated guard function looks like; when recompilation stops; how
+# guards differ from asserts.
 #
 # **Files of this chapter:** `minidynamo/variables/`, `minidynamo/guards/sources.py`,
 # `minidynamo/guards/guards.py`, `minidynamo/convert/entries.py`.
@@ -28,7 +29,7 @@
 import torch
 
 import minidynamo
-from minidynamo.explain import Code, Table, excerpt
+from minidynamo.explain import Table
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False);
@@ -36,8 +37,8 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## The naive version: key the cache by the arguments
 #
-# The stager of notebook 01 cached by shape and dtype. A Python function depends on more than its
-# arguments:
+# The staging of chapter 01 used the shapes and dtypes of the arguments as the key of its cache. But
+# a Python function may depend on more than its arguments:
 
 # %%
 import prior
@@ -53,8 +54,10 @@ settings["scale"] = 10.0
 print("eager:", scaled(torch.ones(2)), "  staged:", staged(torch.ones(2)), "<- wrong")
 
 # %% [markdown]
-# One could key by *everything*: all globals, all attributes, recursively. That would be right, and
-# slower than the function. The way out: note what the evaluator *looked at* while it ran.
+# A key made of *everything* (all globals and all attributes, recursively) would be right, but
+# computing it would take longer than the function. minidynamo notes only what the evaluator *looked
+# at*. The cell changes the entry that `scaled` reads, and then adds one that `scaled` does not
+# read:
 
 # %%
 compiled = minidynamo.compile(scaled, backend="eager")
@@ -67,27 +70,31 @@ compiled(torch.ones(2))
 print(minidynamo.counters)
 
 # %% [markdown]
-# One recompilation, for the entry that was read; none for the one that was not. The last line is the
-# guard that failed. (`P_G___main__` is the dictionary of our globals.)
+# Only the entry that was read caused a recompilation. The last line shows the guard that failed.
+# (`P_G___main__` is the dictionary of this notebook's globals.)
 #
-# *The kitchen.* Someone wrote the recipe while watching the cook. Beside it, in the margin: "the
+# *The kitchen.* Someone wrote the recipe while watching the cook, and added in the margin: "the
 # oven was at 180 degrees; there were four eggs". Before using the recipe again, read the margin.
-# *Exactly:* a guard is a Boolean expression over the function's arguments and surroundings; the
+# *Exactly:* a guard is a Boolean expression over the function's arguments and surroundings. A cache
 # entry may run if all of its guards are true.
 #
 # ## Lazy values
 #
-# Arguments are wrapped as `Lazy`: nothing is assumed about a value that nobody looks at.
+# How does minidynamo know what the evaluator looked at? It wraps each argument as a `Lazy` value
+# and assumes nothing about it. The first operation that needs the value calls `realize`, which
+# makes a variable of the right class and adds its guards. (`tx` is the frame that is being
+# evaluated, and `tx.output` holds its graph and its guards.)
 
 # %%
 from minidynamo.variables.base import Lazy
+from parts import part
 
-excerpt(Lazy)
+part(Lazy, ("def __init__", "self.variable"), ("def realize", "return"))
 
 # %% [markdown]
-# `realize` is the moment at which somebody asks: a variable of the right class is made then, with its
-# guards. (`tx` is the frame that is being evaluated. `argument` is how rules of calls take what they
-# are given.) Three parameters, of which one is never looked at:
+# The next function has three parameters and never looks at the second, `ignored`. The table shows
+# the guards of its entry. (A name that begins with `P_` is an object that the guard compares with.
+# `P_Tensor` is the class `torch.Tensor`, for example.)
 
 # %%
 def uses_one(x, ignored, flag):
@@ -99,15 +106,17 @@ e = minidynamo.explain(uses_one, backend="eager")(torch.ones(2), object(), True)
 Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if g.source is not None])
 
 # %% [markdown]
-# `ignored` has no guard. `flag` has one: its value was used. The last two rows are about `+`: the bases of
-# `Tensor` are the same (`__mro__` is the list of classes in which Python looks for a method), and
-# nobody gave `Tensor` an `__add__` of its own. The rows before are explained below.
+# `ignored` has no guard. `flag` has one, since the `if` used its value. The last two rows protect
+# the meaning of `+`. `__mro__` is the list of classes in which Python looks for a method, and the
+# last row checks that nobody has given `Tensor` an `__add__` of its own. The other rows are
+# explained below.
 #
-# ## Sources: where did it come from?
+# ## Sources: where did a value come from?
 #
-# Each value that was read from somewhere carries a `Source`, a node of a tree: local, then
-# attribute, then item. The same tree is used to write guards, and to load the value again in the
-# replacement code.
+# Each value that was read from somewhere carries a `Source`. Sources form a tree: a parameter, then
+# one of its attributes, then an item of that attribute, and so on. minidynamo uses this tree twice:
+# to write guards, and to load the value again in the replacement code. The cell builds one source
+# by hand. Its table lists nine kinds of access, with the Python text of each:
 
 # %%
 from minidynamo.guards.sources import KINDS, SourceTree
@@ -118,12 +127,13 @@ print(source.name())
 Table(["kind", "written as"], list(KINDS.items())[:9], "how an access is written ({p}: the parent, {k}: the key)")
 
 # %% [markdown]
-# Every kind of access can be written as Python again; the guard is that text.
+# The text of a guard is made of such accesses.
 #
 # ## What gets guarded
 #
-# A table of small programs and the guards that they cause. The guards on the thread's state, which
-# every entry has, are left out. So is what a program above has caused already:
+# Different Python operations cause different guards. The table below has seven small programs and
+# the guards of each. It leaves out the guards that every entry has, and guards that a program above
+# has caused already:
 
 # %%
 class Settings:
@@ -141,38 +151,48 @@ def programs():
     def identity(x, s): return x + 1 if x is s else x * 2
     return closure, attribute, length, type_test, has, key, identity
 
-rows, seen = [], set()
+rows = {}                                                       # each guard once
 for function in programs():
     arguments = (torch.ones(2),) if function.__name__ == "closure" else (torch.ones(2), Settings())
-    record = minidynamo.explain(function, backend="eager")(*arguments).main.record
-    for guard in record.guards:
-        if guard.source is not None and not (isinstance(guard.source, tuple) is False and guard.source.name() == "x"):
-            code = guard.check if isinstance(guard.source, tuple) else guard.code
-            rows.append((function.__name__, guard.kind, code))
-rows = [row for row in rows if row[2] not in seen and not seen.add(row[2])]
-Table(["program", "kind", "guard"], rows)
+    for guard in minidynamo.explain(function, backend="eager")(*arguments).main.record.guards:
+        several = isinstance(guard.source, tuple)               # a guard may look at several values
+        if guard.source is None or (not several and guard.source.name() == "x"):
+            continue                                            # the thread's state, or the tensor
+        text = guard.check if several else guard.code
+        rows.setdefault(text, (function.__name__, guard.kind, text))
+Table(["program", "kind", "guard"], list(rows.values()))
 
 # %% [markdown]
-# Each row can be read as a question. `closure`: is the number that it closes over still 3? `attribute`:
-# does `s` have its class, has that class no `scale` of its own that would win (`ABSENT`), and is the
-# value the same? `length` asks for the length of the list and not for its items. `BUILTIN` and `ID`
-# are about the name `len`: nobody has put another function there. `has` asks that the attribute is
-# still missing. `identity` causes nothing new: a tensor and a `Settings` can never be one object.
+# Read the rows program by program:
 #
-# Tensors: type, dtype, shape, strides, `requires_grad` and device. `VIEW_BITS` is about two bits that
-# a tensor may carry. `is_neg()`: it is negated, but nobody has computed that yet. `_is_zerotensor()`:
-# it stands for zeros, without memory. The *values* are not guarded: they flow through the graph.
+# * `closure` checks that the number from the enclosing function is still 3.
+# * `attribute` checks the class of `s` and the value of `s.scale`. The `ABSENT` guards make sure
+#   that Python would still find `scale` there: a `scale` or a `__getattribute__` in the class would
+#   come first.
+# * `length` checks the length of the list, but not its items. Its guards `BUILTIN` and `ID` check
+#   that the name `len` still means Python's `len`.
+# * `type_test` checks that the name `Settings` still means the same class.
+# * `has` checks that the attribute `missing` is still missing.
+# * `key` checks the one item that `in` looked at.
+# * `identity` adds no guard, since a tensor and a `Settings` can never be the same object.
+#
+# A tensor has guards of its own. The next table has those of `x` in `x + 1`:
 
 # %%
 e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
 Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if g.source is not None])
 
 # %% [markdown]
-# Every tensor argument has these rows. And the surroundings: grad mode, autocast, default dtype and so on, because the same Python means
-# other operations under them.
+# Every tensor argument has these guards. `VIEW_BITS` checks two flags of a tensor: `is_neg()` marks
+# a negation that was not computed yet, and `_is_zerotensor()` marks zeros that have no memory. The
+# *values* of a tensor have no guard, since they flow through the graph.
 #
-# Drawn as a tree: the roots are parameters and objects that the entry holds, below them what was
-# read from them, each with the kinds of guards on it. A value that is read twice stands there once.
+# Every entry also has guards on its surroundings, such as grad mode, autocast and the default
+# dtype. They change what a PyTorch operation does.
+#
+# The picture shows the guards of one entry as a tree. Its roots are the parameters and the objects
+# that the entry holds. Below a root are the values that were read from it, with the kinds of their
+# guards:
 
 # %%
 e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")(
@@ -181,10 +201,12 @@ e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")
 e.guard_tree
 
 # %% [markdown]
-# The way to `scale` goes over `s` and its `__dict__`. If `s` has another class, nobody asks further.
+# The path to `scale` leads through `s` and its `__dict__`. If the guard on `s` fails, nothing below
+# `s` is checked.
 #
-# Now change something, and ask the guards. (Use the buttons, or the arrow keys.) First nothing is
-# changed, then an attribute deep in the tree, then the shape of `x`:
+# The next cell runs these guards one after the other on three calls. (Use the buttons or the arrow
+# keys.) The first call changes nothing, the second changes an attribute deep in the tree, and the
+# third changes the shape of `x`:
 
 # %%
 from steppers import guard_walk
@@ -195,52 +217,56 @@ guard_walk(e.main.record, {"the same": (torch.ones(2), Settings()), "another sca
                            "another shape": (torch.ones(3), Settings())})
 
 # %% [markdown]
-# What fails often is asked early: a shape is cheap to look at, and needs no way down the tree.
+# The guards on `x` come first, since shapes change often and are cheap to check.
 
 # %% [markdown]
 # ## The guard function
 #
-# All guards of an entry become one Python function. Prefixes that several guards share are read
-# once. It is what really runs before each call. What it compares with is kept under names that
-# begin with `P_` (*pins*: while the entry lives, these objects do, so that an `is` stays
-# meaningful):
+# minidynamo generates one Python function from all guards of an entry. This function runs before
+# each call. Two kinds of generated names occur in it:
+#
+# * `P_...` are *pins*: objects that the entry keeps alive, so that a comparison by `is` stays
+#   meaningful.
+# * `state_...` are settings of PyTorch at the time of the capture. `state_grad_mode` says whether
+#   gradients were enabled.
+#
+# `plain_layout(x)` is a function in C. It returns the class, dtype, sizes, strides, device and
+# flags of a tensor as one sequence of bytes, so one comparison replaces six guards.
 
 # %%
 e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
 e.guard_source
 
 # %% [markdown]
-# This is the function that runs before each call: one condition after the other. A false one answers
-# `False`. An error is an answer too (`answer_failure`). With an object that has attributes it looks so:
+# The function evaluates one condition after the other and returns `False` at the first that is
+# false. An exception counts as false as well (`answer_failure`). The guard function of `length` has
+# an object with attributes among its arguments:
 
 # %%
 e = minidynamo.explain(programs()[2], backend="eager")(torch.ones(2), Settings())
 e.guard_source
 
 # %% [markdown]
-# The new lines are about `s`: its class, and the list that is found in its `__dict__`.
+# The variables `v12` and `v13` hold values on the path to the list, so that several guards can
+# share them. If `s.names` no longer exists, reading it raises an exception, and the guard is false.
 #
-# (`layout(x)` saves work. Six guards on a tensor, one for its class, dtype, sizes, strides, device and
-# bits, are one question: a function in C gives all of it as bytes, which are compared.)
-#
-# Any exception while checking counts as false: if `s.names` is gone, the assumption that it has
-# length 2 does not hold.
+# The generated function only says True or False. To explain a recompilation to people,
+# `first_failure` checks the guards again and returns the first that is false, with its text. Here
+# the list has grown:
 
 # %%
-from minidynamo.guards.guards import GuardFunction
-
-excerpt(GuardFunction.first_failure)
+longer = Settings()
+longer.names.append("c")
+guard, reason = e.main.record.guard_function.first_failure(None, torch.ones(2), longer)
+reason
 
 # %% [markdown]
-# It walks the same list again, and stops at the first that is false. This is for people: it runs when
-# somebody wants to know *why* an entry does not fit.
-#
 # ## Recompilation, and when it stops
 #
-# When no entry fits, the frame is captured again and a second entry is added. A function that is
-# called with ever new constants would compile for ever, so there is a limit, with a message.
-# (Numbers that change become inputs of the graph by default, see notebook 14; `dynamic=False` keeps
-# them constants.)
+# If no entry fits, minidynamo captures the frame again and adds an entry. A function that gets a
+# new constant in each call would be compiled in each call. So the number of entries has a limit.
+# The cell sets it to 3. (By default, a number that changes becomes an input of the graph: chapter
+# 14. Here `dynamic=False` keeps it a constant.)
 
 # %%
 minidynamo.reset()
@@ -255,16 +281,19 @@ with minidynamo.config.patch(recompile_limit=3):
 print(minidynamo.counters)
 
 # %% [markdown]
-# Three entries, and then no more. `recompiles` names the guards that failed: that is the first place to
-# look. `skipped` says that the limit was reached, and what the frame does since.
+# minidynamo compiled the function three times and then gave up. If your own program is slow, look
+# at `recompiles` first: it names the guards that failed. `skipped` says that the limit was reached.
 #
 # ## Are guards asserts?
 #
-# They look alike: both check something at run time. The difference is what follows when the check
-# is false. An assert *stops* the program: the assumption was the programmer's. A failed guard
-# *starts* something: the assumption was the compiler's, and the program is fine. So a guard must
-# never be visible to the program: it may not raise, print, or change anything. And it is checked
-# *before* the code runs, all of them at once; an assert stands where the programmer put it.
+# Both check something at run time, but they differ in what happens when the check fails. An assert
+# states an assumption of the *programmer*. If it is false, the program has a bug, and the assert
+# stops it. A guard states an assumption of the *compiler*. If it is false, the program is fine, and
+# the compiler needs another entry. So the program must never notice a guard: a guard may not raise,
+# print, or change anything. All guards are checked *before* the code runs, while an assert runs
+# where the programmer put it.
+#
+# The function below has an assert of its own on `n`, and minidynamo adds a guard on `n`:
 
 # %%
 def positive(x, n):
@@ -281,14 +310,15 @@ except AssertionError as error:
 print("recompiles:", sum(minidynamo.counters["recompiles"].values()))
 
 # %% [markdown]
-# A guard on `n` failed twice. The first time a new entry was made; the second time evaluation met
-# the program's own assert, and the program raised as it should.
+# A guard on `n` failed twice. The first time, minidynamo compiled a new entry. The second time, the
+# program's own assert failed, and the program raised its error as in eager mode.
 #
 # ## Soundness
 #
-# A guard that is missing is the worst kind of bug: the answer is wrong and nothing says so.
-# `tests/` therefore attacks guards: compile, change *one* thing of the surroundings at random, call
-# again; it must be recompiled or still right. Try it by hand:
+# A missing guard is the worst kind of bug: the result is wrong, and no error says so. The tests of
+# this project therefore attack the guards. They compile a program, change *one* thing at random,
+# and call the program again. The second result must be right, with or without a recompilation. The
+# cell does the same by hand, with six changes of a model:
 
 # %%
 class Model(torch.nn.Module):
@@ -321,13 +351,13 @@ for change in (change_nothing, change_scale, change_weight, change_module, chang
 Table(["change", "result", "recompiled because"], rows)
 
 # %% [markdown]
-# Every row is right. Each change that could be seen in the result was seen by a guard, which the last
-# column names. Where no recompilation was needed, the graph was used again: a weight's *numbers* may
-# change, since the graph reads the weight.
+# Every result is right. Four of the changes made a guard fail, which the last column names. After
+# the other two the old graph was still right: it reads the weight in each call, so the *numbers* in
+# the weight may change.
 #
 # ## A real model
 #
-# How many guards does GPT-2 need, and of which kinds?
+# How many guards does GPT-2 with four layers need? The table has the ten most frequent kinds:
 
 # %%
 from collections import Counter
@@ -339,18 +369,20 @@ Table(["kind", "guards"], Counter(g.kind for g in e.main.record.guards).most_com
       f"GPT-2, 4 layers: more than {len(e.main.record.guards) // 100 * 100} guards")
 
 # %% [markdown]
-# Most are about *which objects* these are (`ID`), and about what a call of a module does besides its
-# `forward`: no hooks (`NO_HOOKS`), the same code (`CODE`), the same default values (`DEFAULTS`).
+# The most frequent kind, `ID`, checks that a name still means the same object. Three others protect
+# the calls of modules and functions: no hooks were added (`NO_HOOKS`), and default values
+# (`DEFAULTS`) and code (`CODE`) are the same.
 #
 # ## Exercises
 #
-# **05.1** (warm-up) *A guard by hand.* Write `guard_for(function, *args)`: a Python function of the same
-# arguments that returns True as long as all of these hold: each tensor argument has the same dtype
-# and shape, each other argument is equal to and of the same type as now. Otherwise it returns False.
+# **05.1** (warm-up) *A guard by hand.* Write `guard_for(function, *args)`. It returns a guard: a
+# Python function of the same arguments. The guard returns True if each tensor argument has the same
+# dtype and shape as now, and each other argument has the same type and value as now. Otherwise it
+# returns False.
 #
-# *Hints.* Build a list of facts while you look at `args`; return a closure that checks them.
-# `1 == True` in Python: compare types too. A value of another type must give False, not an
-# exception.
+# *Hints.* Build a list of facts about `args`, and return a closure that checks them. `1 == True` in
+# Python, so compare types too. For a value of another type the guard must return False and must not
+# raise.
 
 # %% tags=["exercise"]
 def guard_for(function, *args):
@@ -369,8 +401,9 @@ from exercises import check
 check("05.1", guard_for)
 
 # %% [markdown]
-# **05.2** (core) *Who fails first?* Write `why(record, *args)`: the text of the first guard of a
-# `FrameRecord` that is false for these arguments, or `"all guards hold"`.
+# **05.2** (core) *Which guard fails first?* The `record` of an entry was `e.main.record` above.
+# Write `why(record, *args)`. It returns the text of the first guard that is false for these
+# arguments, or `"all guards hold"`.
 #
 # *Hints.* `record.guard_function.first_failure(None, *args)` returns `(guard, reason)` or None. The
 # reason is the text.
@@ -387,13 +420,13 @@ def why(record, *args) -> str:
 check("05.2", why)
 
 # %% [markdown]
-# **05.3** (stretch) *A new guard kind.* `torch.backends.mkldnn.enabled` may change which kernel runs. Write
-# `mkldnn_guard()`: a `Guard` that holds as long as the flag has the value it has now. The check
-# builds a guard function with it and changes the flag.
+# **05.3** (stretch) *A new guard kind.* `torch.backends.mkldnn.enabled` may change which kernel
+# runs. Write `mkldnn_guard()`. It returns a `Guard` that holds as long as the flag has its current
+# value. The check builds a guard function with your guard and then changes the flag.
 #
-# *Hints.* `Guard(kind, source, check, pins)`: a guard on the surroundings has `source=None`;
-# `check` is Python text; `pins` are the names it uses. Look at how `entries.state_guards`
-# makes the guard for grad mode.
+# *Hints.* Call `Guard(kind, source, check, pins)`. A guard on the surroundings has `source=None`.
+# `check` is Python text, and `pins` is a dictionary of the names in this text. See how
+# `state_guards` in `minidynamo/convert/entries.py` makes the guard for grad mode.
 
 # %% tags=["exercise"]
 from minidynamo.guards.guards import Guard
@@ -409,18 +442,19 @@ def mkldnn_guard() -> Guard:
 check("05.3", mkldnn_guard)
 
 # %% [markdown]
-# **05.4** (stretch) *A guard that lets too much through.* Write `counterexample(guard, graph, function, candidates)`: the
-# first tuple of arguments in `candidates` for which `guard(*args)` is true, and for which `graph` and
-# `function` differ. Return None if there is none. This is how the project tests its own guards: change
-# one thing, and look whether anybody noticed.
+# **05.4** (stretch) *A guard that lets too much through.* Write `counterexample(guard, graph,
+# function, candidates)`. It returns the first tuple of arguments in `candidates` that the guard
+# lets through although `graph` and `function` give different results. If there is none, it returns
+# None. This project tests its own guards in the same way: it changes one thing and looks whether a
+# guard noticed.
 #
-# *Hints.* Results are tensors or numbers. They differ if the type does, the dtype, the shape, or a
-# number. NaN is equal to NaN here. If the guard raises, it does not hold; what `function` raises is no
-# result either, and a graph that gives one then differs.
+# *Hints.* Results are tensors or numbers. Two results differ if their types, dtypes, shapes or
+# numbers differ. Here NaN equals NaN. A guard that raises does not hold. If `function` raises and
+# `graph` returns a result, they differ.
 #
-# <details><summary>Predict: a guard compares x.shape. Which changes of x does it miss?</summary>
+# <details><summary>Predict: a guard compares x.shape only. Which changes of x does it miss?</summary>
 #
-# The dtype, the device, strides, whether gradients are asked for, and a subclass of Tensor.
+# It misses the dtype, the device, the strides, `requires_grad`, and a subclass of Tensor.
 #
 # </details>
 
@@ -453,48 +487,50 @@ check("05.4", counterexample)
 # %% [markdown]
 # ## Your own compiler: guards
 #
-# **The piece.** Every value from outside has a *source*, the text of an expression that finds it
-# again. `Guards` collects checks over sources, and `build` makes one function of them. Two checks are
-# yours as well: when two constants are the same, and when a tensor fits. `Capture` hands out the
-# values that lie on the machine's stack, and asks `Guards` for the checks: what it makes of a
-# constant, a tensor, another object, its items and attributes is yours.
+# **The piece.** Every value from outside has a *source*, the text of an expression that finds the
+# value again. `Guards` collects checks over sources, and `build` makes one function of all checks.
+# You also write two of the checks: whether two constants are the same, and whether a tensor fits.
+# `Capture` wraps values from outside for the machine's stack and asks `Guards` for the checks. You
+# write how it wraps constants, tensors, other objects, and the items and attributes of objects.
 #
 # <details><summary>Hint: constants</summary>
 #
-# `1 == 1.0 == True`, and `0.0 == -0.0`, in Python. In a program each of these pairs makes a
-# difference.
+# In Python `1 == 1.0 == True`, and `0.0 == -0.0`. In a program each of these values may give
+# another result.
 #
 # </details>
 # <details><summary>Hint: tensors</summary>
 #
-# Compare what the capture has looked at: class, device, dtype, gradients, shape. (Not the strides:
-# the compiled program makes its inputs contiguous.) A size of `None` stands for a symbol: any size
-# over 1.
+# Compare what the capture has looked at: class, device, dtype, gradients and shape. (Leave out the
+# strides, since the compiled program makes its inputs contiguous.) A size of `None` means a symbol:
+# it fits any size over 1.
 #
-# `Guards.tensor` adds the text of a call of `tensor_fits`. A dtype has no text of its own:
-# `self.name(dtype)` gives it one. Sizes and flags can be written down as they are.
+# `Guards.tensor` adds the text of a call of `tensor_fits`. A dtype has no text of its own, so
+# `self.name(dtype)` makes a name for it. Sizes and flags are their own text.
 #
 # </details>
 # <details><summary>Hint: the whole</summary>
 #
-# Join the checks with `and`. A source that cannot be followed any more (a missing key, a missing
-# attribute) is no error of the program's: the guard has failed.
+# Join the checks with `and`. If a source cannot be followed any more (a missing key, a missing
+# attribute), the guard has failed. The program must not see the exception.
 #
 # </details>
 # <details><summary>Hint: what was met before</summary>
 #
-# `known` has the id of an object, and three things for it: its value here, its source, and the object
-# itself (or its id could be used again). A second source for the same object: `{source} is {other}`.
+# `known` is a dictionary from the id of an object to three things: its wrapped value, its source,
+# and the object itself. (Keeping the object makes sure that no other object gets its id.) If an
+# object has a second source, add the check `{source} is {other}`.
 #
 # </details>
 # <details><summary>Hint: sources go outwards</summary>
 #
-# An item lies at `{source}[{n}]`, an attribute at `{source}.{name}`, a method's function at
-# `{source}.{name}.__func__`. Each is wrapped in turn. What the frame has written already (`written`) is
-# found there, and a property is refused: it is code that nobody has looked at. For a method of a
-# built-in class, such as `list.append`, take the function of the class: `getattr(type(...), name)`.
+# The source of an item is `{source}[{n}]`, of an attribute `{source}.{name}`, and of a method's
+# function `{source}.{name}.__func__`. Wrap each of these values in turn. Look first in `written`,
+# which has what the frame itself has written. Refuse a property, since the evaluator has not seen
+# its code. For a method of a built-in class, such as `list.append`, take the function of the class:
+# `getattr(type(...), name)`.
 #
-# A new symbol is `Size(size, name, self.facts)`; the graph's input has it in its shape.
+# A new symbol is `Size(size, name, self.facts)`. Put it into the shape of the graph's input.
 #
 # </details>
 
@@ -504,7 +540,7 @@ from exercises.own_compiler import begin
 begin("guards");
 
 # %% [markdown]
-# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
+# The output names your functions. Write them in that file, and run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -514,8 +550,9 @@ check_piece("guards")
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The list below has every public name of this chapter's core files, with one sentence each. Unfold
+# a file, then a name, to see its first lines. The list is made from the sources when the page is
+# built.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -530,19 +567,19 @@ also_here(
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_dynamo/guards.py` and `torch/csrc/dynamo/guards.cpp`: a tree of C++ objects per entry.
-#   Paper, section 3.
-# * `torch/_dynamo/source.py`: one class per kind of access. `torch/_dynamo/variables/`: variables;
-#   mutation is recorded beside immutable trackers.
-# * Shapes that became symbolic have guards such as `x.shape[0] > 1`; notebook 14.
+# * `torch/_dynamo/guards.py` and `torch/csrc/dynamo/guards.cpp` build a tree of C++ objects per
+#   entry. Paper, section 3.
+# * `torch/_dynamo/source.py` has one class per kind of access. `torch/_dynamo/variables/` has the
+#   variables.
+# * A symbolic size has guards such as `x.shape[0] > 1` (chapter 14).
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=guards python program.py` prints the tree of guards of each entry, with the line of yours
-# that each one comes from.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=guards python program.py` prints the tree of
+# guards of each entry. Each guard names the line of your program that caused it.
 #
 # ## Recap
 #
-# * Values are lazy; looking at one creates a guard at its source.
+# * Values are lazy. Looking at one creates a guard on its source.
 # * An entry runs if its guard function, one generated Python function, returns True.
-# * A failed guard means another entry or a recompilation; the program never notices.
+# * If a guard fails, another entry runs or the frame is compiled again. The program never notices.
 #
-# Next: what happens when evaluation cannot go on.
+# Next: what happens when the evaluation cannot go on.
