@@ -1,10 +1,10 @@
 """A few lines of the real compiler for a chapter, the others as "...".
 
-In:   a function or class; how the first and the last line of a range begin, or several of these
-      pairs, or how single lines begin.  Out: a `Code`.
+In:   a function or class; how each shown line begins, or a pair: how the first and the last line of
+      a range begin.  Out: a `Code`.
 
-    part(Scheduler.check_accesses, "for writer, reader", "raise Refused")
-    part(Tracer.__torch_dispatch__, ("if func in", "return"), "return self.decompose")
+    part(InterpreterHandler.load, "flat, where", "return flat[where]")
+    part(Scheduler.check_accesses, ("for writer, reader", ")"))
 
 The lines are looked up in the source: a chapter whose lines have gone fails to build.
 """
@@ -20,8 +20,6 @@ MOST = 12  # lines: more of a real file does not teach
 
 def part(thing: Any, *ranges: str | tuple[str, str]) -> Code:
     """The head of the function, and the ranges of its lines in their order."""
-    if len(ranges) == 2 and all(isinstance(each, str) for each in ranges):
-        ranges = ((str(ranges[0]), str(ranges[1])),)
     lines = textwrap.dedent(inspect.getsource(thing)).rstrip().splitlines()
     begins = [line.strip() for line in lines]
     head = next(n for n, text in enumerate(begins) if text.startswith(("def ", "class ")))
@@ -32,7 +30,8 @@ def part(thing: Any, *ranges: str | tuple[str, str]) -> Code:
         start = next(n for n in range(done + 1, len(lines)) if begins[n].startswith(first))
         stop = next(n for n in range(start, len(lines)) if begins[n].startswith(last))
         indent = len(lines[start]) - len(begins[start]) if done > head else 4
-        shown += [" " * indent + "..."] * (start > done + 1) + lines[start : stop + 1]
+        gap = " " * indent + "..." if any(begins[done + 1 : start]) else ""
+        shown += [gap] * (start > done + 1) + lines[start : stop + 1]
         done = stop
     shown += ["    ..."] * (done + 1 < len(lines))
     assert len(shown) <= MOST, f"{len(shown)} lines of {thing.__qualname__}"

@@ -11,7 +11,7 @@ In:   the two halves of a joint graph.  Out: a callable on the graph's inputs wh
     >>> x.grad.shape
     torch.Size([4, 8])
 
-What the function does around the two compiled halves:
+What the function does around the two compiled graphs:
 - parameters and buffers are arguments, so that autograd sees them: their hooks fire, `.grad`
   accumulates;
 - saved values go through `ctx.save_for_backward`, so that saved-tensor hooks and autograd's version

@@ -99,7 +99,7 @@ def many_small(a):
 @exercise("06.4", "where to break")
 def _(answer):
     yield row(
-        "behind what makes it small",
+        "after the reduction",
         lambda: answer(shrinking, {"x": 1000, "y": 2000, "z": 2000, "s": 4}, [2, 3, 4, 5]),
         5,
     )
@@ -109,7 +109,7 @@ def _(answer):
         5,
     )
     yield row(
-        "of equals, the first",
+        "of equal places, the first",
         lambda: answer(shrinking, {"x": 8, "y": 8, "z": 8, "s": 8}, [3, 4, 5]),
         3,
     )

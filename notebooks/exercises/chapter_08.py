@@ -42,7 +42,7 @@ def _(answer):
         {"small"},
     )
     yield row(
-        "it also reads the beginning: that must be saved, the rest follows from it",
+        "it also reads the beginning: save only that",
         lambda: set(answer(chain, edges, {"mm"}, {"mm", "wide"})),
         {"mm"},
     )
@@ -92,7 +92,7 @@ def _(answer):
 
     yield row("exp is saved", lambda: any("exp" in s.op for s in train()[0]))
     yield row(
-        "and nothing that is cheap: no sin, no cos",
+        "no cheap value is saved: no sin, no cos",
         lambda: [s.op for s in train()[0] if re.search(r"\b(sin|cos)\b", s.op)],
         [],
     )
@@ -121,7 +121,7 @@ def _(answer):
     )
     unused = [("add", ("x", "y"), "a"), ("mul", ("y", "z"), "b"), ("mul", ("a", "a"), "c")]
     yield row(
-        "what the output does not depend on has none",
+        "a name without influence has no gradient",
         lambda: answer(unused, {"x": 1, "y": 2, "z": 2, "a": 3, "b": 4, "c": 9}, "c"),
         {"c": 1, "a": 6, "x": 6, "y": 6},
     )

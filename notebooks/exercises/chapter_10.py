@@ -9,7 +9,10 @@ from . import Watched, close, exercise, row
 def _(answer):
     yield row("y[i] and y[i]", lambda: answer((1, 0), (1, 0)), True)
     yield row("y[i] and y[i - 1]", lambda: answer((1, 0), (1, -1)), False)
+    yield row("y[i] and y[i + 1]", lambda: answer((1, 0), (1, 1)), False)
     yield row("y[2 i] and y[i]", lambda: answer((2, 0), (1, 0)), False)
+    yield row("y[i] and y[2 i]", lambda: answer((1, 0), (2, 0)), False)
+    yield row("y[i + 1] and y[2 i], equal for i = 1 only", lambda: answer((1, 1), (2, 0)), False)
     yield row("y[3 i + 1] and y[3 i + 1]", lambda: answer((3, 1), (3, 1)), True)
 
 
@@ -57,7 +60,7 @@ def _(answer):
         "more bytes come first", lambda: answer("vertical", 1000, 9) > answer("vertical", 10, 0)
     )
     yield row(
-        "of equals, the nearer", lambda: answer("vertical", 10, 1) > answer("vertical", 10, 5)
+        "of equal pairs, the nearer", lambda: answer("vertical", 10, 1) > answer("vertical", 10, 5)
     )
 
     import minidynamo
@@ -118,7 +121,7 @@ def _(answer):
         [["a", "b", "c"]],
     )
     yield row(
-        "what shares nothing stays apart",
+        "nodes that share nothing stay apart",
         lambda: groups(a=node("x", "y"), b=node("z", "w")),
         [["a"], ["b"]],
     )
@@ -128,7 +131,7 @@ def _(answer):
         [["a", "b"]],
     )
     yield row(
-        "two makers and their reader",
+        "two writers and their reader",
         lambda: groups(a=node("x", "y"), b=node("v", "w"), c=node("yw", "z")),
         [["a", "b", "c"]],
     )
@@ -139,7 +142,7 @@ def _(answer):
         nodes = {"a": node("x", "p"), "m": node("p", "q"), "c": node("xq", "z")}
         return sorted(sorted(group) for group in answer(nodes, free))
 
-    yield row("a third stands between: a cycle", blocked, [["a"], ["c"], ["m"]])
+    yield row("a third node in between: a cycle", blocked, [["a"], ["c"], ["m"]])
 
     def two_between():
         free = dict(sizes, p=0, q=0, r=0)
@@ -151,7 +154,7 @@ def _(answer):
         }
         return sorted(sorted(group) for group in answer(nodes, free))
 
-    yield row("two stand between", two_between, [["a"], ["c"], ["m"], ["n"]])
+    yield row("two nodes in between", two_between, [["a"], ["c"], ["m"], ["n"]])
 
     free = dict(sizes, p=0, q=0)
 
@@ -161,7 +164,7 @@ def _(answer):
         return sorted(sorted(group) for group in answer(nodes, free))
 
     yield row(
-        "a third stands between, and they run the other way round",
+        "a third node in between, in the other order",
         in_either_direction,
         [["a", "c"], ["k"], ["m"]],
     )
@@ -171,8 +174,4 @@ def _(answer):
         nodes = {"a": node("z", "p"), "b": node("y", "q"), "c": node("yp", ""), "d": node("zq", "")}
         return sorted(sorted(group) for group in answer(nodes, free))
 
-    yield row(
-        "of two pairs that exclude each other the one that saves more",
-        greedy,
-        [["a"], ["b", "c"], ["d"]],
-    )
+    yield row("of two possible pairs, the one that saves more", greedy, [["a"], ["b", "c"], ["d"]])

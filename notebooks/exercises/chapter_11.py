@@ -63,7 +63,7 @@ def _(answer):
     x = torch.tensor([1.0, -2.0, 3.0])
     yield row("the numbers", lambda: run(answer, repeated, x), 4 * x, same=close, after=True)
     yield row(
-        "(x + 1) * 2: a line is used by its name",
+        "(x + 1) * 2: a line is referred to by its name",
         lambda: run(answer, summed_first, x),
         (x + 1) * 2,
         same=close,
@@ -141,7 +141,7 @@ def misses(order, lines=24, width=8):
 @exercise("11.4", "tiles and cache lines")
 def _(answer):
     yield row(
-        "the order of a small one",
+        "the order for a small matrix",
         lambda: list(answer(3, 3, 2)),
         [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2), (2, 0), (2, 1), (2, 2)],
     )

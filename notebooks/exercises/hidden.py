@@ -96,6 +96,8 @@ def _(answer):
 @hidden("10.1")
 def _(answer):
     yield row("y[i + 1] and y[i]", lambda: answer((1, 1), (1, 0)), False)
+    yield row("y[3 i + 2] and y[3 i + 5]", lambda: answer((3, 2), (3, 5)), False)
+    yield row("y[2 i + 4] and y[4 i + 2]", lambda: answer((2, 4), (4, 2)), False)
     yield row("y[5 i - 2] and itself", lambda: answer((5, -2), (5, -2)), True)
 
 

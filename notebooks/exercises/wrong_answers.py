@@ -294,6 +294,9 @@ WRONG["10.1"] = {
     "the same steps are enough": lambda write, read: write[0] == read[0],
     "anything goes": lambda write, read: True,
     "an earlier element is there already": lambda write, read: read[1] <= write[1],
+    "a later element, too": lambda write, read: write[0] == read[0] and write[1] <= read[1],
+    "a longer step, too": lambda write, read: write[0] <= read[0] and write[1] == read[1],
+    "equal in one iteration": lambda write, read: sum(write) == sum(read),
 }
 WRONG["10.2"] = {
     "shared reads only": lambda a, b, sizes: sum(sizes[n] for n in a["reads"] & b["reads"]),

@@ -266,7 +266,7 @@ part(evaluator.Frame.inline, ("code =", "code"), ("frame = Frame", "frame"), ("r
 # position of the instruction that raised:
 
 # %%
-part(evaluator.Frame.unwind, "target, depth", "self.pc")
+part(evaluator.Frame.unwind, ("target, depth", "self.pc"))
 
 # %% [markdown]
 # `unwind` drops the unfinished work from the stack, pushes the exception, and continues at

@@ -13,15 +13,15 @@
 # %% [markdown]
 # # 06 · Graph breaks and resume functions
 #
-# Some things cannot go into a graph: a `print`, a branch on a tensor's value, a call into a library
-# that nobody can look into. The earlier mechanisms of notebook 01 gave up, or went on and were
-# wrong. minidynamo compiles what comes before, lets Python do the thing itself, and compiles what
-# comes after. The place is a **graph break**; the rest of the function becomes a **resume
-# function**.
+# Some operations cannot go into a graph: a `print`, a branch on a tensor's value, a call into a
+# library whose code cannot be traced. The earlier mechanisms of notebook 01 gave up at such a place,
+# or continued and were wrong. minidynamo compiles the operations before it, leaves the operation itself to
+# Python, and compiles the operations after it. The place is called a **graph break**. The rest of the
+# function becomes a **resume function**.
 #
 # **What you will learn:** what must survive a break; how the rest of a function becomes a function;
-# loops, `with` and `try` blocks; breaks inside inlined calls; how to read the records and get rid
-# of breaks.
+# how loops, `with` and `try` blocks are split; what happens at a break inside an inlined call; how to
+# read the records of breaks, and how to remove the breaks.
 #
 # **Files of this chapter:** `minidynamo/convert/conversion.py`, `minidynamo/rebuild/replacement.py`,
 # `minidynamo/rebuild/resume.py`.
@@ -42,10 +42,10 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## The naive version: give up
 #
-# If evaluation meets something unknown, run the whole frame as plain Python. That is right, and it
-# is what `torch.compile` does with a frame that it cannot split. But then one `print` switches the
-# compiler off for everything around it. Here is the naive version: a backend counts what it is given,
-# and a break gives the frame up (`fullgraph=True` makes a break an error):
+# The simplest answer to an unknown operation is to run the whole frame as plain Python. The result is right, and
+# `torch.compile` does the same with a frame that it cannot split. But then one `print` switches the
+# compiler off for the whole function around it. The naive version is below. Its backend collects the graphs that it
+# receives. `fullgraph=True` turns a break into an error, and at an error the plain function runs:
 
 # %%
 def talkative(x):
@@ -69,15 +69,15 @@ def or_give_up(function):
 print(or_give_up(talkative)(torch.tensor([-1.0, 3.0])), "and", len(graphs), "graphs")
 
 # %% [markdown]
-# The numbers are right, and nothing was compiled. Now minidynamo as it is:
+# The result is right, and nothing was compiled. minidynamo itself does better. Its report has a row for each frame that it evaluated:
 
 # %%
 e = minidynamo.explain(talkative)(torch.tensor([-1.0, 3.0]))
 e
 
 # %% [markdown]
-# There are several frames: the start, and resume functions. The first and the last have a graph.
-# Between `float` and `print` there is nothing to compile.
+# minidynamo made three frames of one function: the beginning of the function, and two resume functions. The first and the last frame have a
+# graph. The one in the middle covers the code between `float` and `print`, and there is nothing to compile:
 
 # %%
 for frame in e.frames:
@@ -86,22 +86,22 @@ for frame in e.frames:
     print(frame.record.function, "->", calls)
 
 # %% [markdown]
-# Each frame is a piece of the function, with the operations that it captured. Why did the first one
-# end?
+# The lists name the operations that each frame captured. Why did the first frame end?
 
 # %%
 e.frames[0].breaks
 
 # %% [markdown]
-# A number is wanted from a tensor, and the graph has none yet: that is what *data-dependent* means. Which
-# line ran where? `float` and `print` stand in one line, so there are two breaks in it:
+# `float` needs the value of a tensor. While minidynamo traces, that value does not exist yet. A break of this kind is called
+# *data-dependent*. The `print` in the same line causes a second break. The picture shows for each line what
+# runs it:
 
 # %%
 e.frames_picture
 
 # %% [markdown]
-# The same in order. (Use the buttons, or the arrow keys.) Look at the parameters of the resume
-# functions: they are what survives the break.
+# Step through the same lines in the order of execution. (Use the buttons, or the arrow keys.) Look at the parameters of the
+# resume functions: they are the values that survive the break.
 
 # %%
 from steppers import breaks_walk
@@ -112,13 +112,13 @@ breaks_walk(e)
 # *The kitchen.* The recipe says "now phone the supplier and use whatever he has". Nobody can write
 # that down in advance. So the recipe ends there, the cook phones, and a second recipe begins with
 # "you have a hot pan and whatever he sold you". *Exactly:* at a break the frame holds local
-# variables, a stack of half-finished expressions, and perhaps open `with` blocks. All of it must
-# reach the code that goes on.
+# variables, a stack of half-evaluated expressions, and perhaps open `with` blocks. The code that continues needs all
+# three.
 #
 # ## The rest of a function as a function
 #
-# Take `talkative` at the instruction after the `print` line. What is alive there? The local `x`,
-# and an empty stack. So the rest is a function of `x`:
+# Take `talkative` at the first instruction after the `print` line. Only the local `x` is alive there, and the
+# stack is empty. So the rest is a function of `x`:
 
 # %%
 body = disassemble(talkative.__code__)
@@ -130,11 +130,12 @@ listed = dis.Bytecode(rest).dis().splitlines()
 print("\n".join([*listed[:5], "  ...", *listed[-6:]]))         # its beginning and its end
 
 # %% [markdown]
-# The first two instructions are new: begin, and jump to line 4. The original body is still there, whole and in order. In front of it is a short prefix that
-# restores the stack and jumps to the right place. That is why loops, `with` and `try` need no
-# special treatment: the code around the target is the code that always was around it.
+# The first two instructions are new: one begins the function, the other jumps to line 4. The original body follows, whole and in
+# order. So a resume function is the original body behind a short prefix, which restores the stack and
+# jumps to the right place. Loops, `with` and `try` need no special treatment, because the jump's target keeps the code
+# that surrounds it in the original.
 #
-# It is an ordinary function. Call it:
+# The result is an ordinary function. Call it:
 
 # %%
 import types
@@ -143,8 +144,8 @@ resumed = types.FunctionType(rest, globals())
 resumed(torch.tensor([1.0, 4.0]))
 
 # %% [markdown]
-# Beside each other, line by line of the source: the prefix is new, everything below it is the body
-# of `talkative` again, and the jump leads over the lines that were done already:
+# The next picture has the two side by side, and connects instructions of the same source line. The prefix is new. Everything below it is the
+# body of `talkative` again. The jump skips the lines that have already run:
 
 # %%
 from minidynamo.explain.draw_code import draw_resume
@@ -152,10 +153,11 @@ from minidynamo.explain.draw_code import draw_resume
 draw_resume(talkative, resumed)
 
 # %% [markdown]
-# A value that was on the stack arrives as one more parameter. In `a() + b()`, a break at the call
-# of `b` leaves the result of `a()` on the stack. `stack=` says what lies there, from the bottom:
-# `"v"` is a value, `"n"` one of the NULLs that calls put there; `live=` names the locals that are
-# still needed.
+# A value on the stack becomes one more parameter. In `a() + b()`, a break at the call
+# of `b` leaves the result of `a()` on the stack. `stack=` describes the stack from the bottom to the top.
+# A `"v"` is a value. An `"n"` is a NULL, which CPython pushes before some calls. `live=` names the locals that
+# the rest still reads. The next cell breaks before an addition, when both operands are on the stack. minidynamo
+# names the parameters for them `.1s0` and `.1s1`: no variable of a program can have a name with a dot.
 
 # %%
 def sum_of_two(x):
@@ -168,25 +170,27 @@ print("parameters:", rest.co_varnames[:rest.co_argcount], "(the left and right o
 types.FunctionType(rest, globals())(torch.ones(2), 10.0)
 
 # %% [markdown]
-# The rest of the function ran alone, given what was alive at the break.
+# The rest of `sum_of_two` ran alone: it received the two values that were alive at the break.
 #
 # ## The replacement code at a break
 #
-# What runs instead of `talkative` ends with: do the unsupported call, then call the resume function
-# with everything that is alive, and return what it returns. The resume function is a frame like any
-# other: the hook asks about it, so it gets captured and compiled in turn, when it is first reached.
+# The replacement code of `talkative` calls the graph, then performs the unsupported call. Then it calls the
+# resume function with every live value, and returns its result. The resume function is a frame like any
+# other. The frame hook sees it at its first call, so minidynamo captures and compiles it like any function.
+# Here are the original bytecode and the replacement:
 
 # %%
 e.frames[0].bytecode
 
 # %% [markdown]
-# Look for the calls: the graph, the plain Python in the middle, the resume function (unfold the rest
-# to see it). In the second listing the graph gives two results: `x`, which lives on, and the mean, which `float` is called with.
+# Look for three calls in the replacement (unfold the rest to see all of it): the graph, `float` in plain Python, and the resume
+# function. The graph returns two results: the mean, which `float` receives, and the new `x`, which is
+# still alive.
 #
 # ## A branch on data
 #
-# At `if y.sum() > 0` the break is *at the jump*. Both sides become resume functions, but only the
-# side that is taken is compiled, when it is taken first:
+# At `if y.sum() > 0` the break is *at the jump*. Each side of the branch becomes a resume function. minidynamo compiles a
+# side when the program first takes it. Call the function with both signs, and print the compiled frames each time:
 
 # %%
 def branch(x):
@@ -204,11 +208,12 @@ print("after a negative input: ", sorted(minidynamo.counters["frames"]))
 assert torch.equal(compiled(-torch.ones(3)), branch(-torch.ones(3)))
 
 # %% [markdown]
-# Each side of the branch is a resume function of its own, compiled when it is first taken.
+# The first call compiled the side at line 4, the second call the side at line 5.
 #
 # ## Loops, `with`, `try`, nested calls
 #
-# Printing order, values and cleanup are those of plain Python:
+# A break must not change the order of what a program prints, computes and cleans up. The next program has breaks in
+# a `with` block, in a `try` block, in a loop and in a nested call:
 
 # %%
 class Logged:
@@ -238,25 +243,28 @@ print("-- plain Python:")
 assert torch.equal(result, everything(torch.ones(2)))
 
 # %% [markdown]
-# Line by line the same, whatever was in the middle. And these were the breaks:
+# Both versions printed the same lines. Here are the breaks, in the order in which minidynamo found them:
 
 # %%
-Table(["what", "where", "hint"],
-      [(b.reason, f"line {b.line}", b.hint) for record in minidynamo.records.frames for b in record.graph_breaks])
+Table(["frame", "what", "where", "hint"],
+      [(record.function, b.reason, f"line {b.line}", b.hint)
+       for record in minidynamo.records.frames for b in record.graph_breaks])
 
 # %% [markdown]
-# Some rows come twice, once for each turn of the loop. A loop that goes on in a resume function has an
-# iterator from before that function: its next step is a break, too.
+# `graph_break()` has two rows. A break inside an inlined call splits the *caller* at the call. Then `inner` runs as
+# a frame of its own, and is split as well.
 #
-# A break inside the inlined call of `inner` splits the *caller* at the call; `inner` itself then
-# runs as a frame of its own, and is split there.
+# `item()` has two rows too. The resume functions around it were compiled for `step == 0`, so the second turn compiles them again.
 #
-# ## How the place is found
+# One break belongs to the `for` itself. When the second turn begins, a resume function continues a loop
+# whose iterator an earlier frame made. The evaluator does not trace such an iterator, so its next step is a break. It is a
+# consequence of the other breaks: `minidynamo.counters` counts it under `loop_splits`.
 #
-# The evaluator does not plan ahead. It runs; when something raises `Break`, it remembers the step,
-# throws away everything, and evaluates again from the start, stopping just before that step. A
-# half-done inlined call leaves nothing behind, because the attempt that went into it was thrown
-# away.
+# ## How the evaluator finds the place
+#
+# The evaluator does not plan ahead. It evaluates until some operation raises `Break`. Then it notes the number of
+# the step, discards all its results, and evaluates the frame again from the start. This time it stops just before that
+# step. A half-evaluated inlined call leaves nothing behind, because the whole attempt is discarded.
 
 # %%
 from minidynamo.evaluate.evaluator import RootFrame
@@ -264,20 +272,23 @@ from minidynamo.evaluate.evaluator import RootFrame
 excerpt(RootFrame.loop)
 
 # %% [markdown]
-# A `Break` may come from deep below, from a call in a call. It arrives here, and `break_at` throws this
-# attempt away. Before that it notes the step in `forced`. The next attempt asks before each operation:
+# `super().loop()` evaluates one instruction after the other. A `Break` may come from deep below, from a call within a call.
+# It arrives here. `break_at` adds the step to the dictionary `forced` and discards this attempt. The next attempt asks the following
+# method before each operation:
 
 # %%
-excerpt(RootFrame.ends_here)
+from parts import part
+
+part(RootFrame.ends_here, ("if self.info", "return"))
 
 # %% [markdown]
-# `forced` holds the steps at which earlier attempts broke. When the count of steps comes to one of them,
-# the place is noted (`split`) and the loop ends. (`groups` says which operations belong to one
-# instruction of CPython: a frame is split between instructions only.)
+# `forced` maps the steps at which earlier attempts broke to the reasons. When the current step is one of
+# them, the loop ends, and `split` holds the place. (`groups` tells which operations belong to one
+# instruction of CPython, since a frame is split between instructions only.)
 #
 # ## No breaks allowed
 #
-# `fullgraph=True` turns the record into an exception with your line:
+# With `fullgraph=True` a break is an error, which names your line:
 
 # %%
 try:
@@ -286,15 +297,17 @@ except minidynamo.Unsupported as error:
     print(error)
 
 # %% [markdown]
-# The error names the line. Without `fullgraph=True` the same text would be a row of `breaks`.
+# Without `fullgraph=True` the same text would be a row of `breaks`.
 #
 # ## What a break costs
 #
-# Each break ends a graph: no fusion across it, another guard check, another call. And an
-# intermediate that could have stayed in a register must be written to memory. (Measured on one
-# core, as notebook 15 explains.)
+# Each break ends a graph. Nothing is fused across it, and the resume function checks its guards anew. And an
+# intermediate result that could have stayed in a register must be written to memory. Compare the times of one call
+# (on one core, measured as notebook 15 explains):
 
 # %% tags=["volatile"]
+import time
+
 from benchmarks.runner import interleave, keep_freed_memory
 
 torch.set_num_threads(1)
@@ -318,16 +331,16 @@ variants = {
     "compiled": (lambda f: lambda: f(x))(minidynamo.compile(smooth)),
     "compiled, a break per step": (lambda f: lambda: f(x))(minidynamo.compile(broken)),
 }
-timings = interleave(variants, budget=1.5)
+timings = interleave(variants, budget=1.5, clock=time.process_time)   # the processor's time: other processes count least
 Table(["", "microseconds"], [(name, f"{timing.median * 1e6:.0f}") for name, timing in timings.items()])
 
 # %% [markdown]
-# Compare the last two rows. They compute the same; the difference is what the breaks cost.
+# The last two rows compute the same numbers. Their difference is what the breaks cost.
 #
 # ## A real model
 #
-# ResNet with someone's debugging line in the middle of `forward`: a hook that prints. The model is
-# still right, and the record says where to look.
+# This ResNet has somebody's debugging line in the middle of `forward`: a hook that prints. The model's result must stay
+# right, and the record must tell where to look:
 
 # %%
 from benchmarks.models import resnet
@@ -342,18 +355,23 @@ handle = model.resnet.encoder.stages[1].register_forward_hook(debugging_hook)
 minidynamo.reset()
 compiled = minidynamo.compile(model, backend="eager")
 logits = compiled(**inputs).logits
-handle.remove()
+breaks = dict(minidynamo.counters["graph_breaks"])
 print("right:", torch.allclose(logits, expected, atol=1e-4), "  graphs:", sum(minidynamo.counters["graphs"].values()))
-Table(["times", "break"], [(n, text) for text, n in minidynamo.counters["graph_breaks"].items()])
+handle.remove()
+minidynamo.reset()
+minidynamo.compile(model, backend="eager", fullgraph=True)(**inputs)
+print("without the hook, graphs:", sum(minidynamo.counters["graphs"].values()))
+Table(["times", "break"], [(n, text) for text, n in breaks.items()])
 
 # %% [markdown]
-# All rows name one place: the line of the hook. Four times a truth value was wanted there, and once
-# something was printed. Without that line the model is one graph.
+# Every break of the table is at one place: the line of the hook, where `bool` needs a tensor's value. The line is counted once
+# for the hook itself and once for each module around it, because a break inside an inlined call splits the caller, too. Without
+# the hook the model is one graph.
 #
 # ## Exercises
 #
-# **06.1** (warm-up) *Remove the breaks.* Write `clipped` so that it gives the numbers of `original` (below
-# it) with no graph break.
+# **06.1** (warm-up) *Remove the breaks.* Write `clipped` so that it computes the same numbers as `original`
+# (below it) without a graph break.
 #
 # *Hints.* A branch on data that only chooses between two tensors is `torch.where`. A Python number
 # computed from a tensor can stay a tensor.
@@ -376,13 +394,13 @@ from exercises import check
 check("06.1", clipped)
 
 # %% [markdown]
-# **06.2** (core) *What is alive?* Write `alive(function, line)`: the set of local variables that may still
-# be read once execution is at the beginning of the `line`-th line of the function (1 is the `def`
-# line), for straight-line code without jumps. These are the resume function's parameters.
+# **06.2** (core) *What is alive?* Write `alive(function, line)`. It returns the set of local variables that may still
+# be read when execution reaches the beginning of the `line`-th line of the function (1 is the `def`
+# line). The functions are straight-line code without jumps. These variables are the parameters of the resume function.
 #
-# *Hints.* Walk *backwards* over `disassemble(function.__code__)` from the end to the first
+# *Hints.* Walk *backwards* over `disassemble(function.__code__)`, from the end to the first
 # instruction of that line: `LOAD_FAST` makes its variable alive, `STORE_FAST` ends its life.
-# `ins.pos[0]` is the line number; `function.__code__.co_firstlineno` is that of the `def`.
+# `ins.pos[0]` is the line number; `function.__code__.co_firstlineno` is the line of the `def`.
 
 # %% tags=["exercise"]
 def alive(function, line: int) -> set:
@@ -403,12 +421,12 @@ def alive(function, line: int) -> set:
 check("06.2", alive)
 
 # %% [markdown]
-# **06.3** (stretch) *A resume function by hand.* Write `rest_from(function, line)`: the rest of a
-# straight-line function from the beginning of that line, as a function of the locals that are alive
+# **06.3** (stretch) *A resume function by hand.* Write `rest_from(function, line)`. It returns the rest of a
+# straight-line function, from the beginning of that line, as a function of the locals that are alive
 # there.
 #
-# *Hints.* `resume_code(code, k, stack=[], live=...)` with `k` the index of the line's first
-# instruction; then `types.FunctionType(code, function.__globals__)`. Exercise 06.2 finds `live`.
+# *Hints.* `resume_code(code, k, stack=[], live=...)` makes the code; `k` is the index of the line's first
+# instruction. `types.FunctionType(code, function.__globals__)` makes it a function. Exercise 06.2 finds `live`.
 
 # %% tags=["exercise"]
 def rest_from(function, line: int):
@@ -423,16 +441,16 @@ def rest_from(function, line: int):
 check("06.3", rest_from)
 
 # %% [markdown]
-# **06.4** (stretch) *Where to break.* A break costs less where less is alive: each live variable becomes a result of the
-# prefix and a parameter of the rest. Write `best_break(function, sizes, places)`: of these places,
-# line numbers, the one at whose beginning the fewest bytes are alive. `sizes` maps a variable's name to its bytes; of
-# equals, the first line counts.
+# **06.4** (stretch) *Where to break.* A break costs less where fewer bytes are alive: each live variable becomes a result of the
+# prefix and a parameter of the rest. Write `best_break(function, sizes, places)`. `places` is a list of line
+# numbers; return the one at whose beginning the fewest bytes are alive. `sizes` maps a variable's name to its bytes. If
+# several lines are equal, return the first of them in `places`.
 #
-# *Hints.* `alive` does the work.
+# *Hints.* `alive` of exercise 06.2 does most of the work.
 #
 # <details><summary>Predict: is the best place always the first line?</summary>
 #
-# No. A reduction makes something small out of something large. Behind it little is alive.
+# No. A reduction makes a small value out of a large one. After it, few bytes are alive.
 #
 # </details>
 
@@ -449,12 +467,12 @@ check("06.4", best_break)
 # %% [markdown]
 # ## Your own compiler: breaking and going on
 #
-# **The piece.** Where the machine refuses an instruction the frame is split: a call that does what
-# came before, the refused *statement* as it stands, and a call of a *resume function* for the rest.
-# minidynamo splits at the instruction. Between two statements the stack is empty, and so your part is
-# much shorter. You write the loop that finds the place of the break, what the first call does and
-# when it may, where a statement ends, the rest of the code and its resume function, and how values are
-# made anew in each call.
+# **The piece.** Where the machine refuses an instruction, your compiler splits the frame. A first call does the work
+# before that place. Then the refused *statement* runs as it was written, and a call of a *resume function* does the rest.
+# minidynamo splits at the instruction. Your compiler splits between two statements, where the stack is empty, and so your part is
+# much shorter. You write six things: the loop that finds the place of the break; what the first call does; when it may
+# do it; where a statement ends; the code of the rest with its resume function; and how values are
+# rebuilt in each call.
 #
 # <details><summary>Hint: the place of the break</summary>
 #
@@ -463,32 +481,33 @@ check("06.4", best_break)
 #
 # A statement begins where the stack is empty. One instruction of the original may be several
 # operations here, and a break between two of them could not be repaired. So `machine.pc` must be one
-# of `machine.first.values()`, too. Remember a *copy* of the locals: the machine goes on changing them.
+# of `machine.first.values()`, too. Remember a *copy* of the locals, because the machine continues to change them.
 #
 # </details>
 # <details><summary>Hint: sizes that change</summary>
 #
-# First evaluate with no symbols. `capture.shapes` has the shapes of the inputs, by source. `changed(now,
-# earlier)`, of chapter 14, compares two of those: it gives a set of `(source, dimension)`, which is what
-# `evaluate` takes as `dynamic`. If any entry before differs, evaluate again.
+# First evaluate without symbols. `capture.shapes` has the shapes of the inputs, by source. `changed(now,
+# earlier)`, of chapter 14, compares two such dictionaries. It returns a set of `(source, dimension)`, which
+# `evaluate` takes as `dynamic`. If the shapes of any earlier entry differ, evaluate again.
 #
 # </details>
 # <details><summary>Hint: the prefix</summary>
 #
 # Find the values of all sources, run the program, rebuild the values that live on, *then* replay the
-# effects: a source may lead through what an effect changes.
+# effects. The order matters: a source may lead through an object that an effect changes.
 #
 # `find` takes the function itself first, then the frame's arguments. The program takes a list of
-# tensors, and the sizes as `{symbol: size}`. One dictionary says what stands for each node of
-# `inputs` and `outputs`, and for each `Outside` of `objects`. `partial(self._leaf, real, sizes, made)`
-# is the `leaf` that `rebuild` wants. `replay(target, found, rebuild)`, which chapter 07 writes, does to
+# tensors, and the sizes as `{symbol: size}`. One dictionary maps each node of
+# `inputs` and `outputs`, and each `Outside` of `objects`, to its value in this call.
+# `partial(self._leaf, real, sizes, made)`
+# is the `leaf` that `rebuild` needs. `replay(target, found, rebuild)`, which you wrote in chapter 07, does to
 # the object `found` what the frame did to `target`.
 #
 # </details>
 # <details><summary>Hint: the end of a statement</summary>
 #
-# Add up `stack_effect(instruction)`. The argument of a jump is an `Instruction`. A jump may stand at
-# the end only, with an empty stack and forwards: there the way forks, and each way gets a resume
+# Add up `stack_effect(instruction)`. The argument of a jump is an `Instruction`. A statement may contain a jump
+# only as its last instruction, forwards, with an empty stack. There the control flow forks, and each side gets a resume
 # function. An instruction inside a `try` or a `with` has an `exc`.
 #
 # </details>
@@ -500,18 +519,19 @@ check("06.4", best_break)
 # </details>
 # <details><summary>Hint: the guard</summary>
 #
-# Two lists that the caller keeps apart may be one next time, and then a write to one changes the other.
-# So of each that is `changed`, and each other of its type in `capture.known`: `{source} is not {other source}`.
+# Two lists of this call may be one list in the next call, and then a write to one changes the other.
+# So each object that is `changed` needs a guard against each other object of its type in `capture.known`:
+# `{source} is not {other source}`.
 #
-# `capture.facts` are texts over symbols; `capture.sizes` says where a symbol's number lies. A `lambda` in
+# `capture.facts` are texts over symbols; `capture.sizes` tells where the number of a symbol is found. A `lambda` in
 # the check can give the numbers their names. `guards.build()` makes the function.
 #
 # </details>
 # <details><summary>Hint: the rest</summary>
 #
-# `machine.first` maps the id of a native instruction to the operation it begins. The refused statement
-# starts at the *last* native instruction of `machine.pc`, and is copied with `replace(ins, exc=None)`: the
-# copy of a jump gets another target. What the statement stores are locals for the rest, too.
+# `machine.first` maps the id of a native instruction to the operation that it begins. The refused statement
+# starts at the *last* native instruction of `machine.pc`. Copy its instructions with `replace(ins, exc=None)`, because the
+# copy of a jump gets another target. Variables that the statement stores are locals of the rest, too.
 #
 # </details>
 
@@ -521,7 +541,7 @@ from exercises.own_compiler import begin
 begin("breaks");
 
 # %% [markdown]
-# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
+# The line names the functions that you write. Write them in that file, then run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -531,8 +551,8 @@ check_piece("breaks")
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The list has every public name of this chapter's main files, with one sentence each. Unfold a file, then a name,
+# to see its first lines. The list is made from the sources when the page is built.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -542,21 +562,21 @@ also_here("minidynamo/convert/conversion.py", "minidynamo/rebuild/resume.py")
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_dynamo/resume_execution.py`: the same idea; re-enters `with` blocks by generated code.
+# * `torch/_dynamo/resume_execution.py` makes resume functions in the same way. It re-enters `with` blocks by generated code.
 #   Paper, section 3.
-# * `torch/_dynamo/exc.py`, `graph_break_hints.py`: kinds of breaks and hints.
-#   `TORCH_LOGS=graph_breaks` prints them; here `MINI_DEBUG=1`.
-# * PyTorch can also break inside an inlined function and resume there, if it is asked to
-#   (`torch._dynamo.config.nested_graph_breaks`). Here the caller is split at the call.
+# * `torch/_dynamo/exc.py` and `graph_break_hints.py` have the kinds of breaks and their hints.
+#   `TORCH_LOGS=graph_breaks` prints them; here `MINI_DEBUG=1` does.
+# * PyTorch can also break inside an inlined function and resume there, if
+#   `torch._dynamo.config.nested_graph_breaks` is set. minidynamo splits the caller at the call.
 #
 # **See it in the real `torch.compile`.** `TORCH_LOGS=graph_breaks python program.py` prints each break with its reason and your line.
 #
 # ## Recap
 #
-# * A break splits a frame into: a compiled prefix, one instruction of plain Python, and a resume
+# * A break splits a frame into a compiled prefix, one instruction of plain Python, and a resume
 #   function.
-# * The resume function is the original code behind a prefix that restores locals and stack, and is
-#   captured like any frame.
+# * The resume function is the original code behind a prefix that restores locals and stack. minidynamo
+#   captures it like any frame.
 # * Every break is a record with kind, reason, hint and line; `fullgraph=True` makes it an error.
 #
-# Next: writes that others can see.
+# Next: writes that other code can see.

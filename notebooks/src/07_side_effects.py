@@ -13,14 +13,15 @@
 # %% [markdown]
 # # 07 · Closures, mutation, side effects
 #
-# A graph computes values. A Python function also *changes things*: it appends to a list, sets
+# A graph computes values. A Python function also *changes* objects: it appends to a list, sets
 # `self.counter`, rebinds a global, advances an iterator, writes into a tensor in place. If the
-# graph is called instead of the function, who does that?
+# graph is called instead of the function, what performs these changes?
 #
-# **What you will learn:** simulation now, replay later; identity and aliasing; redundant writes;
-# objects that are born inside and escape; closures and cells; in-place operations on tensors.
+# **What you will learn:** how writes are simulated while tracing and replayed in each call; why identity and aliasing
+# matter; which writes are redundant; what happens to objects that are made inside a frame and escape; closures and
+# cells; in-place operations on tensors.
 #
-# **Files of this chapter:** `minidynamo/rebuild/replacement.py`, `minidynamo/rebuild/replacement.py`,
+# **Files of this chapter:** `minidynamo/rebuild/replacement.py`,
 # `minidynamo/variables/sequences.py`, `minidynamo/variables/dicts.py`,
 # `minidynamo/variables/objects.py`.
 
@@ -37,8 +38,9 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## Two naive versions
 #
-# *Do the writes while tracing*: they happen once, at compile time, and never again (the stager of
-# notebook 01). *Do not do them*: the program is changed. Here is the first one, failing:
+# The first naive version *performs the writes while tracing*. Then they happen once, at compile time, and never again (as in the stager of
+# notebook 01). The second *drops the writes*. Then the compiled program computes something else. The next cell shows the first version
+# fail:
 
 # %%
 history = []
@@ -53,14 +55,14 @@ for _ in range(3):
 print("after three calls:", history, "<- should have three entries")
 
 # %% [markdown]
-# One entry instead of three: the append ran while tracing, and never again.
+# The list has one entry instead of three: the append ran while tracing, and in no later call.
 #
 # ## Simulate now, replay later
 #
-# The evaluator performs each write on its *symbolic* object. The real list is not touched while
-# tracing, so that an attempt can be thrown away. When the frame is done, code is generated that
-# brings the real objects to the state the symbolic ones ended in. It runs after the graph, on each
-# call.
+# minidynamo's evaluator performs each write on a *symbolic* object. While it traces it leaves the real list alone, so
+# an attempt can be discarded. At the end of the frame it generates code that
+# brings the real objects into the final state of the symbolic ones. That code runs after the graph, in each
+# call. Call a function with writes three times, plain and compiled:
 
 # %%
 def training_step(x, log, state):
@@ -83,8 +85,8 @@ print("compiled:", run(minidynamo.compile(training_step, backend="eager")))
 print("graphs compiled:", sum(minidynamo.counters["graphs"].values()), "(the graph depends on state['scale'])")
 
 # %% [markdown]
-# The graph contains only the multiplication. The rest is in the replacement bytecode, after the
-# call of the graph:
+# Both versions return the same numbers and leave the same list and dictionary. The graph contains only the
+# multiplication. The writes are in the replacement bytecode, after the call of the graph:
 
 # %%
 e = minidynamo.explain(training_step, backend="eager")(torch.ones(1), [], {"scale": 1})
@@ -92,25 +94,25 @@ print(e.main.record.graph.code)
 e.bytecode[1]
 
 # %% [markdown]
-# The stores (`STORE_SUBSCR`) stand behind the call of the graph, and in front of the `RETURN_VALUE`. What
-# follows is for errors: the original once more.
+# Each `STORE_SUBSCR` is a write. The three writes follow the call of the graph and precede `RETURN_VALUE`. The code below them is the
+# original body, which runs if the graph raises an error.
 #
-# Bytecode is hard on the eyes. The same, written back as Python, beside the program: four lines
-# that write have become three writes, each of a *final* value: the two appends are one.
+# Bytecode is hard to read. Here is the replacement as Python, next to the program. A band leads from each line
+# that writes to the write that remains of it:
 
 # %%
 e.replay
 
 # %% [markdown]
-# A band leads from each line that writes to the write that remains of it.
+# Four lines of the program write. Three writes remain, each of a *final* value: the two appends became
+# one.
 #
 # *The kitchen.* The observer who writes the recipe down does not eat from the plates. He notes "at
-# the end, two spoons are missing from the drawer", and whoever uses the recipe takes two spoons.
-# *Exactly:* a mutation is applied to the `Variable`, marks it `mutated`, and `reconstruct.py`
+# the end, two spoons are missing from the drawer", and whoever follows the recipe takes two spoons.
+# *Exactly:* a mutation changes the `Variable` and marks it `mutated`. Then `replacement.py`
 # writes code for every variable that is mutated and existed before the frame.
 #
-# Both sides in the code. An append to a symbolic list, and the writes that are generated for all
-# that changed (each line of `mutations` *emits* bytecode; `commits` keeps the stores for last):
+# The compiler's code has both sides. The first is an append to a symbolic list:
 
 # %%
 from minidynamo.variables.sequences import ListVar
@@ -118,22 +120,24 @@ from minidynamo.variables.sequences import ListVar
 excerpt(ListVar.method_append)
 
 # %% [markdown]
-# The list of the symbolic world changes at once; the real one waits. `_changed` marks the variable, so
-# that the writer of the replacement code finds it:
+# The symbolic list changes at once; the real list does not change yet. `_changed` marks the variable, so
+# that the generator of the replacement code finds it. That generator is the second side. Its method `emit` writes one
+# bytecode instruction:
 
 # %%
 from minidynamo.rebuild.replacement import Codegen
+from parts import part
 
-excerpt(Codegen.mutations)
+part(Codegen.mutations, ("written:", "self.emit"))
 
 # %% [markdown]
-# `sourced` are the variables that existed before the frame. Each `replay` pushes the new values, and
-# leaves its store in `commits`. The stores come last. They take the values off the stack, so they run
-# from the last to the first.
+# `sourced` has the variables that existed before the frame. Each `replay` emits code that pushes the new values on the stack, and
+# appends its store instruction to `commits`. The stores are emitted last. They pop the values off the stack, so they are
+# emitted in reverse order.
 #
-# ## In order, and without the redundant ones
+# ## In order, and without the redundant writes
 #
-# Writes are replayed after *all* new values were computed. Otherwise a swap would read its own
+# All new values are computed before the first write is replayed. Otherwise a swap would read its own
 # result:
 
 # %%
@@ -145,8 +149,9 @@ pair = [1, 2]
 minidynamo.compile(swap, backend="eager")(torch.ones(1), pair), pair
 
 # %% [markdown]
-# The pair is swapped, and `x` was added to what stands first after the swap. Only the final state
-# counts: ten writes to an attribute become one.
+# The pair is swapped, and `x + pair[0]` used the new first element.
+#
+# Only the final state of an object matters. In the next program ten writes to an attribute become one:
 
 # %%
 class Counter:
@@ -160,13 +165,14 @@ def count_to_ten(x, counter):
 minidynamo.explain(count_to_ten, backend="eager")(torch.ones(1), Counter()).replay
 
 # %% [markdown]
-# One store is left, of the last value. Is that allowed? Nobody can look in between: the graph has no Python in it. A class with its own
-# `__setattr__` *can* look, so its method is evaluated like any other function, each time.
+# One store of the last value is left. That is correct because no Python code runs between the writes: the graph has none. A class with its own
+# `__setattr__` *does* run code at each write. So minidynamo evaluates that method like any other function, once per write.
 #
 # ## Identity: one object, one variable
 #
-# The same list under two names must be one list. Variables are remembered by the identity of the
-# real object, and when the graph relies on two inputs being the same or different, that is a guard:
+# A list that a program knows by two names must stay one list. So minidynamo keeps one variable for each real object. If
+# the graph relies on two inputs being the same object, or different ones, a guard checks it. The next cell calls a function
+# with the same list twice, then with two lists. The counter at the end gives the reason for the recompilation:
 
 # %%
 def two_names(x, a, b):
@@ -182,12 +188,12 @@ print("different lists: ", compiled(torch.ones(1), first, second).item(), first,
 minidynamo.counters["recompiles"]
 
 # %% [markdown]
-# Whether two names mean one list is an assumption, too, with a guard of its own.
+# The second call failed the guard that `b` is `a`, and minidynamo compiled the function again.
 #
-# ## Born inside
+# ## Objects that a frame makes
 #
-# An object made inside the frame exists only symbolically. If it escapes (is returned, stored
-# somewhere, captured by a closure), it is built for real at the end; otherwise it never exists.
+# An object that the frame makes exists only symbolically at first. If it escapes (if it is returned, stored
+# somewhere, or captured by a closure), the replacement code builds it. Otherwise it is never built.
 
 # %%
 from dataclasses import dataclass
@@ -204,13 +210,13 @@ def makes_objects(x):
 minidynamo.compile(makes_objects, backend="eager", fullgraph=True)(torch.ones(2))
 
 # %% [markdown]
-# The `Output` and its list are made anew in each call, by code that is written for them. The dictionary
-# `temporary` never existed: only what was read from it is there.
+# The replacement code builds a new `Output` and a new list in each call. It never builds the dictionary
+# `temporary`: only the values that were read from it are needed.
 #
 # ## Closures and cells
 #
-# A variable that an inner function uses lives in a *cell*. Cells are objects with identity too:
-# `nonlocal` writes to them, and closures that escape keep them.
+# A variable that an inner function uses is stored in a *cell*. A cell is an object with an identity, too:
+# `nonlocal` writes to it, and closures that escape keep it.
 
 # %%
 def make_accumulator(x):
@@ -233,8 +239,8 @@ add, read = minidynamo.compile(make_accumulator, backend="eager", fullgraph=True
 print(read(), add(torch.tensor([10.0])), read(), "the escaped closures are real functions:", type(add).__name__)
 
 # %% [markdown]
-# Both closures that came out of the compiled function hold the *same* cell, as they must: what
-# `add` writes, `read` sees. Drawn from the two real functions:
+# Both closures that the compiled function returned hold the *same* cell: `read` returns what
+# `add` wrote. This picture is drawn from the two real functions:
 
 # %%
 from minidynamo.explain.draw_code import draw_closure
@@ -242,9 +248,11 @@ from minidynamo.explain.draw_code import draw_closure
 draw_closure(add, read)
 
 # %% [markdown]
-# One cell, two functions: what one writes the other reads.
+# Both functions point to one cell.
 #
 # ## Iterators, globals, attributes of modules
+#
+# The next model changes a global, an attribute, a buffer and an iterator:
 
 # %%
 calls = 0
@@ -268,14 +276,13 @@ print([compiled(torch.ones(4, 2), stream)[0, 0].item() for _ in range(2)], "next
 print("calls", calls, " seen", model.seen, " mean", model.mean)
 
 # %% [markdown]
-# All three changes happened as often as the function was called, and the iterator stands where it
-# should.
+# The two calls changed `calls`, `seen` and `mean` twice, and advanced the iterator by two.
 #
 # ## In-place tensor operations
 #
-# `x.add_(1)` is a tensor operation: it goes into the graph as it is. minidynamo does not have to
-# replay it, but it must know about it: the graph's inputs change. The next stage, in miniinductor,
-# turns such graphs into ones without writes (*functionalization*, notebook 08).
+# `x.add_(1)` is a tensor operation, so it goes into the graph as it is. minidynamo does not have to
+# replay it. But it must know about it, because the graph changes its inputs. The next stage, in miniinductor,
+# turns such a graph into one without writes (*functionalization*, notebook 08).
 
 # %%
 def in_place(x):
@@ -287,12 +294,12 @@ e = minidynamo.explain(in_place, backend="eager")(torch.zeros(2, 2))
 print(e.main.record.graph.code)
 
 # %% [markdown]
-# The write is in the graph, at the place where the program made it.
+# The graph has the write `add_` at the place where the program made it.
 #
 # ## Real models
 #
-# A GPT-2 that generates text keeps a cache of keys and values: an object that is passed in, changed
-# inside, and returned. All of it happens through side effects.
+# When GPT-2 generates text, it keeps a cache of keys and values. The caller passes this object in, and the model changes
+# it and returns it. All of these changes are side effects:
 
 # %%
 from benchmarks.models import gpt2
@@ -309,12 +316,12 @@ print("cached positions:", cached.get_seq_length(), " same contents:",
       all(torch.equal(p.keys, c.keys) for p, c in zip(plain.layers, cached.layers)))
 
 # %% [markdown]
-# The caller's cache was filled, not a copy of it, and with the same keys and values as eager's.
+# The compiled model filled the caller's cache, not a copy of it, with the same keys and values as eager.
 #
 # ## Exercises
 #
-# **07.1** (warm-up) *Predict.* Without running it: what are the three values that `puzzle` returns after
-# `a = [1]; puzzle(torch.ones(1), a, a)`? Fill in the list. The check compiles it and compares.
+# **07.1** (warm-up) *Predict.* What are the three values that `puzzle` returns after
+# `a = [1]; puzzle(torch.ones(1), a, a)`? Fill in the list without running the function. The check compiles it and compares.
 #
 # *Hints.* `a` and `b` are the same list. `a += ...` changes it; `b = b + ...` makes a new one.
 
@@ -338,12 +345,11 @@ from exercises import check
 check("07.1", predicted)
 
 # %% [markdown]
-# **07.2** (core) *A recorder of writes.* Write a class `Shadow` that wraps a list for a tracer: reads see
-# the writes made so far, the real list is not touched until `replay()`. It needs `append`,
-# `__getitem__`, `__setitem__`, `__len__`, and `replay()`, which makes the real list equal to the
-# shadow *in place*.
+# **07.2** (core) *A recorder of writes.* Write a class `Shadow` that wraps a list for a tracer. Reads see
+# the writes made so far. The real list does not change until `replay()`, which makes the real list equal to the
+# shadow *in place*. The class needs `append`, `__getitem__`, `__setitem__`, `__len__` and `replay`.
 #
-# *Hints.* Keep a copy; replay with a slice assignment, so that the list stays the same object.
+# *Hints.* Keep a copy. Replay with a slice assignment, so that the list stays the same object.
 
 # %% tags=["exercise"]
 class Shadow:
@@ -372,13 +378,13 @@ class Shadow:
 check("07.2", Shadow)
 
 # %% [markdown]
-# **07.3** (stretch) *Find the hidden write.* Write `writes_of(function, *args)`: the names of the list and
+# **07.3** (stretch) *Find the hidden write.* Write `writes_of(function, *args)`. It returns the names of the list and
 # dict arguments whose contents a compiled call of the function changes. (A test harness like this
 # one guards minidynamo itself.)
 #
 # *Hints.* Copy the arguments (`copy.deepcopy`), call
-# `minidynamo.compile(function, backend="eager")`, compare. Parameter names are in
-# `function.__code__.co_varnames`. Tensors inside need `torch.equal`; the exercise has only numbers
+# `minidynamo.compile(function, backend="eager")`, and compare. The parameters' names are in
+# `function.__code__.co_varnames`. Tensors inside would need `torch.equal`; the exercise has only numbers
 # and strings.
 
 # %% tags=["exercise"]
@@ -397,13 +403,13 @@ def writes_of(function, *args) -> set:
 check("07.3", writes_of)
 
 # %% [markdown]
-# **07.4** (stretch) *One journal for all.* `Shadow` knows one list. A program writes to many, in an order that may matter:
-# two names can stand for one list. Write a class `Journal`. `write(target, method, *args)` notes a
-# write, such as `write(a, "append", 3)`, and touches nothing. `read(target)` gives a list as it would be
-# after the writes so far. `replay()` performs all writes, in order, on the real objects, once.
+# **07.4** (stretch) *One journal for all.* `Shadow` records the writes to one list. A program writes to many, in an order that may matter,
+# because two names can refer to one list. Write a class `Journal` with three methods. `write(target, method, *args)` records a
+# write, such as `write(a, "append", 3)`, and changes no list. `read(target)` returns the list as it would be
+# after the writes so far. `replay()` performs all writes once, in order, on the real objects.
 #
-# *Hints.* Two empty lists are equal, and not the same: find the writes of a target by `is`. A copy with
-# its writes performed on it is what `read` returns.
+# *Hints.* Two empty lists are equal, but not the same object: find the writes to a target by `is`. `read` can return
+# a copy on which the recorded writes were performed.
 #
 # <details><summary>Predict: a and b are one list. Does read(b) see a write through a?</summary>
 #
@@ -440,22 +446,22 @@ check("07.4", Journal)
 # %% [markdown]
 # ## Your own compiler: effects
 #
-# **The piece.** While a frame is evaluated nothing may happen to the program's own objects. `Journal`
-# writes down each change together with what undoes it; `replay` does the final state to the real
-# object, once, after the graph has run.
+# **The piece.** While your compiler evaluates a frame, it must not change the program's own objects. `Journal`
+# records each change together with a function that undoes it. After the graph has run, `replay` gives the real
+# object the final state, once.
 #
 # <details><summary>Hint: the journal</summary>
 #
 # Each change appends one function to `undo`. Undoing goes backwards.
 #
 # `note` appends to `changed`, so it needs a function in `undo`, too. `items_of` notes an object from
-# outside, and gives its `items`; a list of the frame's own needs no note.
+# outside the frame, and returns its `items`. A list that the frame made needs no note.
 #
 # </details>
 # <details><summary>Hint: elements</summary>
 #
-# `set_item` serves lists, and the dictionary `written` of attributes. A dictionary that did not have
-# the key must not have it afterwards. What was there has to be read before it is overwritten.
+# `set_item` serves lists, and the dictionary `written` of attributes. If the dictionary did not have
+# the key before, undoing must remove the key. Read the old value before you overwrite it.
 #
 # </details>
 # <details><summary>Hint: replay</summary>
@@ -470,7 +476,7 @@ from exercises.own_compiler import begin
 begin("effects");
 
 # %% [markdown]
-# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
+# The line names the functions that you write. Write them in that file, then run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -480,20 +486,20 @@ check_piece("effects")
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The list has every public name of this chapter's main file, with one sentence each. Unfold the file, then a name,
+# to see its first lines. The list is made from the source when the page is built.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
 
-also_here("minidynamo/rebuild/replacement.py", "minidynamo/rebuild/replacement.py")
+also_here("minidynamo/rebuild/replacement.py")
 
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_dynamo/side_effects.py`: a table of mutations beside immutable trackers, replayed by
-#   generated bytecode. Paper, section 3. In minidynamo the symbolic object itself
-#   is mutated: aliasing comes for free, and a failed attempt is simply thrown away.
+# * `torch/_dynamo/side_effects.py` has a table of mutations beside immutable trackers, and generates
+#   bytecode that replays them. Paper, section 3. minidynamo mutates the symbolic object itself. So two names for
+#   one object need no bookkeeping, and a failed attempt is simply discarded.
 # * Higher-order operators (`torch.cond`, `checkpoint`) forbid side effects inside their bodies.
 #
 # **See it in the real `torch.compile`.** `TORCH_LOGS=side_effects python program.py` names each object that is changed, and the line that
@@ -501,9 +507,9 @@ also_here("minidynamo/rebuild/replacement.py", "minidynamo/rebuild/replacement.p
 #
 # ## Recap
 #
-# * Writes are simulated on symbolic objects and replayed after the graph, new values first,
-#   redundant ones collapsed.
-# * Identity matters: one real object is one variable; assumptions about aliasing are guards.
-# * Objects born inside are built only if they escape; closures and cells are objects too.
+# * minidynamo simulates writes on symbolic objects and replays them after the graph. All new values are computed first, and
+#   redundant writes are dropped.
+# * One real object is one variable. Assumptions about aliasing are guards.
+# * An object made inside the frame is built only if it escapes. Closures and cells are objects, too.
 #
 # Next: the graph leaves minidynamo and enters miniinductor.

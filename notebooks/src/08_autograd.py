@@ -13,15 +13,14 @@
 # %% [markdown]
 # # 08 · AOTAutograd: the joint graph, functionalization, the cut
 #
-# The graph from minidynamo still holds in-place writes and views, and it says nothing about
-# gradients. Before kernels can be generated, three things happen: the graph is traced once more
-# *below autograd*, together with its backward pass; writes and views are made explicit; and the
-# joint graph is cut in two halves, forward and backward, such that little has to be kept in
-# between.
+# The graph from minidynamo still has in-place writes and views, and it has no gradients. Three steps prepare it for
+# the code generator. A tracer *below autograd* records the graph again, together with its backward pass.
+# Functionalization makes writes and views explicit. Then a cut divides the joint graph into a forward graph and a
+# backward graph, so that the forward graph saves few bytes for the backward graph.
 #
-# **What you will learn:** why autograd and a compiled forward do not get along; the ATen trace;
-# functionalization; the joint graph; recomputation against memory as a minimum cut; what the pieces
-# around it do.
+# **What you will learn:** why eager autograd cannot differentiate a compiled forward; the ATen trace;
+# functionalization; the joint graph; recomputation against memory as a minimum cut; what surrounds the two compiled
+# graphs.
 #
 # **Files of this chapter:** `miniinductor/autograd/`.
 
@@ -36,10 +35,10 @@ from minidynamo.explain import Code, Table, draw_graph, excerpt
 torch.manual_seed(0);
 
 # %% [markdown]
-# ## The naive version: compile the forward, let autograd do the rest
+# ## The naive version: compile the forward, leave the rest to autograd
 #
 # Eager autograd builds its tape from the operations that really run. A fused kernel is one
-# operation that autograd has never heard of:
+# operation for which autograd has no formula:
 
 # %%
 def model(x, w):
@@ -54,9 +53,9 @@ with torch.no_grad():
 print("the numbers agree:", torch.allclose(result, model(x, w)), "   requires_grad:", result.requires_grad)
 
 # %% [markdown]
-# And if we wrapped the kernel so that autograd calls something in the backward pass, what would
-# that be? Eager autograd has a formula for each *operation*, and each formula wants values that the
-# forward pass kept:
+# The numbers are right, but the result has no gradient. Could we wrap the kernel, so that autograd calls a backward
+# function of ours? That function would need formulas. Eager autograd has one for each *operation*, and most formulas need values that the
+# forward pass saved. Here is what eager saves:
 
 # %%
 kept = []
@@ -73,19 +72,18 @@ with torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
 Table(["kept for backward", "shape", "bytes"], kept, "what eager keeps for sum(gelu(tanh(x @ w) * 2))")
 
 # %% [markdown]
-# The first is `x`, which is in memory anyway. The third is twice the second: one multiplication
-# would give it back. Eager cannot know; a compiler that sees forward *and* backward can.
+# The first row is `x`, which is in memory anyway. The tensor of the third row is twice that of the second: one multiplication
+# would recompute it. Eager does not know that. A compiler that sees forward *and* backward does.
 #
-# *The kitchen.* Washing up as you go, you keep every bowl in case it is needed again. Someone who
-# has read the whole recipe, including the dessert, keeps one bowl and refills the others.
-# *Exactly:* a value is either saved in the forward half or computed again in the backward half.
+# *The kitchen.* A cook who reads one line of the recipe at a time keeps every bowl, in case it is needed again. A cook who
+# has read the whole recipe, dessert included, keeps one bowl and refills the others.
+# *Exactly:* a value is either saved in the forward graph or recomputed in the backward graph.
 #
 # ## Tracing below autograd
 #
-# Autograd is a layer: each operation first records its backward function, then calls down to the
-# actual kernels. A tracer *below* that layer sees everything that reaches the kernels, and
-# therefore sees the backward operations too, when `torch.autograd.grad` runs. Nothing about
-# derivatives has to be written:
+# Autograd is a layer. Each operation first records its backward function, then calls the
+# actual kernel below. A tracer *below* that layer sees every operation that reaches a kernel. When
+# `torch.autograd.grad` runs, these are the backward operations. So nobody has to write a derivative:
 
 # %%
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -103,25 +101,26 @@ with Watch():
     y.backward()
 
 # %% [markdown]
-# Below the line stand operations that nobody wrote: `sigmoid_backward`, and a product with a transposed
-# matrix (`t`, `mm`). A `detach` is the same tensor for the bookkeeping of autograd.
+# The operations after `-- backward` come from autograd: `sigmoid_backward`, and a product with a transposed
+# matrix (`t`, `mm`). A `detach` returns the same tensor, without its history.
 #
-# Our tracer does the same on **fake tensors** (shape and dtype, no data), and writes a graph:
+# The real tracer does the same on **fake tensors**, which have a shape and a dtype but no data. It also writes a graph. Its
+# method has the same name:
 
 # %%
 from miniinductor.autograd.tracer import Tracer
+from parts import part
 
-excerpt(Tracer.__torch_dispatch__)
+part(Tracer.__torch_dispatch__, ("if func in SAME_VALUE", "return"), "return self.decompose_or_record")
 
 # %% [markdown]
-# Read it as a list of questions. Does autograd ask for a device? Does the operation give what it was
-# given (`same_value`)? Everything else goes to `traced`: what cannot be taken apart into simpler
-# operations becomes a node of the graph.
+# An operation that returns its argument's value, such as `detach`, needs no node (`same_value`). The last line
+# decomposes an operation into simpler ones, if it has a decomposition. Otherwise it adds a node to the graph.
 #
 # ## Functionalization
 #
-# Kernels that are fused and reordered must not overwrite each other's inputs. Each write becomes a
-# new value; each view of a written tensor is made again from it:
+# The compiler fuses and reorders kernels, so no kernel may overwrite another one's input. Functionalization turns each write into a
+# new value, and makes each view of a written tensor again from that value. Compare a graph before and after:
 
 # %%
 def in_place(x):
@@ -135,16 +134,17 @@ print("as traced:\n", e.main.compiled.aten_graph.code)
 print("functional:\n", e.main.compiled.functional_graph.code)
 
 # %% [markdown]
-# The names tell: `add_` has become `add`, `mul_` has become `mul`. `select_scatter` is the whole matrix
+# `add_` became `add`, and `mul_` became `mul`. `select_scatter` returns the whole matrix
 # with the new row in it.
 #
-# A write to an *input* is seen by the caller. It becomes an extra output, which is copied back at
-# the end. Batch-norm statistics and kv-caches work that way.
+# The caller sees a write to an *input*. So the new value of the input becomes an extra output, which is copied back at
+# the end. Batch-norm statistics and kv-caches work in this way.
 #
 # ## The joint graph
 #
-# Inputs: the program's inputs and parameters ("primals"), and one gradient per output ("tangents").
-# Outputs: the results, and the gradients of the primals.
+# The inputs of the joint graph are the program's inputs and parameters ("primals"), and one gradient per output ("tangents").
+# Its outputs are the results, and the gradients of the primals. In the next picture a dashed node depends on a tangent, so
+# only the backward graph can compute it. A double line marks a value that is saved:
 
 # %%
 def layer(x, w):
@@ -155,22 +155,20 @@ e.result.sum().backward()
 e.joint
 
 # %% [markdown]
-# Dashed nodes depend on a tangent: only the backward half can compute them. All others are drawn
-# plain. Some of those belong to a derivative, too (such as `1 - tanh(x) ** 2`), but they depend on the
-# inputs alone, so either half could compute them. What is saved has a double line. What lies on the
-# border has to be saved, or computed again:
+# All other nodes have a plain line. Some of them belong to a derivative, too, such as `1 - tanh(x) ** 2`. But they depend on the
+# inputs alone, so either graph could compute them. A value that a dashed node reads
+# from a plain one must be saved or recomputed. Here are the saved values, each with the reason:
 
 # %%
 e.saved
 
 # %% [markdown]
-# Each row is a tensor that waits for the backward pass, with the reason. An input counts no bytes: it
-# is in memory anyway.
+# An input counts no bytes, because it is in memory anyway.
 #
 # ## The cut
 #
-# Where should the two halves part? Let the cut slide along the forward half, from the first value to
-# the last. What crosses it has to be kept. (Use the buttons, or the arrow keys.)
+# Where should the joint graph be divided? This figure moves the cut along the forward operations, from the first value to
+# the last. Each value that crosses the cut must be kept. (Use the buttons, or the arrow keys.)
 
 # %%
 from steppers import cut_walk
@@ -178,33 +176,38 @@ from steppers import cut_walk
 cut_walk(e.main.compiled)
 
 # %% [markdown]
-# An early cut keeps little and computes much again; a late cut keeps much. The best cut need not be a
-# straight line, and it must not ask for a matrix product twice.
+# An early cut keeps few bytes and recomputes many values; a late cut keeps many bytes. The best cut need not be a
+# straight line, and it must not compute a matrix product twice.
 #
-# Draw an edge for each value with its bytes as capacity. Values that must not be computed again
-# (matrix products, random numbers) are sources; what the backward half reads is the sink. The
-# cheapest set of values that separates the two is a **minimum cut**, a problem with a textbook
-# algorithm. (Think of water that flows from the sources to the sink through pipes as wide as the
-# values have bytes: which pipes do you close, with the least total width, so that nothing arrives?)
+# The **minimum cut** is a problem with a textbook algorithm. Each value becomes an edge whose capacity is its number of bytes. Values
+# that must not be recomputed (matrix products, random numbers) are connected to the source. Values that the backward graph
+# reads are connected to the sink. The algorithm finds the cheapest set of values that separates source and sink. (Think of water in pipes. A pipe
+# is as wide as its value has bytes. Which pipes do you close, with the least total width, so that no water arrives?)
+#
+# The function `why_saved` decides which values must be saved. Here is the middle of it:
 
 # %%
 from miniinductor.autograd import partition
 
-excerpt(partition.why_saved)
+part(partition.why_saved, ("if is_random", "return"), ("if is_view_node", 'return "eager kernel"'))
 
 # %% [markdown]
-# The order of the questions is the policy: what must be saved comes first. `is_cheap` says whether we
-# write a kernel for this operation; a call of the library is not computed twice. `wants_kept`
-# and `wants_again` are wishes of the user, who utters them with `torch.utils.checkpoint`.
+# An answer other than `""` is a reason to save the value. Random numbers come early, so no later line overrules them. A view costs nothing, and a value from
+# nothing (`zeros`, `arange`) costs little, so both are recomputed. `wants_again` is true where the user asked for recomputation with
+# `torch.utils.checkpoint`. `is_cheap` is true if miniinductor generates a kernel for the operation. Calls of library kernels are
+# not cheap, so they do not run twice.
+#
+# `choose_saved` ends with the cut itself:
 
 # %%
-excerpt(partition.choose_saved)
+part(partition.choose_saved, ("reasons =", "return"))
 
 # %% [markdown]
-# `smallest_cut` solves the flow problem. A value is saved if the cut goes through it: its beginning lies
-# on the side of the sources, and its end does not.
+# `reasons` maps a value to its reason, or to `""`. It has each value that the backward graph reads, or would read after
+# recomputing others. `smallest_cut` solves the flow problem and returns the side of the source. A value is saved if the cut goes through its edge: the edge begins
+# on the side of the source, and does not end there.
 #
-# Three policies on one block:
+# The next table compares three policies on one block with eager:
 
 # %%
 class Block(torch.nn.Module):
@@ -240,26 +243,28 @@ for policy in ("save-everything", "min-cut", "recompute-all"):
     saved = [s for s in e.main.compiled.saved if not s.is_input]
     rows.append((policy, sum(s.bytes for s in saved),
                  ", ".join(f"{s.op.removeprefix('aten.').partition('.')[0]} {s.shape}" for s in saved)))
+kept = {name: size for name, size, _ in rows}
+assert kept["recompute-all"] < kept["min-cut"] < kept["eager"] < kept["save-everything"]
 Table(["policy", "bytes kept", "which"], rows, "a transformer block's feed-forward half")
 
 # %% [markdown]
-# "Save everything" keeps more than eager does: it keeps the results of *decomposed* operations,
-# which eager's kernels compute inside. The cut keeps less than either: what is cheap is computed
-# again.
+# `save-everything` keeps more bytes than eager. It also saves the results of *decomposed* operations,
+# which eager's kernels keep to themselves. `min-cut` keeps fewer bytes than either, since it recomputes cheap
+# values.
 #
-# `recompute-all` keeps least, and pays for it. It computes the mean and the variance again, which are
-# reductions. What a matrix product of the backward half reads, it has to write to memory a second
-# time. The cut forbids both: it is the minimum among the choices that cost little time.
+# `recompute-all` keeps the fewest bytes, but only a little fewer than `min-cut`. The two rows differ by the two results called
+# `mean`, which are small and come from reductions over all of `h`. `min-cut` saves such a result, because a second reduction costs more time than
+# its few bytes are worth.
 #
-# Dropout's random numbers are saved under every policy, as the mask that was drawn (`bernoulli`) or
-# as what it is multiplied with (`div`). Drawing them again in the backward half would give another
-# mask, and a gradient of a different function.
+# Every policy saves dropout's random numbers, as the mask (`bernoulli`) or
+# as the scaled mask that is multiplied with the data (`div`). If the backward graph drew them again, it would get another
+# mask, and compute the gradient of a different function.
 #
-# ## Around the two halves
+# ## Around the two graphs
 #
-# The halves are wrapped in one `torch.autograd.Function`, so that everything else of autograd goes
-# on working: `.grad` accumulates, hooks fire, parameters may be shared, `torch.autograd.grad`
-# works.
+# One `torch.autograd.Function` wraps both compiled graphs, so that the rest of autograd still
+# works: `.grad` accumulates, hooks fire, parameters may be shared, and `torch.autograd.grad`
+# works. The header of its file lists the duties of this function:
 
 # %%
 from miniinductor.autograd import runtime
@@ -268,8 +273,8 @@ text = runtime.__doc__
 Code(text[text.index("What the function does"):], "text", "the header of miniinductor/autograd/runtime.py, its end")
 
 # %% [markdown]
-# The list is what autograd demands of anybody who steps in for it. The third point is the subtle one:
-# a write to a tensor with history must be seen by autograd. Does a hook still fire?
+# Autograd expects all of this from a function that replaces its own tape. The third point is the subtle one:
+# autograd must see a write to a tensor with history. Are the gradients right, and does a hook still fire?
 
 # %%
 compiled = minidynamo.compile(block)
@@ -289,8 +294,8 @@ print("gradients equal eager's:",
 print("the hook fired twice, once compiled and once eagerly:", fired)
 
 # %% [markdown]
-# It does, and the gradients are eager's. Differentiating twice is not possible: the backward
-# half was compiled without a backward of its own. The error says what to do:
+# The hook fires, and the gradients are eager's. Second derivatives are not supported: the backward
+# graph was compiled without a backward of its own. The error message names the alternatives:
 
 # %%
 def cubed(x):
@@ -304,11 +309,11 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# Better an error than a wrong second derivative.
+# An error is better than a wrong second derivative.
 #
 # ## A real model
 #
-# GPT-2 (2 layers here) trains compiled; the loss follows eager's:
+# Here GPT-2 (with 2 layers) trains for six steps, once in eager and once compiled. The table has the loss of each step:
 
 # %%
 import copy
@@ -330,15 +335,16 @@ for name in ("eager", "compiled"):
         optimizer.step()
         optimizer.zero_grad()
         losses[name].append(loss.item())
-Table(["step", "eager", "compiled"],
-      [(n, f"{a:.3f}", f"{b:.3f}") for n, (a, b) in enumerate(zip(losses["eager"], losses["compiled"]))])
+rows = [(n, f"{a:.3f}", f"{b:.3f}") for n, (a, b) in enumerate(zip(losses["eager"], losses["compiled"]))]
+assert all(eager == compiled for _, eager, compiled in rows)
+Table(["step", "eager", "compiled"], rows)
 
 # %% [markdown]
-# Six steps, and three digits behind the point are equal in each.
+# The losses are equal in each step, as far as the table shows them.
 #
-# At full size: GPT-2, BERT and ResNet-50, trained with AdamW and with dropout on, recorded once.
-# Eager's random kernels draw in both. So the curves follow each other, but for rounding: each title
-# says how far apart they come.
+# The next plot has full-size models: GPT-2, BERT and ResNet-50, trained with AdamW and dropout. They were recorded once.
+# Both versions draw their random numbers with eager's kernels, so the curves differ by rounding only. Each title
+# gives the largest difference:
 
 # %%
 from benchmarks.plots import loss_curves, recorded
@@ -346,8 +352,8 @@ from benchmarks.plots import loss_curves, recorded
 loss_curves(recorded("training_curves_cpu"));
 
 # %% [markdown]
-# What the cut is worth in memory shows on a GPU, where it decides which batch fits: the peak of one
-# training step, with eager's dropout in all three.
+# Memory matters most on a GPU, where it limits the size of the batch. The next table has the peak memory and the time of one
+# training step, for eager, for miniinductor (`ours`) and for `torch.compile`. All three use eager's dropout:
 
 # %%
 from benchmarks.plots import where_recorded
@@ -359,12 +365,12 @@ Table(["model", *(f"{v}: peak MiB" for v in variants), *(f"{v}: ms" for v in var
         *(f"{r[v]['milliseconds']:.1f}" if v in r else "" for v in variants)) for r in run["rows"]], where_recorded(run))
 
 # %% [markdown]
-# GPT-2 needs less memory than eager in both rows. ResNet-50 needs as much: what its convolutions read
-# must be kept, whoever compiles. Nothing can be won where most values are inputs of library calls.
+# In both rows of GPT-2 our peak is lower than eager's. In both rows of ResNet-50 it is almost the same. Each compiler must
+# save what the convolutions read. So a cut saves little where most values are inputs of library calls.
 #
-# Dropout masks are part of what is saved. With `miniinductor.config.fallback_random = False` the
-# kernels draw themselves (`miniinductor/lowering/random.py`: a counter-based generator, so a
-# number depends on a seed and its position alone), and the backward kernels draw the same mask
+# The saved values include dropout masks. With `miniinductor.config.fallback_random = False` our
+# kernels draw the random numbers (`miniinductor/lowering/random.py`). They use a counter-based generator, whose
+# numbers depend on a seed and a position alone. So the backward kernels can draw the same mask
 # again:
 
 # %%
@@ -379,15 +385,15 @@ for own in (False, True):
     display(e.saved)
 
 # %% [markdown]
-# A byte for each element before, and now eight bytes in all: the seed. The mask is computed again.
+# Eager's random numbers need one byte for each element. Our own need eight bytes in all, for the seed, and the backward graph recomputes the mask.
 #
 # ## Exercises
 #
-# **08.1** (warm-up) *Functionalize by hand.* Write `pure(x)`: the same values as `dirty`, without any
+# **08.1** (warm-up) *Functionalize by hand.* Write `pure(x)`, which computes the same values as `dirty` without any
 # in-place operation. It returns `(result, new value of x)`.
 #
-# *Hints.* Two writes, both through views; `y` is computed between them. `torch.slice_scatter`,
-# `torch.select_scatter` or `torch.cat` make a new tensor with a part replaced.
+# *Hints.* `dirty` has two writes, both through views; `y` is computed between them. `torch.slice_scatter`,
+# `torch.select_scatter` or `torch.cat` make a new tensor in which a part is replaced.
 
 # %% tags=["support"]
 def dirty(x):
@@ -413,14 +419,13 @@ from exercises import check
 check("08.1", pure)
 
 # %% [markdown]
-# **08.2** (core) *A cut by hand.* Write `cheapest(values, edges, must, reads)`: which values to save.
-# `values` maps a name to its bytes; `edges` are pairs `(from, to)`: `to` is computed from `from`;
-# the values in `must` cannot be computed again; the backward half reads the values in `reads`.
-# Return the set of saved values with the fewest bytes.
+# **08.2** (core) *A cut by hand.* Write `cheapest(values, edges, must, reads)`. It returns the set of values to save, with the
+# fewest bytes. `values` maps a name to its bytes. `edges` are pairs `(from, to)`, where `to` is computed from `from`.
+# The values in `must` cannot be recomputed. The backward graph reads the values in `reads`.
 #
-# *Hints.* `networkx.DiGraph`, each value an edge `(name, "in") -> (name, "out")` with `capacity`
-# bytes; `edges` and the ends have no capacity (infinite).
-# `networkx.minimum_cut(graph, source, sink)` returns the value and the two sides; a value is cut if
+# *Hints.* Make a `networkx.DiGraph`. Each value is an edge `(name, "in") -> (name, "out")` with its bytes as `capacity`.
+# The edges of `edges`, and those to the source and the sink, get no capacity, which means infinite.
+# `networkx.minimum_cut(graph, source, sink)` returns the value of the cut and the two sides. A value is saved if
 # its "in" is on the source's side and its "out" is not.
 
 # %% tags=["exercise"]
@@ -447,10 +452,10 @@ check("08.2", cheapest)
 
 # %% [markdown]
 # **08.3** (stretch) *A policy in the real partitioner.* `why_saved(node, is_cheap, value)` returns a reason
-# if a value must be saved, or `""` if it may be computed again. Write a policy that *never*
-# recomputes `exp`, besides what must never be recomputed. All else stays the original's choice. The
-# check puts it into the partitioner, trains a function with dropout and `exp`, and looks at what was
-# saved, and at the gradients.
+# if a value must be saved, or `""` if it may be recomputed. Write a policy that also saves the result of every `exp`.
+# In all other cases it returns what the original returns. The
+# check puts your policy into the partitioner, trains a function with dropout and `exp`, and looks at the saved
+# values and the gradients.
 #
 # *Hints.* Call the original for everything else: `partition.why_saved`. The operation is
 # `node.target`; exp is `torch.ops.aten.exp.default`.
@@ -473,17 +478,16 @@ check("08.3", keep_exp)
 
 # %% [markdown]
 # **08.4** (core) *Backward over a tape.* Write `gradients(tape, values, output)`. The tape is a list of
-# `(operation, inputs, result)` in the order in which it ran, with `"add"` and `"mul"`. `values` maps a
-# name to its number. Return a dictionary with the gradient of `output` for every name that it depends
-# on, its own included.
+# `(operation, inputs, result)`, in the order in which the operations ran. An operation is `"add"` or `"mul"`. `values` maps a
+# name to its number. Return a dictionary with the gradient of `output` for every name on which it depends,
+# and for `output` itself.
 #
-# *Hints.* Walk backwards. Start with 1 for the output. A value that is used twice gets the *sum* of
-# what both uses send back. `mul(x, x)` uses `x` twice, too.
+# *Hints.* Walk backwards. Start with 1 for the output. A value that is used twice gets the *sum* of the gradients from
+# both uses. `mul(x, x)` uses `x` twice, too.
 #
 # <details><summary>Predict: which values of the forward pass does the backward of mul need? And of add?</summary>
 #
-# `mul` needs both factors. `add` needs none. That is the difference between a large cut and a small
-# one.
+# `mul` needs both factors. `add` needs none. So a cut through multiplications is larger than one through additions.
 #
 # </details>
 
@@ -508,16 +512,16 @@ check("08.4", gradients)
 # %% [markdown]
 # ## Your own compiler: the backward graph
 #
-# **The piece.** One rule for each operation, a walk from the outputs to the inputs, the cut, and
-# the halves as graphs of their own. The rules write nodes into the graph that is there already: that is why the joint graph can be cut
-# wherever it is narrow.
+# **The piece.** You write one rule for each operation, a walk from the outputs to the inputs, the cut, and
+# the extraction of both graphs. The rules add nodes to the graph of the forward pass. So the result is a joint graph,
+# which can be cut at any place.
 #
 # <details><summary>Hint: rules</summary>
 #
-# A rule gives one gradient for each argument that can have one, in a tuple; numbers and sizes at the
-# end may be left out. `fit` undoes broadcasting, for all rules: it sums over what was repeated. `to` may
-# be a number, which has no gradient: `None`. A quotient's second gradient is `-g * result / b`. Where
-# several elements are the largest they share the gradient.
+# A rule returns one gradient for each argument that can have one, in a tuple; it may leave out numbers and sizes at the
+# end. `fit` undoes broadcasting for all rules: it sums over the repeated elements. `to` may
+# be a number, which has no gradient: `None`. A quotient's second gradient is `-g * result / b`. If
+# several elements are the largest, they share the gradient.
 #
 # `_spread` gives a sum's gradient its dimensions back, with size 1; then it can be expanded. The
 # inverse of `order` has, at place `d`, the place of `d` in `order`.
@@ -525,28 +529,28 @@ check("08.4", gradients)
 # </details>
 # <details><summary>Hint: the walk</summary>
 #
-# Call `RULES[node.op](gradient of the node, node, *node.args)`, and send each amount, fitted, to its
-# argument. A value that is used twice gets the sum of what both uses send back. An operation without
-# a rule, such as `eq` or `add_rows`, sends nothing. Take a copy of `graph.nodes` before you write.
+# Call `RULES[node.op](gradient of the node, node, *node.args)`, and send each gradient, fitted, to its
+# argument. A value that is used twice gets the sum of both gradients. An operation without
+# a rule, such as `eq` or `add_rows`, sends nothing. Take a copy of `graph.nodes` before you add nodes.
 #
 # </details>
 # <details><summary>Hint: matrices</summary>
 #
-# If the second matrix is not part of the batch, make one long matrix of the batch: one product
-# instead of a sum over many.
+# If the second matrix is not part of the batch, make one long matrix of the batch. Then one product
+# replaces a sum over many.
 #
 # </details>
 # <details><summary>Hint: the cut</summary>
 #
-# Split each forward value into an edge as wide as its bytes. What the backward half reads leads to
-# the end; what is not in `CHEAP` hangs on the start. Inputs cost nothing. Return all values that the
-# cut goes through, inputs among them.
+# Split each forward value into an edge as wide as its bytes. Connect what the backward graph reads to
+# the sink. Connect what is not in `CHEAP` to the source. Inputs cost nothing. Return all values that the
+# cut goes through, including inputs.
 #
 # </details>
 # <details><summary>Hint: a part of a graph</summary>
 #
-# Walk backwards from the outputs, and stop at what is given. Then copy forwards: `result.input` for
-# what is given, `result.add` for the rest. A dictionary says which copy stands for which node.
+# Walk backwards from the outputs, and stop at the given values. Then copy forwards: `result.input` for
+# a given value, `result.add` for the rest. A dictionary maps each node to its copy.
 #
 # </details>
 
@@ -556,7 +560,7 @@ from exercises.own_compiler import begin
 begin("autograd");
 
 # %% [markdown]
-# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
+# The line names the functions that you write. Write them in that file, then run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -566,8 +570,8 @@ check_piece("autograd")
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The list has every public name of this chapter's main files, with one sentence each. Unfold a file, then a name,
+# to see its first lines. The list is made from the sources when the page is built.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -577,19 +581,20 @@ also_here("miniinductor/autograd/")
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_functorch/aot_autograd.py` and `_aot_autograd/`: the joint trace and the wrappers around
+# * `torch/_functorch/aot_autograd.py` and `_aot_autograd/` have the joint trace and the wrappers around
 #   it. Paper, section 3.
-# * Functionalization is C++ there (`aten/src/ATen/FunctionalTensorWrapper.cpp`); ours works on the
-#   finished graph, which is a straight line.
-# * `torch/_functorch/partitioners.py`: the same cut, with a knapsack for a memory budget and more
+# * PyTorch's functionalization is written in C++ (`aten/src/ATen/FunctionalTensorWrapper.cpp`). Ours works on the
+#   finished graph, which has no branches.
+# * `torch/_functorch/partitioners.py` has the same cut, with a knapsack for a memory budget and more
 #   heuristics.
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=aot_joint_graph,aot_graphs python program.py` prints the joint graph, then its two halves.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=aot_joint_graph,aot_graphs python program.py` prints the joint graph, then the forward
+# and the backward graph.
 #
 # ## Recap
 #
-# * A tracer below autograd sees forward and backward; nothing about derivatives is written by hand.
-# * Functionalization turns writes into new values and input writes into extra outputs.
-# * The cut decides what is saved; random numbers always are, or the seed that gives them again.
+# * A tracer below autograd sees forward and backward, so nobody writes derivatives by hand.
+# * Functionalization turns writes into new values, and writes to inputs into extra outputs.
+# * The cut decides what is saved. Random numbers are always saved, or the seed from which they are drawn again.
 #
 # Next: from ATen operations to loops.

@@ -13,10 +13,10 @@
 # %% [markdown]
 # # 09 · Decompositions and the define-by-run loop IR
 #
-# A backend has a graph of ATen operations. There are far too many of them: a kernel for each pair that one might want to fuse is out of the question.
-# Two steps make the problem small: **decompose** complicated operations into simpler ones, and write each of the simple ones as *one element's computation*.
+# A backend receives a graph of ATen operations. Nobody can write a kernel for each pair of operations that might be fused: there are too many.
+# Two steps make the problem small. The backend **decomposes** complicated operations into simpler ones. Then it writes each simple operation as *the computation of one element*.
 #
-# **What you will learn:** decompositions; tensors as functions of an index; why an IR made of Python functions is so short; handlers; views as index maths;
+# **What you will learn:** decompositions; tensors as functions of an index; why an IR made of Python functions is so short; handlers; views as arithmetic on indices;
 # reductions; when a value is stored. At the end you add an operation to the compiler.
 #
 # **Files of this chapter:** `miniinductor/ir/ops.py`, `miniinductor/ir/loops.py`, `miniinductor/ir/recording.py`, `miniinductor/runtime/interpreter.py`,
@@ -37,8 +37,8 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## Decompositions
 #
-# `softmax` has a kernel of its own in eager mode. For a fusing compiler that kernel is a wall: nothing can be fused into it. Written with simpler operations, it is
-# two reductions and some pointwise work:
+# Eager mode has one kernel for `softmax`. A fusing compiler cannot look into that kernel, so it can fuse nothing into it. The decomposition writes `softmax` with
+# simpler operations, two reductions and some arithmetic:
 
 # %%
 from miniinductor.lowering import decompositions
@@ -46,14 +46,14 @@ from miniinductor.lowering import decompositions
 excerpt(decompositions.softmax)
 
 # %% [markdown]
-# Two reductions and some arithmetic: nothing of softmax is special any more.
+# After decomposition the graph has only simple operations:
 
 # %%
 e = minidynamo.explain(lambda x: torch.softmax(x, -1))(torch.randn(4, 8))
 e.aten
 
 # %% [markdown]
-# Some decompositions are ours, because their *form* decides what can be fused. The rest are PyTorch's own, which are a maintained library of formulas.
+# miniinductor has decompositions of its own where their *form* decides what can be fused. The others are PyTorch's, a maintained library of formulas:
 
 # %%
 table = decompositions.table()
@@ -63,11 +63,11 @@ print(
 )
 
 # %% [markdown]
-# What has no decomposition is lowered directly, or is a call of eager's kernel.
+# An operation without a decomposition is lowered directly, or it calls eager's kernel.
 #
 # ## The naive IR: one loop per operation
 #
-# Now each operation that is left must become loops. The obvious way is to write a loop for each and let each fill a buffer:
+# Each operation that is left must become loops. The naive way is to write one loop for each, which fills a buffer:
 
 # %%
 def relu_loop(x, out):
@@ -84,11 +84,12 @@ double_loop(a, b)
 print(b, "- with a buffer `a` in between that nobody asked for")
 
 # %% [markdown]
-# Fusing them means merging two loop nests: matching their variables, substituting, removing the buffer. Compilers have done that for decades, with a lot of code.
+# The result is right, but nobody asked for the buffer `a`. Fusing the two functions means merging two loop nests: match their variables, substitute the value,
+# remove the buffer. Compilers have done that for decades, with a lot of code.
 #
 # ## The trick: a tensor is a function from an index to a value
 #
-# Do not write the loop. Write what happens *at index i*, as a Python function. Then composing two operations is calling a function:
+# Do not write the loop. Write the computation *at index i*, as a Python function. Then composing two operations means calling a function:
 
 # %%
 def relu(load):
@@ -101,7 +102,8 @@ load_x = lambda i: ops.load("x", i)
 body = double(relu(load_x))             # fusion has happened: there is no buffer in between
 
 # %% [markdown]
-# A composed operation is a closure that holds its producer's function. This chain of closures is all there is of a "graph". (A cell is where a closure keeps a
+# `body` is fused already: it has no buffer between the two operations. A composed operation is a closure that holds its producer's function. These closures are
+# the whole "graph". (A cell is the place where a closure keeps a
 # variable of the function around it: notebook 07.)
 
 # %%
@@ -110,9 +112,9 @@ from minidynamo.explain.draw_code import Columns, draw_closure
 draw_closure(body, title="double(relu(load_x)): functions, and the cells that they hold")
 
 # %% [markdown]
-# Three functions, and each holds the one before it.
+# The picture has three functions, and each holds the one before it.
 #
-# `ops` is a namespace that does nothing by itself. What `ops.mul` *does* depends on the handler that is installed while the body runs. Run it with a handler that prints:
+# `ops` is a namespace without an implementation. The meaning of `ops.mul` depends on the handler that is installed while the body runs. Here is a handler that prints each operation:
 
 # %%
 from miniinductor.ir.handlers import PrintHandler
@@ -128,7 +130,7 @@ def show(body, *index):
 print(show(body, i))
 
 # %% [markdown]
-# With a handler that works out dtypes, the same body gives a dtype:
+# The next handler computes dtypes. With it, the same body returns a dtype:
 
 # %%
 from miniinductor.ir.handlers import DtypeHandler
@@ -137,11 +139,11 @@ with set_handler(DtypeHandler(lambda name: torch.float32)):
     print(body(i))
 
 # %% [markdown]
-# *The kitchen.* A recipe written as instructions that can be *followed*, *read aloud*, *priced* or *translated*, depending on who gets it. *Exactly:* the IR is
-# **define-by-run**: a program of the IR is a Python function, and running it against different implementations of `ops` prints it, finds its memory
-# accesses, infers its types, executes it with torch, or writes C++ or Triton. No tree of nodes, no visitor.
+# *The kitchen.* A recipe can be *followed*, *read aloud*, *priced* or *translated*, depending on who gets it. *Exactly:* the IR is
+# **define-by-run**. A program of the IR is a Python function. Run it with different implementations of `ops`, and it prints itself, reports its memory
+# accesses, infers its types, runs with torch, or becomes C++ or Triton. The IR needs no tree of nodes and no visitor.
 #
-# The same body before three handlers. The one in the middle is written on the spot: it answers with C++ expressions, and is a small code generator (notebook 11 makes a real one of it):
+# The next picture shows the same body with three handlers, line by line. The handler in the middle is defined in the cell. Its values are C++ expressions, so it is a small code generator (notebook 11 makes a real one of it):
 
 # %%
 from miniinductor.ir.ops import OpsHandler
@@ -181,7 +183,7 @@ for heading, handler in (("PrintHandler: text", PrintHandler()), ("CppWords: C++
 Columns("one body, three handlers", columns, [(c, k, k, k, k) for c in (0, 1) for k in range(len(columns[0][1]))])
 
 # %% [markdown]
-# The vocabulary is closed. `OpsHandler` names every operation, and a test checks that each handler has each of them:
+# The set of operations is closed. `OpsHandler` names every operation, and a test checks that each handler has each of them:
 
 # %%
 from miniinductor.ir.ops import BINARY, COMPARISON, OP_NAMES, REDUCTIONS, UNARY
@@ -190,12 +192,12 @@ print(len(OP_NAMES), "operations, among them:", ", ".join(n for n in OP_NAMES if
 print("reductions:", ", ".join(REDUCTIONS))
 
 # %% [markdown]
-# A reduction is a body with a way to combine two values. `scan` is its sister, which keeps every value
-# on the way (`cumsum`). `masked` computes only where a condition holds.
+# A reduction is a body with a function that combines two values. A `scan`, such as `cumsum`, keeps every intermediate value
+# as well. `masked` computes only where a condition holds.
 #
 # ## Views cost nothing
 #
-# A transpose is a function that swaps the indices *before* loading. So are slices, expands, flips, reshapes:
+# A transpose is a function that swaps the indices *before* the load. Slices, expands, flips and reshapes change the indices in the same way:
 
 # %%
 load_matrix = lambda r, c: ops.load("x", 8 * r + c)                 # a 4 x 8 matrix, row after row
@@ -207,11 +209,12 @@ r, c = sympy.symbols("r c", integer=True, nonnegative=True)
 print(show(every_other, r, c))
 
 # %% [markdown]
-# Three views, no copy: they have become arithmetic on one index, which sympy simplifies.
+# The two views moved no data. They became arithmetic on one index, which sympy simplifies.
 #
-# ## Lowering: ATen operation to IR
+# ## Lowering: from an ATen operation to the IR
 #
-# A lowering takes boxes (`TensorBox`) that hold such functions and returns a new box. Most are one word of a table. *Promotion* says which dtype the result has: `INT_TO_FLOAT`, for one, makes floats of integers
+# A lowering receives boxes (`TensorBox`) that hold such functions, and returns a new box. Most lowerings are one line of a table, which gives the name of the operation and its *promotion*.
+# The promotion decides the dtype of the result. For example, `INT_TO_FLOAT` converts integers to floats
 # first, as `torch.exp` does:
 
 # %%
@@ -221,8 +224,8 @@ Table(["ATen op, and op of the IR", "promotion"],
       [(name, str(p).split(".")[-1]) for name, p in list(pointwise.UNARY.items())[:8]])
 
 # %% [markdown]
-# A row is a lowering: a name of torch, which is an operation of the loop IR, too. All of them go
-# through one function. Its second half does the work:
+# Each row is a lowering. Its operation has the same name in torch and in the loop IR. One function implements all of
+# the rows. Here is its second half:
 
 # %%
 import inspect
@@ -233,32 +236,32 @@ whole = inspect.getsource(registry.pointwise)
 Code(whole[whole.index("    compute = "):], "python", "pointwise, its second half, miniinductor/lowering/registry.py")
 
 # %% [markdown]
-# `body` is the function of an index. It asks each operand for its element there (`load(index)`), hands
-# the elements to `function`, and converts what comes back. No loop is written here. `made` puts the
+# `body` is the function of an index. It asks each operand for its element at that index (`load(index)`), passes
+# the elements to `function`, and converts the result. The function contains no loop. `made` puts the
 # body into a box.
 #
-# The result for softmax. Each buffer has a body; `r0` is the variable that is reduced over. The subtraction has one reader, `exp`, and is inlined into its body. `exp(x - max)` itself has two
-# readers, the sum and the division, and it is dear: it was stored, as `buf1`. (Whether `buf1` ever reaches memory is decided later: notebook 10.)
+# Here is the loop IR of softmax, before fusion. Each buffer has a body; `r0` is the variable of the reduction. The subtraction has one reader, `exp`, and is inlined into its body. `exp(x - max)` has two
+# readers, the sum and the division, and is expensive. So it is stored, as `buf1`. (Whether `buf1` ever reaches memory is decided later: notebook 10.)
 
 # %%
 e.loop_ir
 
 # %% [markdown]
-# Each buffer is a loop over its indices. A reduction has one more index, which it walks and drops.
+# Each buffer is a loop nest over its indices. A reduction has one more loop variable, which its result does not have.
 #
 # ## When is a value stored?
 #
-# Inlining everything would compute shared values again and again. A value is **realized** (given a buffer) when storing is cheaper. The rule is one function. `cost` counts the reads and the
-# operations of one element; an `exp` counts as many cheap ones. Two readers alone do not store a value: it must also read more than `many_reads` elements, or take more than `MANY_OPS` operations.
-# A value of more than `HUGE` operations is stored for a single reader, so that no kernel grows without end:
+# If the compiler inlined everything, it would compute shared values again and again. It **realizes** a value (gives it a buffer) when storing is cheaper. One function decides, and here is its end. `users` is the number of readers. `cost` counts the reads and the operations of one element; an `exp` counts as many cheap operations:
 
 # %%
 from miniinductor.lowering import graph as lowering_graph
+from parts import part
 
-excerpt(lowering_graph.should_realize)
+part(lowering_graph.should_realize, ("reads, operations", "return"))
 
 # %% [markdown]
-# The question is what is cheaper: to compute again, or to write and read.
+# A value with several readers is stored if it reads more than `many_reads` elements or takes more than `many_ops` operations. A value of more than
+# `HUGE` operations is stored even for a single reader, so that no kernel grows without end. Count the kernels for a cheap value and for an expensive one:
 
 # %%
 def read_twice(cheap):
@@ -274,9 +277,9 @@ assert read_twice(cheap=True) < read_twice(cheap=False)
 print("MANY_READS", lowering_graph.MANY_READS, " MANY_OPS", lowering_graph.MANY_OPS, " HUGE", lowering_graph.HUGE)
 
 # %% [markdown]
-# The cheap value was computed in each of its readers. `exp` was stored, by a kernel of its own.
+# The program computes the cheap value in both readers. It stores `exp` with a kernel of its own.
 #
-# Reductions are always realized: their value is needed as a whole before anybody can use it. Compare with inlining switched off:
+# A reduction is always realized: its readers need the whole result before they can start. Compile a chain of operations, with inlining and without:
 
 # %%
 def chain(x):
@@ -288,22 +291,22 @@ for inlining in (True, False):
         print(f"inlining={inlining}: {len(e.main.compiled.kernels)} kernel(s)")
 
 # %% [markdown]
-# With inlining off each operation is a loop of its own.
+# Without inlining each operation is a loop nest of its own.
 #
 # ## The IR has a meaning that one can run
 #
-# One of the handlers executes the IR with torch tensors, slowly and plainly. It is the *definition* of the IR; every code generator is tested against it. A value is a tensor over all
-# iterations at once, and an op is the torch operation of its name:
+# One handler executes the IR with torch tensors. It is slow and simple, because it is the *definition* of the IR: tests compare every code generator with it. Its values are tensors over all
+# iterations at once, and each op is the torch operation of its name. Here is its `load`:
 
 # %%
 from miniinductor.runtime.interpreter import InterpreterHandler, run_graph
 
-excerpt(InterpreterHandler.load)
+part(InterpreterHandler.load, "flat, where", "return flat[where]")
 
 # %% [markdown]
-# `memory` holds every buffer as one long row of numbers. `evaluate` works the index out for all
-# iterations at once, and `flat[where]` picks the numbers. The rest is care: masks, empty buffers, and
-# an error where an index is out of bounds.
+# `memory` holds every buffer as one flat tensor. `evaluate` computes the index of all
+# iterations at once, and `flat[where]` picks the numbers. The omitted lines handle masks and empty buffers, and raise
+# an error if an index is out of bounds. The next cell prints softmax in the loop IR and runs that IR:
 
 # %%
 from miniinductor.lowering import lower_graph
@@ -319,11 +322,11 @@ print("run by the interpreter:", run_graph(lowered, [values])[0])
 print("eager:                 ", torch.softmax(values, -1))
 
 # %% [markdown]
-# The numbers are eager's. So the text above is a *program*, and we know what it means.
+# The interpreter's numbers are eager's. So the text above is a *program* with a defined meaning.
 #
 # ## A real model
 #
-# What becomes of GPT-2's operations?
+# How many loop nests does GPT-2 need, and how does its loop IR begin?
 
 # %%
 from benchmarks.models import gpt2
@@ -338,16 +341,16 @@ print(f"{len(nodes)} ATen operations -> {loops} loop nests and "
 print("\n".join(compiled.loop_ir.splitlines()[:24]))
 
 # %% [markdown]
-# `indirect_indexing` is an index that is read from a tensor: the row of the embedding. `no wrap` says
-# that negative numbers do not count from the end here. Both loops compute the sum of the two
-# embeddings again, as it is cheap.
+# `indirect_indexing` is an index that is read from a tensor. Here it is the row of the embedding. `no wrap` means
+# that negative numbers do not count from the end. Both loop nests compute the sum of the two
+# embeddings, because recomputing it is cheap.
 #
 # ## Exercises
 #
 # **09.1** (warm-up) *A decomposition.* The operation `course::hat` below is new to PyTorch and to the compiler: `hat(x) = max(0, 1 - |x|)`. Write its decomposition into torch
-# operations. The check registers it and looks that no eager fallback is left.
+# operations. The check registers your function and makes sure that no eager kernel is left.
 #
-# *Hints.* Any torch functions may be used; they are traced to ATen.
+# *Hints.* You may use any torch functions; they are traced to ATen.
 
 # %% tags=["support"]
 @torch.library.custom_op("course::hat", mutates_args=())
@@ -371,10 +374,10 @@ from exercises import check
 check("09.1", hat_decomposition)
 
 # %% [markdown]
-# **09.2** (core) *A lowering.* Now write the same operation directly in the loop IR, as a lowering. The check registers it, compiles `hat(x) * 2 + 1` and expects *one* kernel.
+# **09.2** (core) *A lowering.* Write the same operation directly in the loop IR, as a lowering. The check registers it, compiles `hat(x) * 2 + 1` and expects *one* kernel.
 #
-# *Hints.* `registry.pointwise(call, function, x)`, where `function` maps one value to one value with `ops`. A constant needs a dtype:
-# `ops.constant(1, x.dtype)`. There are `ops.sub`, `ops.abs`, `ops.maximum`.
+# *Hints.* `registry.pointwise(call, function, x)` makes the box; `function` maps one value to one value with `ops`. A constant needs a dtype:
+# `ops.constant(1, x.dtype)`. Use `ops.sub`, `ops.abs` and `ops.maximum`.
 
 # %% tags=["exercise"]
 def lower_hat(call, x):
@@ -388,9 +391,9 @@ def lower_hat(call, x):
 check("09.2", lower_hat)
 
 # %% [markdown]
-# **09.3** (stretch) *A handler.* Write a handler that counts: how many loads and how many arithmetic operations one element of a body costs.
+# **09.3** (stretch) *A handler.* Write a handler that counts the loads and the arithmetic operations of one element of a body.
 #
-# *Hints.* Subclass `CountingBase` below: it has every op, and each one calls `self.count(name)` and returns a dummy. Override `count`. Loads are the op `"load"`;
+# *Hints.* Subclass `CountingBase` below. It has every op, and each op calls `self.count(name)` and returns a dummy. Override `count`. A load is the op `"load"`;
 # `"constant"` costs nothing.
 
 # %% tags=["support"]
@@ -422,12 +425,12 @@ check("09.3", Counter)
 
 # %% [markdown]
 # **09.4** (core) *Views are functions of indices.* A loader maps an index, a tuple of ints, to a number. A view is
-# another loader: it changes the index and asks the first. Write `view(load, kind, *how)` for three
-# kinds. `"permute", order`: dimension `d` of the view is dimension `order[d]` of what is below.
-# `"slice", dim, start, step`: as `x[start::step]` in one dimension. `"expand", dim`: that dimension
-# has size 1 below, and any size above.
+# another loader: it changes the index and asks the first loader. Write `view(load, kind, *how)` for three
+# kinds. `"permute", order`: dimension `d` of the view is dimension `order[d]` of the source.
+# `"slice", dim, start, step`: as `x[start::step]` in one dimension. `"expand", dim`: the source has size 1 in that dimension,
+# and the view any size.
 #
-# *Hints.* Return a function of the new index. Which index does it ask for? For permute write down where
+# *Hints.* Return a function of the new index. With which index does it call `load`? For permute, write down where
 # place `d` of the new index goes.
 #
 # <details><summary>Predict: how many bytes does a view of a view of a view move?</summary>
@@ -460,35 +463,35 @@ check("09.4", view)
 # %% [markdown]
 # ## Your own compiler: loops
 #
-# **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value that is no
-# loop of its own is a function from an index to an expression. You write what becomes of each node,
-# what an expression reads and costs, how an argument's element is found, three of those functions,
-# the two ways in which a loop comes to be, and what torch is called with.
+# **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value without a
+# loop of its own is a function from an index to an expression. You write six things: the lowering of each node; the reads
+# and the cost of an expression; the element of an argument; three of those functions;
+# the two ways to make a loop; and the arguments of torch's kernels.
 #
 # <details><summary>Hint: nodes</summary>
 #
-# `VIEWS`, `POINTWISE` and `REDUCTIONS` say what kind of operation a node has. `users` counts its
+# `VIEWS`, `POINTWISE` and `REDUCTIONS` tell the kind of a node's operation. `users` counts its
 # readers. The second argument of a reduction is a tuple of dimensions.
 #
 # </details>
 # <details><summary>Hint: expressions</summary>
 #
-# `loads` goes through `Apply` recursively. `element` is asked for numbers, too: they are their own
-# element. An argument of fewer dimensions has only the *last* places of the index.
+# `loads` goes through `Apply` recursively. `element` must accept numbers, too: a number is its own
+# element. An argument of fewer dimensions uses only the *last* places of the index.
 #
 # </details>
 # <details><summary>Hint: views</summary>
 #
 # `permute` moves the index, not the numbers: dimension `order[k]` of the source is dimension `k` of
-# the result. `reshape` is free where only sizes of 1 come and go: the other dimensions, in their order,
-# have the same sizes (compare them as texts). Then each finds its place in the new index, and the rest
+# the result. `reshape` is free if it only adds or removes sizes of 1. Then the other dimensions have the same sizes in the same order
+# (compare them as texts). Each of them finds its place in the new index, and the rest
 # is `"0"`.
 #
 # </details>
 # <details><summary>Hint: loops</summary>
 #
-# The index of a stored value is `(i0, i1, ..., c)`: `rows_and_column`, and `at` puts `"0"` in the
-# dimensions of size 1. `self.add(node, Loop, rows, columns, reduction, value)` writes the step. Its last
+# The index of a stored value is `(i0, i1, ..., c)`: `rows_and_column` makes it, and `at` puts `"0"` in the
+# dimensions of size 1. `self.add(node, Loop, rows, columns, reduction, value)` writes the step. The last
 # dimension is the columns, the others are the rows. A value without dimensions is one column.
 # A reduction loops over the shape of its *argument*.
 #
@@ -500,7 +503,7 @@ from exercises.own_compiler import begin
 begin("loops");
 
 # %% [markdown]
-# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
+# The line names the functions that you write. Write them in that file, then run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -510,8 +513,8 @@ check_piece("loops")
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The list has every public name of this chapter's main files, with one sentence each. Unfold a file, then a name,
+# to see its first lines. The list is made from the sources when the page is built.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -527,17 +530,17 @@ also_here(
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/ir.py`, `torch/_inductor/lowering.py`, `torch/_inductor/virtualized.py`: the same design, with layouts decided late, templates and many more rules. Paper, section 4.
-# * `torch/_decomp/`: the decompositions we share.
-# * tinygrad's `ops_python.py` gave the idea of an interpreter as the definition.
+# * `torch/_inductor/ir.py`, `torch/_inductor/lowering.py` and `torch/_inductor/virtualized.py` have the same design. They decide layouts late, and have templates and many more rules. Paper, section 4.
+# * `torch/_decomp/` has the decompositions that we use, too.
+# * The idea of an interpreter as the definition comes from tinygrad's `ops_python.py`.
 #
 # **See it in the real `torch.compile`.** `TORCH_LOGS=ir_pre_fusion python program.py` prints the loop IR, before anything is fused.
 #
 # ## Recap
 #
-# * Decompositions make operations fewer and their insides visible.
-# * A tensor is a function from an index to a value; composing is fusing; views are index maths.
-# * The meaning of `ops` is chosen by the handler; the set of ops is closed.
-# * A value is stored when that is cheaper than computing it again.
+# * Decompositions leave fewer kinds of operations, and show what is inside the complicated ones.
+# * A tensor is a function from an index to a value. Composing functions fuses operations. Views are arithmetic on indices.
+# * The handler decides the meaning of `ops`; the set of ops is closed.
+# * A value is stored when that is cheaper than recomputing it.
 #
-# Next: which of the stored ones share a kernel.
+# Next: which stored values share a kernel.

@@ -13,12 +13,12 @@
 # %% [markdown]
 # # 10 · Scheduling and fusion
 #
-# After lowering there is a list of buffers, each with a loop body. Inlining has removed the values
-# that nobody needs to store. The scheduler decides which of the remaining bodies run in **one
+# Lowering returns a list of buffers, each with a loop body. Inlining has already removed the values
+# that need no buffer. The scheduler decides which of the remaining bodies run in **one
 # kernel**, and in which order the kernels run.
 #
-# **What you will learn:** why fewer bytes mean less time; dependencies from index expressions; when
-# two loop nests may share a kernel; kinds of fusion; greedy choice; reading the record of every
+# **What you will learn:** why fewer bytes mean less time; how index expressions give dependencies; when
+# two loop nests may share a kernel; the kinds of fusion; the greedy choice among pairs; how to read the record of every
 # decision. At the end you write the fusion rule.
 #
 # **Files of this chapter:** `miniinductor/ir/dependencies.py`, `miniinductor/ir/recording.py`, `miniinductor/schedule/nodes.py`,
@@ -35,14 +35,16 @@ torch.manual_seed(0)
 torch.set_grad_enabled(False);
 
 # %% [markdown]
-# ## Why: bytes
+# ## Why: fewer bytes
 #
-# A modern core multiplies many numbers in the time in which one cache line comes from main memory.
-# For pointwise work and reductions, time is bytes.
+# A modern core performs many multiplications in the time that one cache line needs to arrive from main memory.
+# So the time of pointwise operations and reductions is the time to move their bytes.
 #
 # *The kitchen.* Walking to the shelf takes longer than chopping. Chop, salt and mix in one go at
 # the counter. *Exactly:* each kernel streams its inputs from main memory through the caches into
 # registers, and its outputs back.
+#
+# The next table counts the kernels of a softmax and the bytes that they move, for three settings of the compiler:
 
 # %%
 def softmax(x):
@@ -59,15 +61,17 @@ def traffic(**switches):
 rows = [(name, *traffic(**switches)) for name, switches in
         (("nothing fused", {"fusion": False, "inlining": False}), ("inlining only", {"fusion": False}),
          ("fusion and inlining", {}))]
+assert round(rows[0][2] / rows[2][2], 1) == 4
 Table(["", "kernels", "megabytes moved"], [(n, k, f"{b:.1f}") for n, k, b in rows],
       "softmax of 512 x 1000 float32 (2.0 MB)")
 
 # %% [markdown]
-# The difference is written and read again by the next kernel: that is what fusion removes.
+# Each kernel without fusion writes its result to memory, and the next kernel reads that result again. The fused kernel moves a
+# quarter of the bytes: it reads the input once and writes the output once.
 #
 # ## The naive rule fails
 #
-# "Fuse whatever is next to each other and has the same shape." Here is a program on which that rule
+# The naive rule fuses any two neighbours of the same shape. Here is a program for which that rule
 # gives wrong numbers:
 
 # %%
@@ -87,22 +91,23 @@ print("eager:", shifted(v))
 print("naive:", naive_kernel(v))
 
 # %% [markdown]
-# The rule must look at *which element* is read. That is what symbolic index expressions are for.
+# The two versions differ in the first element. So the rule must look at *which element* is read. Symbolic index expressions answer that question.
 #
 # ## Dependencies
 #
-# Each body is run once with a handler that records its loads and stores: buffer name and index
-# expression, in the loop variables.
+# The compiler runs each body once with a handler that records its operations. A load or a store is recorded with its buffer and its index
+# expression, in the loop variables. The method `emit` of the handler records one operation:
 
 # %%
 from miniinductor.ir.recording import Recorder
+from parts import part
 
-excerpt(Recorder.emit)
+part(Recorder.emit, ("key =", "return self.seen"), "self.instructions", "return")
 
 # %% [markdown]
-# `emit` writes one operation down and gives back its number (`Ref`). An operation that was seen before
-# is not written twice (`seen`). A `load` and a `store` have their index expression among their
-# arguments, and nothing else in the list depends on the loops:
+# `emit` appends an `Instruction` to the list, and returns the number of its result. An operation that is already
+# in the list (`seen`) is not recorded again, unless it is a `store` or has a body of its own (`block`). A `load` and a `store` have their index
+# expression among their arguments, and `expressions` finds it there:
 
 # %%
 from miniinductor.ir.dependencies import Instruction
@@ -110,30 +115,33 @@ from miniinductor.ir.dependencies import Instruction
 excerpt(Instruction.expressions)
 
 # %% [markdown]
-# So the list says which elements are read and written, and two bodies can be compared. Two nests may
+# So the list gives the elements that a body reads and writes, and the scheduler can compare two bodies. Two loop nests may
 # share a kernel if
 #
 # 1. they run over the same loops (after splitting or merging them);
-# 2. each element that the second reads of the first's result is the element written *in the same
+# 2. each element that the second nest reads of the first one's result is the element written *in the same
 #    iteration*;
-# 3. no third node must run between them (a cycle).
+# 3. no third node depends on the first and is needed by the second. Such a node would have to run in the middle of
+#    the fused kernel (a cycle).
 #
-# Reductions need a word more. A sum over a row is complete only when the row has ended. So condition 2
-# speaks of the *outer* loop there (one iteration for each row), and the reader gets an inner loop of
-# its own, behind that of the sum. Both inner loops stand in one kernel, and the row stays in the
-# cache. The code below also refuses the opposite: a body outside of the inner loop that reads many
-# elements of what is made inside.
+# Reductions need one more rule. The sum of a row is complete only at the end of the row. So condition 2
+# applies to the *outer* loop, with one iteration for each row. The reader gets an inner loop of
+# its own, after the loop of the sum. Both inner loops are in one kernel, and the row stays in the
+# cache. Condition 2 is this part of the scheduler:
 
 # %%
 from miniinductor.schedule.scheduler import Scheduler
 
-excerpt(Scheduler.check_accesses)
+part(Scheduler.check_accesses, ("for writer, reader", ")"))
 
 # %% [markdown]
-# All reads of the second must fit the writes of the first, index by index. `Refused` carries the
-# reason, which ends in the record of decisions.
+# Each element that one group reads of the other must have the index at which it was written. `Refused` carries the
+# reason, which is stored in the record of decisions. (The omitted lines refuse a body outside of the inner loop that reads a
+# value from inside it.)
 #
 # ## Kinds
+#
+# The scheduler distinguishes five kinds of pairs. The table gives the first and the second node of each kind:
 #
 # | kind | first | second | example |
 # |---|---|---|---|
@@ -142,6 +150,8 @@ excerpt(Scheduler.check_accesses)
 # | epilogue | reduction | pointwise that reads it | `x / sum(x)` |
 # | reductions | reduction | reduction over the same loops | `max`, then `sum(exp(x - max))` |
 # | horizontal | any | independent, reads the same data | `sin(x)` and `cos(x)` |
+#
+# The record for softmax has a row for each pair that the scheduler considered:
 
 # %%
 e = minidynamo.explain(softmax)(x)
@@ -150,24 +160,23 @@ e.fusion
 # %% [markdown]
 # Three decisions made one kernel of four loop nests. `buf1+buf2` is a group that was fused before.
 #
-# Before and after: the buffers, each with loops of its own, and the one kernel that computes all of
-# them.
+# The next picture has the four buffers on the left and the kernel that computes them on the right:
 
 # %%
 e.kernel_picture
 
 # %% [markdown]
-# All four lead to one kernel. In the loop IR after fusion they stand below one head, with the same loop
+# All four buffers belong to one kernel. After fusion the loop IR has one header, and four bodies with the same loop
 # variables:
 
 # %%
 e.fused_ir
 
 # %% [markdown]
-# `buf0`, `buf1` and `buf2` are read in this kernel only, so they need not reach memory.
+# Only this kernel reads `buf0`, `buf1` and `buf2`, so they need not reach memory.
 #
-# Round by round. (Use the buttons, or the arrow keys.) Each step is a decision; on the left are the
-# groups that there are then:
+# Step through the decisions one by one. (Use the buttons, or the arrow keys.) The groups at that
+# time are on the left:
 
 # %%
 from steppers import fusion_rounds
@@ -175,10 +184,10 @@ from steppers import fusion_rounds
 fusion_rounds(e.main.compiled)
 
 # %% [markdown]
-# The scheduler does not go from first to last. Of these pairs it takes the one that saves most, and
-# asks anew.
+# The scheduler does not follow the order of the program. It takes the possible pair that saves the most bytes, and
+# then compares all pairs again.
 #
-# Refusals are recorded with the same care. `x.sum(0)` and `x.sum(1)` read the same matrix and
+# Refusals are recorded, too. In the next program `x.sum(0)` and `x.sum(1)` read the same matrix, but
 # cannot share loops:
 
 # %%
@@ -186,25 +195,27 @@ e = minidynamo.explain(lambda x: (x.sum(0), x.sum(1), (x + 1).t() @ x))(torch.ra
 fusion_rounds(e.main.compiled)
 
 # %% [markdown]
-# `x.sum(1)` walks along the rows, and `x.sum(0)` down the columns. The third result needs `x + 1`,
-# which walks along the rows, too. So it shares a kernel with `x.sum(1)`.
+# `x.sum(0)` goes down the columns, and `x.sum(1)` goes along the rows. The third result needs `x + 1`,
+# which goes along the rows as well. So `x + 1` (`buf2`) shares a kernel with `x.sum(1)` (`buf1`).
 #
 # ## Choosing: greedy, by score
 #
-# Often a node could be fused with several others, and not with all. The scheduler sorts the
-# candidate pairs by kind, bytes saved and nearness, takes the best, and asks again. This is not
-# optimal; it is what TorchInductor does, and it is good.
+# Often a node could be fused with any of several others, but not with all of them. The scheduler sorts the
+# candidate pairs by kind, bytes saved and nearness. It fuses the best pair, and sorts again. This greedy choice is not
+# optimal, but it gives good results, and TorchInductor does the same. The score of a pair is a tuple:
 
 # %%
-excerpt(Scheduler.candidates)
+part(Scheduler.candidates, "found =", ("def score", "return category"), "return sorted")
 
 # %% [markdown]
-# `category` says the kind and the bytes of a pair, and `REACH` how far apart the two may stand. The
-# score is a tuple: whatever is not horizontal comes first, then more bytes, then nearer ones.
+# `self.category` returns the kind of a pair and the bytes that fusing it saves. `rank` is the place of a node in the program. Tuples compare from the left: a pair that
+# is not horizontal comes first, then the pair that saves more bytes, then the nearer pair.
 #
-# How much does each step bring? Measured here on one core, one switch at a time:
+# How much time does each step save? The next table compares four settings of the compiler with eager, measured on one core:
 
 # %% tags=["volatile"]
+import time
+
 from benchmarks.runner import interleave, keep_freed_memory
 
 torch.set_num_threads(1)                # neighbours disturb one core least
@@ -225,25 +236,25 @@ for name, switches in (("neither", {"fusion": False, "inlining": False}), ("inli
     with miniinductor.config.patch(**switches):
         compiled = miniinductor.compile_fx(graph, inputs)
     variants[name] = lambda compiled=compiled: compiled(*inputs)
-timings = interleave(variants, budget=3)
+timings = interleave(variants, budget=3, clock=time.process_time)   # the processor's time: other processes count least
 Table(["", "milliseconds", "eager / this"],
       [(name, f"{t.median * 1e3:.2f}", f"{timings['eager'].median / t.median:.2f}") for name, t in timings.items()])
 
 # %% [markdown]
-# Decomposition alone makes many small operations out of eager's few kernels, and each of them walks
-# through memory. It pays because the parts are fused again.
+# Decomposition alone turns eager's few kernels into many small operations, and each of them streams its data
+# through memory. Compare the row `neither` with the row `both`:
 
 # %% tags=["volatile"]
 neither, both = (timings["eager"].median / timings[name].median for name in ("neither", "both"))
 print(f"neither fused nor inlined: {neither:.2f} times eager's speed; with both: {both:.2f} times")
 
 # %% [markdown]
-# Below one means slower than eager. So a compiler that decomposes has to fuse.
+# A number below 1 means slower than eager. So a compiler that decomposes has to fuse.
 #
 # ## Order and memory
 #
-# After fusion the kernels are put into an order in which every reader comes after its writer, and
-# buffers that are no longer needed lend their memory to later ones:
+# After fusion the scheduler orders the kernels so that every reader comes after its writer. Then
+# later buffers can reuse the memory of buffers that are no longer needed. Here is the memory of each buffer:
 
 # %%
 def three_layers(x, w):
@@ -253,13 +264,13 @@ e = minidynamo.explain(three_layers)(torch.randn(64, 64), torch.randn(64, 64))
 e.memory
 
 # %% [markdown]
-# Each row is a buffer. `in place of`: its kernel reads the old buffer for the last time, and writes the
-# result over it. `reuse of`: the old buffer was no longer needed before. Else the memory is new. (`buf5`, the result, must get new memory:
-# notebook 13 says why.)
+# `in place of` means that the kernel reads the old buffer for the last time and writes its
+# result over it. `reuse of` means that no later kernel reads the old buffer. `new` is fresh memory. (The result, `buf5`, must get new memory:
+# notebook 13 gives the reason.)
 #
 # ## A real model
 #
-# BERT: which decisions were taken, and why were pairs refused?
+# The next table counts the scheduler's decisions for BERT, by kind:
 
 # %%
 from collections import Counter
@@ -272,31 +283,32 @@ Table(["fused", "kind", "pairs"],
       [("yes" if f else "no", c, n) for (f, c), n in sorted(Counter((d.fused, d.category) for d in fusions).items())])
 
 # %% [markdown]
-# The kinds tell where most pairs are lost, and where they are won. Why were they refused?
+# Every epilogue pair was fused, and most prologue pairs were refused. Here are the reasons:
 
 # %%
-Table(["pairs", "refused because"],
-      [(n, reason) for reason, n in Counter(d.reason for d in fusions if not d.fused).most_common(5)])
+reasons = Counter(d.reason for d in fusions if not d.fused)
+assert len(reasons) == 1 and all(d.fused for d in fusions if d.category == "epilogue")
+Table(["pairs", "refused because"], [(n, reason) for reason, n in reasons.items()])
 
 # %% [markdown]
-# All for one reason. Between two such loops stands a library call, which needs the first and feeds the
-# second.
+# All refusals have one reason: a library call needs the result of the first loop nest and
+# computes an input of the second.
 #
-# Which buffers share a kernel in two of the layers? Library calls (matrix products, attention) stay
-# as they are and cut the list into pieces:
+# The next picture shows which buffers share a kernel in a BERT of two layers. Library calls (matrix products, attention) are not fused,
+# so they divide the list:
 
 # %%
 minidynamo.explain(bert(layers=2)[0])(**inputs).kernel_picture
 
 # %% [markdown]
-# Between two library calls there is one kernel, and often the same one in each layer.
+# Between two library calls there is at most one kernel of ours, and the second layer uses the kernels of the first again.
 #
 # ## Exercises
 #
-# **10.1** (warm-up) *Same iteration?* Two one-dimensional loop nests over `i` in `[0, n)`. The first writes
-# `y[write(i)]`; the second reads `y[read(i)]`, where both are linear: `a * i + b`. Write
-# `may_fuse(write, read)` for pairs `(a, b)`: True if the element that is read in iteration `i` is
-# the one written in iteration `i`.
+# **10.1** (warm-up) *Same iteration?* There are two one-dimensional loop nests over `i` in `[0, n)`. The first writes
+# `y[write(i)]`, the second reads `y[read(i)]`. Both functions are linear: `a * i + b`. Write
+# `may_fuse(write, read)` for pairs `(a, b)`. It returns True if the element that is read in iteration `i` is
+# the one written in iteration `i`, for every `i`.
 #
 # *Hints.* This is condition 2, for one loop.
 
@@ -313,12 +325,14 @@ from exercises import check
 check("10.1", may_fuse)
 
 # %% [markdown]
-# **10.2** (core) *Bytes saved.* Write `bytes_saved(first, second, sizes)`: what fusing two nodes saves. A
-# node is `{"reads": set, "writes": set}` of buffer names; `sizes` gives bytes. Fusing saves one
+# **10.2** (core) *Bytes saved.* Write `bytes_saved(first, second, sizes)`: the bytes that fusing two nodes saves. A
+# node is `{"reads": set, "writes": set}` of buffer names; `sizes` gives their bytes. Fusing saves one
 # read of every buffer that both read, and one read of every buffer that the first writes and the
-# second reads. (The write itself is saved only if nobody else needs the buffer; leave that aside.
-# The real scheduler is simpler still: it counts shared reads only for pairs between which nothing
-# flows, the *horizontal* ones of the table. Here both count.)
+# second reads.
+#
+# (The write is saved, too, if no other node needs the buffer; ignore that here.
+# The real scheduler is simpler: it counts shared reads only for *horizontal* pairs, whose nodes do not
+# depend on each other.)
 #
 # *Hints.* `a & b` is what two sets have in common, `a | b` what is in either.
 
@@ -334,13 +348,13 @@ def bytes_saved(first: dict, second: dict, sizes: dict) -> int:
 check("10.2", bytes_saved)
 
 # %% [markdown]
-# **10.3** (stretch) *A fusion rule that beats the naive one.* The scheduler orders its candidate pairs with a
-# score. Write `better_score(category, saved, distance)`; pairs with larger scores (tuples compare
-# from the left) are tried first. The check also puts your score into the real scheduler, compiles a
+# **10.3** (stretch) *A fusion rule that beats the naive one.* The scheduler orders its candidate pairs by a
+# score. Write `better_score(category, saved, distance)`. The scheduler tries pairs with larger scores first (tuples compare
+# from the left). The check also puts your score into the real scheduler, compiles a
 # program with it, and compares numbers and memory traffic.
 #
-# *Hints.* `category` is a string, one of the kinds in the table above; `saved` is bytes; `distance` is
-# how far apart the nodes are (0 or more). What matters most? The text before the measurement says it.
+# *Hints.* `category` is a string, one of the kinds in the table above. `saved` is a number of bytes. `distance` is
+# the distance between the two nodes (0 or more). What matters most? The section on the greedy choice tells it.
 
 # %% tags=["exercise"]
 def better_score(category: str, saved: int, distance: int) -> tuple:
@@ -355,9 +369,9 @@ check("10.3", better_score)
 # %% [markdown]
 # **10.4** (stretch) *Greedy fusion.* Write `fuse(nodes, sizes)`. `nodes` maps a name to
 # `{"reads": set, "writes": set}`, in the order in which the program runs them. Begin with one group
-# for each node. Of all pairs of groups that save bytes, merge the pair that saves most, and begin
-# again. Do not merge a pair if that makes a **cycle**: if one group depends on the other through a
-# third. Return a list of sets of names. For the bytes use `bytes_saved`, asked in both directions;
+# for each node. Merge the pair of groups that saves the most bytes, and repeat while some pair saves bytes.
+# Do not merge a pair if that makes a **cycle**, which means that one group depends on the other through a
+# third. Return a list of sets of names. For the bytes, call `bytes_saved` in both directions;
 # the larger answer counts.
 #
 # *Hints.* Group `b` needs group `a` if `b` reads what `a` writes. Walk from `b` along the needs,
@@ -366,7 +380,7 @@ check("10.3", better_score)
 # <details><summary>Predict: a makes y; b turns y into z; c reads y and z. May a and c be one?</summary>
 #
 # No. `b` needs `a`, and `c` needs `b`. One kernel of `a` and `c` would have to run before `b` and
-# after it. First fuse `b` with one of them; then nothing stands between.
+# after it. First fuse `b` with one of them; then no group is between them.
 #
 # </details>
 
@@ -411,20 +425,20 @@ check("10.4", fuse)
 # %% [markdown]
 # ## Your own compiler: fusion
 #
-# **The piece.** Greedy fusion with a test for cycles. All of it is yours: which bytes two kernels
-# share, when they may be one, what a unit needs, whether one depends on the other through a third, in
-# which order pairs are tried, a round of fusion, and in which order the result runs.
+# **The piece.** You write greedy fusion with a test for cycles: which bytes two kernels
+# share, when they may be fused, what a unit needs, whether one depends on the other through a third, in
+# which order pairs are tried, a round of fusion, and the order in which the result runs.
 #
 # <details><summary>Hint: bytes</summary>
 #
-# What both touch: what the second reads of all that the first reads or writes. Of a pair the first
-# is the one that stands earlier in `units`.
+# The second unit shares with the first the buffers that it reads and that the first reads or writes. The first of a pair
+# is the unit that comes earlier in `units`.
 #
 # </details>
 # <details><summary>Hint: when</summary>
 #
-# Same rows, compared as texts (`text_of`): from chapter 14 on a size may be a symbol, and two symbols
-# may be equal by chance. And of each buffer that the first makes the second may read nothing but its own row:
+# Both need the same rows, compared as texts (`text_of`). From chapter 14 on a size may be a symbol, and two symbols
+# may be equal by chance. And the second may read only its own row of each buffer that the first writes:
 # the first places of the index must be those of the loop.
 #
 # </details>
@@ -436,7 +450,7 @@ check("10.4", fuse)
 # </details>
 # <details><summary>Hint: rounds</summary>
 #
-# After each fusion everything is asked anew: the new kernel shares other bytes. Put it anywhere, then
+# After each fusion compare all pairs again: the new kernel shares other bytes. Put it anywhere in the list, then
 # sort: visit what a unit needs before the unit itself.
 #
 # </details>
@@ -447,7 +461,7 @@ from exercises.own_compiler import begin
 begin("fusion");
 
 # %% [markdown]
-# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
+# The line names the functions that you write. Write them in that file, then run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -457,8 +471,8 @@ check_piece("fusion")
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The list has every public name of this chapter's main files, with one sentence each. Unfold a file, then a name,
+# to see its first lines. The list is made from the sources when the page is built.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -474,18 +488,18 @@ also_here(
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/scheduler.py`: the same loop of scored pairs; plus templates with epilogues,
-#   reordering for peak memory and for communication, benchmarking a fusion before taking it.
+# * `torch/_inductor/scheduler.py` has the same loop of scored pairs. It adds templates with epilogues,
+#   reordering for peak memory and for communication, and measurements of a fusion before it is chosen.
 #   Paper, section 4.
 # * `torch/_inductor/dependencies.py`: `MemoryDep` is our `Access`.
 #
 # **See it in the real `torch.compile`.** `TORCH_LOGS=fusion python program.py` prints each pair that was tried, and why it was not fused.
-# `TORCH_LOGS=ir_post_fusion` shows what came out.
+# `TORCH_LOGS=ir_post_fusion` shows the result.
 #
 # ## Recap
 #
-# * For cheap operations, time is bytes; fusion is there to move fewer.
-# * Symbolic indices decide whether two nests can share iterations.
-# * Greedy by kind, bytes and distance; every refusal has a reason.
+# * The time of cheap operations is the time to move their bytes, and fusion moves fewer.
+# * Symbolic indices decide whether two loop nests can share iterations.
+# * The scheduler is greedy: it compares kind, bytes and distance. Every refusal has a reason.
 #
 # Next: the kernel as C++.

@@ -328,7 +328,7 @@ torch.allclose(out, torch.exp(-2 * x + x))
 from miniinductor.codegen.triton.kernel_writer import TritonKernelWriter
 from parts import part
 
-part(TritonKernelWriter.load, "if name in self.values", "return self.values[name]")
+part(TritonKernelWriter.load, ("if name in self.values", "return self.values[name]"))
 
 # %% [markdown]
 # `values` maps each buffer that this kernel has computed to its tile. Such a value needs no load. The

@@ -150,7 +150,7 @@ from miniinductor.runtime import memory
 from miniinductor.runtime.wrapper import WrapperWriter
 from parts import part
 
-part(WrapperWriter.emit, "if isinstance(step", "self.emit_eager")
+part(WrapperWriter.emit, ("if isinstance(step", "self.emit_eager"))
 
 # %% [markdown]
 # `emit_kernel` writes the call of a kernel, and `emit_eager` the call of a library. After each step the
@@ -166,7 +166,7 @@ part(WrapperWriter.emit, "if isinstance(step", "self.emit_eager")
 # 3. Choose the lowest gap that is large enough.
 
 # %%
-part(memory.place_in_arena, "offset = 0", "offset = max")
+part(memory.place_in_arena, ("offset = 0", "offset = max"))
 
 # %% [markdown]
 # `arena` lists the buffers already placed. `born` and `dies` are the first and the last step of the new
@@ -279,7 +279,7 @@ Table(["allocated by", "lives to the end", "tensors of their own"],
 # %%
 from miniinductor.toolchain.cpp import Kernel
 
-part(Kernel.__call__, "numbers =", "error = self.function")
+part(Kernel.__call__, ("numbers =", "error = self.function"))
 
 # %% [markdown]
 # `struct.pack` makes the array of pointers. `self.function` then calls the kernel and releases Python's
@@ -548,7 +548,7 @@ print("for 5:", naive_graphed(torch.full((16,), 5.0))[0].item(), "  should be 15
 # %%
 from miniinductor.runtime import cuda_graphs
 
-part(cuda_graphs.Recording.replay_now, "if self.own", "inputs[i].copy_")
+part(cuda_graphs.Recording.replay_now, ("if self.own", "inputs[i].copy_"))
 
 # %% [markdown]
 # `own` holds the recording's own inputs, and each call copies into them (trap 1). `play` starts the
@@ -557,7 +557,7 @@ part(cuda_graphs.Recording.replay_now, "if self.own", "inputs[i].copy_")
 # <!-- general -->
 
 # %%
-part(cuda_graphs.refusal, "for buffer in", "return f")
+part(cuda_graphs.refusal, ("for buffer in", "return f"))
 
 # %% [markdown]
 # A `tag` of an operation says that its result decides what comes next, or which shape it has. This

@@ -213,7 +213,7 @@ region_walk(compiled, lambda a, b: (torch.randn(a), torch.randn(b)), [*sizes[:4]
 from minidynamo.shapes.symbolic_shapes import ShapeEnv
 from parts import part
 
-part(ShapeEnv.decide, "fact =", "self.learn")
+part(ShapeEnv.decide, ("fact =", "self.learn"))
 
 # %% [markdown]
 # `note` writes the question down for the table above. `learn` makes a guard of an answer that nobody

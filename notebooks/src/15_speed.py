@@ -109,7 +109,7 @@ print("eager / compiled, round by round, sorted:", " ".join(f"{value:.1f}" for v
 # %%
 from parts import part
 
-part(interleave, "begin = clock", "row[name]")
+part(interleave, ("begin = clock", "row[name]"))
 
 # %% [markdown]
 # `row` has the seconds of one call in this round.

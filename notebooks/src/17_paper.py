@@ -254,7 +254,7 @@ recorded_table("cpu_paper_capture", report.call_overheads, "tiny models on a CPU
 # %%
 from parts import part
 
-part(mechanisms.after_train, "for one in", "one.train()")
+part(mechanisms.after_train, ("for one in", "one.train()"))
 
 # %% [markdown]
 # `model` is the captured model, `plain` an untouched copy, and `graph` the result of the capture. All

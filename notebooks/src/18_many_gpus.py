@@ -70,7 +70,7 @@ print("parts:", ", ".join(parts))
 # %%
 from parts import part
 
-part(two_ranks.naive, "for _ in range(3)", "optimizer.step()")
+part(two_ranks.naive, ("for _ in range(3)", "optimizer.step()"))
 
 # %% [markdown]
 # `dist.all_reduce` adds up the gradients of all ranks, and gives the sum to each. Divided by their number
@@ -178,7 +178,7 @@ assert [first_sent(row) < last_computed(row) for row in parts["DDP"]] == [True, 
 # It compiles the backward graph when it is first needed:
 
 # %%
-part(miniinductor.autograd.runtime.Backward.called, "if self.run is None", "return self.run")
+part(miniinductor.autograd.runtime.Backward.called, ("if self.run is None", "return self.run"))
 
 # %% [markdown]
 # `run(tensors)` is the compiled backward graph. Autograd cannot look inside, so it learns of all gradients
@@ -197,7 +197,7 @@ part(miniinductor.autograd.runtime.Backward.called, "if self.run is None", "retu
 # %%
 from miniinductor import pieces
 
-part(pieces.buckets, "if new and count", "count = 0")
+part(pieces.buckets, ("if new and count", "count = 0"))
 
 # %% [markdown]
 # A new piece begins at an operation that reads a new parameter, if the current piece has enough bytes. It
@@ -265,7 +265,7 @@ Table(
 # So a compiled call may be inside the hooks or around them. The program tries both:
 
 # %%
-part(two_ranks.sharded, "for block in model", "fully_shard(block")
+part(two_ranks.sharded, ("for block in model", "fully_shard(block"))
 
 # %% [markdown]
 # `fully_shard` adds the hooks. A block whose `forward` is compiled has its hooks outside. The next table
