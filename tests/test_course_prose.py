@@ -210,10 +210,6 @@ def test_every_public_name_of_the_core_is_in_a_chapter():
     assert len(core_files()) > 20 and sum(map(len, lists.values())) > 700
 
 
-# chapters in which each first paragraph behind an output has its mark
-TIED = [name for name in NAMES if name >= "12"]
-
-
 def marked_and_stored(name: str) -> tuple[list, list]:
     stored = json.loads((build.NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
     return build.read(name, marked=True).cells, stored
@@ -223,7 +219,7 @@ def marked_and_stored(name: str) -> tuple[list, list]:
 def test_what_is_said_of_an_output_is_so(name):
     cells, stored = marked_and_stored(name)
     assert claims.contradicted(cells, stored) == []
-    assert name not in TIED or claims.untied(cells, stored) == []
+    assert claims.untied(cells, stored) == []
 
 
 def test_an_output_that_contradicts_its_sentence_is_found():
