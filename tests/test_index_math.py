@@ -8,7 +8,14 @@ import sympy
 import torch
 
 from miniinductor.lowering.views import reshape_index
-from miniinductor.sizes.expressions import FloorDiv, Mod, Position, index_text, is_indirect
+from miniinductor.sizes.expressions import (
+    FloorDiv,
+    Mod,
+    Position,
+    index_text,
+    is_indirect,
+    python_code,
+)
 from miniinductor.sizes.symbols import bounds, simplify
 
 i, j = sympy.symbols("i j", integer=True, nonnegative=True)
@@ -60,6 +67,23 @@ def test_simplify_keeps_every_value(seed):
         assert value(e, a, b) == value(simple, a, b), (e, simple, a, b)
         if limits is not None:
             assert limits[0] <= value(simple, a, b) <= limits[1]
+
+
+def texts_of(e):
+    """The texts of an expression in C, in Triton and in Python, each as Python."""
+    c = index_text(e).replace("mini::", "").replace("<int64_t>", "").replace("/", "//")
+    return c, index_text(e, "triton").replace("integer_", ""), python_code(e)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_texts_mean_what_the_expression_means(seed):
+    """Also products of quotients and remainders, with coefficients below zero."""
+    rng, names = random.Random(seed), {"maximum": max, "minimum": min, "max": max, "min": min}
+    names |= {"floordiv": lambda x, y: x // y, "remainder": lambda x, y: x % y, "abs": abs}
+    e = expression(2, rng) - rng.randint(-9, 9) * expression(2, rng) * expression(2, rng)
+    for a, b in itertools.product(range(7), (0, 3, 8)):
+        for text in texts_of(e):
+            assert eval(text, names, {"i": a, "j": b}) == value(e, a, b), (e, text, a, b)
 
 
 def test_what_simplifies():

@@ -116,7 +116,9 @@ class FloorDiv(sympy.Function):
     """a // b, rounding down; b > 0."""
 
     nargs = (2,)
-    precedence = PRECEDENCE["Mul"]  # in texts
+    precedence = PRECEDENCE[
+        "Add"
+    ]  # in texts: a part of a product has parentheses, also of -2*(a//b)
     is_integer = True
 
     @classmethod
@@ -140,7 +142,9 @@ class Mod(sympy.Function):
     """a % b with the sign of b; b > 0."""
 
     nargs = (2,)
-    precedence = PRECEDENCE["Mul"]  # in texts
+    precedence = PRECEDENCE[
+        "Add"
+    ]  # in texts: a part of a product has parentheses, also of -2*(a//b)
     is_integer = True
     is_nonnegative = True
 
