@@ -228,7 +228,7 @@ excerpt(prior.symbolic.StandIn)
 print(prior.symbolic_trace(with_a_list))
 
 # %% [markdown]
-# The function with a branch is one, since a stand-in has no value to branch on:
+# But the function with a branch fails, since Python cannot branch on a stand-in:
 
 # %%
 try:
@@ -507,7 +507,7 @@ Table(["program", *MECHANISMS], rows, "captured on one input, asked about anothe
 # * `torch.fx` refuses to branch on values that it cannot see, and freezes the values that are not
 #   tensors.
 # * Lazy tensors are never wrong. They refuse two operations that our small class lacks.
-# * Staging has the same rights and wrongs as `torch.fx`: it *is* symbolic tracing, with shapes.
+# * Staging behaves like `torch.fx` in every row: it *is* symbolic tracing, with shapes.
 #
 # ## ONNX: a format does not capture
 #

@@ -41,7 +41,7 @@ torch.set_grad_enabled(False);
 #
 # In chapter 01 the tape was a list of `(operation, arguments, result slot)`. That is enough to
 # replay a program, but not to *change* it. Which operations use `v3`? May `v3` be deleted? If you
-# insert an operation, which slots must be renumbered?
+# insert an operation, which slots must be renumbered? On a tape, each answer needs a search:
 
 # %%
 tape = [("relu", ["v0"], "v1"), ("add", ["v1", "v1"], "v2"), ("mul", ["v0", "v0"], "v3")]
@@ -250,7 +250,7 @@ minidynamo.reset()
 # wrong, and no error says so.
 #
 # How does miniinductor avoid such mistakes? Its pass `remove_no_ops` removes copies, casts and
-# reshapes that change nothing. The excerpt uses four names:
+# reshapes that change nothing. The excerpt uses these names:
 #
 # * `NO_OPS` is the set of operations that the pass may remove.
 # * `alike(a, b)` says whether two values have the same dtype, shape and strides.

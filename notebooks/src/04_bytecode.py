@@ -71,7 +71,7 @@ def chosen(x, flag):
 dis.dis(chosen)
 
 # %% [markdown]
-# The versions of CPython differ in many places:
+# The versions of CPython differ in several places:
 #
 # * In 3.11 the name of a jump contains its direction. Later versions have one `POP_JUMP_IF_FALSE`
 #   for both directions.
@@ -112,9 +112,9 @@ part(translate, ("op = ", "return []"), ("if op in RULES", "return [(op, ins"))
 # ## A small symbolic evaluator
 #
 # Our small machine knows two kinds of values: Python objects that are known, and nodes of an FX
-# graph that represent tensors. If all operands of an operation are known, the machine computes it.
-# If one of them is a node, the machine adds a new node to the graph. Each canonical instruction is
-# one method:
+# graph that represent tensors. If all operands of an operation are known, the machine computes the
+# operation. If one operand is a node, the machine adds a new node to the graph. Each canonical
+# instruction is one method:
 
 # %% tags=["support"]
 import builtins
