@@ -20,6 +20,7 @@ part; `BEGIN SOLUTION instead of pass` leaves `pass` there), `check` (run in the
 only), `piece` (a check of the student's own compiler), `volatile` (the output is a measurement:
 --check does not compare it), `support` (defines what the exercises use).
 --check runs the notebooks again and compares their text outputs with the stored ones.
+Sentences are tied to outputs (claims.py): a run that contradicts one fails.
 """
 
 import argparse
@@ -31,6 +32,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from claims import MARK, contradicted
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
@@ -53,10 +56,14 @@ def step(text):
 
 
 # ---- from source to notebook
-def read(name):
+def read(name, marked=False):
+    """The notebook of a source; marked: with the marks that tie its sentences (claims.py)."""
     import jupytext
 
     notebook = jupytext.read(SOURCES / f"{name}.py")
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and not marked:
+            cell.source = MARK.sub("", cell.source).rstrip("\n")
     notebook.metadata = {
         "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
     }
@@ -353,6 +360,9 @@ def main():
         step(f"running {name}")
         path = NOTEBOOKS / f"{name}.ipynb"
         notebook = execute((solved if options.exercises else student)(read(name)))
+        for mark in contradicted(read(name, marked=True).cells, notebook.cells, measured=False):
+            failed = True
+            step(f"{name}: the text says what its cell does not show: {mark}")
         if options.check:
             for number, before, after in differences(nbformat.read(path, as_version=4), notebook):
                 failed = True

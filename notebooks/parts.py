@@ -29,8 +29,9 @@ def part(thing: Any, *ranges: str | tuple[str, str]) -> Code:
         first, last = (wanted, wanted) if isinstance(wanted, str) else wanted
         start = next(n for n in range(done + 1, len(lines)) if begins[n].startswith(first))
         stop = next(n for n in range(start, len(lines)) if begins[n].startswith(last))
-        left_out = any(begins[done + 1 : start])
-        shown += ["    ..." if left_out else ""] * (start > done + 1) + lines[start : stop + 1]
+        indent = len(lines[start]) - len(begins[start]) if done > head else 4
+        gap = " " * indent + "..." if any(begins[done + 1 : start]) else ""
+        shown += [gap] * (start > done + 1) + lines[start : stop + 1]
         done = stop
     shown += ["    ..."] * (done + 1 < len(lines))
     assert len(shown) <= MOST, f"{len(shown)} lines of {thing.__qualname__}"

@@ -371,9 +371,7 @@ SAYS: dict[tuple[str, str], str] = {
     ("16.1", "the hidden width is rounded up"): "... of a width of 25",
     ("16.2", "the loss keeps its graph"): "no loss holds the graph of its step",
     ("16.2", "the rate is one step late"): "the losses of eager training",
-    ("16.2", "the optimizer is not compiled"): (
-        "one graph of the model, at most two of the optimizer"
-    ),
+    ("16.2", "the optimizer is not compiled"): ("one graph of the model and one of the optimizer"),
     ("16.3", "a window that is one too short"): "longer than the context",
     ("16.3", "padded in front"): "five numbers",
     ("16.3", "only the new ones"): "five numbers",

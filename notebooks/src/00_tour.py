@@ -56,6 +56,7 @@ print(f"GPT-2: eager {eager:.0f} ms, compiled {compiled:.0f} ms, {eager / compil
 
 # %% [markdown]
 # Where does the difference come from? A small function shows it better than a model of 12 layers.
+# <!-- shows: n("compiled") < n("eager") -->
 #
 # ## The problem: eager mode forgets between operations
 #
@@ -82,6 +83,7 @@ print(f"needed: read x, read y, write the result     = 3 tensors = {3 * megabyte
 # %% [markdown]
 # A compiler that sees all five operations at once can avoid the traffic between them. The stages of
 # ours, in order:
+# <!-- shows: has("= 46 MB") and has("= 13 MB") and count("tensors =") == 2 -->
 #
 # | stage | takes | gives | more in |
 # |---|---|---|---|
@@ -106,6 +108,7 @@ e
 
 # %% [markdown]
 # All five operations became one kernel. The following stages show how.
+# <!-- shows: has("same numbers as eager: True") and n("scaled_gelu  ") == 5 and n("scaled_gelu  ", 3) == 1 -->
 #
 # ## Stage 1 · The frame hook
 #
@@ -119,6 +122,7 @@ e.replay
 # %% [markdown]
 # The replacement calls the compiled graph and returns its result. Python's own bytecode for the
 # five operations never runs.
+# <!-- shows: has("results = graph(x, y)") -->
 #
 # ## Stage 2 · Symbolic evaluation: from bytecode to a graph
 #
@@ -151,6 +155,7 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in shown])
 # %% [markdown]
 # All guards of a graph are compiled into one Python function. It runs before each call, and the
 # graph is used only if it returns True. (Chapter 05 reads the other guards.)
+# <!-- shows: has("SHAPE x.shape == (1024, 1024)") -->
 #
 # What happens when a guard fails? Four calls with three different shapes show it:
 
@@ -167,6 +172,7 @@ print(minidynamo.counters)
 # Four calls needed two graphs. `recompiles` names the guard that failed in the third call. The
 # compiler then replaced the size that had changed by a symbol. The second graph is therefore right
 # for the fourth call as well (chapter 14).
+# <!-- shows: n("graphs:") == 2 and n("recompiles:") == 1 and has("x.shape == (1024, 1024) is false") -->
 #
 # ## Stage 4 · ATen: fewer kinds of operations
 #
@@ -185,6 +191,7 @@ for node in e.main.compiled.functional_graph.graph.nodes:
 # %% [markdown]
 # `gelu` is gone. It is now made of `mul`, `erf` and `add`, which many other operations need as
 # well. A code generator that knows these few can compile all of them.
+# <!-- shows: not has("gelu") and has("erf") and has("add_tensor") -->
 #
 # ## Stage 5 · Lowering: tensors as functions of an index
 #
@@ -210,6 +217,7 @@ Code(without_comments(e.main.compiled.loop_ir), "python", "loop IR of scaled_gel
 # %% [markdown]
 # Nine ATen operations became one loop with two loads and one store. Inlining alone has removed the
 # memory traffic between them.
+# <!-- shows: count("load(") == 2 and count("store(") == 1 -->
 #
 # ## Stage 6 · Fusion: which loops share a kernel?
 #
@@ -234,6 +242,7 @@ s.fusion
 # All four loops share one kernel. It keeps the exponentials of one row in the cache and never
 # writes the whole matrix of them to memory. Each of the first two rows saves at least one pass over
 # this matrix.
+# <!-- shows: n("kernels:") == 1 and has("3 of 3 considered pairs were fused") -->
 #
 # ## Stage 7 · Code generation
 #
@@ -249,6 +258,7 @@ Code(without_comments(kernel.source), "cpp", "the kernel of scaled_gelu")
 # The kernel reads each element of `x` and `y` once and writes each result once: three tensors of
 # traffic instead of eleven. (`mini::` marks functions of our own small C++ library. The `#pragma`
 # spreads the loop over cores and vector units.)
+# <!-- shows: count("in0[r0]") == 1 and count("in1[r0]") == 1 -->
 #
 # ## Stage 8 · The wrapper
 #
@@ -260,6 +270,7 @@ e.wrapper
 
 # %% [markdown]
 # When the replacement bytecode of stage 1 calls `graph`, this function runs.
+# <!-- shows: has("erf_add_sigmoid_mul_0(arg0, arg1, buf0)") -->
 #
 # ## When capture must stop: graph breaks
 #
@@ -280,6 +291,7 @@ t
 # The table has two frames: the part before the `print`, and the resume function behind it. Each has
 # a kernel of its own. minidynamo records every graph break with its line, its reason, and a hint on
 # how to avoid it:
+# <!-- shows: count("talkative  ") + count("talkative at line") >= 2 and count("<resume of talkative") == 1 -->
 
 # %%
 t.frames[0].breaks
@@ -298,6 +310,7 @@ g
 # %% [markdown]
 # One frame holds the whole model: the evaluator *inlined* every function that `forward` calls. The
 # graph is large, so the picture draws one box per module:
+# <!-- shows: has("one graph, no break: True") and count("GPT2LMHeadModel.forward") == 1 -->
 
 # %%
 g.graph
@@ -307,6 +320,7 @@ g.graph
 # Which of them became kernels of ours? Matrix products and attention did not. They stay *library
 # calls*, since experts have tuned these kernels for years. Everything between the library calls is
 # generated:
+# <!-- shows: count("42 operations") == 12 -->
 
 # %%
 from collections import Counter
@@ -318,6 +332,7 @@ for op, count in Counter(f.op for f in record.fallbacks).items():
 
 # %% [markdown]
 # One of the generated kernels computes GPT-2's version of `gelu`, which uses `tanh`:
+# <!-- shows: has("12 calls of aten._scaled_dot_product_flash_attention_for_cpu") -->
 
 # %%
 gelu = next(k for k in record.kernels if "tanh" in k.source)
@@ -326,6 +341,7 @@ Code(without_comments(gelu.source), "cpp", f"{gelu.name}, of GPT-2")
 # %% [markdown]
 # You have read a kernel like this one in stage 7: one loop, one load, one store. Eager PyTorch runs
 # the same formula as eight operations.
+# <!-- shows: count("for (") == 1 and count("in0[r0]") == 1 and count("out0[r0] =") == 1 -->
 #
 # ## What does compiling cost?
 #
@@ -339,6 +355,7 @@ g.times
 # %% [markdown]
 # `compile kernels` is the C++ compiler's share. It was short here, since the first cell had
 # compiled the same kernels and stored them on disk.
+# <!-- shows: has("compile kernels") -->
 #
 # ## When is it faster?
 #
@@ -373,6 +390,7 @@ speedup_bars(rows, machine());
 
 # %% [markdown]
 # Three things decide how high a bar is:
+# <!-- general -->
 #
 # * *Fusion.* `gelu*sigmoid` is the function of this tour, on larger tensors. Eager runs it as five
 #   kernels, both compilers as one.

@@ -69,6 +69,7 @@ print("negative:", score(negative))
 # %% [markdown]
 # The two inputs cause two different sequences of operations. Every capture mechanism below must
 # handle parts of this function.
+# <!-- shows: has("positive: (tensor([1., 2., 0.]), 1)") and has("-0.5") -->
 #
 # ## 1 · Record and replay
 #
@@ -99,6 +100,7 @@ tape
 # %% [markdown]
 # A tape is *one way through the program*. The picture has two tapes, one for each input, and shows
 # the line of the program that each entry comes from:
+# <!-- general -->
 
 # %%
 from prior.tapes import draw_tapes
@@ -115,6 +117,7 @@ print("replay:", tape(negative))
 
 # %% [markdown]
 # PyTorch's own `torch.jit.trace` gives the same wrong answer, with a warning:
+# <!-- shows: has("eager : tensor([ 2., 4., -1.])") and has("replay: tensor([0., 0., 1.])") -->
 
 # %%
 import warnings
@@ -131,6 +134,7 @@ print(
 # %% [markdown]
 # The tape freezes Python numbers in the same way. When it was made, `float(x.abs().max())` was 2.0.
 # So it is 2.0 in every replay:
+# <!-- shows: has("warning:") and has("replay: tensor([0., 0., 1.])") -->
 
 # %%
 def normalised(x):
@@ -143,6 +147,7 @@ print("replay:", tape(torch.tensor([10.0])))
 
 # %% [markdown]
 # **Requirement 1:** a captured graph must come with the conditions under which it is right.
+# <!-- shows: has("div(v0, 2.0)") and has("eager : tensor([1.])") and has("replay: tensor([5.])") -->
 #
 # ## 2 · Scripting: compile the text
 #
@@ -156,6 +161,7 @@ excerpt(prior.scripting.Script.check)
 
 # %% [markdown]
 # The checker refuses every other kind of node and names its line. The function `branch` passes:
+# <!-- shows: has("raise NotScriptable") -->
 
 # %%
 scripted = prior.script(branch)
@@ -166,6 +172,7 @@ print("scripted:", scripted(negative))
 # %% [markdown]
 # The branch survived. But the compiler must implement every construct of Python that a program
 # uses, and people use nearly all of them:
+# <!-- shows: count("tensor([ 2., 4., -1.])") == 2 -->
 
 # %%
 def with_a_list(x):
@@ -187,6 +194,7 @@ for function in (with_a_list, with_a_helper, with_a_fstring):
 
 # %% [markdown]
 # `torch.jit.script` knows far more of Python than our miniature, and still refuses ordinary code:
+# <!-- shows: count("line 2:") == 3 -->
 
 # %%
 def logits(model_output: dict, **options):
@@ -199,6 +207,7 @@ except Exception as error:
 
 # %% [markdown]
 # **Requirement 2:** the input is all of Python. Code that cannot be captured must still run.
+# <!-- shows: has("NotSupportedError") -->
 #
 # ## 3 · Symbolic tracing: run the program on stand-ins
 #
@@ -213,6 +222,7 @@ excerpt(prior.symbolic.StandIn)
 # `tracer.call` writes each operation down as a node of a graph. A stand-in has no numbers, so its
 # last two methods refuse to answer. The function with a list, which scripting refused, is no
 # problem:
+# <!-- shows: has("class StandIn") -->
 
 # %%
 print(prior.symbolic_trace(with_a_list))
@@ -233,6 +243,7 @@ except torch.fx.proxy.TraceError as error:
 # %% [markdown]
 # Silent mistakes are worse than errors. A random number, a flag, a counter: every Python value that
 # is not a tensor is computed while tracing and becomes a constant of the graph.
+# <!-- shows: count("ours:") == 1 and count("fx :") == 1 -->
 
 # %%
 training = True
@@ -248,6 +259,7 @@ print("graph :", graph(torch.ones(2)))
 # %% [markdown]
 # **Requirement 3:** the compiler must know and check every Python value that the graph depends on,
 # not just the tensors.
+# <!-- shows: has("eager : tensor([1., 1.])") and has("graph : tensor([0.5000, 0.5000])") -->
 #
 # ## 4 · Lazy tensors: never stop running Python
 #
@@ -267,6 +279,7 @@ COUNTS
 # Each call hashed two graphs: one for the condition, whose value Python needs, and one for the
 # result. The condition had the same graph both times, so only three of the four graphs were
 # compiled.
+# <!-- shows: n("'graphs hashed':") == 4 and n("'graphs compiled':") == 3 -->
 #
 # The hash is made of a description of all collected operations with their arguments. An input is
 # described by its number, its shape and its dtype. The function `describe` builds this description,
@@ -284,6 +297,7 @@ describe(waiting, operations, inputs, {})
 # The description contains no address and no value of a tensor, so equal work gives an equal key. It
 # does contain Python numbers, which has a price: a number that changes in each step makes a new
 # graph in each step. The table counts graphs over four steps of four programs:
+# <!-- shows: not has("0x") -->
 
 # %%
 rows = []
@@ -300,6 +314,7 @@ Table(["program", "hashed", "compiled"], rows)
 # %% [markdown]
 # A new tensor value needs no new graph, but a new shape or a new Python number does. Every row
 # hashes four graphs, even where three of them were known.
+# <!-- shows: n("the same number, four steps", 1) == n("other values, four steps", 1) == 1 and n("another length in each step", 1) == n("the number of the step in it", 1) == 4 -->
 
 # %% [markdown]
 # Lazy tensors lose nothing, because they skip nothing. The whole Python program runs in every step.
@@ -326,6 +341,7 @@ print(f"lazy, always a cache hit  {seconds(lambda: chain(lazy(x)).compute()) * 1
 # %% [markdown]
 # A real lazy system hides part of this cost behind the device's work. With small operations the
 # cost still shows (paper, section 2).
+# <!-- shows: n("lazy, always a cache hit") > n("eager") -->
 #
 # **Requirement 4:** on a cache hit, the captured Python code must not run at all.
 #
@@ -346,6 +362,7 @@ noisy(torch.ones(3)), noisy(torch.ones(3))
 
 # %% [markdown]
 # Python printed `tracing` once. The second call ran the staged graph, which has no `print`:
+# <!-- shows: count("tracing") == 1 -->
 
 # %%
 print(list(noisy.programs.values())[0].graph)
@@ -354,6 +371,7 @@ print(list(noisy.programs.values())[0].graph)
 # JAX has separate stages that you can look at: `trace`, `lower`, `compile`, run. Its `trace` gives
 # a *jaxpr*, a list of typed equations. Our graph has the same content, so it can be printed in the
 # same form:
+# <!-- general -->
 
 # %%
 def as_equations(graph, abstract):
@@ -373,6 +391,7 @@ print(as_equations(next(iter(noisy.programs.values())).graph, {"x": f"f32[{shape
 # A branch on data is no equation. So the user of JAX passes both sides as functions to `lax.cond`.
 # Both are traced, and the program chooses between them when it runs. A small `cond` for our staged
 # code:
+# <!-- general -->
 
 # %%
 def cond(predicate, if_true, if_false, x):
@@ -391,6 +410,7 @@ print("programs:", len(branch_for_staging.programs))
 # %% [markdown]
 # One staged program is right for both inputs. But `branch` had to be rewritten, and so would every
 # library that it calls.
+# <!-- shows: n("programs:") == 1 and count("tensor([2., 4., 0.])") == 2 and count("tensor([ 2., 4., -1.])") == 2 -->
 #
 # Remember the `print` in `noisy`, which happened once in two calls. JAX documents this as part of
 # its contract. An existing PyTorch program relies on the opposite, so its behaviour changes:
@@ -409,6 +429,7 @@ print("calls counted:", len(calls), "of 5")
 
 # %% [markdown]
 # **Requirement 5:** side effects must happen as often as in plain Python, and in the same order.
+# <!-- shows: n("calls counted:") == 1 -->
 #
 # ## All five, on inputs that they have not seen
 #
@@ -517,6 +538,7 @@ print("scripted:", " ".join(onnx_operators(torch.jit.script(Branch()))))
 # ONNX has an operator `If`, but only the scripted graph uses it. The traced graph is wrong for
 # `negative`, as its tape was. Today's exporter (`torch.onnx.export` with `dynamo=True`) takes its
 # graph from `torch.export`.
+# <!-- shows: has("scripted: Constant Mul ReduceSum Constant Greater Cast If") and not has("Relu If") -->
 #
 # ## Summary, and the way out
 #
@@ -554,6 +576,7 @@ print(minidynamo.counters)
 # All three answers are right. The counters record two kinds of graph breaks, one at the branch on
 # `y.sum()` and one at the `float()`. (The code behind a break becomes a *resume function*:
 # chapter 06.)
+# <!-- shows: n("graph_breaks:") == 5 and count("x a branch on a tensor's value") == 1 and count("x Tensor.__float__()") == 1 -->
 #
 # How do the mechanisms handle a real model? BERT takes its inputs by name and returns a data class.
 # Each mechanism captures BERT on one text and must then handle a *shorter* text. The table says
@@ -591,6 +614,7 @@ Table(["mechanism", "a shorter text", ""], rows, "BERT, 2 layers")
 # %% [markdown]
 # Only `minidynamo` is right. The recording has frozen the length of the first text. The other
 # mechanisms fail at ordinary Python code in the model.
+# <!-- shows: count("failed") == 5 and count("right") == 1 -->
 #
 # ## Exercises
 #

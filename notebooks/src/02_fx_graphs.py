@@ -51,6 +51,7 @@ print("v3 is used by", uses["v3"], "- so it can go; but each question is a searc
 # %% [markdown]
 # A graph keeps the answer with each node. A node knows its inputs (`node.args`) and its users
 # (`node.users`), and FX keeps the two consistent.
+# <!-- shows: has("used by []") -->
 #
 # *The kitchen.* A tape is the order in which the cook did things. A graph is the recipe card that
 # says which bowl goes into which pot. Two steps may swap if neither feeds the other. *Exactly:*
@@ -125,6 +126,7 @@ print(seen[0].code)
 
 # %% [markdown]
 # The graph reads like the `forward` above. Three things differ:
+# <!-- shows: has("def forward(self, x)") -->
 #
 # * The `if` is gone. minidynamo decided it while capturing, and a guard remembers the decision.
 # * Calls of modules (`call_module`) are gone. minidynamo *inlined* them down to functions, since no
@@ -149,12 +151,14 @@ Table(["op", "name", "shape", "module"], rows)
 # %% [markdown]
 # `draw_graph` makes a picture from the same data. The form of a box tells inputs, operations and
 # the output apart, and an arrow is a value:
+# <!-- general -->
 
 # %%
 draw_graph(seen[0], "Block")
 
 # %% [markdown]
 # Two operations that no path of arrows connects can run in any order.
+# <!-- general -->
 #
 # ## Reading a graph: an interpreter
 #
@@ -181,6 +185,7 @@ interpret(module, torch.tensor([-1.0, 3.0]))
 # %% [markdown]
 # The result is the same as before. (The interpreter lacks `get_attr`; a graph with weights needs
 # one more branch.)
+# <!-- shows: has("tensor([0., 6.])") -->
 #
 # A similar loop over *bytes* computes the memory traffic of eager mode. Every operation reads its
 # inputs and writes its result:
@@ -198,6 +203,7 @@ print("Block moves", eager_bytes(seen[0]), "bytes in eager mode")
 # %% [markdown]
 # A value between two operations counts twice: once when it is written and once when it is read.
 # Fusion can save both.
+# <!-- shows: n("Block moves") > 0 -->
 #
 # ## Changing a graph: a pass
 #
@@ -227,6 +233,7 @@ print(graphs[0].code)
 # Both products are gone. But this naive pass is wrong, in two ways. If `x` holds integers and the
 # factor is `1.0`, the product has another dtype than `x`. And the product is a new *object*: a
 # caller that writes into the product must not change `x`. The first mistake shows at once:
+# <!-- shows: not has("mul") and has("relu") -->
 
 # %%
 def promotes(x):
@@ -262,6 +269,7 @@ part(remove_no_ops, ("for node in list", "continue"), ("copy, given", "removed +
 # The naive pass looked only at the operation. The real pass also compares the metadata of both
 # values, and keeps every node that the graph returns. (`CLEANING` in the same file lists all passes
 # in their order.)
+# <!-- shows: has("alike(copy, given)") -->
 #
 # ## A real model
 #
@@ -281,12 +289,14 @@ Table(["operation", "times"], counts.most_common(12), f"BERT: {sum(counts.values
 
 # %% [markdown]
 # Few kinds of operations make up nearly all of the model. The picture has one box per module:
+# <!-- shows: n("linear  ") + n("transpose  ") + n("view  ") > 0.5 * n("BERT:") -->
 
 # %%
 draw_graph(seen[0], "BERT", by_module=True, depth=2)
 
 # %% [markdown]
 # The layers of the encoder contain nearly all operations.
+# <!-- shows: n("encoder.layer:") > 0.9 * 265 -->
 #
 # ## Exercises
 #

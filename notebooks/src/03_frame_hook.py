@@ -64,6 +64,7 @@ dis.dis(area)
 
 # %% [markdown]
 # `RESUME` marks the start of a frame and does nothing else.
+# <!-- shows: count("RESUME") == 1 -->
 #
 # *The kitchen.* The code object is the recipe card. A frame is one cook at one stove with that
 # card, a finger on the current line, and bowls on the counter. *Exactly:* one code object can have
@@ -98,6 +99,7 @@ log
 # The log has `outer` only. `outer` cannot be captured as a whole, so the wrapper must give it up as
 # a whole. The wrapper never learns of `inner`, and it cannot compile *the rest* of `outer` after
 # the `print`. We need a mechanism that sees every frame inside the call.
+# <!-- shows: has("['outer']") -->
 #
 # ## PEP 523
 #
@@ -129,6 +131,7 @@ asked
 # The hook saw `helper`, although nobody had wrapped it. It asked *before the first instruction of
 # `helper` ran*, when the arguments were already bound. `helper` was called twice. The hook asked
 # about the first call only, because of `set_cache`.
+# <!-- shows: has("('helper', (1,))") and count("helper") == 1 -->
 #
 # ## Swapping the code
 #
@@ -163,6 +166,7 @@ print(hooked(21), "- and what ran was fast_double:", frame_hook.get_cache(slow_d
 # callback once more. Our naive callback does not look at the argument and returns a second entry of
 # the same kind. Its code runs at once. Each further call with such an argument adds one more
 # useless entry:
+# <!-- shows: has("42 - and what ran was fast_double") -->
 
 # %%
 print(hooked("ab"), hooked(1.5))
@@ -172,6 +176,7 @@ print(len(frame_hook.get_cache(slow_double.__code__)), "entries in the cache of 
 # The code of a new entry runs at once because the hook trusts the callback, which has seen the
 # arguments. It does not call the guard for the frame for which the entry was made. A guard that is
 # never true proves this:
+# <!-- shows: has("3 entries in the cache") -->
 
 # %%
 def original(x):
@@ -189,6 +194,7 @@ print(frame_hook.enabled(original, hasty)(1))
 # The picture shows the whole decision, with the cache of `slow_double` as it is now. Read it from
 # the top: a frame starts, the hook calls one guard after the other, and the first true guard
 # decides. The hook asks the callback only if all guards are false:
+# <!-- shows: has("the replacement") -->
 
 # %%
 from minidynamo.explain.draw_code import draw_cache
@@ -199,6 +205,7 @@ draw_cache(slow_double)
 # A better callback looks at the arguments before it answers. The next cell shows the same decision
 # step by step for such a callback and five calls. (Use the buttons or the arrow keys.) All calls
 # and guards in it really ran:
+# <!-- shows: count("guard") >= 3 -->
 
 # %%
 from steppers import call_walk
@@ -224,6 +231,7 @@ call_walk(added_to_itself, hooked, [(21,), (4,), ("ab",), (1.5,), (7,)])
 # %% [markdown]
 # Look at the call with `1.5`. The hook calls every guard, the callback returns None, and the
 # original code runs. The cache has no useless entry.
+# <!-- shows: has("the callback says nothing. The original runs: 3.0.") -->
 #
 # Now the C side of the hook. The header of its file says what comes in and what goes out:
 
@@ -239,6 +247,7 @@ Code(header, "c", "frame_hook.c, its header")
 # The fields of a frame differ between versions of CPython, so the hook hides them behind macros.
 # These two read and replace the code of a frame `f`. The first pair is for CPython 3.13, the second
 # for CPython 3.12:
+# <!-- shows: has("PEP 523") -->
 
 # %%
 start = text.index("#  if PY_VERSION_HEX >= 0x030D0000")
@@ -278,6 +287,7 @@ hooked(), other.start(), other.join()
 # %% [markdown]
 # The hook saw the frames of its own thread only: the lambda, its call of `who`, and the functions
 # of the module `threading` that `who` called.
+# <!-- shows: has("['<lambda>', 'who', 'current_thread', 'name']") -->
 #
 # ## What the hook costs
 #
@@ -306,6 +316,7 @@ print(f"before {before * 1e3:.2f} ms   with the hook on {inside * 1e3:.2f} ms   
 # %% [markdown]
 # The difference between the middle time and the first one is the price of the hook. The last time
 # should be close to the first, since the hook was off again.
+# <!-- shows: n("hook on") > n("before") -->
 #
 # ## The real callback
 #
@@ -331,6 +342,7 @@ part(
 # The lines that are left out treat miniinductor, torch, NumPy and two special cases in the same
 # way. Torch has an exception: minidynamo does compile the `forward` of torch's layers and the
 # `step` of its optimizers.
+# <!-- shows: has("the standard library") -->
 #
 # What does the callback do with a real model? The cell compiles GPT-2 with two layers and prints
 # one row per compiled frame:
@@ -347,6 +359,7 @@ e
 # %% [markdown]
 # The whole model is one frame. *Inlined* means that the evaluator ran the calls of these modules
 # itself while it captured that frame (chapter 04).
+# <!-- shows: has("1 frame was compiled") -->
 #
 # Next, the model gets a text of another length. The guards of the first entry are then false, so
 # the hook asks the callback again. The picture shows the cache after that call. (The library
@@ -360,6 +373,7 @@ draw_cache(e.main.record.code)
 # %% [markdown]
 # The cache has two entries. The first is right for one length. The second has a symbol for the
 # length and is right for other lengths too (chapter 14).
+# <!-- shows: has("2 cache entries") -->
 #
 # ## Exercises
 #

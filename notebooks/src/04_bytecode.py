@@ -54,6 +54,7 @@ dis.dis(polynomial)
 # *The kitchen.* Plates are stacked on the counter. "Multiply" takes the two top plates and puts one
 # back. *Exactly:* each frame has an array of local variables and a stack whose depth is known for
 # every instruction.
+# <!-- shows: has("BINARY_OP") -->
 #
 # Why bytecode and not source text? Bytecode is what really runs. The source may be missing, or it
 # may be one of several lambdas on one line. It also has a great many forms, such as decorators,
@@ -96,6 +97,7 @@ draw_bytecode(with_a_loop)
 # `PRECALL` is gone, and `JUMP_BACKWARD` has become `JUMP`. The function `translate` does this for
 # one instruction, with three tables: `RENAMED` has new names, `DROPPED` has instructions to leave
 # out, and `RULES` has a function for each instruction that needs more work:
+# <!-- shows: has("PRECALL") and has("JUMP") -->
 
 # %%
 from minidynamo.bytecode.canonical import translate
@@ -105,6 +107,7 @@ part(translate, ("op = ", "return []"), ("if op in RULES", "return [(op, ins"))
 
 # %% [markdown]
 # An instruction in none of the tables stays as it is.
+# <!-- shows: has("return [(op, ins.arg)]") -->
 #
 # ## A small symbolic evaluator
 #
@@ -188,6 +191,7 @@ print(machine.graph)
 # %% [markdown]
 # The graph has one node for each of the two operations. The next cell shows how the nodes came
 # about, with the stack and the graph after each instruction. (Use the buttons or the arrow keys.)
+# <!-- shows: count("call_function") == 2 -->
 
 # %%
 from steppers import machine_run
@@ -197,6 +201,7 @@ machine_run(Machine(polynomial, ["a", "b"]), "polynomial")
 # %% [markdown]
 # Where CPython's stack would hold tensors, this stack holds nodes. The graph grows whenever an
 # operation has a node among its operands, and once more for the result.
+# <!-- shows: count("the graph has one more node") == 3 -->
 #
 # Known values leave no trace in the graph. In `chosen` the value of `flag` is known, so the machine
 # can decide the branch. The graph contains only the branch that was taken:
@@ -210,6 +215,7 @@ for flag in (True, False):
 # %% [markdown]
 # (The next call must check that `flag` is still the same. Such checks are the subject of
 # chapter 05.)
+# <!-- shows: has("True -> ['add(x, 1)']") and has("False -> ['sub(x, 1)']") -->
 #
 # ## Where the small machine fails
 #
@@ -233,6 +239,7 @@ for function in (with_a_loop, with_a_helper):
 # The machine stops at the first function. For the second it builds a useless graph: the node
 # `polynomial` is a call of a Python function, and no backend can look into it. The machine must
 # **inline** such a call: a second machine evaluates the function and writes into the same graph.
+# <!-- shows: has("with_a_loop -> NotImplementedError") and has("with_a_helper -> ['polynomial', 'mul']") -->
 #
 # ## The real evaluator
 #
@@ -249,6 +256,7 @@ part(evaluator.Frame.loop, ("ops =", "run, arg"), ("self.pc += 1", "raise"))
 # The real loop does what the small one does: it fetches an instruction, looks up its handler, and
 # calls it. An `ObservedException` is an exception of the evaluated *program*, not of the compiler.
 # The method `caught` continues at the program's `except`, if there is one.
+# <!-- shows: has("ObservedException") -->
 #
 # The method `inline` evaluates a call of a Python function. `bind` gives each parameter its
 # argument:
@@ -259,6 +267,7 @@ part(evaluator.Frame.inline, ("code =", "code"), ("frame = Frame", "frame"), ("r
 # %% [markdown]
 # A second `Frame` with the same `output`, which holds the graph: that is all of inlining. (The
 # lines that are left out treat coroutines and generators.)
+# <!-- shows: has("Frame(self.output,") -->
 #
 # The method `unwind` handles an exception. CPython keeps an *exception table* beside the bytecode.
 # For each range of instructions, an entry of the table names the `target` to jump to and the
@@ -266,7 +275,7 @@ part(evaluator.Frame.inline, ("code =", "code"), ("frame = Frame", "frame"), ("r
 # position of the instruction that raised:
 
 # %%
-part(evaluator.Frame.unwind, "target, depth", "self.pc")
+part(evaluator.Frame.unwind, ("target, depth", "self.pc"))
 
 # %% [markdown]
 # `unwind` drops the unfinished work from the stack, pushes the exception, and continues at
@@ -289,6 +298,7 @@ print(len(handlers), "canonical opcodes, for example:", ", ".join(list(handlers)
 # %% [markdown]
 # No handler depends on the version of Python. Now the real evaluator captures the two functions on
 # which the small machine failed:
+# <!-- general -->
 
 # %%
 for function in (with_a_loop, with_a_helper):
@@ -298,6 +308,7 @@ for function in (with_a_loop, with_a_helper):
 # %% [markdown]
 # In `with_a_loop` the evaluator unrolled the loop, since `range(3)` is known. In `with_a_helper` it
 # inlined `polynomial`: the graph has the two operations of the helper, and then the product.
+# <!-- shows: has("['sin', 'mul', 'sin_1', 'mul_1', 'sin_2', 'mul_2']") and has("with_a_helper -> ['mul', 'add', 'mul_1']") -->
 #
 # The evaluator also follows exceptions of the program. The function below raises a `KeyError` and
 # catches it:
@@ -357,6 +368,7 @@ print(f"more than {sum(counts.values()) // 1000} thousand instructions were eval
 # %% [markdown]
 # The evaluator needs many instructions per tensor operation. The table has the most frequent ones.
 # Most of them only move values to and from the stack:
+# <!-- shows: n("more than") * 1000 > 50 * n("to find") -->
 
 # %% tags=["volatile"]
 Table(["opcode", "times"], counts.most_common(8))
@@ -364,6 +376,7 @@ Table(["opcode", "times"], counts.most_common(8))
 # %% [markdown]
 # Eager mode executes all of these instructions in *every* call. A compiled call executes none of
 # them. It pays for its guards instead (chapter 05).
+# <!-- shows: n("LOAD_FAST") > n("CALL") -->
 #
 # ## Exercises
 #

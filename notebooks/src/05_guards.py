@@ -57,6 +57,7 @@ print("eager:", scaled(torch.ones(2)), "  staged:", staged(torch.ones(2)), "<- w
 # A key made of *everything* (all globals and all attributes, recursively) would be right, but
 # computing it would take longer than the function. minidynamo notes only what the evaluator *looked
 # at*. The cell changes the item that `scaled` reads, and then adds one that `scaled` does not read:
+# <!-- shows: has("eager: tensor([10., 10.])") and has("staged: tensor([2., 2.]) <- wrong") -->
 
 # %%
 compiled = minidynamo.compile(scaled, backend="eager")
@@ -71,6 +72,7 @@ print(minidynamo.counters)
 # %% [markdown]
 # Only the change of the item that `scaled` reads caused a recompilation. The last line shows the
 # guard that failed. (`P_G___main__` is the dictionary of this notebook's globals.)
+# <!-- shows: n("recompiles:") == 1 and has("['scale'] == 2.0") -->
 #
 # *The kitchen.* Someone wrote the recipe while watching the cook, and added in the margin: "the
 # oven was at 180 degrees; there were four eggs". Before using the recipe again, read the margin.
@@ -94,6 +96,7 @@ part(Lazy, ("def __init__", "self.variable"), ("def realize", "return"))
 # The next function has three parameters and never looks at the second, `ignored`. The table shows
 # the guards of its entry. (A name that begins with `P_` is an object that the guard compares with.
 # `P_Tensor` is the class `torch.Tensor`, for example.)
+# <!-- shows: has("class Lazy") -->
 
 # %%
 def uses_one(x, ignored, flag):
@@ -109,6 +112,7 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if
 # the meaning of `+`. `__mro__` is the list of classes in which Python looks for a method, and the
 # last row checks that nobody has given `Tensor` an `__add__` of its own. The other rows are
 # explained below.
+# <!-- shows: not has("ignored") and has("EQUALS flag is True") and has("MRO") -->
 #
 # ## Sources: where did a value come from?
 #
@@ -185,6 +189,7 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if
 # Every tensor argument has these guards. `VIEW_BITS` checks two flags of a tensor: `is_neg()` marks
 # a negation that was not computed yet, and `_is_zerotensor()` marks zeros that have no memory. The
 # *values* of a tensor have no guard, since they flow through the graph.
+# <!-- shows: has("VIEW_BITS") -->
 #
 # Every entry also has guards on its surroundings, such as grad mode, autocast and the default
 # dtype. They change what a PyTorch operation does.
@@ -202,6 +207,7 @@ e.guard_tree
 # %% [markdown]
 # The path to `scale` leads through `s` and its `__dict__`. If the guard on `s` fails, nothing below
 # `s` is checked.
+# <!-- shows: has("s.__dict__['scale']") -->
 #
 # The next cell runs these guards one after the other on three calls. (Use the buttons or the arrow
 # keys.) The first call changes nothing, the second changes an attribute deep in the tree, and the
@@ -217,6 +223,7 @@ guard_walk(e.main.record, {"the same": (torch.ones(2), Settings()), "another sca
 
 # %% [markdown]
 # The guards on `x` come first, since shapes change often and are cheap to check.
+# <!-- shows: has("1. the same: nothing was asked yet. 2. the same: all checks on x hold.") -->
 
 # %% [markdown]
 # ## The guard function
@@ -240,6 +247,7 @@ e.guard_source
 # The function evaluates one condition after the other and returns `False` at the first that is
 # false. An exception counts as false as well (`answer_failure`). The guard function of `length` has
 # an object with attributes among its arguments:
+# <!-- shows: has("return answer_failure(error)") and has("return False") -->
 
 # %%
 e = minidynamo.explain(programs()[2], backend="eager")(torch.ones(2), Settings())
@@ -248,6 +256,7 @@ e.guard_source
 # %% [markdown]
 # The variables `v12` and `v13` hold values on the path to the list, so that several guards can
 # share them. If `s.names` no longer exists, reading it raises an exception, and the guard is false.
+# <!-- shows: has("v12 = s.__dict__") and has("v13 = v12['names']") -->
 #
 # The generated function only says True or False. To explain a recompilation to people,
 # `first_failure` checks the guards again and returns the first that is false, with its text. Here
@@ -282,6 +291,7 @@ print(minidynamo.counters)
 # %% [markdown]
 # minidynamo compiled the function three times and then gave up. If your own program is slow, look
 # at `recompiles` first: it names the guards that failed. `skipped` says that the limit was reached.
+# <!-- shows: n("frames:") == 3 and has("was compiled 3 times (config.recompile_limit)") -->
 #
 # ## Are guards asserts?
 #
@@ -311,6 +321,7 @@ print("recompiles:", sum(minidynamo.counters["recompiles"].values()))
 # %% [markdown]
 # A guard on `n` failed twice. The first time, minidynamo compiled a new entry. The second time, the
 # program's own assert failed, and the program raised its error as in eager mode.
+# <!-- shows: n("recompiles:") == 2 and has("AssertionError: n must be positive") -->
 #
 # ## Soundness
 #
@@ -353,6 +364,7 @@ Table(["change", "result", "recompiled because"], rows)
 # Every result is right. Four of the changes made a guard fail, which the last column names. After
 # the other two the old graph was still right: it reads the weight in each call, so the *numbers* in
 # the weight may change.
+# <!-- shows: count("right") == 6 and count("no recompilation needed") == 2 -->
 #
 # ## A real model
 #
@@ -371,6 +383,7 @@ Table(["kind", "guards"], Counter(g.kind for g in e.main.record.guards).most_com
 # The most frequent kind, `ID`, checks that a name still means the same object. Three others protect
 # the calls of modules and functions: no hooks were added (`NO_HOOKS`), and default values
 # (`DEFAULTS`) and code (`CODE`) are the same.
+# <!-- shows: n("ID  ") > n("NO_HOOKS") and has("DEFAULTS") and has("CODE") -->
 #
 # ## Exercises
 #

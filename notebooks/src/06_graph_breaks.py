@@ -70,6 +70,7 @@ print(or_give_up(talkative)(torch.tensor([-1.0, 3.0])), "and", len(graphs), "gra
 
 # %% [markdown]
 # The result is right, and nothing was compiled. minidynamo itself does better. Its report has a row for each frame that it evaluated:
+# <!-- shows: has("and 0 graphs") -->
 
 # %%
 e = minidynamo.explain(talkative)(torch.tensor([-1.0, 3.0]))
@@ -78,6 +79,7 @@ e
 # %% [markdown]
 # minidynamo made three frames of one function: the beginning of the function, and two resume functions. The first and the last frame have a
 # graph. The one in the middle covers the code between `float` and `print`, and there is nothing to compile:
+# <!-- shows: count("<resume of talkative at line 3>") == 2 -->
 
 # %%
 for frame in e.frames:
@@ -87,6 +89,7 @@ for frame in e.frames:
 
 # %% [markdown]
 # The lists name the operations that each frame captured. Why did the first frame end?
+# <!-- shows: has("nothing to compile") and count("->") == 3 -->
 
 # %%
 e.frames[0].breaks
@@ -95,6 +98,7 @@ e.frames[0].breaks
 # `float` needs the value of a tensor. While minidynamo traces, that value does not exist yet. A break of this kind is called
 # *data-dependent*. The `print` in the same line causes a second break. The picture shows for each line what
 # runs it:
+# <!-- shows: has("1 graph break") and has("data-dependent") -->
 
 # %%
 e.frames_picture
@@ -102,6 +106,7 @@ e.frames_picture
 # %% [markdown]
 # Step through the same lines in the order of execution. (Use the buttons, or the arrow keys.) Look at the parameters of the
 # resume functions: they are the values that survive the break.
+# <!-- shows: has("the call of print()") -->
 
 # %%
 from steppers import breaks_walk
@@ -114,6 +119,7 @@ breaks_walk(e)
 # "you have a hot pan and whatever he sold you". *Exactly:* at a break the frame holds local
 # variables, a stack of half-evaluated expressions, and perhaps open `with` blocks. The code that continues needs all
 # three.
+# <!-- shows: count("Frame") == 5 -->
 #
 # ## The rest of a function as a function
 #
@@ -134,6 +140,7 @@ print("\n".join([*listed[:5], "  ...", *listed[-6:]]))         # its beginning a
 # order. So a resume function is the original body behind a short prefix, which restores the stack and
 # jumps to the right place. Loops, `with` and `try` need no special treatment, because the jump's target keeps the code
 # that surrounds it in the original.
+# <!-- shows: has("JUMP_FORWARD") and count("RESUME") == 2 -->
 #
 # The result is an ordinary function. Call it:
 
@@ -146,6 +153,7 @@ resumed(torch.tensor([1.0, 4.0]))
 # %% [markdown]
 # The next picture has the two side by side, and connects instructions of the same source line. The prefix is new. Everything below it is the
 # body of `talkative` again. The jump skips the lines that have already run:
+# <!-- shows: has("tensor([1., 7.])") -->
 
 # %%
 from minidynamo.explain.draw_code import draw_resume
@@ -158,6 +166,7 @@ draw_resume(talkative, resumed)
 # A `"v"` is a value. An `"n"` is a NULL, which CPython pushes before some calls. `live=` names the locals that
 # the rest still reads. The next cell breaks before an addition, when both operands are on the stack. minidynamo
 # names the parameters for them `.1s0` and `.1s1`: no variable of a program can have a name with a dot.
+# <!-- general -->
 
 # %%
 def sum_of_two(x):
@@ -171,6 +180,7 @@ types.FunctionType(rest, globals())(torch.ones(2), 10.0)
 
 # %% [markdown]
 # The rest of `sum_of_two` ran alone: it received the two values that were alive at the break.
+# <!-- shows: has("('.1s0', '.1s1')") and has("tensor([11., 11.])") -->
 #
 # ## The replacement code at a break
 #
@@ -186,6 +196,7 @@ e.frames[0].bytecode
 # Look for three calls in the replacement (unfold the rest to see all of it): the graph, `float` in plain Python, and the resume
 # function. The graph returns two results: the mean, which `float` receives, and the new `x`, which is
 # still alive.
+# <!-- shows: has("original bytecode") -->
 #
 # ## A branch on data
 #
@@ -209,6 +220,7 @@ assert torch.equal(compiled(-torch.ones(3)), branch(-torch.ones(3)))
 
 # %% [markdown]
 # The first call compiled the side at line 4, the second call the side at line 5.
+# <!-- shows: has("'<resume of branch at line 5>'") -->
 #
 # ## Loops, `with`, `try`, nested calls
 #
@@ -244,6 +256,7 @@ assert torch.equal(result, everything(torch.ones(2)))
 
 # %% [markdown]
 # Both versions printed the same lines. Here are the breaks, in the order in which minidynamo found them:
+# <!-- shows: count("step 0 sum 12.0") == 2 and count("step 1 sum 36.0") == 2 -->
 
 # %%
 Table(["frame", "what", "where", "hint"],
@@ -253,6 +266,7 @@ Table(["frame", "what", "where", "hint"],
 # %% [markdown]
 # `graph_break()` has two rows. A break inside an inlined call splits the *caller* at the call. Then `inner` runs as
 # a frame of its own, and is split as well.
+# <!-- shows: count("minidynamo.graph_break() was called") == 2 -->
 #
 # `item()` has two rows too. The resume functions around it were compiled for `step == 0`, so the second turn compiles them again.
 #
@@ -285,6 +299,7 @@ part(RootFrame.ends_here, ("if self.info", "return"))
 # `forced` maps the steps at which earlier attempts broke to the reasons. When the current step is one of
 # them, the loop ends, and `split` holds the place. (`groups` tells which operations belong to one
 # instruction of CPython, since a frame is split between instructions only.)
+# <!-- shows: has("self.forced[self.step]") -->
 #
 # ## No breaks allowed
 #
@@ -298,6 +313,7 @@ except minidynamo.Unsupported as error:
 
 # %% [markdown]
 # Without `fullgraph=True` the same text would be a row of `breaks`.
+# <!-- shows: has("graph break under fullgraph=True") -->
 #
 # ## What a break costs
 #
@@ -336,6 +352,7 @@ Table(["", "microseconds"], [(name, f"{timing.median * 1e6:.0f}") for name, timi
 
 # %% [markdown]
 # The last two rows compute the same numbers. Their difference is what the breaks cost.
+# <!-- shows: n("compiled, a break per step") > n("compiled  ") -->
 #
 # ## A real model
 #
@@ -367,6 +384,7 @@ Table(["times", "break"], [(n, text) for text, n in breaks.items()])
 # Every break of the table is at one place: the line of the hook, where `bool` needs a tensor's value. The line is counted once
 # for the hook itself and once for each module around it, because a break inside an inlined call splits the caller, too. Without
 # the hook the model is one graph.
+# <!-- shows: has("right: True") and has("without the hook, graphs: 1") and count("at notebook:7") >= 1 -->
 #
 # ## Exercises
 #

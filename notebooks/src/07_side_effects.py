@@ -56,6 +56,7 @@ print("after three calls:", history, "<- should have three entries")
 
 # %% [markdown]
 # The list has one entry instead of three: the append ran while tracing, and in no later call.
+# <!-- shows: has("after three calls: [0]") -->
 #
 # ## Simulate now, replay later
 #
@@ -87,6 +88,7 @@ print("graphs compiled:", sum(minidynamo.counters["graphs"].values()), "(the gra
 # %% [markdown]
 # Both versions return the same numbers and leave the same list and dictionary. The graph contains only the
 # multiplication. The writes are in the replacement bytecode, after the call of the graph:
+# <!-- shows: count("([1.0, 2.0, 3.0], ['start', 'end', 'start', 'end', 'start', 'end'], {'scale': 4, 'steps': 3})") == 2 -->
 
 # %%
 e = minidynamo.explain(training_step, backend="eager")(torch.ones(1), [], {"scale": 1})
@@ -96,6 +98,7 @@ e.bytecode[1]
 # %% [markdown]
 # Each `STORE_SUBSCR` is a write. The three writes follow the call of the graph and precede `RETURN_VALUE`. The code below them is the
 # original body, which runs if the graph raises an error.
+# <!-- shows: count("STORE_SUBSCR") >= 3 and has("mul = x * 1") -->
 #
 # Bytecode is hard to read. Here is the replacement as Python, next to the program. A band leads from each line
 # that writes to the write that remains of it:
@@ -106,6 +109,7 @@ e.replay
 # %% [markdown]
 # Four lines of the program write. Three writes remain, each of a *final* value: the two appends became
 # one.
+# <!-- shows: count("state['scale'] = 2") == 1 and count("log[:] =") == 1 and count("state['steps'] = 1") == 1 -->
 #
 # *The kitchen.* The observer who writes the recipe down does not eat from the plates. He notes "at
 # the end, two spoons are missing from the drawer", and whoever follows the recipe takes two spoons.
@@ -123,6 +127,7 @@ excerpt(ListVar.method_append)
 # The symbolic list changes at once; the real list does not change yet. `_changed` marks the variable, so
 # that the generator of the replacement code finds it. That generator is the second side. Its method `emit` writes one
 # bytecode instruction:
+# <!-- shows: has("self.items.append(value)") and has("self._changed()") -->
 
 # %%
 from minidynamo.rebuild.replacement import Codegen
@@ -134,6 +139,7 @@ part(Codegen.mutations, ("written:", "self.emit"))
 # `sourced` has the variables that existed before the frame. Each `replay` emits code that pushes the new values on the stack, and
 # appends its store instruction to `commits`. The stores are emitted last. They pop the values off the stack, so they are
 # emitted in reverse order.
+# <!-- shows: has("reversed(self.commits)") -->
 #
 # ## In order, and without the redundant writes
 #
@@ -150,6 +156,7 @@ minidynamo.compile(swap, backend="eager")(torch.ones(1), pair), pair
 
 # %% [markdown]
 # The pair is swapped, and `x + pair[0]` used the new first element.
+# <!-- shows: has("(tensor([3.]), [2, 1])") -->
 #
 # Only the final state of an object matters. In the next program ten writes to an attribute become one:
 
@@ -167,6 +174,7 @@ minidynamo.explain(count_to_ten, backend="eager")(torch.ones(1), Counter()).repl
 # %% [markdown]
 # One store of the last value is left. That is correct because no Python code runs between the writes: the graph has none. A class with its own
 # `__setattr__` *does* run code at each write. So minidynamo evaluates that method like any other function, once per write.
+# <!-- shows: count("counter.value = 10") == 1 -->
 #
 # ## Identity: one object, one variable
 #
@@ -189,6 +197,7 @@ minidynamo.counters["recompiles"]
 
 # %% [markdown]
 # The second call failed the guard that `b` is `a`, and minidynamo compiled the function again.
+# <!-- shows: has("'two_names: b is a is false': 1") -->
 #
 # ## Objects that a frame makes
 #
@@ -212,6 +221,7 @@ minidynamo.compile(makes_objects, backend="eager", fullgraph=True)(torch.ones(2)
 # %% [markdown]
 # The replacement code builds a new `Output` and a new list in each call. It never builds the dictionary
 # `temporary`: only the values that were read from it are needed.
+# <!-- shows: has("Output(value=tensor([4., 4.]), parts=[2, 'made inside'])") -->
 #
 # ## Closures and cells
 #
@@ -241,6 +251,7 @@ print(read(), add(torch.tensor([10.0])), read(), "the escaped closures are real 
 # %% [markdown]
 # Both closures that the compiled function returned hold the *same* cell: `read` returns what
 # `add` wrote. This picture is drawn from the two real functions:
+# <!-- shows: has("tensor([12.]) tensor([12.])") -->
 
 # %%
 from minidynamo.explain.draw_code import draw_closure
@@ -277,6 +288,7 @@ print("calls", calls, " seen", model.seen, " mean", model.mean)
 
 # %% [markdown]
 # The two calls changed `calls`, `seen` and `mean` twice, and advanced the iterator by two.
+# <!-- shows: n("next:") == 3 and n("calls") == 2 -->
 #
 # ## In-place tensor operations
 #
@@ -317,6 +329,7 @@ print("cached positions:", cached.get_seq_length(), " same contents:",
 
 # %% [markdown]
 # The compiled model filled the caller's cache, not a copy of it, with the same keys and values as eager.
+# <!-- shows: count("True") == 3 -->
 #
 # ## Exercises
 #

@@ -56,6 +56,7 @@ print("the numbers agree:", torch.allclose(result, model(x, w)), "   requires_gr
 # The numbers are right, but the result has no gradient. Could we wrap the kernel, so that autograd calls a backward
 # function of ours? That function would need formulas. Eager autograd has one for each *operation*, and most formulas need values that the
 # forward pass saved. Here is what eager saves:
+# <!-- shows: has("the numbers agree: True") and has("requires_grad: False") -->
 
 # %%
 kept = []
@@ -74,6 +75,7 @@ Table(["kept for backward", "shape", "bytes"], kept, "what eager keeps for sum(g
 # %% [markdown]
 # The first row is `x`, which is in memory anyway. The tensor of the third row is twice that of the second: one multiplication
 # would recompute it. Eager does not know that. A compiler that sees forward *and* backward does.
+# <!-- shows: count("(4, 8)") == 3 and n("tanh(x @ w) * 2 ", 2) == 128 -->
 #
 # *The kitchen.* A cook who reads one line of the recipe at a time keeps every bowl, in case it is needed again. A cook who
 # has read the whole recipe, dessert included, keeps one bowl and refills the others.
@@ -103,6 +105,7 @@ with Watch():
 # %% [markdown]
 # The operations after `-- backward` come from autograd: `sigmoid_backward`, and a product with a transposed
 # matrix (`t`, `mm`). A `detach` returns the same tensor, without its history.
+# <!-- shows: has("-- backward") and has("sigmoid_backward") -->
 #
 # The real tracer does the same on **fake tensors**, which have a shape and a dtype but no data. It also writes a graph. Its
 # method has the same name:
@@ -116,6 +119,7 @@ part(Tracer.__torch_dispatch__, ("if func in SAME_VALUE", "return"), "return sel
 # %% [markdown]
 # An operation that returns its argument's value, such as `detach`, needs no node (`same_value`). The last line
 # decomposes an operation into simpler ones, if it has a decomposition. Otherwise it adds a node to the graph.
+# <!-- shows: has("same_value") and has("decompose_or_record") -->
 #
 # ## Functionalization
 #
@@ -158,6 +162,7 @@ e.joint
 # All other nodes have a plain line. Some of them belong to a derivative, too, such as `1 - tanh(x) ** 2`. But they depend on the
 # inputs alone, so either graph could compute them. A value that a dashed node reads
 # from a plain one must be saved or recomputed. Here are the saved values, each with the reason:
+# <!-- shows: n("the cut (") == 128 -->
 
 # %%
 e.saved
@@ -178,6 +183,7 @@ cut_walk(e.main.compiled)
 # %% [markdown]
 # An early cut keeps few bytes and recomputes many values; a late cut keeps many bytes. The best cut need not be a
 # straight line, and it must not compute a matrix product twice.
+# <!-- shows: has("128 bytes") and has("384 bytes") -->
 #
 # The **minimum cut** is a problem with a textbook algorithm. Each value becomes an edge whose capacity is its number of bytes. Values
 # that must not be recomputed (matrix products, random numbers) are connected to the source. Values that the backward graph
@@ -196,6 +202,7 @@ part(partition.why_saved, ("if is_random", "return"), ("if is_view_node", 'retur
 # nothing (`zeros`, `arange`) costs little, so both are recomputed. `wants_again` is true where the user asked for recomputation with
 # `torch.utils.checkpoint`. `is_cheap` is true if miniinductor generates a kernel for the operation. Calls of library kernels are
 # not cheap, so they do not run twice.
+# <!-- shows: has('return "random"') and has('return "eager kernel"') -->
 #
 # `choose_saved` ends with the cut itself:
 
@@ -251,6 +258,7 @@ Table(["policy", "bytes kept", "which"], rows, "a transformer block's feed-forwa
 # `save-everything` keeps more bytes than eager. It also saves the results of *decomposed* operations,
 # which eager's kernels keep to themselves. `min-cut` keeps fewer bytes than either, since it recomputes cheap
 # values.
+# <!-- shows: n("min-cut") < n("eager") < n("save-everything") -->
 #
 # `recompute-all` keeps the fewest bytes, but only a little fewer than `min-cut`. The two rows differ by the two results called
 # `mean`, which are small and come from reductions over all of `h`. `min-cut` saves such a result, because a second reduction costs more time than
@@ -275,6 +283,7 @@ Code(text[text.index("What the function does"):], "text", "the header of miniind
 # %% [markdown]
 # Autograd expects all of this from a function that replaces its own tape. The third point is the subtle one:
 # autograd must see a write to a tensor with history. Are the gradients right, and does a hook still fire?
+# <!-- shows: has("written tensor with history") -->
 
 # %%
 compiled = minidynamo.compile(block)
@@ -296,6 +305,7 @@ print("the hook fired twice, once compiled and once eagerly:", fired)
 # %% [markdown]
 # The hook fires, and the gradients are eager's. Second derivatives are not supported: the backward
 # graph was compiled without a backward of its own. The error message names the alternatives:
+# <!-- shows: has("gradients equal eager's: True") and has("the hook fired twice") -->
 
 # %%
 def cubed(x):
@@ -310,6 +320,7 @@ except RuntimeError as error:
 
 # %% [markdown]
 # An error is better than a wrong second derivative.
+# <!-- shows: has("create_graph=True") -->
 #
 # ## A real model
 #
@@ -341,6 +352,7 @@ Table(["step", "eager", "compiled"], rows)
 
 # %% [markdown]
 # The losses are equal in each step, as far as the table shows them.
+# <!-- shows: count("11.177") == 2 and count("2.345") == 2 -->
 #
 # The next plot has full-size models: GPT-2, BERT and ResNet-50, trained with AdamW and dropout. They were recorded once.
 # Both versions draw their random numbers with eager's kernels, so the curves differ by rounding only. Each title
@@ -354,6 +366,7 @@ loss_curves(recorded("training_curves_cpu"));
 # %% [markdown]
 # Memory matters most on a GPU, where it limits the size of the batch. The next table has the peak memory and the time of one
 # training step, for eager, for miniinductor (`ours`) and for `torch.compile`. All three use eager's dropout:
+# <!-- general -->
 
 # %%
 from benchmarks.plots import where_recorded
@@ -367,6 +380,7 @@ Table(["model", *(f"{v}: peak MiB" for v in variants), *(f"{v}: ms" for v in var
 # %% [markdown]
 # In both rows of GPT-2 our peak is lower than eager's. In both rows of ResNet-50 it is almost the same. Each compiler must
 # save what the convolutions read. So a cut saves little where most values are inputs of library calls.
+# <!-- shows: n("gpt2 float", 2) < n("gpt2 float", 1) and n("gpt2 bfloat", 2) < n("gpt2 bfloat", 1) and abs(n("resnet50 float", 2) - n("resnet50 float", 1)) < 20 -->
 #
 # The saved values include dropout masks. With `miniinductor.config.fallback_random = False` our
 # kernels draw the random numbers (`miniinductor/lowering/random.py`). They use a counter-based generator, whose
@@ -386,6 +400,7 @@ for own in (False, True):
 
 # %% [markdown]
 # Eager's random numbers need one byte for each element. Our own need eight bytes in all, for the seed, and the backward graph recomputes the mask.
+# <!-- shows: has("100,000 bytes saved") and has("8 bytes saved") -->
 #
 # ## Exercises
 #

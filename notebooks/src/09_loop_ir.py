@@ -47,6 +47,7 @@ excerpt(decompositions.softmax)
 
 # %% [markdown]
 # After decomposition the graph has only simple operations:
+# <!-- shows: has("torch.exp(wide") -->
 
 # %%
 e = minidynamo.explain(lambda x: torch.softmax(x, -1))(torch.randn(4, 8))
@@ -64,6 +65,7 @@ print(
 
 # %% [markdown]
 # An operation without a decomposition is lowered directly, or it calls eager's kernel.
+# <!-- shows: has("183 decompositions are ours") -->
 #
 # ## The naive IR: one loop per operation
 #
@@ -86,6 +88,7 @@ print(b, "- with a buffer `a` in between that nobody asked for")
 # %% [markdown]
 # The result is right, but nobody asked for the buffer `a`. Fusing the two functions means merging two loop nests: match their variables, substitute the value,
 # remove the buffer. Compilers have done that for decades, with a lot of code.
+# <!-- shows: has("[0.0, 6.0]") -->
 #
 # ## The trick: a tensor is a function from an index to a value
 #
@@ -113,6 +116,7 @@ draw_closure(body, title="double(relu(load_x)): functions, and the cells that th
 
 # %% [markdown]
 # The picture has three functions, and each holds the one before it.
+# <!-- shows: count(": cell load") == 2 and count("function2:") == 1 -->
 #
 # `ops` is a namespace without an implementation. The meaning of `ops.mul` depends on the handler that is installed while the body runs. Here is a handler that prints each operation:
 
@@ -131,6 +135,7 @@ print(show(body, i))
 
 # %% [markdown]
 # The next handler computes dtypes. With it, the same body returns a dtype:
+# <!-- shows: count("tmp") >= 5 -->
 
 # %%
 from miniinductor.ir.handlers import DtypeHandler
@@ -184,6 +189,7 @@ Columns("one body, three handlers", columns, [(c, k, k, k, k) for c in (0, 1) fo
 
 # %% [markdown]
 # The set of operations is closed. `OpsHandler` names every operation, and a test checks that each handler has each of them:
+# <!-- shows: has("PrintHandler") and has("DtypeHandler") -->
 
 # %%
 from miniinductor.ir.ops import BINARY, COMPARISON, OP_NAMES, REDUCTIONS, UNARY
@@ -194,6 +200,7 @@ print("reductions:", ", ".join(REDUCTIONS))
 # %% [markdown]
 # A reduction is a body with a function that combines two values. A `scan`, such as `cumsum`, keeps every intermediate value
 # as well. `masked` computes only where a condition holds.
+# <!-- shows: has("77 operations") and has("scan") -->
 #
 # ## Views cost nothing
 #
@@ -210,6 +217,7 @@ print(show(every_other, r, c))
 
 # %% [markdown]
 # The two views moved no data. They became arithmetic on one index, which sympy simplifies.
+# <!-- shows: has("8*c + 2*r") -->
 #
 # ## Lowering: from an ATen operation to the IR
 #
@@ -226,6 +234,7 @@ Table(["ATen op, and op of the IR", "promotion"],
 # %% [markdown]
 # Each row is a lowering. Its operation has the same name in torch and in the loop IR. One function implements all of
 # the rows. Here is its second half:
+# <!-- shows: has("exp") and has("sqrt") -->
 
 # %%
 import inspect
@@ -248,6 +257,7 @@ e.loop_ir
 
 # %% [markdown]
 # Each buffer is a loop nest over its indices. A reduction has one more loop variable, which its result does not have.
+# <!-- shows: count("reduction i0 < 4, r0 < 8") == 2 -->
 #
 # ## When is a value stored?
 #
@@ -262,6 +272,7 @@ part(lowering_graph.should_realize, ("reads, operations", "return"))
 # %% [markdown]
 # A value with several readers is stored if it reads more than `many_reads` elements or takes more than `many_ops` operations. A value of more than
 # `HUGE` operations is stored even for a single reader, so that no kernel grows without end. Count the kernels for a cheap value and for an expensive one:
+# <!-- shows: has("operations > HUGE") -->
 
 # %%
 def read_twice(cheap):
@@ -307,6 +318,7 @@ part(InterpreterHandler.load, "flat, where", "return flat[where]")
 # `memory` holds every buffer as one flat tensor. `evaluate` computes the index of all
 # iterations at once, and `flat[where]` picks the numbers. The omitted lines handle masks and empty buffers, and raise
 # an error if an index is out of bounds. The next cell prints softmax in the loop IR and runs that IR:
+# <!-- shows: has("return flat[where]") -->
 
 # %%
 from miniinductor.lowering import lower_graph
@@ -344,6 +356,7 @@ print("\n".join(compiled.loop_ir.splitlines()[:24]))
 # `indirect_indexing` is an index that is read from a tensor. Here it is the row of the embedding. `no wrap` means
 # that negative numbers do not count from the end. Both loop nests compute the sum of the two
 # embeddings, because recomputing it is cheap.
+# <!-- shows: has("indirect_indexing(tmp0, 50257, no wrap)") -->
 #
 # ## Exercises
 #

@@ -68,6 +68,7 @@ Table(["", "kernels", "megabytes moved"], [(n, k, f"{b:.1f}") for n, k, b in row
 # %% [markdown]
 # Each kernel without fusion writes its result to memory, and the next kernel reads that result again. The fused kernel moves a
 # quarter of the bytes: it reads the input once and writes the output once.
+# <!-- shows: n("nothing fused", 1) > 3.9 * n("fusion and inlining", 1) and n("fusion and inlining") == 1 -->
 #
 # ## The naive rule fails
 #
@@ -92,6 +93,7 @@ print("naive:", naive_kernel(v))
 
 # %% [markdown]
 # The two versions differ in the first element. So the rule must look at *which element* is read. Symbolic index expressions answer that question.
+# <!-- shows: has("tensor([0.1411,") and has("naive: tensor([ nan,") -->
 #
 # ## Dependencies
 #
@@ -117,6 +119,7 @@ excerpt(Instruction.expressions)
 # %% [markdown]
 # So the list gives the elements that a body reads and writes, and the scheduler can compare two bodies. Two loop nests may
 # share a kernel if
+# <!-- shows: has("sympy.Expr") -->
 #
 # 1. they run over the same loops (after splitting or merging them);
 # 2. each element that the second nest reads of the first one's result is the element written *in the same
@@ -159,6 +162,7 @@ e.fusion
 
 # %% [markdown]
 # Three decisions made one kernel of four loop nests. `buf1+buf2` is a group that was fused before.
+# <!-- shows: has("3 of 3 considered pairs were fused") -->
 #
 # The next picture has the four buffers on the left and the kernel that computes them on the right:
 
@@ -168,12 +172,14 @@ e.kernel_picture
 # %% [markdown]
 # All four buffers belong to one kernel. After fusion the loop IR has one header, and four bodies with the same loop
 # variables:
+# <!-- shows: has("4 buffers before fusion, 1 kernel after") -->
 
 # %%
 e.fused_ir
 
 # %% [markdown]
 # Only this kernel reads `buf0`, `buf1` and `buf2`, so they need not reach memory.
+# <!-- shows: has("buf3") -->
 #
 # Step through the decisions one by one. (Use the buttons, or the arrow keys.) The groups at that
 # time are on the left:
@@ -186,6 +192,7 @@ fusion_rounds(e.main.compiled)
 # %% [markdown]
 # The scheduler does not follow the order of the program. It takes the possible pair that saves the most bytes, and
 # then compares all pairs again.
+# <!-- shows: n("1. buf1 and buf2: fused (prologue),") < n("2. buf1+buf2 and buf3: fused (epilogue),") -->
 #
 # Refusals are recorded, too. In the next program `x.sum(0)` and `x.sum(1)` read the same matrix, but
 # cannot share loops:
@@ -197,6 +204,7 @@ fusion_rounds(e.main.compiled)
 # %% [markdown]
 # `x.sum(0)` goes down the columns, and `x.sum(1)` goes along the rows. The third result needs `x + 1`,
 # which goes along the rows as well. So `x + 1` (`buf2`) shares a kernel with `x.sum(1)` (`buf1`).
+# <!-- shows: has("buf1 and buf2: fused (horizontal)") and count("not fused (horizontal)") == 2 -->
 #
 # ## Choosing: greedy, by score
 #
@@ -210,6 +218,7 @@ part(Scheduler.candidates, "found =", ("def score", "return category"), "return 
 # %% [markdown]
 # `self.category` returns the kind of a pair and the bytes that fusing it saves. `rank` is the place of a node in the program. Tuples compare from the left: a pair that
 # is not horizontal comes first, then the pair that saves more bytes, then the nearer pair.
+# <!-- shows: has('category != "horizontal", saved') -->
 #
 # How much time does each step save? The next table compares four settings of the compiler with eager, measured on one core:
 
@@ -243,6 +252,7 @@ Table(["", "milliseconds", "eager / this"],
 # %% [markdown]
 # Decomposition alone turns eager's few kernels into many small operations, and each of them streams its data
 # through memory. Compare the row `neither` with the row `both`:
+# <!-- shows: n("neither") > n("eager  ") -->
 
 # %% tags=["volatile"]
 neither, both = (timings["eager"].median / timings[name].median for name in ("neither", "both"))
@@ -250,6 +260,7 @@ print(f"neither fused nor inlined: {neither:.2f} times eager's speed; with both:
 
 # %% [markdown]
 # A number below 1 means slower than eager. So a compiler that decomposes has to fuse.
+# <!-- shows: n("inlined:") < 1 < n("with both:") -->
 #
 # ## Order and memory
 #
@@ -267,6 +278,7 @@ e.memory
 # `in place of` means that the kernel reads the old buffer for the last time and writes its
 # result over it. `reuse of` means that no later kernel reads the old buffer. `new` is fresh memory. (The result, `buf5`, must get new memory:
 # notebook 13 gives the reason.)
+# <!-- shows: count("in place of") == 2 and count("reuse of") == 1 and has("buf5 new") -->
 #
 # ## A real model
 #
@@ -284,6 +296,7 @@ Table(["fused", "kind", "pairs"],
 
 # %% [markdown]
 # Every epilogue pair was fused, and most prologue pairs were refused. Here are the reasons:
+# <!-- shows: not has("no epilogue") and n("no     prologue") > n("yes    prologue") > 0 -->
 
 # %%
 reasons = Counter(d.reason for d in fusions if not d.fused)
@@ -293,6 +306,7 @@ Table(["pairs", "refused because"], [(n, reason) for reason, n in reasons.items(
 # %% [markdown]
 # All refusals have one reason: a library call needs the result of the first loop nest and
 # computes an input of the second.
+# <!-- shows: count("(a cycle)") == 1 -->
 #
 # The next picture shows which buffers share a kernel in a BERT of two layers. Library calls (matrix products, attention) are not fused,
 # so they divide the list:
@@ -302,6 +316,7 @@ minidynamo.explain(bert(layers=2)[0])(**inputs).kernel_picture
 
 # %% [markdown]
 # Between two library calls there is at most one kernel of ours, and the second layer uses the kernels of the first again.
+# <!-- shows: has("8 kernels after") -->
 #
 # ## Exercises
 #

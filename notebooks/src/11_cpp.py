@@ -83,6 +83,7 @@ Code(source, "cpp", "our small generator wrote this")
 # %% [markdown]
 # The kernel compiles and runs. (The build replaces `NAME` by the kernel's name. Every kernel has the same
 # signature, an array of pointers, so that one launcher can call all of them.)
+# <!-- shows: count("for (") == 1 -->
 
 # %%
 from miniinductor.toolchain.cpp import build_kernels
@@ -94,6 +95,7 @@ torch.equal(out, torch.relu(2 * x + x))
 
 # %% [markdown]
 # The result has the same bits as eager's.
+# <!-- shows: has("True") -->
 #
 # ## Where it fails
 #
@@ -109,6 +111,7 @@ print("tiny:", out[0], "  torch:", torch.relu(x)[0])
 # The real generator knows the dtype of every value, and takes
 # its maths from a small prelude with torch's semantics. It also computes each expression once. `CppScope` has the lines of one loop
 # body, and its method `temporary` returns the variable of an expression:
+# <!-- shows: has("tiny: tensor(0.)") and has("tensor(nan)") -->
 
 # %%
 from miniinductor.codegen.cpp import expressions as cpp_expressions
@@ -134,6 +137,7 @@ Code(prelude[start:prelude.index("\n}", start) + 2], "cpp", "exp, from the prelu
 # `exp` has no branch: `? :` between two numbers is a selection, not a jump. It calls no library. So GCC
 # can turn it into vector instructions. It handles NaN, overflow and underflow by arithmetic. `std::exp` would be a call of
 # the library. Without `-ffast-math`, which gives up NaN and infinity, GCC makes that call for one element after the other.
+# <!-- shows: not has("if (") and has("? -176.f : x0") -->
 #
 # ## A pointwise kernel
 #
@@ -150,6 +154,7 @@ e.kernels
 # %% [markdown]
 # The generator merged the two dimensions into one loop, because both inputs are contiguous.
 # `#pragma omp parallel for simd` asks for threads outside and vector instructions inside. Switch both off:
+# <!-- shows: count("for (") == 1 and has("#pragma omp parallel for simd") -->
 
 # %%
 with miniinductor.config.patch(vectorize=False, openmp=False):
@@ -159,6 +164,7 @@ e.kernels
 # %% [markdown]
 # Only the `#pragma` is gone. GCC may still discover by itself that it can use vector instructions; the pragma
 # demands them.
+# <!-- shows: not has("#pragma") and count("for (") == 1 -->
 #
 # ## A reduction, fused
 #
@@ -173,6 +179,7 @@ e.kernels
 # `acc0` is the maximum of the row, `acc1` is the sum, and `scratch0` is the small array. `lane0` has 64
 # partial results, so that vector instructions can update many of them at once. `mini::maximum` keeps a NaN, which the small
 # generator's `maximum` loses.
+# <!-- shows: has("float lane0[64]") and has("scratch0[1000]") and has("acc1") -->
 #
 # ## Accurate sums
 #
@@ -200,6 +207,7 @@ Table(["", "relative error"], [(name, f"{error:.0e}") for name, error in errors.
 # %% [markdown]
 # The running sum is wrong by 9 percent: near the end the total is so large that each
 # addition rounds most of the number away. The errors of eager and of our kernel are both below one millionth.
+# <!-- shows: 8 < 100 * n("one running sum in float", 1) < 10 and n("eager's sum") < 1e-6 and n("our kernel") < 1e-6 -->
 #
 # ## Transposed access
 #
@@ -213,6 +221,7 @@ e.kernels
 # %% [markdown]
 # The two outer loops go over the tiles. The first two loops inside them copy one tile of `y`, line by line, into
 # `tile0`. The last two loops read from `tile0`, where the next number is in the same cache line.
+# <!-- shows: has("float tile0[64][64]") -->
 #
 # ## How close to the machine?
 #
@@ -263,6 +272,7 @@ axis.legend(fontsize=8);
 
 # %% [markdown]
 # Here are the same rates as parts of the limit:
+# <!-- general -->
 
 # %% tags=["volatile"]
 print(f"the limit is the rate of {best}: {rate[best]:.0f} GB/s")
@@ -272,6 +282,7 @@ for name in programs:
 
 # %% [markdown]
 # (A result above the limit means that the machine was slower while the limit was measured, or that a cache kept a part of the data.)
+# <!-- general -->
 #
 # A program that writes stays below a limit that comes from summing: the processor reads a cache line before it
 # writes to it, and the bars do not count that traffic. Any other kernel far below the limit could be faster. Softmax computes an exponential and a division for each element, so arithmetic takes
@@ -319,6 +330,7 @@ axis.legend();
 # %% [markdown]
 # A parallel loop ends when its slowest piece ends. So threads bring a gain only on cores that no other process uses.
 # The next cell prints the gains, and how many processes wanted a core just before the measurement:
+# <!-- general -->
 
 # %% tags=["volatile"]
 most = counts[-1]
@@ -335,6 +347,7 @@ else:
 # gain for the small kernel: starting and joining threads takes microseconds, longer than the kernel runs. So the generator
 # writes the pragma for threads only where the work is large. Compare the pragmas of one function, for the
 # small and for the large array:
+# <!-- general -->
 
 # %%
 def pragmas(function, *inputs):
@@ -350,6 +363,7 @@ for inputs in ((small,), (x,)):
 # Here the problem would be an angle too large for the fast sine. Then the kernel runs again
 # with the exact sine.) Sums need care: with threads each piece has its own partial result, and the partial results are added at the end.
 # A different number of threads adds in a different order, so the last digits may differ.
+# <!-- shows: count("parallel") == 1 and count("simd") == 2 -->
 #
 # ## Compile time is part of the product
 #
@@ -365,6 +379,7 @@ excerpt(build.cache_key)
 # %% [markdown]
 # The key depends on everything that changes the machine code: torch's version, the command with its flags,
 # the compiler, the processor, and the source without its comments. The next cell compiles a function twice, first with an empty cache:
+# <!-- shows: has("cpu_flags()") and has("torch.__version__") and has("strip_comments(source)") -->
 
 # %% tags=["volatile"]
 from benchmarks.runner import fresh_caches, timed_first_call
@@ -380,6 +395,7 @@ print(f"first compilation {cold.wall:.2f} s, with the shared object on disk {war
 
 # %% [markdown]
 # The second compilation only looked up a file.
+# <!-- shows: n("shared object on disk") < n("first compilation") -->
 #
 # ## A real model
 #
@@ -397,6 +413,7 @@ print(f"{len(kernels)} kernel calls, {len(different)} different kernels")
 
 # %% [markdown]
 # Equal sources are compiled once, however many layers call them. Here is the kernel that computes the most buffers:
+# <!-- shows: has("38 kernel calls, 4 different kernels") -->
 
 # %%
 longest = max(kernels, key=lambda k: len(k.nodes))
@@ -405,6 +422,7 @@ Code(longest.source, "cpp", "the one that computes the most buffers")
 # %% [markdown]
 # The kernel looks up three embeddings, adds them, and normalises the sum. The row stays in `scratch0`. The 64 partial
 # sums in `lane0` are added at the end of each row. Each of them adds few numbers, so few digits are lost.
+# <!-- shows: has("scratch0[768]") and has("lane0[64]") -->
 #
 # ## Exercises
 #

@@ -13,20 +13,20 @@
 # %% [markdown]
 # # 12 · Triton code generation, and Triton beside CUDA
 #
-# The loop IR knows nothing about processors. The handler of notebook 11 wrote C++ loops; another
-# handler, over the same scheduler, writes GPU kernels. They are written in **Triton**, a language
-# inside Python in which one writes what happens to a *tile* of a tensor, and a compiler decides
-# which thread holds which element.
+# The loop IR knows nothing about processors. The handler of notebook 11 wrote C++ loops. Another
+# handler, over the same scheduler, writes GPU kernels. It writes them in **Triton**, a language inside
+# Python. A Triton program says what happens to a *tile* of a tensor, and a compiler decides which thread
+# holds which element.
 #
-# **What you will learn:** how a GPU reads memory, and why a kernel must be cut up differently
-# there; a kernel in CUDA C++ and the same one in Triton; masks; the four shapes of kernel that the
-# generator writes; the online softmax; what becomes of a Triton kernel (TTGIR, PTX), without having
-# a GPU; how close to the machine the kernels came on a real one.
+# **What you will learn:** how a GPU reads memory, and why a kernel is divided differently there; one
+# kernel in CUDA C++ and in Triton; masks; the four shapes of kernel that the generator writes; the
+# online softmax; what Triton makes of a kernel (TTGIR, PTX); how close our kernels come to the
+# bandwidth of a real GPU.
 #
-# **No GPU is needed.** Triton has an interpreter that runs a kernel on CPU tensors, program by
-# program, with numpy arrays as tiles. It must be chosen before triton is imported. It is slow, so
-# nothing is timed in it: the times below were recorded on a GPU and say so. (Triton's packages
-# exist for Linux only.)
+# **You need no GPU.** Triton has an interpreter, which runs a kernel on CPU tensors, one program after
+# the other. Choose it before you import triton. The interpreter is slow, so this notebook times nothing
+# in it. The GPU times below were recorded, and each title names the machine. (Triton's packages exist
+# for Linux only.)
 #
 # **Files of this chapter:** `miniinductor/devices.py`, `miniinductor/codegen/triton/`.
 
@@ -41,7 +41,7 @@ import triton.language as tl
 
 import minidynamo
 import miniinductor
-from minidynamo.explain import Code, Table, excerpt
+from minidynamo.explain import Code, Table
 from minidynamo.explain.views import Several
 
 torch.manual_seed(0)
@@ -50,18 +50,12 @@ torch.set_grad_enabled(False)
 # %% [markdown]
 # ## A GPU in a few sentences
 #
-# A GPU of the H100's kind has 132 processors, each with four schedulers and tens of thousands of
-# registers. Threads run in **warps** of 32 that execute one instruction together. A kernel is a
-# program that is started many times at once (a *grid*); each start knows its number. Memory is far
-# away, and moved in **sectors of 32 bytes** (four of them are one line of the cache, 128 bytes). If the
-# 32 threads of a warp ask for 32 neighbouring floats, those lie in four sectors, if the first
-# of them begins a sector, and every byte is used. If they ask for 32 scattered floats, 32 sectors are moved, and 28 of each 32 bytes are thrown
-# away. Three things hide the distance: other warps that run in the meantime, several loads of one
-# thread that are under way at once, and copies into shared memory that run beside the arithmetic.
+# A GPU such as the H100 has 132 processors. Each processor has four schedulers and tens of thousands of
+# registers. Threads run in **warps** of 32, and the threads of a warp execute one instruction together.
+# A kernel is a program that the GPU starts many times at once. These starts form a *grid*, and each
+# start knows its number in the grid.
 #
-# *The kitchen.* A hundred and thirty-two kitchens, one cellar. A porter brings crates of eight
-# bottles. If the 32 cooks of a team want 32 neighbouring bottles, four crates are enough. *Exactly:*
-# **coalescing**: the addresses that a warp reads in one instruction are merged into sectors.
+# The next picture shows these parts:
 
 # %%
 from drawings import gpu
@@ -69,11 +63,26 @@ from drawings import gpu
 gpu()
 
 # %% [markdown]
+# Memory is far away from the registers. It moves in **sectors of 32 bytes**; four sectors form a line of
+# the cache, which has 128 bytes.
+# <!-- general -->
+#
+# Suppose that the 32 threads of a warp read 32 neighbouring floats, and that the first
+# float begins a sector. These floats fill four sectors, and the warp uses every byte. If the threads
+# read 32 scattered floats instead, 32 sectors move, and the warp throws 28 of each 32 bytes away.
+#
+# A GPU hides the distance to memory in three ways. Other warps run in the meantime. One thread has
+# several loads under way at once. Copies into shared memory run beside the arithmetic.
+#
+# *The kitchen.* A hundred and thirty-two kitchens share one cellar. A porter brings crates of eight
+# bottles. If the 32 cooks of a team want 32 neighbouring bottles, four crates are enough. *Exactly:*
+# **coalescing** merges the addresses that a warp reads in one instruction into sectors.
+#
 # ## The naive version: one thread per row
 #
-# The C++ kernel for softmax has an outer loop over rows, one row per iteration. The obvious GPU
-# kernel gives each thread a row. Count what one warp moves in order to read the same 32 rows both
-# ways (the sectors of two instructions are counted twice: no cache is assumed):
+# The C++ kernel for softmax has an outer loop over rows, one row per iteration. The obvious GPU kernel
+# gives each thread a row. The next cell counts what one warp moves to read the same 32 rows in two ways.
+# It assumes no cache: a sector that two instructions read counts twice.
 
 # %%
 def sectors(addresses, size=32):
@@ -94,8 +103,10 @@ Table(["", "load instructions", "most sectors in one", "bytes moved", "per usefu
        for name, found in measured.items()], "the same 32 rows of 1000 float32, read by one warp")
 
 # %% [markdown]
-# Which bytes are these? The first loads of both ways, and the last one of a row, in which few threads
-# take part. (Use the buttons, or the arrow keys.)
+# A warp that shares a row moves no byte twice. A thread per row moves eight bytes for each useful one.
+# Which bytes are these? The picture shows the first loads of both ways, and the last load of a row, in
+# which few threads take part. (Use the buttons, or the arrow keys.)
+# <!-- shows: n("a warp per row", 3) == 1 and n("a thread per row", 3) == 8 -->
 
 # %%
 from steppers import warp_walk
@@ -103,21 +114,25 @@ from steppers import warp_walk
 warp_walk({"a thread per row": thread_per_row[:2], "a warp per row": warp_per_row[:2], "the end of a row": warp_per_row[31:32]})
 
 # %% [markdown]
-# In the first way each thread's number lies in a sector of its own. In the second one eight neighbours
-# share a sector.
+# With a thread per row, each thread reads from a sector of its own. With a warp per row, eight
+# neighbours share a sector.
+# <!-- shows: has("a thread per row, load 1: 32 threads want 128 bytes in 32 sectors") and has("a warp per row, load 1: 32 threads want 128 bytes in 4 sectors") -->
 #
-# A cache helps the first way: the next column lies in the same sector, if that is still there. With
-# thousands of threads it often is not.
+# A cache helps a thread per row: the next column is in the same sector, if the cache still has that
+# sector. With thousands of threads it often does not. How much of the traffic is thrown away?
 
 # %%
 assert max(measured["a thread per row"]) == 32 and max(measured["a warp per row"]) <= 5
 print("thrown away, a thread per row:", f"{1 - useful / (32 * sum(measured['a thread per row'])):.0%}")
 
 # %% [markdown]
-# Seven of eight bytes are moved for nothing. So the loop order of C++ is wrong here: *threads* must run along memory, and the reduction goes
-# across threads. In CUDA C++, by hand, it looks like this. One *block* of threads takes a row; the
-# maximum and the sum are found by each thread for its own elements, then within each warp with
-# shuffle instructions, then across warps through shared memory:
+# A thread per row moves seven of eight bytes for nothing.
+# <!-- shows: n("thrown away, a thread per row:") == round(100 * 7 / 8) -->
+#
+# So the loop order of C++ is wrong on a GPU. Threads must run along memory, and the reduction must go
+# across threads. The next cell does so by hand, in CUDA C++. One *block* of threads takes a row. Each
+# thread first reduces its own elements. Shuffle instructions then combine the threads of a warp, and
+# shared memory combines the warps:
 
 # %%
 cuda = r"""
@@ -155,16 +170,18 @@ __global__ void softmax(const float* in, float* out, int columns) {     // block
 Code(cuda.strip(), "cuda", "softmax in CUDA C++, by hand (shown, not run)")
 
 # %% [markdown]
-# It is right but for NaN (`fmaxf` forgets it), and it reads the row three times. Keeping the row in
-# registers, loading four floats at a time and choosing the number of threads would each be another
-# rewrite. None of this is about softmax.
+# The kernel is right except for NaN, which `fmaxf` forgets. It reads the row three times.
+# <!-- shows: count("row[k]") == 3 -->
+#
+# Three improvements would each be another rewrite: keep the row in registers, load four floats at a
+# time, choose the number of threads. None of them has to do with softmax.
 #
 # ## The same in Triton
 #
-# In Triton a *program* (a block of threads) computes a tile. `tl.arange` is a tile of indices,
-# `tl.load` fetches a tile, `tl.max` reduces one. There are no threads in the text, no shared
-# memory, no synchronisation: Triton's compiler chooses which thread holds which elements, and
-# inserts the shuffles.
+# In Triton a *program* (a block of threads) computes a tile. `tl.arange` makes a tile of indices,
+# `tl.load` reads a tile, and `tl.max` reduces one. The text has no threads, no shared memory and no
+# synchronisation. Triton's compiler chooses which thread holds which elements, and inserts the
+# shuffles.
 
 # %%
 @triton.jit
@@ -182,13 +199,14 @@ softmax_by_hand[(8,)](x, out, 1024, BLOCK=1024)             # a grid of 8 progra
 torch.allclose(out, torch.softmax(x, -1))
 
 # %% [markdown]
-# True. A row of 1024 elements fills a tile of 1024 exactly. Not every row does.
+# The result is eager's. A row of 1024 elements fills a tile of 1024 exactly. Not every row does.
+# <!-- shows: has("True") -->
 #
 # ### Masks
 #
-# A tile's size is a power of two. A row of 1000 does not fill one of 1024, and beyond the row lies
-# somebody else's memory. A load with a *mask* reads only where the mask is true, and gives `other`
-# elsewhere. Which `other`? The first idea, 0, is wrong:
+# A tile's size is a power of two. A row of 1000 elements does not fill a tile of 1024, and the memory
+# behind the row belongs to somebody else. A load with a *mask* reads only where the mask is true, and
+# gives `other` elsewhere. Which value should `other` have? The first idea, 0, is wrong:
 
 # %%
 @triton.jit
@@ -203,14 +221,18 @@ row_max_wrong[(3,)](negative, top, 1000, BLOCK=1024)
 print("with other=0:", top, "  right:", negative.amax(1))
 
 # %% [markdown]
-# What lies beyond the row must be the *neutral element* of what follows: 0 for a sum, minus
-# infinity for a maximum. By hand one gives the load the right `other` (exercise 12.1). A generator
-# knows what follows. It may load 0 and put the neutral element in just before the reduction, or load
-# the neutral element itself.
+# Every element is negative, and the kernel returns 0, which is in no row.
+# <!-- shows: has("tensor([0., 0., 0.])") and count("-1.00") == 3 -->
+#
+# Beyond the row a load must give the *neutral element* of the reduction: 0 for a sum, minus infinity
+# for a maximum. In a kernel written by hand, you pass the right `other` (exercise 12.1). A generator
+# knows which reduction follows. It may load 0 and put the neutral element in just before the reduction,
+# or load the neutral element itself.
 #
 # ## A generator: one more handler
 #
-# Compare with `TinyCpp` in notebook 11. The values are names of *tiles*, and the loop is gone:
+# Compare this class with `TinyCpp` in notebook 11. Its values are names of *tiles*, and the loop is
+# gone:
 
 # %%
 from miniinductor.ir.ops import OpsHandler, ops, set_handler
@@ -247,14 +269,15 @@ def tiny_triton_kernel(body):
 Code(tiny_triton_kernel(body), "python", "the same body as ever, as Triton")
 
 # %% [markdown]
-# Only the printing of loads and stores has changed; the body knows nothing of Triton. It runs in four
-# programs here, of which the last has a tile that sticks out:
+# Only loads and stores print differently; the body knows nothing of Triton. The next cell runs the
+# kernel in four programs. The tile of the last program reaches beyond the end:
+# <!-- shows: has("tl.store(out + index, t3, inside)") -->
 
 # %%
 from miniinductor.codegen.triton.build import source_file
 from miniinductor.codegen.triton.interpreter import load_interpreted
 
-# a kernel must stand in a file: Triton reads its text
+# Triton reads a kernel's text from its file
 file = source_file(tiny_triton_kernel(body))
 tiny = load_interpreted(file, "tiny")
 x, out = torch.randn(1000), torch.empty(1000)
@@ -262,26 +285,30 @@ tiny[(4,)](x, out, 1000, BLOCK=256)
 torch.allclose(out, torch.exp(-2 * x + x))
 
 # %% [markdown]
-# True: beyond the end nothing was loaded and nothing was stored.
+# The result is eager's. The mask kept the last program inside the tensor.
+# <!-- shows: has("True") -->
 #
 # ## The real generator
 #
-# `miniinductor/codegen/triton/kernel_writer.py` takes the same fused groups as the C++ generator. What it adds
-# is knowledge about tiles: a value is a name, a dtype, and the *axes* along which it varies. A mean
-# per row is a column `[XBLOCK, 1]`; it broadcasts against `[XBLOCK, RBLOCK]` by itself.
+# `miniinductor/codegen/triton/kernel_writer.py` takes the same fused groups as the C++ generator. It
+# adds knowledge about tiles. A value there has a name, a dtype, and the *axes* along which it varies. A
+# mean per row is a column `[XBLOCK, 1]`, and Triton broadcasts it against a tile `[XBLOCK, RBLOCK]`.
+#
+# A load of the real writer begins with a question: did this kernel compute the value itself?
 
 # %%
 from miniinductor.codegen.triton.kernel_writer import TritonKernelWriter
+from parts import part
 
-excerpt(TritonKernelWriter.load)
+part(TritonKernelWriter.load, ("if name in self.values", "return self.values[name]"))
 
 # %% [markdown]
-# A value that this kernel has made already is a name in `values`. A value whose body is cheap is computed
-# again (`replay`). `Pending` is for the online softmax below. Whatever is left is a load from memory,
-# `load_tile`.
+# `values` maps each buffer that this kernel has computed to its tile. Such a value needs no load. The
+# rest of the method handles the other cases, and its last line loads a tile from memory.
+# <!-- general -->
 #
-# With `cpu_backend="triton"` the compiler writes Triton for CPU tensors, and the interpreter runs
-# it. One function, both generators:
+# With `cpu_backend="triton"` the compiler writes Triton for CPU tensors, and the interpreter runs it.
+# The next cell compiles one function with both generators:
 
 # %%
 def scaled_softmax(x):
@@ -303,14 +330,15 @@ x = torch.randn(300, 1000)
 both(scaled_softmax, x)
 
 # %% [markdown]
-# C++ walks along the row three times, and in two of the walks it reads the input. The Triton kernel reads
-# the row *once*: it fits into the registers of a block, so maximum, exponentials,
-# sum and division work on the same tile.
+# The C++ kernel walks along the row three times, and reads the input in two of these walks. The Triton
+# kernel reads the row *once*. The row fits into the registers of a block, so maximum, exponentials, sum
+# and division work on the same tile.
+# <!-- shows: count("tl.load(") == 1 -->
 #
 # ## Four shapes of kernel
 #
-# Each picture is a tensor. One program computes the elements of one shade. The number of the program is
-# written into its first element:
+# The next picture shows four tensors, one for each shape of kernel. One program computes the elements of one
+# shade. Its number is in its first element:
 
 # %%
 from drawings import kernel_shapes
@@ -318,11 +346,14 @@ from drawings import kernel_shapes
 kernel_shapes()
 
 # %% [markdown]
-# *Pointwise* kernels flatten all loops into one. A *tile* kernel reads along one axis and writes
-# along the other, each in whole lines. A *persistent* reduction holds complete rows. If a row is
-# too long for that, a *looped* one walks along it. How large are the blocks? A table has good guesses for each kind, and the best of them is found by
-# timing (notebook 13). These are the candidates for
-# an H100:
+# A *pointwise* kernel flattens all loops into one. A *tile* kernel reads along one axis and writes
+# along the other, each in whole lines. A *persistent* reduction holds complete rows. A *looped*
+# reduction walks along a row that is too long to hold.
+# <!-- general -->
+#
+# How large should the blocks be? A table has good guesses for each shape, and timing finds the best of
+# them (notebook 13). The next table shows such guesses for an H100. `num_warps` says how many warps share
+# the work of one program. `STAGES` says how many steps of a loop are loaded ahead.
 
 # %%
 from miniinductor.codegen.triton.tile_plan import block_configs
@@ -339,27 +370,28 @@ os.environ["TRITON_INTERPRET"] = "1"
 Table(["kind", "sizes", "the first three candidates"], candidates)
 
 # %% [markdown]
-# A row of the table is a kind of kernel. `num_warps` says how many warps
-# share the work of one program. `STAGES` says how many steps of a loop are loaded ahead.
+# Each row is a shape of kernel, and each candidate a choice of block sizes.
 #
-# A transposed read, as a tile kernel. In C++ the generator copied small squares through the cache;
-# here each program does the same with its tile:
+# The next function reads one input transposed, so it needs a tile kernel. In C++ the generator copied
+# small squares through the cache. In Triton each program does the same with its tile:
 
 # %%
 both(lambda x, y: x.t() + y, torch.randn(64, 96), torch.randn(96, 64))
 
 # %% [markdown]
-# In the Triton kernel the transpose is in an index: no data was moved for it.
+# In the Triton kernel the transpose is only an index: no kernel moves data for it.
+# <!-- shows: count("1 kernel") == 2 -->
 #
 # ## Long rows: the online softmax
 #
-# A cross entropy over a large vocabulary needs `max` and then `sum(exp(x - max))`. A looped kernel would walk along the row twice. One walk is enough, if the sum is kept *relative to the
-# maximum so far* and corrected whenever the maximum grows:
+# A cross entropy over a large vocabulary needs `max` and then `sum(exp(x - max))`. A looped kernel
+# would walk along the row twice. One walk is enough with the **online softmax**. It keeps the sum
+# *relative to the maximum so far*, and corrects the sum when the maximum grows:
 #
 #     m' = max(m, v)
 #     s' = s * exp(m - m') + exp(v - m')
 #
-# The generator recognises the pair of reductions (`try_online`) and keeps a running pair per group
+# The generator recognises the pair of reductions (`try_online`). It keeps a running pair for each group
 # of neighbours:
 
 # %%
@@ -372,14 +404,15 @@ print("walks along the row:", kernel.source.count("for r_start"))
 Code(kernel.source, "python", f"cross entropy: {kernel.name}")
 
 # %% [markdown]
-# The first line counts the loops along the row: both reductions share one.
+# Both reductions share one loop along the row.
+# <!-- shows: n("walks along the row:") == 1 -->
 #
 # ## What the compiler makes of it
 #
-# Triton compiles for a GPU that is not there, if it is told which. Our build does so in worker
-# processes anyway (they must not import the interpreter). The stages: Triton's own IR, the same
-# with *layouts* (TTGIR: which thread holds which element), LLVM IR, PTX (NVIDIA's portable
-# assembly), machine code.
+# Triton can compile for a GPU that this machine does not have. Our build compiles in worker processes
+# anyway, because they must not import the interpreter. Triton goes through five stages: its own IR; the
+# same IR with *layouts* (TTGIR), which say which thread holds which element; LLVM IR; PTX, which is
+# NVIDIA's portable assembly; and machine code.
 
 # %% tags=["volatile"]
 import re
@@ -408,9 +441,13 @@ interesting = [re.sub(r" loc\(.*?\)$", "", line) for line in stages["ttgir"].spl
 Code("\n".join(interesting), "text", "TTGIR of the softmax kernel, an excerpt: each tensor type names its layout")
 
 # %% [markdown]
-# `sizePerThread`, `threadsPerWarp`, `warpsPerCTA` (a CTA is a block of threads): the first layout
-# says that each thread holds four neighbouring elements, so that a warp loads four whole cache lines with one
-# instruction. What we wrote by hand in CUDA (shuffles, shared memory, barriers) has been inserted:
+# A layout names `sizePerThread`, `threadsPerWarp` and `warpsPerCTA` (a CTA is a block of threads). The
+# first layout says that each thread holds four neighbouring elements. So a warp loads four whole cache
+# lines with one instruction.
+# <!-- shows: has("sizePerThread = [1, 4], threadsPerWarp = [1, 32]") -->
+#
+# Triton has inserted what we wrote by hand in CUDA: shuffles, shared memory and barriers. The next table
+# counts the instructions of the kernel:
 
 # %% tags=["volatile"]
 kinds = {"ld.global.v4": "loads of four floats", "ld.global.b32": "loads of one",
@@ -423,9 +460,11 @@ Table(["instruction", "what", "in the kernel"], [(k, text, counted[text]) for k,
       "PTX for sm_90, 128 threads, a row of 1024")
 
 # %% [markdown]
-# (`sm_90` is NVIDIA's name for processors of this kind.) Two loads of four floats for each of 128
-# threads: that is a row of 1024, read once. The shuffles belong
-# to the two reductions. The assembly itself, around the loads:
+# Each of 128 threads loads four floats twice: that is a row of 1024, read once. The shuffles belong to
+# the two reductions. (`sm_90` is NVIDIA's name for processors of this kind.)
+# <!-- shows: n("loads of four floats") == 2 and n("loads of one") == 0 and n("shuffles inside a warp") > 0 -->
+#
+# The next cell shows the assembly around the loads:
 
 # %% tags=["volatile"]
 ptx = [line for line in ptx if line.strip() and not line.lstrip().startswith((".loc", "//", ".file", "$L__tmp"))]
@@ -433,25 +472,26 @@ at = next(n for n, line in enumerate(ptx) if "ld.global" in line)
 Code("\n".join(ptx[at - 4:at + 26]), "text", "PTX, around the load of the row")
 
 # %% [markdown]
-# Two loads; then every number is multiplied by a half (`0f3F000000` is 0.5), and the maximum of eight
-# numbers begins, two at a time. `max.NaN` is the maximum that keeps a NaN.
+# The kernel has two loads. It then multiplies every number by a half (`0f3F000000` is 0.5). The maximum
+# of eight numbers follows, two at a time. `max.NaN` is a maximum that keeps a NaN.
+# <!-- shows: count("ld.global.v4") == 2 and has("0f3F000000") and has("max.NaN") -->
 #
-# Both languages side by side:
+# The next table compares both languages:
 #
 # | | CUDA C++ | Triton |
 # |---|---|---|
-# | one writes what | one thread does | one tile (a block of threads) does |
+# | the text says what | one thread does | one tile (a block of threads) does |
 # | addresses, vector loads | by hand | from the layout that the compiler chooses |
 # | reductions | shuffles, shared memory, barriers, by hand | `tl.sum`, `tl.max`, `tl.reduce` |
 # | odd sizes | `if` | masks |
-# | number of threads | chosen, the code depends on it | `num_warps`: a number to tune |
-# | jumps that depend on data, other work for each warp, odd data structures | anything | hardly, or not |
-# | as the target of a generator | long texts | an expression per op |
+# | number of threads | fixed in the code | `num_warps`: a number to tune |
+# | jumps that depend on data, different work for each warp, irregular data structures | anything | little or nothing |
+# | as the target of a generator | long texts | one expression per op |
 #
 # ## A real model
 #
-# Everything that GPT-2 needs, in the interpreter. The scheduler's groups are the same ones, so
-# there are as many kernels as in C++:
+# The interpreter runs everything that GPT-2 needs. Both backends get the same fused groups from the
+# scheduler, so they should write the same number of kernels:
 
 # %%
 from benchmarks.models import gpt2
@@ -468,15 +508,16 @@ longest = max(e.main.compiled.kernels, key=lambda k: len(k.nodes))
 Code(longest.source, "python", f"{longest.name}: {', '.join(longest.nodes)}")
 
 # %% [markdown]
-# Both backends agree with eager. This kernel looks two embeddings up, adds them and normalises the row.
-# At the end of a line stands the operation of the graph that it is for.
+# Both backends write nine kernels and agree with eager. The kernel above looks up two embeddings, adds
+# them and normalises the row. The comment at the end of a line names the graph's operation.
+# <!-- shows: n("cpp:") == 9 and n("triton:") == 9 and count("below 1e-4: True") == 2 -->
 #
 # ## On a real GPU
 #
-# `python -m benchmarks --suite gpu-kernels` compares with a copy of the same run: nothing
-# that must read its input and write its output can be much faster than copying. These figures were
-# **recorded** on the machine named in the title; nothing of them was measured where this notebook
-# ran.
+# A kernel that must read its input and write its output can hardly be faster than a copy of the same
+# bytes. `python -m benchmarks --suite gpu-kernels` compares each kernel with such a copy in the same
+# run. The figures below were **recorded** on the machine that the title names. This notebook measured
+# none of them.
 
 # %% alt="Bars from zero for each kernel on an H100: the useful bytes a second of a copy, of eager, of our kernel and of torch.compile"
 from benchmarks.plots import recorded, recorded_bars, where_recorded
@@ -487,8 +528,9 @@ recorded_bars(
 );
 
 # %% [markdown]
-# The copy is the measure: a kernel that reads and writes once can hardly be faster. A ratio just above
-# 1 says how exact the measurement is. The same as numbers:
+# The copy is the measure. A ratio just above 1 shows how exact the measurement is. The next table has
+# the same run as numbers; its last column divides our bandwidth by the copy's:
+# <!-- general -->
 
 # %%
 Table(["kernel", "eager ms", "ours ms", "torch.compile ms", "ours / copy"],
@@ -497,14 +539,18 @@ Table(["kernel", "eager ms", "ours ms", "torch.compile ms", "ours / copy"],
       where_recorded(run))
 
 # %% [markdown]
-# Which rows are furthest from the copy, and so have something left to find?
+# Most kernels reach the copy's bandwidth. Which ones are furthest from it?
+# <!-- shows: n("softmax fp32", 3) >= 1 and n("layer norm bf16", 3) >= 1 -->
 
 # %%
 for row in sorted((r for r in run["rows"] if "ours / copy" in r), key=lambda r: r["ours / copy"])[:3]:
     print(f"{row['name']:24} {row['ours / copy']:.0%} of the copy's bandwidth")
 
 # %% [markdown]
-# If this machine has a GPU, one row of the suite runs here, in a process of its own:
+# Sums over dim 0 leave the most to find: they read much and write little.
+# <!-- shows: n("sum dim 0 bf16") < n("sum dim 0 fp32") < 97 -->
+#
+# If this machine has a GPU, the next cell runs one row of the suite in a process of its own:
 
 # %% tags=["volatile"]
 from benchmarks.runner import on_this_gpu
@@ -512,12 +558,12 @@ from benchmarks.runner import on_this_gpu
 print(on_this_gpu("gpu-kernels", "softmax"))
 
 # %% [markdown]
-# Where there is one, the times of eager, ours and `torch.compile` stand here.
+# With a GPU, the cell prints the times of eager, ours and `torch.compile`.
 #
 # ## What limits a small call
 #
-# The last row of the same recorded run has four pointwise operations on 16 numbers, which are no
-# work at all for a GPU:
+# The last row of the same recorded run has four pointwise operations on 16 numbers. That is almost no
+# work for a GPU:
 
 # %%
 tiny_call = next(r for r in run["rows"] if "us" in r)
@@ -528,15 +574,15 @@ Table(
 )
 
 # %% [markdown]
-# That is the price of *calling*: Python, launches, allocation. And we chose block sizes by a table.
-# Both are the subject of notebook 13.
+# These microseconds are the price of *calling*: Python, launches, allocation. Notebook 13 reduces it,
+# and also chooses block sizes by timing.
 #
 # ## Exercises
 #
-# **12.1** (warm-up) *The neutral element.* Repair `row_max_wrong`: the row maximum, for any row length up to
-# `BLOCK`, negative rows and rows of minus infinity included.
+# **12.1** (warm-up) *The neutral element.* Repair `row_max_wrong`. The kernel must give the row maximum for any
+# row length up to `BLOCK`, also for negative rows and for rows of minus infinity.
 #
-# *Hints.* `float("-inf")` works in a kernel. `other=` takes it.
+# *Hints.* A kernel may use `float("-inf")`. Pass it as `other=`.
 
 # %% tags=["exercise"]
 @triton.jit
@@ -554,18 +600,20 @@ from exercises import check
 check("12.1", row_max)
 
 # %% [markdown]
-# **12.2** (core) *An epilogue.* Below is a matrix product in Triton: each program accumulates one tile of
-# `a @ b` in `acc`. Our Triton backend calls a library for products by default, so what follows one
-# is a kernel of its own, which reads the product again. Write the handler that puts it *into* the
-# product's kernel instead: the real loop body of the compiled graph is played into it, and its
-# lines stand where the template says `EPILOGUE`.
+# **12.2** (core) *An epilogue.* Below is a matrix product in Triton. Each program accumulates one tile of
+# `a @ b` in `acc`. Our Triton backend calls a library for products by default, so the work behind a
+# product is a kernel of its own, which reads the product again. Write the handler that puts this work
+# *into* the product's kernel. The check plays the real loop body of the compiled graph into your handler,
+# and puts its lines where the template says `EPILOGUE`.
 #
-# *Hints.* `TinyEpilogue` has the arithmetic. Write `load` and `store`. A load of the buffer
-# `self.product` is no load any more: the value is called `acc`. Other buffers are read at `index`,
-# a sympy expression in `x0` (a column of row numbers) and `x1` (a row of column numbers), which the
-# template defines; `index_text(index, "triton")` prints it. The mask is called `inside`. The output
-# is called `out` in the template, whatever its name in the graph. Pointers of other buffers: call
-# `self.pointer(name)`.
+# *Hints.* `TinyEpilogue` has the arithmetic. Write `load` and `store`.
+#
+# * The buffer `self.product` needs no load: its value is called `acc`.
+# * Read other buffers at `index`, a sympy expression in `x0` (a column of row numbers) and `x1` (a row of
+#   column numbers). The template defines both. `index_text(index, "triton")` prints the expression.
+# * The mask is called `inside`.
+# * The template calls the output `out`, whatever its name in the graph.
+# * Call `self.pointer(name)` for the pointer of another buffer.
 
 # %% tags=["support"]
 from miniinductor.ir.ops import OpsHandler
@@ -632,13 +680,11 @@ check("12.2", (Epilogue, MATMUL))
 
 # %% [markdown]
 # **12.3** (stretch) *Merging two softmaxes.* The online softmax keeps pairs `(m, s)`: the maximum of a set of
-# numbers, and the sum of `exp(v - m)` over it. Write how two pairs are merged. With it, `tl.reduce`
-# finds both in one pass, in any order: that is how the work is spread over lanes, warps and
-# programs.
+# numbers, and the sum of `exp(v - m)` over the set. Write how to merge two pairs. With your function,
+# `tl.reduce` finds both in one pass and in any order. Lanes, warps and programs share work in this way.
 #
-# *Hints.* The formula above merges with a set of one number. A set may hold nothing but minus
-# infinity; then `m - m` is NaN. Subtract 0 instead where the new maximum is minus infinity
-# (`tl.where`).
+# *Hints.* The formula above merges a pair with a set of one number. A set may contain only minus
+# infinity; then `m - m` is NaN. Subtract 0 where the new maximum is minus infinity (`tl.where`).
 
 # %% tags=["exercise"]
 @triton.jit
@@ -654,16 +700,16 @@ def merge(m1, s1, m2, s2):
 check("12.3", merge)
 
 # %% [markdown]
-# **12.4** (core) *Sectors.* Memory moves in sectors of 32 bytes. The `sectors` above counted numbers that
-# begin in a sector, for lanes that all take part. Write `sectors(addresses, size)`: how many of them one
-# load of a warp moves. `addresses` has a byte address for each lane, or None for a lane that is masked
-# off. Each lane reads `size` bytes, which may cross into the next sector.
+# **12.4** (core) *Sectors.* Memory moves in sectors of 32 bytes. The `sectors` above counted sectors for
+# numbers that begin in one, and for lanes that all take part. Write `sectors(addresses, size)`: the
+# number of sectors that one load of a warp moves. `addresses` has a byte address for each lane, or None
+# for a lane that is masked off. Each lane reads `size` bytes, which may cross into the next sector.
 #
 # *Hints.* The first and the last byte of a lane tell its sectors. Two lanes in one sector move it once.
 #
-# <details><summary>Predict: a row of float32, read by a warp from an address that is no multiple of the sector. How many?</summary>
+# <details><summary>Predict: a warp reads a row of float32 from an address that is no multiple of the sector. How many sectors?</summary>
 #
-# One more than needed: the first and the last sector are only used in part.
+# One more than needed: the warp uses only a part of the first and of the last sector.
 #
 # </details>
 
@@ -684,34 +730,34 @@ check("12.4", sectors)
 # %% [markdown]
 # ## Your own compiler: the same in Triton
 #
-# **The piece.** One program a row, one vector for all its columns. The writer of chapter 11 writes the
-# expressions, with other `forms`. You write the head of the kernel, what becomes of one loop, a load, a
-# number, and how the text becomes a function. The check runs it in Triton's interpreter.
+# **The piece.** One program computes a row, and one vector holds all its columns. The writer of chapter
+# 11 writes the expressions, with other `forms`. You write the head of the kernel, one loop, a load, a
+# number, and the step from text to function. The check runs your kernel in Triton's interpreter.
 #
 # <details><summary>Hint: rows</summary>
 #
-# `tl.program_id(0)` is one number. The last row index is its remainder by the last size; divide and
-# go on.
+# `tl.program_id(0)` is one number. The last row index is its remainder by the last size. Divide and
+# continue with the next size.
 #
 # </details>
 # <details><summary>Hint: columns</summary>
 #
-# The vector `c = tl.arange(0, BLOCK)` has the length of the next power of two; `inside` is its mask, by
-# which `REDUCTIONS` and `place` call it. What lies beyond the last column must not be
-# loaded, not stored, and not be part of a sum.
+# The vector `c = tl.arange(0, BLOCK)` has the next power of two as its length. Call its mask `inside`:
+# `REDUCTIONS` and `place` use this name. An element beyond the last column must not be loaded, not be
+# stored, and not be part of a sum.
 #
 # </details>
 # <details><summary>Hint: values</summary>
 #
 # Remember the name of each result: the next loop of this kernel uses the variable, not the memory.
-# `text` asks `registers` first; what they do not have is asked of `place`. If this kernel makes it, it
-# is not there yet: `Refused`.
+# `text` first asks `registers`, and then `place`. If this kernel computes the value but has not done so
+# yet, raise `Refused`.
 #
 # </details>
 # <details><summary>Hint: building</summary>
 #
-# `exec(compile(source, name, "exec"), variables)` runs the text; `linecache.cache[name]` lets Triton read it
-# again. `variables["kernel"][(programs,)](*arguments, BLOCK=...)` is a call. `1 << (n - 1).bit_length()` is
+# `exec(compile(source, name, "exec"), variables)` runs the text. Triton reads the text again from
+# `linecache.cache[name]`. `variables["kernel"][(programs,)](*arguments, BLOCK=...)` is a call. `1 << (n - 1).bit_length()` is
 # the next power of two.
 #
 # </details>
@@ -722,7 +768,7 @@ from exercises.own_compiler import begin
 begin("gpu");
 
 # %% [markdown]
-# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
+# The line names the functions that you write. Edit that file, and run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -732,8 +778,8 @@ check_piece("gpu")
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The next list has every public name of this chapter's core files, with one sentence each. Unfold a file,
+# then a name, to see its first lines. The build makes the list from the sources.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -743,23 +789,23 @@ also_here("miniinductor/devices.py")
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/codegen/triton.py`: the same handler; plus templates for matrix products and
-#   convolutions with epilogues (`torch/_inductor/kernel/mm.py`, jinja), cooperative and split
-#   reductions, tensor descriptors. Paper, section 4.
-# * `torch/_inductor/runtime/triton_heuristics.py`: the candidates, and the timing.
+# * `torch/_inductor/codegen/triton.py`: the same handler. It also has templates with epilogues for matrix
+#   products and convolutions (`torch/_inductor/kernel/mm.py`, jinja), cooperative and split reductions,
+#   and tensor descriptors. Paper, section 4.
+# * `torch/_inductor/runtime/triton_heuristics.py`: the candidates, and their timing.
 # * Triton itself: *Triton: an intermediate language and compiler for tiled neural network
 #   computations*, MAPL 2019.
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=kernel_code python program.py` prints every Triton kernel as it is compiled.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=kernel_code python program.py` prints every Triton
+# kernel when it is compiled.
 #
 # ## Recap
 #
-# * A GPU wants neighbouring threads at neighbouring addresses; the loop order of C++ is wrong
-#   there.
-# * Triton programs compute tiles; the compiler places elements on threads and inserts what CUDA has
-#   one write by hand.
-# * The generator is one more handler. Its values know their axes; masks and neutral elements make
-#   odd sizes right.
-# * Rows that fit are read once; two reductions of a long row share one walk.
+# * A GPU wants neighbouring threads at neighbouring addresses. The loop order of C++ is wrong there.
+# * A Triton program computes a tile. The compiler gives elements to threads, and inserts what a CUDA
+#   programmer writes by hand.
+# * The generator is one more handler. Its values know their axes; masks and neutral elements make odd
+#   sizes right.
+# * A kernel reads a row once if the row fits. Two reductions of a long row share one walk.
 #
-# Next: who calls the kernels, where their memory comes from, and how the best block size is found.
+# Next: who calls the kernels, where their memory comes from, and how timing finds the best block size.

@@ -13,11 +13,13 @@
 # %% [markdown]
 # # 13 · The wrapper, memory planning, autotuning, CUDA Graphs
 #
-# Kernels compute; something has to call them in order, give them memory, and hand the results back. That something runs on every call, so it must cost next to nothing. It also decides how
-# much memory the program needs, and, on a GPU, whether the processor is ever idle.
+# Kernels compute. Something must call them in order, give them memory, and return the results. The
+# **wrapper** does this on every call, so it must cost next to nothing. It also decides how much memory
+# the program needs, and, on a GPU, whether the processor is ever idle.
 #
-# **What you will learn:** what a call costs beside its kernels; the generated wrapper; lifetimes and an arena; why outputs are special; the launcher; choosing block sizes by timing, and how
-# timing goes wrong; record and replay, its three traps, and how CUDA Graphs avoid them.
+# **What you will learn:** what a call costs beside its kernels; the generated wrapper; lifetimes and an
+# arena; why outputs are special; the launcher; how timing chooses block sizes, and how timing goes
+# wrong; record and replay, its three traps, and how CUDA Graphs avoid them.
 #
 # **Files of this chapter:** `miniinductor/runtime/memory.py`, `miniinductor/runtime/wrapper.py`, `miniinductor/runtime/`.
 
@@ -32,7 +34,7 @@ import torch
 import minidynamo
 import miniinductor
 from benchmarks.runner import interleave, keep_freed_memory
-from minidynamo.explain import Code, Table, excerpt
+from minidynamo.explain import Code, Table
 from miniinductor.toolchain.cpp import build_kernels
 
 torch.manual_seed(0)
@@ -41,8 +43,9 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## The naive version: walk over the graph
 #
-# The obvious way to run a list of kernels is to walk over it: look up the inputs, allocate the output, call, store the result under its name. Here are ten small kernels in a row, run by such a
-# loop, and by straight-line code:
+# The obvious way to run a list of kernels is to walk over the list. For each kernel, the loop looks up
+# the inputs, allocates the output, calls the kernel, and stores the result under its name. The next cell
+# runs ten small kernels in such a loop, and in straight-line code:
 
 # %%
 plus_one = """extern "C" int NAME(void** args) {
@@ -73,7 +76,9 @@ print("both:", walk(x)[0].item(), straight(x)[0].item())
 Code("\n".join(lines), "python", "the same program as straight-line code; v1 to v9 are kept between calls")
 
 # %% [markdown]
-# It is a plain program. Nothing in it decides anything, and nothing is looked up. What is that worth?
+# Both give the same result. The second version is a plain program: it decides nothing and looks nothing
+# up. How much time does that save?
+# <!-- shows: has("both: 10.0 10.0") and count("kernel(") == 10 -->
 
 # %% tags=["volatile"]
 timings = interleave({"walk": lambda: walk(x), "straight-line": lambda: straight(x),
@@ -83,9 +88,13 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.1f}") for name, 
       "ten kernels on 16 numbers")
 
 # %% [markdown]
-# The straight line makes nine allocations less; the third row says what those cost. The rest of the difference is looking things up.
+# The straight-line code takes less time. It makes nine allocations fewer, whose cost is in the third row,
+# and it looks nothing up.
+# <!-- shows: n("straight-line") < n("walk") -->
 #
-# For large tensors, allocation costs something else: a fresh page of memory must be mapped and cleared by the operating system when it is first touched.
+# For large tensors, allocation has another cost. The operating system must map and clear a fresh page of
+# memory when the program first touches it. The next cell writes 64 MB into memory that it keeps, and into
+# fresh memory:
 
 # %% tags=["volatile"]
 torch.set_num_threads(1)                # here and below: neighbours disturb one core least
@@ -98,14 +107,18 @@ print(f"fresh memory takes {fresh / kept:.1f} times as long")
 Table(["", "milliseconds"], [(name, f"{t.median * 1e3:.2f}") for name, t in timings.items()], "64 MB")
 
 # %% [markdown]
-# The second row pays in every call for pages that the system hands out when they are first written. Kept memory was paid for once.
+# Fresh memory takes several times as long: every call pays for its pages again. Kept memory was paid for
+# once.
+# <!-- shows: n("fresh memory takes") > 2 -->
 #
 # ## The wrapper
 #
-# So miniinductor writes straight-line Python, once per graph, with everything decided: sizes, strides, which bytes each buffer gets, when a tensor may go.
+# So miniinductor writes straight-line Python, once per graph. It decides everything beforehand: sizes,
+# strides, which bytes each buffer gets, and when a tensor may be freed.
 #
-# *The kitchen.* Not a cook who reads the recipe line by line and looks for a free bowl each time, but a table laid beforehand: every bowl stands where it will be needed, used ones are used again.
-# *Exactly:* liveness is known from the graph, so placement is a compile-time problem.
+# *The kitchen.* A slow cook reads the recipe line by line and looks for a free bowl each time. A good
+# cook lays the table beforehand: every bowl is where the recipe needs it, and used bowls are used again.
+# *Exactly:* the graph says when each buffer is alive, so the compiler can choose its place.
 
 # %%
 class MLP(torch.nn.Module):
@@ -125,42 +138,56 @@ print("right:", torch.allclose(e.result, model(h), atol=1e-5))
 e.wrapper
 
 # %% [markdown]
-# `workspace` is the planned memory: a call takes one from a list, and puts it back at the end. Library kernels are called through their `out=` forms where they have one, so that they write
-# into planned memory, too. The code that writes this code:
+# `workspace` is the planned memory. A call takes one workspace from a list, and puts it back at the end.
+# Many library kernels have an `out=` form, and the wrapper calls that form. So they write into planned
+# memory, too.
+# <!-- shows: has("workspaces.pop()") -->
+#
+# The next excerpt is the heart of the writer. A *step* is a kernel of ours, or a call of a library:
 
 # %%
 from miniinductor.runtime import memory
 from miniinductor.runtime.wrapper import WrapperWriter
+from parts import part
 
-excerpt(WrapperWriter.emit)
+part(WrapperWriter.emit, ("if isinstance(step", "self.emit_eager"))
 
 # %% [markdown]
-# A step is a kernel of ours, a part of a result that has several, or a call of the library. Behind it
-# stands a `del` for names that nobody reads any more. (`Marked` is a line that remembers why it is
-# there.)
+# `emit_kernel` writes the call of a kernel, and `emit_eager` the call of a library. After each step the
+# writer adds a `del` for the names that no later step reads.
 #
 # ## Memory planning
 #
-# Each buffer *lives* from the step that makes it to the last step that reads it. Two buffers whose lives do not overlap may have the same bytes. All buffers get an offset in one **arena**:
+# Each buffer *lives* from the step that makes it to the last step that reads it. Two buffers may share
+# bytes if they never live at the same time. The planner gives every buffer an offset in one **arena**:
 #
-# 1. go through the buffers in the order in which they are made;
-# 2. look at the ones already placed whose lives overlap with this one: their bytes are taken;
-# 3. take the lowest gap that is large enough.
+# 1. Take the buffers in the order in which the program makes them.
+# 2. Find the buffers already placed that live at the same time. Their bytes are taken.
+# 3. Choose the lowest gap that is large enough.
 
 # %%
-excerpt(memory.place_in_arena)
+part(memory.place_in_arena, ("offset = 0", "offset = max"))
 
 # %% [markdown]
-# And one thing more: a kernel that reads each element of a buffer for the last time, just before it writes the same element of its own result, may write *over* it (`in_place`).
+# `arena` lists the buffers already placed. `born` and `dies` are the first and the last step of the new
+# one. The loop meets the other buffers from low addresses to high ones.
+# <!-- general -->
 #
-# At each step of the wrapper (left to right) the buffers that live are stacked: the height is what lives. Solid boxes lie in the arena, dashed ones are tensors of their own:
+# One more rule saves memory: writing *in place* (`in_place`). A kernel may read an element of a buffer
+# for the last time, and then write the same element of its own result. Then the result may take the
+# buffer's bytes.
+#
+# The next picture shows each step of the wrapper, from left to right. It stacks the buffers that live at
+# that step, so the height is the memory in use. A solid box is in the arena. A dashed box is a tensor of
+# its own:
 
 # %%
 e.memory_picture
 
 # %% [markdown]
-# The arena itself, step by step. (Use the buttons, or the arrow keys.) Bytes that are free again are
-# taken by the next buffer that fits:
+# The height never exceeds three buffers. The next picture shows the arena itself, step by step. (Use the
+# buttons, or the arrow keys.) The next buffer takes bytes that are free again:
+# <!-- shows: n("at most") == 3 * 65536 -->
 
 # %%
 from steppers import arena_walk
@@ -168,8 +195,9 @@ from steppers import arena_walk
 arena_walk(e.memory_picture)
 
 # %% [markdown]
-# The same program with `buffer_reuse=False`. Every buffer has memory of its own. As many bytes live at
-# each step, but each call asks for all of them anew:
+# Seven buffers share the bytes of two. The next cell compiles the same program with
+# `buffer_reuse=False`, so that every buffer has memory of its own:
+# <!-- shows: n("8 steps, an arena of") == 2 * 65536 -->
 
 # %%
 with miniinductor.config.patch(buffer_reuse=False):
@@ -177,11 +205,16 @@ with miniinductor.config.patch(buffer_reuse=False):
 without.memory_picture
 
 # %% [markdown]
-# Every box is dashed now. First fit is not optimal (finding the optimum is as hard as bin packing). It is close, and it takes no time.
+# Every box is dashed now. As many bytes live at one step as before, but each call allocates all eight
+# buffers anew.
+# <!-- shows: n("at most") == 196608 and n("arena") == 0 and n("tensors of their own") == 8 * 65536 -->
+#
+# Taking the first gap is not optimal: finding the optimum is as hard as bin packing. But the result is
+# close, and the planner is fast.
 #
 # ### What must not lie in the arena
 #
-# The arena is kept for the next call. A result that lies in it changes under the caller's hands:
+# The next call uses the arena again. So a result in the arena changes after the caller has received it:
 
 # %%
 arena = torch.empty(3)
@@ -195,13 +228,20 @@ second = careless(torch.ones(3) * 5)
 print("the first result, after the second call:", first)
 
 # %% [markdown]
-# Hence: graph outputs are fresh tensors, and so is everything that an output may *alias*. An eager kernel whose schema (its declared signature) says that its result may be a view of its argument pins that argument: it stays out of the arena.
-# Threads and recursive calls take different arenas from a list, and put them back.
+# The second call has overwritten the first result.
+# <!-- shows: count("10.") == 3 -->
+#
+# Hence graph outputs are fresh tensors, and so is everything that an output may *alias*. An eager
+# kernel's schema (its declared signature) may say that its result can be a view of an argument. Such an
+# argument stays out of the arena. Threads and recursive calls take different arenas from a list, and put
+# them back.
 #
 # ## A real model
 #
-# GPT-2, all layers (without the last product, whose result would be larger than everything else). The height is what lives at each step. The dashed stairs are keys and values of each layer:
-# they are outputs (the cache for generating the next token), so they must stay. The other dashed boxes are results of library kernels that allocate their own. Which ones? The second cell counts.
+# The next picture shows GPT-2 with all layers. It leaves out the last product, whose result would be
+# larger than everything else. The dashed stairs are keys and values of each layer. They are outputs (the
+# cache for generating the next token), so they must stay. The other dashed boxes are results that
+# library kernels allocate themselves:
 
 # %%
 from benchmarks.models import gpt2
@@ -211,8 +251,8 @@ g = minidynamo.explain(gpt.transformer)(**inputs)
 g.memory_picture
 
 # %% [markdown]
-# Height is bytes, left to right is time. The top edge is the peak. Who allocates what lies outside of the
-# arena?
+# Height is bytes, and left to right is time. The top edge is the peak. Who allocates the tensors outside
+# the arena?
 
 # %%
 from collections import Counter
@@ -224,24 +264,27 @@ Table(["allocated by", "lives to the end", "tensors of their own"],
        Counter((step.rstrip("_0123456789"), stays) for step, stays in own).most_common(6)], "the most frequent")
 
 # %% [markdown]
-# `_linear_pointwise` is a product of the library oneDNN, which makes its own result. A `buf` is one of the several results of a library kernel, here of attention. What lives to the end is
-# returned: the keys and values are the 24 of `split_transpose_cat`. The rest is given back.
+# `_linear_pointwise` is a product of the library oneDNN, which makes its own result. A `buf` is one of
+# several results of a library kernel, here of attention. The 24 tensors of `split_transpose_cat` are the
+# keys and values: they live to the end because the graph returns them. The other tensors are freed
+# earlier, except a few outputs.
+# <!-- shows: n("split_transpose_cat") == 24 and n("_linear_pointwise") > 24 -->
 #
 # ## The launcher
 #
-# A kernel is a C function of an array of pointers. Somebody must turn a tensor into its pointer: `tensor.data_ptr()` is a Python method call per argument, and `ctypes` calls the function.
+# A kernel is a C function that takes an array of pointers. The **launcher** turns tensors into these
+# pointers and calls the function. `tensor.data_ptr()` is a Python method call for each argument, and
+# `ctypes` calls the function:
 
 # %%
-import inspect
-
 from miniinductor.toolchain.cpp import Kernel
 
-Code(inspect.getsource(Kernel), "python", "miniinductor/toolchain/cpp.py")
+part(Kernel.__call__, ("numbers =", "error = self.function"))
 
 # %% [markdown]
-# The first lines turn tensors into an array of pointers. Then the kernel is called, with Python's lock let go, so
-# that other threads can run meanwhile. The part about the profiler is for those who look. What does it
-# cost?
+# `struct.pack` makes the array of pointers. `self.function` then calls the kernel and releases Python's
+# lock, so that other threads can run meanwhile. (Under `torch.profiler`, the kernel's name appears in the
+# profile.) What does a launch cost?
 
 # %% tags=["volatile"]
 (nothing,) = build_kernels([('extern "C" int NAME(void** args) { return 0; }', "nothing")])
@@ -261,14 +304,18 @@ print(f"our launcher takes {ours / cheapest:.0%} of the time of eager's cheapest
 Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, t in timings.items()])
 
 # %% [markdown]
-# Below 100 % a kernel is started in less time than eager needs for an operation that computes nothing.
+# A launch takes about as long as a small eager addition, and longer than eager's cheapest operation. But
+# one launch replaces all the operations that the kernel fuses.
+# <!-- shows: n("cheapest eager operation: a.detach()") < n("our launcher  ") < 2 * n("torch.add(a, b, out=b)") -->
 #
 # ## Autotuning
 #
-# Many choices cannot be made by thinking: how large is a tile, how many threads? The number that is best depends on caches, registers, and on what else the kernel does. So: build several, time
-# them, keep the winner, and remember it on disk.
+# Nobody can compute the best size of a tile, or the best number of threads. It depends on caches, on
+# registers, and on what else the kernel does. So a compiler builds several versions, times them, keeps
+# the winner, and remembers it on disk. This is **autotuning**.
 #
-# The C++ generator copies transposed reads through tiles (notebook 11). Their shape is a constant, chosen by timing on one machine. Here it is timed on yours:
+# The C++ generator copies transposed reads through tiles (notebook 11). The shape of these tiles is a
+# constant that we chose by timing on one machine. The next cell times several shapes on yours:
 
 # %% tags=["volatile"] alt="Bars from zero: the time of a transposed addition for each shape of the tile, with quartiles; the generator's choice is blue"
 from miniinductor.codegen.cpp import layouts
@@ -308,39 +355,53 @@ axis.set(
 );
 
 # %% [markdown]
-# A bar is a shape of the tile; the thin line on it spans the quartiles. Where two of these lines overlap,
-# neither shape is shown to be better.
+# Each bar is a shape of the tile, and the thin line on it spans the quartiles. Where two of these lines
+# overlap, the measurement shows no difference.
+# <!-- general -->
 #
-# For Triton the choice is made while the user's program is compiled. A kernel that moves many bytes is timed with each of its candidates (notebook 12), interleaved, on tensors of the right sizes; `mode="max-autotune"`
-# does so for every kernel. The winner's name is stored beside the machine code, so it is found once per machine:
+# A Triton kernel is tuned while your program is compiled. The tuner takes each kernel that moves many
+# bytes, and times its candidates (notebook 12) on tensors of the right sizes. With `mode="max-autotune"`
+# it does so for every kernel. In a few lines, with the tiles above as candidates:
 
-# %%
-from miniinductor.codegen.triton.build import CudaCode
+# %% tags=["volatile"]
+import statistics
 
-excerpt(CudaCode.timed)
+def too_large():
+    raise RuntimeError("it needs more memory than there is")
+
+def race(candidates, budget=2):
+    """The name of the fastest; candidates: name -> a function that loads it, or raises RuntimeError."""
+    ready = {}
+    for name, load in candidates.items():
+        try:
+            ready[name] = load()
+        except RuntimeError as error:
+            print(f"{name} is left out: {error}")
+    timings = interleave(ready, budget=budget)
+    return min(timings, key=lambda name: statistics.quantiles(timings[name].seconds, n=4)[0])
+
+candidates = {name: (lambda run=run: run) for name, run in variants.items()} | {"9999 x 9999": too_large}
+print("the winner is", race(candidates))
 
 # %% [markdown]
-# It makes tensors of the right sizes (`example`), one callable for each configuration, and times them.
-# The winner is taken here:
-
-# %%
-excerpt(CudaCode.choose)
-
-# %% [markdown]
-# A configuration that needs more registers or shared memory than there are is refused by the driver. It
-# is left out; the others race.
+# A GPU's driver refuses a configuration that needs more registers or shared memory than a processor has.
+# The tuner leaves it out, and the others race.
+# <!-- shows: has("9999 x 9999 is left out") and has("the winner is") -->
 #
-# Three details matter. The candidates take turns, so that a machine that slows down hurts all of them. The *lower quartile* counts: what disturbs a run can only add to it, and the minimum rewards luck. And the
-# random number generator is left alone: tuning must not change the program that asked for it.
+# Three details matter. The candidates take turns, so a machine that slows down hurts all of them. The
+# *lower quartile* counts: a disturbance can only add time, and the minimum would reward luck. And the
+# real tuner leaves the random number generator alone, because tuning must not change the program's
+# numbers. `CudaCode.choose` in `miniinductor/codegen/triton/build.py` is that tuner. It stores the
+# winner's name beside the machine code, so each machine tunes a kernel once.
 #
 # ## A product from a template
 #
-# A fast matrix product is not found by lowering loops. Its shape is known (tiles, an accumulator in
-# registers, a walk along the inner axis), so a person writes it once, with holes, and the compiler
-# fills the holes in. `TEMPLATE` in `miniinductor/codegen/triton/products.py` is that text. The holes are sizes,
-# pointers, masks and, behind the loop, the *epilogue*: the pointwise work that reads the product
-# while it still is in registers. Here a product, a bias and a GELU become one kernel, which runs in
-# Triton's interpreter:
+# Lowering loops does not give a fast matrix product. Its shape is known: tiles, an accumulator in
+# registers, a walk along the inner axis. So a person writes the kernel once, with holes, and the compiler
+# fills the holes. `TEMPLATE` in `miniinductor/codegen/triton/products.py` is that text. Its holes are sizes,
+# pointers, masks and the *epilogue* behind the loop. The epilogue is the pointwise work that reads the
+# product while it is still in registers. In the next cell a product, a bias and a GELU become one kernel,
+# which runs in Triton's interpreter:
 
 # %%
 def product_gelu(a, b, c):
@@ -356,12 +417,13 @@ print("kernels:", len(e.main.compiled.kernels), " as eager:", close)
 Code(loop.rstrip(), "triton", "the loop and the epilogue, as filled in")
 
 # %% [markdown]
-# The first lines are the template's, the `tmp` lines came from the loop IR. Nothing is stored between
-# them. The sizes of the tiles are still open: `MBLOCK`, `NBLOCK`, `KBLOCK` are arguments.
+# The template wrote the first lines; the `tmp` lines came from the loop IR. The kernel stores nothing
+# between them. `MBLOCK`, `NBLOCK` and `KBLOCK`, the sizes of the tiles, are still arguments.
+# <!-- shows: n("kernels:") == 1 and has("as eager: True") -->
 #
-# Which tiles? The tuner's list depends on the sizes. A large product wants large tiles, because a
-# tile of m x n loads m + n numbers for each m * n multiplications. A small product wants many
-# programs, one for each processor at least. For an H100:
+# Which tiles are best? The tuner's list depends on the sizes. A large product wants large tiles, because
+# a tile of m x n loads m + n numbers for each m * n multiplications. A small product wants many programs,
+# at least one for each processor. The next table has the list for an H100:
 
 # %%
 from miniinductor.codegen.triton.tile_plan import PROCESSORS, product_configs
@@ -378,14 +440,17 @@ Table(["m x n x k", "candidate", "programs", "multiplications per number loaded"
       f"the first three candidates of each product, for {PROCESSORS} processors")
 
 # %% [markdown]
-# The middle product could use large tiles too, but then most processors would have nothing to do.
-# Two figures pull in opposite directions, so the list is a guess and the clock decides. There is one
-# more rival: the library. An earlier version of our compiler timed the fused kernel against a library
-# call with a kernel behind it (PyTorch does: `torch/_inductor/select_algorithm.py`).
+# The product of 512 could use large tiles, too, but then most processors would have nothing to do. Its
+# first candidate has 128 programs, nearly one for each processor.
+# <!-- shows: n("512 x 512 x 512", 4) == 128 and n("4096 x 4096 x 4096", 5) > n("512 x 512 x 512", 5) -->
 #
-# Was it worth it? These figures were *recorded* on the machine that the title names. (There `c` is a
-# whole matrix.) Eager runs a library product, an addition and a GELU. Ours runs
-# the library's product and one kernel for the rest; with `max-autotune` it held that race:
+# The two columns pull in opposite directions, so the list is a guess and the clock decides. The library
+# is one more rival. An earlier version of our compiler timed the fused kernel against a library
+# call with a kernel behind it. PyTorch does the same (`torch/_inductor/select_algorithm.py`).
+#
+# Was the race worth it? These figures were *recorded* on the machine that the title names. (In them, `c`
+# is a whole matrix.) Eager runs a library product, an addition and a GELU. Ours runs the library's
+# product and one kernel for the rest. With `max-autotune` it held that race:
 
 # %%
 from benchmarks.plots import recorded, where_recorded
@@ -397,7 +462,8 @@ Table(["variant", "ms", "quartiles", "first call, s"],
        for name, ms in row["ms"].items()], f"{row['name']}, {where_recorded(run)}")
 
 # %% [markdown]
-# Compare differences with the quartiles before you believe them. The same as two factors:
+# Compare a difference with the quartiles before you believe it. The next cell computes two factors:
+# <!-- general -->
 
 # %%
 ms = row["ms"]
@@ -405,17 +471,21 @@ print(f"one kernel behind the library's product instead of two: {ms['eager'] / m
 print(f"the race on top of that: {ms['ours'] / ms['ours max-autotune']:.3f} times")
 
 # %% [markdown]
-# For a large square product the race brought nothing that exceeds the quartiles, and it cost compile
-# time: the library was written for such shapes. Tuning pays where nobody has tuned before. So we left
-# the race out: the template is used where the rows of the result have an odd length, as GPT-2's logits
-# have.
+# For this product the race brought nothing that exceeds the quartiles, and it cost compile time. The
+# library was written for large square products. Tuning pays where nobody has tuned before.
+# <!-- shows: n("two:") > 1.05 and abs(n("the race on top of that:") - 1) < 0.01 -->
+#
+# So we left the race out. The template is used where the rows of the result have an odd length, as
+# GPT-2's logits have.
 #
 # ## CUDA Graphs: record and replay
 #
-# A GPU executes what is in its queue. If the CPU needs longer to queue a kernel than the kernel runs, the GPU waits most of the time. Small models are slow for this reason only. The remedy: record the
-# queue once, and let the GPU replay all of it at one command.
+# A GPU executes what is in its queue. If the CPU needs longer to queue a kernel than the kernel runs,
+# the GPU waits most of the time. Small models are slow for this reason alone. The remedy is to record
+# the queue once. The GPU then replays all of it at one command.
 #
-# The idea fits into a few lines on the CPU. A *stream* launches kernels; while it captures, it writes them down instead, with the **addresses** of their arguments:
+# A few lines on the CPU show the idea. A *stream* launches kernels. While it captures, it writes them
+# down instead, with the **addresses** of their arguments:
 
 # %% tags=["support"]
 class Stream:
@@ -451,7 +521,9 @@ stream.replay()
 print("recorded with 0:", recorded_output[0].item())
 
 # %% [markdown]
-# Ten launches were replayed, and each added one. Now use it for another input. **Trap 1:** the recording holds the address of the *old* input:
+# The stream replayed ten launches, and each launch added one. Now use the recording for another input.
+# **Trap 1:** the recording holds the address of the *old* input:
+# <!-- shows: n("recorded with 0:") == 10 -->
 
 # %%
 def naive_graphed(new_x):
@@ -461,33 +533,43 @@ def naive_graphed(new_x):
 print("for 5:", naive_graphed(torch.full((16,), 5.0))[0].item(), "  should be 15")
 
 # %% [markdown]
-# So the recording must have an input of its own, into which each call copies. **Trap 2** is the arena's: the output is overwritten by the next replay. **Trap 3:** Python ran once, while recording; a branch
-# or a number that came from a tensor's value is frozen. In a recording, nothing has been computed yet, so a program that asks for a value must be refused.
+# The replay ignores the new input. So the recording must have an input of its own, into which each call
+# copies.
+# <!-- shows: n("for 5:") == 10 -->
 #
-# Our code for real CUDA graphs does exactly this, once per stream:
+# **Trap 2** is the trap of the arena: the next replay overwrites the output. **Trap 3:** Python ran only
+# once, while recording. So a branch or a number that depends on a tensor's value is frozen. Nothing has
+# been computed while a stream captures, so it must refuse a program that asks for a value.
+#
+# Our code for real CUDA graphs copies inputs before each replay:
 
 # %%
 from miniinductor.runtime import cuda_graphs
 
-excerpt(cuda_graphs.Recording.replay_now)
+part(cuda_graphs.Recording.replay_now, ("if self.own", "inputs[i].copy_"))
 
 # %% [markdown]
-# `own` are the recording's own inputs: each call copies into them (trap 1). `play` starts the recorded
-# kernels. What the program writes to is copied back, and results are copied out (trap 2). A graph that
-# must not be recorded is refused before (trap 3):
+# `own` holds the recording's own inputs, and each call copies into them (trap 1). `play` starts the
+# recorded kernels. The loop copies back what the program writes to its inputs. The rest of the method
+# copies the results out (trap 2). Another function refuses a graph that must not be recorded (trap 3):
+# <!-- general -->
 
 # %%
-excerpt(cuda_graphs.refusal)
+part(cuda_graphs.refusal, ("for buffer in", "return f"))
 
 # %% [markdown]
-# On this machine's CPU, the mode is accepted and the refusal recorded:
+# A `tag` of an operation says that its result decides what comes next, or which shape it has. This
+# machine has no GPU. So the mode is accepted, and the compiler records why it makes no CUDA graph:
 
 # %%
 e = minidynamo.explain(model, mode="reduce-overhead")(h)
 print("\n".join(e.main.compiled.notes_of("CUDA graph")) or "recorded")
 
 # %% [markdown]
-# That is the first answer of `refusal`. What a recording brings, **recorded** on the machine in the title. The same compiled kernels, without and with a CUDA graph:
+# `refusal` has asked for the device first. What would a recording bring on a GPU? The next figure was
+# **recorded** on the machine that its title names. It shows the same compiled kernels, without and with a
+# CUDA graph:
+# <!-- shows: has("the graph does not run on a GPU") -->
 
 # %% alt="Bars from zero: milliseconds per call of each model with and without a CUDA graph, for eager, ours and torch.compile"
 from benchmarks.plots import recorded, recorded_bars, where_recorded
@@ -499,7 +581,9 @@ recorded_bars(run, "ms", ("eager", "ours", "torch.compile"),
               rows=[n for name in pairs for n in (name, name + ", CUDA graphs")], label="milliseconds per call");
 
 # %% [markdown]
-# Two rows belong together: a model without a recording, and below it the same with one. As numbers:
+# Two rows belong together: a model without a recording, and below it the same model with one. The next
+# table has the same figures as numbers:
+# <!-- general -->
 
 # %%
 Table(["model", "eager", "ours", "ours, CUDA graphs", "torch.compile, CUDA graphs"],
@@ -509,7 +593,17 @@ Table(["model", "eager", "ours", "ours, CUDA graphs", "torch.compile, CUDA graph
       f"milliseconds; {where_recorded(run)}")
 
 # %% [markdown]
-# The small calls gain most. If this machine has a GPU, the first pair of rows runs here:
+# Models with short kernels gain most. One sentence of text through GPT-2 is little work for a GPU:
+# without the recording, launches took most of the time.
+# <!-- shows: n("GPT-2 b1 s64 bf16", 1) > 2 * n("GPT-2 b1 s64 bf16", 2) and n("MobileNetV3 b32 bf16", 1) > 2 * n("MobileNetV3 b32 bf16", 2) -->
+#
+# A batch of images in float32 keeps the GPU busy, and the recording brings little. In bfloat16 the same
+# kernels take about half as long, so launches matter again. A recording also has a price: each call
+# copies inputs in and results out. In a training step, long kernels hide the launches, and nothing is
+# left to gain.
+# <!-- shows: 0.5 < n("ResNet-50 b32 bf16", 2) / n("ResNet-50 b32 fp32", 2) < 0.6 and n("training", 2) >= n("training", 1) -->
+#
+# If this machine has a GPU, the next cell runs the first pair of rows:
 
 # %% tags=["volatile"]
 from benchmarks.runner import on_this_gpu
@@ -517,10 +611,9 @@ from benchmarks.runner import on_this_gpu
 print(on_this_gpu("gpu-models", "GPT-2 b1 s64"))
 
 # %% [markdown]
-# One sentence of text through GPT-2 is hardly any work for a GPU: most of the time was spent on launching. A batch of images in float32 keeps the GPU busy by itself, and the recording
-# brings little; in bfloat16, where the same kernels take half as long, launches show again. A recording has a price, too: inputs are copied in, results are copied out. In a training step the launches are
-# hidden behind long kernels, and nothing is left to gain. What each recording brought, and how far eager's own time differs between the two rows of a pair (both
-# were measured: a difference smaller than that shows nothing):
+# Is each gain larger than the noise? Eager does the same in both rows of a pair, so the difference of
+# its two times is noise. The next cell compares each gain with that difference:
+# <!-- general -->
 
 # %%
 for name in pairs:
@@ -533,14 +626,19 @@ for name in pairs:
     print(f"{name:30} {gain:4.2f} times as fast; eager differs by {spread:4.0%}: {said}")
 
 # %% [markdown]
-# A recording is worth most where the kernels are short. Where they are long, nothing can be shown.
+# A recording is worth most where kernels are short. For the two models with long kernels the measurement
+# shows nothing.
+# <!-- shows: count("a gain") == 3 and count("nothing is shown") == 2 -->
 #
 # ## Exercises
 #
-# **13.1** (warm-up) *Place a buffer.* Write `lowest_gap(taken, size)`: `taken` are `(offset, length)` pairs of blocks that are in use at the same time (in any order; they may overlap each other). Return the lowest offset
-# at which `size` bytes are free. The check puts it into the real wrapper and compiles a GPT-2 layer with it.
+# **13.1** (warm-up) *Place a buffer.* Write `lowest_gap(taken, size)`. `taken` has `(offset, length)` pairs of
+# blocks that are in use at the same time, in any order; they may overlap each other. Return the lowest
+# offset at which `size` bytes are free. The check puts your function into the real wrapper and compiles a
+# GPT-2 layer with it.
 #
-# *Hints.* Sort. Walk upwards, remembering how far the blocks seen so far reach. A gap that is exactly large enough is large enough.
+# *Hints.* Sort the blocks. Walk upwards, and remember how far the blocks so far reach. A gap of exactly
+# `size` bytes is large enough.
 
 # %% tags=["exercise"]
 def lowest_gap(taken: list, size: int) -> int:
@@ -560,10 +658,13 @@ from exercises import check
 check("13.1", lowest_gap)
 
 # %% [markdown]
-# **13.2** (core) *Record and replay, right.* Write `graphed(program)`: `program(stream, x)` launches kernels on a `Stream` and returns a tensor. `graphed` returns a function of `x` that captures in its first call and
-# replays in all calls, avoiding traps 1 and 2. The check records a compiled kernel of a real graph with it.
+# **13.2** (core) *Record and replay, right.* Write `graphed(program)`. `program(stream, x)` launches kernels on a
+# `Stream` and returns a tensor. `graphed` returns a function of `x`. This function captures in its first
+# call, replays in every call, and avoids traps 1 and 2. The check records a compiled kernel of a real
+# graph with it.
 #
-# *Hints.* An input of its own: `torch.empty_like(x)`, filled with `copy_`. Capturing computes nothing, so the first call must replay, too. Return a `clone`.
+# *Hints.* Make an input of its own with `torch.empty_like(x)`, and fill it with `copy_`. Capturing
+# computes nothing, so the first call must replay, too. Return a `clone`.
 
 # %% tags=["exercise"]
 def graphed(program):
@@ -587,8 +688,10 @@ def graphed(program):
 check("13.2", graphed)
 
 # %% [markdown]
-# **13.3** (stretch) *Choose by timing.* Write `fastest(candidates, seconds, rounds)`: `seconds(candidate)` runs it once and returns how long that took. The machine is not kind: single runs are interrupted and take ten times
-# as long, and the whole machine gets slower while you measure. At most `rounds` calls per candidate.
+# **13.3** (stretch) *Choose by timing.* Write `fastest(candidates, seconds, rounds)`. `seconds(candidate)` runs a
+# candidate once and returns how long that took. The machine is not kind: some runs are interrupted and
+# take ten times as long, and the whole machine gets slower while you measure. Make at most `rounds` calls
+# per candidate.
 #
 # *Hints.* `statistics.median`. In which order do you measure?
 
@@ -609,17 +712,17 @@ def fastest(candidates: list, seconds, rounds: int = 9):
 check("13.3", fastest)
 
 # %% [markdown]
-# **13.4** (stretch) *The whole plan.* Write `place_all(lives)`: `lives` is a list of `(name, size, first, last)`: a buffer
-# lives from its first step to its last, both included. Return `{name: offset}`. No two that live at one
-# step may overlap. Place the largest first, each at the lowest gap; of equals, the one that begins
-# first.
+# **13.4** (stretch) *The whole plan.* Write `place_all(lives)`. `lives` is a list of `(name, size, first, last)`: a
+# buffer lives from its first step to its last, both included. Return `{name: offset}`. Two buffers that
+# live at one step must not overlap. Place the largest buffer first, each at the lowest gap. Of equal
+# sizes, place the one that begins first.
 #
-# *Hints.* `lowest_gap` wants the blocks in use at the same time: those placed already whose lives touch
-# this one's.
+# *Hints.* `lowest_gap` wants the blocks in use at the same time: the buffers already placed that live at
+# a step of the new one.
 #
 # <details><summary>Predict: why the largest first?</summary>
 #
-# A small block in the wrong place splits a gap. Large ones fit into few gaps, so they choose first.
+# A small block in the wrong place splits a gap. Large blocks fit into few gaps, so they choose first.
 #
 # </details>
 
@@ -641,40 +744,39 @@ check("13.4", place_all)
 # %% [markdown]
 # ## Your own compiler: memory and the wrapper
 #
-# **The piece.** The wrapper calls the kernels in their order. You write its text, and the call of one
-# unit. Three decisions of the memory planner are yours: what others read, which memory a buffer gets,
-# and what may be used again behind a unit. At the end stands the way back: when a graph needs two
-# halves, how they are made, and the backward half, as autograd calls it.
+# **The piece.** The wrapper calls the kernels in order. You write its text, and the call of one unit.
+# You also make three decisions of the memory planner: what other units read, which memory a buffer gets,
+# and which memory is free after a unit. The last part is the backward graph: when a program needs one,
+# how to make both graphs, and how autograd calls the backward graph.
 #
 # <details><summary>Hint: calls</summary>
 #
-# A product of matrices is `EAGER[...]`. A kernel gets its buffers, then the symbols. The lines of
-# `call` are indented by four spaces. `text_of(shape)` is a shape as a text.
+# A product of matrices is `EAGER[...]`. A kernel gets its buffers, then the symbols. Indent the lines of
+# `call` by four spaces. `text_of(shape)` is the text of a shape.
 #
 # </details>
 # <details><summary>Hint: memory</summary>
 #
-# A free buffer fits if it has as many elements, as a text (sizes may be symbols), and the same
-# dtype.
+# A free buffer fits if it has the same number of elements and the same dtype. Compare the numbers as
+# text, because sizes may be symbols.
 #
 # </details>
 # <details><summary>Hint: letting go</summary>
 #
-# What an output needs is never free. What torch has allocated cannot be used again by us; `del`
-# gives it back. What a kernel keeps in registers was never a variable: a `del` of it would raise
-# `NameError`. The inputs are the caller's: they may stay.
+# What an output needs is never free. We cannot use again what torch has allocated; `del` gives it back.
+# A value in registers was never a variable, so its `del` would raise `NameError`. The inputs belong to
+# the caller: they may stay.
 #
 # </details>
 # <details><summary>Hint: gradients</summary>
 #
 # `ctx` has what `forward` left there: `halves`, `sizes`, `number` and `saved_tensors`. autograd wants
-# one value for each argument of `forward`: `None` for `halves` and for `sizes`, then one for each
-# tensor.
+# one value for each argument of `forward`: `None` for `halves` and for `sizes`, then one for each tensor.
 #
-# The two halves: `differentiate(graph, wanted)` appends to the graph, so remember inputs and outputs
-# before. It returns the tangents and the gradients, both of which `cut` asks for. A wanted
-# input may have no gradient (`None`). What `cut` returns is an output of the forward half, behind the
-# others, and an input of the backward half, in front of the tangents.
+# `differentiate(graph, wanted)` appends to the graph, so remember inputs and outputs before you call it.
+# It returns the tangents and the gradients; pass both to `cut`. A wanted input may have no gradient
+# (`None`). What `cut` returns is an output of the forward graph, behind the others. It is an input of the
+# backward graph, in front of the tangents.
 #
 # </details>
 
@@ -684,7 +786,7 @@ from exercises.own_compiler import begin
 begin("program");
 
 # %% [markdown]
-# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
+# The line names the functions that you write. Edit that file, and run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -694,30 +796,39 @@ check_piece("program")
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The next list has every public name of this chapter's core files, with one sentence each. Unfold a file,
+# then a name, to see its first lines. The build makes the list from the sources.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
 
-also_here("miniinductor/runtime/memory.py", "miniinductor/runtime/wrapper.py", "miniinductor/runtime/")
+also_here(
+    "miniinductor/runtime/memory.py",
+    "miniinductor/runtime/wrapper.py",
+    "miniinductor/runtime/",
+    "miniinductor/toolchain/cpp.py",
+)
 
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/codegen/wrapper.py`, `torch/_inductor/codegen/cpp_wrapper_cpu.py`: the Python wrapper, and one in C++ (AOTInductor: a whole model as one shared library). Paper, section 4.
-# * `torch/_inductor/memory.py`, `torch/_inductor/codegen/memory_planning.py`: reordering for peak memory; in-place reuse of buffers of equal size; pools.
-# * `torch/_inductor/cudagraph_trees.py`: several recordings that share one pool and hand outputs to each other without copies (ours copies outputs).
-# * `torch/_inductor/select_algorithm.py`: autotuning among templates and library kernels.
+# * `torch/_inductor/codegen/wrapper.py` writes the wrapper in Python;
+#   `torch/_inductor/codegen/cpp_wrapper_cpu.py` writes it in C++ (AOTInductor: a whole model as one shared
+#   library). Paper, section 4.
+# * `torch/_inductor/memory.py` and `torch/_inductor/codegen/memory_planning.py` reorder for a lower peak, and
+#   plan pools. PyTorch also reuses buffers of equal size in place.
+# * `torch/_inductor/cudagraph_trees.py`: several recordings share one pool and pass outputs to each other
+#   without copies (ours copies outputs).
+# * `torch/_inductor/select_algorithm.py` tunes among templates and library kernels.
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=output_code python program.py` prints the wrapper. `TORCH_LOGS=cudagraphs` says what was
-# recorded, and `TORCH_LOGS=autotuning` which candidate won.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=output_code python program.py` prints the wrapper.
+# `TORCH_LOGS=cudagraphs` says what was recorded, and `TORCH_LOGS=autotuning` which candidate won.
 #
 # ## Recap
 #
-# * The wrapper is generated straight-line code; everything that can be decided before the call has been.
-# * Lifetimes give an arena; outputs and their aliases stay out of it.
-# * Time candidates in turns and compare medians; remember the winner.
-# * A recording holds addresses: inputs are copied in, outputs copied out, values must not be asked for.
+# * The wrapper is generated straight-line code. It makes no decision that the compiler could make.
+# * Lifetimes give an arena. Outputs and their aliases stay out of it.
+# * Time candidates in turns, compare a robust figure, and remember the winner.
+# * A recording holds addresses. Copy inputs in and outputs out, and refuse programs that ask for values.
 #
-# Next: what if the sizes change?
+# Next: what happens if the sizes change?

@@ -13,14 +13,13 @@
 # %% [markdown]
 # # 14 · Dynamic shapes
 #
-# So far every graph was made for one shape, and a guard said so. Batches that are not full,
-# sentences of different lengths, a text that grows by a word at a time: real programs change sizes
-# all the time. A compiler that starts again for each of them is slower than no compiler.
+# So far every graph was compiled for one shape, and a guard checked that shape. Real programs change
+# sizes all the time: a batch is not full, sentences differ in length, a text grows by one word at a time.
+# A compiler that starts again for each size is slower than no compiler.
 #
-# **What you will learn:** symbols and hints; how a branch on a size becomes a guard, or needs none;
-# why 0 and 1 are special; when two sizes are the same symbol; static, automatic and dynamic
-# compilation; kernels with sizes as arguments; what cannot be symbolic. The paper tells this in its
-# section 5.
+# **What you will learn:** symbols and hints; how a branch on a size becomes a guard, or needs none; why 0
+# and 1 are special; when two sizes share a symbol; static, automatic and dynamic compilation; kernels
+# with sizes as arguments; what cannot be symbolic. The paper describes this in its section 5.
 #
 # **Files of this chapter:** `minidynamo/shapes/dynamic.py`, `minidynamo/shapes/symbolic_shapes.py`,
 # `minidynamo/shapes/symbolic_numbers.py`, `miniinductor/sizes/`.
@@ -40,7 +39,7 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## Three naive versions
 #
-# **One graph per shape.** That is what static compilation does, until it gives up:
+# **One graph per shape.** Static compilation makes a new graph for each shape, until it gives up:
 
 # %%
 def average(x, w):
@@ -51,11 +50,12 @@ print("compilations after each call:", compilations(average, calls, dynamic=Fals
 print(list(minidynamo.counters["skipped"])[0])
 
 # %% [markdown]
-# After four graphs, none of which answered a second call, the compiler stops: all further lengths
+# The compiler stops after four graphs, because none of them answered a second call. All further lengths
 # run as plain Python.
+# <!-- shows: has("[1, 2, 3, 4, 4, 4,") and has("was compiled 4 times, each for a single call") -->
 #
-# **One graph, and hope.** Capture for one size and run for all. The Python number `x.shape[0]` is a
-# constant of the graph:
+# **One graph for all shapes, unchecked.** Capture the graph for one size, and run it for all. The Python
+# number `x.shape[0]` is then a constant of the graph:
 
 # %%
 import prior
@@ -64,21 +64,22 @@ tape = prior.record(lambda x: x.sum(0) / x.shape[0], torch.ones(4, 2))
 print("mean of eight rows of ones, from a graph that was captured with four:", tape(torch.ones(8, 2)))
 
 # %% [markdown]
-# The mean of ones is one. The graph has divided by four, and nobody was told.
+# The mean of ones is one, but the graph returns two. It has divided by four, and it raised no error.
+# <!-- shows: has("tensor([2., 2.])") -->
 #
-# **Padding.** Fill up to a fixed size. It works, costs the work on the padding, and the program has
-# to know about it. (Notebook 16 does it. Exercise 14.3 makes it cheaper.)
+# **Padding.** Fill each input up to a fixed size. Padding works, but it costs work, and the program must
+# know about it. (Notebook 16 pads its inputs. Exercise 14.3 makes padding cheaper.)
 #
 # ## The idea: run the program on symbols
 #
-# Give each size a **symbol** and let the program compute with it. The program asks
-# `if z.size(0) > 2`, and Python needs `True` or `False` *now*. So a symbolic size also has a
-# **hint**: its value in this run. The hint answers, and the question is written down. It becomes a
-# guard.
+# Give each size a **symbol**, and let the program compute with symbols. But the program asks
+# `if z.size(0) > 2`, and Python needs `True` or `False` *now*. So a symbolic size also has a **hint**:
+# its value in this run. The hint answers the question, and the compiler writes the question down. The
+# question becomes a guard.
 #
-# *The kitchen.* "For n guests, take 2n eggs; since there were more than six of us, I used the large
-# pan." *Exactly:* an expression over the symbols, and a condition under which the same path is
-# taken again.
+# *The kitchen.* "For n guests, take 2n eggs. There were more than six of us, so I used the large pan."
+# *Exactly:* an expression over the symbols, and a condition under which the program takes the same path
+# again.
 #
 # In a few lines:
 
@@ -129,15 +130,17 @@ print(traced(concatenated, s0=3, s1=4))
 print(traced(concatenated, s0=1, s1=1))
 
 # %% [markdown]
-# Two paths, two sets of guards, and each graph may be used for *all* sizes for which its guards
-# hold.
+# The program has two paths, so each path has its own guard. A graph may serve *all* sizes for which its
+# guards hold.
+# <!-- shows: has("[s0 + s1 > 2]") and has("[s0 + s1 <= 2]") -->
 #
-# Is the first guard needed? If every symbol were at least 2, then `s0 + s1` would be at least 4,
-# and the question would have only one answer. A guard that cannot fail need not be checked.
+# Is the first guard needed? Suppose that every symbol is at least 2. Then `s0 + s1` is at least 4, and
+# the question has only one answer. A guard that cannot fail need not be checked.
 #
 # ## The real thing
 #
-# The paper's example, captured with `dynamic=True`:
+# The next cell captures the paper's example with `dynamic=True`. Its table has one row for each symbol:
+# the hint ("value here"), the place where the symbol is read, and its range:
 
 # %%
 def f(x, y):
@@ -150,21 +153,24 @@ e = minidynamo.explain(f, dynamic=True)(torch.randn(3), torch.randn(4))
 e.symbols
 
 # %% [markdown]
-# The symbol table: a symbol per size, its hint, where it is read from, and its range. The questions
-# that were asked:
+# Both ranges begin at 2. The next table lists the questions that the program asked about sizes:
+# <!-- shows: has("s0 3 x.shape[0] 2 ...") and has("s1 4 y.shape[0] 2 ...") -->
 
 # %%
 e.decisions
 
 # %% [markdown]
-# `s0 + s1 > 2` is always so, because a symbol is at least 2 here. (The other two were asked
-# by torch's own shape functions, for the multiplication in line 4.) What is left to check:
+# `s0 + s1 > 2` is always true, because each symbol is at least 2. (torch's own shape functions asked the
+# other two questions, for the multiplication in line 4.) Which guards are left to check?
+# <!-- shows: count("always so") == 3 -->
 
 # %%
 e.size_guards
 
 # %% [markdown]
-# The branch is not among them. With `> 6` instead, the answer depends on the sizes, and the question becomes a guard:
+# The branch is not among the guards. With `> 6` instead, the answer depends on the sizes, and the
+# question becomes a guard:
+# <!-- shows: not has("SIZES") -->
 
 # %%
 def g(x, y):
@@ -180,9 +186,11 @@ counts = compilations(g, [(torch.randn(a), torch.randn(b)) for a, b in sizes], d
 print("compilations for", sizes, ":", counts)
 
 # %% [markdown]
-# Two graphs for five shapes: one per side of the branch. Each graph owns a region in the plane of
-# sizes. (Use the buttons, or the arrow keys.) After each call the guard function of every entry is
-# asked about every point:
+# Two graphs serve five shapes, one for each side of the branch.
+# <!-- shows: has("SIZES x.shape[0] + y.shape[0] > 6") and has("[1, 1, 2, 2, 2]") -->
+#
+# Each graph owns a region in the plane of sizes. The next picture shows these regions. (Use the buttons,
+# or the arrow keys.) After each call it asks the guard function of every entry about every point:
 
 # %%
 from steppers import region_walk
@@ -193,27 +201,29 @@ region_walk(compiled, lambda a, b: (torch.randn(a), torch.randn(b)), [*sizes[:4]
             lambda: minidynamo.records.frames)
 
 # %% [markdown]
-# The second region is a diagonal: two equal sizes have one symbol. A size of 1 lies in no region of
-# the others; it has an entry of its own.
+# The region of entry 1 is a diagonal, because two equal sizes share a symbol. A size of 1 is in no other
+# region, so it has an entry of its own.
+# <!-- shows: has("Sizes (1, 5): no entry fits, entry 2 is compiled") -->
 #
-# `decide` is where a question arrives. It asks `prove` first. What is proved needs no guard; for the
-# rest the hint answers, and the answer is learned.
+# The real class that answers such questions is `ShapeEnv`. Its method `decide` first asks `prove`: a
+# proof needs no guard. Otherwise the hint answers. `is_proved` says which of the two answered, and
+# `value` is the answer. The last lines of the method make the guard:
 
 # %%
 from minidynamo.shapes.symbolic_shapes import ShapeEnv
+from parts import part
 
-excerpt(ShapeEnv.decide)
+part(ShapeEnv.decide, ("fact =", "self.learn"))
 
 # %% [markdown]
-# From the top: `simplify` uses what is known already. If `prove` has an answer, that is it. If not, the
-# question may fall into parts (`decide_parts`). The hint comes last, and `learn` makes a guard of the
-# answer. A size that has no hint is a `DataDependentDecision`: a graph break.
+# `note` writes the question down for the table above. `learn` makes a guard of an answer that nobody
+# proved. A size without a hint raises `DataDependentDecision`, and the graph breaks.
 #
-# How does `prove` work? The simplest of its means: a question `a > b` is a question about the *gap*
+# How does `prove` work? Its simplest means is the *gap*. A question `a > b` is a question about the gap
 # `a - b`. Write each symbol as `2 + (something not negative)`. For `s0 + s1 > 2` the gap is
-# `s0 + s1 - 2`, that is 2 plus two things that are not negative. So it is at least 2, and the answer is
-# always yes. With a negative coefficient nothing follows. Interval arithmetic does the rest. (Exercise
-# 14.2 is this step, by hand.)
+# `s0 + s1 - 2`, that is, 2 plus two terms that are not negative. So the gap is at least 2, and the answer
+# is always yes. With a negative coefficient nothing follows. Interval arithmetic handles other cases.
+# (In exercise 14.2 you write this step.)
 
 # %%
 env = ShapeEnv()
@@ -223,24 +233,26 @@ for question in (s0 + s1 > 2, s0 + s1 > 6, s0 * s1 > s0, s0 < 2):
     print(f"{str(question):14} {answer}")
 
 # %% [markdown]
-# Only the second would become a guard.
+# Only `s0 + s1 > 6` would become a guard.
+# <!-- shows: count("it depends: a guard") == 1 and has("s0 + s1 > 6 it depends") -->
 #
-# Symbols flow through everything: torch's own shape functions compute with them (fake tensors take
-# a `torch.SymInt` wherever they take an `int`). In the graph each symbol is an input, and shapes
-# are expressions:
+# Symbols flow through every operation: torch's own shape functions compute with them. (Fake tensors take
+# a `torch.SymInt` wherever they take an `int`.) In the graph each symbol is an input, and shapes are
+# expressions:
 
 # %%
 e.graph_text
 
 # %% [markdown]
-# `s0 + s1` is the shape of a tensor here, as `7` would be in a static graph. There is no branch: it was
-# decided.
+# `s0 + s1` is the shape of a tensor here, as `7` would be in a static graph. The graph has no branch,
+# because the compiler has decided it.
+# <!-- shows: has('cat: "f32[s0 + s1]"') and not has("if ") -->
 #
 # ## 0, 1 and equal sizes
 #
-# **0 and 1 are never symbols.** A dimension of size 1 is broadcast; one of size 0 is empty. If
-# sizes might be 1, every addition of two tensors would be a question. So they are numbers, and
-# guarded:
+# **0 and 1 are never symbols.** A dimension of size 1 is broadcast, and a tensor with a dimension of size
+# 0 is empty. If a symbol could be 1, every addition of two tensors would ask a question. So 0 and 1 stay
+# numbers, with a guard:
 
 # %%
 shapes = [((5, 6), (5, 6)), ((7, 3), (7, 3)), ((7, 3), (1, 3)), ((4, 9), (1, 9))]
@@ -250,12 +262,14 @@ counts = compilations(
 print(counts, "- the third call broadcasts")
 
 # %% [markdown]
-# The fourth call finds the third's graph: a one, and any other size.
+# The third call has a size of 1 and needs a graph of its own. The fourth call uses the same graph: a 1,
+# and any other size.
+# <!-- shows: has("[1, 1, 2, 2]") -->
 #
-# **Equal sizes share a symbol.** Two dimensions that have the same size in this run probably mean
-# the same thing (`x` and its mask, `q` and `k`). They get one symbol, and a guard that they are
-# equal ("duck shaping": if it looks like the same size...). It saves questions. When it guesses
-# wrong, the guard fails and there is a second compilation, without the assumption:
+# **Equal sizes share a symbol.** Two dimensions of the same size probably mean the same thing: `x` and
+# its mask, `q` and `k`. They get one symbol, and a guard that they are equal. This is **duck shaping**:
+# if it looks like the same size, it is the same size. A shared symbol saves questions. If the guess is
+# wrong, the guard fails, and the compiler compiles again without the assumption:
 
 # %%
 e = minidynamo.explain(lambda x, y: (x * 2, y * 3), dynamic=True)(torch.randn(5), torch.randn(5))
@@ -264,14 +278,15 @@ pairs = [(5, 5), (6, 6), (6, 7), (8, 9)]
 print(compilations(lambda x, y: (x * 2, y * 3), [(torch.randn(a), torch.randn(b)) for a, b in pairs], dynamic=True))
 
 # %% [markdown]
-# `EQUAL` is the guess. The third call proves it wrong, and its graph fits the fourth.
+# `EQUAL` is the guess. The third call proves it wrong, and its graph also fits the fourth.
+# <!-- shows: has("EQUAL") and has("[1, 1, 2, 2]") -->
 #
 # ## What needs the number
 #
-# A loop over a size must be unrolled, so it needs the number. So does a list of that length, or
-# text that is compared (an f-string that is only passed on is put together when the program runs).
-# The symbol is **pinned**: it becomes a number in the next attempt, with a guard, and the record
-# says which line is to blame:
+# The compiler unrolls a loop over a size, so it needs the number. A list of that length needs the number,
+# too, and so does text that the program compares. (An f-string that the program only passes on is built
+# at run time.) The compiler **pins** such a symbol: in the next attempt the size is a number with a
+# guard. The record says which line is to blame:
 
 # %%
 def over_rows(x):
@@ -285,8 +300,10 @@ e.symbols
 
 # %% [markdown]
 # Line 3 is the loop. The other size stays a symbol.
+# <!-- shows: has("x.shape[0] a number, which this line needs") and has("s0 3 x.shape[1]") -->
 #
-# If the size was *marked* as dynamic, that is an error instead of a silent slow-down:
+# Pinning costs a compilation for each number. If you *mark* the size as dynamic, the compiler raises an
+# error instead:
 
 # %%
 x = torch.randn(4, 3)
@@ -298,11 +315,12 @@ except Exception as error:
     print(f"{type(error).__name__}: {error}")
 
 # %% [markdown]
-# The message names the size, the line, and what to do.
+# The message names the size and the line, and says what to do.
 #
-# And a size that depends on *values* (`x[x > 0]`) has no hint at all: nobody knows it before the
-# program runs. So the graph breaks at the op that makes it, and the break names the op and its line.
-# (PyTorch can keep it in the graph as an *unbacked* symbol `u0`, as long as nobody asks about it.)
+# Some sizes depend on *values*, as in `x[x > 0]`. Such a size has no hint, because nobody knows it before
+# the program runs. So the graph breaks at the operation that makes the size. The break names the operation
+# and its line. (PyTorch can keep the size in the graph as an *unbacked* symbol `u0`, as long as nobody
+# asks about it.)
 
 # %%
 def positive(x):
@@ -311,14 +329,15 @@ def positive(x):
 minidynamo.explain(positive, dynamic=True)(torch.randn(8)).breaks
 
 # %% [markdown]
-# The one break is at the line of `x[x > 0]`, and it names the operation.
+# The only break is at the line of `x[x > 0]`, and it names the operation.
+# <!-- shows: has("1 graph break") and has("aten.nonzero") -->
 #
 # ## Static, automatic, dynamic
 #
-# Symbols are not free: an expression in a loop bound hides its size from the C++ compiler, and
-# constant sizes allow more simplification. Which sizes should be symbols? Nobody knows before the
-# second call. So the default, `dynamic=None`, is **automatic**: the first compilation is static.
-# When a guard on a size fails, the next one makes *that* size a symbol.
+# Symbols are not free. An expression in a loop bound hides the size from the C++ compiler, and constant
+# sizes allow more simplification. Which sizes should be symbols? Nobody knows before the second call. So
+# the default, `dynamic=None`, is **automatic**: the first compilation is static. When a guard on a size
+# fails, the next compilation makes *that* size a symbol.
 
 # %%
 from minidynamo.shapes.dynamic import SizePolicy
@@ -326,17 +345,19 @@ from minidynamo.shapes.dynamic import SizePolicy
 excerpt(SizePolicy.is_symbol)
 
 # %% [markdown]
-# `pinned` are the sizes that some line needs as numbers. `is_wanted` is true where the user asked for a
-# symbol. Every number that is met is written down in `met`, for the next compilation. And what has
-# changed?
+# `pinned` has the sizes that some line needs as numbers. `is_wanted` is true if you asked for a symbol.
+# `met` collects every number, for the next compilation. `changed` asks earlier compilations:
+# <!-- general -->
 
 # %%
 excerpt(SizePolicy.changed)
 
 # %% [markdown]
-# `earlier` is what earlier compilations of this code have met. A size that is another one now, or was a
-# symbol before, becomes a symbol. (Strides and other ints become
-# symbols in the same way.) Three policies, for ever new lengths:
+# `earlier` has the numbers that earlier compilations of this code have met. A size becomes a symbol if it
+# has changed, or if it was a symbol before. (Strides and other ints become symbols in the same way.)
+# <!-- general -->
+#
+# The next cell compares the three policies. Each call has a new length:
 
 # %% alt="Stairs: compilations over the sizes of a sweep; the static stairs rise with each size, automatic and dynamic ones stay low"
 steps = list(range(2, 26))
@@ -348,7 +369,9 @@ print({label: values[-1] for label, values in counts.items()})
 draw_compilations(counts, steps);
 
 # %% [markdown]
-# Two compilations, and only the size that changed is a symbol; the 8 columns stay a number:
+# The automatic policy compiles twice. Only the size that changed is a symbol; the 8 columns stay a
+# number:
+# <!-- shows: n("'automatic':") == 2 and n("'static':") == 24 and n("'dynamic':") == 1 -->
 
 # %%
 minidynamo.reset()
@@ -360,15 +383,16 @@ Table(["kind", "assumption"], [(guard.kind, guard.code) for guard in record.guar
       "the second entry's guards on sizes")
 
 # %% [markdown]
-# `x.shape[0]` has a range, and everything else is a number.
+# `x.shape[0]` has a range, and every other size is a number.
+# <!-- shows: count("RANGE") == 1 and has("w.shape == (8, 8)") and has("x.shape[1] == 8") -->
 #
 # ## Kernels with sizes as arguments
 #
-# In miniinductor, sizes were sympy integers all along (notebook 09); now they are expressions. Loop
-# bounds, strides and index expressions carry symbols; the symbols arrive as arguments of the
-# kernel, and the wrapper computes the sizes of buffers.
+# In miniinductor, sizes were sympy integers all along (notebook 09). Now they are expressions. Loop
+# bounds, strides and indices contain symbols. The symbols are arguments of the kernel, and the wrapper
+# computes the sizes of buffers.
 #
-# The kernel and the wrapper of the second entry:
+# The next output shows the kernels of the second entry:
 
 # %%
 from minidynamo.explain.explanation import FrameExplanation
@@ -377,23 +401,25 @@ dynamic = FrameExplanation(record)
 dynamic.kernels
 
 # %% [markdown]
-# `s0` is an argument and the bound of a loop. Whether threads are worth their start is asked at run time
-# now: `if (8*s0 >= 16384)`. And the second kernel's sum runs in chunks, since the length of the column
-# is not known.
+# `s0` is an argument and the bound of a loop. The kernel decides at run time whether threads are worth
+# their start: `if (8*s0 >= 16384)`. The wrapper belongs to the same entry:
+# <!-- shows: has("if (8*s0 >= 16384)") and has("x0 < s0") -->
 
 # %%
 dynamic.wrapper
 
 # %% [markdown]
-# The wrapper gets `s0` as well, and makes what is `s0` long anew in each call.
+# The wrapper gets `s0`, too. It allocates every buffer of length `s0` anew in each call.
+# <!-- shows: has("empty_cpu((s0,)") and has("def call(s0,") -->
 #
-# The scheduler's question of notebook 10, *do two loops have the same bounds?*, is now a question
-# about expressions, asked of the same environment. Memory planning leaves out what has a symbol for
-# its size: it has no place in an arena of fixed bytes.
+# The scheduler of notebook 10 asks whether two loops have the same bounds. It now asks this question
+# about expressions, in the same `ShapeEnv`. Memory planning leaves out buffers whose size has a symbol:
+# an arena of fixed bytes has no place for them.
 #
 # ## A real model: GPT-2 writes
 #
-# The text grows by one token at a time. Static: a compilation per token. Automatic: two.
+# The text grows by one token at a time, so each call has a new length. How often does each policy
+# compile?
 
 # %%
 from benchmarks.models import gpt2
@@ -416,8 +442,10 @@ for label, option in (("static", False), ("automatic", None), ("dynamic", True))
 Table(["", "compilations", "the same tokens as eager"], rows, "GPT-2, 2 layers: 8 tokens after a prompt of 16")
 
 # %% [markdown]
-# The text is the same in each row. What differs is how often somebody waited for the compiler. How many
-# guards about sizes does such a model need?
+# All policies write the same text. The static one compiles for every token, the automatic one twice.
+# <!-- shows: n("static") == 8 and n("automatic") == 2 and n("dynamic") == 1 and count("True") == 3 -->
+#
+# How many guards about sizes does such a model need?
 
 # %%
 e = minidynamo.explain(model, dynamic=True)(input_ids=inputs["input_ids"], use_cache=False)
@@ -425,11 +453,12 @@ print(len(e.decisions.rows), "questions about sizes; guards needed for", sum(row
 e.size_guards
 
 # %% [markdown]
-# Every question was answered by a proof. One range is left, and the stride of the input.
+# Proofs answered every question. One range and the stride of the input are left to check.
+# <!-- shows: n("guards needed for") == 0 and count("RANGE") == 1 and count("STRIDE") == 1 -->
 #
 # ## What a symbol costs
 #
-# The same program, compiled for one shape and for all:
+# The next cell compiles one program for one shape, and for all shapes:
 
 # %% tags=["volatile"]
 from benchmarks.runner import interleave, ratio
@@ -450,11 +479,13 @@ print(f"the symbol costs a factor of {factor:.2f}  [{low:.2f} to {high:.2f}]")
 Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in timings.items()])
 
 # %% [markdown]
-# A factor of one means that the symbol is free, as it should be for long rows. (Read it with its
-# quartiles.) Short rows pay: the C++ compiler unrolls a short row when it knows its length, and cannot
-# when the length is `s1`. The sizes are also two more numbers to pass through Python and the
-# launcher: half a microsecond a call. How many rows there are hardly matters. It is the inner loops that are faster when they know their
-# size.
+# A factor of one means that the symbol is free. (Read the factor with its quartiles.) For long rows it is
+# nearly free.
+# <!-- shows: 0.9 < n("the symbol costs a factor of") < 1.15 -->
+#
+# Short rows pay more. The C++ compiler unrolls a short row of known length, and cannot unroll a row of
+# length `s1`. The number of rows hardly matters, because only inner loops become faster with a known
+# size. Each symbol is also one more number to pass through Python and the launcher.
 #
 # ## Exercises
 #
@@ -462,8 +493,8 @@ Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in ti
 # attention: `width // heads`; windows: `length % 4 == 0`). Give `SizeWithDivision` both.
 #
 # *Hints.* `self.combine(other, operation)` applies the operation to the expression and to the hint. For
-# sympy expressions `a // b` and `a % b` do what they do for ints. But what `combine` returns is a plain
-# `Size`, which cannot be divided again: override it, too.
+# sympy expressions, `a // b` and `a % b` do the same as for ints. But `combine` returns a plain `Size`,
+# which cannot be divided again. So override `combine`, too.
 
 # %% tags=["exercise"]
 class SizeWithDivision(Size):
@@ -487,12 +518,12 @@ check("14.1", SizeWithDivision)
 
 # %% [markdown]
 # **14.2** (core) *Always so?* Write `lowest(terms, constant)`: the smallest value of
-# `constant + sum(coefficient * symbol)` over all integers `symbol >= 2`; `terms` is
-# `{name: coefficient}`. Return minus infinity if there is no smallest value. With it, `a > b` is
-# always so if `lowest(a - b) > 0`. The check compares with the real `ShapeEnv`, and asks your
-# function about the paper's example.
+# `constant + sum(coefficient * symbol)` over all integers `symbol >= 2`. `terms` is
+# `{name: coefficient}`. Return minus infinity if no smallest value exists. With your function, `a > b` is
+# always true if `lowest(a - b) > 0`. The check compares with the real `ShapeEnv`, and asks your function
+# about the paper's example.
 #
-# *Hints.* A negative coefficient lets the sum fall without end.
+# *Hints.* With a negative coefficient the sum has no lower bound.
 
 # %% tags=["exercise"]
 import math
@@ -510,13 +541,13 @@ check("14.2", lowest)
 
 # %% [markdown]
 # **14.3** (stretch) *Buckets.* Sometimes a few static graphs are the best answer. Write
-# `bucketed(function, sizes)` for functions that treat each row by itself (row `i` of the result
-# depends on row `i` of the argument only): the returned function pads its argument with zero rows
-# to the next of the `sizes`, calls `function`, and returns the rows that were asked for. Larger
-# arguments are not padded.
+# `bucketed(function, sizes)` for functions that treat each row by itself: row `i` of the result depends
+# only on row `i` of the argument. The returned function pads its argument with zero rows to the next of
+# the `sizes`, calls `function`, and returns only the rows of the argument. It does not pad an argument
+# that is larger than all `sizes`.
 #
-# *Hints.* `torch.nn.functional.pad(x, (0, 0, 0, missing))`. Compile outside: the check compiles
-# `function` and counts.
+# *Hints.* `torch.nn.functional.pad(x, (0, 0, 0, missing))`. Do not compile: the check compiles `function`
+# and counts.
 
 # %% tags=["exercise"]
 def bucketed(function, sizes: list):
@@ -532,17 +563,19 @@ def bucketed(function, sizes: list):
 check("14.3", bucketed)
 
 # %% [markdown]
-# **14.4** (core) *How many graphs?* A compiler is called with these `shapes`, one after the other, all of one rank.
-# Write `count_graphs(shapes)`: how often does it compile? A graph is a tuple of sizes. None stands for
-# a symbol, which fits every size from 2 on. A shape that no graph fits is compiled. A size that was
-# the same in all calls so far, this one included, stays a number. Any other becomes a symbol, but for
-# 0 and 1: they always stay numbers.
+# **14.4** (core) *How many graphs?* A program calls a compiler with these `shapes`, one after the other, all of
+# one rank. Write `count_graphs(shapes)`: how often does the compiler compile?
+#
+# * A graph is a tuple of sizes. None is a symbol, which fits every size from 2 on.
+# * The compiler compiles a shape that no graph fits.
+# * A size that was the same in all calls so far, this call included, stays a number.
+# * Any other size becomes a symbol, except 0 and 1: they always stay numbers.
 #
 # *Hints.* Keep the graphs, and for each dimension the set of sizes that you have seen.
 #
 # <details><summary>Predict: lengths 5, 6, 7, 8, 1. How many graphs?</summary>
 #
-# Three. The first is static, the second has a symbol and fits all further lengths but 1.
+# Three. The first graph is static. The second has a symbol and fits all further lengths except 1.
 #
 # </details>
 
@@ -566,28 +599,28 @@ check("14.4", count_graphs)
 # %% [markdown]
 # ## Your own compiler: sizes
 #
-# **The piece.** `Size` is an int that remembers how it was computed, and tells on whoever compares
-# it. You write the methods for arithmetic and for comparisons, what becomes of a size where only a
-# number will do, how it is written, and which sizes have changed since an earlier call.
+# **The piece.** `Size` is an int that remembers how it was computed, and records every comparison. You
+# write the methods for arithmetic and for comparisons. You also write what happens where only a number
+# will do, how a size prints, and which sizes have changed since an earlier call.
 #
 # <details><summary>Hint: arithmetic</summary>
 #
-# `n + 1` and `1 + n` are two methods; `swapped` says which one is meant. The result is a `Size`
-# with the value of this call and the text of all calls.
+# `n + 1` and `1 + n` are two methods; `swapped` says which one is meant. The result is a `Size` with the
+# value of this call and the text for all calls.
 #
 # </details>
 # <details><summary>Hint: comparisons</summary>
 #
-# The answer is that of this call. The *fact* is what was true: `s0 > 4`, or `not (s0 > 4)`.
+# Return the answer of this call. The *fact* is the comparison that held: `s0 > 4`, or `not (s0 > 4)`.
 #
 # </details>
 # <details><summary>Hint: care</summary>
 #
-# `n == n` is no fact. What is no int is none of a Size's business: for it the methods return
-# `NotImplemented`. (`n * 0.5` is an ordinary product then.) Whoever makes a plain number of a Size
-# (`plain`) relies on its value. So `plain` writes a fact, too: `s0 == 8`.
+# `n == n` is no fact. For a value that is no int, the methods return `NotImplemented`. (`n * 0.5` is an
+# ordinary product then.) `plain` makes a plain number of a Size, so the caller relies on its value. So
+# `plain` writes a fact, too: `s0 == 8`.
 #
-# A tuple's text has a comma behind each item, for `(s0,)` is a tuple and `(s0)` is none.
+# The text of a tuple has a comma after each item: `(s0,)` is a tuple, and `(s0)` is not.
 #
 # </details>
 
@@ -597,7 +630,7 @@ from exercises.own_compiler import begin
 begin("sizes");
 
 # %% [markdown]
-# The line names what is yours. Write it in that file, then ask for a check, as often as you like:
+# The line names the functions that you write. Edit that file, and run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -607,8 +640,8 @@ check_piece("sizes")
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The next list has every public name of this chapter's core files, with one sentence each. Unfold a file,
+# then a name, to see its first lines. The build makes the list from the sources.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -624,23 +657,22 @@ also_here(
 # ## What real PyTorch has
 #
 # * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `torch/fx/experimental/sym_node.py`: the same
-#   design. It also has the constraints of `torch.export`, and a translation to a theorem prover for
-#   checking itself. Paper, section 5.
-# * `torch/_dynamo/variables/builder.py` and `torch/_dynamo/pgo.py`: automatic dynamic; what was learned is kept
-#   for the next process.
-# * `torch/_inductor/sizevars.py`: the code generator's questions; `torch._check` lets the user
-#   state facts.
+#   design. It also has the constraints of `torch.export`, and a translation to a theorem prover that
+#   checks it. Paper, section 5.
+# * `torch/_dynamo/variables/builder.py` and `torch/_dynamo/pgo.py`: automatic dynamic shapes. PyTorch keeps
+#   what it learned for the next process.
+# * `torch/_inductor/sizevars.py`: the code generator's questions. `torch._check` lets you state facts.
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=dynamic python program.py` prints each symbol as it is made, and each guard as it is
-# learned.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=dynamic python program.py` prints each new symbol and
+# each new guard.
 #
 # ## Recap
 #
 # * A symbolic size is an expression and a hint. The hint answers questions; the answers are guards.
-# * What holds for all sizes that the guards let through needs no guard. 0 and 1 are numbers; equal
-#   sizes share a symbol.
-# * Automatic: static first, then a symbol for what changed. A line that needs the number pins it,
-#   and is named.
-# * Kernels take sizes as arguments; fusion and memory planning compute with expressions.
+# * A question with one answer for all sizes needs no guard. 0 and 1 are numbers; equal sizes share a
+#   symbol.
+# * Automatic shapes start static, and then make a symbol of each size that changed. A line that needs the
+#   number pins its size, and the record names the line.
+# * Kernels take sizes as arguments. Fusion and memory planning compute with expressions.
 #
-# Next: what all of this is worth.
+# Next: how much speed all of this brings.

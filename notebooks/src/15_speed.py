@@ -13,13 +13,13 @@
 # %% [markdown]
 # # 15 · Where the speed comes from: benchmarks and ablation
 #
-# A number such as "1.8 times faster" says nothing unless one knows how it was measured, and nothing
-# useful unless one knows *why*. This notebook measures the compiler that you have read, takes it
-# apart switch by switch, and compares it with what the machine could do at best.
+# "1.8 times faster" says nothing unless one knows how it was measured. It is of no use unless one knows
+# *why*. This notebook measures the compiler that you have read. It then takes the compiler apart, switch
+# by switch, and compares it with what the machine could do at best.
 #
 # **What you will learn:** how a measurement goes wrong; interleaving, medians, quartiles; speedups
-# against eager and `torch.compile`; ablation, and how it misleads; the roofline; Amdahl's law, or
-# why a model gains less than its kernels.
+# against eager and `torch.compile`; ablation, and how it misleads; the roofline; Amdahl's law, or why a
+# model gains less than its kernels.
 #
 # **Files of this chapter:** `miniinductor/config.py`, the strategies of the C++ writer (`rows.py`,
 # `tables.py` and `tiles.py` in `miniinductor/codegen/`), and `benchmarks/`.
@@ -34,7 +34,7 @@ import miniinductor
 from benchmarks.runner import interleave, keep_freed_memory, ratio
 from benchmarks.suites import machine, measure
 from benchmarks.workloads import WORKLOADS
-from minidynamo.explain import Code, Table, excerpt
+from minidynamo.explain import Table
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False)
@@ -66,32 +66,61 @@ naive = [("eager, first call", seconds(program)), ("compiled, first call", secon
 Table(["", "milliseconds"], [(name, f"{value * 1e3:.2f}") for name, value in naive])
 
 # %% [markdown]
-# Which of these is the answer? The first compiled call includes the compilation. Later ones differ
-# by whatever else the machine was doing. And if a machine gets slower while one measures (heat, a
-# neighbour), the version that is measured last loses.
+# Which of these figures is the answer? The first compiled call includes the compilation. Later calls
+# differ by whatever else the machine was doing.
+# <!-- shows: n("compiled, first call") > 10 * n("compiled, again") -->
 #
-# The runner of this project does four things about it. It warms up. It runs the versions **in
-# turns**, so that a slow moment hits all. It takes ratios **within a round**. It reports the
-# **median with quartiles**: if the quartiles of two versions overlap, nothing has been shown. Where
-# many versions are alike (the ablation below), each round has another order: the one behind a slow
-# version finds emptied caches.
+# A machine may also get slower during the measurement, because of heat or a neighbour. Then the version
+# that is measured last loses. So a measurement takes four precautions:
+#
+# * It warms up.
+# * It runs the versions **in turns**, so that a slow moment hits all of them.
+# * It takes ratios **within a round**.
+# * It reports the **median with quartiles**. If the quartiles of two versions overlap, it has shown no
+#   difference.
+#
+# The heart of such a runner is two loops:
 
-# %%
-excerpt(interleave)
+# %% tags=["volatile"]
+def in_turns(variants, rounds=9):
+    """{name: its seconds in each round}; every version runs once in a round."""
+    found = {name: [] for name in variants}
+    for _ in range(rounds):
+        for name, function in variants.items():
+            begin = time.perf_counter()
+            function()
+            found[name].append(time.perf_counter() - begin)
+    return found
+
+found = in_turns({"eager": lambda: program(x), "compiled": lambda: compiled(x)})
+ratios = sorted(a / b for a, b in zip(found["eager"], found["compiled"]))
+print("eager / compiled, round by round, sorted:", " ".join(f"{value:.1f}" for value in ratios))
 
 # %% [markdown]
-# First each version is called twice, to see how many calls make a batch long enough to be timed. Then
-# come the rounds. In each, every version gets one batch. The last lines choose the rounds in which
-# nobody else took our processor. A ratio is taken round by round:
+# Every round favours the compiled version, but the rounds differ. So one round proves little, and the
+# median of all rounds says more.
+# <!-- shows: n("sorted:") > 1 and n("sorted:", 8) > 1.1 * n("sorted:") -->
+#
+# The real runner is `interleave` in `benchmarks/runner.py`. It prefers the rounds in which no other process
+# took the processor. If many versions are alike, as in the ablation below, each round has another order: a
+# version behind a slow one finds emptied caches. A short program runs several times (`batch`), until one
+# measurement is long enough for the clock:
 
 # %%
-excerpt(ratio)
+from parts import part
+
+part(interleave, ("begin = clock", "row[name]"))
 
 # %% [markdown]
-# And before anything is timed, the result is compared with eager's. A wrong result is an error, and
+# `row` has the seconds of one call in this round.
+
+# %% [markdown]
+# Before the suite times a program, it compares the result with eager's. A wrong result is an error, and
 # gets no row in the table.
 #
 # ## Kernels and models against eager and `torch.compile`
+#
+# The next figure has six small programs and two models. A value above 1 is faster than eager:
 
 # %% tags=["volatile"] alt="Bars from zero for each model: eager's time divided by the time of miniinductor and of torch.compile, with quartiles; a dashed line at one"
 from benchmarks.plots import speedup_bars
@@ -107,8 +136,9 @@ for name, make in (("GPT-2, 2 layers", gpt2), ("BERT, 2 layers", bert)):
 speedup_bars(rows, machine());
 
 # %% [markdown]
-# A bar beyond one is faster than eager. Where the quartiles of two bars overlap, do not call one of them
-# the winner. The numbers:
+# Where the quartiles of two values overlap, neither is the winner. The next table has the same figures as
+# numbers. Compilation is paid once; the other columns are paid at every call:
+# <!-- general -->
 
 # %% tags=["volatile"]
 def with_spread(value):
@@ -121,13 +151,20 @@ Table(["", "eager ms", "eager / ours", "eager / torch.compile", "compile time: o
       "medians, and quartiles of the ratios")
 
 # %% [markdown]
-# Read a row with its quartiles. Compilation is paid once; the other columns are paid at every call.
+# `gelu*sigmoid` gains several times, layer norm much less.
+# <!-- shows: n("gelu*sigmoid", 1) > 2 and n("gelu*sigmoid", 1) > 1.5 * n("layer norm", 1) -->
+#
+# `torch.compile` falls below 1 in some rows. `tiny` has almost no work, so it measures the price of a
+# call: guards and a wrapper in Python, against eager's dispatch. In softmax, layer norm and the sum,
+# eager already runs one hand-written kernel, and a generated kernel can only equal it. These rows use one
+# thread and one shape, on the machine in the title; another machine may order them differently.
 #
 # ## Ablation: take one thing away
 #
 # Why does `gelu*sigmoid` gain so much, and layer norm so little? Look at what eager does for each.
-# `gelu*sigmoid` is a chain of operations, and each reads and writes memory. Layer norm is *one* eager
-# kernel already: it reads once and writes once, and nothing is left to fuse. In bytes:
+# `gelu*sigmoid` is a chain of operations, and each operation reads and writes memory. Layer norm is *one*
+# eager kernel already. It reads once and writes once, so fusion has nothing to remove. The next table
+# counts the bytes:
 
 # %%
 from benchmarks.suites import ablation
@@ -151,16 +188,19 @@ for name in ("gelu*sigmoid", "layer norm"):
 Table(["", "eager operations", "they move", "our kernels", "they move", "ratio"], found)
 
 # %% [markdown]
-# The ratios say what fusion can win at most, where nothing but memory counts.
+# Fusion can win 3.7 times for the chain and nothing for layer norm, if only memory counts.
+# <!-- shows: n("gelu*sigmoid", 4) == 3.7 and n("layer norm", 4) == 1 -->
 #
-# Nearly every optimisation of miniinductor has a switch. (What has none is named below.) Compile the
-# same captured graph once with everything on, and once per switch with that one off:
+# Nearly every optimisation of miniinductor has a switch. An **ablation** compiles the same captured graph
+# with everything on, and then once for each switch with that switch off. These are the switches:
 
 # %%
-excerpt(ablation.switches)
+print(", ".join(ablation.switches()))
 
 # %% [markdown]
-# First what does not depend on the clock: how many kernels there are, and how many bytes they move.
+# The last entry turns two switches off together. First count what does not depend on the clock. The next
+# table has the number of kernels, and the bytes that they move:
+# <!-- shows: has("fusion and inlining") -->
 
 # %%
 def layer_norm_gelu(x, w, b):
@@ -183,8 +223,11 @@ Table(
 )
 
 # %% [markdown]
-# Fusion matters for the second and the last program. In the first program all rows are alike but the
-# last one, where fusion and inlining are off together. Keep that in mind. Then the clock:
+# Fusion matters for the second and the last program. For the first program, fusion alone and inlining
+# alone change nothing. Only turning both off does.
+# <!-- shows: n("fusion", 2) > n("all on", 2) and n("fusion", 6) > n("all on", 6) and n("fusion", 1) == n("inlining", 1) == n("all on", 1) < n("fusion and inlining", 1) -->
+#
+# The next figure has the times. A value above 1 means that the optimisation was of use:
 
 # %% tags=["volatile"] alt="Bars from zero for each program: how many times slower it is without one optimisation; a dashed line at one"
 from benchmarks.plots import ablation_bars
@@ -192,35 +235,34 @@ from benchmarks.plots import ablation_bars
 ablation_bars(ablated, machine());
 
 # %% [markdown]
-# A bar is the time without one thing over the time with everything: beyond one it was of use.
+# **How ablation misleads.** For a chain of pointwise operations, neither fusion alone nor inlining alone
+# matters: each does the other's work. Only with *both* off do you see what they bring. An ablation that
+# takes one thing away measures what is lost *given everything else*. It would call both useless.
+# <!-- general -->
 #
-# **How ablation misleads.** For a chain of pointwise operations, neither fusion alone nor inlining
-# alone matters: each does the other's work. Only with *both* off does one see what they bring. An
-# ablation that takes away one thing at a time measures what is lost *given everything else*; it
-# would call both useless.
-#
-# What each is for:
+# The next table says what each switch saves, and where that shows:
 #
 # | switch | what it saves | shows in |
 # |---|---|---|
-# | inlining | values that nobody else needs never get memory | the chain, together with fusion |
-# | fusion | reductions and their readers share one pass; one launch instead of several | layer norm, softmax, models |
+# | inlining | memory for values that only one reader needs | the chain, together with fusion |
+# | fusion | passes over memory: reductions and their readers share one; launches | layer norm, softmax, models |
 # | buffer reuse | fresh memory pages, cache lines (notebook 13) | many intermediates |
-# | in place | a buffer of its own for what can be written over its last input | long chains of layers |
+# | in place | a buffer of its own, where a result may overwrite its last input | long chains of layers |
 # | foreach | calls: equal kernels on different tensors become one | an optimizer's step over many parameters |
-# | tiling | whole cache lines where a read runs across memory (notebook 11) | `x + y.t()` |
-# | lane tables | what is the same in each row is computed once; short innermost loops are joined with the loop around | images that are enlarged, short rows |
-# | row reductions | vector lanes over outputs where rows are reduced | sums over dim 0 |
-# | onednn products | better library calls for what is not fused | GPT-2, BERT |
+# | tiling | partly used cache lines, where a read runs across memory (notebook 11) | `x + y.t()` |
+# | lane tables | repeated work that is the same in each row; short innermost loops | images that are enlarged, short rows |
+# | row reductions | scalar sums where rows are reduced: lanes run over outputs | sums over dim 0 |
+# | onednn products | slow library calls for products that are not fused | GPT-2, BERT |
 # | loop reordering | a pass over memory, where two loop nests run in different orders | batch norm |
-# | channels last | the order of dimensions that convolutions like best | image models |
-# | vectorize | `omp simd` in the inner loop: without it, GCC decides alone | reductions, exp, erf |
-# | openmp | the other cores | large tensors; not here, where one core is measured |
+# | channels last | conversions to the order of dimensions that convolutions like best | image models |
+# | vectorize | scalar inner loops: it adds `omp simd`, where GCC would decide alone | reductions, exp, erf |
+# | openmp | time, through the other cores | large tensors; not here, with one core |
 #
-# Some of what makes the compiler fast has no switch, because there is nothing to switch to: the
-# generated guards, the C launcher, the straight-line wrapper. That is the `tiny` row above.
+# Some parts have no switch, because nothing could replace them: the generated guards, the C launcher, the
+# straight-line wrapper. The `tiny` row above shows their effect.
 #
-# Training adds a decision of its own, the cut between forward and backward (notebook 08):
+# Training adds a decision of its own: the cut between forward and backward graph (notebook 08). The next
+# table compares three policies for the cut:
 
 # %%
 class Block(torch.nn.Module):
@@ -244,18 +286,20 @@ for policy in ("save-everything", "min-cut", "recompute-all"):
 Table(["partition", "bytes kept for backward", "forward kernels", "backward kernels"], kept)
 
 # %% [markdown]
-# Recomputing everything keeps the fewest bytes, and needs one kernel more in the backward half. The
-# minimum cut lies between: what a product of the backward half reads must lie in memory in any case,
-# so it is kept, and only the rest is computed again.
+# Recomputing everything keeps the fewest bytes, and needs one kernel more in the backward graph. The
+# minimum cut keeps little more. It keeps what a product of the backward graph reads, because that must be
+# in memory anyway, and computes the rest again.
+# <!-- shows: n("recompute-all") < n("min-cut") < n("save-everything") / 2 and n("recompute-all", 2) == n("min-cut", 2) + 1 -->
 #
 # ## The roofline
 #
-# How fast *could* a kernel be? Two limits: bytes per second from memory, operations per second in
-# the cores. A kernel with few operations per byte can at best run at memory's speed; one with many,
-# at the cores'. Measure both limits here. For memory take the best of three, on tensors as large as
-# the kernels' own: copying, adding two, summing one. For arithmetic take a matrix product. Then place
-# the kernels: operations are counted in the loop IR (an `exp` counts as one), bytes are those of
-# inputs and outputs.
+# How fast *could* a kernel be? Two limits hold: bytes per second from memory, and operations per second
+# in the cores. A kernel with few operations per byte can at best run at memory's speed. A kernel with
+# many can at best run at the speed of the cores.
+#
+# The next cells measure both limits on this machine. As in notebook 11, the best rate of
+# copying, adding and summing is the limit of memory. A matrix product gives the limit of the cores. First the table counts the operations of each kernel
+# in the loop IR (an `exp` counts as one), and the bytes of its inputs and outputs:
 
 # %%
 from miniinductor.ir.recording import trace
@@ -289,8 +333,9 @@ Table(["", "operations per element of the first input", "bytes", "operations per
        for name, (ops, bytes_) in counted.items()])
 
 # %% [markdown]
-# All four do few operations for each byte. So memory is their roof. The last column is the place on the
-# horizontal axis:
+# All four programs do less than two operations for each byte. So memory limits them. The last column is
+# the position on the horizontal axis of the next figure:
+# <!-- shows: all(n(name, 2) < 2 for name in ("add", "gelu*sigmoid", "softmax", "layer norm")) -->
 
 # %% tags=["volatile"] alt="A roofline: operations a second over operations per byte; circles are our kernels, squares are eager's, below the roof of memory and arithmetic"
 from benchmarks.plots import roofline
@@ -316,27 +361,32 @@ for name, (function, inputs) in arguments.items():
 roofline(points, bandwidth, peak, machine());
 
 # %% [markdown]
-# The slope is memory's roof, the flat line is the cores'. How far is each point from the roof above it?
+# The slope is the limit of memory, and the flat line is the limit of the cores. How close does each point
+# come to the limit above it?
+# <!-- general -->
 
 # %% tags=["volatile"]
-print(f"the memory's roof is that of {best}: {bandwidth / 1e9:.0f} GB/s")
+print(f"limit of memory ({best}): {bandwidth / 1e9:.0f} GB/s, of the cores: {peak / 1e9:.0f} G operations/s")
 for name, (intensity, speed) in points.items():
-    print(f"{name:24} {speed / min(peak, bandwidth * intensity):4.0%} of its roof")
+    print(f"{name:24} {speed / min(peak, bandwidth * intensity):4.0%} of its limit")
 
 # %% [markdown]
-# A point on the sloped roof cannot be made faster by better arithmetic, only by moving fewer bytes:
-# that is, by fusing it with its neighbours. A point under the roof has something left to find. (No
-# roof is sharp. Caches keep a part of what was just written, and the machine may have been slower when
-# the roof was measured. So a point may stand above it.)
+# Better arithmetic cannot raise a point on the slope. Only moving fewer bytes can: fuse the kernel with
+# its neighbours. A point well below the slope has something left to find.
+# <!-- shows: n("product of 1024 x 1024") == 100 and n("gelu*sigmoid  ") > n("gelu*sigmoid, eager") -->
+#
+# (No limit is sharp. A cache keeps a part of what was just written, and the machine may have been slower
+# while the limit was measured. So a point may be above its limit.)
 #
 # ## Why models gain less: Amdahl's law
 #
-# Most of a transformer's time on a CPU goes into matrix products, and fusion changes nothing about
+# On a CPU, most of a transformer's time goes into matrix products, and fusion changes nothing about
 # those. If a share `p` of the time becomes `g` times faster, the whole becomes
 #
 #     1 / ((1 - p) + p / g)
 #
-# times faster, and however large `g` is, no more than `1 / (1 - p)`. Eager GPT-2, by operation:
+# times faster. However large `g` is, that is no more than `1 / (1 - p)`. The next table splits the time of
+# eager GPT-2 by operation:
 
 # %% tags=["volatile"]
 from torch.profiler import ProfilerActivity, profile
@@ -361,15 +411,19 @@ else:
 Table(["operation", "share of eager's time"], [(key, f"{t / whole:.1%}") for key, t in top])
 
 # %% [markdown]
-# A model that gains more than this must have got faster *products*, too: ours calls oneDNN for
-# large ones (`miniinductor/passes/library_layouts.py`, switch `onednn_products`). What is left to win lies
-# in the products. They can read fewer bytes: weights that are packed in advance, or a smaller dtype.
-# Their kernels can take in the pointwise work behind them, as a template does (notebook 13).
+# Products and attention take nearly all of eager's time. If a model gains more than the bound, its
+# *products* got faster, too: ours calls oneDNN for large ones
+# (`miniinductor/passes/library_layouts.py`, switch `onednn_products`).
+# <!-- shows: n("library products and attention:") > 80 and n("can gain more than") < n("measured above:") -->
+#
+# What is left to win is in the products. They can read fewer bytes, with weights that are packed in
+# advance or have a smaller dtype. Their kernels can also take in the pointwise work behind them, as a
+# template does (notebook 13).
 #
 # ## On a GPU
 #
-# There the share of the products is smaller, since the cores are so fast, and launches cost more.
-# These rows were **recorded** on the machine in the title:
+# On a GPU the products take a smaller share, because its cores are so fast, and launches cost more. The
+# next figures were **recorded** on the machine in the title:
 
 # %% alt="Bars from zero: milliseconds of each model on the recorded GPU, for eager, ours and torch.compile"
 from benchmarks.plots import recorded, recorded_bars, where_recorded
@@ -382,8 +436,9 @@ for training in (False, True):
                       "milliseconds per training step" if training else "milliseconds per call")
 
 # %% [markdown]
-# Shorter bars are faster. Rows with CUDA graphs have the same kernels, started at once (notebook 13). As
-# ratios, with the time of compilation and the rounding errors:
+# Shorter bars are faster. Rows with CUDA graphs run the same kernels, started at once (notebook 13). The
+# next table has the ratios, the time of compilation, and the error against float64 divided by eager's:
+# <!-- general -->
 
 # %%
 gains = [(r["name"], f"{r['ms']['eager'] / r['ms']['ours']:.2f}", f"{r['ms']['eager'] / r['ms']['torch.compile']:.2f}",
@@ -394,9 +449,11 @@ Table(["model", "eager / ours", "eager / torch.compile", "compile time: ours", "
       where_recorded(run))
 
 # %% [markdown]
-# Rows where we lose are in the table, too. The errors are those against float64: a compiler rounds
-# at other places than eager does, less often (below 1) or where it costs more. One row on this
-# machine's GPU, if it has one:
+# The table also has rows where we lose, such as GPT-2 with CUDA graphs. An error below 1 means that the
+# compiler rounds less than eager; above 1, it rounds more.
+# <!-- shows: n("GPT-2 b1 s64 bf16, CUDA graphs") < n("GPT-2 b1 s64 bf16, CUDA graphs", 1) -->
+#
+# If this machine has a GPU, the next cell runs one row:
 
 # %% tags=["volatile"]
 from benchmarks.runner import on_this_gpu
@@ -404,15 +461,15 @@ from benchmarks.runner import on_this_gpu
 print(on_this_gpu("gpu-models", "ResNet-50 b32 bf16"))
 
 # %% [markdown]
-# Where there is one, the times of eager, ours and `torch.compile` stand here.
+# With a GPU, the cell prints the times of eager, ours and `torch.compile`.
 #
 # ## Exercises
 #
-# **15.1** (warm-up) *A ratio with spread.* Write `speedup(slow, fast)`: two equally long lists of seconds,
-# measured in turns. Return `(median, low, high)` of the ratio slow / fast: the median and the
-# quartiles of the ratios of each round.
+# **15.1** (warm-up) *A ratio with spread.* Write `speedup(slow, fast)`. Both are lists of seconds of equal
+# length, measured in turns. Return `(median, low, high)`: the median and the quartiles of the ratios
+# slow / fast of each round.
 #
-# *Hints.* `statistics.quantiles(values, n=4)` gives the three. Why not `median(slow) / median(fast)`?
+# *Hints.* `statistics.quantiles(values, n=4)` gives all three. Why not `median(slow) / median(fast)`?
 # Its two medians may come from different rounds. Try `slow = [10, 1.1, 1.2]`, `fast = [5, 1, 0.4]`,
 # where the machine was interrupted in the first round: the ratios of the rounds are 2, 1.1 and 3.
 
@@ -432,12 +489,11 @@ from exercises import check
 check("15.1", speedup)
 
 # %% [markdown]
-# **15.2** (core) *A mean of ratios.* One number for a whole suite: `mean_speedup(ratios)`. It must not
-# matter which side is called "slow": the mean of the inverse ratios has to be the inverse of the
-# mean.
+# **15.2** (core) *A mean of ratios.* Write `mean_speedup(ratios)`: one number for a whole suite. It must not
+# matter which side is called "slow": the mean of the inverse ratios must be the inverse of the mean.
 #
-# *Hints.* The arithmetic mean of 2 and 1/2 is 1.25: both would be faster than the other.
-# Logarithms.
+# *Hints.* The arithmetic mean of 2 and 1/2 is 1.25: each side would be faster than the other. Use
+# logarithms.
 
 # %% tags=["exercise"]
 import math
@@ -452,12 +508,12 @@ def mean_speedup(ratios: list) -> float:
 check("15.2", mean_speedup)
 
 # %% [markdown]
-# **15.3** (stretch) *An ablation of bytes.* Write `costly(graph, inputs, switches)`: compile `graph` with
-# each of the `switches` off alone, and return the set of those without which the kernels move more
-# bytes than with all on. The check takes real captured graphs.
+# **15.3** (stretch) *An ablation of bytes.* Write `costly(graph, inputs, switches)`. Compile `graph` with each of
+# the `switches` off alone. Return the set of switches without which the kernels move more bytes than with
+# all switches on. The check uses real captured graphs.
 #
-# *Hints.* `miniinductor.config.patch(**{name: False})` around
-# `miniinductor.compile_fx(graph, inputs)`; then `compiled.record.kernels`, each with `bytes_read`
+# *Hints.* Put `miniinductor.config.patch(**{name: False})` around
+# `miniinductor.compile_fx(graph, inputs)`. Then `compiled.record.kernels` has kernels with `bytes_read`
 # and `bytes_written`.
 
 # %% tags=["exercise"]
@@ -475,14 +531,14 @@ def costly(graph, inputs: list, switches: tuple) -> set:
 check("15.3", costly)
 
 # %% [markdown]
-# **15.4** (core) *Amdahl.* Write `whole(parts)`: `parts` is a list of `(seconds, factor)`: a part took so long, and
-# became so many times faster. Return how many times faster the whole became.
+# **15.4** (core) *Amdahl.* Write `whole(parts)`. `parts` is a list of `(seconds, factor)`: a part took so many
+# seconds, and became so many times faster. Return how many times faster the whole became.
 #
-# *Hints.* Time before, divided by time after. Factors below 1 are slower.
+# *Hints.* Divide the time before by the time after. A factor below 1 is slower.
 #
 # <details><summary>Predict: half of the time becomes ten times faster. The whole?</summary>
 #
-# Less than twice. The other half stays, and is nearly all that is left.
+# Less than twice as fast. The other half stays, and is nearly all the time that is left.
 #
 # </details>
 
@@ -499,8 +555,8 @@ check("15.4", whole)
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The next list has every public name of this chapter's core files, with one sentence each. Unfold a file,
+# then a name, to see its first lines. The build makes the list from the sources.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -509,28 +565,27 @@ also_here(
     "miniinductor/config.py",
     "miniinductor/options.py",
     "miniinductor/records.py",
-    "miniinductor/records.py",
 )
 
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `benchmarks/dynamo/` in the PyTorch repository: TorchBench, HuggingFace and TIMM models, run
+# * `benchmarks/dynamo/` in the PyTorch repository runs the models of TorchBench, HuggingFace and TIMM
 #   every night, accuracy first. Paper, section 6, with an ablation.
-# * `torch/utils/benchmark`: timers with statistics. `torch._inductor.config` has hundreds of
-#   switches; `TORCH_COMPILE_DEBUG=1` keeps every stage of a run.
+# * `torch/utils/benchmark` has timers with statistics. `torch._inductor.config` has hundreds of switches.
+#   `TORCH_COMPILE_DEBUG=1` keeps every stage of a run.
 # * The roofline: Williams, Waterman, Patterson, *Roofline: an insightful visual performance model*,
 #   CACM 2009.
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=perf_hints python program.py` says where a library's kernel was called instead of a
-# generated one, and which optimisation was skipped.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=perf_hints python program.py` says where a library's
+# kernel was called instead of a generated one, and which optimisation was skipped.
 #
 # ## Recap
 #
-# * Warm up, take turns, compare medians with their spread, check the numbers first.
-# * Bytes explain kernels; launches explain small calls; products bound models.
-# * One switch at a time shows what nothing else can replace; two mechanisms that stand in for each
-#   other must be taken away together.
-# * The roof says when to stop optimising a kernel and start fusing it.
+# * Warm up, take turns, compare medians with their spread, and check the numbers first.
+# * Bytes explain kernels, launches explain small calls, and products bound models.
+# * One switch at a time shows what nothing else can replace. Take two mechanisms away together if each
+#   does the other's work.
+# * The roofline says when to stop optimising a kernel and to fuse it instead.
 #
 # Next: all of it at work, in a training run.

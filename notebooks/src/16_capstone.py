@@ -13,16 +13,16 @@
 # %% [markdown]
 # # 16 · Capstone: train a small GPT with the compiled stack
 #
-# Everything at once: a transformer written in plain PyTorch, captured from its bytecode,
-# differentiated ahead of time, cut, lowered, fused, compiled to C++, and trained with a compiled
-# optimizer, until it writes sentences. You have read all the parts. Now use them, look inside while
-# they work, and change them.
+# This chapter puts everything together. A transformer in plain PyTorch is captured from its bytecode,
+# differentiated ahead of time, cut, lowered, fused and compiled to C++. A compiled optimizer trains it
+# until it writes sentences. You have read all the parts. Now use them, look inside while they work, and
+# change them.
 #
-# **What you will learn:** how a training loop looks when it is compiled; which lines break graphs
-# or cause recompilations, and how to see that; what the compiled step is made of; that it learns
-# the same; where to go from here.
+# **What you will learn:** how a compiled training loop looks; which lines break graphs or cause
+# recompilations, and how to see that; what the compiled step contains; that the compiled model learns the
+# same; where to go from here.
 #
-# **Files of this chapter:** all of it has been seen; `miniinductor/compile.py` once more.
+# **Files of this chapter:** you have seen them all; `miniinductor/compile.py` once more.
 
 # %%
 import copy
@@ -36,7 +36,7 @@ import torch.nn.functional as F
 
 import minidynamo
 import miniinductor
-from minidynamo.explain import Code, Table, excerpt
+from minidynamo.explain import Code, Table
 
 torch.manual_seed(0)
 # a model this small gains nothing from more; elsewhere leave it alone
@@ -45,8 +45,8 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## The data: a kitchen that never closes
 #
-# The model learns a language letter by letter. Its texts come from a small grammar, so that nothing
-# has to be downloaded and one sees at a glance whether a sentence is right:
+# The model learns a language letter by letter. A small grammar makes its texts. So you need no download,
+# and you see at a glance whether a sentence is right:
 
 # %%
 WHO = ["the cook", "the baker", "a waiter", "the chef", "a guest"]
@@ -70,6 +70,7 @@ print(textwrap.fill(text[:300], 100))
 
 # %% [markdown]
 # Every sentence has the same order: who, does, what, and perhaps how.
+# <!-- general -->
 #
 # ## The model: plain PyTorch
 
@@ -126,12 +127,14 @@ def batch(step, size=12, context=48):
     return pieces[:, :-1].contiguous(), pieces[:, 1:].contiguous()
 
 # %% [markdown]
-# `batch` gives pieces of the text, and the same pieces one letter further on: what the model should have
-# guessed.
+# `batch` returns pieces of the text, and the same pieces one letter further on. The second tensor has the
+# letters that the model should guess.
+# <!-- general -->
 #
 # ## The naive loop: compile what is there
 #
-# Put the whole step into one function, as people write it, and compile that:
+# People often write the whole step as one function. The next cell compiles such a step, runs it four
+# times, and lists the graph breaks:
 
 # %%
 history = []
@@ -161,7 +164,8 @@ Table(["times", "graph break"],
       [(n, why) for why, n in minidynamo.counters["graph_breaks"].items() if any(word in why for word in mine)])
 
 # %% [markdown]
-# Two lines of the step break the graph, for three reasons. And how often was it compiled?
+# Two lines of the step break the graph, for three reasons. How often was the step compiled?
+# <!-- shows: count("notebook:6") == 2 and count("notebook:9") == 1 -->
 
 # %%
 again = [why for why in minidynamo.counters["recompiles"] if "naive_step" in why or why.startswith("step")]
@@ -169,18 +173,21 @@ print(len(again), "recompilations in 4 steps")
 Table(["function", "guard that failed"], [why.split(": ", 1) for why in again[:8]], "the first eight")
 
 # %% [markdown]
-# It works, and the counters say what is wrong with it: graphs that break, and recompilations in
-# every step. Each has its line and its reason. Habits to change:
+# The step works, but it breaks graphs and is compiled again in every step. The counters name the line and
+# the reason. So change these habits:
+# <!-- shows: count("naive_step  ") + count("naive_step type") >= 3 and has("recompilations in 4 steps") -->
 #
-# * **`loss.item()` and `print` inside** ask for a number that does not exist yet while the graph is
+# * **`loss.item()` and `print` inside the step** ask for a number that does not exist while the graph is
 #   built. Look at the loss outside, and not in every step.
-# * **A step number that is a Python int** is a constant of the graph at first, and guarded. So is
-#   the length of a list that grows (`history`), every time. Keep both outside.
-# * **A learning rate that is a Python float** is a constant at first, too. When it changes, the
-#   optimizer is compiled once more, with the rate as an input. A tensor is an input from the start.
-# * **`loss.backward()`** belongs outside: autograd calls the compiled backward half by itself.
+# * **A step number that is a Python int** is at first a constant of the graph, with a guard. So is the
+#   length of a list that grows (`history`), every time. Keep both outside.
+# * **A learning rate that is a Python float** is a constant at first, too. When it changes, the compiler
+#   compiles the optimizer once more, with the rate as an input. A tensor is an input from the start.
+# * **`loss.backward()`** belongs outside: autograd calls the compiled backward graph by itself.
 #
 # ## The loop that compiles
+#
+# The next cell runs five steps without these habits, and prints all counters:
 
 # %%
 minidynamo.reset()
@@ -195,10 +202,14 @@ for step in range(5):
 print(minidynamo.counters)
 
 # %% [markdown]
-# One graph for the model and one for the optimizer: `_init_group` fills its empty state while the
-# first step is traced, so the second step needs no other graph. After that, nothing is compiled.
+# The compiler compiled two frames: one graph for the model and one for the optimizer. It never compiled
+# again. A new optimizer's state is empty, so the compiler fills it before it traces the step: the second
+# step then meets the same state.
+# <!-- shows: n("frames:") == 2 and has("1 x forward") and has("1 x step") and n("graphs:") == 2 and not has("recompiles") -->
 #
 # ## What is inside
+#
+# The next cell counts the kernels of a step, and shows the forward graph as captured:
 
 # %%
 minidynamo.reset()
@@ -210,28 +221,33 @@ print(f"forward: {len(record.kernels)} kernels, backward: {len(record.backward.k
 e.graph
 
 # %% [markdown]
-# Two blocks, one after the other: the same operations with other weights. The backward half was never
-# written by anybody. Its longest kernel:
+# The graph has two blocks, one after the other, with the same operations and other weights. Nobody wrote
+# the backward graph, which has more kernels than the forward graph. The next cell shows the longest of
+# them:
+# <!-- shows: n("backward:") > 2 * n("forward:") and has("blocks_0_qkv_weight") and has("blocks_1_qkv_weight") -->
 
 # %%
 longest = max(record.backward.kernels, key=lambda k: len(k.nodes))
 Code(longest.source, "cpp", f"the longest backward kernel: {', '.join(map(str, longest.origins[:6]))} ...")
 
 # %% [markdown]
-# Values of the forward half are computed again in the first loop: they were not kept.
-# Then come two sums for each row, as the derivative of a layer norm needs them. The memory of the
-# forward half, step by step:
+# The first loop computes values of the forward graph again, because the forward graph did not keep them.
+# Two sums for each row follow, as the derivative of a layer norm needs them. The next picture shows the
+# memory of the forward graph, step by step:
+# <!-- shows: has("acc0") and has("acc1") -->
 
 # %%
 e.memory_picture
 
 # %% [markdown]
-# Most boxes live to the right edge: they wait for the backward half. Only a small part can share the
-# arena.
+# Most boxes live to the right edge, because the backward graph needs them. Only a small part can share
+# the arena.
+# <!-- shows: n("arena") < n("tensors of their own") / 2 -->
 #
 # ## Training, twice
 #
-# The same start, the same batches, the same schedule: eager and compiled.
+# The next cell trains twice, eager and compiled, from the same start, with the same batches and the same
+# schedule:
 
 # %%
 STEPS = 300
@@ -264,7 +280,8 @@ print("largest difference of the losses in the first 20 steps below 0.001:",
 print("both end below 0.4:", max(eager_losses[-9:].mean(), compiled_losses[-9:].mean()).item() < 0.4)
 
 # %% [markdown]
-# Nothing was compiled after the second step. The curves:
+# Nothing was compiled after the second step. The next figure has both curves:
+# <!-- shows: count("compilations after the second step: 0") == 2 and count(": True") == 2 -->
 
 # %% tags=["volatile"] alt="Two curves of the loss over the training steps: the compiled model's lies on eager's; a dotted line shows guessing"
 import matplotlib.pyplot as plt
@@ -278,8 +295,9 @@ axis.set(xlabel="step", ylabel="loss (nats per letter, lower is better)")
 axis.legend();
 
 # %% [markdown]
-# The curves lie on each other. They are not equal to the last bit: a fused kernel adds in another
-# order, and after many steps the rounding differences have grown. Both are right.
+# The two curves coincide. They are not equal to the last bit: a fused kernel adds in another order, and
+# these rounding differences grow over many steps. Both runs are right.
+# <!-- general -->
 #
 # ## Time per step
 
@@ -308,7 +326,8 @@ for name, timing in timings.items():
 Table(["", "milliseconds per step", "eager / this, with quartiles"], rows, "forward, backward and AdamW")
 
 # %% [markdown]
-# Are ours and `torch.compile` different? Only their own ratio can say that, round by round:
+# Do ours and `torch.compile` differ? Only their own ratio can say that, round by round:
+# <!-- general -->
 
 # %% tags=["volatile"]
 middle, low, high = ratio(timings, "torch.compile", "ours")
@@ -323,12 +342,13 @@ print(f"torch.compile's time / ours: {middle:.2f}  [{low:.2f} to {high:.2f}]: {v
 # %% [markdown]
 # A model this small has short kernels, and much of a step is Python between them. So the figures differ
 # from run to run.
+# <!-- general -->
 #
 # ## It speaks
 #
-# To generate, the text grows by a letter at a time. Notebook 14 let the size be a symbol, which
-# takes a second compilation. Here the input is padded to the full context, and the position of
-# interest is read out: one static graph for all lengths.
+# To generate text, the input grows by one letter at a time. In notebook 14 the size became a symbol, which
+# takes a second compilation. Here the loop pads the input to the full context, and reads the position of
+# the last letter. One static graph serves all lengths:
 
 # %% tags=["volatile"]
 @torch.no_grad()
@@ -355,8 +375,9 @@ print("\ngraphs:", sum(minidynamo.counters["graphs"].values()), "  recompilation
       sum(minidynamo.counters["recompiles"].values()))
 
 # %% [markdown]
-# Before training it is noise. Afterwards there are words, and mostly sentences. How many of them follow
-# the grammar?
+# Before training the text is noise. Afterwards it has words, and mostly sentences. One graph served all
+# lengths. How many sentences follow the grammar?
+# <!-- shows: n("graphs:") == 1 and n("recompilations:") == 0 -->
 
 # %% tags=["volatile"]
 import re
@@ -364,15 +385,16 @@ import re
 patterns = re.compile("|".join(f"(?:{'|'.join(WHO)}) {verb} (?:{'|'.join(things)})(?: (?:{'|'.join(HOW)}))?"
                                for verb, things in DOES.items()))
 sentences = [s.strip() for s in trained_text.split(".")[:-1]]
-print(sum(bool(patterns.fullmatch(s)) for s in sentences), "of", len(sentences), "sentences are right")
+print("right sentences:", sum(bool(patterns.fullmatch(s)) for s in sentences), "of", len(sentences))
 
 # %% [markdown]
-# Few steps, and a model of few parameters: some words are not spelled right yet.
+# A model with few parameters, after few steps, still misspells some words.
+# <!-- shows: n("right sentences:") < n("right sentences:", 1) -->
 #
 # ## The compiled model is still your model
 #
-# Parameters, checkpoints and modes belong to the module; compiling changed none of them. A
-# checkpoint of the compiled run loads into an eager model:
+# Parameters, checkpoints and modes belong to the module, and compiling changes none of them. A checkpoint
+# of the compiled model loads into an eager model:
 
 # %%
 import io
@@ -388,12 +410,14 @@ with torch.no_grad():
           torch.allclose(loaded(x, y), minidynamo.compile(compiled_trained)(x, y), atol=1e-4))
 
 # %% [markdown]
-# The keys have no prefix, and the numbers are the same.
+# The keys have no prefix, and both models compute the same loss.
+# <!-- shows: has("All keys matched successfully") and has("eager mode: True") -->
 #
 # ## Your own compiler trains a GPT
 #
-# All its files lie in `my_compiler` now. First the grades, a line for each piece. Where a part of
-# yours is still missing the reference stands in.
+# All files of your compiler are in `my_compiler` now. The next cell prints one line for each piece: its
+# chapter, and how many of its checks pass. `NOT WRITTEN` means that you have not begun the piece. The
+# reference then replaces it, and its checks count nothing:
 
 # %% tags=["volatile"]
 from exercises.own_checks import all_pieces
@@ -401,12 +425,13 @@ from exercises.own_checks import all_pieces
 all_pieces()
 
 # %% [markdown]
-# A line is a piece: its chapter, and how many of its checks pass. The lines that begin with "not begun"
-# say where the reference was used. (On this page nobody has written anything.)
+# (This page was built without a student, so no piece is written.)
+# <!-- shows: has("NOT WRITTEN") and not has("PASS") -->
 #
-# Now the whole: a small GPT in plain PyTorch (`exercises/small_gpt.py`: embeddings, attention, layer
-# norms, gelu, cross entropy), trained three times from the same weights with the same data. In eager
-# mode, by your compiler, and by minidynamo with miniinductor.
+# Now use the whole compiler. `exercises/small_gpt.py` is a small GPT in plain PyTorch: embeddings,
+# attention, layer norms, gelu, cross entropy. The next cell trains it three times, from the same weights
+# and with the same data: in eager mode, with your compiler, and with minidynamo and miniinductor. The
+# table has the loss at some steps:
 
 # %% tags=["volatile"]
 import contextlib
@@ -416,7 +441,7 @@ import time
 from exercises.own_compiler import own
 from exercises.small_gpt import GPT as SmallGPT
 
-with contextlib.redirect_stdout(io.StringIO()):       # (who stands in for what was said above)
+with contextlib.redirect_stdout(io.StringIO()):       # (the board above says which pieces are yours)
     my_compiler = own()
 
 torch.manual_seed(0)
@@ -447,9 +472,11 @@ Table(["", "first loss", "after 10", "after 20", "last loss", "ms of the last st
        for name, (losses, seconds, _) in curves.items()])
 
 # %% [markdown]
-# Read down a column: at each step the three losses agree, so the gradients are the same but for
-# rounding. (The next cell asserts it to 1e-4, for all steps. The last column is a single step, on a
-# clock that neighbours disturb.) One graph was captured, cut in two, and fused:
+# The three losses of a column agree, so the gradients agree, too, up to rounding. (The next cell asserts
+# this to 1e-4, for all steps. The last column times a single step, on a machine with other work.)
+# <!-- shows: all(abs(n("eager", k) - n("your compiler", k)) + abs(n("eager", k) - n("minidynamo and miniinductor", k)) < 4e-4 for k in range(4)) -->
+#
+# Your compiler captured one graph, cut it in two, and fused each part:
 
 # %%
 compiler = curves["your compiler"][2].compiler
@@ -463,11 +490,13 @@ Table(["half", "operations", "kernels of yours", "loops in them", "kernels of to
         sum(not hasattr(unit, "loops") for unit in half.units)) for name, half in halves.items()])
 
 # %% [markdown]
-# A kernel of yours holds several loops: that is fusion. The backward half has about twice as many
-# operations.
+# A kernel of yours holds several loops: that is fusion. The backward graph has about twice as many
+# operations as the forward graph.
+# <!-- shows: n("forward", 2) > n("forward", 1) and 1.5 < n("backward") / n("forward") < 2.5 -->
 #
-# What does fusion bring to the parts that are not products of matrices? The same three programs,
-# each with tensors of eight megabytes:
+# What does fusion bring to the parts that are not products of matrices? The next cell times three
+# programs, each with tensors of eight megabytes. The versions take turns, as in notebook 15. A ratio
+# above 1 means that fusion has paid:
 
 # %% tags=["volatile"]
 parts = {
@@ -489,21 +518,20 @@ assert len(rows) == len(parts)
 Table(["program", "eager ms", "your compiler ms", "minidynamo ms", "eager / yours", "eager / minidynamo"], rows)
 
 # %% [markdown]
-# They took turns, as in notebook 15. Above one, fusion has paid. Where your factor is near that of the
-# packages, fusion was all there was to win.
+# If your ratio is near that of the packages, then fusion was all there was to win.
+# <!-- general -->
 #
-# What the two packages add to your files: most of Python (your machine knows few instructions and no
-# exceptions), strides, dtypes, aliasing and writes, random numbers, GPUs as a backend, most
-# operations, caches on disk, and faster loops for what is not contiguous. The shape of the thing is
-# the same.
+# The two packages add much to your files: most of Python (your machine knows few instructions and no
+# exceptions), strides, dtypes, aliasing and writes, random numbers, GPUs as a backend, most operations,
+# caches on disk, and faster loops over tensors that are not contiguous. The structure is the same.
 
 # %% [markdown]
 # ## Exercises
 #
-# **16.1** (warm-up) *Another feed-forward part.* Write `SwiGLU(width)`: a module without biases,
-# `down(silu(gate(x)) * up(x))`, where `gate` and `up` map `width` to `hidden = 8 * width // 3` and
-# `down` maps back. The check trains a GPT with it, compiled, and compares gradients with eager's.
-# It also looks how the pointwise part was compiled.
+# **16.1** (warm-up) *Another feed-forward part.* Write `SwiGLU(width)`: a module without biases that computes
+# `down(silu(gate(x)) * up(x))`. `gate` and `up` map `width` to `hidden = 8 * width // 3`, and `down` maps
+# back. The check trains a compiled GPT with it, and compares gradients with eager's. It also looks at how
+# the pointwise part was compiled.
 #
 # *Hints.* `nn.Linear(width, hidden, bias=False)`, named `gate`, `up`, `down`. `F.silu`.
 
@@ -527,11 +555,11 @@ from exercises import check
 check("16.1", (SwiGLU, GPT))
 
 # %% [markdown]
-# **16.2** (core) *A training step without recompilations.* Write `make_step(model, learning_rates)`: it
-# returns a function of `(x, y)` that performs one step of AdamW with the next learning rate of the
-# list, and returns the loss as a tensor (detached). Model and optimizer are compiled. The check
-# counts: one graph of the model and two of the optimizer (its first step makes its state), no matter how many learning rates
-# there are. It also looks whether the rate is a tensor, an input of the graph from the start.
+# **16.2** (core) *A training step without recompilations.* Write `make_step(model, learning_rates)`. It returns a
+# function of `(x, y)`. This function performs one step of AdamW with the next learning rate of the list,
+# and returns the loss as a tensor (detached). Compile the model and the optimizer's step. The check counts
+# one graph of the model and one of the optimizer, however many learning rates the list has. It also asks
+# whether the rate is a tensor, and so an input of the graph from the start.
 #
 # *Hints.* `torch.optim.AdamW(..., lr=torch.tensor(...))`; `fill_`. Keep an iterator over the rates.
 
@@ -556,11 +584,11 @@ def make_step(model, learning_rates: list):
 check("16.2", (make_step, GPT))
 
 # %% [markdown]
-# **16.3** (stretch) *Generate with one graph.* Write `continue_text(model, known, length)`: the most probable
-# next letter, `length` times, appended to the list `known` of numbers (which may become longer than
-# the context). Compiled, and with exactly one graph, however long the text.
+# **16.3** (stretch) *Generate with one graph.* Write `continue_text(model, known, length)`. It appends the most
+# probable next letter, `length` times, to the list `known` of numbers. The list may become longer than
+# the context. Compile the model, and use exactly one graph, however long the text is.
 #
-# *Hints.* Pad to `model.context`. Which position holds the answer?
+# *Hints.* Pad to `model.context`. Which position has the answer?
 
 # %% tags=["exercise"]
 @torch.no_grad()
@@ -580,18 +608,22 @@ def continue_text(model, known: list, length: int) -> list:
 check("16.3", (continue_text, GPT))
 
 # %% [markdown]
-# **16.4** (core) *Explain a regression.* A step became slower over night. Write `culprit(before, after)`: both map a
-# kernel to `(calls, milliseconds a call)`. Return `(kernel, why)` for the kernel whose cost has grown
-# most. `why` is `"new"` if it was not there before. It is `"more calls"` if the calls explain more of the
-# difference than the time of a call does, else `"slower"`. Return None if no kernel costs more.
+# **16.4** (core) *Explain a regression.* A step has become slower over night. Write `culprit(before, after)`. Both
+# arguments map a kernel to `(calls, milliseconds a call)`. Return `(kernel, why)` for the kernel whose cost
+# has grown most. Return None if no kernel costs more. `why` is one of three texts:
 #
-# *Hints.* Cost is calls times milliseconds. What would the old time of a call cost with the new number
-# of calls? That much is due to the calls. What would the new time cost with the old number of calls?
-# That much is due to the time. There may be no kernels at all.
+# * `"new"`, if the kernel was not there before;
+# * `"more calls"`, if the calls explain more of the difference than the time of a call does;
+# * `"slower"` otherwise.
 #
-# <details><summary>Predict: a new kernel, and another one gone with the same cost. A regression?</summary>
+# *Hints.* Cost is calls times milliseconds. What would the old time of a call cost with the new number of
+# calls? The calls cause that difference. What would the new time cost with the old number of calls? The
+# time causes that one. Both dictionaries may be empty.
 #
-# Not of the whole step. But the question was whose cost has grown most. Look at what is gone, too.
+# <details><summary>Predict: one kernel is new, and another kernel with the same cost is gone. Is that a regression?</summary>
+#
+# Not of the whole step. But the question was whose cost has grown most. Look also at the kernels that are
+# gone.
 #
 # </details>
 
@@ -622,28 +654,27 @@ check("16.4", culprit)
 # %% [markdown]
 # ## Projects
 #
-# Open-ended; each begins where a notebook ended.
+# These projects are open-ended. Each begins where a notebook ended.
 #
-# 1. **An op of your own, all the way.** Add RMSNorm as a decomposition (09) with a gradient (08);
-#    check that forward and backward are one kernel each; train the GPT with it.
+# 1. **An op of your own, from end to end.** Add RMSNorm as a decomposition (09) with a gradient (08).
+#    Check that forward and backward are one kernel each. Train the GPT with it.
 # 2. **Another random op.** With `fallback_random=False` kernels draw dropout masks themselves
-#    (`miniinductor/lowering/random.py`, 08). Find a random operation that is still an eager call,
-#    and lower it (09), in C++ (11) and in Triton (12); the same seed must give the same numbers in
-#    both.
+#    (`miniinductor/lowering/random.py`, 08). Find a random operation that is still an eager call. Lower it
+#    (09), in C++ (11) and in Triton (12). The same seed must give the same numbers in both.
 # 3. **A product of your own.** Exercise 12.2 puts pointwise work into the kernel of a product, as
-#    `codegen/triton/products.py` does on a GPU. The C++ backend always calls a library: give it a
-#    template for small matrices, with an epilogue (11), chosen by timing (13).
-# 4. **A fusion that pays.** Find a pair of kernels in this model's backward half that is not fused,
-#    read the recorded reason (10), and either make it fuse or show with a roofline (15) that it
-#    would bring nothing.
-# 5. **A bytecode you miss.** Find a Python construct that breaks a graph (`minidynamo.counters`),
-#    and teach the evaluator to capture it (04, 06). Do not forget the guard.
+#    `codegen/triton/products.py` does on a GPU. The C++ backend always calls a library. Give it a template
+#    for small matrices, with an epilogue (11), chosen by timing (13).
+# 4. **A fusion that pays.** Find two kernels of this model's backward graph that are not fused, and read
+#    the recorded reason (10). Make them fuse, or show with a roofline (15) that fusing them would bring
+#    nothing.
+# 5. **A bytecode you miss.** Find a Python construct that breaks a graph (`minidynamo.counters`). Teach the
+#    evaluator to capture it (04, 06). Do not forget the guard.
 
 # %% [markdown]
 # ## What else lives here
 #
-# Every public name of this chapter's core files, with one sentence each. Unfold a file, then a name:
-# its first lines are there. The list is made from the sources when the page is built.
+# The next list has every public name of this chapter's core files, with one sentence each. Unfold a file,
+# then a name, to see its first lines. The build makes the list from the sources.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -652,30 +683,29 @@ also_here(
     "miniinductor/compile.py",
     "miniinductor/options.py",
     "miniinductor/autograd/fake_mode.py",
-    "miniinductor/autograd/fake_mode.py",
     "miniinductor/errors.py",
 )
 
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch._dynamo.compiled_autograd`: the backward pass captured as a whole, accumulation and hooks
-#   included, so that one step can be one graph.
-# * `torch/_inductor/fx_passes/`: rewrites of attention, fusion of optimizer steps over all
-#   parameters (foreach kernels), overlap of communication.
-# * FSDP, mixed precision and `torch.utils.checkpoint` with compiled graphs. Paper, section 6 for
-#   what it brings over the models of three suites.
+# * `torch._dynamo.compiled_autograd` captures the backward pass as a whole, with accumulation and hooks.
+#   So one training step can be one graph.
+# * `torch/_inductor/fx_passes/` rewrites attention, fuses optimizer steps over all parameters (foreach
+#   kernels), and overlaps communication.
+# * FSDP, mixed precision and `torch.utils.checkpoint` work with compiled graphs. Paper, section 6, for the
+#   speedups over the models of three suites.
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=recompiles python program.py` names the guard that failed in each step that waits for the
-# compiler.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=recompiles python program.py` names the guard that
+# failed in each step that waits for the compiler.
 #
 # ## Recap
 #
-# * Compile the model and the optimizer's step; leave looking, logging and `backward()` outside.
-# * What changes in every step must be a tensor. Counters and explanations name the line if it is
-#   not.
+# * Compile the model and the optimizer's step. Leave looking, logging and `backward()` outside.
+# * A value that changes in every step must be a tensor. Otherwise counters and explanations name its
+#   line.
 # * The compiled step learns the same; fused kernels round differently.
-# * You have seen every part of a real compiler, and changed most of them. The other parts are in
-#   the same two folders.
+# * You have seen every part of a real compiler, and changed most of them. The other parts are in the same
+#   two folders.
 #
-# Next: how the paper's tables look when they are measured again.
+# Next: the paper's tables, measured again.
