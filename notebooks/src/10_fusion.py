@@ -192,7 +192,7 @@ fusion_rounds(e.main.compiled)
 # %% [markdown]
 # The scheduler does not follow the order of the program. It takes the possible pair that saves the most bytes, and
 # then compares all pairs again.
-# <!-- shows: n("1. buf1 and buf2: fused (prologue),") < n("2. buf1+buf2 and buf3: fused (epilogue),") -->
+# <!-- shows: n("2. buf1 and buf2: fused (prologue),") < n("3. buf1+buf2 and buf3: fused (epilogue),") -->
 #
 # Refusals are recorded, too. In the next program `x.sum(0)` and `x.sum(1)` read the same matrix, but
 # cannot share loops:
