@@ -387,8 +387,7 @@ def test_recurrent_networks_give_what_cudnn_gives(kind, dtype, batch_first):
 
 
 def test_a_guard_asks_the_device_again():
-    """The entry holds the device: it has no literal that a guard could write."""
-    minidynamo.reset()
+    minidynamo.reset()  # the entry holds the device: it has no literal
     asks = minidynamo.compile(lambda x: x * torch.cuda.get_device_capability(x.device)[0])
     for _ in range(2):
         asks(torch.ones(3, device="cuda"))

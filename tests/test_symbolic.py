@@ -11,6 +11,7 @@ from symbolic_helpers import Symbolic
 import minidynamo
 import miniinductor
 from benchmarks.error_bound import assert_near
+from benchmarks.programs import vision
 
 SIZES = [(6, 10), (2, 3), (17, 33), (5, 1030), (130, 66)]
 
@@ -239,8 +240,6 @@ def test_triton_kernels_take_sizes_as_arguments(name):
 @pytest.mark.parametrize("name", ["unet-2", "unet-crop"])
 def test_images_of_several_sizes(name):
     """What is pooled, padded and joined: indices with products of quotients."""
-    from benchmarks.programs import vision
-
     model = vision.PROGRAMS[name]().eval()
     compiled = minidynamo.compile(model)
     with torch.no_grad():
