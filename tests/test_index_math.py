@@ -69,8 +69,7 @@ def test_simplify_keeps_every_value(seed):
             assert limits[0] <= value(simple, a, b) <= limits[1]
 
 
-def texts_of(e):
-    """The texts of an expression in C, in Triton and in Python, each as Python."""
+def texts_of(e):  # in C, in Triton and in Python, each as Python
     c = index_text(e).replace("mini::", "").replace("<int64_t>", "").replace("/", "//")
     return c, index_text(e, "triton").replace("integer_", ""), python_code(e)
 

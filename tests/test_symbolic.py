@@ -238,8 +238,7 @@ def test_triton_kernels_take_sizes_as_arguments(name):
 
 
 @pytest.mark.parametrize("name", ["unet-2", "unet-crop"])
-def test_images_of_several_sizes(name):
-    """What is pooled, padded and joined: indices with products of quotients."""
+def test_images_of_several_sizes(name):  # pooled, padded, joined: products of quotients
     model = vision.PROGRAMS[name]().eval()
     compiled = minidynamo.compile(model)
     with torch.no_grad():
