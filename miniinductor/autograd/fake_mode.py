@@ -107,7 +107,7 @@ def ask(op: Op, args: tuple, kwargs: dict, sample_of: Callable[[Any], Sample]) -
     """What eager's kernel does with these arguments, and a sample in place of each tensor."""
     leaves, spec = pytree.tree_flatten((args, kwargs))
     question = [sample_of(x) if isinstance(x, torch.Tensor) else in_this_call(x) for x in leaves]
-    key = (op, spec, *map(exact_key, question))
+    key = (op, spec, torch.get_default_dtype(), *map(exact_key, question))
     if key not in _answers:
         _answers[key] = _run(op, question, spec)
     return _answers[key]

@@ -263,7 +263,7 @@ figure, axis = plt.subplots(figsize=(7, 2.8), layout="constrained")
 for shift, who in ((-0.2, "ours"), (0.2, "eager")):
     hatch, colour = LOOKS[who]
     axis.barh([k + shift for k in range(len(programs))], [rate[who, n] for n in programs], 0.4, label=who,
-              color=colour, hatch=hatch, edgecolor="black")
+              color=colour, hatch=hatch)
 axis.set_yticks(range(len(programs)), list(programs))
 axis.invert_yaxis()
 axis.axvline(rate[best], linestyle="--", color="black", label=f"limit: {best}")
