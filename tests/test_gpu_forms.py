@@ -50,8 +50,7 @@ def test_a_position_that_may_be_out_of_range_is_checked():
 
 
 def test_what_is_in_range_for_sure_is_not_checked():
-    """Places of a resampled image are computed by integers, where floats give the same; those of a
-    reflected one are read in tiles, if it lies in another order than the result."""
+    """Places of a resampled image are integers, where floats give the same."""
     x = torch.randn(2, 9, 12, 7)
     for size in ((24, 14), (6, 7), (16, 21), (5, 3)):
         for mode in ("nearest", "bilinear"):

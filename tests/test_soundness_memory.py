@@ -1,7 +1,6 @@
 """What a compiled call held is let go: parameters of dead modules, arguments, results."""
 
 import gc
-import importlib
 import weakref
 
 import pytest
@@ -82,7 +81,7 @@ CASES += [(as_module, name, True) for name in MODES]
 def without_collections():
     """Python looks for cycles only where a test asks it to."""
     minidynamo.compile(lambda x: x + 1)(torch.ones(2))  # torch imports what it needs only now
-    importlib.import_module("torch._dynamo")
+    __import__("torch._dynamo")
     gc.collect()
     gc.disable()
     yield
