@@ -214,7 +214,7 @@ def count_breaks(record: FrameRecord) -> None:
 
 
 def explain_break(found: Break) -> str:
-    """What the user is told under fullgraph=True."""
+    """The message of `Unsupported` under fullgraph=True."""
     text = [f"graph break under fullgraph=True: {found.reason}"]
     text += [f'  File "{file}", line {line}, in {function}' for file, line, function in found.stack]
     if found.hint:

@@ -30,13 +30,12 @@ FILLS = {  # files that set attributes by name, or write into a `__dict__` -> of
     "minidynamo/variables/objects.py": "the program's object, made again",
     "minidynamo/explain/explanation.py": "itself: a stage is kept",
     "minidynamo/explain/command.py": "the program's __main__",
-    "miniinductor/autograd/fake_mode.py": "torch: what stands for torch._dynamo before its import",
     "miniinductor/options.py": "a module's options, for a block of the program",
     "miniinductor/ir/ops.py": "__init_subclass__: a class that is being made",
 }  # (a class of ours may be filled in its own file)
 # Classes with a __getattr__: of the program's module, of torch, of Triton, of their own file.
 ANSWER_FOR_OTHERS = set(
-    "CompiledModule Libdevice CheckedMemory NotImported FrameExplanation Explanation".split()
+    "CompiledModule Libdevice CheckedMemory FrameExplanation Explanation".split()
 )
 OF_FX = {*dir(torch.fx.Node), "target", "args", "kwargs", "meta"}  # attributes of torch's nodes
 OUTSIDE_WRITES = 117  # fields of a record, a frame, a writer of kernels... set by another file

@@ -81,7 +81,6 @@ CASES += [(as_module, name, True) for name in MODES]
 def without_collections():
     """Python looks for cycles only where a test asks it to."""
     minidynamo.compile(lambda x: x + 1)(torch.ones(2))  # torch imports what it needs only now
-    __import__("torch._dynamo")
     gc.collect()
     gc.disable()
     yield

@@ -1,8 +1,8 @@
 """Which line of the user's own program called a compiled frame.
 
 In:   Python's stack, when a frame is about to be evaluated symbolically.
-Out:  `caller_of(record)`, the innermost line that lies in a file of the user's: a script, a cell of
-      a notebook, a module outside of site-packages.
+Out:  `caller_of(record)`, the innermost line in a file of the user: a script, a cell of a
+      notebook, a module outside of site-packages.
 
     >>> caller_of(minidynamo.records.frames[-1])
     ('/home/me/train.py', 31)

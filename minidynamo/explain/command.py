@@ -33,7 +33,7 @@ USAGE = """usage: python -m minidynamo explain [-o page.html] [options] script.p
        --set name=value  an option of miniinductor.config: --set fusion=False
 
 example:  python -m minidynamo explain --measure -o page.html train.py --epochs 1
-          (what stands behind the script is the script's own)"""
+          (arguments after the script belong to the script)"""
 NOTHING = "nothing was compiled by minidynamo: decorate a function with @minidynamo.compile"
 ELSEWHERE = "nothing was compiled by minidynamo: the program uses torch.compile; try it with ours:"
 HELP = "python -m minidynamo explain --help lists the options; they stand before the script"

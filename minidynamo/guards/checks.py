@@ -42,7 +42,7 @@ def has_long_text(value: Any) -> bool:
 
 
 def literal(value: object) -> str:
-    """A constant as it stands in a guard's check.  That is a text for `str.format`: braces are
+    """The text of a constant in a guard's check.  Checks go through `str.format`, so braces are
     doubled."""
     return repr(value).replace("{", "{{").replace("}", "}}")
 

@@ -199,7 +199,7 @@ def _line_at(code: types.CodeType, body: list[Instruction], k: int) -> int:
 ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")  # nothing follows these
 HALF_A_CALL = ("LOAD_METHOD", "LOAD_SUPER_ATTR")
 CALL_PREFIXES = ("KW_NAMES", "PRECALL")  # they belong to the CALL that follows
-# From 3.13 on these take nothing but True or False: a TO_BOOL stands in front of them.
+# From 3.13 on these accept only True or False, so a TO_BOOL precedes them.
 TAKE_A_BOOL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT")
 # What lies on top of the stack behind an instruction is its result, unless its name begins so.
 NO_RESULT = tuple("STORE DELETE POP RETURN RAISE RERAISE JUMP END_FOR FOR_ITER UNPACK".split())

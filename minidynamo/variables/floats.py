@@ -94,7 +94,7 @@ def beside(tx: Frame, variable: SymVar, others: Iterable[Variable]) -> Variable:
     if any(t.dim() and (t.is_floating_point() or t.is_complex()) for t in met):
         return tensor
     dtype = functools.reduce(torch.promote_types, [torch.result_type(t, 1.0) for t in met])
-    if dtype.itemsize == 2:  # eager multiplies in float32 and rounds once
+    if dtype.itemsize == 2:  # eager computes these in float32, and rounds the result
         return pinned(variable)
     return tx.output.call_graph(tx, "call_method", "to", [tensor, ConstantVar(dtype)], {})
 

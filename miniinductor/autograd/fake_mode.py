@@ -48,11 +48,7 @@ Which keys a thread includes and excludes, and who answers for them:
 """
 
 import functools
-import importlib.util
 import math
-import os
-import sys
-import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -60,14 +56,8 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
-from torch._subclasses.fake_tensor import (
-    FakeTensor,
-    FakeTensorConverter,
-    FakeTensorMode,
-    in_kernel_invocation_manager,
-)
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 from torch.autograd import forward_ad
-from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import ours
@@ -97,7 +87,6 @@ class Sample:
 class Answer:
     error: Exception | None
     layouts: tuple[Layout, ...] = ()  # of the tensors among the results
-    dtypes: tuple[torch.dtype, ...] = ()
 
 
 _answers: dict[tuple, Answer] = {}
@@ -136,8 +125,7 @@ def _run(op: Op, question: list, spec: Any) -> Answer:
                 made = tensors_in(op(*args, **kwargs))
         except ours(Exception) as error:
             return Answer(error.with_traceback(None))
-    laid_out = tuple([(tuple(t.shape), t.stride()) for t in made])
-    return Answer(None, laid_out, tuple([t.dtype for t in made]))
+    return Answer(None, tuple([(tuple(t.shape), t.stride()) for t in made]))
 
 
 @functools.cache
@@ -425,88 +413,7 @@ FAKE = torch._C._TorchDispatchModeKey.FAKE
 CONVOLUTIONS = {aten.convolution.default, aten.convolution_backward.default}
 
 
-# --- torch's own compiler stays out ---------------------------------------------------------------
-class NotImported(types.ModuleType):
-    """Stands for torch._dynamo until somebody imports that: `import` puts the package into its
-    place.  Torch's fake tensors read settings of torch._dynamo.config, for which Python would run
-    the whole package first (1.5 s).  Here that one file is loaded; `Converter` and `pointwise` keep
-    fake tensors from asking for more."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self.__name__), name)
-
-
-if "torch._dynamo" not in sys.modules:
-    _file = os.path.join(os.path.dirname(torch.__file__), "_dynamo", "config.py")
-    _spec: Any = importlib.util.spec_from_file_location("torch._dynamo.config", _file)
-    _config = sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(_config)
-    setattr(torch, "_dynamo", NotImported("torch._dynamo"))
-    setattr(torch._dynamo, "config", _config)
-
-
-class Converter(FakeTensorConverter):
-    """A real tensor -> its fake, without symbols of torch's own."""
-
-    def from_real_tensor(  # type: ignore[override]
-        self, fake_mode: Any, t: torch.Tensor, make_constant: bool = False, **options: Any
-    ) -> Any:
-        is_odd = t.requires_grad and t.is_leaf and getattr(t, "grad_dtype", t.dtype) != t.dtype
-        if make_constant or t.is_quantized or is_odd:
-            return super().from_real_tensor(fake_mode, t, make_constant, **options)
-
-        def faked(make_meta: Callable[[], torch.Tensor], device: torch.device) -> FakeTensor:
-            with no_dispatch():
-                return FakeTensor(fake_mode, make_meta(), device)
-
-        convert: Any = self.meta_converter
-        return convert(t, callback=faked, source="unknown", trace=False)
-
-
-@functools.cache
-def is_pointwise(op: Op) -> bool:
-    """With one result, which is a new tensor?  (A clone may be laid out in another way.)"""
-    if op._schema.is_mutable or op is aten.clone.default or not computes(op):
-        return False
-    return torch.Tag.pointwise in op.tags and str(op._schema.returns[0].type) == "Tensor"
-
-
-def pointwise(mode: FakeTensorMode, op: Op, args: tuple, kwargs: dict) -> FakeTensor | None:
-    """The result, as eager's kernel gives it; None where that is not known: of large tensors that
-    do not lie row by row, for one."""
-    tensors: Any = tensors_in(*args, *kwargs.values())
-    if not is_pointwise(op) or not are_known(tensors):
-        return None
-    is_exact = max(map(count, tensors)) <= FEW and are_plain(tensors)
-    found = ask(op, args, kwargs, as_it_is if is_exact else small)
-    if len(found.dtypes) != 1:
-        return None
-    if is_exact:
-        [(sizes, strides)] = found.layouts
-    elif all(map(is_row_by_row, tensors)):
-        sizes = tuple(torch.broadcast_shapes(*[t.shape for t in tensors]))
-        strides = dense_strides(sizes, range(len(sizes), 0, -1))
-    else:
-        return None
-    device = tensors[0].device
-    with in_kernel_invocation_manager(mode):
-        made = torch.empty_strided(sizes, strides, dtype=found.dtypes[0], device="meta")
-        return FakeTensor(mode, made, device)
-
-
-def are_known(tensors: Any) -> bool:
-    """Are they plain fake tensors of one device and layout, whose sizes are numbers?"""
-    places = {(t.device, t.layout) for t in tensors}
-    return len(places) == 1 and all(
-        type(t) is FakeTensor and t.constant is None and not is_symbolic(t) for t in tensors
-    )
-
-
 class FakeMode(FakeTensorMode):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.fake_tensor_converter = Converter(copy_data=False, export=False)
-
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # else torch wraps the handler in torch._dynamo.disable, at a cost per op
@@ -517,10 +424,9 @@ class FakeMode(FakeTensorMode):
         kwargs = kwargs or {}
         try:
             refuse_real_writes(func, args, kwargs)
-            special = convolution if func in CONVOLUTIONS else pointwise
-            out = special(self, func, tuple(args), dict(kwargs))
+            out = convolution(self, func, args, kwargs) if func in CONVOLUTIONS else None
             if out is None:
-                out = self.dispatch(func, types, args, kwargs)
+                out = FakeTensorMode.__torch_dispatch__(self, func, types, args, kwargs)
             return laid_out(self, out, layouts(func, tuple(args), dict(kwargs)))
         except BaseException:
             torch._C._unset_dispatch_mode(FAKE)
