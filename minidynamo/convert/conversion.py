@@ -42,8 +42,8 @@ from ..bytecode.assembler import parameter_count
 from ..errors import BackendError, Break, NoTensors, Restart, SkipFrame, Unsupported
 from ..evaluate.evaluator import RootFrame
 from ..frame import frame_hook
-from ..graph.graph_module import draws, storage
 from ..functions.torch_state import put_back, set_all
+from ..graph.graph_module import draws, storage
 from ..graph.output_graph import OutputGraph
 from ..rebuild.replacement import Codegen, Epilogue, rebuild, replacement
 from ..rebuild.resume import is_resume_code

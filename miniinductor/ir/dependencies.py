@@ -47,7 +47,7 @@ class Ref(NamedTuple):
     number: int
 
 
-OF_MORE = ("store", "reduction", "scan")  # ops whose results hang on more than their arguments
+OF_MORE = ("store", "reduction", "scan")  # ops whose results depend on more than their arguments
 Result: TypeAlias = Ref | sympy.Symbol  # a symbol is what an indirect_indexing makes
 
 
@@ -135,10 +135,10 @@ class LoopBody:
                 yield from self.walk(instruction.block)
             yield instruction
 
-    def hanging_on(
+    def depending_only_on(
         self, variables: Iterable[sympy.Symbol], reads: bool = False
     ) -> list[Instruction]:
-        """The instructions that need no other loop variable; reads: and perhaps memory."""
+        """The instructions that depend on no other loop variable, nor on memory unless `reads`."""
         wanted, found = set(variables), []
         needs: dict[object, set] = {v: {v} for v in self.ranges()}
         for i in self.instructions:

@@ -62,7 +62,7 @@ def std(
 def var_mean(
     x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Any:
-    """On a CPU eager's mean of infinities hangs on their order."""
+    """On a CPU eager's mean of infinities depends on their order."""
     if not x.dtype.is_floating_point or not recomputes(x.device):
         return NotImplemented
     return tuple(t.to(x.dtype) for t in variance_and_mean(x, dim, correction, keepdim))

@@ -65,7 +65,6 @@ from ..records import CompileRecord
 from ..sizes.symbols import SYMBOLIC, alike, size
 from .library_layouts import aten, for_cpu, for_gpu, value_of
 
-
 NO_OPS = {
     aten.clone.default,
     aten._to_copy.default,

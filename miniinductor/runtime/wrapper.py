@@ -47,8 +47,8 @@ from ..ir.loops import (
     ComputedBuffer,
     ExternKernel,
     Layout,
-    MultiOutput,
     LibraryConstant,
+    MultiOutput,
     same_layout,
 )
 from ..records import Listing, Marked, indent

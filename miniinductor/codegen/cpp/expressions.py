@@ -148,7 +148,7 @@ class CppScope(Scope):
 
 
 class TableScope(CppScope):
-    """Values that hang on one loop's variable alone: each is an array, which is filled once before
+    """Values that depend on one loop variable only: each is an array, which is filled once before
     the loops.  Positions and weights of resampling are such, and the deviations of channels.
 
     place: "[x0]", the element of an iteration."""

@@ -132,7 +132,7 @@ class CppKernelWriter(CppExpressions):
             self.plan_tables()
 
     def plan_tables(self) -> None:
-        """What hangs on one loop's variable alone and costs much is computed once."""
+        """Plan tables: costly values that depend on one loop variable only are computed once."""
         plan, bodies = self.plan, self.plan.bodies.values()
         loops = [(v, n, plan.outer_count) for v, n in zip(plan.r[-1:], plan.inner[-1:])]
         for v, n in zip(plan.x, plan.outer):
@@ -141,13 +141,15 @@ class CppKernelWriter(CppExpressions):
             if times >= 8 and isinstance(size, int) and size <= LONGEST_TABLE:
                 self.plan_table(variable, size)
         if self.tables:
-            constants = [id(i) for body in bodies for i in body.hanging_on([])]
+            constants = [id(i) for body in bodies for i in body.depending_only_on([])]
             self.table_of.update(dict.fromkeys(constants, self.constants))
         rest = [i for body in bodies for i in body.walk() if id(i) not in self.table_of]
         self.only_mixes = self.only_mixes and all(i.op in MIXING for i in rest)
 
     def plan_table(self, variable: sympy.Symbol, size: int) -> None:
-        found = [i for body in self.plan.bodies.values() for i in body.hanging_on([variable])]
+        found = [
+            i for body in self.plan.bodies.values() for i in body.depending_only_on([variable])
+        ]
         looks_up = any(i.op == "indirect_indexing" for i in found)
         self.only_mixes |= looks_up and variable in self.plan.r
         if looks_up or any(price(i.op) > 1 for i in found):

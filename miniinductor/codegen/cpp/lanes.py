@@ -31,8 +31,7 @@ from ... import config
 from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
-from .expressions import CppScope, compute_type
-from .expressions import ARRAY_TYPES
+from .expressions import ARRAY_TYPES, CppScope, compute_type
 from .reductions import Sums, declarations
 from .statements import Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
 

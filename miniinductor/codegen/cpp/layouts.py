@@ -65,7 +65,6 @@ from .lanes import STACK, Plain, bound, longest
 from .reductions import Sums, declarations, parts_of
 from .statements import Bound, Line, Loop, Statement, Statements, nest
 
-
 # --- few outer iterations over much ---------------------------------------------------------------
 MOST_PARTS = 512  # partial results
 LEAST = 512  # elements of a part
@@ -242,10 +241,12 @@ class Rows(Plain):
         once = writer.outside.beside()  # the same in all rows and columns
         table = TableScope(once, self.at, self.block_width)  # of the columns, in all rows
         bodies = [plan.bodies[n.name] for n in nodes]
-        found = [i for body in bodies for i in body.hanging_on(plan.x, reads=True)]
+        found = [i for body in bodies for i in body.depending_only_on(plan.x, reads=True)]
         if not all(i.op in ("load", "constant") for i in found) and plan.inner_count >= 8:
             writer.table_of.update(dict.fromkeys(map(id, found), table))
-            same = [id(i) for body in bodies for i in body.hanging_on(plan.x[:-1], reads=True)]
+            same = [
+                id(i) for body in bodies for i in body.depending_only_on(plan.x[:-1], reads=True)
+            ]
             writer.table_of.update(dict.fromkeys(same, once))
         before = CppScope(table)  # of the columns, in each row
         scope = self.own_scope((plan.x[-1],), before)

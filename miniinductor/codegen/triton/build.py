@@ -48,8 +48,8 @@ from ...errors import ours
 from ...toolchain.cpp import CompilerError, strip_comments
 from ...toolchain.disk import cannot_write, digest, disk, write_whole
 from ..common import Kernel
-from .tile_plan import Config, is_interpreting
 from .kernel_text import with_wide_indices
+from .tile_plan import Config, is_interpreting
 
 OfStream: TypeAlias = Callable[[int], object]  # queues work on the stream with this handle
 WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
