@@ -1,11 +1,13 @@
-/* A tensor's layout as bytes, for guards: class, dtype, device, bits, number of dimensions; then sizes and strides.
+/* A tensor's layout as bytes, for guards: class, dtype, device, bits, number of dimensions;
+ * then sizes and strides.
  *
- *     layout(tensor) == b'...'             # one call instead of six attributes, half a microsecond of a tensor
+ *     layout(tensor) == b'...'             # one call instead of six attributes
  *     layout(tensor).startswith(b'...')    # where sizes are symbols
  *
- * Bits: is it a lazily negated or conjugated view, zeros without memory, has it names of dimensions; and, not asked by `plain_layout`,
- * was it made in inference mode, does it require gradients?  None: it is no dense tensor.
- * It is read by libtorch's C functions (a few ns each); `use_torch` is told their addresses, and tries them first.
+ * Bits: is it a lazily negated or conjugated view, zeros without memory, has it names of
+ * dimensions; and, not asked by `plain_layout`, was it made in inference mode, does it require
+ * gradients?  None: it is no dense tensor.
+ * libtorch's C functions read it; `use_torch` is given their addresses, and tries them first.
  * Mirrors TensorCheck in torch/csrc/dynamo/guards.cpp.
  */
 #define PY_SSIZE_T_CLEAN
@@ -13,12 +15,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Each takes an at::Tensor *, which lies `offset` bytes behind the start of the Python object.  The first seven give 0 if all went well. */
+/* Each takes an at::Tensor *, which lies `offset` bytes behind the start of the Python object.
+ * The first seven return 0 if all went well. */
 static struct {
-    int32_t (*layout)(void *, int32_t *), (*dtype)(void *, int32_t *), (*device_type)(void *, int32_t *), (*device_index)(void *, int32_t *);
+    int32_t (*layout)(void *, int32_t *), (*dtype)(void *, int32_t *);
+    int32_t (*device_type)(void *, int32_t *), (*device_index)(void *, int32_t *);
     int32_t (*dim)(void *, int64_t *), (*sizes)(void *, int64_t **), (*strides)(void *, int64_t **);
-    bool (*is_neg)(const void *), (*is_conj)(const void *), (*is_zerotensor)(const void *), (*is_inference)(const void *);
-    bool (*requires_grad)(const void *), (*has_names)(const void *);    /* take what the at::Tensor points to; NULL: no names since 2.13 */
+    bool (*is_neg)(const void *), (*is_conj)(const void *);
+    bool (*is_zerotensor)(const void *), (*is_inference)(const void *);
+    /* these take what the at::Tensor points to; NULL: torch 2.13 has no names of dimensions */
+    bool (*requires_grad)(const void *), (*has_names)(const void *);
     Py_ssize_t offset;                  /* 0: there are none */
 } torch;
 static PyTypeObject *tensor_type;       /* torch.Tensor */
@@ -27,7 +33,11 @@ static int32_t strided;                 /* what torch.layout says of dense tenso
 static PyObject *
 read_layout(PyObject *tensor, int for_gradients)
 {
-    struct { void *class; int32_t dtype, device_type, device_index, bits; int64_t dim; } head = {Py_TYPE(tensor)};
+    struct {
+        void *class;
+        int32_t dtype, device_type, device_index, bits;
+        int64_t dim;
+    } head = {Py_TYPE(tensor)};
     int64_t *sizes, *strides;
     int32_t kind;
     if (!torch.offset || !PyObject_TypeCheck(tensor, tensor_type))
@@ -35,9 +45,12 @@ read_layout(PyObject *tensor, int for_gradients)
     void *handle = (char *)tensor + torch.offset;
     head.bits = torch.is_neg(handle) | torch.is_conj(handle) << 1 | torch.is_zerotensor(handle) << 2
         | (torch.has_names && torch.has_names(*(void **)handle)) << 3
-        | (for_gradients && torch.is_inference(handle)) << 4 | (for_gradients && torch.requires_grad(*(void **)handle)) << 5;
-    if (torch.layout(handle, &kind) || kind != strided || torch.dtype(handle, &head.dtype) || torch.device_type(handle, &head.device_type)
-        || torch.device_index(handle, &head.device_index) || torch.dim(handle, &head.dim) || torch.sizes(handle, &sizes)
+        | (for_gradients && torch.is_inference(handle)) << 4
+        | (for_gradients && torch.requires_grad(*(void **)handle)) << 5;
+    if (torch.layout(handle, &kind) || kind != strided || torch.dtype(handle, &head.dtype)
+        || torch.device_type(handle, &head.device_type)
+        || torch.device_index(handle, &head.device_index)
+        || torch.dim(handle, &head.dim) || torch.sizes(handle, &sizes)
         || torch.strides(handle, &strides))
         Py_RETURN_NONE;
     size_t size = head.dim * sizeof(int64_t);
@@ -53,13 +66,14 @@ read_layout(PyObject *tensor, int for_gradients)
 static PyObject *layout(PyObject *module, PyObject *tensor) { return read_layout(tensor, 1); }
 static PyObject *plain_layout(PyObject *module, PyObject *tensor) { return read_layout(tensor, 0); }
 
-/* use_torch(tensor, tensor._cdata, addresses): find where the at::Tensor lies in the Python object. */
+/* use_torch(tensor, tensor._cdata, addresses): find the at::Tensor in the Python object. */
 static PyObject *
 use_torch(PyObject *module, PyObject *args)
 {
     PyObject *tensor, *addresses;
     unsigned long long impl, at[13];
-    if (!PyArg_ParseTuple(args, "OKO!", &tensor, &impl, &PyTuple_Type, &addresses) || PyTuple_GET_SIZE(addresses) != 13)
+    if (!PyArg_ParseTuple(args, "OKO!", &tensor, &impl, &PyTuple_Type, &addresses)
+        || PyTuple_GET_SIZE(addresses) != 13)
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "expected 13 addresses");
     for (int i = 0; i < 13; i++)
         at[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(addresses, i));
@@ -79,10 +93,15 @@ use_torch(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"layout", layout, METH_O, "layout(tensor) -> bytes, or None"},
-    {"plain_layout", plain_layout, METH_O, "plain_layout(tensor) -> bytes, or None: the same where gradients do not matter"},
-    {"use_torch", use_torch, METH_VARARGS, "use_torch(tensor, tensor._cdata, addresses of libtorch's functions)"},
+    {"plain_layout", plain_layout, METH_O,
+     "plain_layout(tensor) -> bytes, or None: the same where gradients do not matter"},
+    {"use_torch", use_torch, METH_VARARGS,
+     "use_torch(tensor, tensor._cdata, addresses of libtorch's functions)"},
     {NULL}};
 
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "minidynamo.guards._layouts", "Layouts of tensors as bytes", -1, functions};
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "minidynamo.guards._layouts", "Layouts of tensors as bytes", -1,
+    functions
+};
 
 PyMODINIT_FUNC PyInit__layouts(void) { return PyModule_Create(&module); }

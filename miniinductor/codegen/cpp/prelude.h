@@ -174,10 +174,13 @@ template <class T> struct Extreme { T value; int64_t index; };
     bool nan_a = a.value != a.value, nan_b = b.value != b.value, equal = a.value == b.value || (nan_a && nan_b);                 \
     return (equal ? b.index < a.index : (nan_b || (!nan_a && b.value beyond a.value))) ? b : a;                                  \
 }                                                                                                                                \
-template <class T, class U> OP void keep_##name(T& best, int64_t& place, U x, int64_t at) {  /* x comes after the best so far */      \
-    bool is_beyond = !(x within best) & (best == best);                                                                          \
-    best = is_beyond ? T(x) : best; place = is_beyond ? at : place;                                                              \
-}                                                                                                                                \
+/* x comes after the best so far */                                                               \
+template <class T, class U>                                                                       \
+OP void keep_##name(T& best, int64_t& place, U x, int64_t at) {                                   \
+    bool is_beyond = !(x within best) & (best == best);                                           \
+    best = is_beyond ? T(x) : best;                                                               \
+    place = is_beyond ? at : place;                                                               \
+}                                                                                                 \
 template <class T, class U> OP bool any_##name(const T* lanes, int64_t count, U best) {                                          \
     int32_t found = 0;                                                                                                           \
     _Pragma("omp simd reduction(|:found)")                                                                                       \
