@@ -55,7 +55,7 @@ class Part:
 PARTS = (
     Part(
         "First",
-        "the whole once, and what is in your hands",
+        "every stage once, and the tools of the course",
         (
             Chapter("00_tour", "The tour", "GPT-2 through every stage", 1, ()),
             Chapter("01_eager_and_graph", "Eager and graph", "five older ways", 1, ()),

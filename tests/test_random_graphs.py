@@ -9,9 +9,9 @@ import torch
 
 sys.path.append(os.path.dirname(__file__))
 from front_helpers import interpret  # noqa: E402
-from sweeps import graphs  # noqa: E402
 
 import miniinductor  # noqa: E402
+from tests.sweeps import graphs  # noqa: E402
 
 
 @pytest.mark.parametrize("first", range(0, 72, 12))

@@ -14,6 +14,7 @@ import ast
 import importlib
 import inspect
 import json
+import re
 import statistics
 import sys
 import textwrap
@@ -345,7 +346,7 @@ def about_file(path: Path) -> str:
     if path.suffix == ".py":
         text = ast.get_docstring(ast.parse(text)) or ""
     elif text.startswith(("/*", "//")):
-        text = text.split("*/")[0].lstrip("/* ")
+        text = re.sub(r"(?m)^[/*\s]+", "", text.split("*/")[0])
     else:
         return ""
     words = " ".join(text.split("\n\n")[0].split()).split(" ")

@@ -45,7 +45,7 @@ from minidynamo.explain import Code, Table
 from minidynamo.explain.views import Several
 
 torch.manual_seed(0)
-torch.set_grad_enabled(False)
+torch.set_grad_enabled(False);
 
 # %% [markdown]
 # ## A GPU in a few sentences

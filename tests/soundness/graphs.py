@@ -9,16 +9,10 @@ miniinductor matter, not whether it is dynamic or trains.
 """
 
 import os
-import sys
-from pathlib import Path
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # triton reads it when it is imported
-TESTS = str(Path(__file__).parent.parent)
-if TESTS not in sys.path:
-    sys.path.insert(0, TESTS)
 
-from sweeps import graphs as sweep  # noqa: E402  (by the name under which the tests import it)
-
+from ..sweeps import graphs as sweep  # noqa: E402
 from . import runner  # noqa: E402
 from .modes import Mode  # noqa: E402
 
