@@ -346,7 +346,7 @@ def about_file(path: Path) -> str:
     if path.suffix == ".py":
         text = ast.get_docstring(ast.parse(text)) or ""
     elif text.startswith(("/*", "//")):
-        text = re.sub(r"(?m)^[/*\s]+", "", text.split("*/")[0])
+        text = re.sub(r"(?m)^[/* ]+", "", text.split("*/")[0])
     else:
         return ""
     words = " ".join(text.split("\n\n")[0].split()).split(" ")
