@@ -49,7 +49,7 @@ from ..variables.functions import CellVar
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ExceptionVar, ObjectVar, initialise_exception, is_inherited
 from ..variables.registry import rule, rules
-from ..wrap.containers import is_plain_named_tuple
+from ..variables.containers import is_plain_named_tuple
 
 ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)
 TYPING = ("typing", "typing_extensions")

@@ -23,7 +23,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from ..autograd.runtime import in_layout
+from ..autograd.eager_graphs import in_layout
 from ..ir.loops import (
     BufferView,
     ComputedBuffer,

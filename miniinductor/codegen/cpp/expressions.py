@@ -34,8 +34,8 @@ from ... import config
 from ...ir.loops import playing
 from ...ir.ops import COMPARISON, TESTS
 from ...sizes.symbols import Size
-from ..common import INFIX as INFIX_OF_ALL
-from ..common import LOGICAL, FamilyHandler, Scope, Value
+from ..kernels import INFIX as INFIX_OF_ALL
+from ..kernels import LOGICAL, FamilyHandler, Scope, Value
 from ..kernel_plan import KernelPlan
 from .statements import Branch, Line, Statement
 

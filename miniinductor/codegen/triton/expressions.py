@@ -26,8 +26,8 @@ import torch
 from ...ir.ops import COMPARISON
 from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
-from ..common import INFIX as INFIX_OF_ALL
-from ..common import LOGICAL, FamilyHandler
+from ..kernels import INFIX as INFIX_OF_ALL
+from ..kernels import LOGICAL, FamilyHandler
 from .kernel_text import HELPERS, NO_AXES, Axes, Line, Tile, TileScope
 from .tile_plan import TilePlan
 
