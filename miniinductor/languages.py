@@ -36,7 +36,7 @@ from .codegen.cpp.kernel_writer import CppKernelWriter, ForeachWriter
 from .devices import DEVICES, LANGUAGES, Device, Language, register_device, register_language
 from .schedule.after_fusion import Foreach
 from .schedule.nodes import Group
-from .toolchain.cpp import build_kernels as build_cpp_kernels
+from .toolchain import build_kernels as build_cpp_kernels
 
 __all__ = ["CPP", "DEVICES", "LANGUAGES"]
 

@@ -184,7 +184,6 @@ def explained():
 MORE = {  # file -> what else its example finds
     "explain/notebook": lambda: {"e": explained()},
     "explain/packing": lambda: {"document": explained().to_json()},
-    "toolchain/disk": lambda: {"disk": importlib.import_module("miniinductor.toolchain.disk").disk},
     "explain/data": lambda: {"explain": minidynamo.explain},
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
@@ -237,7 +236,7 @@ MORE = {  # file -> what else its example finds
         "run": f,
     },
     "lowering/graph": lambda: {"gm": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())},
-    "toolchain/cpp": lambda: {"x": torch.ones(3)},
+    "toolchain": lambda: {"x": torch.ones(3)},
     "sizes/symbols": symbolic,
     "sizes/prover": symbolic,
     "explain/draw_code": lambda: {"add": (lambda n: lambda x: x + n)(1)},

@@ -45,8 +45,7 @@ import torch
 
 from ... import config
 from ...errors import ours
-from ...toolchain.cpp import CompilerError, strip_comments
-from ...toolchain.disk import cannot_write, digest, disk, write_whole
+from ...toolchain import CompilerError, cannot_write, digest, disk, strip_comments, write_whole
 from ..kernels import Kernel
 from .kernel_text import with_wide_indices
 from .tile_plan import Config, is_interpreting
