@@ -33,7 +33,6 @@ import torch
 
 from ..devices import LANGUAGES, language_of
 from ..ir.loops import Buffer, Graph, playing
-from ..ir.ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..options import announce
 from ..records import About, CompileRecord, KernelRecord, Marked
 from ..schedule.nodes import ExternNode, Node, Schedule, buffer_bytes, bytes_touched
@@ -49,19 +48,6 @@ INFIX = dict(
     )
 )
 LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
-
-
-def _of_family(name: str) -> Callable[..., Any]:
-    if name in UNARY:
-        return lambda self, a: self.unary(name, a)
-    if name in BINARY + COMPARISON:
-        return lambda self, a, b: self.binary(name, a, b)
-    return getattr(OpsHandler, name)
-
-
-class FamilyHandler(OpsHandler, rest=_of_family):
-    """An op of a family that the language's class does not write out is `self.unary(op, a)` or
-    `self.binary(op, a, b)`."""
 
 
 @dataclass(frozen=True)

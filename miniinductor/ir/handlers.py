@@ -81,11 +81,7 @@ FOLLOWED = {
 }
 
 
-def _record_plain(name: str) -> Callable:
-    return lambda self, *args, **kwargs: self.emit(name, *args, *kwargs.values())
-
-
-class Recorder(OpsHandler, rest=_record_plain):
+class Recorder(OpsHandler):
     """Writes each op down, equal ones once, and follows the integers that are known."""
 
     buffer = ""  # whose body it is
@@ -98,6 +94,9 @@ class Recorder(OpsHandler, rest=_record_plain):
         self.ranges = ranges
         # Ref -> the expression that it equals, and its dtype
         self.known: dict[object, tuple[sympy.Expr, torch.dtype]] = {}
+
+    def default(self, op: str, *args: Any, **kwargs: Any) -> Result:
+        return self.emit(op, *args, *kwargs.values())
 
     def emit(
         self, op: str, *args: object, block: tuple = (), make: Callable[[int], Result] = Ref
@@ -230,14 +229,7 @@ def without_unused(instructions: Sequence[Instruction]) -> list[Instruction]:
 
 
 # --- text -----------------------------------------------------------------------------------------
-def _printed(name: str) -> Callable[..., str]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> str:
-        return self.emit(name, f"{name}({', '.join(map(_show, [*args, *kwargs.values()]))})")
-
-    return method
-
-
-class PrintHandler(OpsHandler, rest=_printed):
+class PrintHandler(OpsHandler):
     """Each op becomes a line `tmpN = op(...)`; equal lines are written once."""
 
     def __init__(self) -> None:
@@ -246,6 +238,9 @@ class PrintHandler(OpsHandler, rest=_printed):
         self.names: dict[Any, Any] = {}
         self.count = itertools.count()
         self.indirect = itertools.count()
+
+    def default(self, op: str, *args: Any, **kwargs: Any) -> str:
+        return self.emit(op, f"{op}({', '.join(map(_show, [*args, *kwargs.values()]))})")
 
     def emit(self, op: str, text: str) -> str:
         if text not in self.names:
@@ -363,20 +358,16 @@ def expect(what: str, want: Dtype, *given: Dtype) -> Dtype:
     return want
 
 
-def _dtype_rule(name: str) -> Callable[..., Dtype]:
-    def method(self: Any, *args: Dtype) -> Dtype:
-        dtype = expect(name, *args)  # the others' must be the first one's
-        return torch.bool if name in TRUTHS else dtype
-
-    return method
-
-
-class DtypeHandler(OpsHandler, rest=_dtype_rule):
+class DtypeHandler(OpsHandler):
     """The value of each op is its dtype; operands of one op must agree."""
 
     def __init__(self, dtype_of_buffer: Callable[[str], Dtype]) -> None:
         self.dtype_of_buffer = dtype_of_buffer
         self.count = itertools.count()
+
+    def default(self, op: str, *args: Dtype, **kwargs: Any) -> Dtype:
+        dtype = expect(op, *args)  # the others' must be the first one's
+        return torch.bool if op in TRUTHS else dtype
 
     def load(self, name: str, index: sympy.Expr) -> Dtype:
         return self.dtype_of_buffer(name)
