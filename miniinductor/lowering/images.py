@@ -34,8 +34,7 @@ from ..devices import recomputes
 from ..errors import CannotTrace
 from ..ir.loops import Index, TensorBox
 from ..ir.ops import Value, ops
-from ..sizes.prover import is_nonnegative
-from ..sizes.symbols import is_symbolic, same
+from ..sizes.symbols import is_nonnegative, is_symbolic, same
 from .decompositions import decomposition, upcast, whole
 from .reductions import accumulate_dtype
 from .registry import NARROW, Call, NotLowered, aten, cast, lower, made
