@@ -261,6 +261,16 @@ def whole(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
         return plain(interpreter, target, args, kwargs)
 
 
+@call_rule(getattr)
+def data(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """`x.data` is remade as itself, with a version of its own: that of `x.detach()` is x's."""
+    out, made_by = plain(interpreter, target, args, kwargs), interpreter.tracer.made_by
+    if args[1] == "data" and id(out) in made_by:
+        source, (*_, mode) = made_by[id(out)]
+        made_by[id(out)] = source, (getattr, ("data",), {}, mode)
+    return out
+
+
 @call_rule(F.scaled_dot_product_attention)
 def with_dense_mask(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
     """On a GPU, with a mask that is expanded along its rows copied: for such a mask the library has
