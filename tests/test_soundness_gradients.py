@@ -153,7 +153,7 @@ def test_sample():
 
 @pytest.mark.parametrize("seed", [31828, 34718, 36027, 39308, 3004689])
 def test_programs_of_inference_mode_and_of_writes(seed):
-    """Found by the generator; the fourth adds a row of a matrix to the matrix, the last gives `.data`."""
+    """Found by the generator; the fourth adds a row of a matrix to it, the last gives `.data`."""
     mode = {34718: "inductor-dynamic", 3004689: "aot_eager"}.get(seed, "aot_eager-training")
     [mode] = modes.chosen(mode)
     assert gradients.check(seed, mode) == ""
