@@ -299,8 +299,6 @@ def _divmod(tx: Frame, a: Variable, b: Variable, /) -> Variable:
 
 def _round(tx: Frame, number: Any, ndigits: Variable = NONE) -> Variable:
     digits = [] if ndigits is NONE else [ndigits]
-    if isinstance(number, TensorVar):
-        return number.call_method(tx, "round", digits, {})
     symbolic = apply(tx, round, number, *digits) if type(number) is SymVar else None
     return symbolic or tx.fold(on_host(round, [number, *digits], {}, "as_constant"))
 

@@ -209,7 +209,7 @@ class Builder:
         """One guard of all names that a dictionary must not have: modules are asked for many."""
         for source, names in self.absent.items():
             if "KEYS" not in source.guards:
-                check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
+                check = f"lacks({', '.join(['{0}', *map(literal, sorted(names))])})"
                 line = next(iter(names.values()))
                 source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
 

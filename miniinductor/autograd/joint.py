@@ -352,8 +352,9 @@ class ProgramTrace:
         joint.unreached = unreached(self.leaves, history)
         if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, self.leaves)):
             raise CannotTrace("outputs need gradients because of a leaf that was made inside")
-        if len(differentiated) > 1 and any(map(has_several_outputs, history)):
-            # `WithoutTangents` takes what does not arrive for zero, and all that follows from it
+        if (self.recorded or len(differentiated) > 1) and any(map(has_several_outputs, history)):
+            # Autograd refuses to write to a view in such a function.  `WithoutTangents` takes what
+            # does not arrive for zero, and all that follows from it
             raise CannotTrace(
                 "a custom autograd function with several outputs: its backward must see "
                 "which of them reached the loss"

@@ -126,17 +126,11 @@ def _of_plain_floats(rule: Decomposition) -> Decomposition:
     and overflows otherwise than the formula."""
 
     @functools.wraps(rule)
-    def checked(*args: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
-        dtypes = [x.dtype for x in args if isinstance(x, Tensor)]
-        if dtype is not None:
-            dtypes.append(dtype)
-            kwargs["dtype"] = dtype
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        dtypes = {x.dtype for x in args if isinstance(x, Tensor)} | {kwargs.get("dtype")}
         is_large = any(isinstance(x, float) and not abs(x) < 1e30 for x in args)
-        if (
-            is_large
-            or bool in map(type, args[:2])
-            or not {torch.float32, torch.float64}.issuperset(dtypes)
-        ):
+        is_plain = dtypes <= {torch.float32, torch.float64, None}
+        if is_large or bool in map(type, args[:2]) or not is_plain:
             return NotImplemented
         return rule(*args, **kwargs)
 
@@ -263,6 +257,15 @@ def plain(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
 def whole(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     with torch._C._DisablePythonDispatcher():
         return plain(interpreter, target, args, kwargs)
+
+
+@call_rule(getattr)
+def data(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """`x.data` is remade as itself, with a version of its own: that of `x.detach()` is x's."""
+    out = plain(interpreter, target, args, kwargs)
+    if args[1] == "data":
+        interpreter.tracer.share(out, args[0], getattr, args[1:])
+    return out
 
 
 @call_rule(F.scaled_dot_product_attention)
