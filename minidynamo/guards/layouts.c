@@ -99,6 +99,8 @@ has_layout(PyObject *tensor, const char *bytes)
 static PyObject *
 holds(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
+    if (!PyDict_Check(args[0]))
+        Py_RETURN_FALSE;
     for (Py_ssize_t i = 1; i + 2 < count; i += 3) {
         PyObject *found = PyDict_GetItemWithError(args[0], args[i]);
         if (PyErr_Occurred())
