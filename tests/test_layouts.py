@@ -1,6 +1,7 @@
 """Where tensors lie in memory, and the bits that say they are negated or conjugated: guarded, and
 right in kernels."""
 
+import pytest
 import torch
 
 import minidynamo
@@ -53,12 +54,22 @@ def test_layouts_are_read():
             change(tensor)
             alike = name == "behind an offset" or name == "learning" and read is not _layouts.layout
             assert (read(tensor) == before) == alike, name
+            assert _layouts.holds({"b": tensor}, "b", tensor, before) == alike, name
+            assert not _layouts.holds({"b": tensor}, "b", tensor.detach(), read(tensor))
         for other in (3, None, torch.Tensor, [torch.ones(1)], torch.ones(2).to_sparse()):
             assert read(other) is None
     with torch.inference_mode():
         made = torch.zeros(4, 4)
     assert _layouts.plain_layout(made) == _layouts.plain_layout(torch.zeros(4, 4))
     assert _layouts.layout(made) != _layouts.layout(torch.zeros(4, 4))
+
+
+def test_what_a_dictionary_lacks():
+    assert _layouts.lacks({"a": 1}, "b", "c") and not _layouts.lacks({"a": 1}, "b", "a")
+    assert not _layouts.lacks(vars(Scaled), "forward")  # a mappingproxy
+    for table, *rest in (3, "a"), ([], "a", None, b""):
+        with pytest.raises((TypeError, SystemError)):
+            (_layouts.holds if rest[1:] else _layouts.lacks)(table, *rest)
 
 
 def test_what_is_guarded_where_sizes_are_symbols():

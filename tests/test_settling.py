@@ -187,6 +187,33 @@ def test_entries_that_answer_at_last_are_joined_by_others(caplog):
     assert frames() == minidynamo.config.recompile_limit
 
 
+def test_entries_that_never_answer_are_looked_through_no_longer():
+    def f(x, name):
+        return x * len(name)
+
+    compiled = minidynamo.compile(f, backend="eager")
+    for n in range(40):
+        torch.testing.assert_close(
+            compiled(torch.ones(2), str(n)), torch.full((2,), len(str(n))) * 1.0
+        )
+        assert (minidynamo.frame.frame_hook.get_cache(f.__code__) is None) == (n >= 24)
+
+
+def test_each_module_of_a_loop_has_entries_of_its_own():
+    class Loop(nn.Sequential):
+        def forward(self, x):
+            for layer in self:
+                minidynamo.graph_break()
+                x = layer(x).relu()
+            return x
+
+    model = Loop(*[nn.Linear(3, 3) for _ in range(7)])
+    compiled, x = minidynamo.compile(model, backend="eager"), torch.ones(2, 3)
+    before = [(torch.testing.assert_close(compiled(x), model(x)), frames())[1] for _ in range(4)]
+    assert before[1:] == before[1:2] * 3
+    assert not [reason for reason in minidynamo.counters["skipped"] if "was compiled" in reason]
+
+
 def test_fullgraph_is_patient():
     compiled = minidynamo.compile(lambda x, s: x * len(s), backend="eager", fullgraph=True)
     for n in range(minidynamo.config.recompile_limit):
