@@ -39,7 +39,7 @@ from dataclasses import dataclass, replace
 import sympy
 import torch
 
-from ..autograd.runtime import in_layout
+from ..autograd.eager_graphs import in_layout
 from ..codegen.cpp.expressions import TYPES
 from ..codegen.kernels import KernelStep, Step, functions_of
 from ..ir.loops import (
