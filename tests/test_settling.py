@@ -188,15 +188,11 @@ def test_entries_that_answer_at_last_are_joined_by_others(caplog):
 
 
 def test_entries_that_never_answer_are_looked_through_no_longer():
-    def f(x, name):
-        return x * len(name)
-
-    compiled = minidynamo.compile(f, backend="eager")
+    compiled = minidynamo.compile(lambda x, name: x * len(name), backend="eager")
     for n in range(40):
-        torch.testing.assert_close(
-            compiled(torch.ones(2), str(n)), torch.full((2,), len(str(n))) * 1.0
-        )
-        assert (minidynamo.frame.frame_hook.get_cache(f.__code__) is None) == (n >= 24)
+        assert compiled(torch.ones(2), str(n))[0] == len(str(n))
+        is_plain = minidynamo.frame.frame_hook.get_cache(compiled.__code__) is None
+        assert is_plain == (n >= 24)
 
 
 def test_each_module_of_a_loop_has_entries_of_its_own():
@@ -207,11 +203,10 @@ def test_each_module_of_a_loop_has_entries_of_its_own():
                 x = layer(x).relu()
             return x
 
-    model = Loop(*[nn.Linear(3, 3) for _ in range(7)])
-    compiled, x = minidynamo.compile(model, backend="eager"), torch.ones(2, 3)
-    before = [(torch.testing.assert_close(compiled(x), model(x)), frames())[1] for _ in range(4)]
-    assert before[1:] == before[1:2] * 3
-    assert not [reason for reason in minidynamo.counters["skipped"] if "was compiled" in reason]
+    model, x = Loop(*[nn.Linear(3, 3) for _ in range(7)]), torch.ones(2, 3)
+    compiled = minidynamo.compile(model, backend="eager")
+    counts = [(torch.testing.assert_close(compiled(x), model(x)), frames())[1] for _ in range(4)]
+    assert counts[1:] == counts[1:2] * 3 and "was compiled" not in str(minidynamo.counters)
 
 
 def test_fullgraph_is_patient():

@@ -113,7 +113,7 @@ lacks(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_TRUE;
 }
 
-/* use_torch(tensor, tensor._cdata, addresses): find the at::Tensor in the Python object. */
+/* use_torch(tensor, tensor._cdata, addresses of libtorch's functions): find the at::Tensor in the Python object. */
 static PyObject *
 use_torch(PyObject *module, PyObject *args)
 {
@@ -139,13 +139,11 @@ use_torch(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"layout", layout, METH_O, "layout(tensor) -> bytes, or None"},
-    {"plain_layout", plain_layout, METH_O,
-     "plain_layout(tensor) -> bytes, or None: the same where gradients do not matter"},
+    {"layout", layout, METH_O},
+    {"plain_layout", plain_layout, METH_O},
     {"holds", (PyCFunction)(void (*)(void))holds, METH_FASTCALL},
     {"lacks", (PyCFunction)(void (*)(void))lacks, METH_FASTCALL},
-    {"use_torch", use_torch, METH_VARARGS,
-     "use_torch(tensor, tensor._cdata, addresses of libtorch's functions)"},
+    {"use_torch", use_torch, METH_VARARGS},
     {NULL}};
 
 static struct PyModuleDef module = {
