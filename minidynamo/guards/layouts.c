@@ -87,6 +87,8 @@ static PyObject *plain_layout(PyObject *module, PyObject *tensor) { return as_by
 static PyObject *
 holds(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
+    if (!PyDict_Check(args[0]))
+        Py_RETURN_FALSE;
     for (Py_ssize_t i = 1; i + 2 < count; i += 3) {
         PyObject *tensor = PyDict_GetItemWithError(args[0], args[i]), *bytes = args[i + 2];
         if (PyErr_Occurred())
