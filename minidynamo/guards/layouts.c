@@ -115,7 +115,8 @@ lacks(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_TRUE;
 }
 
-/* use_torch(tensor, tensor._cdata, addresses of libtorch's functions): find the at::Tensor in the Python object. */
+/* use_torch(tensor, tensor._cdata, addresses of libtorch's functions): find the at::Tensor in the
+ * Python object. */
 static PyObject *
 use_torch(PyObject *module, PyObject *args)
 {
