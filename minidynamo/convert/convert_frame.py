@@ -119,7 +119,8 @@ def is_compiled_torch(code: types.CodeType) -> bool:
 def make_state(optimizer: Any) -> None:
     """Before `step` without a closure is traced: what its first call would make, so that one entry
     answers the first call and those that follow.  PyTorch: the same (`OptimizerVariable`)."""
-    init = inspect.unwrap(getattr(type(optimizer), "_init_group", None))  # torch.compile wraps it
+    init: Any = getattr(type(optimizer), "_init_group", None)
+    init = inspect.unwrap(init)  # torch.compile wraps it
     if not isinstance(init, types.FunctionType) or not init.__code__.co_filename.startswith(
         OPTIMIZERS
     ):
