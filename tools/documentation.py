@@ -105,9 +105,9 @@ Torch's backends are looked up by you, and handed over: `from torch._dynamo.back
 import lookup_backend`. The packages import nothing of torch's compiler. A backend of your own that
 ends in torch's compiler says so: `@minidynamo.torch_backend`.
 
-**Sizes that change** become numbers at the border, with a guard of whoever captured: each new size
-is compiled again, up to the limit of recompilations. (torch.compile makes symbols of them unless it
-is told `dynamic=False`; such a graph runs eagerly behind `backend="miniinductor"`.)
+**Sizes that change** become numbers at the border, with a guard of the capturing side: each new
+size is compiled again, up to the limit of recompilations. (torch.compile makes symbols of them
+unless it is told `dynamic=False`; such a graph runs eagerly behind `backend="miniinductor"`.)
 
 ## Which half makes which difference
 

@@ -200,7 +200,7 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if
 # dtype. They change what a PyTorch operation does.
 #
 # The picture shows the guards of one entry as a tree. Its roots are the parameters and the objects
-# that the entry holds. Below a root are the values that were read from it, with the kinds of their
+# that the entry holds. The values that were read from a root are below it, with the kinds of their
 # guards:
 
 # %%

@@ -544,7 +544,7 @@ Table(["kernel", "eager ms", "ours ms", "torch.compile ms", "ours / copy"],
       where_recorded(run))
 
 # %% [markdown]
-# Most kernels reach the copy's bandwidth. Which ones are furthest from it?
+# Most kernels reach the copy's bandwidth. Which kernels are furthest from that?
 # <!-- shows: n("softmax fp32", 3) >= 1 and n("layer norm bf16", 3) >= 1 -->
 
 # %%

@@ -566,7 +566,7 @@ check("14.3", bucketed)
 # **14.4** (core) *How many graphs?* A program calls a compiler with these `shapes`, one after the other, all of
 # one rank. Write `count_graphs(shapes)`: how often does the compiler compile?
 #
-# * A graph is a tuple of sizes. None is a symbol, which fits every size from 2 on.
+# * A graph is a tuple of sizes. `None` in the tuple means a symbol, which fits every size from 2 on.
 # * The compiler compiles a shape that no graph fits.
 # * A size that was the same in all calls so far, this call included, stays a number.
 # * Any other size becomes a symbol, except 0 and 1: they always stay numbers.
