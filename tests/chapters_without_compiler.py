@@ -50,9 +50,9 @@ def run_chapter(name: str) -> None:
 def without_compiler(name: str) -> str:
     """What `run_chapter` prints in a process that finds no compiler."""
     with tempfile.TemporaryDirectory() as folder:
-        mine = shutil.copytree(ROOT / "notebooks/reference/my_compiler", f"{folder}/my_compiler")
-        hidden = {"PATH": folder, "MINIINDUCTOR_CACHE": f"{folder}/cache", "CXX": ""}
-        hidden["MY_COMPILER"] = str(mine)
+        cache, mine = f"{folder}/cache", f"{folder}/my_compiler"
+        shutil.copytree(ROOT / "notebooks/reference/my_compiler", mine)
+        hidden = {"PATH": folder, "MINIINDUCTOR_CACHE": cache, "CXX": "", "MY_COMPILER": mine}
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         variables = os.environ | hidden | {"PYTHONPATH": os.pathsep.join(paths)}
         command = [sys.executable, "-W", "ignore", __file__, "--here", name]

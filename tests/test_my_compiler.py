@@ -151,8 +151,6 @@ def test_what_it_does_not_know_runs_as_python():
 
 
 # --- compilation ----------------------------------------------------------------------------------
-
-
 def test_kernels_in_triton():
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("Triton's interpreter is off in this process")
