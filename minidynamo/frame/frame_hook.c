@@ -4,7 +4,7 @@
  * Out:  the same frame, pointed at a replacement code object; the ordinary evaluator runs it and clears and pops it by
  *       its usual rules (3.11: the caller does; 3.12+: the evaluator does).  There is no second frame to clean up.
  *
- *     hook.set_callback(lambda func, code, args: None)   # called once for every new code object of this thread
+ *     hook.set_callback(lambda func, code, args: None)   # called when no entry of a frame fits (this thread)
  *
  * Mirrors torch/csrc/dynamo/eval_frame.c, which builds a second "shadow" frame instead.
  * Left out: Python 3.14, generators and coroutines (their frames run as they are), and other tools that have a frame
