@@ -167,11 +167,10 @@ CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 def linear(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Any) -> Any:
     """Over one, two or three dimensions.  scales: how often each becomes as large, or None: what
     the sizes say."""
-    is_wide = x.dtype in (torch.float32, torch.float64)
-    if not is_wide and not (x.dtype in NARROW and recomputes(x.device)):
-        return NotImplemented  # on a CPU, eager rounds the weights of 16 bits, or not
-    if any(same(n, 0) for n in output_size):
-        return NotImplemented  # (eager refuses a result without pixels)
+    taken = torch.float32, torch.float64, *(NARROW if recomputes(x.device) else ())
+    if x.dtype not in taken or any(same(n, 0) for n in output_size):
+        # on a CPU, eager rounds the weights of 16 bits, or not; it refuses results without pixels
+        return NotImplemented
     places = []
     for d, (count, scale) in enumerate(zip(output_size, (*scales, None, None, None))):
         shape = [-1] + [1] * (len(output_size) - 1 - d)
@@ -198,16 +197,11 @@ def in_layout_of(x: Tensor, result: Tensor, least: int) -> Tensor:
 
 
 @decomposition(aten.upsample_nearest2d.default)
-def nearest(
-    x: Tensor,
-    output_size: Sequence[int],
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Any:
+def nearest(x: Tensor, output_size: Sequence[int], *scales: Any) -> Any:
     """scales: as of `linear`."""
     if any(same(n, 0) for n in output_size):
         return NotImplemented
-    places = zip((2, 3), output_size, (scales_h, scales_w))
+    places = zip((2, 3), output_size, (*scales, None, None))
     rows, columns = [nearest_pixels(x, *given) for given in places]
     return in_layout_of(x, aten._unsafe_index(x, [None, None, rows.unsqueeze(-1), columns]), 4)
 
