@@ -32,7 +32,8 @@ import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from torch import Tensor
-from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._decomp import _core_aten_decompositions_post_autograd as core_decompositions
+from torch._decomp import decomposition_table
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
@@ -48,6 +49,7 @@ OURS: dict[Any, Decomposition] = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """gelu _log_softmax elu leaky_relu hardtanh fmod dist addmv ldexp round
 linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_copy
+upsample_nearest1d upsample_nearest3d
 """.split()
 # Rare ops that stay eager kernels: torch's decompositions of them do not raise for a position out
 # of range, or differ from the kernels in corner cases.
@@ -85,11 +87,13 @@ def table() -> dict[Any, Decomposition]:
 
 @functools.cache
 def table_of_torch() -> dict[Any, Decomposition]:
-    """torch's decompositions of pure ops that have neither a lowering nor a library kernel.  (Takes
-    0.05 s.)"""
+    """torch's decompositions of pure ops that have neither a lowering nor a library kernel.
+
+    (The public `core_aten_decompositions` imports torch.export for the composite ops, which the
+    tracer decomposes itself.)"""
     packets = [getattr(aten, name) for name in ALSO_FROM_TORCH]
     also = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
-    found: dict[Any, Any] = dict(core_aten_decompositions().items())
+    found: dict[Any, Any] = core_decompositions()
     found |= {op: decomposition_table[op] for op in also if op in decomposition_table}
     kept = {*LOWERINGS, *EXTERN}
     return {op: rule for op, rule in found.items() if op not in kept and is_wanted(op)}
