@@ -228,7 +228,7 @@ def given_reason(name: str) -> str:
 def written_stages(direction: Direction, lowered: Stage) -> Iterator[Stage]:
     """Loop IR, fused IR, kernels, wrapper."""
     compiled = direction.record
-    if not compiled.loop_ir:
+    if not compiled.lowered:
         return
     loops = Stage(f"{direction.id}/loop_ir", "loop_ir", "Loop IR, before fusion", direction.name)
     yield loop_ir(loops, compiled.loop_ir, lowered)
