@@ -83,7 +83,7 @@ def is_view(target: Any) -> bool:
 
 
 def looked_up(name: str, read: list[int], written: int) -> tuple[int, bool]:
-    """All that is read and written; of a table of which rows are looked up, as much as is written."""
+    """All that is read and written; of a table in which rows are looked up, what is written."""
     if name in LOOK_UPS and read:
         return min(read[0], written) + sum(read[1:]) + written, False
     return sum(read) + written, True

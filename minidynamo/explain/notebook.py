@@ -101,7 +101,8 @@ def drawn(x: int, y: int, title: str, text: str, has_arrow: bool) -> list[str]:
         'stroke="#555555"/>',
         *[
             f'<text x="{x + WIDE // 2}" y="{y + down}" text-anchor="middle" '
-            f'font-family="{TEXT_FACE}" font-size="{size}" fill="#1f1f1f">{html.escape(line)}</text>'
+            f'font-family="{TEXT_FACE}" font-size="{size}" fill="#1f1f1f">'
+            f"{html.escape(line)}</text>"
             for line, down, size in ((short, 17, 12), (text, 33, 11))
         ],
     ]

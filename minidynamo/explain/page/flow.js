@@ -5,15 +5,11 @@ import { bytesText, draw, make, many, secondsText } from "./dom.js";
 import { lineId } from "./model.js";
 import { Pane, panes } from "./pane.js";
 import { choose, currentEntry, onChange, showEntry, state } from "./state.js";
+import { paintStream } from "./stream.js";
 
 const LANES = 7; // source lines with a colour of their own; the others share one
-const MOST_BLOCKS = 48; // kernels that are drawn one by one
 const MOST_ENTRIES = 12;
 const HIGH = { 1: 190, 2: 130 }; // pixels of the most bytes, of one half or of two
-const LETTER = 6.7; // pixels of a name
-const BETWEEN = 13; // names of kernels
-const [BAR, BLOCK] = [9, 46]; // widths of a stage's bar and of a kernel
-const LAST = 1.3; // width of the last column in widths of the others, as style.css says
 const NO_CALLS = ["placeholder", "get_attr", "output"];
 
 /**
@@ -29,7 +25,7 @@ export function flowPane(showStage) {
   const ways = make("nav", { class: "chips", "aria-label": "Panes" });
   pane.body.append(entries, halves, ways);
   const { model } = state;
-  /** @type {{svg: SVGElement, steps: Step[], scale: number}[]} */
+  /** @type {{svg: SVGElement, rows: Row[], scale: number}[]} */
   let drawn = [];
   /** @type {Map<string, number>}  source line -> its lane */
   let lanes = new Map();
@@ -48,7 +44,9 @@ export function flowPane(showStage) {
     const parts = new Array(LANES + 1).fill(0);
     const made = before ? [...model.originsOf(id)].filter((each) => before.get(each)) : [];
     const all = made.reduce((sum, each) => sum + before.get(each), 0);
-    for (const each of made) known.get(each).forEach((part, lane) => (parts[lane] += (part * before.get(each)) / all));
+    for (const each of made) {
+      known.get(each).forEach((part, lane) => (parts[lane] += (part * before.get(each)) / all));
+    }
     const lines = made.length ? [] : linesOf(id);
     for (const line of lines) parts[lanes.get(line) ?? LANES] += 1 / lines.length;
     if (!made.length && !lines.length) parts[LANES] = 1;
@@ -107,7 +105,7 @@ export function flowPane(showStage) {
     const kept = entry.saved.filter((each) => !each.is_input).reduce((sum, { bytes }) => sum + bytes, 0);
     const steps = half === "backward" ? [
       step("source", "Backward", `${bytesText(kept)}`, "saved by the forward half", () => toPane("saved")),
-      step("fx", "Joint graph", many(joint?.nodes.length ?? 0, "node"), "both halves, then cut", toStage(joint?.id)),
+      step("fx", "Joint graph", many(joint?.nodes.length ?? 0, "node"), "both halves, cut", toStage(joint?.id)),
     ] : [
       step("source", "Source", many(lines, "line"), `${entry.frame.function}`, () => toPane("source")),
       step("fx", "FX graph", many(calls, "operation"), many(entry.guards.length, "guard"), toStage(captured?.id)),
@@ -160,7 +158,8 @@ export function flowPane(showStage) {
     }
     bar.hidden = !row;
     return make("button", { class: "flow-head", onclick: go },
-      make("span", { class: "flow-title" }, title), make("b", {}, count), make("span", { class: "note" }, about), bar);
+      make("span", { class: "flow-title" }, title), make("b", {}, count),
+      make("span", { class: "note" }, about), bar);
   }
 
   function legend(count) {
@@ -199,7 +198,8 @@ export function flowPane(showStage) {
       const steps = stepsOf(entry, half, places.size);
       const svg = draw("svg", { class: "flow-svg", "aria-hidden": "true" });
       const beside = at === 0 ? legend(places.size) : make("span", {});
-      drawn.push({ svg, steps, scale: HIGH[shown.length] / most });
+      const moved = steps.filter(({ row }) => row).map(({ row }) => row);
+      drawn.push({ svg, rows: moved, scale: HIGH[shown.length] / most });
       return make("div", { class: "flow-half" }, ...steps.map((each) => headOf(each, 1 / most)), beside, svg);
     }));
     const why = entry.notes.find((note) => note.includes("runs eagerly"));
@@ -209,95 +209,9 @@ export function flowPane(showStage) {
     showLights();
   }
 
-  /** A stage's bar, or the ribbon from one to the next: lane by lane, around the middle. */
-  function stacked(values, middle) {
-    let at = middle - values.reduce((sum, each) => sum + each, 0) / 2;
-    return values.map((value) => [at, (at += value)]);
-  }
-
   function paint() {
-    for (const { svg, steps, scale } of drawn) paintHalf(svg, steps, scale);
+    for (const { svg, rows, scale } of drawn) paintStream(svg, rows, scale, { shares, chooseLane });
   }
-
-  function paintHalf(svg, steps, scale) {
-    const width = svg.clientWidth;
-    const rows = steps.filter(({ row }) => row).map(({ row }) => row);
-    if (!width || !rows.length) return svg.replaceChildren();
-    const column = (at) => (at * width) / (4 + LAST);
-    const blocks = blocksOf(rows[3], scale);
-    const gap = Math.min(3, 60 / blocks.length);
-    const tall = Math.max(scale * total(rows[0]), blocks.reduce((sum, { high }) => sum + high + gap, 0)) + 4;
-    const middle = tall / 2;
-    svg.setAttribute("viewBox", `0 0 ${width} ${tall}`);
-    svg.style.height = `${tall}px`;
-    const bars = [rows[0], ...rows.slice(0, 3)].map((row) =>
-      stacked(shares(row).map((bytes) => bytes * scale), middle));
-    const parts = [];
-    const room = Math.floor((width - column(4) - BLOCK - 6) / LETTER);
-    const named = [];
-    bars.forEach((bar, at) => bar.forEach(([top, bottom], lane) => {
-      const before = bars[at - 1]?.[lane];
-      if (before) parts.push(ribbon(lane, column(at - 1) + BAR, before, column(at), [top, bottom]));
-      if (bottom > top) parts.push(rect(lane, column(at), top, BAR, bottom - top, () => chooseLane(lane)));
-    }));
-    const from = bars[3].map(([top]) => top);
-    let y = middle - blocks.reduce((sum, { high }) => sum + high + gap, -gap) / 2;
-    for (const { id, parts: values, high, label } of blocks) {
-      const sum = values.reduce((all, each) => all + each, 0) || 1;
-      let [x, top] = [column(4), y];
-      const block = draw("g", { class: "block", "data-id": id, onclick: () => id && choose(id, "flow") },
-        draw("title", {}, label));
-      values.forEach((value, lane) => {
-        if (!value) return;
-        const part = (high * value) / sum;
-        parts.push(ribbon(lane, column(3) + BAR, [from[lane], (from[lane] += value)], column(4), [top, (top += part)]));
-        block.append(rect(lane, x, y, (BLOCK * value) / sum, high));
-        x += (BLOCK * value) / sum;
-      });
-      named.push({ block, high, label, y: y + high / 2 + 4 });
-      parts.push(block);
-      y += high + gap;
-    }
-    nameLargest(named, column(4) + BLOCK + 6, room);
-    return svg.replaceChildren(...parts);
-  }
-
-  /** The names of the largest blocks for which there is room. */
-  function nameLargest(named, x, room) {
-    const taken = [];
-    for (const { block, label, y } of [...named].sort((a, b) => b.high - a.high)) {
-      if (taken.some((other) => Math.abs(other - y) < BETWEEN)) continue;
-      taken.push(y);
-      block.append(draw("text", { x, y }, label.length > room ? `${label.slice(0, room - 1)}…` : label));
-    }
-  }
-
-  /** Kernels and calls of a library in the order of the program; of many those that move most. */
-  function blocksOf({ nodes, bytes }, scale) {
-    const block = (id, label, row) => {
-      const parts = shares(row).map((each) => each * scale);
-      return { id, label, parts, high: Math.max(1.5, parts.reduce((sum, each) => sum + each, 0)) };
-    };
-    const order = nodes.map((id, at) => ({ id, count: bytes[at] }));
-    const rest = [...order].sort((a, b) => b.count - a.count).slice(MOST_BLOCKS);
-    const blocks = order.filter((one) => !rest.includes(one))
-      .map(({ id, count }) => block(id, nameOf(id), { nodes: [id], bytes: [count] }));
-    if (!rest.length) return blocks;
-    const row = { nodes: rest.map(({ id }) => id), bytes: rest.map(({ count }) => count) };
-    return [...blocks, block("", `${rest.length} smaller ones`, row)];
-  }
-
-  /** Of a library's call the operation, of ours the kernel. */
-  const nameOf = (id) => model.things.get(id)?.op?.replace(/^aten\./, "").replace(/\.\w+$/, "") ?? model.name(id);
-
-  function ribbon(lane, x, [a, b], to, [c, d]) {
-    const half = (x + to) / 2;
-    const path = `M${x} ${a}C${half} ${a} ${half} ${c} ${to} ${c}V${d}C${half} ${d} ${half} ${b} ${x} ${b}Z`;
-    return draw("path", { class: `ribbon lane${lane}`, "data-lane": lane, d: path, onclick: () => chooseLane(lane) });
-  }
-
-  const rect = (lane, x, y, width, height, onclick) =>
-    draw("rect", { class: `lane${lane}`, "data-lane": lane, x, y, width, height: Math.max(height, 0.5), onclick });
 
   function chooseLane(lane) {
     const line = [...lanes].find(([, at]) => at === lane)?.[0];
@@ -308,15 +222,19 @@ export function flowPane(showStage) {
   function showLights() {
     const lit = new Set([...lanes].filter(([line]) => state.lit.has(line)).map(([, lane]) => String(lane)));
     pane.element.classList.toggle("some-lit", lit.size > 0);
-    for (const part of halves.querySelectorAll("[data-lane]")) part.classList.toggle("on", lit.has(part.dataset.lane));
-    for (const part of halves.querySelectorAll("[data-line]")) part.classList.toggle("on", state.lit.has(part.dataset.line));
-    for (const part of halves.querySelectorAll(".block")) part.classList.toggle("chosen", state.chosen === part.dataset.id);
+    const mark = (which, name, holds) => {
+      for (const part of halves.querySelectorAll(which)) part.classList.toggle(name, holds(part.dataset));
+    };
+    mark("[data-lane]", "on", ({ lane }) => lit.has(lane));
+    mark("[data-line]", "on", ({ line }) => state.lit.has(line));
+    mark(".block", "chosen", ({ id }) => state.chosen === id);
   }
 
   function listEntries() {
     const graphs = [...model.entries.values()].filter(({ stages }) => stages.some(({ kind }) => kind === "fx"));
     const breaks = model.frames.reduce((sum, frame) => sum + frame.breaks.length, 0);
-    const nameOfFrame = ({ function: name }) => name.replace(/^<resume of (.*) at line (\d+)>$/, "$1 from line $2");
+    const nameOfFrame = ({ function: name }) =>
+      name.replace(/^<resume of (.*) at line (\d+)>$/, "$1 from line $2");
     const chips = graphs.slice(0, MOST_ENTRIES).map(({ id, frame, kernels }) => make("button", {
       class: "chip", "aria-pressed": String(id === state.entry), onclick: () => showEntry(id),
     }, `${id} ${nameOfFrame(frame)} · ${many(kernels.length, "kernel")}`));
