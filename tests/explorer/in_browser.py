@@ -74,6 +74,7 @@ def test_a_page_asks_for_nothing_and_is_not_wider_than_the_window(
     opened.open_all()
     assert opened.said == [] and len(opened.asked) == 1
     assert opened.ask("document.scrollingElement.scrollWidth") <= width, opened.ask(WIDER)
+    assert opened.click_through() == [] and len(opened.asked) == 1
     ids = opened.ask("[...document.querySelectorAll('[id]')].map(element => element.id)")
     assert len(ids) == len(set(ids))
     opened.page.close()
@@ -131,6 +132,30 @@ def test_without_scripts_the_page_can_be_read(chromium, pages, name):
             assert all(kernel["name"] in text for kernel in entry["kernels"])
             assert all(s["title"] in text for s in entry["stages"] if s["kind"] == "fx")
     context.close()
+
+
+def test_the_pipeline_is_a_stream_from_source_lines_to_kernels(chromium, pages):
+    path, document = pages["five_lines"]
+    moved = [sum(row["bytes"]) for row in document["frames"][0]["entries"][0]["flow"]]
+    # mm 768, relu 512, sum 288, x * h 544, and softmax's five: 288, 544, 512, 288, 544
+    assert moved == [4288, 2784, 1536]
+    opened = Opened(chromium, path)
+    heads = opened.page.locator(".flow-head").all_inner_texts()
+    said = ["4.3 kB", "2.8 kB · −35 %", "1.5 kB · −45 %"]
+    assert [head.split("\n")[2] for head in heads[2:5]] == said
+    high = "(at) => [...document.querySelectorAll('.flow-svg > rect')].slice(at, at + 3)"
+    sums = [
+        opened.page.evaluate(
+            f"at => ({high})(at).reduce((sum, each) => sum + +each.getAttribute('height'), 0)", at
+        )
+        for at in (3, 6, 9)
+    ]
+    assert sums == pytest.approx([sums[0] * each / moved[0] for each in moved])
+    opened.page.locator(".lane", has_text="softmax").click()
+    assert "softmax" in opened.lit("source")[0] and opened.lit("kernels")
+    opened.page.locator(".flow-head", has_text="Loop IR").click()
+    assert "Loop IR" in opened.page.locator("#pane-stages option:checked").first.inner_text()
+    opened.page.close()
 
 
 def test_a_source_line_its_kernel_line_and_back(chromium, pages):

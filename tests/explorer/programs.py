@@ -106,6 +106,23 @@ def explain_gpt2_training(layers: int):
     return e
 
 
+CLICK_THROUGH = """() => {
+    const click = (each) => each.getClientRects().length && !each.disabled
+        && each.dispatchEvent(new MouseEvent('click', { bubbles: true }));
+    for (const list of document.querySelectorAll('select')) {
+        for (const { value } of [...list.options].slice(0, 5)) {
+            list.value = value;
+            list.dispatchEvent(new Event('change'));
+        }
+    }
+    for (const pane of document.querySelectorAll('section.pane')) {
+        const found = [...pane.querySelectorAll('.row, .box, .area, .ribbon, .block')];
+        for (let at = 0; at < found.length; at += 1 + (found.length >> 3)) click(found[at]);
+        for (const button of pane.querySelectorAll('.body button, .tools button')) click(button);
+    }
+}"""
+
+
 # --- the browser ----------------------------------------------------------------------------------
 @contextmanager
 def browser() -> Iterator[Any]:
@@ -137,6 +154,13 @@ class Opened:
     def open_all(self) -> None:
         """Open the panes that are closed at first."""
         self.ask("document.querySelectorAll('.fold[aria-expanded=false]').forEach(b => b.click())")
+
+    def click_through(self) -> list[str]:
+        """Open every pane, choose what it offers, press its buttons; what went wrong."""
+        self.open_all()
+        self.ask(CLICK_THROUGH)
+        self.page.wait_for_timeout(50)
+        return self.said
 
     def seen(self, pane: str) -> list[str]:
         """The texts of the rows of a pane that are in the document."""
