@@ -1,6 +1,7 @@
 """explain: every stage is there, shows itself as text and as HTML, and says so where it was not
 reached."""
 
+import itertools
 import re
 
 import pytest
@@ -227,6 +228,12 @@ def test_drawings_use_one_palette_that_can_be_read_in_both_themes():
     for fill in fills:
         assert palette.contrast(palette.INK[0], fill) >= 4.5
         assert palette.contrast(palette.INK[1], palette.PALETTE[fill]) >= 4.5
+    for theme, back in itertools.product((0, 1), ("paper", "bar", "lit", "removed", "input")):
+        inks = ("text", "quiet", "comment", "keyword", "string", "number", "accent", "good", "bad")
+        for ink in inks:  # of the explorer's page
+            assert palette.contrast(palette.PAGE[ink][theme], palette.PAGE[back][theme]) >= 4.5
+        lanes = [pair[theme] for name, pair in palette.PAGE.items() if name.startswith("lane")]
+        assert all(palette.contrast(lane, palette.PAGE["paper"][theme]) >= 3 for lane in lanes)
     lines = ("#555555", "#44546e", "#666666", "#333333")
     for line in lines:
         assert palette.contrast(line, palette.PAPER[0]) >= 3

@@ -28,7 +28,7 @@ class Tags(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.ids, self.addresses, self.tags, self.words = [], [], [], []
+        self.ids, self.addresses, self.tags = [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -38,9 +38,6 @@ class Tags(html.parser.HTMLParser):
                 self.ids.append(value)
             if name in ("src", "href", "srcset", "action", "data"):
                 self.addresses.append(value)
-
-    def handle_data(self, data):
-        self.words.append(data)
 
 
 def content(text):

@@ -234,7 +234,7 @@ export function flowPane(showStage) {
     const graphs = [...model.entries.values()].filter(({ stages }) => stages.some(({ kind }) => kind === "fx"));
     const breaks = model.frames.reduce((sum, frame) => sum + frame.breaks.length, 0);
     const nameOfFrame = ({ function: name }) =>
-      name.replace(/^<resume of (.*) at line (\d+)>$/, "$1 from line $2");
+      name.replace(/^<resume of (.*) at line (\d+)>$/, "$1 from line $2").replaceAll("<locals>.", "");
     const chips = graphs.slice(0, MOST_ENTRIES).map(({ id, frame, kernels }) => make("button", {
       class: "chip", "aria-pressed": String(id === state.entry), onclick: () => showEntry(id),
     }, `${id} ${nameOfFrame(frame)} · ${many(kernels.length, "kernel")}`));

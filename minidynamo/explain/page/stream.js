@@ -25,7 +25,7 @@ export function paintStream(svg, rows, scale, { shares, chooseLane }) {
   const gap = Math.min(3, 60 / blocks.length);
   const wall = blocks.reduce((sum, { high }) => sum + high + gap, -gap);
   const bars = [rows[0], ...rows.slice(0, 3)].map(pixels);
-  const tall = Math.max(wall, ...bars.map(sumOf)) + 4;
+  const tall = Math.max(wall, ...bars.map(sumOf)) + BETWEEN;
   svg.setAttribute("viewBox", `0 0 ${width} ${tall}`);
   svg.style.height = `${tall}px`;
   const placed = bars.map((bar) => stacked(bar, tall / 2));
