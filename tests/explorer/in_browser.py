@@ -82,7 +82,7 @@ def test_a_page_asks_for_nothing_and_is_not_wider_than_the_window(
 
 
 def explained_within(times, path):
-    """Does the page of a GPT-2 take at most so many times a first call, the best of three of each?"""
+    """Does a GPT-2's page take at most so many times its first call, the best of three each?"""
     model, ids = programs.gpt2(12)
     ways = [minidynamo.compile, lambda f: lambda x: minidynamo.explain(f)(x).save(path)]
     seconds = ([], [])
