@@ -1,16 +1,13 @@
-"""Decompositions of variances and normalizations: layer norm, group norm, batch norm.
+"""Decompositions of normalizations: layer norm, group norm, batch norm.
 
 In:   an op's arguments (fake tensors).  Out: the same value from ops that have a lowering.
 
-    var(x, correction=1)    ->  sum((x - mean)^2) / (n - 1): two passes, accurate where one cancels
     batch_norm(x)           ->  (x - mean) * rsqrt(variance + eps) * weight + bias, with the
                                 statistics of each channel
 
-On a CPU `var` and `std` count in float64, as eager does.
 Mirrors torch/_decomp/decompositions.py (`native_batch_norm`, `native_group_norm`).
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,49 +23,6 @@ Maybe = Tensor | None
 FEW_CHANNELS = 16  # of a group, side by side in memory: with fewer, eager's kernel is faster
 
 
-# --- variances ------------------------------------------------------------------------------------
-def variance_and_mean(
-    x: Tensor, dims: Any, correction: float | None, keepdim: bool
-) -> tuple[Tensor, Tensor]:
-    """In the dtype in which they are computed."""
-    wide = upcast(x) if recomputes(x.device) else x.double()
-    dims = dims or list(range(x.dim()))
-    count = math.prod(x.shape[d] for d in dims)
-    mean = wide.mean(dims, keepdim=True)
-    squares = (wide - mean).square().sum(dims, keepdim=keepdim)
-    divisor = max(count - (1 if correction is None else correction), 0)
-    return squares / divisor, mean.reshape(squares.shape)
-
-
-@decomposition(aten.var.correction)
-def var(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
-) -> Any:
-    if not x.dtype.is_floating_point:
-        return NotImplemented
-    return variance_and_mean(x, dim, correction, keepdim)[0].to(x.dtype)
-
-
-@decomposition(aten.std.correction)
-def std(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
-) -> Any:
-    if not x.dtype.is_floating_point:
-        return NotImplemented
-    return variance_and_mean(x, dim, correction, keepdim)[0].sqrt().to(x.dtype)
-
-
-@decomposition(aten.var_mean.correction)
-def var_mean(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
-) -> Any:
-    """On a CPU eager's mean of infinities depends on their order."""
-    if not x.dtype.is_floating_point or not recomputes(x.device):
-        return NotImplemented
-    return tuple(t.to(x.dtype) for t in variance_and_mean(x, dim, correction, keepdim))
-
-
-# --- normalizations -------------------------------------------------------------------------------
 def normalized(x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Over `dims`: ((x - mean) / deviation, mean, variance, 1 / deviation)."""
     wide = upcast(x)
