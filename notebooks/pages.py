@@ -9,7 +9,7 @@ Out:  the same notebooks with links (to chapters, terms, files, the paper), with
     45
 
 Minutes are computed, never written: words / 200 + lines of code / 12 + 8 for each exercise + the
-lines that the student writes of the own compiler / 2, rounded up to 5.  What a line or a word costs
+lines of the own compiler that everyone writes / 2, rounded up to 5.  What a line or a word costs
 is a guess of people who teach; that the same guess is used for every chapter makes the figures
 comparable.
 """

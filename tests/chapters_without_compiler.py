@@ -14,6 +14,7 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -49,7 +50,9 @@ def run_chapter(name: str) -> None:
 def without_compiler(name: str) -> str:
     """What `run_chapter` prints in a process that finds no compiler."""
     with tempfile.TemporaryDirectory() as folder:
-        hidden = {"PATH": folder, "MINIINDUCTOR_CACHE": str(Path(folder, "cache")), "CXX": ""}
+        cache, mine = f"{folder}/cache", f"{folder}/my_compiler"
+        shutil.copytree(ROOT / "notebooks/reference/my_compiler", mine)
+        hidden = {"PATH": folder, "MINIINDUCTOR_CACHE": cache, "CXX": "", "MY_COMPILER": mine}
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         variables = os.environ | hidden | {"PYTHONPATH": os.pathsep.join(paths)}
         command = [sys.executable, "-W", "ignore", __file__, "--here", name]

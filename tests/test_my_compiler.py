@@ -1,6 +1,5 @@
 """The reference of the course's own compiler (notebooks/reference/my_compiler)."""
 
-import copy
 import os
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 sys.path[:0] = [str(NOTEBOOKS / "reference"), str(NOTEBOOKS)]
 
 import my_compiler  # noqa: E402
-from exercises.small_gpt import GPT  # noqa: E402
 from my_compiler.fusion import fuse  # noqa: E402
 from my_compiler.gpu import TritonWriter  # noqa: E402
 from my_compiler.graph import Graph, Node, layer_norm  # noqa: E402
@@ -153,8 +151,6 @@ def test_what_it_does_not_know_runs_as_python():
 
 
 # --- compilation ----------------------------------------------------------------------------------
-
-
 def test_kernels_in_triton():
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("Triton's interpreter is off in this process")
@@ -170,25 +166,3 @@ def test_kernels_in_triton():
             memory[buffer.name] = torch.full(buffer.shape, float("nan"))
         writer.build()(*(memory[buffer.name] for buffer in writer.buffers))
     same(memory[out.name], F.layer_norm((tensors[0] * 3).tanh(), (37,), tensors[1]))
-
-
-# --- the capstone ---------------------------------------------------------------------------------
-def test_a_gpt_trains_as_in_eager_mode():
-    plain = GPT(tokens=32, width=32, heads=2, layers=1, length=16)
-    ours = copy.deepcopy(plain)
-    compiled = my_compiler.compile(ours)
-    data = torch.randint(0, 32, (4, 17))
-    losses = []
-    for model, call in ((plain, plain), (ours, compiled)):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-        curve = []
-        for _ in range(5):
-            optimizer.zero_grad()
-            loss = call(data[:, :-1], data[:, 1:])
-            loss.backward()
-            optimizer.step()
-            curve.append(loss.item())
-        losses.append(curve)
-    torch.testing.assert_close(losses[1], losses[0], rtol=1e-4, atol=1e-4)
-    assert [entry.reason for entry in compiled.compiler.entries] == [""]
-    assert losses[0][-1] < losses[0][0]

@@ -71,7 +71,7 @@ def test_the_packed_reference_stands_in(student, tmp_path, monkeypatch, capsys):
 
 
 def test_the_students_tree_has_a_start_and_no_dead_link(student):
-    from exercises import POINTS
+    from exercises import POINTS, own_compiler
 
     targets = set(re.findall(r"^([\w-]+):", (student / "Makefile").read_text(), re.M))
     start = (student / "START_HERE.md").read_text()
@@ -82,6 +82,7 @@ def test_the_students_tree_has_a_start_and_no_dead_link(student):
         links = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text())
         assert all((path.parent / link).exists() for link in links), path
     assert "has 2, 4 or\n6 points" in start and [*POINTS.values()] == [2, 4, 6]
+    assert own_compiler.two_sizes() in start
     cells = "".join(path.read_text() for path in (student / "notebooks").glob("*.ipynb"))
     imported = set(re.findall(r'"(?:from|import) (\w+)', cells))
     beside = imported & {path.stem for path in NOTEBOOKS.glob("*.py")}
@@ -125,7 +126,7 @@ print(board.board())
     }
     assert "FAIL" in lines["15.2"] and "NOT WRITTEN" in lines["15.1"]
     assert "FAIL" in lines["graph"] and "NOT WRITTEN      0 of" in lines["hook"]
-    assert re.search(r"^0 of \d+ done, [\d.]+ of \d+ points$", run.stdout, re.M)
+    assert re.search(r"^everyone: 0 of \d+ done, [\d.]+ of \d+ points$", run.stdout, re.M)
 
 
 HALF = {  # an answer that is right in some rows only

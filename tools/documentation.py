@@ -90,7 +90,7 @@ COMBINATIONS = """# Two captures, two compilers, four combinations
 
 A compiler of PyTorch programs has two halves: one *captures* graphs from running Python, the other
 *compiles* them. Both halves here speak torch.compile's language at the border (an `fx.GraphModule`,
-example inputs, a callable back), so each can stand beside the original:
+example inputs, a callable back), so each can work with the other:
 
 ```python
 torch.compile(f)  # theirs and theirs
@@ -105,9 +105,9 @@ Torch's backends are looked up by you, and handed over: `from torch._dynamo.back
 import lookup_backend`. The packages import nothing of torch's compiler. A backend of your own that
 ends in torch's compiler says so: `@minidynamo.torch_backend`.
 
-**Sizes that change** become numbers at the border, with a guard of whoever captured: each new size
-is compiled again, up to the limit of recompilations. (torch.compile makes symbols of them unless it
-is told `dynamic=False`; such a graph runs eagerly behind `backend="miniinductor"`.)
+**Sizes that change** become numbers at the border, with a guard of the capturing side: each new
+size is compiled again, up to the limit of recompilations. (torch.compile makes symbols of them
+unless it is told `dynamic=False`; such a graph runs eagerly behind `backend="miniinductor"`.)
 
 ## Which half makes which difference
 
@@ -203,18 +203,19 @@ PAPER_TABLES = (  # title, file of results, function of report.py, what to know
         "Rows without a right result on the GPU",
         "h100_paper",
         "unfinished",
-        "Counted as models of their group, without a speedup. The gradients of `fcn_resnet50` go\n"
-        "through fifty batch norms: on a CPU, where float64 drops the same elements, eager's own\n"
-        "are wrong by 0.02 in float32 and by 1.3 under bfloat16, as ours are. The judge of these\n"
-        "rows did not know that; the one of later sittings does (`measure.Judge.nudged`).\n"
-        "DeepseekV3 sends a token to another expert when its score is rounded otherwise.",
+        "These models count in their group, without a speedup. The gradients of `fcn_resnet50`\n"
+        "go through fifty batch norms. On a CPU, where float64 drops the same elements, eager's\n"
+        "own are wrong by 0.02 in float32 and by 1.3 under bfloat16, and ours are wrong by as\n"
+        "much. The judge of these rows did not know that; the judge of later sittings does\n"
+        "(`measure.Judge.nudged`). DeepseekV3 sends a token to another expert when its score is\n"
+        "rounded otherwise.",
     ),
     (
         "Sittings on the GPU",
         "h100_paper",
         "sittings",
-        "A sitting goes on behind the rows of the one before it (`--resume`): together they are\n"
-        "one run in a fair order, cut where the time was over.",
+        "Each sitting continues after the rows of the sitting before it (`--resume`). Together\n"
+        "they are one run in a fair order, which was cut when its time was over.",
     ),
     (
         "Ways to capture",

@@ -137,7 +137,7 @@ def excerpt(thing: Any) -> Code:
     """The source of a function or class of ours (or anybody's) as `Code`, titled with its file; in
     a notebook its first lines, the others to be unfolded."""
     file = inspect.getsourcefile(thing).replace("\\", "/")
-    for package in ("/minidynamo/", "/miniinductor/", "/torch/", "/prior/"):
+    for package in ("/minidynamo/", "/miniinductor/", "/torch/", "/benchmarks/", "/prior/"):
         if package in file:
             file = file[file.rindex(package) + 1 :]
             break

@@ -4,7 +4,7 @@
  * Out:  the same frame, pointed at a replacement code object; the ordinary evaluator runs it and clears and pops it by
  *       its usual rules (3.11: the caller does; 3.12+: the evaluator does).  There is no second frame to clean up.
  *
- *     hook.set_callback(lambda func, code, args: None)   # called once for every new code object of this thread
+ *     hook.set_callback(lambda func, code, args: None)   # called when no entry of a frame fits (this thread)
  *
  * Mirrors torch/csrc/dynamo/eval_frame.c, which builds a second "shadow" frame instead.
  * Left out: Python 3.14, generators and coroutines (their frames run as they are), and other tools that have a frame
@@ -80,7 +80,8 @@ is_unusual(void)
     return (included || excluded) && (included != inference_keys[0] || excluded != inference_keys[1]);
 }
 
-/* watch_dispatch_keys(autocast's, those included and excluded in inference mode) -> is that possible? */
+/* watch_dispatch_keys(autocast's, those included and excluded in inference mode) -> is that possible?
+ * Where torch dispatches on others, frames run as they are. */
 static PyObject *
 watch_dispatch_keys(PyObject *m, PyObject *args)
 {
@@ -380,11 +381,9 @@ static PyMethodDef methods[] = {
     {"set_callback", set_callback, METH_O, "set_callback(callback or None) -> the previous one; this thread's"},
     {"get_callback", get_callback, METH_NOARGS, "get_callback() -> this thread's callback or None"},
     {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | ... (with what it calls) | False (never seen)"},
-    {"watch_dispatch_keys", watch_dispatch_keys, METH_VARARGS,
-     "watch_dispatch_keys(autocast's, (included, excluded) in inference mode): where torch dispatches on others, frames run as is"},
+    {"watch_dispatch_keys", watch_dispatch_keys, METH_VARARGS},
     {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | ... with what it calls, too | list of entries)"},
-    {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL,
-     "hand_over(function, list) -> function(*list), which alone keeps the items; it may return (tail_call, function, list)"},
+    {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL},
     {NULL}};
 
 static struct PyModuleDef module = {

@@ -57,6 +57,7 @@ class Row:
     detail: str = ""
     after: bool = False  # counts only if the rows above passed
     missing: list[str] = field(default_factory=list)  # the student's parts that are not written
+    curious: bool = False  # a row of the own compiler that only the curious need
 
     def __str__(self):
         if self.missing:

@@ -5,13 +5,14 @@ In:   what `check` wrote down in the notebooks (`progress.json`, beside `my_comp
 Out:  a line for each, and the sum.
 
     $ make progress
-    chapter  what     state        points
-    00       00.1     PASS          2 of  2  who is first
-    02       graph    FAIL         30 of 32  tensor operations as a graph, and passes
+    chapter  what      state        points
+    00       00.1      PASS          2 of  2  who is first
+    02       graph     FAIL         30 of 32  tensor operations as a graph, and passes
+    06       breaks+   NOT WRITTEN   0 of 17  what cannot be captured runs as Python
     ...
 
 An exercise has the points of its level (`POINTS`), in the share of its rows that pass; a piece has
-a point for each row.
+a point for each row.  `breaks` is what everyone writes of a piece, `breaks+` what the curious add.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from . import CHECKS, POINTS, Row, level, load, points, state
 from .own_checks import CHECKS as PIECE_CHECKS
-from .own_checks import is_unwritten, rows_of
+from .own_checks import both_sizes, earned, rows_of
 from .own_compiler import PIECES, STUDENT, own
 
 NOTES = STUDENT.with_name("progress.json")  # {exercise: [state, points]}, as last checked
@@ -42,8 +43,8 @@ class Line:
     title: str
 
     def __str__(self) -> str:
-        earned = f"{self.points:5g} of {self.most:3}"
-        return f"{self.chapter:7}  {self.what:8} {self.state:12} {earned}  {self.title}"
+        points = f"{self.points:5g} of {self.most:3}"
+        return f"{self.chapter:7}  {self.what:9} {self.state:12} {points}  {self.title}"
 
 
 def notes() -> dict[str, list]:
@@ -80,20 +81,27 @@ def pieces(folder: Path = STUDENT) -> list[Line]:
         except SyntaxError as error:
             return [Line("", "pieces", "FAIL", 0, 0, f"Python cannot read {error}")]
         for name, (title, _) in PIECE_CHECKS.items():
-            rows = rows_of(name)
-            earned = sum(row.passed and not is_unwritten(row) for row in rows)
-            said = state(rows)
-            lines.append(Line(PIECES[name].chapter, name, said, earned, len(rows), title))
+            everyone, curious = both_sizes(rows_of(name))
+            for what, rows in ((name, everyone), (f"{name}+", curious)):
+                if rows:
+                    numbers = earned(rows), len(rows)
+                    lines.append(Line(PIECES[name].chapter, what, state(rows), *numbers, title))
     return lines
+
+
+def total(lines: list[Line]) -> str:
+    points, most = sum(line.points for line in lines), sum(line.most for line in lines)
+    done = sum(line.state == "PASS" for line in lines)
+    return f"{done} of {len(lines)} done, {points:g} of {most} points"
 
 
 def board() -> str:
     lines = sorted([*exercises(), *pieces()], key=lambda line: line.chapter)
-    earned, most = sum(line.points for line in lines), sum(line.most for line in lines)
-    done = sum(line.state == "PASS" for line in lines)
-    head = f"{'chapter':7}  {'what':8} {'state':12} {'points':>12}"
-    end = f"{done} of {len(lines)} done, {earned:g} of {most} points"
-    return "\n".join([head, *map(str, lines), end])
+    curious = [line for line in lines if line.what.endswith("+")]
+    everyone = [line for line in lines if line not in curious]
+    head = f"{'chapter':7}  {'what':9} {'state':12} {'points':>12}"
+    ends = [f"everyone: {total(everyone)}", f"the curious add (+): {total(curious)}"]
+    return "\n".join([head, *map(str, lines), *ends])
 
 
 if __name__ == "__main__":

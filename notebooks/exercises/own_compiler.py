@@ -34,19 +34,27 @@ REFERENCE = NOTEBOOKS / "reference" / "my_compiler"
 PACKED = NOTEBOOKS / "reference" / "my_compiler.packed"
 STUDENT = Path(os.environ.get("MY_COMPILER") or NOTEBOOKS / "my_compiler")
 EMPTY = 'raise NotImplementedError("your turn")'
+EMPTY_CURIOUS = 'raise NotImplementedError("your turn, if you are curious")'
 RAN: set[tuple[str, str]] = set()  # (piece, part) of the reference that ran: a check empties it
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A file of the compiler.  chapter: the notebook it belongs to.  parts: what the student
-    writes, "function" or "Class.method"."""
+    """A file of the compiler.  chapter: the notebook it belongs to.  The student writes functions,
+    "function" or "Class.method": everyone those of `everyone`, the curious those of `curious`, too.
+    """
 
     chapter: str
-    parts: tuple[str, ...]
+    everyone: tuple[str, ...]
+    curious: tuple[str, ...]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (*self.everyone, *self.curious)
 
 
-# piece: (its chapter, what the student writes)
+# piece: (its chapter, what everyone writes, what the curious add).  What everyone writes captures,
+# differentiates, fuses and trains the GPT of the capstone, and calls nothing of the curious.
 PARTS = {
     "graph": (
         "02",
@@ -54,13 +62,9 @@ PARTS = {
         Node.mean Node.reshape Node.transpose Node.dims broadcast _matmul Graph.run
         without_dead_code without_repetition softmax layer_norm gelu linear cross_entropy
         """,
+        "",
     ),
-    "hook": (
-        "03",
-        """
-        Compiler.frame compile
-        """,
-    ),
+    "hook": ("03", "Compiler.frame compile", ""),
     "machine": (
         "04",
         """
@@ -68,8 +72,9 @@ PARTS = {
         Machine.LOAD_GLOBAL Machine.attribute Machine.BINARY_SUBSCR Machine.BUILD_TUPLE
         Machine.UNPACK_SEQUENCE Machine.BINARY_OP Machine.COMPARE_OP Machine.truth
         Machine.POP_JUMP_IF_FALSE Machine.POP_JUMP_IF_TRUE Machine.GET_ITER Machine.FOR_ITER
-        Machine.CALL_KW Machine._call_with Machine.call Machine.inline
+        Machine.call Machine.inline
         """,
+        "",
     ),
     "guards": (
         "05",
@@ -77,16 +82,19 @@ PARTS = {
         same tensor_fits Guards.equals Guards.tensor Guards.build Capture.wrap
         Capture.object Capture.tensor Capture.items Capture.attribute
         """,
+        "Capture.symbol",
     ),
     "breaks": (
         "06",
+        "evaluate split Entry.prefix",
         """
-        evaluate split Entry.prefix Entry._leaf Entry._guard Entry._rest Entry._resume
-        end_of_statement resume_code base_of rebuild
+        Entry._guard_names Entry._guard_facts Entry._rest Entry._resume end_of_statement
+        resume_code
         """,
     ),
     "effects": (
         "07",
+        "",
         """
         Journal.append Journal.set_item Journal.set_attribute Journal.note Journal.items_of
         Journal.back_to replay
@@ -98,6 +106,7 @@ PARTS = {
         fit _mul _div _maximum _sum _amax _spread _matmul _permute differentiate computed_of
         cut part
         """,
+        "",
     ),
     "loops": (
         "09",
@@ -106,6 +115,7 @@ PARTS = {
         Lowering.pointwise Lowering.permute Lowering.reshape Lowering.store
         Lowering.reduction Lowering.extern Lowering.operand
         """,
+        "",
     ),
     "fusion": (
         "10",
@@ -113,16 +123,19 @@ PARTS = {
         shared_bytes may_be_fused Plan.before Plan.leads_around Plan.candidates
         Plan.fuse_best Plan.replace Plan.in_order fuse
         """,
+        "",
     ),
     "cpp": (
         "11",
         """
-        offset takes passes stored_buffers Writer.source Writer.row_loops Writer.walk
-        Writer.step Writer.end Writer.text Writer.number
+        offset takes passes stored_buffers Writer.row_loops Writer.walk Writer.step Writer.end
+        Writer.text Writer.number
         """,
+        "",
     ),
     "gpu": (
         "12",
+        "",
         """
         TritonWriter.source TritonWriter.step TritonWriter.place TritonWriter.number
         TritonWriter.build
@@ -134,15 +147,14 @@ PARTS = {
         Program.wrapper Program.call_of Memory.read_elsewhere Memory.take Memory.dead_after
         Differentiable.__init__ Boundary.backward compile_graph
         """,
+        "",
     ),
-    "sizes": (
-        "14",
-        """
-        plain text_of _computed _compared product changed
-        """,
-    ),
+    "sizes": ("14", "plain text_of product", "_computed _compared changed"),
 }
-PIECES = {name: Piece(chapter, tuple(parts.split())) for name, (chapter, parts) in PARTS.items()}
+PIECES = {
+    name: Piece(chapter, tuple(everyone.split()), tuple(curious.split()))
+    for name, (chapter, everyone, curious) in PARTS.items()
+}
 
 
 # --- stubs ----------------------------------------------------------------------------------------
@@ -205,8 +217,10 @@ def stub(piece: str) -> str:
     """The file as the student gets it."""
     source = reference(piece)
     defined = functions(source)
-    indents = {name: " " * (defined[name].col_offset + 4) for name in PIECES[piece].parts}
-    return with_bodies(source, {name: [indent + EMPTY] for name, indent in indents.items()})
+    bodies = dict.fromkeys(PIECES[piece].everyone, EMPTY)
+    bodies |= dict.fromkeys(PIECES[piece].curious, EMPTY_CURIOUS)
+    indents = {name: " " * (defined[name].col_offset + 4) for name in bodies}
+    return with_bodies(source, {name: [indents[name] + body] for name, body in bodies.items()})
 
 
 def begin(piece: str, folder: Path = STUDENT) -> Path:
@@ -221,16 +235,32 @@ def begin(piece: str, folder: Path = STUDENT) -> Path:
         if not path.exists():
             path.write_text(reference(name) if name == "__init__" else stub(piece))
     path = folder / f"{piece}.py"
-    print(f"{path.relative_to(folder.parent)}: yours are {', '.join(PIECES[piece].parts)}")
+    everyone, curious = PIECES[piece].everyone, PIECES[piece].curious
+    wanted = [f"everyone writes {', '.join(everyone)}"] if everyone else []
+    wanted += [f"the curious add {', '.join(curious)}"] if curious else []
+    print(f"{path.relative_to(folder.parent)}: {'; '.join(wanted)}")
     return path
 
 
-def lines_to_write(piece: str) -> int:
-    """How many lines of the piece are the student's."""
+def lines_to_write(piece: str, curious: bool = False) -> int:
+    """How many lines of the piece everyone writes; curious: how many the curious add."""
     source = reference(piece)
     lines, defined = source.splitlines(), functions(source)
-    places = [n for name in PIECES[piece].parts for n in body_lines(defined[name])]
+    parts = PIECES[piece].curious if curious else PIECES[piece].everyone
+    places = [n for name in parts for n in body_lines(defined[name])]
     return sum(bool(lines[n].strip()) for n in places)
+
+
+def two_sizes() -> str:
+    """A table of the pieces: the lines that everyone writes, and those that the curious add."""
+    rows = [(name, lines_to_write(name), lines_to_write(name, curious=True)) for name in PIECES]
+    rows.append(("in all", *(sum(row[place] for row in rows) for place in (1, 2))))
+    lines = [f"{'chapter':8} {'piece':9} {'everyone':>9} {'the curious':>12}"]
+    for name, *counts in rows:
+        chapter = PIECES[name].chapter if name in PIECES else ""
+        everyone, curious = (f"{count} lines" if count else "" for count in counts)
+        lines.append(f"{chapter:8} {name:9} {everyone:>9} {curious:>12}".rstrip())
+    return "\n".join(lines)
 
 
 # --- the package ----------------------------------------------------------------------------------
@@ -242,7 +272,9 @@ def missing(source: str, parts: tuple[str, ...]) -> list[str]:
         name
         for name in parts
         if name not in defined
-        or any(EMPTY in line for line in [lines[n] for n in body_lines(defined[name])])
+        or any(
+            empty in lines[n] for n in body_lines(defined[name]) for empty in (EMPTY, EMPTY_CURIOUS)
+        )
     ]
 
 

@@ -471,11 +471,11 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
         ),
         "the value is not swapped": (
             "value = function(int(left), int(right))",
-            "value = function(int(self), int(other))",
+            "value = function(int(right), int(left))",
             "... with their values",
         ),
         "what was computed has facts of its own": (
-            '{text_of(right)})", self.facts)',
+            '{text_of(right)})", facts)',
             '{text_of(right)})", [])',
             "of what was computed",
         ),
@@ -485,20 +485,18 @@ WRONG_PIECES: dict[str, dict[str, Mistake]] = {
             "so is one that fails",
         ),
         "n == n is a fact": (
-            "if text_of(self) != text_of(other):",
+            "if text_of(left) != text_of(right):",
             "if True:",
             "what is true of every size is no fact",
         ),
         "the other size is a number": (
-            'fact = f"{text_of(self)} {symbol} {text_of(other)}"',
-            'fact = f"{text_of(self)} {symbol} {int(other)}"',
+            'fact = f"{text_of(left)} {symbol} {text_of(right)}"',
+            'fact = f"{text_of(left)} {symbol} {int(right)}"',
             "of two sizes",
         ),
         "floats are cut off": (
-            "        if not isinstance(other, int):\n"
-            "            return NotImplemented\n"
-            "        answer",
-            "        answer",
+            "        if not isinstance(other, int):\n            return NotImplemented\n",
+            "",
             "a float is none of its business",
         ),
         "two factors only": (

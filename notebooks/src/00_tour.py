@@ -31,7 +31,8 @@
 # Each is a driver, which calls the stages of its package in order.
 #
 # The next cell shows the result that the tour explains. It compiles the real GPT-2 (with random
-# weights), checks its output against eager PyTorch, and measures the processor time of both.
+# weights), checks its output against *eager* PyTorch (PyTorch without a compiler), and measures the
+# processor time of both.
 
 # %% tags=["volatile"]
 import torch
@@ -55,14 +56,15 @@ eager, compiled = (times[name].median * 1e3 for name in ("eager", "compiled"))
 print(f"GPT-2: eager {eager:.0f} ms, compiled {compiled:.0f} ms, {eager / compiled:.2f} times as fast")
 
 # %% [markdown]
-# Where does the difference come from? A small function shows it better than a model of 12 layers.
+# Where does the difference come from? A small function shows this better than a model of 12 layers.
 # <!-- shows: n("compiled") < n("eager") -->
 #
 # ## The problem: eager mode forgets between operations
 #
-# Eager PyTorch runs one kernel per operation. Each kernel reads its inputs from memory and writes
-# its result to memory, even if the next operation reads that result at once. In a chain of cheap
-# operations, nearly all of the time goes into this memory traffic.
+# Eager PyTorch runs one *kernel* per operation: a compiled loop over all elements. Each kernel
+# reads its inputs from memory and writes its result to memory, even if the next operation reads
+# that result at once. In a chain of cheap operations, nearly all of the time goes into this memory
+# traffic.
 #
 # *A picture to keep in mind.* Eager PyTorch is a cook who fetches the ingredients, performs one
 # step, puts everything back on the shelf, and then reads the next step. Capture is an observer who
@@ -77,13 +79,13 @@ def scaled_gelu(x, y):
 x, y = torch.randn(1024, 1024), torch.randn(1024, 1024)
 megabytes = x.numel() * 4 / 1e6
 print(f"each tensor has {megabytes:.1f} MB")
-print(f"eager reads and writes 2x: 2, +1: 2, gelu: 2, sigmoid: 2, *: 3 tensors = {11 * megabytes:.0f} MB")
-print(f"needed: read x, read y, write the result     = 3 tensors = {3 * megabytes:.0f} MB")
+print(f"eager moves 2 tensors for 2*x, 2 for +1, 2 for gelu, 2 for sigmoid, 3 for *: {11 * megabytes:.0f} MB")
+print(f"needed are 3: read x, read y, write the result: {3 * megabytes:.0f} MB")
 
 # %% [markdown]
 # A compiler that sees all five operations at once can avoid the traffic between them. The stages of
 # ours, in order:
-# <!-- shows: has("= 46 MB") and has("= 13 MB") and count("tensors =") == 2 -->
+# <!-- shows: has(": 46 MB") and has(": 13 MB") -->
 #
 # | stage | takes | gives | more in |
 # |---|---|---|---|
@@ -98,8 +100,9 @@ print(f"needed: read x, read y, write the result     = 3 tensors = {3 * megabyte
 #
 # `minidynamo.explain` compiles a function, calls it, and keeps the product of every stage. It
 # prints one row per *frame*: a frame is one call of a Python function. The row counts the captured
-# operations, the guards, the graph breaks, the generated kernels, and the calls of PyTorch's own
-# kernels (*eager kernels*). If a frame could not be compiled, the last column says why.
+# operations, the guards, the *graph breaks* (places where the capture had to stop), the generated
+# kernels, and the calls of PyTorch's own kernels (*eager kernels*). If a frame could not be
+# compiled, the last column says why.
 
 # %%
 e = minidynamo.explain(scaled_gelu)(x, y)
@@ -121,7 +124,8 @@ e.replay
 
 # %% [markdown]
 # The replacement calls the compiled graph and returns its result. Python's own bytecode for the
-# five operations never runs.
+# five operations never runs. (The picture also names writes: `scaled_gelu` writes to no object, so
+# none are left to do.)
 # <!-- shows: has("results = graph(x, y)") -->
 #
 # ## Stage 2 · Symbolic evaluation: from bytecode to a graph
@@ -196,7 +200,7 @@ for node in e.main.compiled.functional_graph.graph.nodes:
 # ## Stage 5 · Lowering: tensors as functions of an index
 #
 # *Lowering* turns each ATen operation into a Python function from an index to a value. An operation
-# that needs a value of another one calls that function. The two have then become one loop body
+# that needs a value of another one calls the other's function, so both become one loop body
 # (*inlining*). The result is the **loop IR** (IR: intermediate representation). It has these names:
 #
 # * `buf0` is a *buffer*, a tensor that gets memory;
@@ -230,8 +234,8 @@ Code(without_comments(e.main.compiled.loop_ir), "python", "loop IR of scaled_gel
 # * `buf3`: the quotients.
 #
 # The *scheduler* (`miniinductor/schedule/scheduler.py`) decides which loops share a kernel. Each
-# row of the table is one decision: the two candidates, the answer, its reason, and the bytes that
-# need not be moved any more.
+# row of the table is one decision: the two candidates, the answer, its category (chapter 10) and
+# reason, and the bytes that need not be moved any more.
 
 # %%
 s = minidynamo.explain(lambda x: torch.softmax(x, -1))(x)
@@ -248,7 +252,8 @@ s.fusion
 #
 # The code generator (`miniinductor/codegen/cpp/kernel_writer.py`) writes each loop as C++. Back to
 # `scaled_gelu`: `in0` and `in1` are its inputs `x` and `y`, `out0` is its result, and `r0` counts
-# the elements. The first lines only unpack the arguments.
+# the elements. The kernel's name is made of the operations in it. The first lines only unpack the
+# arguments.
 
 # %%
 (kernel,) = e.main.compiled.kernels
@@ -263,7 +268,7 @@ Code(without_comments(kernel.source), "cpp", "the kernel of scaled_gelu")
 # ## Stage 8 · The wrapper
 #
 # The last stage writes the Python function that is called in the end. It allocates memory, launches
-# the kernels and returns the results. The name of a kernel is made of the operations in it.
+# the kernels and returns the results.
 
 # %%
 e.wrapper
@@ -309,7 +314,8 @@ g
 
 # %% [markdown]
 # One frame holds the whole model: the evaluator *inlined* every function that `forward` calls. The
-# graph is large, so the picture draws one box per module:
+# graph is large, so the picture draws one box per module. (Its 517 nodes are the 515 operations,
+# the input and the output.)
 # <!-- shows: has("one graph, no break: True") and count("GPT2LMHeadModel.forward") == 1 -->
 
 # %%
@@ -317,9 +323,9 @@ g.graph
 
 # %% [markdown]
 # The twelve blocks `transformer.h.0` to `transformer.h.11` have the same number of operations.
-# Which of them became kernels of ours? Matrix products and attention did not. They stay *library
-# calls*, since experts have tuned these kernels for years. Everything between the library calls is
-# generated:
+# Which operations became kernels of ours? Matrix products and attention did not. They stay *library
+# calls*, the eager kernels of the table above, since experts have tuned these kernels for years.
+# Everything between the library calls is generated:
 # <!-- shows: count("42 operations") == 12 -->
 
 # %%
@@ -347,7 +353,7 @@ Code(without_comments(gelu.source), "cpp", f"{gelu.name}, of GPT-2")
 #
 # Compiling takes time, once. The table shows how long each stage of this compilation took. The row
 # `capture: backend` is the time for which minidynamo waits for miniinductor, so it contains all
-# rows that begin with `miniinductor`.
+# rows that begin with `miniinductor`. (Chapters 08 to 13 explain these rows.)
 
 # %% tags=["volatile"]
 g.times
@@ -396,7 +402,7 @@ speedup_bars(rows, machine());
 #   kernels, both compilers as one.
 # * *What eager does already.* `softmax` and `layer norm` are single operations of PyTorch, with
 #   kernels that experts wrote by hand. A compiler has nothing to fuse there, and a generated loop
-#   can be slower than eager's. The row would be different in a model, where the compiler fuses such
+#   can be slower than eager's. The bar would be different in a model, where the compiler fuses such
 #   an operation with its neighbours.
 # * *The overhead of a call.* `tiny` computes a few numbers, so it measures what a call costs. Eager
 #   starts one kernel per operation. A compiled function checks its guards and runs its wrapper.
@@ -491,7 +497,7 @@ check("00.3", operations_of)
 # captured graph. `node.meta["example_value"]` describes the value of a node; a tensor has `numel()`
 # and `element_size()`. `node.all_input_nodes` lists the operands.
 #
-# <details><summary>Predict: what share of the bytes does fusion save in a row of five operations?</summary>
+# <details><summary>Predict: what share of the bytes does fusion save in a chain of five operations?</summary>
 #
 # Eager reads five times and writes five times; the kernel reads once and writes once. Fusion saves
 # four fifths.

@@ -163,9 +163,9 @@ print(hooked(21), "- and what ran was fast_double:", frame_hook.get_cache(slow_d
 
 # %% [markdown]
 # What happens for a string or a float? The guard of the first entry is false, so the hook asks the
-# callback once more. Our naive callback does not look at the argument and returns a second entry of
-# the same kind. Its code runs at once. Each further call with such an argument adds one more
-# useless entry:
+# callback once more. Our naive callback does not look at the argument. It returns a second entry of
+# the same kind, whose code runs at once. This entry is useless, since its guard accepts integers
+# only. Each further call with such an argument adds one more:
 # <!-- shows: has("42 - and what ran was fast_double") -->
 
 # %%
@@ -174,8 +174,8 @@ print(len(frame_hook.get_cache(slow_double.__code__)), "entries in the cache of 
 
 # %% [markdown]
 # The code of a new entry runs at once because the hook trusts the callback, which has seen the
-# arguments. It does not call the guard for the frame for which the entry was made. A guard that is
-# never true proves this:
+# arguments. The hook does not call the guard for the frame for which the entry was made. A guard
+# that is never true proves this:
 # <!-- shows: has("3 entries in the cache") -->
 
 # %%
@@ -245,8 +245,8 @@ Code(header, "c", "frame_hook.c, its header")
 
 # %% [markdown]
 # The fields of a frame differ between versions of CPython, so the hook hides them behind macros.
-# These two read and replace the code of a frame `f`. The first pair is for CPython 3.13, the second
-# for CPython 3.12:
+# Two of these macros read and replace the code of a frame `f`. The first pair is for CPython 3.13,
+# the second for CPython 3.12:
 # <!-- shows: has("PEP 523") -->
 
 # %%
@@ -269,25 +269,32 @@ Code(text[start:text.index("#  endif", start) + 8], "c", "frame_hook.c, CPython 
 # 3. **The hook's own Python code runs without the hook.** Otherwise guards, callbacks and the
 #    compiler would compile themselves.
 #
-# The second detail can be seen. The cell runs `who` in two threads, of which only the main thread
-# uses the hook:
+# The second detail can be seen. Inside a hooked call, the cell runs `who` in a second thread and
+# then in the main thread. The callback records each call of `who` that the hook reports:
 
 # %%
 import threading
 
-def who(x):
-    return threading.current_thread().name
+def who(thread):
+    return thread
 
-asked.clear()
-hooked = frame_hook.enabled(lambda: who(1), callback)
-other = threading.Thread(target=who, args=(1,))
-hooked(), other.start(), other.join()
-[name for name, _ in asked]
+def two_threads():
+    other = threading.Thread(target=who, args=("the other thread",))
+    other.start(), other.join()
+    return who("the main thread")
+
+def record(function, code, args):
+    if code is who.__code__:
+        reported.append(args)
+
+reported = []
+frame_hook.enabled(two_threads, record)()
+reported
 
 # %% [markdown]
-# The hook saw the frames of its own thread only: the lambda, its call of `who`, and the functions
-# of the module `threading` that `who` called.
-# <!-- shows: has("['<lambda>', 'who', 'current_thread', 'name']") -->
+# The hook reported the main thread's call of `who` only, although the other thread ran while the
+# hook was on.
+# <!-- shows: has("[('the main thread',)]") -->
 #
 # ## What the hook costs
 #
@@ -323,8 +330,8 @@ print(f"before {before * 1e3:.2f} ms   with the hook on {inside * 1e3:.2f} ms   
 # minidynamo's own callback is `FrameCompiler`. It first calls `skip_reason`, which returns why a
 # frame should run as it is, or None. Most reasons depend on the file of the code: `OURS`,
 # `STANDARD` and `SITE` are the folders of minidynamo, of Python's standard library, and of
-# installed packages. The last reason depends on the kind of function. (`.0` is the hidden parameter
-# of a comprehension.)
+# installed packages. The last reason depends on the kind of function. (`GENERATORS` are the flags
+# of generators and coroutines, and `.0` is the hidden parameter of a comprehension.)
 
 # %%
 from minidynamo.convert.convert_frame import skip_reason
@@ -363,7 +370,7 @@ e
 #
 # Next, the model gets a text of another length. The guards of the first entry are then false, so
 # the hook asks the callback again. The picture shows the cache after that call. (The library
-# transformers wraps `forward` in a decorator, so the name of the frame is `wrapper`.)
+# transformers wraps `forward` in a decorator, so the code object is called `wrapper`.)
 
 # %%
 longer = {name: torch.cat([value, value], 1) for name, value in inputs.items()}
@@ -500,7 +507,7 @@ check("03.4", with_other)
 # <details><summary>Hint: start</summary>
 #
 # `frame_hook.enabled(function, callback)` returns the hooked function. Store the bound method in an
-# attribute, since the hook compares callbacks by identity.
+# attribute: `self.frame` is a new object each time, and the hook compares callbacks by identity.
 #
 # </details>
 # <details><summary>Hint: entries</summary>

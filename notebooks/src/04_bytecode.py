@@ -494,8 +494,8 @@ check("04.4", TupleMachine)
 #
 # **The piece.** This is the machine of this chapter, grown up. Its values are nodes of the graph,
 # objects from outside, and plain Python values. You write the step of its loop and most of its
-# instructions. You also write calls: what a call takes from the stack, what it does, and how a
-# function is inlined.
+# instructions. You also write what a call does, and how a function is inlined. (The given
+# `_call_with` takes the callee and its arguments from the stack.)
 #
 # <details><summary>Hint: start</summary>
 #
@@ -510,13 +510,6 @@ check("04.4", TupleMachine)
 # `UNPACK_SEQUENCE` leaves the *first* element on top. `pop(n)` removes n values at once and returns
 # them with the lowest first, which is also the order of operands. `self.items` returns the elements
 # of a container, and refuses a tensor.
-#
-# </details>
-# <details><summary>Hint: calls</summary>
-#
-# The two values below the arguments have three forms. `NULL, f` and `f, NULL` are plain calls; the
-# order depends on Python's version. `f, x` is a method and its object, so `x` goes before the other
-# arguments. Compare with `is NULL`.
 #
 # </details>
 # <details><summary>Hint: inlining</summary>

@@ -56,7 +56,9 @@ print("eager:", scaled(torch.ones(2)), "  staged:", staged(torch.ones(2)), "<- w
 # %% [markdown]
 # A key made of *everything* (all globals and all attributes, recursively) would be right, but
 # computing it would take longer than the function. minidynamo notes only what the evaluator *looked
-# at*. The cell changes the item that `scaled` reads, and then adds one that `scaled` does not read:
+# at*. The cell changes the item that `scaled` reads, and then adds one that `scaled` does not read.
+# (`backend="eager"` runs the captured graph by eager kernels, since this chapter needs no generated
+# code.)
 # <!-- shows: has("eager: tensor([10., 10.])") and has("staged: tensor([2., 2.]) <- wrong") -->
 
 # %%
@@ -94,8 +96,8 @@ part(Lazy, ("def __init__", "self.variable"), ("def realize", "return"))
 
 # %% [markdown]
 # The next function has three parameters and never looks at the second, `ignored`. The table shows
-# the guards of its entry. (A name that begins with `P_` is an object that the guard compares with.
-# `P_Tensor` is the class `torch.Tensor`, for example.)
+# the guards of its entry, without those on PyTorch's settings. (A name that begins with `P_` is an
+# object that the guard compares with. `P_Tensor` is the class `torch.Tensor`, for example.)
 # <!-- shows: has("class Lazy") -->
 
 # %%
@@ -130,7 +132,8 @@ print(source.name())
 Table(["kind", "written as"], list(KINDS.items())[:9], "how an access is written ({p}: the parent, {k}: the key)")
 
 # %% [markdown]
-# The text of a guard is made of such accesses.
+# The text of a guard is made of such accesses. `free` reads a variable of an enclosing function.
+# The `pinned` kinds name an object that the entry holds, such as the dictionary of the globals.
 #
 # ## What gets guarded
 #
@@ -139,6 +142,8 @@ Table(["kind", "written as"], list(KINDS.items())[:9], "how an access is written
 # has caused already:
 
 # %%
+import re
+
 class Settings:
     def __init__(self):
         self.scale, self.names = 2, ["a", "b"]
@@ -161,7 +166,7 @@ for function in programs():
         several = isinstance(guard.source, tuple)               # a guard may look at several values
         if guard.source is None or (not several and guard.source.name() == "x"):
             continue                                            # the thread's state, or the tensor
-        text = guard.check if several else guard.code
+        text = re.sub(r"(P_\w+?)_\d+\b", r"\1", guard.check if several else guard.code)    # P_tuple_1: P_tuple
         rows.setdefault(text, (function.__name__, guard.kind, text))
 Table(["program", "kind", "guard"], list(rows.values()))
 
@@ -195,7 +200,7 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if
 # dtype. They change what a PyTorch operation does.
 #
 # The picture shows the guards of one entry as a tree. Its roots are the parameters and the objects
-# that the entry holds. Below a root are the values that were read from it, with the kinds of their
+# that the entry holds. The values that were read from a root are below it, with the kinds of their
 # guards:
 
 # %%
@@ -229,7 +234,8 @@ guard_walk(e.main.record, {"the same": (torch.ones(2), Settings()), "another sca
 # ## The guard function
 #
 # minidynamo generates one Python function from all guards of an entry. This function runs before
-# each call. Two kinds of generated names occur in it:
+# each call. Its first parameter, `this_function`, is the compiled function itself. Two kinds of
+# generated names occur in it:
 #
 # * `P_...` are *pins*: objects that the entry keeps alive, so that a comparison by `is` stays
 #   meaningful.
@@ -237,7 +243,9 @@ guard_walk(e.main.record, {"the same": (torch.ones(2), Settings()), "another sca
 #   gradients were enabled.
 #
 # `plain_layout(x)` is a function in C. It returns the class, dtype, sizes, strides, device and
-# flags of a tensor as one sequence of bytes, so one comparison replaces six guards.
+# flags of a tensor as one sequence of bytes, so one comparison replaces six guards. Two more such
+# functions read a module: `holds` compares the parameters of one of its tables, and `lacks` says
+# that a dictionary has none of some names.
 
 # %%
 e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
@@ -504,6 +512,7 @@ check("05.4", counterexample)
 # You also write two of the checks: whether two constants are the same, and whether a tensor fits.
 # `Capture` wraps values from outside for the machine's stack and asks `Guards` for the checks. You
 # write how it wraps constants, tensors, other objects, and the items and attributes of objects.
+# The curious also write `Capture.symbol`, which makes a symbol of a size that changes (chapter 14).
 #
 # <details><summary>Hint: constants</summary>
 #
@@ -541,8 +550,6 @@ check("05.4", counterexample)
 # which has what the frame itself has written. Refuse a property, since the evaluator has not seen
 # its code. For a method of a built-in class, such as `list.append`, take the function of the class:
 # `getattr(type(...), name)`.
-#
-# A new symbol is `Size(size, name, self.facts)`. Put it into the shape of the graph's input.
 #
 # </details>
 

@@ -327,7 +327,7 @@ import time
 from benchmarks.runner import interleave, keep_freed_memory
 
 torch.set_num_threads(1)
-keep_freed_memory()             # or else chance decides who pays for fresh pages of memory
+keep_freed_memory()             # otherwise chance decides who pays for fresh pages of memory
 
 def smooth(x):
     for _ in range(4):
@@ -488,9 +488,11 @@ check("06.4", best_break)
 # **The piece.** Where the machine refuses an instruction, your compiler splits the frame. A first call does the work
 # before that place. Then the refused *statement* runs as it was written, and a call of a *resume function* does the rest.
 # minidynamo splits at the instruction. Your compiler splits between two statements, where the stack is empty, and so your part is
-# much shorter. You write six things: the loop that finds the place of the break; what the first call does; when it may
-# do it; where a statement ends; the code of the rest with its resume function; and how values are
-# rebuilt in each call.
+# much shorter.
+#
+# Everyone writes three functions: `evaluate` finds the place of the break, `split` makes an entry, and `Entry.prefix` is the
+# first call. A frame without a break needs these, too: its first call does all the work. The curious write the break itself:
+# where a statement ends, the code of the rest with its resume function, and two guards.
 #
 # <details><summary>Hint: the place of the break</summary>
 #
@@ -518,34 +520,34 @@ check("06.4", best_break)
 # tensors, and the sizes as `{symbol: size}`. One dictionary maps each node of
 # `inputs` and `outputs`, and each `Outside` of `objects`, to its value in this call.
 # `partial(self._leaf, real, sizes, made)`
-# is the `leaf` that `rebuild` needs. `replay(target, found, rebuild)`, which you wrote in chapter 07, does to
+# is the `leaf` that the given `rebuild` needs. `replay(target, found, rebuild)`, of chapter 07, does to
 # the object `found` what the frame did to `target`.
 #
 # </details>
-# <details><summary>Hint: the end of a statement</summary>
+# <details><summary>Hint for the curious: the end of a statement</summary>
 #
 # Add up `stack_effect(instruction)`. The argument of a jump is an `Instruction`. A statement may contain a jump
 # only as its last instruction, forwards, with an empty stack. There the control flow forks, and each side gets a resume
 # function. An instruction inside a `try` or a `with` has an `exc`.
 #
 # </details>
-# <details><summary>Hint: the rest of a rest</summary>
+# <details><summary>Hint for the curious: the rest of a rest</summary>
 #
 # A loop that breaks in each turn would make a new function each time. Look up the original in
 # `ORIGINS`, and subtract the prefix: then the second turn finds the code of the first.
 #
 # </details>
-# <details><summary>Hint: the guard</summary>
+# <details><summary>Hint for the curious: the guards</summary>
 #
 # Two lists of this call may be one list in the next call, and then a write to one changes the other.
 # So each object that is `changed` needs a guard against each other object of its type in `capture.known`:
 # `{source} is not {other source}`.
 #
 # `capture.facts` are texts over symbols; `capture.sizes` tells where the number of a symbol is found. A `lambda` in
-# the check can give the numbers their names. `guards.build()` makes the function.
+# the check can give the numbers their names.
 #
 # </details>
-# <details><summary>Hint: the rest</summary>
+# <details><summary>Hint for the curious: the rest</summary>
 #
 # `machine.first` maps the id of a native instruction to the operation that it begins. The refused statement
 # starts at the *last* native instruction of `machine.pc`. Copy its instructions with `replace(ins, exc=None)`, because the

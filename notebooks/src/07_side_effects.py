@@ -426,7 +426,7 @@ check("07.3", writes_of)
 #
 # <details><summary>Predict: a and b are one list. Does read(b) see a write through a?</summary>
 #
-# It must: there is one list, with two names.
+# Yes: there is one list, with two names.
 #
 # </details>
 
@@ -461,7 +461,7 @@ check("07.4", Journal)
 #
 # **The piece.** While your compiler evaluates a frame, it must not change the program's own objects. `Journal`
 # records each change together with a function that undoes it. After the graph has run, `replay` gives the real
-# object the final state, once.
+# object the final state, once. The GPT of the capstone changes no object, so this piece is for the curious.
 #
 # <details><summary>Hint: the journal</summary>
 #

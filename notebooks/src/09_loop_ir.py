@@ -37,8 +37,8 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## Decompositions
 #
-# Eager mode has one kernel for `softmax`. A fusing compiler cannot look into that kernel, so it can fuse nothing into it. The decomposition writes `softmax` with
-# simpler operations, two reductions and some arithmetic:
+# Eager mode has one kernel for `softmax`. A fusing compiler cannot look into that kernel, so it can fuse nothing into it. The decomposition writes `softmax`
+# with simpler operations, two reductions and some arithmetic. (`upcast` converts float16 to float32, and `same` asks whether two sizes are equal.)
 
 # %%
 from miniinductor.lowering import decompositions
@@ -46,7 +46,8 @@ from miniinductor.lowering import decompositions
 excerpt(decompositions.softmax)
 
 # %% [markdown]
-# After decomposition the graph has only simple operations:
+# After decomposition the graph has only simple operations. (`x = None` frees a value behind its last reader. The second list of the result is for inputs that
+# the program writes to; here it is empty.)
 # <!-- shows: has("torch.exp(wide") -->
 
 # %%
@@ -115,7 +116,7 @@ from minidynamo.explain.draw_code import Columns, draw_closure
 draw_closure(body, title="double(relu(load_x)): functions, and the cells that they hold")
 
 # %% [markdown]
-# The picture has three functions, and each holds the one before it.
+# The picture has three functions. Each holds the function that computes its input.
 # <!-- shows: count(": cell load") == 2 and count("function2:") == 1 -->
 #
 # `ops` is a namespace without an implementation. The meaning of `ops.mul` depends on the handler that is installed while the body runs. Here is a handler that prints each operation:
@@ -232,8 +233,8 @@ Table(["ATen op, and op of the IR", "promotion"],
       [(name, str(p).split(".")[-1]) for name, p in list(pointwise.UNARY.items())[:8]])
 
 # %% [markdown]
-# Each row is a lowering. Its operation has the same name in torch and in the loop IR. One function implements all of
-# the rows. Here is its second half:
+# Each row is a lowering. Its operation has the same name in torch and in the loop IR. One function implements all of the rows. Here is its second half.
+# `compute` is the dtype to compute in, `result` the dtype of the result, and `call` the ATen call:
 # <!-- shows: has("exp") and has("sqrt") -->
 
 # %%
@@ -249,8 +250,9 @@ Code(whole[whole.index("    compute = "):], "python", "pointwise, its second hal
 # the elements to `function`, and converts the result. The function contains no loop. `made` puts the
 # body into a box.
 #
-# Here is the loop IR of softmax, before fusion. Each buffer has a body; `r0` is the variable of the reduction. The subtraction has one reader, `exp`, and is inlined into its body. `exp(x - max)` has two
-# readers, the sum and the division, and is expensive. So it is stored, as `buf1`. (Whether `buf1` ever reaches memory is decided later: notebook 10.)
+# Here is the loop IR of softmax, before fusion. Each buffer has a body; `r0` is the variable of the reduction. The subtraction has one reader, `exp`, and is
+# inlined into the body of `exp`. `exp(x - max)` has two readers, the sum and the division, and is expensive. So it is stored, as `buf1`. (Whether `buf1` ever
+# reaches memory is decided later: notebook 10.)
 
 # %%
 e.loop_ir
@@ -261,7 +263,9 @@ e.loop_ir
 #
 # ## When is a value stored?
 #
-# If the compiler inlined everything, it would compute shared values again and again. It **realizes** a value (gives it a buffer) when storing is cheaper. One function decides, and here is its end. `users` is the number of readers. `cost` counts the reads and the operations of one element; an `exp` counts as many cheap operations:
+# If the compiler inlined everything, it would compute shared values again and again. It **realizes** a value (gives it a buffer) when storing is cheaper. One
+# function decides, and here is its end. `users` is the number of readers. `cost` counts the reads and the operations of one element; one `exp` costs as much as
+# many cheap operations:
 
 # %%
 from miniinductor.lowering import graph as lowering_graph
@@ -353,9 +357,9 @@ print(f"{len(nodes)} ATen operations -> {loops} loop nests and "
 print("\n".join(compiled.loop_ir.splitlines()[:24]))
 
 # %% [markdown]
-# `indirect_indexing` is an index that is read from a tensor. Here it is the row of the embedding. `no wrap` means
-# that negative numbers do not count from the end. Both loop nests compute the sum of the two
-# embeddings, because recomputing it is cheap.
+# `indirect_indexing` is an index that is read from a tensor. Here it is the row of the embedding. `index_expr` makes a value of an index, here the position in
+# the text. `no wrap` means that negative numbers do not count from the end. Both loop nests compute the sum of the two embeddings, because recomputing it is
+# cheap.
 # <!-- shows: has("indirect_indexing(tmp0, 50257, no wrap)") -->
 #
 # ## Exercises
@@ -476,10 +480,9 @@ check("09.4", view)
 # %% [markdown]
 # ## Your own compiler: loops
 #
-# **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value without a
-# loop of its own is a function from an index to an expression. You write six things: the lowering of each node; the reads
-# and the cost of an expression; the element of an argument; three of those functions;
-# the two ways to make a loop; and the arguments of torch's kernels.
+# **The piece.** `lower` turns the graph into loops and calls of torch's kernels. A value without a loop of its own is a function from an index to an
+# expression. You write six things: the lowering of each node; the reads and the cost of an expression; the element of an argument; such functions for pointwise
+# operations, `permute` and `reshape`; the two ways to make a loop; and the arguments of torch's kernels.
 #
 # <details><summary>Hint: nodes</summary>
 #

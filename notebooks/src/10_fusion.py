@@ -228,7 +228,7 @@ import time
 from benchmarks.runner import interleave, keep_freed_memory
 
 torch.set_num_threads(1)                # neighbours disturb one core least
-keep_freed_memory()                     # or else chance decides who pays for fresh pages of memory
+keep_freed_memory()                     # otherwise chance decides who pays for fresh pages of memory
 
 def layer_norm_gelu(x, w, b):
     return torch.nn.functional.gelu(torch.nn.functional.layer_norm(x, (x.shape[-1],), w, b)) + x

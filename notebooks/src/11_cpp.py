@@ -236,7 +236,7 @@ from benchmarks.plots import LOOKS
 from benchmarks.runner import interleave, keep_freed_memory
 
 torch.set_num_threads(1)                # other processes disturb one core least
-keep_freed_memory()                     # or else chance decides who pays for fresh pages of memory
+keep_freed_memory()                     # otherwise chance decides who pays for fresh pages of memory
 x, y = torch.randn(4096, 1024), torch.randn(4096, 1024)
 out = torch.empty_like(x)
 limits = {"copying": (2, lambda: out.copy_(x)), "adding": (3, lambda: torch.add(x, y, out=out)),
@@ -553,16 +553,16 @@ check("11.4", in_tiles)
 #
 # **The piece.** A kernel goes through its rows, and in each row through the columns, once or several times. Each time is called a walk. You
 # decide which loops share a walk and which values must be in memory. You write the loops over rows, the code for
-# a column, the end of a reduction, a whole walk, expressions and numbers, the offset of an element,
-# and the whole function.
+# a column, the end of a reduction, a whole walk, expressions and numbers, and the offset of an element.
+# The head of the function is given.
 #
 # <details><summary>Hint: walks</summary>
 #
 # A loop may join the last walk if `takes` allows it; otherwise a new walk begins. Never put a loop
 # before one that it reads.
 #
-# `takes` needs the same number of columns, as a text. The loop must not read the result of a reduction of this walk,
-# which is not complete yet. If it reads another value of this walk, it must read the very element that was computed: `result` of that loop.
+# `takes` needs the same number of columns, as a text. The result of a reduction of this walk is not complete yet, so the loop must not read
+# it. If it reads another value of this walk, it must read the very element that was computed: `result` of that loop.
 #
 # </details>
 # <details><summary>Hint: memory</summary>
@@ -590,11 +590,9 @@ check("11.4", in_tiles)
 # `FORMS[op].format(...)` takes the texts of the arguments.
 #
 # </details>
-# <details><summary>Hint: the function</summary>
+# <details><summary>Hint: numbers</summary>
 #
-# `source` casts each of `args` to a pointer of its buffer's type (`TYPES`, `__restrict__`), in the order of
-# `buffers`; the symbols follow, as `int64_t`. Keep `LARGEST` in front: it declares what the
-# pragma of a maximum needs. A number ends with `f`; infinity is `mini::inf`.
+# A number ends with `f`; infinity is `mini::inf`. A symbol is an `int64_t`, so `number` casts it to `float`.
 #
 # </details>
 

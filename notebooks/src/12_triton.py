@@ -50,10 +50,11 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## A GPU in a few sentences
 #
-# A GPU such as the H100 has 132 processors. Each processor has four schedulers and tens of thousands of
-# registers. Threads run in **warps** of 32, and the threads of a warp execute one instruction together.
-# A kernel is a program that the GPU starts many times at once. These starts form a *grid*, and each
-# start knows its number in the grid.
+# A GPU such as the H100 has 132 processors (*multiprocessors*). Each has four schedulers, tens of
+# thousands of registers, and a small fast *shared memory*. Threads run in **warps** of 32, and the
+# threads of a warp execute one instruction together. A kernel is a program that the GPU runs many times
+# at once. Each run is a *block* of threads. The blocks form a *grid*, and each block knows its number in
+# the grid.
 #
 # The next picture shows these parts:
 
@@ -63,8 +64,8 @@ from drawings import gpu
 gpu()
 
 # %% [markdown]
-# Memory is far away from the registers. It moves in **sectors of 32 bytes**; four sectors form a line of
-# the cache, which has 128 bytes.
+# Memory is far away from the registers. Data moves in **sectors of 32 bytes**; four sectors form a line
+# of the cache, which has 128 bytes.
 # <!-- general -->
 #
 # Suppose that the 32 threads of a warp read 32 neighbouring floats, and that the first
@@ -81,8 +82,8 @@ gpu()
 # ## The naive version: one thread per row
 #
 # The C++ kernel for softmax has an outer loop over rows, one row per iteration. The obvious GPU kernel
-# gives each thread a row. The next cell counts what one warp moves to read the same 32 rows in two ways.
-# It assumes no cache: a sector that two instructions read counts twice.
+# gives each thread a row. The next cell counts the bytes that one warp moves to read the same 32 rows in
+# two ways. The count assumes no cache: a sector that two instructions read counts twice.
 
 # %%
 def sectors(addresses, size=32):
@@ -98,14 +99,14 @@ warp_per_row = [[4 * (row * columns + k + t) for t in warp if k + t < columns]
 useful = 4 * rows * columns
 measured = {name: [sectors(one) for one in loads] for name, loads in
             (("a thread per row", thread_per_row), ("a warp per row", warp_per_row))}
-Table(["", "load instructions", "most sectors in one", "bytes moved", "per useful byte"],
+Table(["", "load instructions", "most sectors in a load", "bytes moved", "moved per useful byte"],
       [(name, len(found), max(found), f"{32 * sum(found):,}", f"{32 * sum(found) / useful:.2f}")
        for name, found in measured.items()], "the same 32 rows of 1000 float32, read by one warp")
 
 # %% [markdown]
 # A warp that shares a row moves no byte twice. A thread per row moves eight bytes for each useful one.
-# Which bytes are these? The picture shows the first loads of both ways, and the last load of a row, in
-# which few threads take part. (Use the buttons, or the arrow keys.)
+# Which bytes move? The picture shows the first loads of both ways, and the last load of a row, in which
+# few threads take part. (Use the buttons, or the arrow keys.)
 # <!-- shows: n("a warp per row", 3) == 1 and n("a thread per row", 3) == 8 -->
 
 # %%
@@ -118,8 +119,9 @@ warp_walk({"a thread per row": thread_per_row[:2], "a warp per row": warp_per_ro
 # neighbours share a sector.
 # <!-- shows: has("a thread per row, load 1: 32 threads want 128 bytes in 32 sectors") and has("a warp per row, load 1: 32 threads want 128 bytes in 4 sectors") -->
 #
-# A cache helps a thread per row: the next column is in the same sector, if the cache still has that
-# sector. With thousands of threads it often does not. How much of the traffic is thrown away?
+# A cache helps a thread per row: the next column is in the same sector, which the cache may still hold.
+# With thousands of threads, the sector has often left the cache. How much of the traffic is thrown away
+# then?
 
 # %%
 assert max(measured["a thread per row"]) == 32 and max(measured["a warp per row"]) <= 5
@@ -131,8 +133,8 @@ print("thrown away, a thread per row:", f"{1 - useful / (32 * sum(measured['a th
 #
 # So the loop order of C++ is wrong on a GPU. Threads must run along memory, and the reduction must go
 # across threads. The next cell does so by hand, in CUDA C++. One *block* of threads takes a row. Each
-# thread first reduces its own elements. Shuffle instructions then combine the threads of a warp, and
-# shared memory combines the warps:
+# thread first reduces its own elements. Shuffle instructions, which pass values between the threads of a
+# warp, then combine a warp. Shared memory combines the warps:
 
 # %%
 cuda = r"""
@@ -180,8 +182,8 @@ Code(cuda.strip(), "cuda", "softmax in CUDA C++, by hand (shown, not run)")
 #
 # In Triton a *program* (a block of threads) computes a tile. `tl.arange` makes a tile of indices,
 # `tl.load` reads a tile, and `tl.max` reduces one. The text has no threads, no shared memory and no
-# synchronisation. Triton's compiler chooses which thread holds which elements, and inserts the
-# shuffles.
+# synchronisation. Triton's compiler chooses which thread holds which elements, and inserts the shuffles.
+# (`tl.constexpr` marks a number that is known when the kernel is compiled.)
 
 # %%
 @triton.jit
@@ -266,11 +268,11 @@ def tiny_triton_kernel(body):
     return ("import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef tiny(x, out, n, BLOCK: tl.constexpr):\n"
             f"    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    inside = index < n\n{inner}\n")
 
-Code(tiny_triton_kernel(body), "python", "the same body as ever, as Triton")
+Code(tiny_triton_kernel(body), "python", "the body of notebook 11, as Triton")
 
 # %% [markdown]
-# Only loads and stores print differently; the body knows nothing of Triton. The next cell runs the
-# kernel in four programs. The tile of the last program reaches beyond the end:
+# The loop is gone, and loads and stores have a mask. The body is unchanged: it knows nothing of Triton.
+# The next cell runs the kernel in four programs. The tile of the last program reaches beyond the end:
 # <!-- shows: has("tl.store(out + index, t3, inside)") -->
 
 # %%
@@ -292,7 +294,8 @@ torch.allclose(out, torch.exp(-2 * x + x))
 #
 # `miniinductor/codegen/triton/kernel_writer.py` takes the same fused groups as the C++ generator. It
 # adds knowledge about tiles. A value there has a name, a dtype, and the *axes* along which it varies. A
-# mean per row is a column `[XBLOCK, 1]`, and Triton broadcasts it against a tile `[XBLOCK, RBLOCK]`.
+# tile has `XBLOCK` rows and `RBLOCK` columns. A mean per row is a column `[XBLOCK, 1]`, and Triton
+# broadcasts it against a tile `[XBLOCK, RBLOCK]`.
 #
 # A load of the real writer begins with a question: did this kernel compute the value itself?
 
@@ -370,10 +373,10 @@ os.environ["TRITON_INTERPRET"] = "1"
 Table(["kind", "sizes", "the first three candidates"], candidates)
 
 # %% [markdown]
-# Each row is a shape of kernel, and each candidate a choice of block sizes.
+# Each row is a shape of kernel, and each candidate is a choice of block sizes and of `num_warps`.
 #
-# The next function reads one input transposed, so it needs a tile kernel. In C++ the generator copied
-# small squares through the cache. In Triton each program does the same with its tile:
+# The next function reads one input transposed, so it needs a tile kernel. In C++ the generator copies
+# small squares through the cache. In Triton each program loads one tile of each input:
 
 # %%
 both(lambda x, y: x.t() + y, torch.randn(64, 96), torch.randn(96, 64))
@@ -384,9 +387,10 @@ both(lambda x, y: x.t() + y, torch.randn(64, 96), torch.randn(96, 64))
 #
 # ## Long rows: the online softmax
 #
-# A cross entropy over a large vocabulary needs `max` and then `sum(exp(x - max))`. A looped kernel
-# would walk along the row twice. One walk is enough with the **online softmax**. It keeps the sum
-# *relative to the maximum so far*, and corrects the sum when the maximum grows:
+# A cross entropy over a large vocabulary needs `max` and then `sum(exp(x - max))`. A looped kernel would
+# walk along the row twice. One walk is enough with the **online softmax**. It keeps the sum *relative to
+# the maximum so far*, and corrects the sum when the maximum grows. For the next element `v`, the maximum
+# `m` and the sum `s` become
 #
 #     m' = max(m, v)
 #     s' = s * exp(m - m') + exp(v - m')
@@ -409,10 +413,10 @@ Code(kernel.source, "python", f"cross entropy: {kernel.name}")
 #
 # ## What the compiler makes of it
 #
-# Triton can compile for a GPU that this machine does not have. Our build compiles in worker processes
-# anyway, because they must not import the interpreter. Triton goes through five stages: its own IR; the
-# same IR with *layouts* (TTGIR), which say which thread holds which element; LLVM IR; PTX, which is
-# NVIDIA's portable assembly; and machine code.
+# Triton can compile for a GPU that this machine does not have. Our build compiles in worker processes,
+# because this process has switched to the interpreter and so cannot compile. Triton goes through five
+# stages: its own IR; the same IR with *layouts* (TTGIR), which say which thread holds which element;
+# LLVM IR; PTX, which is NVIDIA's portable assembly; and machine code.
 
 # %% tags=["volatile"]
 import re
@@ -528,8 +532,9 @@ recorded_bars(
 );
 
 # %% [markdown]
-# The copy is the measure. A ratio just above 1 shows how exact the measurement is. The next table has
-# the same run as numbers; its last column divides our bandwidth by the copy's:
+# The copy is the measure. No kernel is faster than the copy, so a ratio of 1.02 shows the error of the
+# measurement. The next table has the same run as numbers; its last column divides our bandwidth by the
+# copy's:
 # <!-- general -->
 
 # %%
@@ -539,7 +544,7 @@ Table(["kernel", "eager ms", "ours ms", "torch.compile ms", "ours / copy"],
       where_recorded(run))
 
 # %% [markdown]
-# Most kernels reach the copy's bandwidth. Which ones are furthest from it?
+# Most kernels reach the copy's bandwidth. Which kernels are furthest from that?
 # <!-- shows: n("softmax fp32", 3) >= 1 and n("layer norm bf16", 3) >= 1 -->
 
 # %%
@@ -547,7 +552,7 @@ for row in sorted((r for r in run["rows"] if "ours / copy" in r), key=lambda r: 
     print(f"{row['name']:24} {row['ours / copy']:.0%} of the copy's bandwidth")
 
 # %% [markdown]
-# Sums over dim 0 leave the most to find: they read much and write little.
+# Sums over dim 0 have the most to win: they read much and write little.
 # <!-- shows: n("sum dim 0 bf16") < n("sum dim 0 fp32") < 97 -->
 #
 # If this machine has a GPU, the next cell runs one row of the suite in a process of its own:
@@ -574,8 +579,8 @@ Table(
 )
 
 # %% [markdown]
-# These microseconds are the price of *calling*: Python, launches, allocation. Notebook 13 reduces it,
-# and also chooses block sizes by timing.
+# These microseconds are the price of *calling*: Python, launches, allocation. Notebook 13 reduces this
+# price, and also chooses block sizes by timing.
 #
 # ## Exercises
 #
@@ -600,11 +605,11 @@ from exercises import check
 check("12.1", row_max)
 
 # %% [markdown]
-# **12.2** (core) *An epilogue.* Below is a matrix product in Triton. Each program accumulates one tile of
-# `a @ b` in `acc`. Our Triton backend calls a library for products by default, so the work behind a
+# **12.2** (core) *An epilogue.* Below is a matrix product in Triton. Each program accumulates one tile
+# of `a @ b` in `acc`. Our Triton backend calls a library for products by default, so the work behind a
 # product is a kernel of its own, which reads the product again. Write the handler that puts this work
-# *into* the product's kernel. The check plays the real loop body of the compiled graph into your handler,
-# and puts its lines where the template says `EPILOGUE`.
+# *into* the product's kernel. The check runs the real loop body of the compiled graph with your handler,
+# and puts the handler's lines where the template says `EPILOGUE`.
 #
 # *Hints.* `TinyEpilogue` has the arithmetic. Write `load` and `store`.
 #
@@ -732,7 +737,8 @@ check("12.4", sectors)
 #
 # **The piece.** One program computes a row, and one vector holds all its columns. The writer of chapter
 # 11 writes the expressions, with other `forms`. You write the head of the kernel, one loop, a load, a
-# number, and the step from text to function. The check runs your kernel in Triton's interpreter.
+# number, and the step from text to function. The check runs your kernel in Triton's interpreter. The
+# capstone trains on the CPU, so this piece is for the curious.
 #
 # <details><summary>Hint: rows</summary>
 #

@@ -444,9 +444,9 @@ Table(["m x n x k", "candidate", "programs", "multiplications per number loaded"
 # first candidate has 128 programs, nearly one for each processor.
 # <!-- shows: n("512 x 512 x 512", 4) == 128 and n("4096 x 4096 x 4096", 5) > n("512 x 512 x 512", 5) -->
 #
-# The two columns pull in opposite directions, so the list is a guess and the clock decides. The library
-# is one more rival. An earlier version of our compiler timed the fused kernel against a library
-# call with a kernel behind it. PyTorch does the same (`torch/_inductor/select_algorithm.py`).
+# The two columns pull in opposite directions, so the list is a guess and the clock decides. A library
+# kernel is one more candidate. An earlier version of our compiler timed the fused kernel against a
+# library call with a kernel behind it. PyTorch does the same (`torch/_inductor/select_algorithm.py`).
 #
 # Was the race worth it? These figures were *recorded* on the machine that the title names. (In them, `c`
 # is a whole matrix.) Eager runs a library product, an addition and a GELU. Ours runs the library's
@@ -712,10 +712,10 @@ def fastest(candidates: list, seconds, rounds: int = 9):
 check("13.3", fastest)
 
 # %% [markdown]
-# **13.4** (stretch) *The whole plan.* Write `place_all(lives)`. `lives` is a list of `(name, size, first, last)`: a
-# buffer lives from its first step to its last, both included. Return `{name: offset}`. Two buffers that
-# live at one step must not overlap. Place the largest buffer first, each at the lowest gap. Of equal
-# sizes, place the one that begins first.
+# **13.4** (stretch) *The whole plan.* Write `place_all(lives)`. `lives` is a list of `(name, size,
+# first, last)`: a buffer lives from its first step to its last, both included. Return `{name: offset}`.
+# Two buffers that live at one step must not overlap. Place the largest buffer first, each at the lowest
+# gap. If two buffers have equal size, first place the one that begins earlier.
 #
 # *Hints.* `lowest_gap` wants the blocks in use at the same time: the buffers already placed that live at
 # a step of the new one.

@@ -566,7 +566,7 @@ check("14.3", bucketed)
 # **14.4** (core) *How many graphs?* A program calls a compiler with these `shapes`, one after the other, all of
 # one rank. Write `count_graphs(shapes)`: how often does the compiler compile?
 #
-# * A graph is a tuple of sizes. None is a symbol, which fits every size from 2 on.
+# * A graph is a tuple of sizes. `None` in the tuple means a symbol, which fits every size from 2 on.
 # * The compiler compiles a shape that no graph fits.
 # * A size that was the same in all calls so far, this call included, stays a number.
 # * Any other size becomes a symbol, except 0 and 1: they always stay numbers.
@@ -599,25 +599,24 @@ check("14.4", count_graphs)
 # %% [markdown]
 # ## Your own compiler: sizes
 #
-# **The piece.** `Size` is an int that remembers how it was computed, and records every comparison. You
-# write the methods for arithmetic and for comparisons. You also write what happens where only a number
-# will do, how a size prints, and which sizes have changed since an earlier call.
+# **The piece.** `Size` is an int that remembers how it was computed, and records every comparison.
+# Everyone writes how a size prints, the product of sizes, and what happens where only a number will do.
+# The curious write arithmetic, comparisons, and which sizes have changed since an earlier call.
 #
-# <details><summary>Hint: arithmetic</summary>
+# <details><summary>Hint for the curious: arithmetic</summary>
 #
-# `n + 1` and `1 + n` are two methods; `swapped` says which one is meant. The result is a `Size` with the
-# value of this call and the text for all calls.
+# One of `left` and `right` is a `Size`. The result is a `Size` with the value of this call and the text
+# for all calls.
 #
 # </details>
-# <details><summary>Hint: comparisons</summary>
+# <details><summary>Hint for the curious: comparisons</summary>
 #
 # Return the answer of this call. The *fact* is the comparison that held: `s0 > 4`, or `not (s0 > 4)`.
 #
 # </details>
 # <details><summary>Hint: care</summary>
 #
-# `n == n` is no fact. For a value that is no int, the methods return `NotImplemented`. (`n * 0.5` is an
-# ordinary product then.) `plain` makes a plain number of a Size, so the caller relies on its value. So
+# `n == n` is no fact. `plain` makes a plain number of a Size, so the caller relies on its value. So
 # `plain` writes a fact, too: `s0 == 8`.
 #
 # The text of a tuple has a comma after each item: `(s0,)` is a tuple, and `(s0)` is not.
@@ -656,9 +655,9 @@ also_here(
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `torch/fx/experimental/sym_node.py`: the same
-#   design. It also has the constraints of `torch.export`, and a translation to a theorem prover that
-#   checks it. Paper, section 5.
+# * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `torch/fx/experimental/sym_node.py`: the
+#   same design. They also have the constraints of `torch.export`, and translate a question about sizes
+#   for a theorem prover, which checks the answer. Paper, section 5.
 # * `torch/_dynamo/variables/builder.py` and `torch/_dynamo/pgo.py`: automatic dynamic shapes. PyTorch keeps
 #   what it learned for the next process.
 # * `torch/_inductor/sizevars.py`: the code generator's questions. `torch._check` lets you state facts.

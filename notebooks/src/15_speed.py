@@ -13,16 +13,16 @@
 # %% [markdown]
 # # 15 · Where the speed comes from: benchmarks and ablation
 #
-# "1.8 times faster" says nothing unless one knows how it was measured. It is of no use unless one knows
-# *why*. This notebook measures the compiler that you have read. It then takes the compiler apart, switch
-# by switch, and compares it with what the machine could do at best.
+# "1.8 times faster" says nothing unless one knows how the factor was measured. The factor is of no use
+# unless one knows *why*. This notebook measures the compiler that you have read. It then takes the
+# compiler apart, switch by switch, and compares it with what the machine could do at best.
 #
 # **What you will learn:** how a measurement goes wrong; interleaving, medians, quartiles; speedups
 # against eager and `torch.compile`; ablation, and how it misleads; the roofline; Amdahl's law, or why a
 # model gains less than its kernels.
 #
-# **Files of this chapter:** `miniinductor/config.py`, the strategies of the C++ writer (`rows.py`,
-# `tables.py` and `tiles.py` in `miniinductor/codegen/`), and `benchmarks/`.
+# **Files of this chapter:** `miniinductor/config.py`, the loops of the C++ writer (`lanes.py` and
+# `layouts.py` in `miniinductor/codegen/cpp/`), and `benchmarks/`.
 
 # %%
 import time
@@ -38,9 +38,9 @@ from minidynamo.explain import Table
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False)
-# one core: what it does is the compiler's doing, and neighbours disturb it least
+# with one thread, other programs on this machine disturb the times least
 torch.set_num_threads(1)
-# malloc keeps what is freed: or else chance decides which version pays for fresh pages (notebook 13)
+# malloc keeps freed memory: otherwise chance decides which version pays for new pages (notebook 13)
 keep_freed_memory();
 
 # %% [markdown]
@@ -101,10 +101,10 @@ print("eager / compiled, round by round, sorted:", " ".join(f"{value:.1f}" for v
 # median of all rounds says more.
 # <!-- shows: n("sorted:") > 1 and n("sorted:", 8) > 1.1 * n("sorted:") -->
 #
-# The real runner is `interleave` in `benchmarks/runner.py`. It prefers the rounds in which no other process
-# took the processor. If many versions are alike, as in the ablation below, each round has another order: a
-# version behind a slow one finds emptied caches. A short program runs several times (`batch`), until one
-# measurement is long enough for the clock:
+# The real runner is `interleave` in `benchmarks/runner.py`. It prefers the rounds in which no other
+# process took the processor. Each round of an ablation (below) runs the versions in another order;
+# otherwise the version behind a slow one would find an emptied cache in every round. A short program
+# runs several times (`batch`), until one measurement is long enough for the clock:
 
 # %%
 from parts import part
@@ -115,8 +115,8 @@ part(interleave, ("begin = clock", "row[name]"))
 # `row` has the seconds of one call in this round.
 
 # %% [markdown]
-# Before the suite times a program, it compares the result with eager's. A wrong result is an error, and
-# gets no row in the table.
+# `measure` of `benchmarks/suites` uses this runner. Before it times a program, it compares the result
+# with eager's. A wrong result is an error, and gets no row in the table.
 #
 # ## Kernels and models against eager and `torch.compile`
 #
@@ -151,12 +151,12 @@ Table(["", "eager ms", "eager / ours", "eager / torch.compile", "compile time: o
       "medians, and quartiles of the ratios")
 
 # %% [markdown]
-# `gelu*sigmoid` gains several times, layer norm much less.
+# `gelu*sigmoid` becomes several times faster. Layer norm gains far less, or nothing.
 # <!-- shows: n("gelu*sigmoid", 1) > 2 and n("gelu*sigmoid", 1) > 1.5 * n("layer norm", 1) -->
 #
-# `torch.compile` falls below 1 in some rows. `tiny` has almost no work, so it measures the price of a
-# call: guards and a wrapper in Python, against eager's dispatch. In softmax, layer norm and the sum,
-# eager already runs one hand-written kernel, and a generated kernel can only equal it. These rows use one
+# Both compilers fall below 1 in some rows. In softmax, layer norm and the sum, eager already runs one
+# hand-written kernel, so a generated kernel has little to win. `tiny` has almost no work, so it measures
+# the price of a call: guards and a wrapper in Python, against eager's dispatch. These rows use one
 # thread and one shape, on the machine in the title; another machine may order them differently.
 #
 # ## Ablation: take one thing away
@@ -185,10 +185,10 @@ for name in ("gelu*sigmoid", "layer norm"):
     ours = sum(k.bytes_read + k.bytes_written for k in kernels)
     count, moved = eager_traffic(function, inputs)
     found.append((name, count, f"{moved / 1e6:.0f} MB", len(kernels), f"{ours / 1e6:.0f} MB", f"{moved / ours:.1f}"))
-Table(["", "eager operations", "they move", "our kernels", "they move", "ratio"], found)
+Table(["", "eager operations", "eager moves", "our kernels", "ours move", "ratio"], found)
 
 # %% [markdown]
-# Fusion can win 3.7 times for the chain and nothing for layer norm, if only memory counts.
+# If only memory counts, fusion can make the chain 3.7 times faster, and layer norm no faster.
 # <!-- shows: n("gelu*sigmoid", 4) == 3.7 and n("layer norm", 4) == 1 -->
 #
 # Nearly every optimisation of miniinductor has a switch. An **ablation** compiles the same captured graph
@@ -237,7 +237,7 @@ ablation_bars(ablated, machine());
 # %% [markdown]
 # **How ablation misleads.** For a chain of pointwise operations, neither fusion alone nor inlining alone
 # matters: each does the other's work. Only with *both* off do you see what they bring. An ablation that
-# takes one thing away measures what is lost *given everything else*. It would call both useless.
+# takes one thing away measures what is lost *given everything else*. Here it would call both useless.
 # <!-- general -->
 #
 # The next table says what each switch saves, and where that shows:
@@ -250,7 +250,6 @@ ablation_bars(ablated, machine());
 # | in place | a buffer of its own, where a result may overwrite its last input | long chains of layers |
 # | foreach | calls: equal kernels on different tensors become one | an optimizer's step over many parameters |
 # | tiling | partly used cache lines, where a read runs across memory (notebook 11) | `x + y.t()` |
-# | lane tables | repeated work that is the same in each row; short innermost loops | images that are enlarged, short rows |
 # | row reductions | scalar sums where rows are reduced: lanes run over outputs | sums over dim 0 |
 # | onednn products | slow library calls for products that are not fused | GPT-2, BERT |
 # | loop reordering | a pass over memory, where two loop nests run in different orders | batch norm |
@@ -333,8 +332,9 @@ Table(["", "operations per element of the first input", "bytes", "operations per
        for name, (ops, bytes_) in counted.items()])
 
 # %% [markdown]
-# All four programs do less than two operations for each byte. So memory limits them. The last column is
-# the position on the horizontal axis of the next figure:
+# All four programs do less than two operations for each byte. A core can do more than that in the time
+# in which memory delivers a byte, so memory limits them. The last column is the position on the
+# horizontal axis of the next figure:
 # <!-- shows: all(n(name, 2) < 2 for name in ("add", "gelu*sigmoid", "softmax", "layer norm")) -->
 
 # %% tags=["volatile"] alt="A roofline: operations a second over operations per byte; circles are our kernels, squares are eager's, below the roof of memory and arithmetic"
@@ -403,7 +403,7 @@ top = sorted(own.items(), key=lambda item: -item[1])[:7]
 print(f"library products and attention: {library / whole:.0%} of eager's time")
 bound = whole / library
 gained = next(row["eager / ours"][0] for row in rows if row["name"] == "GPT-2, 2 layers")
-print(f"nothing that fuses the rest can gain more than {bound:.2f} times; measured above: {gained:.2f} times")
+print(f"fusing the rest can gain at most a factor of {bound:.2f}; the table above has {gained:.2f}")
 if gained > bound:
     print("so the products themselves got faster, too")
 else:
@@ -414,10 +414,10 @@ Table(["operation", "share of eager's time"], [(key, f"{t / whole:.1%}") for key
 # Products and attention take nearly all of eager's time. If a model gains more than the bound, its
 # *products* got faster, too: ours calls oneDNN for large ones
 # (`miniinductor/passes/library_layouts.py`, switch `onednn_products`).
-# <!-- shows: n("library products and attention:") > 80 and n("can gain more than") < n("measured above:") -->
+# <!-- shows: n("library products and attention:") > 80 and n("at most a factor of") < n("the table above has") -->
 #
-# What is left to win is in the products. They can read fewer bytes, with weights that are packed in
-# advance or have a smaller dtype. Their kernels can also take in the pointwise work behind them, as a
+# So the next gain must come from the products. They can read fewer bytes, with weights that are packed
+# in advance or have a smaller dtype. Their kernels can also take in the pointwise work behind them, as a
 # template does (notebook 13).
 #
 # ## On a GPU
@@ -449,9 +449,9 @@ Table(["model", "eager / ours", "eager / torch.compile", "compile time: ours", "
       where_recorded(run))
 
 # %% [markdown]
-# The table also has rows where we lose, such as GPT-2 with CUDA graphs. An error below 1 means that the
-# compiler rounds less than eager; above 1, it rounds more.
-# <!-- shows: n("GPT-2 b1 s64 bf16, CUDA graphs") < n("GPT-2 b1 s64 bf16, CUDA graphs", 1) -->
+# The table also has a row where we lose: training GPT-2 with batch 1 and CUDA graphs. An error below 1
+# means that the compiler rounds less than eager; above 1, it rounds more.
+# <!-- shows: n("GPT-2 b1 s64 bf16 training, CUDA graphs") < n("GPT-2 b1 s64 bf16 training, CUDA graphs", 1) -->
 #
 # If this machine has a GPU, the next cell runs one row:
 

@@ -416,8 +416,8 @@ with torch.no_grad():
 # ## Your own compiler trains a GPT
 #
 # All files of your compiler are in `my_compiler` now. The next cell prints one line for each piece: its
-# chapter, and how many of its checks pass. `NOT WRITTEN` means that you have not begun the piece. The
-# reference then replaces it, and its checks count nothing:
+# chapter, how many of everyone's rows pass, and how many of the rows for the curious. `NOT WRITTEN` means
+# that you have not begun the piece. The reference then replaces it, and its rows count nothing:
 
 # %% tags=["volatile"]
 from exercises.own_checks import all_pieces
@@ -427,6 +427,9 @@ all_pieces()
 # %% [markdown]
 # (This page was built without a student, so no piece is written.)
 # <!-- shows: has("NOT WRITTEN") and not has("PASS") -->
+#
+# What everyone writes is enough for the rest of this chapter: it calls no function of those that the
+# curious add.
 #
 # Now use the whole compiler. `exercises/small_gpt.py` is a small GPT in plain PyTorch: embeddings,
 # attention, layer norms, gelu, cross entropy. The next cell trains it three times, from the same weights
@@ -616,9 +619,9 @@ check("16.3", (continue_text, GPT))
 # * `"more calls"`, if the calls explain more of the difference than the time of a call does;
 # * `"slower"` otherwise.
 #
-# *Hints.* Cost is calls times milliseconds. What would the old time of a call cost with the new number of
-# calls? The calls cause that difference. What would the new time cost with the old number of calls? The
-# time causes that one. Both dictionaries may be empty.
+# *Hints.* Cost is calls times milliseconds. With the new number of calls and the old time of a call, the
+# cost changes by what the calls cause. With the old number of calls and the new time, it changes by what
+# the time causes. Both dictionaries may be empty.
 #
 # <details><summary>Predict: one kernel is new, and another kernel with the same cost is gone. Is that a regression?</summary>
 #
@@ -665,8 +668,8 @@ check("16.4", culprit)
 #    `codegen/triton/products.py` does on a GPU. The C++ backend always calls a library. Give it a template
 #    for small matrices, with an epilogue (11), chosen by timing (13).
 # 4. **A fusion that pays.** Find two kernels of this model's backward graph that are not fused, and read
-#    the recorded reason (10). Make them fuse, or show with a roofline (15) that fusing them would bring
-#    nothing.
+#    the recorded reason (10). Make these two kernels fuse, or show with a roofline (15) that the fusion
+#    would gain nothing.
 # 5. **A bytecode you miss.** Find a Python construct that breaks a graph (`minidynamo.counters`). Teach the
 #    evaluator to capture it (04, 06). Do not forget the guard.
 

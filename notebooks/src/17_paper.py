@@ -194,9 +194,9 @@ if run:
 # float32 products are slow, so the mean is below the paper's. In bfloat16 they are fast, so it is above.
 # <!-- general -->
 #
-# Eager mode is also another one. Its attention is now one library kernel, where the paper's models ran
-# several. And the models are others, in small batches. A small batch is little work for a GPU, so the time
-# of launches counts for more.
+# Eager mode has changed, too. Eager attention is now one library kernel, where the paper's models ran
+# several. The models also differ from the paper's, and run in small batches. A small batch is little
+# work for a GPU, so the time of launches counts for more.
 #
 # **Why training differs.** In both tables most of the backward pass is products and convolutions. In
 # float32 they take nearly all the time, and a compiler calls the library for them. With autocast, eager
@@ -215,7 +215,7 @@ recorded_table("h100_paper", report.unfinished, "rows without a right result, an
 
 # %% [markdown]
 # Most causes are a limit of time, which is part of the method. A model that one compiler does not finish
-# counts against that compiler. It says nothing about the other one.
+# counts against that compiler. This failure says nothing about the other compiler.
 # <!-- shows: count("not finished in") > 20 -->
 #
 # ## The price of capture
@@ -247,9 +247,9 @@ recorded_table("cpu_paper_capture", report.call_overheads, "tiny models on a CPU
 #
 # ## Ways to capture
 #
-# Notebook 01 showed on small programs how each older mechanism fails. The next table tries them on the
-# models of the list. Each mechanism captures the model in eval mode. The test then passes other values in
-# a larger batch. Last, it calls `train()`:
+# Notebook 01 showed on small programs how each older mechanism fails. The next table has the same test
+# for the models of the list. Each mechanism captures the model in eval mode. The test then passes other
+# values in a larger batch. Last, it calls `train()`:
 
 # %%
 from parts import part
@@ -382,7 +382,7 @@ check("17.3", shares)
 # `most_telling(speedups)`. `speedups` maps a model to its speedup. Return the name of the model whose
 # removal changes the geometric mean most, as a factor, and the mean without it.
 #
-# *Hints.* Half as much is as large a change as twice as much: compare `abs(log(...))`.
+# *Hints.* A factor of 1/2 is as large a change as a factor of 2: compare `abs(log(...))`.
 #
 # <details><summary>Predict: one model is four times faster, another five times slower. Which one moves the mean more?</summary>
 #

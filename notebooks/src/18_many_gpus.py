@@ -429,10 +429,10 @@ def finish(computing: list, sending: list) -> float:
 check("18.3", finish)
 
 # %% [markdown]
-# **18.4** (stretch) *How many pieces?* A backward pass computes for `computing` seconds and sends for `sending`
-# seconds in all. If it is cut into `n` equal pieces, each piece costs `overhead` seconds more of computing.
-# Write `best(computing, sending, overhead, most)`: the number of pieces from 1 to `most` with the earliest
-# end. Of equal ends, choose the fewest pieces.
+# **18.4** (stretch) *How many pieces?* A backward pass computes for `computing` seconds and sends for
+# `sending` seconds in all. If it is cut into `n` equal pieces, each piece costs `overhead` seconds more
+# of computing. Write `best(computing, sending, overhead, most)`: the number of pieces from 1 to `most`
+# with the earliest end. If two numbers of pieces end at the same time, choose the smaller number.
 #
 # *Hints.* You have `finish`. Two questions tell you whether you are right. What is best on an infinitely
 # fast wire? What is best if a piece costs nothing?

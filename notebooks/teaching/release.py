@@ -60,14 +60,23 @@ Hints stand above the exercise, folded. You may run the check as often as you li
 From chapter 02 on each chapter adds a file to `notebooks/my_compiler/`. The cell `begin("graph")`
 writes the first one. Open `notebooks/my_compiler/graph.py` in JupyterLab's file browser or in your
 editor, write the functions that say "your turn", save, and run `check_piece("graph")` in the
-notebook. The kernel need not be restarted. You may skip a piece: the reference stands in for it,
-and its rows say NOT WRITTEN.
+notebook. The kernel need not be restarted. You may skip a piece: the reference solution takes its
+place, and its rows say NOT WRITTEN.
+
+The compiler has two sizes. Everyone writes what captures, differentiates, fuses and trains a small
+GPT. The curious add graph breaks, writes to objects, Triton, and sizes that are symbols. A piece
+passes when the rows for everyone pass. The table counts the lines of the reference solution:
+
+```
+SIZES
+```
 
 ## Your progress
 
 `make progress` prints a line for each exercise and each piece, with its state and points. Exercises
 appear as you last checked them in Jupyter; pieces are checked on the spot. An exercise has 2, 4 or
-6 points, by its level; a piece has one for each row that passes.
+6 points, by its level; a piece has one for each row that passes. `breaks` is what everyone writes
+of that piece, and `breaks+` what the curious add; the last two lines give both sums.
 
 ## What else is here
 
@@ -125,7 +134,7 @@ def release(folder: Path) -> Path:
     packed.parent.mkdir()
     packed.write_bytes(own_compiler.pack())
     for name, text in {
-        "START_HERE.md": START_HERE,
+        "START_HERE.md": START_HERE.replace("SIZES", own_compiler.two_sizes()),
         "README.md": README,
         "Makefile": MAKEFILE,
     }.items():

@@ -5,7 +5,7 @@ its own, which can be found again in the text of every stage: whatever shows it,
 kernel, forward or backward, must lead to that line of the program, and to no other.
 
     make test-explorer                                  # 200 programs and 10 models
-    pytest tests/explorer_provenance.py -k models
+    pytest tests/explorer/provenance.py -k models
 """
 
 import itertools

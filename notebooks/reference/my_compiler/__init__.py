@@ -19,6 +19,9 @@ One file a chapter, in the order in which a program flows through them:
     program.py    13  memory, and the program that calls the kernels
     sizes.py      14  sizes that are not numbers
 
+What everyone writes captures, differentiates, fuses and trains a small GPT.  The curious add the
+rest of breaks.py and sizes.py, and effects.py and gpu.py.
+
 It knows one device, two kinds of numbers and a few dozen operations.  What it does not know it
 leaves to Python: that is slower, and never wrong.  Of minidynamo and miniinductor it uses the C
 frame hook, the bytecode assembler, the C++ compiler's driver, and the prelude of maths functions.

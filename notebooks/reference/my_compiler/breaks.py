@@ -158,17 +158,28 @@ class Entry:
         return real[value]
 
     def _guard(self) -> Callable[..., bool]:
-        """The checks, and the facts about sizes."""
-        guards, sizes = self.capture.guards, self.capture.sizes
+        """The checks; with writes, those of second names; with symbols, the facts about them."""
+        if self.changed:
+            self._guard_names()
+        if self.capture.facts:
+            self._guard_facts()
+        return self.capture.guards.build()
+
+    def _guard_names(self) -> None:
+        """Guard that no object of `known` is a second name of one that is `changed`: of each pair
+        of one type, that their sources give two objects."""
         known = [found for found, _, _ in self.capture.known.values() if isinstance(found, Outside)]
-        for target in self.changed:  # what is written must have no second name
+        for target in self.changed:
             for other in known:
                 if other is not target and type(other.value) is type(target.value):
-                    guards.add(f"{target.source} is not {other.source}")
-        if self.capture.facts:
-            facts = " and ".join(dict.fromkeys(self.capture.facts))
-            guards.add(f"(lambda {', '.join(sizes)}: {facts})({', '.join(sizes.values())})")
-        return guards.build()
+                    self.capture.guards.add(f"{target.source} is not {other.source}")
+
+    def _guard_facts(self) -> None:
+        """Guard the facts, each once: a lambda of the symbols, called with their sources."""
+        sizes = self.capture.sizes
+        facts = " and ".join(dict.fromkeys(self.capture.facts))
+        check = f"(lambda {', '.join(sizes)}: {facts})({', '.join(sizes.values())})"
+        self.capture.guards.add(check)
 
     # --- the code ---------------------------------------------------------------------------------
     def _replacement(self, machine: Machine) -> types.CodeType:

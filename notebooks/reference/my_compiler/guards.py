@@ -182,18 +182,22 @@ class Capture:
 
     def tensor(self, value: torch.Tensor, source: str) -> Node:
         """A new input of the graph; `tensors` remembers the example.  A size over 1 that is in
-        `dynamic` is a symbol: a `Size` with the name s0, s1, ... and `facts`, which `sizes` finds
-        again.  The guard on the tensor leaves it open (None)."""
+        `dynamic` becomes a `symbol`.  The guard on the tensor leaves symbols open (None)."""
         shape = list(value.shape)
         for dim, size in enumerate(shape):
             if size > 1 and (source, dim) in self.dynamic:
-                name = f"s{len(self.sizes)}"
-                self.sizes[name] = f"{source}.shape[{dim}]"
-                shape[dim] = Size(size, name, self.facts)
+                shape[dim] = self.symbol(size, f"{source}.shape[{dim}]")
         fixed = tuple(None if isinstance(size, Size) else size for size in shape)
         self.guards.tensor(source, value, fixed)
         self.tensors[source] = value
         return self.graph.input(tuple(shape), value.dtype)
+
+    def symbol(self, size: int, source: str) -> Size:
+        """A `Size` with the next of the names s0, s1, ... and `facts`; `sizes` says where the
+        number is found again."""
+        name = f"s{len(self.sizes)}"
+        self.sizes[name] = source
+        return Size(size, name, self.facts)
 
     def items(self, value: Any) -> Any:
         """The elements of a list, tuple or ModuleList from outside, as they are now; looked up once

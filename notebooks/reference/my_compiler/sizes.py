@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 Shapes = dict[str, tuple[int, ...]]
+Operator = Callable[[int, int], Any]
 
 
 class Size(int):
@@ -54,30 +55,31 @@ def text_of(value: Any) -> str:
     return value.text if isinstance(value, Size) else repr(value)
 
 
-def _computed(symbol: str, function: Callable[[int, int], int], swapped: bool) -> Any:
-    """The method of Size for an arithmetic operator."""
+def _computed(symbol: str, function: Operator, left: int, right: int, facts: list[str]) -> Size:
+    """`left symbol right`, where one is a Size: the number by `function`, and how it is computed,
+    in parentheses."""
+    value = function(int(left), int(right))
+    return Size(value, f"({text_of(left)} {symbol} {text_of(right)})", facts)
+
+
+def _compared(symbol: str, function: Operator, left: int, right: int, facts: list[str]) -> bool:
+    """The answer by `function`, which becomes a fact: `left symbol right`, or `not (...)` of that.
+    Where both texts are equal, the answer is no fact: it is true of every size."""
+    answer = function(int(left), int(right))
+    if text_of(left) != text_of(right):
+        fact = f"{text_of(left)} {symbol} {text_of(right)}"
+        facts.append(fact if answer else f"not ({fact})")
+    return answer
+
+
+def _method(rule: Callable, symbol: str, name: str, swapped: bool = False) -> Callable:
+    """The method of Size for an operator; swapped: the one for which the Size is on the right."""
 
     def method(self: Size, other: Any) -> Any:
         if not isinstance(other, int):
             return NotImplemented
         left, right = (other, self) if swapped else (self, other)
-        value = function(int(left), int(right))
-        return Size(value, f"({text_of(left)} {symbol} {text_of(right)})", self.facts)
-
-    return method
-
-
-def _compared(symbol: str, function: Callable[[int, int], bool]) -> Any:
-    """The method of Size for a comparison: its answer is a fact."""
-
-    def method(self: Size, other: Any) -> Any:
-        if not isinstance(other, int):
-            return NotImplemented
-        answer = function(int(self), int(other))
-        if text_of(self) != text_of(other):
-            fact = f"{text_of(self)} {symbol} {text_of(other)}"
-            self.facts.append(fact if answer else f"not ({fact})")
-        return answer
+        return rule(symbol, getattr(operator, name), left, right, self.facts)
 
     return method
 
@@ -85,10 +87,10 @@ def _compared(symbol: str, function: Callable[[int, int], bool]) -> Any:
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "//": "floordiv", "%": "mod"}
 COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 for _symbol, _name in ARITHMETIC.items():
-    setattr(Size, f"__{_name}__", _computed(_symbol, getattr(operator, _name), swapped=False))
-    setattr(Size, f"__r{_name}__", _computed(_symbol, getattr(operator, _name), swapped=True))
+    setattr(Size, f"__{_name}__", _method(_computed, _symbol, _name))
+    setattr(Size, f"__r{_name}__", _method(_computed, _symbol, _name, swapped=True))
 for _symbol, _name in COMPARISONS.items():
-    setattr(Size, f"__{_name}__", _compared(_symbol, getattr(operator, _name)))
+    setattr(Size, f"__{_name}__", _method(_compared, _symbol, _name))
 
 
 def product(sizes: Iterable[int]) -> int:
