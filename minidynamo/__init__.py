@@ -6,7 +6,7 @@
     ...     return torch.relu(x) + 1
 
 The folders in the order in which a call flows through them: `frame/` (the hook, in C), `convert/`,
-`bytecode/`, `evaluate/`, `variables/`, `functions/`, `wrap/`, `guards/`, `shapes/`, `graph/`,
+`bytecode/`, `evaluate/`, `variables/`, `functions/`, `guards/`, `shapes/`, `graph/`,
 `rebuild/`.  `minidynamo.bytecode`, `.rebuild.resume` and `.frame.frame_hook` import
 without torch: everything else loads on first use. Mirrors torch/_dynamo (paper section 3).
 """

@@ -25,7 +25,7 @@ config.py allow it:
 
     register_language(dataclasses.replace(CPP, name="short", most_pointers=100))
 
-Mirrors `init_backend_registration` in torch/_inductor/codegen/kernels.py.
+Mirrors `init_backend_registration` in torch/_inductor/codegen/common.py.
 """
 
 import importlib

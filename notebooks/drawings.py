@@ -15,19 +15,9 @@ import html
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from minidynamo.explain.palette import CODE_FACE, LOOKS
 from minidynamo.explain.views import DARK, LIGHT
 
-LOOKS = {  # (light, dark) of ink, of faint ink, of lines, of the paper, and of what is marked
-    "ink": ("#1f1f1f", "#e8e8e8"),
-    "faint": ("#5f6368", "#b3b8bf"),
-    "line": ("#8a8f98", "#7d838c"),
-    "paper": ("#ffffff", "#1b1d20"),
-    "now": ("#cfe0ff", "#234a86"),
-    "good": ("#cdebd2", "#1f5a31"),
-    "bad": ("#f9d3cf", "#7a2a25"),
-    "part": ("#e4e8ef", "#33383f"),
-    "warm": ("#ffe3ad", "#6b4a10"),
-}
 FILLED = ("paper", "now", "good", "bad", "part", "warm")
 
 
@@ -45,7 +35,7 @@ def style(box: str) -> str:
         f"{DARK.format(box)}{{{colours(1)}}}",
         f"{LIGHT.format(box)}{{{colours(0)}}}",
         f"{box} svg{{background:var(--st-paper)}}",
-        f"{box} text{{fill:var(--st-ink);font:11px DejaVu Sans Mono,Menlo,Consolas,monospace}}",
+        f"{box} text{{fill:var(--st-ink);font:11px {CODE_FACE}}}",
         f"{box} .st-h{{font-weight:bold}}{box} text.st-faint{{fill:var(--st-faint)}}",
         *(f"{box} .st-{name}{{fill:var(--st-{name})}}" for name in FILLED),
         f"{box} .st-none{{fill:none}}{box} .st-box{{stroke:var(--st-line)}}",

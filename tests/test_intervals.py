@@ -11,14 +11,12 @@ from miniinductor.sizes.prover import (
     LARGEST,
     SizeProver,
     Symbol,
-    assumed,
     interval,
-    is_nonnegative,
     of_function,
     of_terms,
     polynomial,
 )
-from miniinductor.sizes.symbols import bounds
+from miniinductor.sizes.symbols import assumed, bounds, is_nonnegative
 
 I, J, K = LOOPS = sympy.symbols("i j k", integer=True, nonnegative=True)
 S, T = SIZES = sympy.symbols("s t", integer=True, positive=True)

@@ -53,12 +53,29 @@ def test_layouts_are_read():
             change(tensor)
             alike = name == "behind an offset" or name == "learning" and read is not _layouts.layout
             assert (read(tensor) == before) == alike, name
+            assert _layouts.holds({"b": tensor}, "b", tensor, before) == alike, name
+            assert not _layouts.holds({"b": tensor}, "b", tensor.detach(), read(tensor))
         for other in (3, None, torch.Tensor, [torch.ones(1)], torch.ones(2).to_sparse()):
             assert read(other) is None
     with torch.inference_mode():
         made = torch.zeros(4, 4)
     assert _layouts.plain_layout(made) == _layouts.plain_layout(torch.zeros(4, 4))
     assert _layouts.layout(made) != _layouts.layout(torch.zeros(4, 4))
+    assert _layouts.lacks({"a": 1}, "b", "c") and not _layouts.lacks({"a": 1}, "b", "a")
+    assert not _layouts.lacks(vars(Scaled), "forward")  # a mappingproxy
+
+
+def test_results_are_made_in_the_sizes_of_the_output():
+    x = torch.randn(2, 3)
+    for f in (
+        lambda x: x.sum(0, True),
+        lambda x: (x + 1).view(6),
+        lambda x: (x * 2)[None, :, None],
+    ):
+        found = minidynamo.compile(f)(x)
+        torch.testing.assert_close(found, f(x))
+        assert found.stride() == f(x).stride()
+        assert "as_strided" not in minidynamo.explain(f)(x).wrapper.source
 
 
 def test_what_is_guarded_where_sizes_are_symbols():

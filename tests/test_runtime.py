@@ -14,7 +14,6 @@ import miniinductor.config
 from miniinductor.ir.ops import ops
 from miniinductor.records import CompileRecord
 from miniinductor import toolchain as builder
-from miniinductor import toolchain as compiler
 from miniinductor.toolchain import build_kernels
 
 SOURCE = """extern "C" int NAME(void** args) {
@@ -62,17 +61,13 @@ def test_the_disk_cache_is_used(cache, monkeypatch):
 
 
 def test_a_damaged_file_is_rebuilt(cache):
-    key = builder.cache_key(
-        builder.prelude() + "\n" + (SOURCE % "4").replace("NAME(", "k_0(", 1),
-        builder.compiler_command(),
-    )
+    source = builder.prelude() + "\n" + (SOURCE % "4").replace("NAME(", "k_0(", 1)
+    key = builder.cache_key(source, builder.compiler_command())
     cache.mkdir()
     (cache / f"{key}.so").write_bytes(b"not a library")
     [kernel] = build_kernels([(SOURCE % "4", "k")])
-    assert (
-        torch.equal(launch(kernel), torch.full((8,), 4.0))
-        and (cache / f"{key}.so").stat().st_size > 1000
-    )
+    assert torch.equal(launch(kernel), torch.full((8,), 4.0))
+    assert (cache / f"{key}.so").stat().st_size > 1000
 
 
 def test_a_folder_that_cannot_be_made_falls_back(tmp_path):
@@ -84,13 +79,13 @@ def test_a_folder_that_cannot_be_made_falls_back(tmp_path):
 
 
 def test_a_missing_compiler_says_what_to_install(cache, monkeypatch):
-    compiler.find_compiler.cache_clear()
+    builder.find_compiler.cache_clear()
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(builder.CompilerError, match="install g"):
         build_kernels([(SOURCE % "7", "k")])
     monkeypatch.undo()
-    compiler.find_compiler.cache_clear()
+    builder.find_compiler.cache_clear()
 
 
 def test_two_processes_build_the_same_kernel(cache):
@@ -100,10 +95,8 @@ def test_two_processes_build_the_same_kernel(cache):
         "from test_runtime import SOURCE, launch, build_kernels\n"
         "[k] = build_kernels([(SOURCE % '8', 'k')]); print(launch(k)[0].item())"
     )
-    workers = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
+    command = [sys.executable, "-c", code]
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [w.communicate(timeout=120)[0].strip() for w in workers] == ["8.0"] * 3
     assert len(list(cache.iterdir())) == 1
 
@@ -220,9 +213,8 @@ def test_a_call_after_a_failed_call_is_right():
 
 
 def test_a_source_that_would_keep_the_compiler_busy_for_ever_is_refused(monkeypatch):
-    monkeypatch.setattr(compiler, "LONGEST_SOURCE", 100)
-    compiled = miniinductor.compile_fx(
-        torch.fx.symbolic_trace(lambda x: (torch.relu(x) + 1,)), [torch.ones(3)]
-    )
+    monkeypatch.setattr(builder, "LONGEST_SOURCE", 100)
+    gm = torch.fx.symbolic_trace(lambda x: (torch.relu(x) + 1,))
+    compiled = miniinductor.compile_fx(gm, [torch.ones(3)])
     assert torch.equal(compiled(torch.ones(3))[0], torch.full((3,), 2.0))
     assert "too long for the C++ compiler" in compiled.record.notes_of("runs eagerly")[0]

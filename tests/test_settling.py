@@ -187,6 +187,28 @@ def test_entries_that_answer_at_last_are_joined_by_others(caplog):
     assert frames() == minidynamo.config.recompile_limit
 
 
+def test_entries_that_never_answer_are_looked_through_no_longer():
+    compiled = minidynamo.compile(lambda x, name: x * len(name), backend="eager")
+    for n in range(40):
+        assert compiled(torch.ones(2), str(n))[0] == len(str(n))
+        is_plain = minidynamo.frame.frame_hook.get_cache(compiled.__code__) is None
+        assert is_plain == (n >= 24)
+
+
+def test_each_module_of_a_loop_has_entries_of_its_own():
+    class Loop(nn.Sequential):
+        def forward(self, x):
+            for layer in self:
+                minidynamo.graph_break()
+                x = layer(x).relu()
+            return x
+
+    model, x = Loop(*[nn.Linear(3, 3) for _ in range(7)]), torch.ones(2, 3)
+    compiled = minidynamo.compile(model, backend="eager")
+    counts = [(torch.testing.assert_close(compiled(x), model(x)), frames())[1] for _ in range(4)]
+    assert counts[1:] == counts[1:2] * 3 and "was compiled" not in str(minidynamo.counters)
+
+
 def test_fullgraph_is_patient():
     compiled = minidynamo.compile(lambda x, s: x * len(s), backend="eager", fullgraph=True)
     for n in range(minidynamo.config.recompile_limit):

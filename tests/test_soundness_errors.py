@@ -49,6 +49,7 @@ RAISES = {
     "assertion": (lambda x: torch._assert_async(x[0] > 5), three),
     "hardshrink of integers": (lambda x: F.hardshrink(x), positions(1, 2)),
     "no __round__": (lambda x: round(x), three),
+    "no __dict__": (lambda x: vars([x]), three),
     "logit_ of integers": (lambda x: x.logit_(), positions(1, 2)),
     "margin": (lambda x, i: F.multi_margin_loss(x, i), grid, positions(1, 1, 5, 0)),
     "position in rows of nothing": (

@@ -1,4 +1,4 @@
-"""Statistics of the largest, the smallest and no numbers (lowering/normalization.py), and zeros of
+"""Statistics of the largest, the smallest and no numbers (lowering/reductions.py), and zeros of
 either sign: eager's, over axes, dtypes and sizes that are symbols."""
 
 import math

@@ -46,7 +46,16 @@ from ..records import FrameRecord, debug
 from ..shapes.dynamic import SizePolicy
 from ..variables.registry import RULES
 from .conversion import Conversion
-from .entries import DEAD, CacheEntry, entries_before, forget_entries, owner_of, run_plain, watch
+from .entries import (
+    DEAD,
+    WORTH,
+    CacheEntry,
+    entries_before,
+    forget_entries,
+    owner_of,
+    run_plain,
+    watch,
+)
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 MINIINDUCTOR = os.path.join(os.path.dirname(os.path.dirname(OURS)), "miniinductor") + os.sep
@@ -110,7 +119,8 @@ def is_compiled_torch(code: types.CodeType) -> bool:
 def make_state(optimizer: Any) -> None:
     """Before `step` without a closure is traced: what its first call would make, so that one entry
     answers the first call and those that follow.  PyTorch: the same (`OptimizerVariable`)."""
-    init = inspect.unwrap(getattr(type(optimizer), "_init_group", None))  # torch.compile wraps it
+    init: Any = getattr(type(optimizer), "_init_group", None)
+    init = inspect.unwrap(init)  # torch.compile wraps it
     if not isinstance(init, types.FunctionType) or not init.__code__.co_filename.startswith(
         OPTIMIZERS
     ):
@@ -193,6 +203,7 @@ class FrameCompiler:
         # (what the user was told once: this code gets no more entries)
         limit = id(self), id(code), self.limit_reached(code, entries)
         if limit in records.TOLD and not self.fullgraph:
+            self.note_miss(code, entries)
             return None
         with LOCK:
             try:
@@ -200,6 +211,19 @@ class FrameCompiler:
             except (Unsupported, BackendError) as error:
                 # what the user is told is about their lines, not about ours
                 raise error.with_traceback(None)
+
+    def note_miss(self, code: types.CodeType, entries: list[CacheEntry]) -> None:
+        """No entry has answered this call, and there will be no other.  If none ever does, looking
+        through them costs more than it is worth."""
+        for entry in entries[-1:]:
+            entry.record.misses += 1
+            is_plain = entry.owner is None and len(entries) == len(frame_hook.get_cache(code))
+            if (
+                entry.record.misses >= WORTH
+                and is_plain
+                and not any(e.record.hits for e in entries)
+            ):
+                run_plain(code)
 
     def limit_reached(self, code: types.CodeType, entries: list[CacheEntry]) -> str:
         """Why this code gets no further entry; "" if it may get one."""

@@ -47,20 +47,21 @@ class CacheEntry(NamedTuple):
     code: types.CodeType
     compiler: Any  # the `FrameCompiler` whose hook may use it
     record: records.FrameRecord
-    owner: int | None  # id of the module whose method it is
+    owner: tuple[int, ...] | None  # ids of the modules that it was made for
     watching: "list[weakref.ref[Any]]"  # of modules: the entry goes with them
 
 
-def owner_of(args: Sequence[Any]) -> int | None:
-    """The id of the module with a state whose method was called with these arguments.
+def owner_of(args: Sequence[Any]) -> tuple[int, ...] | None:
+    """The ids of the modules with a state among these arguments: `self`, or what a loop over
+    modules has reached where its body broke.
     (`isinstance` would read `__class__`, and may run the program's code.)"""
-    is_module = args and issubclass(type(args[0]), torch.nn.Module)
-    return id(args[0]) if is_module and has_state(args[0]) else None
+    modules = [value for value in args if issubclass(type(value), torch.nn.Module)]
+    return tuple([id(module) for module in modules if has_state(module)]) or None
 
 
-def entries_before(code: types.CodeType, compiler: Any, owner: int | None) -> list[CacheEntry]:
-    """The compiler's entries of this code, the oldest first: a module has its own.  (The hook keeps
-    those that were used last in front.  Others may put plain tuples into its list.)"""
+def entries_before(code: types.CodeType, compiler: Any, owner: Any) -> list[CacheEntry]:
+    """The compiler's entries of this code, the oldest first: modules have their own.  (The hook
+    keeps those that were used last in front.  Others may put plain tuples into its list.)"""
     found = [
         entry
         for entry in frame_hook.get_cache(code) or []

@@ -321,7 +321,7 @@ def entry(name: str, record: Any, ids: dict[int, str], files: Files, looks: Any)
         "times": times(record),
         "stages": [stage.data(step) for step, stage in enumerate(stages)],
     }
-    lists = ("fusions", "kernels", "saved", "memory", "eager_kernels", "steps", "notes")
+    lists = ("fusions", "kernels", "flow", "saved", "memory", "eager_kernels", "steps", "notes")
     if looks is not None and looks.assembly:
         for direction in directions:
             set_assembly(direction)

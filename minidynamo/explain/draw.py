@@ -19,11 +19,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .palette import picture_style
+from .palette import TEXT_FACE, picture_style
 from .views import many
 
 # what each SVG of ours says of itself: dark on light; palette.py has the dark colours
-SVG = 'xmlns="http://www.w3.org/2000/svg" font-family="Helvetica" style="background:#ffffff"'
+SVG = f'xmlns="http://www.w3.org/2000/svg" font-family="{TEXT_FACE}" style="background:#ffffff"'
 LARGE = 150  # nodes; above it, boxes are modules
 PRIMALS = "inputs and parameters"  # one box in the picture of a large joint graph
 STYLES = {  # node kind -> shape, line, fill

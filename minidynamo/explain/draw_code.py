@@ -24,6 +24,7 @@ from typing import Any
 from ..bytecode import canonical, disassemble
 from ..frame.frame_hook import Switched, get_cache
 from .draw import Drawn, Picture
+from .palette import CODE_FACE
 from .views import many
 
 WIDTH, ROW, GAP = (
@@ -125,8 +126,8 @@ class Columns(Drawn):
         return (
             f'<svg role="img" aria-label="{html.escape(self.title)}" width="{total:.0f}" height="'
             f'{bottom:.0f}" viewBox="0 0 {total:.0f} {bottom:.0f}" '
-            'xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans Mono, Menlo, Consolas, '
-            'monospace" font-size="11" style="background:#ffffff">'
+            f'xmlns="http://www.w3.org/2000/svg" font-family="{CODE_FACE}" '
+            'font-size="11" style="background:#ffffff">'
             f"{''.join(parts)}</svg>"
         )
 

@@ -23,6 +23,7 @@ from torch import fx
 from miniinductor.records import NOTHING, Listing, listing_of
 
 from .files import Files
+from .flow import flow_of
 from .measure import sheet_of
 from .passes import History, lines_of
 from .stages import Node, Stage, bytecode, graph_stage, held_names, instruction_ends
@@ -48,6 +49,7 @@ class Direction:
     memory: list[Node] = field(default_factory=list)
     eager_kernels: list[Node] = field(default_factory=list)
     steps: list[Node] = field(default_factory=list)
+    flow: list[Node] = field(default_factory=list)
     # id of a step -> ids of all that it came from, up to the graph that was lowered
     came_from: dict[str, set[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -228,7 +230,7 @@ def given_reason(name: str) -> str:
 def written_stages(direction: Direction, lowered: Stage) -> Iterator[Stage]:
     """Loop IR, fused IR, kernels, wrapper."""
     compiled = direction.record
-    if not compiled.loop_ir:
+    if not compiled.lowered:
         return
     loops = Stage(f"{direction.id}/loop_ir", "loop_ir", "Loop IR, before fusion", direction.name)
     yield loop_ir(loops, compiled.loop_ir, lowered)
@@ -237,6 +239,7 @@ def written_stages(direction: Direction, lowered: Stage) -> Iterator[Stage]:
     for kernel in compiled.kernels:
         yield kernel_stage(direction, kernel, fused)
     set_kernels(direction, loops, fused)
+    direction.flow = flow_of(compiled, direction.kernels, lowered, loops, fused)
     wrapper = Stage(f"{direction.id}/wrapper", "wrapper", "Wrapper", direction.name)
     reason = "the wrapper's own: memory, sizes, streams, and what is given back"
     yield numbered_lines(wrapper, compiled.wrapper_source, fused, reason)

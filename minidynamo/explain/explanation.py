@@ -6,12 +6,14 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
     >>> e.frames[0].graph                   # stages of one frame; e.graph is that of the main frame
 """
 
+import contextlib
 import dis
+import gc
 import inspect
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from miniinductor.sizes.expressions import python_code
@@ -476,13 +478,14 @@ class Explanation:
         """Everything as one value for `json.dumps`; schema.json says what it looks like."""
         from .data import document
 
-        return document(self)
+        with uncollected():
+            return document(self)
 
     def save(self, path: str) -> str:
         """Write one self-contained HTML file; returns the path."""
         from .page import render
 
-        with open(path, "w", encoding="utf-8") as file:
+        with uncollected(), open(path, "w", encoding="utf-8") as file:
             file.write(render(self.to_json()))
         return path
 
@@ -492,6 +495,18 @@ class Explanation:
         from .notebook import Embedded
 
         return Embedded(self, name)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Nothing of a document is garbage while it is built, and looking through it takes long."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _disassembled(code):

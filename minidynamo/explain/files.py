@@ -38,11 +38,16 @@ class Files:
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
+        self.known: dict[str, str] = {}  # path as code names it -> id
 
     def file(self, path: str) -> str:
-        if not path.startswith("<") and os.path.isfile(path):
-            path = os.path.abspath(path)  # a script's code names it as the command line did
-        return f"file{self.numbers.setdefault(path, len(self.numbers))}"
+        if path not in self.known:
+            whole = path
+            if not path.startswith("<") and os.path.isfile(path):
+                whole = os.path.abspath(path)  # a script's code names it as the command line did
+            number = self.numbers.setdefault(whole, len(self.numbers))
+            self.known[path] = f"file{number}"
+        return self.known[path]
 
     def place(self, path: str | None, line: int | None) -> Place | None:
         if not path or not line:

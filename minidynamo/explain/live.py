@@ -33,7 +33,7 @@ from typing import Any
 
 from miniinductor.options import did_you_mean
 
-from .page import FOLDER, script
+from .page import FOLDER, script, style
 from .report import DATA
 
 USAGE = """usage: python -m minidynamo explore [options] script.py [arguments]
@@ -289,7 +289,7 @@ def render(workshop: Workshop, token: str) -> str:
         name=workshop.path.name,
         token=token,
         switches=SWITCHES,
-        style=Markup((FOLDER / "style.css").read_text(encoding="utf-8")),
+        style=Markup(style()),
         script=Markup(script("live.js")),
     )
 

@@ -14,9 +14,12 @@ import html
 from typing import Any
 
 from .page import render
+from .palette import TEXT_FACE
 from .views import many
 
-PANES = "source stages kernels guards map fusion memory saved times bytecode compare table".split()
+PANES = (
+    "flow source stages kernels guards map fusion memory saved times bytecode compare table".split()
+)
 LARGEST = 600_000  # characters of a page that is put into a notebook; a larger one is saved instead
 KINDS = ("fx", "aten", "loop_ir", "kernel")  # stages that the picture counts, in their order
 TITLES = {"fx": "FX graph", "aten": "ATen graph", "loop_ir": "loop IR", "kernel": "kernels"}
@@ -94,17 +97,18 @@ def drawn(x: int, y: int, title: str, text: str, has_arrow: bool) -> list[str]:
     short = title if len(title) <= 20 else title[:19] + "…"
     middle = y + HIGH // 2
     found = [
-        f'<rect x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6" fill="#f2f4f7" '
-        'stroke="#6b7683"/>',
+        f'<rect x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6" fill="#f3f3f3" '
+        'stroke="#555555"/>',
         *[
             f'<text x="{x + WIDE // 2}" y="{y + down}" text-anchor="middle" '
-            f'font-family="sans-serif" font-size="{size}" fill="#1b1f24">{html.escape(line)}</text>'
+            f'font-family="{TEXT_FACE}" font-size="{size}" fill="#1f1f1f">'
+            f"{html.escape(line)}</text>"
             for line, down, size in ((short, 17, 12), (text, 33, 11))
         ],
     ]
     if has_arrow:
         start = x - (COLUMN - WIDE) + 3
         found.append(
-            f'<path d="M{start},{middle} H{x - 4} m-5,-4 l5,4 l-5,4" fill="none" stroke="#6b7683"/>'
+            f'<path d="M{start},{middle} H{x - 4} m-5,-4 l5,4 l-5,4" fill="none" stroke="#555555"/>'
         )
     return found

@@ -42,7 +42,9 @@ class Packer:
     def entry(self, entry: dict[str, Any], arguments: list[dict[str, Any]]) -> dict[str, Any]:
         questions = Questions([one["path"] for one in arguments])
         guards = [self.guard(guard, questions) for guard in entry["guards"]]
-        return entry | {"guards": guards, "stages": [self.stage(each) for each in entry["stages"]]}
+        flow = [row | {"nodes": self.references(row["nodes"])} for row in entry["flow"]]
+        stages = [self.stage(each) for each in entry["stages"]]
+        return entry | {"guards": guards, "flow": flow, "stages": stages}
 
     def guard(self, guard: dict[str, Any], questions: Questions) -> dict[str, Any]:
         kept = {key: value for key, value in guard.items() if key != "path"}

@@ -21,6 +21,7 @@ from typing import Any
 
 from .layout import Pictures
 from .packing import pack
+from .palette import page_variables
 
 FOLDER = Path(__file__).parent / "page"
 DRAWN = (
@@ -52,10 +53,15 @@ def render(document: dict[str, Any], pane: str = "") -> str:
         pane=pane,
         arguments=", ".join(map(argument_text, document["call"]["arguments"])),
         frames=[static_frame(frame) for frame in document["frames"]],
-        style=Markup((FOLDER / "style.css").read_text()),
+        style=Markup(style()),
         script=Markup(script()),
         data=Markup(deflated(content)),
     )
+
+
+def style() -> str:
+    """The style sheet of every page."""
+    return page_variables() + "\n" + (FOLDER / "style.css").read_text(encoding="utf-8")
 
 
 def deflated(value: Any) -> str:

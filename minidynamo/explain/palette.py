@@ -1,17 +1,33 @@
-"""The colours of drawings, in a light place and in a dark one.
+"""The colours and typefaces of notebooks, steppers, drawings and the explorer, light and dark.
 
-In:   the class of the box that a drawing stands in.  Out: a `<style>`.
+In:   the class of the box that a drawing stands in.  Out: a `<style>`; for the explorer's page the
+      variables that style.css uses.
 
     >>> picture_style()[:7]
     '<style>'
+    >>> page_variables()[:20]
+    ':root{color-scheme:li'
 
 A drawing is written in light colours, so that a file of it can be printed.  In a notebook or on a
 page a style sheet puts the colour of the reader's theme in place of each: selectors look for the
 light one.  A drawing that uses a colour which is not in PALETTE fails a test.
 """
 
-from .views import DARK, LIGHT
+from .views import DARK, LIGHT, THEMES
 
+TEXT_FACE = "Helvetica, Arial, sans-serif"  # Graphviz knows how wide its letters are
+CODE_FACE = "DejaVu Sans Mono, Menlo, Consolas, monospace"
+LOOKS = {  # (light, dark) of ink, of faint ink, of lines, of the paper, and of what is marked
+    "ink": ("#1f1f1f", "#e8e8e8"),
+    "faint": ("#5f6368", "#b3b8bf"),
+    "line": ("#8a8f98", "#7d838c"),
+    "paper": ("#ffffff", "#1b1d20"),
+    "now": ("#cfe0ff", "#234a86"),
+    "good": ("#cdebd2", "#1f5a31"),
+    "bad": ("#f9d3cf", "#7a2a25"),
+    "part": ("#e4e8ef", "#33383f"),
+    "warm": ("#ffe3ad", "#6b4a10"),
+}
 INK = ("#1f1f1f", "#e8e8e8")  # of what has no colour of its own: text
 PAPER = ("#ffffff", "#1e1e1e")
 PALETTE = {  # light -> dark
@@ -34,6 +50,54 @@ PALETTE = {  # light -> dark
 }
 NAMES = {"#000000": ("black", "#000"), "#333333": ("#333",), "#666666": ("#666",),
          "#ffffff": ("white", "#fff")}  # fmt: skip
+
+CODE = {
+    part: (THEMES["light"][part], THEMES["dark"][part])
+    for part in ("comment", "keyword", "string", "number", "name")
+}
+PAGE = {  # what the explorer's style sheet calls them
+    "paper": LOOKS["paper"],
+    "text": LOOKS["ink"],
+    "quiet": LOOKS["faint"],
+    "line": LOOKS["part"],
+    "edge": LOOKS["line"],
+    "bar": ("#f3f3f3", PALETTE["#f3f3f3"]),
+    "lit": ("#fff8e1", PALETTE["#fff8e1"]),
+    "chosen": LOOKS["warm"],
+    "added": ("#e6f4ea", PALETTE["#e6f4ea"]),
+    "removed": ("#fce8e6", PALETTE["#fce8e6"]),
+    "input": ("#e8f0fe", PALETTE["#e8f0fe"]),
+    "group": ("#e1e7f3", PALETTE["#e1e7f3"]),
+    "saved": ("#feefc3", PALETTE["#feefc3"]),
+    "area": LOOKS["now"],
+    "accent": CODE["name"],
+    "good": CODE["string"],
+    "bad": ("#a8201a", "#ff9d94"),
+    **{name: CODE[name] for name in ("comment", "keyword", "string", "number")},
+    # source lines in the picture of the pipeline, those that have no colour of their own last
+    "lane0": ("#4a7fc1", "#6ea0dd"),
+    "lane1": ("#b87d10", "#d9a53f"),
+    "lane2": ("#3f8f4f", "#63b573"),
+    "lane3": ("#bf5583", "#d97ca4"),
+    "lane4": ("#8360b8", "#a98add"),
+    "lane5": ("#2a8f8f", "#54b3b3"),
+    "lane6": ("#a0653a", "#c98d60"),
+    "lane7": ("#868f9a", "#868f9a"),
+}
+
+
+def page_variables() -> str:
+    """The explorer's colours and typefaces, of the system's theme or the one that is chosen."""
+    light, dark = (
+        "".join(f"--{name}:{pair[theme]};" for name, pair in PAGE.items()) for theme in (0, 1)
+    )
+    faces = f"--text-face:{TEXT_FACE};--code-face:{CODE_FACE};"
+    rules = {":root": f"color-scheme:light;{faces}{light}"}
+    rules[':root[data-theme="dark"]'] = of_dark = f"color-scheme:dark;{dark}"
+    chosen = "".join(f"{where}{{{values}}}" for where, values in rules.items())
+    return (
+        f'{chosen}@media(prefers-color-scheme:dark){{:root:not([data-theme="light"]){{{of_dark}}}}}'
+    )
 
 
 def variables(dark: bool) -> str:

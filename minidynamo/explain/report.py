@@ -153,7 +153,7 @@ def render(pages: list[Page]) -> str:
     import jinja2
     from markupsafe import Markup
 
-    from .page import FOLDER
+    from .page import FOLDER, style
 
     labels, rows = labels_of(pages), rows_of(pages)
     cells = [[row.cells[label] for row in rows if label in row.cells] for label in labels]
@@ -178,7 +178,7 @@ def render(pages: list[Page]) -> str:
         rows=rows,
         totals=totals,
         most=max((row.seconds for row in rows), default=0.0),
-        style=Markup((FOLDER / "style.css").read_text(encoding="utf-8")),
+        style=Markup(style()),
     )
 
 

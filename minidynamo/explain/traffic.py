@@ -102,6 +102,21 @@ def traffic_of(kernel: KernelRecord, compiled: CompileRecord) -> Traffic:
     return Traffic(moved["load"], moved["store"], is_bound)
 
 
+def traffic_of_body(body: LoopBody, schedule: schedule_nodes.Schedule, hints: Hints) -> Traffic:
+    """Of one buffer alone, as if it had a kernel of its own; within `size_hints(hints)`."""
+    touches: dict[tuple[str, str], list[Touch]] = {}
+    for place, touch in touches_of(body, hints):
+        touches.setdefault(place, []).append(touch)
+    moved, is_bound = {"load": 0, "store": 0}, False
+    for (op, name), found in touches.items():
+        buffer = schedule.buffers[name]
+        size = buffer.layout.dtype.itemsize
+        count, is_sure = distinct(found, schedule_nodes.buffer_bytes(buffer) // size)
+        moved[op] += count * size
+        is_bound |= not is_sure
+    return Traffic(moved["load"], moved["store"], is_bound)
+
+
 def distinct(touches: Sequence[Touch], whole: int) -> tuple[int, bool]:
     """How many elements these touch together, and whether it is that many exactly."""
     direct = list(dict.fromkeys(touch for touch in touches if touch.is_direct))

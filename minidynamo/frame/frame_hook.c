@@ -80,7 +80,8 @@ is_unusual(void)
     return (included || excluded) && (included != inference_keys[0] || excluded != inference_keys[1]);
 }
 
-/* watch_dispatch_keys(autocast's, those included and excluded in inference mode) -> is that possible? */
+/* watch_dispatch_keys(autocast's, those included and excluded in inference mode) -> is that possible?
+ * Where torch dispatches on others, frames run as they are. */
 static PyObject *
 watch_dispatch_keys(PyObject *m, PyObject *args)
 {
@@ -380,11 +381,9 @@ static PyMethodDef methods[] = {
     {"set_callback", set_callback, METH_O, "set_callback(callback or None) -> the previous one; this thread's"},
     {"get_callback", get_callback, METH_NOARGS, "get_callback() -> this thread's callback or None"},
     {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | ... (with what it calls) | False (never seen)"},
-    {"watch_dispatch_keys", watch_dispatch_keys, METH_VARARGS,
-     "watch_dispatch_keys(autocast's, (included, excluded) in inference mode): where torch dispatches on others, frames run as is"},
+    {"watch_dispatch_keys", watch_dispatch_keys, METH_VARARGS},
     {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | ... with what it calls, too | list of entries)"},
-    {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL,
-     "hand_over(function, list) -> function(*list), which alone keeps the items; it may return (tail_call, function, list)"},
+    {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL},
     {NULL}};
 
 static struct PyModuleDef module = {

@@ -106,7 +106,6 @@ static PyGetSetDef switched_getset[] = {
 static PyTypeObject SwitchedType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "minidynamo.frame._frame_hook.Switched",
-    .tp_doc = "Switched(fn, callback): call fn with the hook on (callback) or off (None) in this thread.",
     .tp_basicsize = sizeof(Switched),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
     .tp_vectorcall_offset = offsetof(Switched, vectorcall),

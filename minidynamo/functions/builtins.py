@@ -80,7 +80,7 @@ def _getattr(tx: Frame, owner: Variable, name: Variable, default: Any = None, /)
 
 
 def _vars(tx: Frame, owner: Any = None, /) -> Variable:
-    if owner is None:
+    if owner is None or not tx.has_attr(owner, "__dict__"):
         raise Break("C function", "the call of vars()")
     return owner.getattr(tx, "__dict__")
 

@@ -122,7 +122,6 @@ class GuardPrinter:
         self.names = {pin: pin.key for pin in tree.pins.values()}
         self.names.update({node: identifier(name) for name, node in tree.locals.items()})
         self.paired = {node for guard in pair_guards for node in guard.source}
-        self.known_needs: dict[Source, bool] = {}
 
     def print(self, state_guards: list[Guard]) -> None:
         tree = self.tree
@@ -141,12 +140,9 @@ class GuardPrinter:
 
     def is_needed(self, node: Source) -> bool:
         """Is there anything to look at, at `node` or below?"""
-        found = self.known_needs.get(node)
-        if found is None:
-            found = bool(node.guards) or node in self.paired
-            found = found or any([self.is_needed(child) for child in node.children.values()])
-            self.known_needs[node] = found
-        return found
+        if node.guards or node in self.paired:
+            return True
+        return any(map(self.is_needed, node.children.values()))
 
     def below(self, node: Source) -> None:
         """The guards of everything that is read from `node`: leaves first."""
@@ -206,10 +202,8 @@ class GuardFunction:
         printer.print(state_guards)
         if len(printer.guards) > config.guard_limit:
             raise SkipFrame(f"it would take {len(printer.guards):,} guards")
-        self.guards = [
-            *state_guards,
-            *(guard for guard in printer.guards if guard.source is not None),
-        ]
+        # those of the thread's state first
+        self.guards = sorted(printer.guards, key=lambda guard: guard.source is not None)
         self.source = "\n".join(
             [
                 f"def check({', '.join(['this_function', *self.parameters])}):",

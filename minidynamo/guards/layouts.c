@@ -16,9 +16,12 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#define PLAIN (1 << 6)                  /* the bit of what `plain_layout` gives */
+/* dimensions of a tensor; the bit of what `plain_layout` gives */
+#define MOST 64
+#define PLAIN (1 << 6)
 
 /* Each takes an at::Tensor *, which lies `offset` bytes behind the start of the Python object.
  * The first seven return 0 if all went well. */
@@ -38,74 +41,63 @@ static int32_t strided;                 /* what torch.layout says of dense tenso
 typedef struct {
     void *class;
     int32_t dtype, device_type, device_index, bits;
-    int64_t dim;
-} Head;
+    int64_t dim, numbers[2 * MOST];
+} Layout;
 
-/* The layout's head, and its sizes and strides in place; 0: the object has none. */
-static int
-read_layout(PyObject *tensor, int is_plain, Head *head, int64_t **sizes, int64_t **strides)
+/* The bytes that it has; 0: there is no layout. */
+static Py_ssize_t
+read_layout(PyObject *tensor, int is_plain, Layout *found)
 {
+    int64_t *sizes, *strides;
     int32_t kind;
     if (!torch.offset || !PyObject_TypeCheck(tensor, tensor_type))
         return 0;
     void *handle = (char *)tensor + torch.offset;
-    head->class = Py_TYPE(tensor);
-    head->bits = torch.is_neg(handle) | torch.is_conj(handle) << 1
+    found->class = Py_TYPE(tensor);
+    found->bits = torch.is_neg(handle) | torch.is_conj(handle) << 1
         | torch.is_zerotensor(handle) << 2
         | (torch.has_names && torch.has_names(*(void **)handle)) << 3
         | (is_plain ? PLAIN : torch.is_inference(handle) << 4
            | torch.requires_grad(*(void **)handle) << 5);
-    return !torch.layout(handle, &kind) && kind == strided && !torch.dtype(handle, &head->dtype)
-        && !torch.device_type(handle, &head->device_type)
-        && !torch.device_index(handle, &head->device_index) && !torch.dim(handle, &head->dim)
-        && !torch.sizes(handle, sizes) && !torch.strides(handle, strides);
+    if (torch.layout(handle, &kind) || kind != strided || torch.dtype(handle, &found->dtype)
+        || torch.device_type(handle, &found->device_type)
+        || torch.device_index(handle, &found->device_index)
+        || torch.dim(handle, &found->dim) || found->dim > MOST
+        || torch.sizes(handle, &sizes) || torch.strides(handle, &strides))
+        return 0;
+    size_t size = found->dim * sizeof(int64_t);
+    memcpy(found->numbers, sizes, size);
+    memcpy(found->numbers + found->dim, strides, size);
+    return offsetof(Layout, numbers) + 2 * size;
 }
 
 static PyObject *
 as_bytes(PyObject *tensor, int is_plain)
 {
-    Head head;
-    int64_t *sizes, *strides;
-    if (!read_layout(tensor, is_plain, &head, &sizes, &strides))
-        Py_RETURN_NONE;
-    size_t size = head.dim * sizeof(int64_t);
-    PyObject *found = PyBytes_FromStringAndSize(NULL, sizeof head + 2 * size);
-    if (found) {
-        memcpy(PyBytes_AS_STRING(found), &head, sizeof head);
-        memcpy(PyBytes_AS_STRING(found) + sizeof head, sizes, size);
-        memcpy(PyBytes_AS_STRING(found) + sizeof head + size, strides, size);
-    }
-    return found;
+    Layout found;
+    Py_ssize_t size = read_layout(tensor, is_plain, &found);
+    return size ? PyBytes_FromStringAndSize((char *)&found, size) : Py_NewRef(Py_None);
 }
 
 static PyObject *layout(PyObject *module, PyObject *tensor) { return as_bytes(tensor, 0); }
 static PyObject *plain_layout(PyObject *module, PyObject *tensor) { return as_bytes(tensor, 1); }
 
-/* Is this the tensor's layout?  `bytes` come from one of the two functions above. */
-static int
-has_layout(PyObject *tensor, const char *bytes)
-{
-    Head head;
-    int64_t *sizes, *strides;
-    if (!read_layout(tensor, ((Head *)bytes)->bits & PLAIN, &head, &sizes, &strides)
-        || memcmp(bytes, &head, sizeof head))
-        return 0;
-    size_t size = head.dim * sizeof(int64_t);
-    bytes += sizeof head;
-    return !memcmp(bytes, sizes, size) && !memcmp(bytes + size, strides, size);
-}
-
-/* holds(table, key, tensor, layout, key, tensor, layout...): has the dictionary these tensors? */
+/* holds(table, key, tensor, layout, key, tensor, layout...): has the dictionary these tensors, and
+ * they these layouts?  Each is what one of the two functions above has given. */
 static PyObject *
 holds(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     if (!PyDict_Check(args[0]))
         Py_RETURN_FALSE;
     for (Py_ssize_t i = 1; i + 2 < count; i += 3) {
-        PyObject *found = PyDict_GetItemWithError(args[0], args[i]);
+        PyObject *tensor = PyDict_GetItemWithError(args[0], args[i]), *bytes = args[i + 2];
         if (PyErr_Occurred())
             return NULL;
-        if (found != args[i + 1] || !has_layout(found, PyBytes_AS_STRING(args[i + 2])))
+        if (tensor != args[i + 1])
+            Py_RETURN_FALSE;
+        Layout found, *known = (Layout *)PyBytes_AS_STRING(bytes);
+        Py_ssize_t size = read_layout(tensor, known->bits & PLAIN, &found);
+        if (size != PyBytes_GET_SIZE(bytes) || memcmp(&found, known, size))
             Py_RETURN_FALSE;
     }
     Py_RETURN_TRUE;
@@ -123,7 +115,8 @@ lacks(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_TRUE;
 }
 
-/* use_torch(tensor, tensor._cdata, addresses): find the at::Tensor in the Python object. */
+/* use_torch(tensor, tensor._cdata, addresses of libtorch's functions): find the at::Tensor in the
+ * Python object. */
 static PyObject *
 use_torch(PyObject *module, PyObject *args)
 {
@@ -149,15 +142,11 @@ use_torch(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"layout", layout, METH_O, "layout(tensor) -> bytes, or None"},
-    {"plain_layout", plain_layout, METH_O,
-     "plain_layout(tensor) -> bytes, or None: the same where gradients do not matter"},
-    {"holds", (PyCFunction)(void (*)(void))holds, METH_FASTCALL,
-     "holds(table, key, tensor, layout, ...): are these tensors there, in these layouts?"},
-    {"lacks", (PyCFunction)(void (*)(void))lacks, METH_FASTCALL,
-     "lacks(dictionary, key, ...): are none of these keys there?"},
-    {"use_torch", use_torch, METH_VARARGS,
-     "use_torch(tensor, tensor._cdata, addresses of libtorch's functions)"},
+    {"layout", layout, METH_O},
+    {"plain_layout", plain_layout, METH_O},
+    {"holds", (PyCFunction)(void (*)(void))holds, METH_FASTCALL},
+    {"lacks", (PyCFunction)(void (*)(void))lacks, METH_FASTCALL},
+    {"use_torch", use_torch, METH_VARARGS},
     {NULL}};
 
 static struct PyModuleDef module = {

@@ -33,15 +33,15 @@ from typing import Any
 import sympy
 import torch
 
-from miniinductor.sizes.expressions import Mod, as_number, python_code
-from miniinductor.sizes.prover import (
-    LARGEST,
-    SizeProver,
-    Symbol,
+from miniinductor.sizes.expressions import (
+    Mod,
+    as_number,
     divisibility,
     is_of_integers,
+    python_code,
     reduced,
 )
+from miniinductor.sizes.prover import LARGEST, SizeProver, Symbol
 
 from .. import config
 from ..errors import Break, SkipFrame

@@ -26,19 +26,17 @@ import random
 import threading
 import types
 import weakref
-from collections.abc import Collection
 from typing import Any, NoReturn, cast
 
 import torch
 
 from miniinductor.errors import ours
-from miniinductor.sizes.expressions import python_code
 
 from ..errors import Break
-from ..guards.checks import KNOWS_NAMES, constant_check, has_long_text, layout_of, literal
+from ..guards.checks import KNOWS_NAMES, constant_check, has_long_text, literal
 from ..guards.guards import FUNCTION_FIELDS, Guard, is_state
 from ..guards.sources import SourceTree
-from ..shapes.dynamic import SizePolicy
+from ..shapes.dynamic import SizePolicy, guard_strides, guard_tensor
 from .base import (
     Added,
     Lazy,
@@ -153,74 +151,6 @@ def wrap_input(builder: OutputGraph, value: torch.Tensor, source: Source) -> Ten
         builder.input_layouts[id(variable)] = fake.shape, fake.stride()
         guard_strides(builder, fake, source)
     return variable
-
-
-def guard_tensor(
-    builder: OutputGraph,
-    value: torch.Tensor,
-    source: Source,
-    symbolic: Collection[int] | None = None,
-) -> None:
-    """What is assumed of a tensor, but for gradients: a guard for each thing, which says what has
-    changed.
-
-    symbolic: dimensions whose sizes are symbols; `guard_strides` and the ShapeEnv guard those, and
-    the strides.  None: sizes and strides are numbers."""
-    if "ID" not in source.guards:
-        builder.guard(source, "TENSOR", "type({0}) is {pin}", type(value))
-    builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
-    if symbolic is not None:
-        builder.guard(source, "SHAPE", f"{{0}}.dim() == {value.dim()}")
-        fixed = [f"{{0}}[{d}] == {n}" for d, n in enumerate(value.shape) if d not in symbolic]
-        if fixed:
-            builder.guard(source.attr("shape"), "SHAPE", " and ".join(fixed))
-    else:
-        builder.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
-        if value.layout is torch.strided:
-            builder.guard(source, "STRIDE", f"{{0}}.stride() == {value.stride()}")
-        else:
-            builder.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
-    if value.is_cpu:  # asking for `device` makes an object
-        builder.guard(source, "DEVICE", "{0}.is_cpu")
-    else:
-        builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
-    builder.guard(source, "VIEW_BITS", view_bits_check(value))
-    read = layout_of(value, any_size=symbolic is not None)
-    if read is not None:
-        reader, found = read
-        hint = "_".join(map(str, (value.dtype, *value.shape)))
-        name = builder.tree.pinned(builder.layouts.setdefault(found, found), hint).key
-        compared = f".startswith({name})" if symbolic is not None else f" == {name}"
-        source.layout = f"{reader}({{0}}){compared}"
-
-
-def view_bits_check(value: torch.Tensor) -> str:
-    """The check that a tensor answers as `value` does: is it negated or conjugated lazily, or made
-    in inference mode?  That matters where gradients are recorded: such a tensor cannot be saved for
-    backward."""
-    names = (
-        ["is_neg", "_is_zerotensor"]
-        + ["is_conj"] * value.is_complex()
-        + ["has_names"] * KNOWS_NAMES
-    )
-    if value.is_inference() or torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
-        names.append("is_inference")
-    return " and ".join(f"{{0}}.{bit}() is {getattr(value, bit)()}" for bit in names)
-
-
-def guard_strides(builder: OutputGraph, fake: Any, source: Source) -> None:
-    """Strides that follow the symbolic sizes."""
-    strides = fake.stride()
-    symbolic = [n.node.expr for n in strides if type(n) is torch.SymInt]
-    symbols = sorted(set().union(*[expr.free_symbols for expr in symbolic]), key=str)
-    names = {symbol: f"{{{n}}}" for n, symbol in enumerate(symbols, 1)}
-    steps = [
-        python_code(n.node.expr, names) if type(n) is torch.SymInt else str(n) for n in strides
-    ]
-    comma = "," if len(steps) == 1 else ""
-    check = f"{{0}}.stride() == ({', '.join(steps)}{comma})"
-    sources = [builder.shape_env.table[symbol].sources[0] for symbol in symbols]
-    builder.pair_guards.append(Guard("STRIDE", (source, *sources), check))
 
 
 GLOBAL_HOOKS = [

@@ -19,7 +19,7 @@ turns op calls of loop bodies into values with a dtype, and names each temporary
     'tmp0'
 
 Mirrors the loop over nodes in torch/_inductor/scheduler.py (`codegen`), codecache.py and
-codegen/kernels.py (CSE).
+codegen/common.py (CSE).
 """
 
 import os

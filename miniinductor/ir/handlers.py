@@ -47,14 +47,12 @@ from .loops import (
     ComputedBuffer,
     ExternKernel,
     Graph,
+    Index,
     Layout,
     MultiOutput,
     buffer_views,
-    loop_indices,
-    loops,
     origin,
     playing,
-    run_body,
 )
 from .ops import (
     COMPARISON,
@@ -66,8 +64,28 @@ from .ops import (
     exact_key,
     indirect_symbol,
     loop_variables,
+    ops,
     set_handler,
 )
+
+
+# --- bodies that are run --------------------------------------------------------------------------
+def run_body(buffer: ComputedBuffer, index: Index, reduction_index: Index) -> None:
+    """Call the buffer's body, its reduction and its store, on the installed handler."""
+    value, place = buffer.data.element(index, reduction_index)
+    mode = getattr(buffer.data, "mode", None)
+    ops.store(buffer.name, buffer.layout.indexer(place), value, mode)
+
+
+def loop_indices(data: Any) -> tuple[list[sympy.Symbol], list[sympy.Symbol]]:
+    """Loop variables of a body: i0, i1, ... and r0, r1, ... for the reduced ones."""
+    return loop_variables("i", len(data.ranges)), loop_variables("r", len(data.reduction_ranges))
+
+
+def loops(data: Any) -> dict[sympy.Symbol, Size]:
+    """Loop variable -> how far it runs."""
+    index, reduction_index = loop_indices(data)
+    return dict(zip(index + reduction_index, [*data.ranges, *data.reduction_ranges]))
 
 
 # --- recording ------------------------------------------------------------------------------------

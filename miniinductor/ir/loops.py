@@ -40,7 +40,7 @@ from ..options import Current
 from ..records import listing_of
 from ..sizes.expressions import Size
 from ..sizes.symbols import is_dense, same, simplify, sizes
-from .ops import Value, loop_variables, ops
+from .ops import Value, ops
 
 Origins = frozenset[str]  # the FX nodes something came from
 Index = Sequence[sympy.Expr]  # one expression in loop variables and sizes for each dimension
@@ -488,22 +488,3 @@ building = _graph.set  # `with building(graph):` values that are realized become
 def current_graph() -> Graph:
     """The graph that `realize` adds to."""
     return _graph.value
-
-
-# --- bodies that are run --------------------------------------------------------------------------
-def run_body(buffer: ComputedBuffer, index: Index, reduction_index: Index) -> None:
-    """Call the buffer's body, its reduction and its store, on the installed handler."""
-    value, place = buffer.data.element(index, reduction_index)
-    mode = getattr(buffer.data, "mode", None)
-    ops.store(buffer.name, buffer.layout.indexer(place), value, mode)
-
-
-def loop_indices(data: Any) -> tuple[list[sympy.Symbol], list[sympy.Symbol]]:
-    """Loop variables of a body: i0, i1, ... and r0, r1, ... for the reduced ones."""
-    return loop_variables("i", len(data.ranges)), loop_variables("r", len(data.reduction_ranges))
-
-
-def loops(data: Any) -> dict[sympy.Symbol, Size]:
-    """Loop variable -> how far it runs."""
-    index, reduction_index = loop_indices(data)
-    return dict(zip(index + reduction_index, [*data.ranges, *data.reduction_ranges]))

@@ -1,7 +1,7 @@
-"""Images: pooling over two dimensions, nearest and bilinear resampling.
+"""Images: pooling over two dimensions, nearest and linear resampling.
 
 In:   max_pool2d, avg_pool2d.  Out: a `Pointwise` that reads every element of its window.
-In:   upsample_nearest2d, upsample_bilinear2d.  Out: the nearest pixel; the weighted sum of four
+In:   upsample_nearest2d, upsample_bilinear2d.  Out: the nearest pixel; the weighted sum of
       neighbours that eager's kernels compute.
 
     max_pool2d(x, 3, padding=1):  the window of output i starts at i*stride - 1; what lies outside x
@@ -34,8 +34,7 @@ from ..devices import recomputes
 from ..errors import CannotTrace
 from ..ir.loops import Index, TensorBox
 from ..ir.ops import Value, ops
-from ..sizes.prover import is_nonnegative
-from ..sizes.symbols import is_symbolic, same
+from ..sizes.symbols import is_nonnegative, is_symbolic, same
 from .decompositions import decomposition, upcast, whole
 from .reductions import accumulate_dtype
 from .registry import NARROW, Call, NotLowered, aten, cast, lower, made
@@ -164,29 +163,27 @@ CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 
 
 @decomposition(aten.upsample_bilinear2d.default)
-def bilinear(
-    x: Tensor,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Any:
-    """scales: how often a dimension becomes as large, or None: what the sizes say."""
-    is_wide = x.dtype in (torch.float32, torch.float64)
-    if not is_wide and not (x.dtype in NARROW and recomputes(x.device)):
-        return NotImplemented  # on a CPU, eager rounds the weights of 16 bits, or not
-    if any(same(n, 0) for n in output_size):
-        return NotImplemented  # (eager refuses a result without pixels)
-    rows = neighbours(x, 2, output_size[0], align_corners, scales_h)
-    above, below, down = [t.unsqueeze(-1) for t in rows]
-    left, right, along = neighbours(x, 3, output_size[1], align_corners, scales_w)
+def linear(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Any) -> Any:
+    """Over one, two or three dimensions.  scales: how often each becomes as large, or None: what
+    the sizes say."""
+    taken = torch.float32, torch.float64, *(NARROW if recomputes(x.device) else ())
+    if x.dtype not in taken or any(same(n, 0) for n in output_size):
+        # on a CPU, eager rounds the weights of 16 bits, or not; it refuses results without pixels
+        return NotImplemented
+    places = []
+    for d, (count, scale) in enumerate(zip(output_size, (*scales, None, None, None))):
+        shape = [-1] + [1] * (len(output_size) - 1 - d)
+        given = neighbours(x, 2 + d, count, align_corners, scale)
+        places.append([t.reshape(shape) for t in given])
 
-    def row(at: Tensor) -> Tensor:
-        first, second = [upcast(aten._unsafe_index(x, [None, None, at, k])) for k in (left, right)]
-        return first * (1 - along) + second * along
+    def mixed(*at: Tensor) -> Tensor:
+        """The values at these places of the first dimensions."""
+        if len(at) == len(places):
+            return upcast(aten._unsafe_index(x, [None, None, *at]))
+        before, after, weight = places[len(at)]
+        return mixed(*at, before) * (1 - weight) + mixed(*at, after) * weight
 
-    result = row(above) * (1 - down) + row(below) * down
-    return in_layout_of(x, result.to(x.dtype), CHANNELS_LAST_FROM)
+    return in_layout_of(x, mixed().to(x.dtype), CHANNELS_LAST_FROM)
 
 
 def in_layout_of(x: Tensor, result: Tensor, least: int) -> Tensor:
@@ -199,16 +196,11 @@ def in_layout_of(x: Tensor, result: Tensor, least: int) -> Tensor:
 
 
 @decomposition(aten.upsample_nearest2d.default)
-def nearest(
-    x: Tensor,
-    output_size: Sequence[int],
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Any:
-    """scales: as of `bilinear`."""
+def nearest(x: Tensor, output_size: Sequence[int], *scales: Any) -> Any:
+    """scales: as of `linear`."""
     if any(same(n, 0) for n in output_size):
         return NotImplemented
-    places = zip((2, 3), output_size, (scales_h, scales_w))
+    places = zip((2, 3), output_size, (*scales, None, None))
     rows, columns = [nearest_pixels(x, *given) for given in places]
     return in_layout_of(x, aten._unsafe_index(x, [None, None, rows.unsqueeze(-1), columns]), 4)
 
@@ -308,12 +300,13 @@ def by_sizes(
     *more: Any,
     **named: Any,
 ) -> Any:
-    """Bilinear resampling; NotImplemented for what else F.interpolate does."""
-    if mode != "bilinear" or input.dim() != 4 or any(more) or any(named.values()):
+    """Linear resampling; NotImplemented for what else F.interpolate does."""
+    kind = {3: "linear", 4: "bilinear", 5: "trilinear"}.get(input.dim())
+    if mode != kind or any(more) or any(named.values()):
         return NotImplemented
     each = scale_factor if size is None else size
-    each = list(each) if isinstance(each, (list, tuple)) else [each] * 2
+    each = list(each) if isinstance(each, (list, tuple)) else [each] * (input.dim() - 2)
     if size is not None:
-        return bilinear(input, each, bool(align_corners))
+        return linear(input, each, bool(align_corners))
     sizes = [math.trunc(n * float(scale)) for n, scale in zip(input.shape[2:], each)]
-    return bilinear(input, sizes, bool(align_corners), *map(float, each))
+    return linear(input, sizes, bool(align_corners), *map(float, each))

@@ -34,8 +34,17 @@ from ..errors import CannotLower
 from ..ir.loops import Buffer, Index, Layout, Reindex, TensorBox, same_layout
 from ..ir.ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size, flatten
-from ..sizes.prover import is_nonnegative
-from ..sizes.symbols import extent, hint, is_symbolic, maximum, same, same_sizes, size, sizes
+from ..sizes.symbols import (
+    extent,
+    hint,
+    is_nonnegative,
+    is_symbolic,
+    maximum,
+    same,
+    same_sizes,
+    size,
+    sizes,
+)
 from .registry import (
     Call,
     NotLowered,

@@ -57,12 +57,12 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..autograd.fake_mode import is_random
-from ..autograd.functionalize import COUNTS_PLACES, aten, is_needed, is_view, value_of
+from ..autograd.functionalize import COUNTS_PLACES, aten, is_needed, is_view
 from ..ir.ops import exact_key
 from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
 from ..records import CompileRecord
-from ..sizes.symbols import SYMBOLIC, alike, size
+from ..sizes.symbols import SYMBOLIC, alike, size, value_of
 
 PRODUCTS = (aten.mm.default, aten.addmm.default)
 NO_OPS = {

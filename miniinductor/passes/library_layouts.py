@@ -48,11 +48,11 @@ import torch
 from torch import fx
 
 from .. import config
-from ..autograd.functionalize import Graph, is_needed, value_of, with_graph
+from ..autograd.functionalize import Graph, is_needed, with_graph
 from ..errors import ours
 from ..ir.dependencies import int_or_none
 from ..records import CompileRecord
-from ..sizes.symbols import hints_of
+from ..sizes.symbols import hints_of, value_of
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 Node: TypeAlias = Any  # an fx.Node, whose own arguments have no useful types

@@ -24,17 +24,8 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from ..autograd.eager_graphs import in_layout
-from ..ir.loops import (
-    BufferView,
-    ComputedBuffer,
-    Graph,
-    MultiOutput,
-    Scan,
-    Scatter,
-    loop_indices,
-    loops,
-    run_body,
-)
+from ..ir.handlers import loop_indices, loops, run_body
+from ..ir.loops import BufferView, ComputedBuffer, Graph, MultiOutput, Scan, Scatter
 from ..ir.ops import COMPARISON, Dtype, OpsHandler, set_handler
 from ..lowering.random import philox
 from ..sizes.expressions import FloorDiv, Mod, Size

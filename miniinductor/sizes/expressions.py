@@ -386,3 +386,53 @@ def never_negative(expr: sympy.Expr) -> bool:
     if isinstance(expr, sympy.Max) and any(a.is_Integer and a >= 0 for a in expr.args):
         return True
     return isinstance(expr, CLOSED) and all(map(never_negative, expr.args))
+
+
+# --- relations ------------------------------------------------------------------------------------
+def is_of_integers(expr: sympy.Expr) -> bool:
+    """Is the expression a relation of integers?"""
+    return expr.is_Relational and expr.lhs.is_integer and expr.rhs.is_integer
+
+
+def at_least(relation: sympy.Expr, gap: sympy.Expr) -> sympy.Expr:
+    """The integer relation `gap` (>, >=, <, <=) 0 as an expression that is >= 0."""
+    return {sympy.Gt: gap - 1, sympy.Ge: gap, sympy.Lt: -gap - 1, sympy.Le: -gap}[type(relation)]
+
+
+def divisibility(gap: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
+    """(a, b) if gap == 0 says that b divides a: Mod(a, b), or b * (a // b) - a."""
+    for sign in (gap, -gap):
+        if isinstance(sign, Mod):
+            return sign.args
+        for quotient in sign.atoms(FloorDiv):
+            a, b = quotient.args
+            if sympy.expand(sign - b * quotient + a) == 0:
+                return a, b
+    return None
+
+
+def reduced(gap: sympy.Expr) -> sympy.Expr:
+    """`gap`, expanded, without the positive factors that all its terms share: 4*s0*s1 - 2*s0 is
+    2*s1 - 1.  The result is zero, positive or negative where `gap` is."""
+    gap = sympy.expand(gap).primitive()[1]
+    for symbol in gap.free_symbols:
+        while (
+            symbol.is_positive
+            and gap != 0
+            and all(t.as_powers_dict()[symbol] >= 1 for t in sympy.Add.make_args(gap))
+        ):
+            gap = sympy.expand(gap / symbol)
+    return gap
+
+
+def settled(expr: sympy.Expr, is_nonnegative: Callable[[sympy.Expr], bool]) -> sympy.Expr:
+    """A maximum, minimum or absolute value as the one of its parts that it is for sure, if there is
+    such a part: max(1, s0 - 1) is s0 - 1 where s0 >= 2.
+
+    is_nonnegative: says whether an expression is >= 0 for sure."""
+    parts = [expr.args[0], -expr.args[0]] if isinstance(expr, sympy.Abs) else expr.args
+    sign = -1 if isinstance(expr, sympy.Min) else 1
+    for part in parts:
+        if all(part is other or is_nonnegative(sign * (part - other)) for other in parts):
+            return part
+    return expr

@@ -36,7 +36,18 @@ from typing import Any
 
 import sympy
 
-from .expressions import ATOMS, INFINITY, FloorDiv, Mod, as_number
+from .expressions import (
+    ATOMS,
+    INFINITY,
+    FloorDiv,
+    Mod,
+    as_number,
+    at_least,
+    divisibility,
+    is_of_integers,
+    reduced,
+    settled,
+)
 
 Interval = tuple[Any, Any]  # integers (Python's or sympy's), or infinities
 BELOW_ALL = -INFINITY
@@ -91,19 +102,6 @@ def of_function(expr: sympy.Expr, parts: Sequence[Interval]) -> Interval:
     """The interval of a quotient, remainder, maximum, ..., from those of its arguments."""
     rule = RULES.get(type(expr))
     return UNKNOWN if rule is None else rule(*parts)
-
-
-def settled(expr: sympy.Expr, is_nonnegative: Callable[[sympy.Expr], bool]) -> sympy.Expr:
-    """A maximum, minimum or absolute value as the one of its parts that it is for sure, if there is
-    such a part: max(1, s0 - 1) is s0 - 1 where s0 >= 2.
-
-    is_nonnegative: says whether an expression is >= 0 for sure."""
-    parts = [expr.args[0], -expr.args[0]] if isinstance(expr, sympy.Abs) else expr.args
-    sign = -1 if isinstance(expr, sympy.Min) else 1
-    for part in parts:
-        if all(part is other or is_nonnegative(sign * (part - other)) for other in parts):
-            return part
-    return expr
 
 
 # --- sums and products ----------------------------------------------------------------------------
@@ -261,21 +259,6 @@ def exact_interval(expr: sympy.Expr, of_part: Callable[[sympy.Expr], Interval]) 
 
 
 @functools.lru_cache(10_000)
-def assumed(expr: sympy.Expr) -> Interval:
-    """For all values that the symbols' own assumptions allow: `positive` (sizes), `nonnegative`
-    (loop variables)."""
-    if not expr.is_Symbol:
-        return exact_interval(expr, assumed)
-    if expr.is_positive:
-        return 1, INFINITY
-    return (0, INFINITY) if expr.is_nonnegative else UNKNOWN
-
-
-def is_nonnegative(expr: sympy.Expr) -> bool:
-    """Can it be shown that `expr` is >= 0 for all values of its symbols?"""
-    return bool(assumed(expr)[0] >= 0)
-
-
 # --- the prover -----------------------------------------------------------------------------------
 def remembered(method: Callable[..., Any]) -> Any:
     """Decorator: what this method of an expression answers is kept until a fact is learnt."""
@@ -505,40 +488,3 @@ PROOFS: list[Callable[[SizeProver, Polynomial], bool]] = [
     by_facts(definitions),
     by_facts(learnt),
 ]
-
-
-# --- relations ------------------------------------------------------------------------------------
-def is_of_integers(expr: sympy.Expr) -> bool:
-    """Is the expression a relation of integers?"""
-    return expr.is_Relational and expr.lhs.is_integer and expr.rhs.is_integer
-
-
-def at_least(relation: sympy.Expr, gap: sympy.Expr) -> sympy.Expr:
-    """The integer relation `gap` (>, >=, <, <=) 0 as an expression that is >= 0."""
-    return {sympy.Gt: gap - 1, sympy.Ge: gap, sympy.Lt: -gap - 1, sympy.Le: -gap}[type(relation)]
-
-
-def divisibility(gap: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
-    """(a, b) if gap == 0 says that b divides a: Mod(a, b), or b * (a // b) - a."""
-    for sign in (gap, -gap):
-        if isinstance(sign, Mod):
-            return sign.args
-        for quotient in sign.atoms(FloorDiv):
-            a, b = quotient.args
-            if sympy.expand(sign - b * quotient + a) == 0:
-                return a, b
-    return None
-
-
-def reduced(gap: sympy.Expr) -> sympy.Expr:
-    """`gap`, expanded, without the positive factors that all its terms share: 4*s0*s1 - 2*s0 is
-    2*s1 - 1.  The result is zero, positive or negative where `gap` is."""
-    gap = sympy.expand(gap).primitive()[1]
-    for symbol in gap.free_symbols:
-        while (
-            symbol.is_positive
-            and gap != 0
-            and all(t.as_powers_dict()[symbol] >= 1 for t in sympy.Add.make_args(gap))
-        ):
-            gap = sympy.expand(gap / symbol)
-    return gap

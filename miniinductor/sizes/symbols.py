@@ -35,8 +35,8 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..options import Current
-from .expressions import FloorDiv, Mod, Size, python_code
-from .prover import Interval, interval, is_nonnegative, settled
+from .expressions import INFINITY, FloorDiv, Mod, Size, python_code, settled
+from .prover import UNKNOWN, Interval, exact_interval, interval
 
 Ranges = Mapping[sympy.Symbol, Size]  # a variable -> how far it runs
 DIVISIONS = (FloorDiv, Mod)
@@ -90,6 +90,21 @@ def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
     if not expression.has(*SIMPLIFIED):
         return sympy.expand(expression)
     return joined(sympy.expand(Simplifier(ranges).visit(expression)))
+
+
+def assumed(expr: sympy.Expr) -> Interval:
+    """For all values that the symbols' own assumptions allow: `positive` (sizes), `nonnegative`
+    (loop variables)."""
+    if not expr.is_Symbol:
+        return exact_interval(expr, assumed)
+    if expr.is_positive:
+        return 1, INFINITY
+    return (0, INFINITY) if expr.is_nonnegative else UNKNOWN
+
+
+def is_nonnegative(expr: sympy.Expr) -> bool:
+    """Can it be shown that `expr` is >= 0 for all values of its symbols?"""
+    return bool(assumed(expr)[0] >= 0)
 
 
 def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:
@@ -219,6 +234,12 @@ def hint(n: Any, unknown: int | None = None) -> Any:
 def estimate(sizes: Iterable[Any]) -> int:
     """The product of sizes in that run; one that is not known counts as 512, a middling number."""
     return math.prod(hint(n, 512) for n in sizes)
+
+
+def value_of(node: Any) -> Any:
+    """The fake tensor of a node; None where there is none."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
 
 
 def hints_of(graph: fx.Graph) -> dict[sympy.Symbol, sympy.Integer]:

@@ -243,7 +243,9 @@ guard_walk(e.main.record, {"the same": (torch.ones(2), Settings()), "another sca
 #   gradients were enabled.
 #
 # `plain_layout(x)` is a function in C. It returns the class, dtype, sizes, strides, device and
-# flags of a tensor as one sequence of bytes, so one comparison replaces six guards.
+# flags of a tensor as one sequence of bytes, so one comparison replaces six guards. Two more such
+# functions read a module: `holds` compares the parameters of one of its tables, and `lacks` says
+# that a dictionary has none of some names.
 
 # %%
 e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))

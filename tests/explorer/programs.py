@@ -1,5 +1,6 @@
 """Programs whose pages the tests look at, and helpers that open a page in headless Chromium."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
+
+from .models import transformer
 
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run "
@@ -84,13 +87,9 @@ def explain_breaks():
 
 
 def gpt2(layers: int) -> tuple[Any, torch.Tensor]:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(
-        n_layer=layers, n_embd=64, n_head=4, vocab_size=512, n_positions=64, use_cache=False
-    )
-    torch.manual_seed(0)
-    return GPT2LMHeadModel(config), torch.randint(0, 512, (2, 32))
+    sizes = dict(n_embd=64, n_head=4, vocab_size=512, n_positions=64, use_cache=False)
+    model = transformer("GPT2LMHeadModel", "GPT2Config", n_layer=layers, **sizes)
+    return model, torch.randint(0, 512, (2, 32))
 
 
 def explain_gpt2(layers: int):
@@ -104,6 +103,23 @@ def explain_gpt2_training(layers: int):
     e = minidynamo.explain(model.train())(ids, labels=ids)
     e.result.loss.backward()
     return e
+
+
+CLICK_THROUGH = """() => {
+    const click = (each) => each.getClientRects().length && !each.disabled
+        && each.dispatchEvent(new MouseEvent('click', { bubbles: true }));
+    for (const list of document.querySelectorAll('select')) {
+        for (const { value } of [...list.options].slice(0, 5)) {
+            list.value = value;
+            list.dispatchEvent(new Event('change'));
+        }
+    }
+    for (const pane of document.querySelectorAll('section.pane')) {
+        const found = [...pane.querySelectorAll('.row, .box, .area, .ribbon, .block')];
+        for (let at = 0; at < found.length; at += 1 + (found.length >> 3)) click(found[at]);
+        for (const button of pane.querySelectorAll('.body button, .tools button')) click(button);
+    }
+}"""
 
 
 # --- the browser ----------------------------------------------------------------------------------
@@ -137,6 +153,18 @@ class Opened:
     def open_all(self) -> None:
         """Open the panes that are closed at first."""
         self.ask("document.querySelectorAll('.fold[aria-expanded=false]').forEach(b => b.click())")
+
+    def picture(self, name: str) -> None:
+        """A screenshot, in the folder that MINI_PICTURES names."""
+        if folder := os.environ.get("MINI_PICTURES"):
+            self.page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+    def click_through(self) -> list[str]:
+        """Open every pane, choose what it offers, press its buttons; what went wrong."""
+        self.open_all()
+        self.ask(CLICK_THROUGH)
+        self.page.wait_for_timeout(50)
+        return self.said
 
     def seen(self, pane: str) -> list[str]:
         """The texts of the rows of a pane that are in the document."""

@@ -105,6 +105,7 @@ class World:
         torch.manual_seed(0)
         self.name, self.options = WAYS[way]
         self.net: nn.Module = Registers() if "registration" in self.name else Net()
+        self.net.double()  # gradients that cancel keep four digits
         self.names = {id(child): name or "whole" for name, child in self.net.named_modules()}
         target = MODULES[module](self.net)
         self.target: Any = target
@@ -178,7 +179,7 @@ class World:
             for event in events:
                 self.step(event)
                 del self.seen[:]
-                x = (torch.arange(6.0).view(2, 3) / 8).requires_grad_()
+                x = (torch.arange(6.0).double().view(2, 3) / 8).requires_grad_()
                 told = outcome(lambda x=x: self.call(x), (), {}, self.seen, FILE, digits=4)
                 told.pop("lines")
                 found.append(told)

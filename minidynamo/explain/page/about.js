@@ -47,7 +47,7 @@ export function aboutStrip(showStage) {
     const back = button("←", "Back to what was chosen before ([)", () => step(-1), !state.past.length);
     const on = button("→", "Forward again (])", () => step(1), !state.future.length);
     if (!thing) {
-      strip.replaceChildren(back, on, make("span", {}, INVITATION));
+      strip.replaceChildren(back, on, make("span", { class: "invitation" }, INVITATION));
       return;
     }
     const parts = groups().map(({ title, ids }) => {

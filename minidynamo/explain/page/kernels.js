@@ -58,7 +58,7 @@ export function kernelsPane() {
     index = Math.max(0, Math.min(kernels.length - 1, wanted));
     isAssembly = false;
     update();
-    reveal(kernels[index]);
+    if (kernels.length) reveal(kernels[index]);
   }
 
   /** Scroll to what is lit. */

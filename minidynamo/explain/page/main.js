@@ -4,6 +4,7 @@ import { aboutStrip } from "./about.js";
 import { bytecodePane } from "./bytecode.js";
 import { comparePane } from "./compare.js";
 import { choice, make } from "./dom.js";
+import { flowPane } from "./flow.js";
 import { guardsPane } from "./guards.js";
 import { kernelsPane } from "./kernels.js";
 import { fusionPane, savedPane } from "./lists.js";
@@ -29,6 +30,10 @@ async function start() {
   const root = document.documentElement;
   state.model = new Model(await unpack(document.getElementById("data").textContent));
   const main = document.getElementById("explorer");
+  const showStage = (id) => {
+    if (state.model.stages.get(id)?.kind !== "kernel") stages.showStage(id);
+  };
+  const flow = flowPane(showStage);
   const source = sourcePane();
   const stages = stagesPane();
   kernelsPane();
@@ -43,9 +48,6 @@ async function start() {
   bytecodePane();
   comparePane();
   tablePane();
-  const showStage = (id) => {
-    if (state.model.stages.get(id)?.kind !== "kernel") stages.showStage(id);
-  };
   const search = searchBox(showStage);
   const only = root.dataset.pane;
   main.append(...panes.filter(({ key }) => !only || key === only).map(({ element }) => element));
@@ -58,6 +60,7 @@ async function start() {
   const { entry, place } = state.model.content.opens ?? {};
   showEntry(entryOfAddress() || entry || ([...state.model.entries.keys()][0] ?? ""));
   if (place) source.reveal(lineId(place));
+  flow.listPanes();
   root.dataset.ready = "yes";
 }
 

@@ -40,5 +40,7 @@ export function unfolded(content) {
     stage.lines = stage.lines.map(idsOf);
     first += stage.nodes.length;
   }
+  const entries = content.frames.flatMap((frame) => frame.entries);
+  for (const row of entries.flatMap(({ flow }) => flow)) row.nodes = idsOf(row.nodes);
   return content;
 }

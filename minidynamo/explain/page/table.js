@@ -48,7 +48,8 @@ export function tablePane() {
     const wanted = filter.value.toLowerCase();
     shown = every.filter(({ cells }) => !wanted || cells.join(" ").toLowerCase().includes(wanted));
     const { column, sign } = order;
-    const compare = (a, b) => (typeof a === "number" || typeof b === "number" ? a - b : a.localeCompare(b));
+    const isText = (value) => typeof value === "string";
+    const compare = (a, b) => (isText(a) || isText(b) ? (a ?? "").localeCompare(b ?? "") : a - b); // null: not known
     if (column >= 0) shown.sort((a, b) => sign * compare(a.cells[column], b.cells[column]));
     pane.note.textContent = many(shown.length, "row");
     rows.show(shown.length);

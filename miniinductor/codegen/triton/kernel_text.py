@@ -13,17 +13,17 @@ In:   expressions of values.  Out: lines, each value named once, and at the end 
 
 What Triton lacks stands in `HELPERS`: a kernel carries the text of those that it names.
 
-Mirrors torch/_inductor/runtime/triton_helpers.py and the CSE of torch/_inductor/codegen/kernels.py.
+Mirrors torch/_inductor/runtime/triton_helpers.py and the CSE of torch/_inductor/codegen/common.py.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
 
-from ...ir.loops import playing
+from ...ir.loops import Buffer, playing
 from ...records import Marked, indent
 from ..kernels import Scope, marked
 
@@ -202,3 +202,32 @@ def whole_file(text: str) -> str:
     if "libdevice." in text:
         imports += "from triton.language.extra import libdevice\n"
     return f"{imports}\n\n{text}"
+
+
+@dataclass
+class Memory:
+    """The buffers of a kernel: what it takes, reads and stores."""
+
+    buffers: Mapping[str, Buffer]
+    keep: set[str]  # whose values must be in memory afterwards
+    overwritten: Mapping[str, str]  # buffer -> the input that is written in place
+    pointers: dict[str, str] = field(default_factory=dict)  # buffer -> the parameter's name
+    stored: list[str] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+
+    def place(self, name: str) -> str:
+        """The buffer that holds it: an input that is written in place, or its own."""
+        return self.overwritten.get(name, name)
+
+    def dtype(self, name: str) -> torch.dtype:
+        return self.buffers[name].layout.dtype
+
+    def pointer(self, name: str, written: bool) -> str:
+        name = self.place(name)
+        if name not in self.pointers:
+            kind = "out" if written else "in"
+            if name in self.overwritten.values():
+                kind = "inout"
+            number = sum(p.startswith(kind) for p in self.pointers.values())
+            self.pointers[name] = f"{kind}{number}"
+        return self.pointers[name]

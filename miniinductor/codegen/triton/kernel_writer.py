@@ -34,7 +34,7 @@ is known, and rows of symbolic length are looped over.  Mirrors torch/_inductor/
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -57,6 +57,7 @@ from .kernel_text import (
     Loop,
     Tile,
     TileScope,
+    Memory,
     loads_first,
     noted_line,
     plain,
@@ -64,67 +65,11 @@ from .kernel_text import (
     whole_file,
     with_wide_indices,
 )
-from .reductions import Accumulator, OnlineSum, pending, scan_of
+from .reductions import Accumulator, OnlineSum, RowLoop, pending, scan_of
 from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text, sums_of_exp
 
 WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
 MOST_LOADS = 8  # that wait in registers until they are used
-
-
-@dataclass
-class Memory:
-    """The buffers of a kernel: what it takes, reads and stores."""
-
-    buffers: Mapping[str, Buffer]
-    keep: set[str]  # whose values must be in memory afterwards
-    overwritten: Mapping[str, str]  # buffer -> the input that is written in place
-    pointers: dict[str, str] = field(default_factory=dict)  # buffer -> the parameter's name
-    stored: list[str] = field(default_factory=list)
-    read: list[str] = field(default_factory=list)
-
-    def place(self, name: str) -> str:
-        """The buffer that holds it: an input that is written in place, or its own."""
-        return self.overwritten.get(name, name)
-
-    def dtype(self, name: str) -> torch.dtype:
-        return self.buffers[name].layout.dtype
-
-    def pointer(self, name: str, written: bool) -> str:
-        name = self.place(name)
-        if name not in self.pointers:
-            kind = "out" if written else "in"
-            if name in self.overwritten.values():
-                kind = "inout"
-            number = sum(p.startswith(kind) for p in self.pointers.values())
-            self.pointers[name] = f"{kind}{number}"
-        return self.pointers[name]
-
-
-@dataclass
-class RowLoop:
-    """What goes on in a loop over r."""
-
-    accumulators: list[Accumulator | OnlineSum] = field(default_factory=list)
-    # stores of their results, for after the loop: (buffer, index, what stands for it, mode)
-    deferred: list[tuple[str, sympy.Expr, Tile, str | None, Any]] = field(default_factory=list)
-    is_online: bool = False  # a maximum that is still being found may be used
-
-    def holds(self, value: Tile) -> bool:
-        return any(accumulator.name == value.text for accumulator in self.accumulators)
-
-    def forget(self, count: int) -> None:
-        """Keep only the first accumulators."""
-        for accumulator in self.accumulators[count:]:
-            if isinstance(accumulator, OnlineSum):
-                accumulator.maximum.online = None
-        del self.accumulators[count:]
-
-    def maximum(self, name: str) -> Accumulator | OnlineSum | None:
-        """The accumulator whose result will be stored in this buffer."""
-        for stored, _, value, *_ in self.deferred:
-            if stored == name:
-                return next(a for a in self.accumulators if a.name == value.text)
-        return None
 
 
 class TritonKernelWriter(TritonExpressions):

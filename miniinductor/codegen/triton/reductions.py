@@ -27,7 +27,7 @@ a maximum of its own, and its sum relative to that.  Mirrors `Reduction.create`,
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import sympy
@@ -354,6 +354,33 @@ class OnlineSum:
         assert top.result is not None  # its accumulator stands before this one
         text = f"tl.sum({self.name} * tl.exp({top.name} - {top.result}), 1)[:, None]"
         return top.writer.named(text, top.dtype, frozenset("x"))
+
+
+@dataclass
+class RowLoop:
+    """What goes on in a loop over r."""
+
+    accumulators: list[Accumulator | OnlineSum] = field(default_factory=list)
+    # stores of their results, for after the loop: (buffer, index, what stands for it, mode)
+    deferred: list[tuple[str, sympy.Expr, Tile, str | None, Any]] = field(default_factory=list)
+    is_online: bool = False  # a maximum that is still being found may be used
+
+    def holds(self, value: Tile) -> bool:
+        return any(accumulator.name == value.text for accumulator in self.accumulators)
+
+    def forget(self, count: int) -> None:
+        """Keep only the first accumulators."""
+        for accumulator in self.accumulators[count:]:
+            if isinstance(accumulator, OnlineSum):
+                accumulator.maximum.online = None
+        del self.accumulators[count:]
+
+    def maximum(self, name: str) -> Accumulator | OnlineSum | None:
+        """The accumulator whose result will be stored in this buffer."""
+        for stored, _, value, *_ in self.deferred:
+            if stored == name:
+                return next(a for a in self.accumulators if a.name == value.text)
+        return None
 
 
 def per_group(full: str) -> str:
