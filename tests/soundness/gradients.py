@@ -268,7 +268,11 @@ def consequences(plan: random.Random, outputs: list, inputs: list, leaves: list)
     return happened
 
 
-AROUND = {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference": torch.inference_mode}
+SURROUNDINGS = {
+    "grad": torch.enable_grad,
+    "no_grad": torch.no_grad,
+    "inference": torch.inference_mode,
+}
 
 
 def run(function: Any, seed: int, training: bool) -> list:
@@ -289,7 +293,7 @@ def run(function: Any, seed: int, training: bool) -> list:
         outputs = []
         plan = random.Random(draw.random())
         try:
-            with AROUND[around]():
+            with SURROUNDINGS[around]():
                 outputs, step["seen"] = function(*inputs)
         except Exception as error:
             step["raised"] = type(error).__name__
