@@ -268,11 +268,7 @@ def consequences(plan: random.Random, outputs: list, inputs: list, leaves: list)
     return happened
 
 
-SURROUNDINGS = {
-    "grad": torch.enable_grad,
-    "no_grad": torch.no_grad,
-    "inference": torch.inference_mode,
-}
+AROUND_IT = dict(grad=torch.enable_grad, no_grad=torch.no_grad, inference=torch.inference_mode)
 
 
 def run(function: Any, seed: int, training: bool) -> list:
@@ -293,7 +289,7 @@ def run(function: Any, seed: int, training: bool) -> list:
         outputs = []
         plan = random.Random(draw.random())
         try:
-            with SURROUNDINGS[around]():
+            with AROUND_IT[around]():
                 outputs, step["seen"] = function(*inputs)
         except Exception as error:
             step["raised"] = type(error).__name__
