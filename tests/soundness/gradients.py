@@ -12,7 +12,6 @@ whether there is a `grad_fn`, views and what they are views of, shared memory, c
 type of what is raised.
 """
 
-import contextlib
 import random
 import re
 import types
@@ -269,12 +268,7 @@ def consequences(plan: random.Random, outputs: list, inputs: list, leaves: list)
     return happened
 
 
-@contextlib.contextmanager
-def surroundings(name: str):
-    with {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference": torch.inference_mode}[
-        name
-    ]():
-        yield
+AROUND_IT = dict(grad=torch.enable_grad, no_grad=torch.no_grad, inference=torch.inference_mode)
 
 
 def run(function: Any, seed: int, training: bool) -> list:
@@ -295,7 +289,7 @@ def run(function: Any, seed: int, training: bool) -> list:
         outputs = []
         plan = random.Random(draw.random())
         try:
-            with surroundings(around):
+            with AROUND_IT[around]():
                 outputs, step["seen"] = function(*inputs)
         except Exception as error:
             step["raised"] = type(error).__name__
@@ -323,11 +317,9 @@ def drop_incomparable(eager: list, compiled: list, text: str) -> None:
     After a write of the caller's to a view that eager has made where gradients are off, around the
     program or inside of it: eager may refuse it for the sake of what it is a view of.  If nobody
     has that, the compiled one is none.
-
-    Versions where something was written through `.data`: docs/limits.md.
     """
     for one, other in zip(eager, compiled):
-        if ".data" in text:
+        if ".data" in text:  # such a write raises the version: docs/limits.md
             one["writes"] = other["writes"]
         if "raised" in one and one["raised"] == other.get("raised"):
             for step in (one, other):
