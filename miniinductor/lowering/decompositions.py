@@ -41,6 +41,7 @@ from ..autograd.joint import call_rule
 from ..errors import CannotTrace
 from ..sizes.symbols import same
 from .extern import EXTERN
+from .pointwise import FEW
 from .registry import LOWERINGS, NARROW, aten, register
 
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
@@ -48,12 +49,13 @@ OURS: dict[Any, Decomposition] = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """gelu _log_softmax elu leaky_relu hardtanh fmod dist addmv ldexp round
 linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_copy
+_adaptive_avg_pool2d bucketize
 """.split()
 # Rare ops that stay eager kernels: torch's decompositions of them do not raise for a position out
 # of range, or differ from the kernels in corner cases.
-KERNELS = """multilabel_margin_loss_forward index_fill index_add index_copy take im2col eye
-max_unpool2d max_unpool3d std_mean upsample_linear1d upsample_trilinear3d
-_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
+KERNELS = """multilabel_margin_loss_forward index_fill im2col std_mean upsample_linear1d
+upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d
+_upsample_nearest_exact3d""".split()
 
 
 def decomposition(*targets: Any) -> Callable[[Decomposition], Decomposition]:
@@ -146,6 +148,20 @@ for _name in "upsample_bicubic2d xlogy special_xlog1py linspace logspace".split(
             register(OURS, _op, _of_plain_floats(decomposition_table[_op]))
 
 
+# the larger or smaller one, of which a NaN is none
+decomposition(aten.fmax.default)(lambda a, b: torch.where((a >= b) | b.isnan(), a, b))
+decomposition(aten.fmin.default)(lambda a, b: torch.where((a <= b) | b.isnan(), a, b))
+
+
+@decomposition(aten.dot.default, aten.mv.default)
+def short_product(a: Tensor, b: Tensor) -> Any:
+    """Of few elements, as a sum that is fused."""
+    is_short = isinstance(a.numel(), int) and a.numel() <= FEW
+    if not is_short or a.dtype not in (torch.float32, torch.float64):
+        return NotImplemented
+    return (a * b).sum(-1)
+
+
 @decomposition(aten.bernoulli_.float)
 def bernoulli(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Any:
     """Eager's draws, kept as booleans: a dropout mask costs one byte an element until backward."""
@@ -197,14 +213,15 @@ def nll_loss_backward(
 @decomposition(aten.constant_pad_nd.default)
 def constant_pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:
     """pad: elements before and behind x, of the last dimension first."""
-    if any(n < 0 for n in pad):
-        return NotImplemented
     shape = list(x.shape)
     for k, n in enumerate(pad):
-        shape[-1 - k // 2] += n
+        dim = -1 - k // 2
+        shape[dim] += n
+        if n < 0:
+            x = x.narrow(dim, 0 if k % 2 else -n, x.shape[dim] + n)
     inside = out = x.new_full(shape, value)
     for k, before in enumerate(pad[::2]):
-        inside = inside.narrow(-1 - k, before, x.shape[-1 - k])
+        inside = inside.narrow(-1 - k, max(before, 0), x.shape[-1 - k])
     inside.copy_(x)
     return out
 

@@ -143,20 +143,36 @@ def avg_pool(
 ) -> TensorBox:
     """total / elements of the window + 0.0: no average is -0.0, as in eager."""
     windows, dtype = Windows(call, x, kernel, stride, padding), call.value.dtype
-    if divisor_override is not None or not dtype.is_floating_point:
-        raise NotLowered("an average of integers, or with a divisor of its own")
-    reaches = any(windows.padding) or any(map(windows.reaches, (0, 1)))
-    if reaches and (ceil_mode or not count_include_pad):
-        raise NotLowered("averages over windows of which not all elements count")
+    if not dtype.is_floating_point:
+        raise NotLowered("an average of integers")
+    if ceil_mode and count_include_pad and any(map(windows.reaches, (0, 1))):
+        raise NotLowered("averages over windows that reach beyond the padding")
     compute = accumulate_dtype(dtype)
 
     def body(index: Index) -> Value:
-        values = [windows.element(index, at, 0)[1] for at in windows.places]
-        total = functools.reduce(ops.add, [cast(value, x.dtype, compute) for value in values])
-        average = ops.truediv(total, ops.constant(len(values), compute))
+        elements = [windows.element(index, at, 0) for at in windows.places]
+        values = [cast(value, x.dtype, compute) for _, value, _ in elements]
+        tests = [inside for inside, _, _ in elements]
+        one, zero = (ops.constant(n, compute) for n in (1, 0))
+        divisor = ops.constant(divisor_override or len(values), compute)
+        if not (divisor_override or count_include_pad):
+            counts = [one if test is None else ops.where(test, one, zero) for test in tests]
+            divisor = functools.reduce(ops.add, counts)
+        total = functools.reduce(ops.add, values)
+        average = ops.truediv(total, divisor)
         return cast(ops.add(average, ops.constant(0.0, compute)), compute, dtype)
 
     return made(call, body, x)
+
+
+@decomposition(aten.max_unpool2d.default, aten.max_unpool3d.default)
+def max_unpool(x: Tensor, places: Tensor, output_size: Sequence[int], *options: Any) -> Any:
+    if torch.are_deterministic_algorithms_enabled():
+        return NotImplemented  # eager refuses it
+    rank = len(output_size)
+    out = x.new_zeros([*x.shape[:-rank], *output_size])
+    flat = out.flatten(-rank).scatter(-1, places.flatten(-rank), x.flatten(-rank))
+    return flat.reshape(out.shape)
 
 
 # --- resampling -----------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ On a CPU `var` and `std` count in float64, as eager does.
 Mirrors torch/_decomp/decompositions.py (`native_batch_norm`, `native_group_norm`).
 """
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -40,22 +41,21 @@ def variance_and_mean(
     return squares / divisor, mean.reshape(squares.shape)
 
 
-@decomposition(aten.var.correction)
 def var(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+    x: Tensor,
+    dim: Any = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+    finish: Callable[[Tensor], Tensor] = lambda variance: variance,
 ) -> Any:
     if not x.dtype.is_floating_point:
         return NotImplemented
-    return variance_and_mean(x, dim, correction, keepdim)[0].to(x.dtype)
+    return finish(variance_and_mean(x, dim, correction, keepdim)[0]).to(x.dtype)
 
 
-@decomposition(aten.std.correction)
-def std(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
-) -> Any:
-    if not x.dtype.is_floating_point:
-        return NotImplemented
-    return variance_and_mean(x, dim, correction, keepdim)[0].sqrt().to(x.dtype)
+decomposition(aten.var.correction)(var)
+decomposition(aten.std.correction)(functools.partial(var, finish=torch.sqrt))
 
 
 @decomposition(aten.var_mean.correction)

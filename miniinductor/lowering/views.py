@@ -165,11 +165,11 @@ def split(call: Call, x: TensorBox, sizes: Any, dim: int = 0) -> list[TensorBox]
 @lower(aten.unbind.int)  # (whole: eager refuses a write to one of several views)
 def unbind(call: Call, x: TensorBox, dim: int = 0) -> list[TensorBox]:
     dim = normalize_dim(dim, len(x.get_size()))
+    return [view(call, x, piece.size, at(dim, k)) for k, piece in enumerate(call.value)]
 
-    def at(k: int) -> Reindex:
-        return lambda index: [*index[:dim], sympy.Integer(k), *index[dim:]]
 
-    return [view(call, x, piece.size, at(k)) for k, piece in enumerate(call.value)]
+def at(dim: int, position: Size) -> Reindex:
+    return lambda index: [*index[:dim], sympy.sympify(position), *index[dim:]]
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -220,12 +220,7 @@ def slice_tensor(
 
 @lower(aten.select.int)
 def select(call: Call, x: TensorBox, dim: int, position: Size) -> TensorBox:
-    dim, position = dim_and_place(x, dim, position)
-
-    def reindex(index: Index) -> Index:
-        return [*index[:dim], sympy.sympify(position), *index[dim:]]
-
-    return view(call, x, call.value.size, reindex)
+    return view(call, x, call.value.size, at(*dim_and_place(x, dim, position)))
 
 
 def dim_and_place(x: TensorBox, dim: int, position: Size) -> tuple[int, Size]:
@@ -379,8 +374,8 @@ def as_strided(
 def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
     result, dim = call.value, normalize_dim(dim, len(call.value.size))
     parts = [box for box in tensors if 0 not in box.get_size()]
-    if not 0 < len(parts) <= 8:
-        raise NotLowered(f"cat of {'more than eight' if parts else 'empty'} tensors")
+    if len(parts) > 8:
+        raise NotLowered("cat of more than eight tensors")
     loads = [box.make_loader() for box in parts]
     starts = list(itertools.accumulate([box.get_size()[dim] for box in parts[:-1]], initial=0))
 
@@ -391,8 +386,8 @@ def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
     def body(index: Index) -> Value:
         """Two parts, of which the first has 3 rows, give where(i < 3, first[i] if i < 3 else 0,
         second[i - 3] if i >= 3 else 0).  Loads are masked: memory after a part must not be read."""
-        if len(parts) == 1:
-            return element(0, index)
+        if len(parts) < 2:
+            return element(0, index) if parts else number(0, result.dtype)
         end = value = None
         for k in reversed(range(len(parts))):
             inside = between(index[dim], starts[k] if k else None, end)
@@ -431,18 +426,14 @@ def repeat(call: Call, x: TensorBox, repeats: Sequence[Size]) -> TensorBox:
 @lower(aten.roll.default)
 def roll(call: Call, x: TensorBox, shifts: Sequence[Size], dims: Sequence[int] = ()) -> TensorBox:
     size = x.get_size()
-    if not dims and len(size) != 1:
+    rank = len(size)
+    if not dims and rank != 1:
         raise NotLowered("a roll of the flattened tensor")
-    for dim, shift in zip(dims or [0], shifts):
-        x = rolled(call, x, normalize_dim(dim, len(size)), shift)
-    return x.copy()
+    pairs = list(zip(dims or [0], shifts))
+    by = [sum(shift for dim, shift in pairs if dim % rank == k) for k in range(rank)]
 
+    def reindex(index: Index) -> Index:
+        triples = zip(index, by, size)
+        return [i if shift == 0 else Mod(i + Mod(-shift, n), n) for i, shift, n in triples]
 
-def rolled(call: Call, x: TensorBox, dim: int, shift: Size) -> TensorBox:
-    size = x.get_size()
-    count = size[dim]
-    if count == 0:
-        return x
-    return view(
-        call, x, size, lambda index: along(index, dim, lambda i: Mod(i + Mod(-shift, count), count))
-    )
+    return x.copy() if 0 in size else view(call, x, size, reindex).copy()
