@@ -42,14 +42,14 @@ from ..errors import CannotTrace
 from ..sizes.symbols import same
 from .extern import EXTERN
 from .pointwise import FEW
-from .registry import LOWERINGS, NARROW, aten, register
+from .registry import LOWERINGS, NARROW, WIDE, aten, register
 
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
 OURS: dict[Any, Decomposition] = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """gelu _log_softmax elu leaky_relu hardtanh fmod dist addmv ldexp round
 linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_copy
-_adaptive_avg_pool2d bucketize
+_adaptive_avg_pool2d
 """.split()
 # Rare ops that stay eager kernels: torch's decompositions of them do not raise for a position out
 # of range, or differ from the kernels in corner cases.
@@ -130,11 +130,7 @@ def _of_plain_floats(rule: Decomposition) -> Decomposition:
             dtypes.append(dtype)
             kwargs["dtype"] = dtype
         is_large = any(isinstance(x, float) and not abs(x) < 1e30 for x in args)
-        if (
-            is_large
-            or bool in map(type, args[:2])
-            or not {torch.float32, torch.float64}.issuperset(dtypes)
-        ):
+        if is_large or bool in map(type, args[:2]) or not set(WIDE).issuperset(dtypes):
             return NotImplemented
         return rule(*args, **kwargs)
 
@@ -153,13 +149,19 @@ decomposition(aten.fmax.default)(lambda a, b: torch.where((a >= b) | b.isnan(), 
 decomposition(aten.fmin.default)(lambda a, b: torch.where((a <= b) | b.isnan(), a, b))
 
 
+@decomposition(aten.angle.default)
+def angle(x: Tensor) -> Any:
+    if x.is_complex():
+        return NotImplemented
+    return torch.where(x.isnan(), x, (x < 0).to(torch.result_type(x, 1.0)) * torch.pi)
+
+
 @decomposition(aten.dot.default, aten.mv.default)
 def short_product(a: Tensor, b: Tensor) -> Any:
     """Of few elements, as a sum that is fused."""
-    is_short = isinstance(a.numel(), int) and a.numel() <= FEW
-    if not is_short or a.dtype not in (torch.float32, torch.float64):
-        return NotImplemented
-    return (a * b).sum(-1)
+    count = a.numel()
+    is_short = type(count) is int and count <= FEW and a.dtype in WIDE
+    return (a * b).sum(-1) if is_short else NotImplemented
 
 
 @decomposition(aten.bernoulli_.float)

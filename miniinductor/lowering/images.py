@@ -38,7 +38,7 @@ from ..sizes.prover import is_nonnegative
 from ..sizes.symbols import is_symbolic, same
 from .decompositions import decomposition, upcast, whole
 from .reductions import accumulate_dtype
-from .registry import NARROW, Call, NotLowered, aten, cast, lower, made
+from .registry import NARROW, WIDE, Call, NotLowered, aten, cast, lower, made
 from .views import between
 
 UNROLLED = 27  # elements of a window, which are written out
@@ -188,8 +188,7 @@ def bilinear(
     scales_w: float | None = None,
 ) -> Any:
     """scales: how often a dimension becomes as large, or None: what the sizes say."""
-    is_wide = x.dtype in (torch.float32, torch.float64)
-    if not is_wide and not (x.dtype in NARROW and recomputes(x.device)):
+    if x.dtype not in WIDE and not (x.dtype in NARROW and recomputes(x.device)):
         return NotImplemented  # on a CPU, eager rounds the weights of 16 bits, or not
     if any(same(n, 0) for n in output_size):
         return NotImplemented  # (eager refuses a result without pixels)
@@ -224,14 +223,11 @@ def nearest(
     """scales: as of `bilinear`."""
     if any(same(n, 0) for n in output_size):
         return NotImplemented
-    places = zip((2, 3), output_size, (scales_h, scales_w))
-    rows, columns = [nearest_pixels(x, *given) for given in places]
+    rows, columns = (
+        pixels(x, count, step_between(x, dim, count, scale), 0.0, torch.float32)
+        for dim, count, scale in zip((2, 3), output_size, (scales_h, scales_w))
+    )
     return in_layout_of(x, aten._unsafe_index(x, [None, None, rows.unsqueeze(-1), columns]), 4)
-
-
-def nearest_pixels(x: Tensor, dim: int, count: int, scale: float | None) -> Tensor:
-    """For each of `count` places along an image's dimension, the pixel that is copied to it."""
-    return pixels(x, count, step_between(x, dim, count, scale), 0.0, torch.float32)
 
 
 def step_between(x: Tensor, dim: int, count: int, scale: float | None) -> Any:

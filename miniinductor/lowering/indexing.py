@@ -29,6 +29,7 @@ from ..sizes.symbols import same_sizes
 from .decompositions import Decomposition, decomposition
 from .pointwise import full
 from .registry import (
+    WIDE,
     Call,
     NotLowered,
     aten,
@@ -80,7 +81,6 @@ def placer(size: Sequence[Size], given: dict[int, TensorBox]) -> tuple[Reindex, 
     return place, [*others[:front], *shape, *others[front:]]
 
 
-WIDE = (torch.float32, torch.float64)
 ATOMIC = (*WIDE, torch.int32, torch.int64)  # dtypes that kernels can add to atomically
 
 
@@ -248,8 +248,3 @@ def with_vectors(op: Any, *args: Any, **options: Any) -> Any:
 PLAIN = (aten.gather.default, aten.index_select.default, aten.scatter_add.default)
 for _op in (*FORMS, *PLAIN, aten.scatter.src, aten.scatter.value):
     decomposition(_op)(functools.partial(with_vectors, _op))
-
-
-@decomposition(aten.take.default)
-def take(x: Tensor, index: Tensor) -> Tensor:
-    return aten.index.Tensor(x.reshape(-1), [index])

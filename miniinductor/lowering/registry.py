@@ -148,6 +148,7 @@ def cast(value: Value, src: torch.dtype, dst: torch.dtype) -> Value:
 
 
 NARROW = (torch.float16, torch.bfloat16)
+WIDE = (torch.float32, torch.float64)
 WIDE_SECOND = {aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar}
 
 

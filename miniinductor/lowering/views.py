@@ -427,7 +427,7 @@ def repeat(call: Call, x: TensorBox, repeats: Sequence[Size]) -> TensorBox:
 def roll(call: Call, x: TensorBox, shifts: Sequence[Size], dims: Sequence[int] = ()) -> TensorBox:
     size = x.get_size()
     rank = len(size)
-    if not dims and rank != 1:
+    if not dims and rank > 1:
         raise NotLowered("a roll of the flattened tensor")
     pairs = list(zip(dims or [0], shifts))
     by = [sum(shift for dim, shift in pairs if dim % rank == k) for k in range(rank)]

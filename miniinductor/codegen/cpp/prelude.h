@@ -142,9 +142,8 @@ OP float shift_float16(uint32_t size) {
     return bits<float>((power < 0x38800000u ? 0x38800000u : power) + 0x06c00000u);
 }
 OP float round_float16(float x) {
-    uint32_t sign = bits<uint32_t>(x) & 0x80000000u;
-    float shift = shift_float16(bits<uint32_t>(x)), y = bits<float>(bits<uint32_t>((x + shift) - shift) | sign);
-    return __builtin_fabsf(x) >= 65520.f ? bits<float>(sign | 0x7f800000u) : y;
+    float shift = shift_float16(bits<uint32_t>(x)), y = __builtin_fabsf(x) >= 65520.f ? inf : (x + shift) - shift;
+    return __builtin_copysignf(y, x);
 }
 OP float16 to_float16(float x) {
     float size = __builtin_fabsf(x);
