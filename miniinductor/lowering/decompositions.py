@@ -248,17 +248,9 @@ for _name in torch._C._dispatch_get_all_op_names():
 
 
 # --- calls that torch's Python rules take apart otherwise than eager computes them ----------------
-DROPOUT = {
-    F.dropout,
-    torch.dropout,
-    F.dropout1d,
-    F.dropout2d,
-    F.dropout3d,
-    F.alpha_dropout,
-    F.feature_alpha_dropout,
-}
+DROPOUT = "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout".split()
 # Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
-LOOKS_CLOSER = ("hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss")
+LOOKS_CLOSER = "hardshrink softshrink multi_margin_loss multilabel_margin_loss".split()
 HOMES = (torch, F, torch._C._nn, torch._VF, torch.ops.aten, torch.linalg)
 
 
@@ -274,7 +266,7 @@ def plain(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     return run(target, args, kwargs)
 
 
-@call_rule(*DROPOUT, *named(*LOOKS_CLOSER))
+@call_rule(*named(*DROPOUT, *LOOKS_CLOSER))
 def whole(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     with torch._C._DisablePythonDispatcher():
         return plain(interpreter, target, args, kwargs)

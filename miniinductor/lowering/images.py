@@ -158,9 +158,8 @@ def avg_pool(
         if not (divisor_override or count_include_pad):
             counts = [one if test is None else ops.where(test, one, zero) for test in tests]
             divisor = functools.reduce(ops.add, counts)
-        total = functools.reduce(ops.add, values)
-        average = ops.truediv(total, divisor)
-        return cast(ops.add(average, ops.constant(0.0, compute)), compute, dtype)
+        average = ops.truediv(functools.reduce(ops.add, values), divisor)
+        return cast(ops.add(average, zero), compute, dtype)
 
     return made(call, body, x)
 

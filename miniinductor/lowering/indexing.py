@@ -219,10 +219,10 @@ def by_rows(name: str) -> Decomposition:
     def rule(x: Tensor, dim: int, index: Tensor, source: Tensor, *args: Any, **options: Any) -> Any:
         shape = [1] * x.dim()
         shape[dim] = -1
+        index = index.reshape(shape).expand(source.shape)
         alpha = options.pop("alpha", 1)
         source = source if alpha == 1 else source * alpha
-        index = index.reshape(shape).expand(source.shape)
-        return getattr(torch, name)(x, dim, index, source, *args, **options)
+        return getattr(x, name)(dim, index, source, *args, **options)
 
     return rule
 
@@ -245,6 +245,6 @@ def with_vectors(op: Any, *args: Any, **options: Any) -> Any:
     return out if args[0].dim() else out.reshape(())
 
 
-PLAIN = (aten.gather.default, aten.index_select.default, aten.scatter_add.default)
-for _op in (*FORMS, *PLAIN, aten.scatter.src, aten.scatter.value):
+SCATTERS = (aten.scatter.src, aten.scatter.value, aten.scatter_add.default)
+for _op in (*FORMS, *SCATTERS, aten.gather.default, aten.index_select.default):
     decomposition(_op)(functools.partial(with_vectors, _op))

@@ -426,14 +426,13 @@ def repeat(call: Call, x: TensorBox, repeats: Sequence[Size]) -> TensorBox:
 @lower(aten.roll.default)
 def roll(call: Call, x: TensorBox, shifts: Sequence[Size], dims: Sequence[int] = ()) -> TensorBox:
     size = x.get_size()
-    rank = len(size)
-    if not dims and rank > 1:
+    if not dims and len(size) > 1:
         raise NotLowered("a roll of the flattened tensor")
-    pairs = list(zip(dims or [0], shifts))
-    by = [sum(shift for dim, shift in pairs if dim % rank == k) for k in range(rank)]
 
     def reindex(index: Index) -> Index:
-        triples = zip(index, by, size)
-        return [i if shift == 0 else Mod(i + Mod(-shift, n), n) for i, shift, n in triples]
+        for dim, shift in zip(dims or [0], shifts):
+            n = size[dim]
+            index = along(index, dim % len(size), lambda i: Mod(i + Mod(-shift, n), n))
+        return index
 
-    return x.copy() if 0 in size else view(call, x, size, reindex).copy()
+    return view(call, x, size, reindex).copy() if size and 0 not in size else x.copy()
