@@ -53,7 +53,7 @@ _adaptive_avg_pool2d
 """.split()
 # Rare ops that stay eager kernels: torch's decompositions of them do not raise for a position out
 # of range, or differ from the kernels in corner cases.
-KERNELS = """multilabel_margin_loss_forward index_fill im2col std_mean upsample_linear1d
+KERNELS = """multilabel_margin_loss_forward index_fill take im2col std_mean upsample_linear1d
 upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d
 _upsample_nearest_exact3d""".split()
 
