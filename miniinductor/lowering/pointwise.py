@@ -17,7 +17,6 @@ import sympy
 import torch
 
 from .. import config
-from ..devices import recomputes
 from ..ir.loops import Index, TensorBox
 from ..ir.ops import BITWISE, COMPARISON, LOGICAL, OP_NAMES, UNARY_FLOAT, Value, ops
 from ..sizes.symbols import hint, sizes
@@ -218,8 +217,8 @@ def rounded_div(call: Call, a: Any, b: Any, rounding_mode: str | None = None) ->
     if rounding_mode is None:
         return div(call, a, b)
     dtype = call.value.dtype
-    is_dear = rounding_mode == "floor" and (is_long_in_cpp(call) or recomputes(call.value.device))
-    if dtype in NARROW or dtype.is_floating_point and is_dear:
+    is_slow = dtype.is_floating_point and rounding_mode == "floor" and is_long_in_cpp(call)
+    if dtype in NARROW or is_slow:
         raise NotLowered("eager's kernel is in vectors, and rounds 16 bits in a way of its own")
     return pointwise(call, ops.floordiv if rounding_mode == "floor" else ops.truncdiv, a, b)
 

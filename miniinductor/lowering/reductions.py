@@ -61,9 +61,11 @@ def reduce(
     kept = [k for k in range(len(size)) if k not in dims]
     ranges, reduced = [size[k] for k in kept], [size[k] for k in dims]
     load, src = x.make_loader(), x.dtype
+    if kind in EXTREMES:
+        compute = torch.uint8 if compute == torch.bool else compute
+        if 0 in reduced:
+            raise NotLowered("eager raises: of no elements none is the largest")
     produced = torch.int64 if kind.startswith("arg") else compute
-    if kind in EXTREMES and 0 in reduced:
-        raise NotLowered("eager raises: of no elements none is the largest")
     # Eager's sum of the single element -0.0 is 0.0 + -0.0 = 0.0.  Our kernels have no loop over one
     # element, and so no accumulator that starts at 0.0: it is added here.
     starts_at_zero = kind == "sum" and compute.is_floating_point and elements(size, dims) == 1
@@ -153,9 +155,7 @@ def mean(
 
 @lower(aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
 def extreme(call: Call, x: TensorBox, dims: Any = (), keepdim: bool = False) -> TensorBox:
-    compute = torch.uint8 if x.dtype == torch.bool else x.dtype
-    kind = call.name.removeprefix("a")
-    return reduce(call, x, dims, keepdim, kind, compute, x.dtype)
+    return reduce(call, x, dims, keepdim, call.name.removeprefix("a"), x.dtype, x.dtype)
 
 
 @lower(aten.max.dim, aten.min.dim)
@@ -169,8 +169,7 @@ def extreme_with_index(
 def place_of_extreme(
     call: Call, x: TensorBox, dim: int | None = None, keepdim: bool = False
 ) -> TensorBox:
-    compute = torch.uint8 if x.dtype == torch.bool else x.dtype
-    return reduce(call, x, dim, keepdim, "arg" + call.name[-3:], compute, torch.int64)
+    return reduce(call, x, dim, keepdim, "arg" + call.name[-3:], x.dtype, torch.int64)
 
 
 @lower(aten.any, aten.all)

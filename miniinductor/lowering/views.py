@@ -148,16 +148,12 @@ def along(index: Index, dim: int, function: Callable[[sympy.Expr], sympy.Expr]) 
     return [function(i) if k == dim else i for k, i in enumerate(index)]
 
 
-def shifted(index: Index, dim: int, by: Size) -> Index:
-    return along(index, dim, lambda i: i + by)
-
-
 @lower(aten.split.Tensor, aten.split_with_sizes.default)
 def split(call: Call, x: TensorBox, sizes: Any, dim: int = 0) -> list[TensorBox]:
     dim = normalize_dim(dim, len(x.get_size()))
     starts = itertools.accumulate([piece.size[dim] for piece in call.value], initial=0)
     return [
-        view(call, x, piece.size, functools.partial(shifted, dim=dim, by=start))
+        view(call, x, piece.size, lambda index, by=start: along(index, dim, lambda i: i + by))
         for piece, start in zip(call.value, starts)
     ]
 
