@@ -79,8 +79,8 @@ def inductor(
     and runs the backward graph.  miniinductor knows nothing of hooks, so it is told here how to
     call a function with the hook off."""
     # imported by name when it is first used: a program with another backend needs none of it
-    runtime = importlib.import_module("miniinductor.autograd.runtime")
-    with runtime.undisturbed.set(frame_hook.disabled):
+    joint = importlib.import_module("miniinductor.autograd.joint")
+    with joint.undisturbed.set(frame_hook.disabled):
         return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)
 
 

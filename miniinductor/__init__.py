@@ -5,7 +5,7 @@
     >>> compiled.record                     # every stage: graphs, loop IR, fusions, kernels, times
 
 Mirrors torch/_inductor (paper section 4).  The stages, in order: autograd/, passes/,
-lowering/, ir/, schedule/, codegen/, toolchain/, runtime/.  `sizes/` and `errors` are
+lowering/, ir/, schedule/, codegen/, toolchain, runtime/.  `sizes/` and `errors` are
 minidynamo's, too: they load nothing else.
 """
 

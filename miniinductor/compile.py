@@ -34,11 +34,9 @@ from . import config
 from . import languages as languages  # which registers C++ and Triton
 from .autograd import fake_mode
 from .autograd.eager_graphs import Interpreted, draws, runnable, with_eager_errors
-from .autograd.joint import Joint, trace_forward, trace_joint
+from .autograd.joint import Joint, held_tensors, trace_forward, trace_joint
 from .autograd.outputs import has_lazy_bits, needs_gradient, with_outputs
-from .autograd.runtime import Backward, connect, held_tensors, inner_writes
 from .autograd.tracer import no_autocast, without_autocast
-from .autograd.writes import guard_shared_memory
 from .codegen.kernels import build_kernels, main_device, write_kernels
 from .devices import entry_of, language_of, why_not
 from .errors import NOT_COMPILED, CannotLower, CompilerError, NotCompiled, ThreadState, ours
@@ -203,6 +201,8 @@ class Compilation:
             with record.timed("graph passes"):
                 optimize(joint.graph, record.keep_step)
             if is_training:
+                from .autograd.runtime import inner_writes
+
                 parts = self.cut_in_two(joint, held)
                 forward, written = parts.forward, inner_writes(parts.forward, joint)
             else:
@@ -215,6 +215,8 @@ class Compilation:
             else self.start_inference(program, joint)
         )
         if joint.written:
+            from .autograd.writes import guard_shared_memory
+
             return guard_shared_memory(run, self.gm, record)
         return run if draws(forward) else with_eager_errors(run, self.gm)
 
@@ -284,6 +286,8 @@ class Compilation:
     def start_training(
         self, program: Any, joint: Joint, parts: "Parts", held: Sequence[torch.Tensor]
     ) -> Callable:
+        from .autograd.runtime import Backward, connect
+
         replay = entry_of(program.device).replay
         self.step = replay.Step(joint.count) if replay else None
         start_backward = functools.partial(self.start, is_backward=True)

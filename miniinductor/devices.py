@@ -11,7 +11,7 @@ In:   `register_language(Language(...))` and `register_device(Device(...))`: lan
 
 A name is registered once; whoever means to put another entry in its place says so.  A stage does
 the plain thing where nothing is registered.  Mirrors `register_backend_for_device` in
-torch/_inductor/codegen/common.py.
+torch/_inductor/codegen/kernels.py.
 """
 
 import functools
@@ -28,7 +28,7 @@ from .errors import ours
 from .records import CompileRecord
 
 if TYPE_CHECKING:
-    from .codegen.common import Kernel
+    from .codegen.kernels import Kernel
     from .ir.loops import Graph
     from .schedule.nodes import Schedule, ScheduledNode
 

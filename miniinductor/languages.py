@@ -25,19 +25,18 @@ config.py allow it:
 
     register_language(dataclasses.replace(CPP, name="short", most_pointers=100))
 
-Mirrors `init_backend_registration` in torch/_inductor/codegen/common.py.
+Mirrors `init_backend_registration` in torch/_inductor/codegen/kernels.py.
 """
 
 import importlib
 from collections.abc import Callable
 from typing import Any
 
-from .codegen.cpp.foreach import ForeachWriter
-from .codegen.cpp.kernel_writer import CppKernelWriter
+from .codegen.cpp.kernel_writer import CppKernelWriter, ForeachWriter
 from .devices import DEVICES, LANGUAGES, Device, Language, register_device, register_language
 from .schedule.after_fusion import Foreach
 from .schedule.nodes import Group
-from .toolchain.cpp import build_kernels as build_cpp_kernels
+from .toolchain import build_kernels as build_cpp_kernels
 
 __all__ = ["CPP", "DEVICES", "LANGUAGES"]
 

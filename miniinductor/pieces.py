@@ -25,9 +25,8 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from .autograd.eager_graphs import runnable
+from .autograd.eager_graphs import in_layout, runnable
 from .autograd.functionalize import Graph
-from .autograd.runtime import in_layout
 from .records import CompileRecord
 from .sizes.symbols import SYMBOLIC
 

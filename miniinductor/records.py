@@ -165,7 +165,7 @@ class KernelRecord:
     bytes_read: int = 0
     bytes_written: int = 0
     about: list[About] = field(default_factory=list)  # of each line, see Listing
-    kernel: Any = None  # as code generation left it: a `codegen.common.Kernel`
+    kernel: Any = None  # as code generation left it: a `codegen.kernels.Kernel`
 
     def __repr__(self) -> str:
         moved = f"reads {self.bytes_read:,} and writes {self.bytes_written:,} bytes"

@@ -8,7 +8,7 @@ import torch
 from miniinductor.compile import build_program
 from miniinductor.ir import loops as ir
 from miniinductor.ir.loops import Graph, InputBuffer, Layout, Pointwise, Reduction, TensorBox
-from miniinductor.ir.ops import OP_NAMES, OpsHandler, ops
+from miniinductor.ir.ops import BINARY, COMPARISON, OP_NAMES, UNARY, OpsHandler, ops
 from miniinductor.records import CompileRecord
 
 CPU = torch.device("cpu")
@@ -107,4 +107,6 @@ def layer_norm(x, weight, bias, eps=1e-5):
 def missing_ops(handler_class: type[OpsHandler]) -> list[str]:
     """Ops that `handler_class` (or a base other than OpsHandler) does not define: must be empty."""
     defined = {n for c in handler_class.__mro__ if c not in (OpsHandler, object) for n in vars(c)}
+    families = {"default": OP_NAMES, "unary": UNARY, "binary": BINARY + COMPARISON}
+    defined.update(*[families[name] for name in families if name in defined])
     return [n for n in OP_NAMES if n not in defined]

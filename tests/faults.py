@@ -32,8 +32,8 @@ import torch
 
 import minidynamo
 import miniinductor.config
-from miniinductor.toolchain import cpp as compiler
-from miniinductor.toolchain.disk import disk
+from miniinductor import toolchain as compiler
+from miniinductor.toolchain import disk
 
 disk()  # loads coverage
 

@@ -144,7 +144,7 @@ def test_no_circle_of_files(package):
 
 
 def folder_of(file):
-    """miniinductor/toolchain/cpp.py -> miniinductor/runtime; a file in none is its own."""
+    """miniinductor/runtime/memory.py -> miniinductor/runtime; a file in none is its own."""
     package, *inside = file.split("/")
     return f"{package}/{inside[0]}"
 

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 import minidynamo
-from miniinductor.autograd.joint import trace_joint
-from miniinductor.autograd.runtime import held_tensors
+from miniinductor.autograd.joint import held_tensors, trace_joint
 
 # Families of functions of the same values whose results have the same strides, since other ops may
 # ask for those.  Their gradients take different ops.  {c}: a constant.

@@ -26,7 +26,7 @@ from miniinductor.ir.loops import (
     current_graph,
 )
 from miniinductor.ir.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, ops
-from miniinductor.toolchain import cpp as build
+from miniinductor import toolchain as build
 from tests.soundness.tables import lambdas
 
 CPU = torch.device("cpu")
@@ -528,7 +528,7 @@ def test_a_switch_changes_no_result(switch):
 )
 def test_other_instruction_sets(flags, vectorize, monkeypatch):
     """What an AVX2 host, or one without either, compiles: the same numbers."""
-    from miniinductor.toolchain import cpp as compiler
+    from miniinductor import toolchain as compiler
 
     if not {"avx2", "fma"} <= {*compiler.cpu_flags()}:
         pytest.skip("this processor has no AVX2")

@@ -7,7 +7,7 @@ from backend_helpers import make_graph, missing_ops, pointwise, reduce
 
 from miniinductor.ir.dependencies import linear_form, loop_variable, merge_loops, stride_of
 from miniinductor.ir.ops import ops
-from miniinductor.ir.recording import Recorder, trace
+from miniinductor.ir.handlers import Recorder, trace
 from miniinductor.schedule.common_loops import common_loops
 
 x0, x1, r0 = loop_variable("x", 0), loop_variable("x", 1), loop_variable("r", 0)

@@ -15,9 +15,9 @@ import miniinductor
 import miniinductor.config
 from miniinductor import records
 from miniinductor.errors import CompilerError
-from miniinductor.toolchain import cpp as builder
-from miniinductor.toolchain.cpp import build_kernels, find_compiler
-from miniinductor.toolchain.disk import disk, temporary_folder
+from miniinductor import toolchain as builder
+from miniinductor.toolchain import build_kernels, find_compiler
+from miniinductor.toolchain import disk, temporary_folder
 
 CONFIG = miniinductor.config
 
@@ -84,7 +84,7 @@ def test_the_folder_follows_the_system(environment, place, monkeypatch):
 def test_without_a_home_the_folder_is_private_temporary_and_goes_at_exit():
     code = (
         "import os, miniinductor.config as config; config.cache_dir = ''\n"
-        "from miniinductor.toolchain.disk import temporary_folder, disk\n"
+        "from miniinductor.toolchain import temporary_folder, disk\n"
         "disk().write('a', b'b'); assert disk().read('a') == b'b'\n"
         "folder = disk().folder(); assert os.stat(folder).st_mode & 0o777 == 0o700\n"
         "child = os.fork()\n"

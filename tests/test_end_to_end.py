@@ -101,7 +101,7 @@ def test_mutated_inputs_and_aliased_outputs():
 
 def test_without_a_compiler_it_runs_eagerly_and_says_so(monkeypatch, tmp_path):
     import miniinductor
-    from miniinductor.toolchain import cpp as compiler
+    from miniinductor import toolchain as compiler
 
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)

@@ -28,7 +28,7 @@ from miniinductor.autograd.joint import trace_joint  # noqa: E402
 from miniinductor.autograd.partition import partition  # noqa: E402
 from miniinductor.codegen import kernels
 from miniinductor.codegen.triton.tile_plan import Config, Launch  # noqa: E402
-from miniinductor.ir import recording
+from miniinductor.ir import handlers
 from miniinductor.ir.handlers import PrintHandler  # noqa: E402
 from miniinductor.ir.ops import ops  # noqa: E402
 from miniinductor.lowering import lower_graph  # noqa: E402
@@ -111,6 +111,7 @@ def training():
     return {
         "x": torch.randn(4, 8, requires_grad=True),
         "trace_joint": trace_joint,
+        "held": [],
         "partition": partition,
         "is_cheap": stages.is_cheap,
         "compile_graph": compilation.compile_functional,
@@ -183,7 +184,6 @@ def explained():
 MORE = {  # file -> what else its example finds
     "explain/notebook": lambda: {"e": explained()},
     "explain/packing": lambda: {"document": explained().to_json()},
-    "toolchain/disk": lambda: {"disk": importlib.import_module("miniinductor.toolchain.disk").disk},
     "explain/data": lambda: {"explain": minidynamo.explain},
     "explain/entry_stages": lambda: {
         "record": minidynamo.explain(f)(torch.randn(4, 8)).main.record
@@ -216,9 +216,8 @@ MORE = {  # file -> what else its example finds
     "ir/dependencies": lambda: {
         "buffer": exponential(),
         "handler": PrintHandler(),
-        "trace": recording.trace,
+        "trace": handlers.trace,
     },
-    "ir/recording": lambda: {"buffer": exponential()},
     "schedule/after_fusion": lambda: scheduled(
         lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
         torch.randn(3),
@@ -237,7 +236,7 @@ MORE = {  # file -> what else its example finds
         "run": f,
     },
     "lowering/graph": lambda: {"gm": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())},
-    "toolchain/cpp": lambda: {"x": torch.ones(3)},
+    "toolchain": lambda: {"x": torch.ones(3)},
     "sizes/symbols": symbolic,
     "sizes/prover": symbolic,
     "explain/draw_code": lambda: {"add": (lambda n: lambda x: x + n)(1)},

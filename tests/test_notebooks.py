@@ -148,7 +148,7 @@ def test_no_row_passes_for_an_answer_that_gives_nothing(name, exercise, monkeypa
 
 def test_feedback_names_what_was_swallowed():
     """g++'s first error, the largest difference and its index, an error inside the compiler."""
-    from miniinductor.toolchain.cpp import build_kernels
+    from miniinductor.toolchain import build_kernels
 
     source = 'extern "C" int NAME(void** args) { return nothing_of_that_name; }'
     said = exercises.row("", lambda: build_kernels([(source, "wrong")])).detail

@@ -31,12 +31,24 @@ FILLS = {  # files that set attributes by name, or write into a `__dict__` -> of
     "minidynamo/explain/explanation.py": "itself: a stage is kept",
     "minidynamo/explain/command.py": "the program's __main__",
     "miniinductor/options.py": "a module's options, for a block of the program",
-    "miniinductor/ir/ops.py": "__init_subclass__: a class that is being made",
 }  # (a class of ours may be filled in its own file)
 # Classes with a __getattr__: of the program's module, of torch, of Triton, of their own file.
 ANSWER_FOR_OTHERS = set(
     "CompiledModule Libdevice CheckedMemory FrameExplanation Explanation".split()
 )
+CHANGES_LIBRARIES = {  # files that write into what another project defines, or its loggers
+    "minidynamo/convert/convert_frame.py": "torch's logger says nothing of what a break tells",
+    "minidynamo/explain/command.py": "sys: the program's arguments and __main__",
+    "minidynamo/explain/__init__.py": "sys.modules: its own entry",
+    "minidynamo/explain/redirect.py": "torch.compile, on purpose",
+    "miniinductor/codegen/triton/interpreter.py": "Triton's interpreter, which is for tests alone",
+    "miniinductor/codegen/triton/worker.py": "os.environ of a process of ours",
+}
+ASSEMBLES = {  # files that make something of a class or module when another file defines it
+    "minidynamo/explain/__init__.py": "itself: a module that is called",
+    "minidynamo/variables/base.py": "constructors from annotated names, as @dataclass does",
+    "miniinductor/options.py": "a config.py, which asks for it",
+}
 OF_FX = {*dir(torch.fx.Node), "target", "args", "kwargs", "meta"}  # attributes of torch's nodes
 OUTSIDE_WRITES = 117  # fields of a record, a frame, a writer of kernels... set by another file
 
@@ -137,6 +149,32 @@ def foreign_writes(tree, name):
     for node in ast.walk(tree):
         if names & {*written(node)[:1]}:
             yield f"{name}:{node.lineno}: {ast.unparse(node)[:80]}"
+
+
+def changes_of_libraries():
+    for path, tree in TREES.items():
+        imports = (*nodes(ast.Import, tree), *nodes(ast.ImportFrom, tree))
+        names = {(a.asname or a.name).split(".")[0] for n in imports for a in n.names}
+        names -= set(imported(tree))
+        calls = {getattr(call.func, "attr", "") for call in nodes(ast.Call, tree)}
+        if calls & {"addFilter", "addHandler", "setLevel"} or any(
+            names & {*written(node)[:1]} for node in ast.walk(tree)
+        ):
+            yield path.relative_to(ROOT).as_posix()
+
+
+def test_other_projects_are_changed_in_few_places():
+    assert set(changes_of_libraries()) == CHANGES_LIBRARIES.keys()
+
+
+def test_classes_are_assembled_in_few_places():
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if getattr(node, "name", "") == "__init_subclass__" or "__class__" in written(node)[1:]
+    }
+    assert found == ASSEMBLES.keys()
 
 
 def test_no_file_gives_methods_to_a_class_of_another_one():

@@ -13,9 +13,9 @@ import miniinductor
 import miniinductor.config
 from miniinductor.ir.ops import ops
 from miniinductor.records import CompileRecord
-from miniinductor.toolchain import cpp as builder
-from miniinductor.toolchain import cpp as compiler
-from miniinductor.toolchain.cpp import build_kernels
+from miniinductor import toolchain as builder
+from miniinductor import toolchain as compiler
+from miniinductor.toolchain import build_kernels
 
 SOURCE = """extern "C" int NAME(void** args) {
     const float* in0 = (const float*)args[0];   // a comment

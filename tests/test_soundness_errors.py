@@ -49,6 +49,7 @@ RAISES = {
     "probability": (lambda x: F.binary_cross_entropy(x, x), three),
     "assertion": (lambda x: torch._assert_async(x[0] > 5), three),
     "hardshrink of integers": (lambda x: F.hardshrink(x), positions(1, 2)),
+    "no __round__": (lambda x: round(x), three),
     "logit_ of integers": (lambda x: x.logit_(), positions(1, 2)),
     "margin": (lambda x, i: F.multi_margin_loss(x, i), grid, positions(1, 1, 5, 0)),
     "position in rows of nothing": (
@@ -84,6 +85,7 @@ SIGNS = {
     "neutral numbers": lambda x: (x + 0.0, x - 0, 0 - x, x * 1, x / 1, x * 0, -(x + 0.0), x - -0.0),
     "sum of one": lambda x: (x[:1].sum(), x[:1].mean(), x.unsqueeze(0).sum(0)),
     "full": lambda x: (torch.full_like(x, 0.0), torch.full_like(x, -0.0)),
+    "complex": lambda x: torch.linalg.cross((2 + 3j) * x[1:4], x[2:7:2] + 0j),
 }
 
 

@@ -103,7 +103,7 @@ def test_an_exception_in_a_guard_surfaces():
 
 def test_no_temporary_file_stays_when_a_build_is_interrupted(tmp_path, monkeypatch):
     import miniinductor
-    from miniinductor.toolchain import cpp as build
+    from miniinductor import toolchain as build
 
     def interrupt(*arguments):
         raise KeyboardInterrupt

@@ -25,7 +25,7 @@ def test_programs_that_need_one_edge_condition_or_mask_each():
 
 
 def test_memory_that_nobody_wrote_shows():
-    from miniinductor.toolchain import cpp as launch
+    from miniinductor import toolchain as launch
 
     with writes.poisoned():
         made = launch.empty_cpu((4,), (1,), torch.float32)

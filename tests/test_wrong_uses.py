@@ -212,9 +212,9 @@ def test_errors_show_the_users_lines_alone():
 
 
 def test_a_cache_that_cannot_be_written_is_told_once(tmp_path, caplog):
-    from miniinductor.toolchain import disk
+    from miniinductor import toolchain
 
-    disk.temporary_folder.cache_clear()
+    toolchain.temporary_folder.cache_clear()
     (tmp_path / "file").touch()
     with miniinductor.config.patch(cache_dir=str(tmp_path / "file" / "folder")):
         for number in (1.25, 2.25):

@@ -108,7 +108,7 @@ def texts_of_frames() -> dict[str, str]:
 @contextlib.contextmanager
 def nothing_is_built() -> Iterator[None]:
     """Kernels are written, and g++ is not called: the callable must not be called, either."""
-    from miniinductor.toolchain import cpp as build
+    from miniinductor import toolchain as build
 
     class Library:
         def __getattr__(self, name: str) -> Callable:

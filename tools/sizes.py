@@ -62,7 +62,7 @@ Bytecode again
 The driver of miniinductor
     miniinductor compile.py
 Autograd
-    miniinductor/autograd joint.py tracer.py fake_mode.py outputs.py partition.py runtime.py
+    miniinductor/autograd joint.py tracer.py outputs.py partition.py runtime.py
 Lowering
     miniinductor/lowering graph.py registry.py
 Loop IR
@@ -72,6 +72,7 @@ Fusion
 Kernels in C++
     miniinductor/codegen kernels.py kernel_plan.py
     miniinductor/codegen/cpp kernel_writer.py lanes.py statements.py
+    miniinductor toolchain.py
 Memory and the wrapper
     miniinductor/runtime memory.py wrapper.py
 """

@@ -52,7 +52,7 @@ from ..shapes.dynamic import SizePolicy
 from ..variables.base import Lazy, Variable, forget_lookups
 from ..variables.floats import floats_as_tensors
 from ..variables.functions import FunctionVar
-from ..wrap.containers import closure_of
+from ..variables.containers import closure_of
 from .entries import CacheEntry, entry_guards, owner_of
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ IMPURE = """
     """.split()
 callable_of_type = ByClass()  # type of what is called -> handler(tx, function, args, kwargs)
 class_with_base = ByClass()  # base of the class that is called -> handler(tx, cls, args, kwargs)
-CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range}
+CONSTANT_CLASSES = {int, float, str, bytes, bool, complex}
 CONSTANT_CLASSES |= {torch.device, torch.dtype, torch.finfo, torch.iinfo} | NUMPY
 
 

@@ -38,6 +38,7 @@ from ..variables.base import running
 from ..variables.constant import ConstantVar
 from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
+from . import exceptions as exceptions  # which registers its opcodes
 from .opcodes import HANDLERS, unsupported
 from .operations import Operations
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from miniinductor.errors import CompilerError
-from miniinductor.toolchain.cpp import compiler_command, prelude
+from miniinductor.toolchain import compiler_command, prelude
 
 MOST_LINES = 400  # of one kernel
 

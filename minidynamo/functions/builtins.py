@@ -1,4 +1,4 @@
-"""Builtins, containers, numbers and operators as functions: max, sorted, getattr, dict, round...
+"""Builtins, containers, numbers and operators as functions: isinstance, range, sorted, getattr...
 
     max(sizes, key=abs)        sorted(names)        for value in reversed(d.values()): ...
     collections.deque(xs, 3)        frozenset(xs)        slice(1, n)        divmod(7, 2)
@@ -8,16 +8,29 @@ In:   the arguments of the call, as variables.   Out: a variable, or a Python co
 Errors that C code words (too few values, no such conversion) are graph breaks: plain Python raises
 them.  Mirrors torch/_dynamo/variables/builtin.py.
 
-Other builtins: isinstance and super (instances.py); str, repr and f-strings (strings.py); range,
-int and other classes of constants (`CONSTANT_CLASSES` in evaluate/calls.py).
+For isinstance() every class is asked for its instances in its own way, as its metaclass says:
+
+| metaclass's `__instancecheck__` | what answers |
+|---|---|
+| type's | the MRO of the value's type, then its `__class__` |
+| abc's | `issubclass` of the type, guarded: a class may be registered later |
+| a protocol's, torch.FloatTensor's and the like (C) | nobody: a graph break |
+| any other in Python | is traced |
+
+Other builtins: super (instances.py); str, repr and f-strings (strings.py); int and other classes of
+constants (`CONSTANT_CLASSES` in evaluate/calls.py).
 """
 
+import abc
 import builtins
 import collections
 import functools
 import math
 import operator
 import types
+import typing
+import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -25,7 +38,7 @@ import torch
 from ..errors import Break, ObservedException
 from ..evaluate.operations import on_host
 from ..evaluate.operators import COMPARISONS, OPERATORS, UNARY
-from ..variables.base import MISSING, Frame, Named, Variable, lookup
+from ..variables.base import MISSING, Frame, Named, OpaqueVar, Variable, lookup, trusted
 from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.dicts import (
@@ -46,6 +59,8 @@ from ..variables.symbolic import SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 
 EMPTY = TupleVar([])
+ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)
+TYPING = ("typing", "typing_extensions")
 
 
 # ---- attributes
@@ -97,6 +112,99 @@ def _hash(tx: Frame, value: Any, /) -> Variable:
     if isinstance(value, ClassVar):
         value.hash_key(tx)
     return tx.fold(hash, value.as_constant())
+
+
+# ---- isinstance, issubclass
+@rule(isinstance)
+def is_instance(tx: Frame, value: Variable, kinds: Variable, /) -> bool:
+    """PyObject_IsInstance."""
+    cls = kinds.identity()
+    if cls is value.python_type():
+        return True
+    parts = parts_of(tx, kinds)
+    if parts is not None:
+        return any(is_instance(tx, value, part) for part in parts)
+    if isinstance(cls, type):
+        return ask_class(tx, value, cls)
+    raise Break("class", f"isinstance() of {value} and {kinds}")
+
+
+def parts_of(tx: Frame, kinds: Variable) -> Iterable[Variable] | None:
+    """The variables of a tuple or union, or None for what is one class."""
+    if isinstance(kinds, TupleVar):
+        return kinds.iterate(tx)
+    found = kinds.identity()
+    if isinstance(found, types.UnionType) or typing.get_origin(found) is typing.Union:
+        return [tx.output.wrap_pinned(part) for part in typing.get_args(found)]
+    return None
+
+
+def ask_class(tx: Frame, value: Variable, cls: type) -> bool:
+    owner, check = lookup(type(cls), "__instancecheck__")
+    if check is type.__instancecheck__:
+        return any(cls in kind.__mro__ for kind in classes_of(tx, value))
+    if not isinstance(check, types.FunctionType) or getattr(cls, "_is_protocol", False):
+        raise Break("class", f"isinstance() of {value} and {cls.__name__}")
+    if check in ABC_CHECKS or check.__module__ in TYPING:
+        return any(is_registered(tx, kind, cls) for kind in classes_of(tx, value))
+    made = tx.output.wrap_class_attribute(owner, check, "__instancecheck__")
+    return made.call(tx, [ClassVar(cls), value], {}).truth(tx)
+
+
+def classes_of(tx: Frame, value: Any) -> Iterator[type]:
+    """The type of a value, then what it says of itself: `__class__` may be a property (a
+    mock's)."""
+    kind = value.python_type()
+    yield kind
+    if isinstance(value, OpaqueVar):
+        if kind in weakref.ProxyTypes or lookup(kind, "__class__")[0] is not object:
+            raise value.broken
+    elif isinstance(value, ObjectVar):
+        own = lookup(kind, "__class__")[0] is not object
+        if own or isinstance(lookup(kind, "__getattribute__")[1], types.FunctionType):
+            said = value.getattr(tx, "__class__").identity()
+            if isinstance(said, type) and said is not kind:
+                yield said
+
+
+def is_registered(tx: Frame, kind: type, cls: type) -> bool:
+    """issubclass(kind, cls) of an abstract class, which may learn of `kind` later."""
+    if cls in kind.__mro__:
+        return True
+    found = bool(tx.run_now(issubclass, kind, cls))
+    if not (trusted(kind.__module__) and trusted(cls.__module__)):
+        word = "" if found else "not "
+        source = tx.output.tree.pinned(cls)
+        tx.output.guard(source, ("SUBCLASS", kind), f"{word}issubclass({{pin}}, {{0}})", kind)
+    return found
+
+
+@rule(issubclass)
+def is_subclass(tx: Frame, cls: Variable, kinds: Variable, /) -> bool:
+    """PyObject_IsSubclass."""
+    parts = parts_of(tx, kinds)
+    if parts is not None:
+        return any(is_subclass(tx, cls, part) for part in parts)
+    asked = kinds.identity()
+    if not isinstance(cls, ClassVar) or not isinstance(asked, type):
+        raise Break("class", f"issubclass() of {cls} and {kinds}")
+    check = lookup(type(asked), "__subclasscheck__")[1]
+    if check is type.__subclasscheck__:
+        return asked in cls.value.__mro__
+    if check not in ABC_CHECKS:
+        raise Break("class", f"issubclass() asks {type(asked).__name__}.__subclasscheck__")
+    return is_registered(tx, cls.value, asked)
+
+
+rules(
+    {
+        # what a metaclass's own check comes to when it calls super()
+        type.__instancecheck__: lambda tx, cls, value, /: any(
+            cls.value in kind.__mro__ for kind in classes_of(tx, value)
+        ),
+        type.__subclasscheck__: lambda tx, cls, other, /: cls.value in other.value.__mro__,
+    }
+)
 
 
 # ---- values one after the other
@@ -191,8 +299,6 @@ def _divmod(tx: Frame, a: Variable, b: Variable, /) -> Variable:
 
 def _round(tx: Frame, number: Any, ndigits: Variable = NONE) -> Variable:
     digits = [] if ndigits is NONE else [ndigits]
-    if isinstance(number, TensorVar):
-        return number.call_method(tx, "round", digits, {})
     symbolic = apply(tx, round, number, *digits) if type(number) is SymVar else None
     return symbolic or tx.fold(on_host(round, [number, *digits], {}, "as_constant"))
 
@@ -280,6 +386,7 @@ rules(
         enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(
             tx.iter_of(iterable), tx.fold(operator.index, start.as_constant()).value
         ),
+        range: lambda tx, *args, **kwargs: tx.computed(range, args, kwargs, "as_constant"),
         zip: lambda tx, *values, strict=ConstantVar(False): ZipVar(
             [tx.iter_of(a) for a in values], strict.truth(tx)
         ),

@@ -28,7 +28,7 @@ from ..variables.dicts import DictVar, TupleVar
 from ..variables.objects import ObjectVar, initialise_exception, is_inherited
 from ..variables.registry import NONE, ByClass, checked, refused, rule
 from ..variables.tensor import TensorVar
-from ..wrap.containers import is_plain_named_tuple
+from ..variables.containers import is_plain_named_tuple
 from .builtins import name_of
 from .instances import allocate, initialise_payload
 from .strings import text

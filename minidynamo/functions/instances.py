@@ -1,30 +1,18 @@
-"""Calls of classes: instances, whose `__new__` and `__init__` are traced; isinstance and super.
+"""Calls of classes: instances, whose `__new__` and `__init__` are traced; super.
 
 In:   a class and the arguments of its call.   Out: an ObjectVar, or what the class's rule gives.
 
-    isinstance(x, torch.Tensor)        super().forward(x)        Pair(1, 2)        Color(3)
+    super().forward(x)        Pair(1, 2)        Color(3)
     >>> instantiate(tx, Config, [], {"hidden_size": ConstantVar(8)})
-
-Every class is asked for its instances in its own way, as its metaclass says:
-
-| metaclass's `__instancecheck__` | what answers |
-|---|---|
-| type's | the MRO of the value's type, then its `__class__` |
-| abc's | `issubclass` of the type, guarded: a class may be registered later |
-| a protocol's, torch.FloatTensor's and the like (C) | nobody: a graph break |
-| any other in Python | is traced |
 
 Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable) and builtin.py.
 """
 
-import abc
 import collections
 import enum
 import functools
 import types
-import typing
-import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -32,120 +20,14 @@ import torch
 from ..errors import Break
 from ..evaluate.calls import class_with_base
 from ..evaluate.operations import on_host
-from ..variables.base import (
-    MISSING,
-    Args,
-    Frame,
-    Named,
-    OpaqueVar,
-    Variable,
-    can_change,
-    lookup,
-    trusted,
-)
+from ..variables.base import MISSING, Args, Frame, Named, Variable, can_change, lookup
 from ..variables.classes import ClassVar, SuperVar
 from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar, named
 from ..variables.functions import CellVar
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ExceptionVar, ObjectVar, initialise_exception, is_inherited
 from ..variables.registry import rule, rules
-from ..wrap.containers import is_plain_named_tuple
-
-ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)
-TYPING = ("typing", "typing_extensions")
-
-
-# ---- isinstance, issubclass
-@rule(isinstance)
-def is_instance(tx: Frame, value: Variable, kinds: Variable, /) -> bool:
-    """PyObject_IsInstance."""
-    cls = kinds.identity()
-    if cls is value.python_type():
-        return True
-    parts = parts_of(tx, kinds)
-    if parts is not None:
-        return any(is_instance(tx, value, part) for part in parts)
-    if isinstance(cls, type):
-        return ask_class(tx, value, cls)
-    raise Break("class", f"isinstance() of {value} and {kinds}")
-
-
-def parts_of(tx: Frame, kinds: Variable) -> Iterable[Variable] | None:
-    """The variables of a tuple or union, or None for what is one class."""
-    if isinstance(kinds, TupleVar):
-        return kinds.iterate(tx)
-    found = kinds.identity()
-    if isinstance(found, types.UnionType) or typing.get_origin(found) is typing.Union:
-        return [tx.output.wrap_pinned(part) for part in typing.get_args(found)]
-    return None
-
-
-def ask_class(tx: Frame, value: Variable, cls: type) -> bool:
-    owner, check = lookup(type(cls), "__instancecheck__")
-    if check is type.__instancecheck__:
-        return any(cls in kind.__mro__ for kind in classes_of(tx, value))
-    if not isinstance(check, types.FunctionType) or getattr(cls, "_is_protocol", False):
-        raise Break("class", f"isinstance() of {value} and {cls.__name__}")
-    if check in ABC_CHECKS or check.__module__ in TYPING:
-        return any(is_registered(tx, kind, cls) for kind in classes_of(tx, value))
-    made = tx.output.wrap_class_attribute(owner, check, "__instancecheck__")
-    return made.call(tx, [ClassVar(cls), value], {}).truth(tx)
-
-
-def classes_of(tx: Frame, value: Any) -> Iterator[type]:
-    """The type of a value, then what it says of itself: `__class__` may be a property (a
-    mock's)."""
-    kind = value.python_type()
-    yield kind
-    if isinstance(value, OpaqueVar):
-        if kind in weakref.ProxyTypes or lookup(kind, "__class__")[0] is not object:
-            raise value.broken
-    elif isinstance(value, ObjectVar):
-        own = lookup(kind, "__class__")[0] is not object
-        if own or isinstance(lookup(kind, "__getattribute__")[1], types.FunctionType):
-            said = value.getattr(tx, "__class__").identity()
-            if isinstance(said, type) and said is not kind:
-                yield said
-
-
-def is_registered(tx: Frame, kind: type, cls: type) -> bool:
-    """issubclass(kind, cls) of an abstract class, which may learn of `kind` later."""
-    if cls in kind.__mro__:
-        return True
-    found = bool(tx.run_now(issubclass, kind, cls))
-    if not (trusted(kind.__module__) and trusted(cls.__module__)):
-        word = "" if found else "not "
-        source = tx.output.tree.pinned(cls)
-        tx.output.guard(source, ("SUBCLASS", kind), f"{word}issubclass({{pin}}, {{0}})", kind)
-    return found
-
-
-@rule(issubclass)
-def is_subclass(tx: Frame, cls: Variable, kinds: Variable, /) -> bool:
-    """PyObject_IsSubclass."""
-    parts = parts_of(tx, kinds)
-    if parts is not None:
-        return any(is_subclass(tx, cls, part) for part in parts)
-    asked = kinds.identity()
-    if not isinstance(cls, ClassVar) or not isinstance(asked, type):
-        raise Break("class", f"issubclass() of {cls} and {kinds}")
-    check = lookup(type(asked), "__subclasscheck__")[1]
-    if check is type.__subclasscheck__:
-        return asked in cls.value.__mro__
-    if check not in ABC_CHECKS:
-        raise Break("class", f"issubclass() asks {type(asked).__name__}.__subclasscheck__")
-    return is_registered(tx, cls.value, asked)
-
-
-rules(
-    {
-        # what a metaclass's own check comes to when it calls super()
-        type.__instancecheck__: lambda tx, cls, value, /: any(
-            cls.value in kind.__mro__ for kind in classes_of(tx, value)
-        ),
-        type.__subclasscheck__: lambda tx, cls, other, /: cls.value in other.value.__mro__,
-    }
-)
+from ..variables.containers import is_plain_named_tuple
 
 
 # ---- super

@@ -28,7 +28,7 @@ from typing import Any
 
 from ..errors import Break
 from ..evaluate.calls import callable_of_type
-from ..evaluate.opcodes import exc_info
+from ..evaluate.exceptions import exc_info
 from ..evaluate.operations import on_host
 from ..variables.base import Args, Frame, Named, Variable, lookup, trusted
 from ..variables.classes import ClassVar

@@ -31,8 +31,8 @@ from ..variables.dicts import ListVar, TupleVar
 from ..variables.nn_modules import module_name
 from ..variables.symbolic import SYMBOLIC, SymVar, symbolic_node, unwritten_fake, wrap_symbolic
 from ..variables.tensor import TensorVar
-from ..wrap.builder import pinned_result
-from ..wrap.containers import result_dict, result_set
+from ..variables.builder import pinned_result
+from ..variables.containers import result_dict, result_set
 
 if TYPE_CHECKING:
     from .output_graph import OutputGraph

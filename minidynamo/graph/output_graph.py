@@ -1,5 +1,5 @@
 """The FX graph under construction, and what else one attempt at a frame collects: inputs,
-attributes, changes of the thread's state, and (in its base class, wrap/builder.py) values and
+attributes, changes of the thread's state, and (in its base class, variables/builder.py) values and
 guards.
 
 In:   `call_graph("call_function", torch.add, [x, y], {})` from the evaluator, variables as
@@ -54,7 +54,7 @@ from ..variables.base import Args, Named, Variable, current_line, lookup
 from ..variables.classes import GlobalsVar
 from ..variables.floats import with_tensors
 from ..variables.tensor import TensorVar, failure, select_symbols, wrap_non_tensor
-from ..wrap.builder import Builder
+from ..variables.builder import Builder
 from . import graph_module
 from .graph_module import holds_tensor
 

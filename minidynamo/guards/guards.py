@@ -98,6 +98,12 @@ def of_layout(node: Source) -> set[str]:
     return kinds if kinds <= {guard.kind for guard in node.guards.values()} else set()
 
 
+def is_held(node: Source) -> bool:
+    """Is it a module's parameter or buffer, of which only the object and its layout are guarded?"""
+    kinds = {guard.kind for guard in node.guards.values()} - of_layout(node)
+    return is_state(node) and kinds == {"ID"} and " == " in node.layout
+
+
 class GuardPrinter:
     """The tree of sources as lines of Python: what several guards read is read once.
 
@@ -144,12 +150,16 @@ class GuardPrinter:
 
     def below(self, node: Source) -> None:
         """The guards of everything that is read from `node`: leaves first."""
-        inner = []
+        inner, held = list[Source](), list[str]()
         for child in filter(self.is_needed, node.children.values()):
             if child.children or child in self.paired:
                 inner.append(child)
+            elif is_held(child):
+                held += [repr(child.key), *child.guards["ID"].pins, child.layout.split(" == ")[1]]
+                self.guards += child.guards.values()
             else:
                 self.check(child, child.expr(self.names[node]))
+        self.line([f"holds({self.names[node]}, {', '.join(held)})"] if held else [])
         for child in inner:
             self.check(child, self.assign(child, self.names[node]))
             self.below(child)

@@ -4,6 +4,9 @@
  *     layout(tensor) == b'...'             # one call instead of six attributes
  *     layout(tensor).startswith(b'...')    # where sizes are symbols
  *
+ *     holds(module._parameters, 'weight', weight, b'...', 'bias', bias, b'...')
+ *     lacks(module.__dict__, 'forward')    # of any dictionary
+ *
  * Bits: is it a lazily negated or conjugated view, zeros without memory, has it names of
  * dimensions; and, not asked by `plain_layout`, was it made in inference mode, does it require
  * gradients?  None: it is no dense tensor.
@@ -14,6 +17,8 @@
 #include <Python.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#define PLAIN (1 << 6)                  /* the bit of what `plain_layout` gives */
 
 /* Each takes an at::Tensor *, which lies `offset` bytes behind the start of the Python object.
  * The first seven return 0 if all went well. */
@@ -30,28 +35,38 @@ static struct {
 static PyTypeObject *tensor_type;       /* torch.Tensor */
 static int32_t strided;                 /* what torch.layout says of dense tensors */
 
-static PyObject *
-read_layout(PyObject *tensor, int for_gradients)
+typedef struct {
+    void *class;
+    int32_t dtype, device_type, device_index, bits;
+    int64_t dim;
+} Head;
+
+/* The layout's head, and its sizes and strides in place; 0: the object has none. */
+static int
+read_layout(PyObject *tensor, int is_plain, Head *head, int64_t **sizes, int64_t **strides)
 {
-    struct {
-        void *class;
-        int32_t dtype, device_type, device_index, bits;
-        int64_t dim;
-    } head = {Py_TYPE(tensor)};
-    int64_t *sizes, *strides;
     int32_t kind;
     if (!torch.offset || !PyObject_TypeCheck(tensor, tensor_type))
-        Py_RETURN_NONE;
+        return 0;
     void *handle = (char *)tensor + torch.offset;
-    head.bits = torch.is_neg(handle) | torch.is_conj(handle) << 1 | torch.is_zerotensor(handle) << 2
+    head->class = Py_TYPE(tensor);
+    head->bits = torch.is_neg(handle) | torch.is_conj(handle) << 1
+        | torch.is_zerotensor(handle) << 2
         | (torch.has_names && torch.has_names(*(void **)handle)) << 3
-        | (for_gradients && torch.is_inference(handle)) << 4
-        | (for_gradients && torch.requires_grad(*(void **)handle)) << 5;
-    if (torch.layout(handle, &kind) || kind != strided || torch.dtype(handle, &head.dtype)
-        || torch.device_type(handle, &head.device_type)
-        || torch.device_index(handle, &head.device_index)
-        || torch.dim(handle, &head.dim) || torch.sizes(handle, &sizes)
-        || torch.strides(handle, &strides))
+        | (is_plain ? PLAIN : torch.is_inference(handle) << 4
+           | torch.requires_grad(*(void **)handle) << 5);
+    return !torch.layout(handle, &kind) && kind == strided && !torch.dtype(handle, &head->dtype)
+        && !torch.device_type(handle, &head->device_type)
+        && !torch.device_index(handle, &head->device_index) && !torch.dim(handle, &head->dim)
+        && !torch.sizes(handle, sizes) && !torch.strides(handle, strides);
+}
+
+static PyObject *
+as_bytes(PyObject *tensor, int is_plain)
+{
+    Head head;
+    int64_t *sizes, *strides;
+    if (!read_layout(tensor, is_plain, &head, &sizes, &strides))
         Py_RETURN_NONE;
     size_t size = head.dim * sizeof(int64_t);
     PyObject *found = PyBytes_FromStringAndSize(NULL, sizeof head + 2 * size);
@@ -63,8 +78,50 @@ read_layout(PyObject *tensor, int for_gradients)
     return found;
 }
 
-static PyObject *layout(PyObject *module, PyObject *tensor) { return read_layout(tensor, 1); }
-static PyObject *plain_layout(PyObject *module, PyObject *tensor) { return read_layout(tensor, 0); }
+static PyObject *layout(PyObject *module, PyObject *tensor) { return as_bytes(tensor, 0); }
+static PyObject *plain_layout(PyObject *module, PyObject *tensor) { return as_bytes(tensor, 1); }
+
+/* Is this the tensor's layout?  `bytes` come from one of the two functions above. */
+static int
+has_layout(PyObject *tensor, const char *bytes)
+{
+    Head head;
+    int64_t *sizes, *strides;
+    if (!read_layout(tensor, ((Head *)bytes)->bits & PLAIN, &head, &sizes, &strides)
+        || memcmp(bytes, &head, sizeof head))
+        return 0;
+    size_t size = head.dim * sizeof(int64_t);
+    bytes += sizeof head;
+    return !memcmp(bytes, sizes, size) && !memcmp(bytes + size, strides, size);
+}
+
+/* holds(table, key, tensor, layout, key, tensor, layout...): has the dictionary these tensors? */
+static PyObject *
+holds(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (!PyDict_Check(args[0]))
+        Py_RETURN_FALSE;
+    for (Py_ssize_t i = 1; i + 2 < count; i += 3) {
+        PyObject *found = PyDict_GetItemWithError(args[0], args[i]);
+        if (PyErr_Occurred())
+            return NULL;
+        if (found != args[i + 1] || !has_layout(found, PyBytes_AS_STRING(args[i + 2])))
+            Py_RETURN_FALSE;
+    }
+    Py_RETURN_TRUE;
+}
+
+/* lacks(dictionary, key, key...): has it none of these keys? */
+static PyObject *
+lacks(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 1; i < count; i++) {
+        int found = PySequence_Contains(args[0], args[i]);
+        if (found)
+            return found < 0 ? NULL : Py_NewRef(Py_False);
+    }
+    Py_RETURN_TRUE;
+}
 
 /* use_torch(tensor, tensor._cdata, addresses): find the at::Tensor in the Python object. */
 static PyObject *
@@ -95,6 +152,10 @@ static PyMethodDef functions[] = {
     {"layout", layout, METH_O, "layout(tensor) -> bytes, or None"},
     {"plain_layout", plain_layout, METH_O,
      "plain_layout(tensor) -> bytes, or None: the same where gradients do not matter"},
+    {"holds", (PyCFunction)(void (*)(void))holds, METH_FASTCALL,
+     "holds(table, key, tensor, layout, ...): are these tensors there, in these layouts?"},
+    {"lacks", (PyCFunction)(void (*)(void))lacks, METH_FASTCALL,
+     "lacks(dictionary, key, ...): are none of these keys there?"},
     {"use_torch", use_torch, METH_VARARGS,
      "use_torch(tensor, tensor._cdata, addresses of libtorch's functions)"},
     {NULL}};

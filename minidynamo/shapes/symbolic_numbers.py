@@ -88,6 +88,58 @@ def graph_function(expr: sympy.Expr) -> Callable:
     return IN_GRAPH[type(expr)]
 
 
+# method of SymNode -> the opaque function that stands for it
+FLOATS = {name: function for function in FUNCTIONS for name in function.methods}
+QUOTIENTS = TrueDiv.methods
+POWERS = FloatPow.methods
+# an int of a float is a number, which is guarded: int(n * 0.3)
+WHOLE: dict[str, Callable] = {
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+    "sym_int": int,
+}
+
+# sympy's rules for them are not those of floats.
+NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)
+# functions that stay symbolic -> what computes them for such numbers (operators do themselves)
+CALLS: dict[Any, Any] = {
+    **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
+    float: torch.sym_float,
+    int: lambda n: torch.SymInt(n.node.sym_int()),
+    min: torch.sym_min,
+    max: torch.sym_max,
+    math.isqrt: None,
+    math.sqrt: torch.sym_sqrt,
+}
+
+
+def of_table(name: str) -> Callable[..., "SymNode"]:
+    """The method of SymNode for an operator of the table."""
+    expression, compute, result = OPERATORS[name]
+
+    def method(self: "SymNode", other: "SymNode") -> "SymNode":
+        of_floats = result is int and float in (self.pytype, other.pytype)
+        # (that a divisor is positive becomes a guard)
+        if of_floats or (expression in (FloorDiv, Mod) and not other.is_positive()):
+            return self.opaque(name, compute, other)
+        expr = _cached(expression, self.expr, other.expr)
+        return self.new(expr, result, computed(compute, self, other))
+
+    return method
+
+
+def with_floats(name: str) -> Callable[..., "SymNode"]:
+    """A method that computes with floats, in no table above."""
+    is_whole, compute = name in WHOLE, WHOLE.get(name) or FLOATS[name].compute
+
+    def method(self: "SymNode", *others: "SymNode") -> "SymNode":
+        is_itself = is_whole and self.pytype is int
+        return self if is_itself else self.opaque(name, compute, *others)
+
+    return method
+
+
 # ---- the node behind torch.SymInt, SymFloat and SymBool ------------------------------------------
 # C++ asks each argument of an op what it is.  The answers are functions of C: in one of Python an
 # exception of a signal's handler may arrive, and C++ would take the argument for another type's.
@@ -100,11 +152,6 @@ class SymNode:
     (`pytype`): int, float or bool."""
 
     __slots__ = ("shape_env", "_expr", "pytype", "hint", "is_int", "is_float", "is_bool")
-
-    if TYPE_CHECKING:  # those that `_install` makes, as far as we call them
-        add: Callable[["SymNode", "SymNode"], "SymNode"]
-        mul: Callable[["SymNode"], "SymNode"]
-        floordiv: Callable[["SymNode"], "SymNode"]
 
     def __init__(
         self, shape_env: "ShapeEnv", expr: sympy.Expr, pytype: type, hint: Number | None
@@ -169,7 +216,16 @@ class SymNode:
     bool_, int_ = guard_bool, guard_int
     guard_or_true = guard_or_false = guard_size_oblivious = expect_true = guard_bool
 
-    # ---- operators that the table does not say
+    add, sub, mul, mod = map(of_table, ("add", "sub", "mul", "mod"))
+    floordiv, int_floordiv = of_table("floordiv"), of_table("int_floordiv")
+    sym_min, sym_max, sym_and, sym_or = map(of_table, "sym_min sym_max sym_and sym_or".split())
+    eq, ne, lt, le, gt, ge = map(of_table, "eq ne lt le gt ge".split())
+    floor, ceil, trunc, sym_int = map(with_floats, WHOLE)
+    truediv, int_truediv, float_truediv = map(with_floats, QUOTIENTS)
+    pow, float_pow = map(with_floats, POWERS)
+    sym_sqrt = with_floats("sym_sqrt")
+
+    # ---- operators that the tables do not say
     def opaque(self, name: Text, compute: Callable, *others: "SymNode") -> "SymNode":
         """The result of an operator that sympy must not compute (on floats, for fractions): a call
         of its opaque function; or, where there is none or Python may raise for other numbers, the
@@ -240,19 +296,6 @@ class SymNode:
 
 
 # ---- floats --------------------------------------------------------------------------------------
-# method of SymNode -> the opaque function that stands for it
-FLOATS = {name: function for function in FUNCTIONS for name in function.methods}
-QUOTIENTS = TrueDiv.methods
-POWERS = FloatPow.methods
-# an int of a float is a number, which is guarded: int(n * 0.3)
-WHOLE: dict[str, Callable] = {
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "trunc": math.trunc,
-    "sym_int": int,
-}
-
-
 def is_plain(node: SymNode) -> bool:
     """Is the number finite, and not the constant -0.0, whose sign sympy loses?"""
     if node.hint is None:
@@ -279,37 +322,6 @@ def computed(compute: Callable, *nodes: SymNode) -> Any:
 
 # tracing asks the same few questions over and over
 _cached = functools.lru_cache(4096)(lambda function, *args: function(*args))
-
-
-def _install(name: str, expression: Callable, compute: Callable, result: type) -> None:
-    """Give SymNode one operator of the table."""
-
-    def method(self: SymNode, other: SymNode) -> SymNode:
-        of_floats = result is int and float in (self.pytype, other.pytype)
-        # (that a divisor is positive becomes a guard)
-        if of_floats or (expression in (FloorDiv, Mod) and not other.is_positive()):
-            return self.opaque(name, compute, other)
-        expr = _cached(expression, self.expr, other.expr)
-        return self.new(expr, result, computed(compute, self, other))
-
-    setattr(SymNode, name, method)
-
-
-def _install_of_floats(name: str, compute: Callable) -> None:
-    """Add a method that computes with floats, in no table above."""
-
-    def method(self: SymNode, *others: SymNode) -> SymNode:
-        is_whole = self.pytype is int and name in WHOLE
-        return self if is_whole else self.opaque(name, compute, *others)
-
-    setattr(SymNode, name, method)
-
-
-for _name, _row in OPERATORS.items():
-    _install(_name, *_row)
-for _name, _compute in [*WHOLE.items(), *[(name, f.compute) for name, f in FLOATS.items()]]:
-    if not hasattr(SymNode, _name):
-        _install_of_floats(_name, _compute)
 
 
 def hint_of(n: Any) -> Any:

@@ -13,7 +13,7 @@ Out:  the handler of a key.  What no table knows is an instance of a class
 
 A rule of a value guards on `source` what it assumes, and gives the variable; it raises `Break` for
 what it cannot trace.  A rule of a call may return a Python constant.  Where subclasses have the
-same rule, `wrap/builder.py` has a list of the classes, in the order in which they are asked.
+same rule, `builder.py` has a list of the classes, in the order in which they are asked.
 Mirrors torch/_dynamo/variables/builder.py (VariableBuilder._type_dispatch) and the handlers of
 torch/_dynamo/variables/builtin.py.
 """

@@ -17,7 +17,6 @@ Mirrors torch/_dynamo/variables/tensor.py (SymNodeVariable).
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,24 +26,12 @@ import torch
 from miniinductor.errors import ours
 
 from ..errors import Break
-from ..shapes.symbolic_numbers import graph_function, is_of_floats
+from ..shapes.symbolic_numbers import CALLS, NOT_FINITE, graph_function, is_of_floats
 from ..shapes.symbolic_shapes import can_be_symbolic, fake_like, symbolic_fake
 from .base import Codegen, Frame, OutputGraph, Source, Variable
 from .constant import ConstantVar
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-# sympy's rules for them are not those of floats.
-NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)
-# functions that stay symbolic -> what computes them for such numbers (operators do themselves)
-CALLS: dict[Any, Any] = {
-    **{function: function for function in (math.floor, math.ceil, math.trunc, abs, round)},
-    float: torch.sym_float,
-    int: lambda n: torch.SymInt(n.node.sym_int()),
-    min: torch.sym_min,
-    max: torch.sym_max,
-    math.isqrt: None,
-    math.sqrt: torch.sym_sqrt,
-}
 
 
 class SymVar(Variable):

@@ -159,3 +159,17 @@ def with_eager_errors(run: Callable, gm: fx.GraphModule) -> Callable:
             del report  # it knows this frame, which knows the inputs
 
     return call
+
+
+def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
+    """The tensor, copied if its strides are others; strides of dimensions of size 1 do not
+    matter."""
+    if (
+        tensor.stride() == stride
+        or not tensor.numel()
+        or all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride))
+    ):
+        return tensor
+    return torch.empty_strided(
+        tensor.shape, stride, dtype=tensor.dtype, device=tensor.device
+    ).copy_(tensor)

@@ -152,6 +152,12 @@ def is_composite(func: Op) -> bool:
     )
 
 
+def value_of(node: Any) -> Any:
+    """The fake tensor of a node; None where there is none."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
 def add_node(
     graph: fx.Graph,
     like: Node,

@@ -46,6 +46,7 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 
 from ..errors import CannotTrace, blaming, is_fault, ours
+from ..options import Current
 from .functionalize import functionalize
 from .outputs import (
     Output,
@@ -73,6 +74,10 @@ from .tracer import (
 # (interpreter, target, args, kwargs) -> what the call gives; `interpreter.plain_call` is the rest
 CallRule = Callable[[fx.Interpreter, Any, tuple, dict[str, Any]], Any]
 CALLS: dict[Any, CallRule] = {}
+# What autograd calls as the backward of a compiled graph in place of a function: the function
+# itself.  A front end with a frame hook sets `disabled` around a compilation, since otherwise the
+# hook would see the backward graph being compiled.
+undisturbed = Current(lambda function: function)
 
 
 def call_rule(*targets: Any) -> Callable[[CallRule], CallRule]:
@@ -179,6 +184,11 @@ def autograd_errors() -> Iterator[None]:
     except ours(RuntimeError) as error:
         reason = str(error).partition("\n")[0] or repr(error)
         raise CannotTrace(f"autograd refuses the program: {reason}") from error
+
+
+def held_tensors(gm: fx.GraphModule) -> list[torch.Tensor]:
+    """The distinct tensors behind get_attr nodes: parameters and buffers."""
+    return list({id(t): t for t in [*gm.parameters(), *gm.buffers()]}.values())
 
 
 def trace_joint(
@@ -342,8 +352,9 @@ class ProgramTrace:
         joint.unreached = unreached(self.leaves, history)
         if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, self.leaves)):
             raise CannotTrace("outputs need gradients because of a leaf that was made inside")
-        if len(differentiated) > 1 and any(map(has_several_outputs, history)):
-            # `WithoutTangents` takes what does not arrive for zero, and all that follows from it
+        if (self.recorded or len(differentiated) > 1) and any(map(has_several_outputs, history)):
+            # Autograd refuses to write to a view in such a function.  `WithoutTangents` takes what
+            # does not arrive for zero, and all that follows from it
             raise CannotTrace(
                 "a custom autograd function with several outputs: its backward must see "
                 "which of them reached the loss"

@@ -3,10 +3,10 @@
 In:   the two halves of a joint graph.  Out: a callable on the graph's inputs whose results have
       history.
 
-    >>> joint = trace_joint(gm, [x], held_tensors(gm))
-    >>> parts = partition(joint, 1 + len(held_tensors(gm)), is_cheap)
+    >>> joint = trace_joint(gm, [x], held)              # held: the parameters and buffers
+    >>> parts = partition(joint, 1 + len(held), is_cheap)
     >>> back = Backward(parts, record, compile_graph, start)
-    >>> run = connect(joint, parts, start_forward(parts), back, held_tensors(gm))
+    >>> run = connect(joint, parts, start_forward(parts), back, held)
     >>> run(x)[0].square().sum().backward()         # x.grad and the parameters' are there now
     >>> x.grad.shape
     torch.Size([4, 8])
@@ -32,24 +32,17 @@ from torch import fx
 
 from .. import config
 from ..errors import CannotLower, CompilerError, ThreadState, faults
-from ..options import Current
 from ..records import CompileRecord, first_line, warn_once
 from ..sizes.symbols import fill
 from . import fake_mode
-from .eager_graphs import runnable, writable
+from .eager_graphs import in_layout, runnable, writable
 from .functionalize import output_of
-from .joint import Joint
+from .joint import Joint, undisturbed
 from .outputs import with_outputs
 from .tracer import without_autocast
 
 if TYPE_CHECKING:
     from .partition import Parts
-
-
-# What autograd calls as the backward of a compiled graph in place of a function: the function
-# itself.  A front end with a frame hook sets `disabled` around a compilation, since otherwise the
-# hook would see the backward graph being compiled.
-undisturbed = Current(lambda function: function)
 
 
 class Backward:
@@ -146,11 +139,6 @@ def guards_of(graph: fx.GraphModule) -> list[str]:
     values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
     sizes = [value for value in values if isinstance(value, torch.SymInt)]
     return list(map(str, sizes[0].node.shape_env.guards())) if sizes else []
-
-
-def held_tensors(gm: fx.GraphModule) -> list[torch.Tensor]:
-    """The distinct tensors behind get_attr nodes: parameters and buffers."""
-    return list({id(t): t for t in [*gm.parameters(), *gm.buffers()]}.values())
 
 
 def inner_writes(forward: fx.GraphModule, joint: Joint) -> list[tuple[str, str]]:
@@ -272,17 +260,3 @@ def in_memory(tensor: torch.Tensor | None, strides: tuple[int, ...]) -> torch.Te
     """The tensor with its values in its memory, in these strides: `y.backward(z.conj().imag)` gives
     one that is negated lazily."""
     return None if tensor is None else in_layout(tensor.resolve_conj().resolve_neg(), strides)
-
-
-def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-    """The tensor, copied if its strides are others; strides of dimensions of size 1 do not
-    matter."""
-    if (
-        tensor.stride() == stride
-        or not tensor.numel()
-        or all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride))
-    ):
-        return tensor
-    return torch.empty_strided(
-        tensor.shape, stride, dtype=tensor.dtype, device=tensor.device
-    ).copy_(tensor)

@@ -229,14 +229,17 @@ class Tracer(TorchDispatchMode):
         self, func: Op | None, args: tuple, kwargs: dict[str, Any]
     ) -> Callable | None:
         """The op's decomposition; None where the op is recorded whole.  That includes calls that
-        eager refuses, and numbers that no tensor of the dtype holds, where eager's kernel may take
-        them (nan_to_num makes such a number an infinity)."""
+        eager refuses, complex tensors, for which no kernel is generated (eager's `a - b` of
+        infinities is NaN, and the difference in `cross(a, b)` is not), and numbers that no tensor
+        of the dtype holds, where eager's kernel may take them (nan_to_num makes such a number an
+        infinity)."""
         found = None if func is None else self.decompositions.get(func)
         if func is None or found is None or refusal(func, args, kwargs):
             return None
-        numbers = [x for x in (*args, *kwargs.values()) if type(x) in (int, float)]
-        is_beyond = any(LARGEST < abs(x) < math.inf for x in numbers)
-        return None if is_beyond else found
+        given = (*args, *kwargs.values())
+        is_complex = any(isinstance(x, torch.Tensor) and x.is_complex() for x in given)
+        is_beyond = any(type(x) in (int, float) and LARGEST < abs(x) < math.inf for x in given)
+        return None if is_complex or is_beyond else found
 
     def fake_result(self, func: Op, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What the op gives for fake tensors, in the strides that eager's kernel gives it."""

@@ -1,4 +1,5 @@
-"""Groups of the schedule become kernels: their source is written, then built.
+"""Kernels as text: what all code generators share; and the groups of a schedule become kernels,
+whose source is written, then built.
 
 In:   a `Schedule`.  Out: the steps of a call in order: eager kernels as they were, and for each
       group a `KernelStep` with its source, its name and its function; `record.kernels` shows them.
@@ -9,23 +10,190 @@ In:   a `Schedule`.  Out: the steps of a call in order: eager kernels as they we
     ('sub_exp_sum_dim_int_list_div_0', 'cpp', ['arg0', 'buf3'])
 
 The language of the device and the class of the node choose the class that writes a kernel: the
-table `writers` of a `Language`, filled in languages.py (CPU, Group: cpp/kernel_writer.py).  Mirrors
-the loop over nodes in torch/_inductor/scheduler.py (`codegen`) and codecache.py.
+table `writers` of a `Language`, filled in languages.py (CPU, Group: cpp/kernel_writer.py).  It
+turns op calls of loop bodies into values with a dtype, and names each temporary once:
+
+    >>> scope = Scope()
+    >>> scope.known["in0[x0] * 2"] = scope.fresh("tmp")  # its line is written
+    >>> Scope(parent=scope).lookup("in0[x0] * 2")  # known: no second line
+    'tmp0'
+
+Mirrors the loop over nodes in torch/_inductor/scheduler.py (`codegen`), codecache.py and
+codegen/kernels.py (CSE).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import os
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+import sympy
 import torch
 
 from ..devices import LANGUAGES, language_of
-from ..ir.loops import Graph
+from ..ir.loops import Buffer, Graph, playing
 from ..options import announce
-from ..records import CompileRecord, KernelRecord
-from ..schedule.nodes import ExternNode, Schedule, buffer_bytes, bytes_touched
-from .common import Kernel, Order
+from ..records import About, CompileRecord, KernelRecord, Marked
+from ..schedule.nodes import ExternNode, Node, Schedule, buffer_bytes, bytes_touched
 
+# FX node -> its place in the graph, and its meta: for comments and names of kernels
+Order: TypeAlias = Mapping[str, tuple[int, Mapping[str, Any]]]
+
+# operations that both languages write between their operands
+INFIX = dict(
+    zip(
+        "add sub mul bitwise_and bitwise_or bitwise_xor eq ne lt le gt ge".split(),
+        "+ - * & | ^ == != < <= > >=".split(),
+    )
+)
+LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A computed scalar: `text` is a name or literal in the generated code."""
+
+    text: str
+    dtype: torch.dtype
+    inner: bool = False  # does it change in the inner loop?
+    number: float | None = None  # its value, if it is a constant
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Scope:
+    """The expressions already computed in one nesting level, or in a level around it."""
+
+    def __init__(self, parent: "Scope | None" = None):
+        self.parent = parent
+        self.known: dict[object, str] = {}
+        self.counter: dict[str, int] = parent.counter if parent else {}
+        # name of a value -> the instructions that it was computed for
+        self.makers: dict[str, list] = parent.makers if parent else {}
+
+    def fresh(self, prefix: str) -> str:
+        number = self.counter[prefix] = self.counter.get(prefix, -1) + 1
+        return f"{prefix}{number}"
+
+    def lookup(self, expression: object) -> str | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if expression in scope.known:
+                name = scope.known[expression]
+                if playing.value not in self.makers.setdefault(name, []):
+                    self.makers[name].append(playing.value)
+                return name
+            scope = scope.parent
+        return None
+
+
+@dataclass
+class Kernel:
+    """`source` has NAME where the function's name goes.  `arguments`: buffer names and size
+    symbols, in order."""
+
+    source: str
+    arguments: list[str | sympy.Symbol]
+    stored: list[str]  # names of the group whose values it writes to memory
+    read: list[str]
+    summary: str  # a short word for the kernel's name: "softmax", "add_gelu"
+    reruns: bool = False  # it may run twice, and so read something after it has written a result
+    # what is known of each line of the source, see `Listing` in records.py
+    about: list[About] = field(default_factory=list, compare=False, repr=False)
+    launch: Any = None  # Triton: how many programs, and which block sizes to try
+
+
+def of_all_parts(kernel: Kernel, parts: Sequence[Any]) -> Kernel:
+    """The first part's kernel as that of all (`Foreach`): theirs stand where the first's stand
+    there."""
+    first = parts[0].names
+
+    def every(names: Sequence[str]) -> list[str]:
+        return [part.names[first.index(name)] for part in parts for name in names]
+
+    def of_all(marks: Sequence[str]) -> tuple[str, ...]:
+        """ "buf0.3" of the first part is "buf7.3" of another one."""
+        found = [mark.partition(".") for mark in marks]
+        return tuple(
+            dict.fromkeys(
+                part.names[first.index(name)] + dot + number if name in first else name
+                for part in parts
+                for name, dot, number in found
+            )
+        )
+
+    about = [(name, of_all(marks), reason, op) for name, marks, reason, op in kernel.about]
+    summary = "foreach_" + kernel.summary
+    stored, read = every(kernel.stored), every(kernel.read)
+    return replace(kernel, summary=summary, stored=stored, read=read, about=about)
+
+
+def marked(text: str, origin: Any) -> Marked:
+    """A line of a kernel.  origin: what it computes, an Instruction or a list of them; or a text,
+    what else the line is for; or None."""
+    if isinstance(origin, str):
+        return Marked.of(text, reason=origin)
+    instructions = origin if isinstance(origin, list) else [origin]
+    return Marked.of(text, marks=[one.about[0] for one in instructions if one is not None])
+
+
+# parts of a node's name that say nothing of what it computes
+OVERLOADS = "default tensor_scalar tensor scalar int dim self correction".split()
+VIEWS = ("view", "unsqueeze", "permute", "expand")
+
+
+def summary(nodes: Sequence[Node], order: Order) -> str:
+    """The name of a kernel, "add_gelu": the last few FX ops of its nodes, each once."""
+    names = in_graph_order([n.buffer for n in nodes], order)
+    words = [op_of(name.lower()) for name in reversed(names)]
+    found = dict.fromkeys(word for word in words if word.isidentifier() and word not in VIEWS)
+    reduces = any(getattr(n, "is_reduction", False) for n in nodes)
+    plain = "reduction" if reduces else "pointwise"
+    return "_".join([*found][3::-1])[:40].strip("_") or plain
+
+
+def op_of(node: str) -> str:
+    """ "add" of "add_tensor_1", the name of an FX node."""
+    head, _, number = node.rpartition("_")
+    word = head if number.isdigit() else node
+    for overload in OVERLOADS:
+        word = word.removesuffix(f"_{overload}")
+    return word.strip("_")
+
+
+# --- comments -------------------------------------------------------------------------------------
+def in_graph_order(buffers: Iterable[Buffer], order: Order) -> list[str]:
+    """Names of the FX nodes, in the order of their graph, without inputs and parameters."""
+    names = {str(origin) for buffer in buffers for origin in buffer.origins}
+    return sorted(names & order.keys(), key=order.__getitem__) if order else sorted(names)
+
+
+def source_of(name: str, order: Order) -> list[str]:
+    """The line of the program that a node comes from: ["y = gelu(x @ w)", "model.py:12"]."""
+    meta = order[name][1] if order else {}
+    if not (line := meta.get("source_line")):
+        return [op_of(name), "the compiler's own"]
+    text = "gradient of " * ("backward" in meta) + textwrap.shorten(line[2], 60, placeholder="...")
+    parts = text, f"{os.path.basename(line[0])}:{line[1]}"
+    return [part.encode("unicode_escape").decode() for part in parts]  # (on one line)
+
+
+def origin_text(buffer: Buffer, order: Order) -> str:
+    """ " = mul: model.py:12": what the last of the nodes computes, and for which line."""
+    names = in_graph_order([buffer], order)
+    return f" = {op_of(names[-1])}: {source_of(names[-1], order)[1]}" if names else ""
+
+
+def about_lines(nodes: Sequence[Node], order: Order) -> list[str]:
+    """The lines of the program that a kernel computes: "y = gelu(x @ w): model.py:12"."""
+    names = in_graph_order([n.buffer for n in nodes], order)
+    found = list(dict.fromkeys(": ".join(source_of(name, order)) for name in names))
+    return found[:6] + [f"and {len(found) - 6} more"] * (len(found) > 6)
+
+
+# --- the kernels of a schedule -------------------------------------------------------------------
 Place: TypeAlias = tuple[str, torch.device]  # a language and a device
 
 

@@ -14,7 +14,7 @@ Loops change by rewriting index expressions, never by running the closure again:
     drop size-1 loops; merge neighbours that run through memory as one; and `split_to`, the opposite
     of merging, to make two bodies run over the same loops; sort them in the order of memory.
 
-recording.py makes the bodies.  Mirrors torch/_inductor/dependencies.py and loop_body.py.  Left out:
+handlers.py makes the bodies.  Mirrors torch/_inductor/dependencies.py and loop_body.py.  Left out:
 value ranges.
 """
 

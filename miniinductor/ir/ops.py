@@ -54,70 +54,98 @@ SCANS = ("sum", "prod", "logaddexp")
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
 
 
+def op(name: str, to: str = "default") -> Callable[..., Value]:
+    """The method of an op that a handler does not write out: it calls the handler's `default`."""
+
+    def method(self: "OpsHandler", *args: Any, **kwargs: Any) -> Value:
+        return getattr(self, to)(name, *args, **kwargs)
+
+    return method
+
+
+def documented(signature: Callable) -> Callable[..., Value]:
+    return functools.wraps(signature)(op(signature.__name__))
+
+
 class OpsHandler:
-    """One method per op.  A handler subclasses this and must define every op (a test looks).
+    """One method per op.  A handler subclasses this, and writes each op out, or `default` for the
+    others, or `unary` and `binary` for the families (a test looks).
 
     Values are whatever the handler returns (a string, a tensor, a CSE variable).  `index` is a
     sympy expression in the loop variables, counted in elements.  Arguments of one arithmetic op
     have one dtype: lowerings insert `to_dtype`; no op promotes.
     """
 
-    def __init_subclass__(cls, rest: Any = None) -> None:
-        """rest(name): the method of an op that the class does not write out."""
-        for name in OP_NAMES if rest else ():
-            if name not in vars(cls):
-                setattr(cls, name, rest(name))
+    def default(self, op: str, *args: Any, **kwargs: Any) -> Value:
+        raise NotImplementedError(f"{type(self).__name__} has no {op}")
+
+    def unary(self, op: str, a: Value) -> Value:
+        return self.default(op, a)
+
+    def binary(self, op: str, a: Value, b: Value) -> Value:
+        return self.default(op, a, b)
 
     # memory
+    @documented
     def load(self, name: str, index: sympy.Expr) -> Value:
         """The element of buffer `name` at linear offset `index`."""
 
+    @documented
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         """Write `value` there.  mode: None, or how it is combined with the element that is there
         already: 'sum' | 'prod' | 'amax' | 'amin' (NaN wins), as of scatter_reduce."""
 
+    @documented
     def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Value) -> Value:
         """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN;
         argmax/argmin give the *flattened reduction index* (int64) of the first extreme, a NaN
         counting as the extreme."""
 
+    @documented
     def scan(self, dtype: Dtype, kind: str, value: Value) -> Value:
         """Combine `value` with those of all earlier iterations of the reduction variables; kind in
         SCANS.  Every iteration has a result of its own: cumsum."""
 
+    @documented
     def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
         """A runtime integer value -> a sympy symbol usable in an index; negative ones count from
         the end (wrap_neg), one out of range raises."""
 
     # leaves and conversions
+    @documented
     def constant(self, value: float, dtype: Dtype) -> Value:
         """A Python scalar as `dtype`."""
 
+    @documented
     def index_expr(self, expr: sympy.Expr, dtype: Dtype) -> Value:
         """The value of a sympy expression in loop variables and sizes, as `dtype`."""
 
+    @documented
     def to_dtype(self, x: Value, dtype: Dtype, src_dtype: Dtype | None = None) -> Value:
         """Convert as `Tensor.to` does."""
 
     # control
+    @documented
     def where(self, condition: Value, a: Value, b: Value) -> Value:
         """condition ? a : b; both sides are evaluated."""
 
+    @documented
     def masked(self, mask: Value, body: Callable[[], Value], other: float) -> Value:
         """body() where mask, else `other` (a Python scalar); memory read in `body` is not touched
         where mask is false."""
 
+    @documented
     def rand(self, seed: Value, offset: Value) -> Value:
         """A random float32 in [0, 1): element `offset` (int64) of the stream of numbers that `seed`
         names."""
 
 
 for _name in UNARY:
-    setattr(OpsHandler, _name, lambda self, a: ...)
+    setattr(OpsHandler, _name, op(_name, "unary"))
 for _name in BINARY + COMPARISON:
-    setattr(OpsHandler, _name, lambda self, a, b: ...)
-
-OP_NAMES = tuple(n for n in vars(OpsHandler) if not n.startswith("_"))
+    setattr(OpsHandler, _name, op(_name, "binary"))
+NO_OPS = ("default", "unary", "binary")
+OP_NAMES = tuple(n for n in vars(OpsHandler) if not n.startswith("_") and n not in NO_OPS)
 
 
 def exact_key(value: Any) -> Any:
@@ -174,20 +202,11 @@ _handler = Current()
 set_handler = _handler.set  # `with set_handler(handler):` installs it for the block, in this thread
 
 
-class _Ops:
+class _Ops(OpsHandler):
     """`ops.add(a, b)` calls the installed handler's `add`."""
 
-
-def _forward(name: str) -> Callable[..., Value]:
-    def call(self: _Ops, *args: Any, **kwargs: Any) -> Value:
-        return getattr(_handler.value, name)(*args, **kwargs)
-
-    call.__name__ = name
-    call.__doc__ = getattr(OpsHandler, name).__doc__
-    return call
+    def default(self, op: str, *args: Any, **kwargs: Any) -> Value:
+        return getattr(_handler.value, op)(*args, **kwargs)
 
 
-for _name in OP_NAMES:
-    setattr(_Ops, _name, _forward(_name))
-
-ops: Any = _Ops()  # Any: its methods are made from the tables above
+ops: Any = _Ops()  # Any: the families' methods are made from the tables above

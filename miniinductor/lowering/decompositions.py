@@ -32,7 +32,8 @@ import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from torch import Tensor
-from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._decomp import _core_aten_decompositions_post_autograd as core_decompositions
+from torch._decomp import decomposition_table
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
@@ -49,7 +50,7 @@ OURS: dict[Any, Decomposition] = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """gelu _log_softmax elu leaky_relu hardtanh fmod dist addmv ldexp round
 linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_copy
-_adaptive_avg_pool2d
+_adaptive_avg_pool2d upsample_nearest1d upsample_nearest3d
 """.split()
 # Rare ops that stay eager kernels: torch's decompositions of them do not raise for a position out
 # of range, or differ from the kernels in corner cases.
@@ -87,11 +88,13 @@ def table() -> dict[Any, Decomposition]:
 
 @functools.cache
 def table_of_torch() -> dict[Any, Decomposition]:
-    """torch's decompositions of pure ops that have neither a lowering nor a library kernel.  (Takes
-    0.05 s.)"""
+    """torch's decompositions of pure ops that have neither a lowering nor a library kernel.
+
+    (The public `core_aten_decompositions` imports torch.export for the composite ops, which the
+    tracer decomposes itself.)"""
     packets = [getattr(aten, name) for name in ALSO_FROM_TORCH]
     also = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
-    found: dict[Any, Any] = dict(core_aten_decompositions().items())
+    found: dict[Any, Any] = core_decompositions()
     found |= {op: decomposition_table[op] for op in also if op in decomposition_table}
     kept = {*LOWERINGS, *EXTERN}
     return {op: rule for op, rule in found.items() if op not in kept and is_wanted(op)}
@@ -124,13 +127,10 @@ def _of_plain_floats(rule: Decomposition) -> Decomposition:
     and overflows otherwise than the formula."""
 
     @functools.wraps(rule)
-    def checked(*args: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
-        dtypes = [x.dtype for x in args if isinstance(x, Tensor)]
-        if dtype is not None:
-            dtypes.append(dtype)
-            kwargs["dtype"] = dtype
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        dtypes = {x.dtype for x in args if isinstance(x, Tensor)} | {kwargs.get("dtype")}
         is_large = any(isinstance(x, float) and not abs(x) < 1e30 for x in args)
-        if is_large or bool in map(type, args[:2]) or not set(WIDE).issuperset(dtypes):
+        if is_large or bool in map(type, args[:2]) or not dtypes <= {*WIDE, None}:
             return NotImplemented
         return rule(*args, **kwargs)
 
@@ -270,6 +270,15 @@ def plain(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
 def whole(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     with torch._C._DisablePythonDispatcher():
         return plain(interpreter, target, args, kwargs)
+
+
+@call_rule(getattr)
+def data(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """`x.data` is remade as itself, with a version of its own: that of `x.detach()` is x's."""
+    out = plain(interpreter, target, args, kwargs)
+    if args[1] == "data":
+        interpreter.tracer.share(out, args[0], getattr, args[1:])
+    return out
 
 
 @call_rule(F.scaled_dot_product_attention)

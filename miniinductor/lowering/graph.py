@@ -76,18 +76,7 @@ FEW_READS, MANY_OPS_ON_GPU = 2, 4 * EXPENSIVE_PRICE
 HUGE = 192  # operations: stored even with one user, so that no kernel grows without end
 
 
-def _count(name: str) -> Callable[..., bool]:
-    cost_of_one = price(name)
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> bool:
-        read = True in args
-        self.operations += cost_of_one if read or cost_of_one > 1 else 0
-        return read
-
-    return method
-
-
-class _Cost(OpsHandler, rest=_count):
+class _Cost(OpsHandler):
     """Counts what one element of a value costs.
 
     A value is True if it depends on memory.  What depends on the index alone is the same for a
@@ -95,6 +84,11 @@ class _Cost(OpsHandler, rest=_count):
 
     def __init__(self) -> None:
         self.reads = self.operations = 0
+
+    def default(self, op: str, *args: Any, **kwargs: Any) -> bool:
+        read, cost_of_one = True in args, price(op)
+        self.operations += cost_of_one if read or cost_of_one > 1 else 0
+        return read
 
     def load(self, name: str, index: sympy.Expr) -> bool:
         self.reads += 1

@@ -1,22 +1,17 @@
-"""Decompositions of variances and normalizations: layer norm, group norm, batch norm.
+"""Decompositions of normalizations: layer norm, group norm, batch norm.
 
 In:   an op's arguments (fake tensors).  Out: the same value from ops that have a lowering.
 
-    var(x, correction=1)    ->  sum((x - mean)^2) / (n - 1): two passes, accurate where one cancels
     batch_norm(x)           ->  (x - mean) * rsqrt(variance + eps) * weight + bias, with the
                                 statistics of each channel
 
-On a CPU `var` and `std` count in float64, as eager does.
 Mirrors torch/_decomp/decompositions.py (`native_batch_norm`, `native_group_norm`).
 """
 
-import functools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
@@ -28,48 +23,6 @@ Maybe = Tensor | None
 FEW_CHANNELS = 16  # of a group, side by side in memory: with fewer, eager's kernel is faster
 
 
-# --- variances ------------------------------------------------------------------------------------
-def variance_and_mean(
-    x: Tensor, dims: Any, correction: float | None, keepdim: bool
-) -> tuple[Tensor, Tensor]:
-    """In the dtype in which they are computed."""
-    wide = upcast(x) if recomputes(x.device) else x.double()
-    dims = dims or list(range(x.dim()))
-    count = math.prod(x.shape[d] for d in dims)
-    mean = wide.mean(dims, keepdim=True)
-    squares = (wide - mean).square().sum(dims, keepdim=keepdim)
-    divisor = max(count - (1 if correction is None else correction), 0)
-    return squares / divisor, mean.reshape(squares.shape)
-
-
-def statistics(
-    finish: Callable[[Tensor, Tensor], Any],
-    x: Tensor,
-    dim: Any = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
-) -> Any:
-    """finish(variance, mean).  On a CPU eager's mean of infinities depends on their order."""
-    if not x.dtype.is_floating_point or finish is both and not recomputes(x.device):
-        return NotImplemented
-    found = finish(*variance_and_mean(x, dim, correction, keepdim))
-    return pytree.tree_map(lambda t: t.to(x.dtype), found)
-
-
-def both(variance: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    return variance, mean
-
-
-for _op, _finish in {
-    aten.var.correction: lambda variance, mean: variance,
-    aten.std.correction: lambda variance, mean: variance.sqrt(),
-    aten.var_mean.correction: both,
-}.items():
-    decomposition(_op)(functools.partial(statistics, _finish))
-
-
-# --- normalizations -------------------------------------------------------------------------------
 def normalized(x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Over `dims`: ((x - mean) / deviation, mean, variance, 1 / deviation)."""
     wide = upcast(x)

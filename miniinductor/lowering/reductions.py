@@ -1,13 +1,15 @@
 """Reductions and scans.
 
-In:   sum, mean, amax, any, all...; argmax and argmin; max and min along a dimension; cumsum,
+In:   sum, mean, var, amax, any, all...; argmax and argmin; max and min along a dimension; cumsum,
       cumprod, logcumsumexp.
 Out:  `Reduction` values (of argmax the index of the first among equals, or of a NaN), with
       pointwise work around them; for the last three a `Scan`.
 
     mean(x, dim) -> sum(x, dim) / n             sum(x, (0, 2)): one Reduction over two dimensions
+    var(x, correction=1) -> sum((x - mean)^2) / (n - 1): two passes, accurate where one cancels
 
-var and std are decompositions (normalization.py), softmax is one, too (decompositions.py).
+var and std are decompositions, as is softmax (decompositions.py).  On a CPU they count in float64,
+as eager does.
 
 float16 and bfloat16 are summed in float32, integers and bools in int64, as torch does.
 Mirrors torch/_inductor/lowering.py (`make_reduction`, `cumsum`).
@@ -15,17 +17,20 @@ Mirrors torch/_inductor/lowering.py (`make_reduction`, `cumsum`).
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
 import torch
+from torch import Tensor
 
 from ..devices import recomputes
 from ..ir.loops import Index, Loader, Pointwise, Reduction, Scan, TensorBox
 from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import size as as_size
+from .decompositions import decomposition, upcast
 from .pointwise import full, truth
 from .registry import (
     NARROW,
@@ -218,3 +223,45 @@ def cumulative(
         x.device, result, others, element, [size[dim]], whole, kind, compute, size, origins=origins
     )
     return TensorBox.stored(data)
+
+
+# --- variances ------------------------------------------------------------------------------------
+def variance_and_mean(
+    x: Tensor, dims: Any, correction: float | None, keepdim: bool
+) -> tuple[Tensor, Tensor]:
+    """In the dtype in which they are computed."""
+    wide = upcast(x) if recomputes(x.device) else x.double()
+    dims = dims or list(range(x.dim()))
+    count = math.prod(x.shape[d] for d in dims)
+    mean = wide.mean(dims, keepdim=True)
+    squares = (wide - mean).square().sum(dims, keepdim=keepdim)
+    divisor = max(count - (1 if correction is None else correction), 0)
+    return squares / divisor, mean.reshape(squares.shape)
+
+
+@decomposition(aten.var.correction)
+def var(
+    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    return variance_and_mean(x, dim, correction, keepdim)[0].to(x.dtype)
+
+
+@decomposition(aten.std.correction)
+def std(
+    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    return variance_and_mean(x, dim, correction, keepdim)[0].sqrt().to(x.dtype)
+
+
+@decomposition(aten.var_mean.correction)
+def var_mean(
+    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    """On a CPU eager's mean of infinities depends on their order."""
+    if not x.dtype.is_floating_point or not recomputes(x.device):
+        return NotImplemented
+    return tuple(t.to(x.dtype) for t in variance_and_mean(x, dim, correction, keepdim))

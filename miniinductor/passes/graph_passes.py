@@ -57,14 +57,14 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..autograd.fake_mode import is_random
-from ..autograd.functionalize import COUNTS_PLACES, is_needed, is_view
+from ..autograd.functionalize import COUNTS_PLACES, aten, is_needed, is_view, value_of
 from ..ir.ops import exact_key
 from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
 from ..records import CompileRecord
 from ..sizes.symbols import SYMBOLIC, alike, size
-from .library_layouts import aten, for_cpu, for_gpu, value_of
 
+PRODUCTS = (aten.mm.default, aten.addmm.default)
 NO_OPS = {
     aten.clone.default,
     aten._to_copy.default,
@@ -336,9 +336,18 @@ def optimize(
     return counts
 
 
+def calls_library(gm: fx.GraphModule) -> bool:
+    """Are there products or convolutions, whose library kernels like other layouts?"""
+    return any(node.target in (*PRODUCTS, aten.convolution.default) for node in gm.graph.nodes)
+
+
 def laid_out_joint(gm: fx.GraphModule, record: CompileRecord) -> fx.GraphModule:
     """A joint graph in the layouts of library kernels, before it is cut in two: what is saved for
     the backward half is in channels-last memory, too."""
+    if not calls_library(gm):
+        return gm
+    from .library_layouts import for_gpu
+
     gm = for_gpu(gm, record, products=False)
     record.keep_step("convolutions of a GPU", gm)
     return gm
@@ -347,6 +356,10 @@ def laid_out_joint(gm: fx.GraphModule, record: CompileRecord) -> fx.GraphModule:
 def laid_out(gm: fx.GraphModule, record: CompileRecord) -> fx.GraphModule:
     """A graph that is lowered in the layouts of library kernels.  (Half of a joint graph has those
     of its convolutions already.)"""
+    if not calls_library(gm):
+        return gm
+    from .library_layouts import for_cpu, for_gpu
+
     is_inference = record.joint_graph is None
     gm = for_gpu(gm, record, convolutions=is_inference)
     record.keep_step("library kernels of a GPU", gm)

@@ -48,7 +48,7 @@ import torch
 from torch import fx
 
 from .. import config
-from ..autograd.functionalize import Graph, is_needed, with_graph
+from ..autograd.functionalize import Graph, is_needed, value_of, with_graph
 from ..errors import ours
 from ..ir.dependencies import int_or_none
 from ..records import CompileRecord
@@ -58,12 +58,6 @@ aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 Node: TypeAlias = Any  # an fx.Node, whose own arguments have no useful types
 Matrix: TypeAlias = tuple[Sequence[int], Sequence[int]]  # size, stride
 TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
-
-
-def value_of(node: Any) -> Any:
-    """The fake tensor of a node; None where there is none."""
-    value = node.meta.get("val") if isinstance(node, fx.Node) else None
-    return value if isinstance(value, torch.Tensor) else None
 
 
 class LayoutPass:

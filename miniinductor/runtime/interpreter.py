@@ -23,7 +23,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from ..autograd.runtime import in_layout
+from ..autograd.eager_graphs import in_layout
 from ..ir.loops import (
     BufferView,
     ComputedBuffer,
@@ -94,19 +94,7 @@ SCANS = {
 }
 
 
-def _torch_rule(name: str) -> Callable[..., Tensor]:
-    function = NOT_AS_TORCH.get(name) or getattr(torch, name)
-
-    def method(self: Any, *args: Tensor) -> Tensor:
-        result = function(*args)
-        if name in COMPARISON or result.dtype == torch.bool:
-            return result
-        return result.to(args[0].dtype)
-
-    return method
-
-
-class InterpreterHandler(OpsHandler, rest=_torch_rule):
+class InterpreterHandler(OpsHandler):
     """Every value is a tensor that broadcasts against the grid."""
 
     def __init__(self, memory: dict[str, Tensor], data: Any, device: torch.device) -> None:
@@ -123,6 +111,12 @@ class InterpreterHandler(OpsHandler, rest=_torch_rule):
             self.values[symbol] = torch.arange(int(size), device=device).view(along)
         self.mask: Tensor | None = None  # where the ops called now count; None: everywhere
         self.count = itertools.count()
+
+    def default(self, op: str, *args: Tensor, **kwargs: Any) -> Tensor:
+        result = (NOT_AS_TORCH.get(op) or getattr(torch, op))(*args)
+        if op in COMPARISON or result.dtype == torch.bool:
+            return result
+        return result.to(args[0].dtype)
 
     def grid(self, value: Any, dtype: Dtype = torch.int64) -> Tensor:
         if torch.is_tensor(value):

@@ -42,7 +42,7 @@ from ..records import CompileRecord
 from ..schedule.after_fusion import may_overwrite
 from ..schedule.nodes import ExternNode, Schedule
 from ..sizes.symbols import Size, expand, hint
-from ..toolchain import cpp
+from .. import toolchain
 
 ALIGNMENT = 64
 
@@ -63,7 +63,7 @@ class Program:
         """The callable."""
         scope: dict[str, Any] = {**self.scope}
         if "empty_cpu(" in self.source:
-            scope["empty_cpu"] = cpp.empty_cpu
+            scope["empty_cpu"] = toolchain.empty_cpu
         exec(compile(self.source, "<miniinductor wrapper>", "exec"), scope)
         call = scope["call"]
         call.owned, call.workspaces_of = scope.get("call_owned"), scope.get("workspaces_of", {})

@@ -34,12 +34,12 @@ torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 import torch
 
-from ..autograd.runtime import in_layout
+from ..autograd.eager_graphs import in_layout
 from ..codegen.cpp.expressions import TYPES
 from ..codegen.kernels import KernelStep, Step, functions_of
 from ..ir.loops import (
@@ -110,6 +110,8 @@ class WrapperWriter:
         self.inference = inference
         self.overwritten = schedule.overwritten
         self.memory, self.device, self.kernels = memory, device, kernels
+        self.layouts = {name: buffer.layout for name, buffer in self.buffers.items()}
+        self.shape_results()
         self.scope: dict[str, object] = {
             "as_strided": torch.as_strided,
             "math": math,
@@ -120,6 +122,19 @@ class WrapperWriter:
         self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
         # (buffer, size, stride, offset) -> the name of a view of the arena
         self.views: dict[tuple, str] = {}
+
+    def shape_results(self) -> None:
+        """A kernel's result is made in the sizes of the output that is all of it: the sum of
+        `sum(0, keepdim=True)` as (1,), so that nothing views it as that."""
+        taken_over = self.memory.memory_of
+        for view in self.graph.results:
+            layout = self.layouts[view.name]
+            is_own = isinstance(self.buffers[view.name], ComputedBuffer)
+            if is_own and view.name not in {*taken_over, *taken_over.values()}:
+                shaped = replace(layout, size=tuple(view.size), stride=tuple(view.stride))
+                is_all = layout.is_dense and shaped.is_dense and layout.numel == shaped.numel
+                if is_all and layout.offset == view.offset:
+                    self.layouts[view.name] = shaped
 
     # -- steps -------------------------------------------------------------------------------------
     def emit(self, step: Step, freed: Sequence[str]) -> None:
@@ -154,7 +169,7 @@ class WrapperWriter:
         if name in self.memory.memory_of:
             self.lines.append(f"{name} = {self.memory.memory_of[name]}     # written in place")
         elif name not in self.memory.in_arena:
-            self.lines.append(f"{name} = {self.new_tensor(self.buffers[name].layout)}")
+            self.lines.append(f"{name} = {self.new_tensor(self.layouts[name])}")
 
     def new_tensor(self, layout: Layout) -> str:
         what = f"{self.tuple_of(layout.size)}, {self.tuple_of(layout.stride)}"
@@ -227,7 +242,7 @@ class WrapperWriter:
 
     def is_whole(self, view: BufferView, exact: bool) -> bool:
         """Is the view the buffer itself?"""
-        layout = self.buffers[view.name].layout
+        layout = self.layouts[view.name]
         return (
             tuple(view.size) == tuple(layout.size)
             and same(view.offset, layout.offset)

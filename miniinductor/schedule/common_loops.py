@@ -22,9 +22,8 @@ from .. import config
 from ..devices import language_of
 from ..ir.dependencies import loop_variables, stride_of
 from ..sizes.symbols import Size, expand, hint, quotient, same
-from .nodes import Group, Node, Refused
+from .nodes import Group, Node, Pair, Refused
 
-Pair: TypeAlias = tuple[Group, Group]
 Way: TypeAlias = Callable[[Group, Group], Pair]  # the pair over common loops; or raises Refused
 CACHED = 1 << 17  # CPU: elements that stay in a core's cache between two passes over them
 # GPU: a program may read a row of at most so many elements twice, if there are so many rows
@@ -145,6 +144,15 @@ def loop_order(
     if len(set(mine)) < len(mine) or set(mine) != set(theirs) or len(mine) != len(theirs):
         return None
     return [theirs.index(loop) for loop in mine]
+
+
+def ways(first: Group, second: Group) -> list[Way]:
+    """The ways in which the pair may run over common loops, best first."""
+    if first.has_scan:
+        return [on_inner_loops]
+    if first.is_reduction == second.is_reduction:
+        return [same_loops]
+    return [on_inner_loops, on_outer_loops, on_reordered_loops]
 
 
 def clearest(reasons: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ import torch
 from ..autograd.fake_mode import is_random
 from ..ir.dependencies import LoopBody
 from ..ir.loops import Buffer, ComputedBuffer, ExternKernel, Graph, MultiOutput, buffer_views
-from ..ir.recording import trace
+from ..ir.handlers import trace
 from ..records import Marked, indent, lines_of, listing_of
 from ..sizes.expressions import is_indirect
 from ..sizes.symbols import Size, hint
@@ -228,6 +228,9 @@ class Schedule:
 
 
 # --- as text --------------------------------------------------------------------------------------
+Pair: TypeAlias = tuple[Group, Group]
+
+
 @lines_of.register
 def extern_lines(node: ExternNode) -> list[str]:
     op = str(getattr(node.buffer, "op", "output of an eager kernel"))

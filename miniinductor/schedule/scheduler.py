@@ -27,13 +27,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from ..ir.loops import ExternKernel, Graph
-from ..ir.recording import MAY_RAISE
+from ..ir.handlers import MAY_RAISE
 from ..records import CompileRecord, FusionDecision
-from . import common_loops
-from .common_loops import Pair, Way
 from .nodes import (
     Group,
     Makers,
+    Pair,
     Refused,
     Schedule,
     ScheduledNode,
@@ -215,10 +214,12 @@ class Scheduler:
 
     def combine(self, first: Group, second: Group) -> Group:
         """The fused group, or Refused."""
+        from . import common_loops
+
         self.check_kernel(first, second)
         alike = first.is_reduction == second.is_reduction
         reasons = []
-        for way in self.ways(first, second):
+        for way in common_loops.ways(first, second):
             try:
                 if alike or first.is_reduction:
                     a, b = way(first, second)
@@ -229,18 +230,6 @@ class Scheduler:
             except Refused as refused:
                 reasons.append(str(refused))
         raise Refused(common_loops.clearest(reasons))
-
-    def ways(self, first: Group, second: Group) -> list[Way]:
-        """The ways in which the pair may run over common loops, best first."""
-        if first.has_scan:
-            return [common_loops.on_inner_loops]
-        if first.is_reduction == second.is_reduction:
-            return [common_loops.same_loops]
-        return [
-            common_loops.on_inner_loops,
-            common_loops.on_outer_loops,
-            common_loops.on_reordered_loops,
-        ]
 
     def check_kernel(self, first: Group, second: Group) -> None:
         """Raise Refused where the pair cannot be one kernel, whatever its loops are."""

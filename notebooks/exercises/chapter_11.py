@@ -43,7 +43,7 @@ def lines(handler, body):
 
 
 def run(handler, body, x):
-    from miniinductor.toolchain.cpp import build_kernels
+    from miniinductor.toolchain import build_kernels
 
     inner = "\n".join(lines(handler, body))
     source = (
@@ -103,7 +103,7 @@ def _(answer):
 @exercise("11.3", "row sums, accurately")
 def _(answer):
     def sums(x):
-        from miniinductor.toolchain.cpp import build_kernels
+        from miniinductor.toolchain import build_kernels
 
         (kernel,) = build_kernels([(answer(*x.shape), "row_sums")])
         out = torch.full((x.shape[0],), float("nan"))

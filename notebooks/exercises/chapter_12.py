@@ -35,7 +35,7 @@ def _(answer):
     from miniinductor.codegen.triton.interpreter import load_interpreted
     from miniinductor.ir.loops import ComputedBuffer, ExternKernel
     from miniinductor.ir.ops import OpsHandler
-    from miniinductor.ir.recording import trace
+    from miniinductor.ir.handlers import trace
     from miniinductor.lowering import lower_graph
     from miniinductor.records import CompileRecord
 

@@ -77,7 +77,7 @@ def _(answer):
 @exercise("13.2", "record and replay")
 def _(answer):
     import minidynamo
-    from miniinductor.toolchain.cpp import build_kernels
+    from miniinductor.toolchain import build_kernels
 
     with torch.no_grad():
         record = minidynamo.explain(lambda x: torch.softmax(x, -1))(torch.randn(4, 8)).main.compiled
@@ -173,7 +173,7 @@ def _(answer):
     yield row("at most 9 runs each", lambda: most_runs(9), 9, same=at_most, after=True)
     yield row("at most 3, where 3 are asked for", lambda: most_runs(3), 3, same=at_most, after=True)
 
-    from miniinductor.toolchain.cpp import build_kernels
+    from miniinductor.toolchain import build_kernels
 
     def source(passes):
         """A running value over 256 kB of floats, so many times."""

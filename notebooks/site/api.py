@@ -17,7 +17,6 @@ ORDER = {
         "evaluate",
         "variables",
         "functions",
-        "wrap",
         "guards",
         "shapes",
         "graph",

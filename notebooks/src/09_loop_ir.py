@@ -19,7 +19,7 @@
 # **What you will learn:** decompositions; tensors as functions of an index; why an IR made of Python functions is so short; handlers; views as arithmetic on indices;
 # reductions; when a value is stored. At the end you add an operation to the compiler.
 #
-# **Files of this chapter:** `miniinductor/ir/ops.py`, `miniinductor/ir/loops.py`, `miniinductor/ir/recording.py`, `miniinductor/runtime/interpreter.py`,
+# **Files of this chapter:** `miniinductor/ir/ops.py`, `miniinductor/ir/loops.py`, `miniinductor/ir/handlers.py`, `miniinductor/runtime/interpreter.py`,
 # `miniinductor/lowering/`.
 
 # %%
@@ -535,7 +535,7 @@ from minidynamo.explain import also_here
 also_here(
     "miniinductor/ir/ops.py",
     "miniinductor/ir/loops.py",
-    "miniinductor/ir/recording.py",
+    "miniinductor/ir/handlers.py",
     "miniinductor/lowering/decompositions.py",
     "miniinductor/lowering/",
 )

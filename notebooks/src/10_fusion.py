@@ -21,7 +21,7 @@
 # two loop nests may share a kernel; the kinds of fusion; the greedy choice among pairs; how to read the record of every
 # decision. At the end you write the fusion rule.
 #
-# **Files of this chapter:** `miniinductor/ir/dependencies.py`, `miniinductor/ir/recording.py`, `miniinductor/schedule/nodes.py`,
+# **Files of this chapter:** `miniinductor/ir/dependencies.py`, `miniinductor/ir/handlers.py`, `miniinductor/schedule/nodes.py`,
 # `miniinductor/schedule/scheduler.py`.
 
 # %%
@@ -101,7 +101,7 @@ print("naive:", naive_kernel(v))
 # expression, in the loop variables. The method `emit` of the handler records one operation:
 
 # %%
-from miniinductor.ir.recording import Recorder
+from miniinductor.ir.handlers import Recorder
 from parts import part
 
 part(Recorder.emit, ("key =", "return self.seen"), "self.instructions", "return")
@@ -494,7 +494,7 @@ from minidynamo.explain import also_here
 
 also_here(
     "miniinductor/ir/dependencies.py",
-    "miniinductor/ir/recording.py",
+    "miniinductor/ir/handlers.py",
     "miniinductor/schedule/nodes.py",
     "miniinductor/schedule/scheduler.py",
     "miniinductor/schedule/after_fusion.py",

@@ -86,7 +86,7 @@ Code(source, "cpp", "our small generator wrote this")
 # <!-- shows: count("for (") == 1 -->
 
 # %%
-from miniinductor.toolchain.cpp import build_kernels
+from miniinductor.toolchain import build_kernels
 
 (kernel,) = build_kernels([(source, "tiny")])
 x, out = torch.randn(1000), torch.empty(1000)
@@ -372,7 +372,7 @@ for inputs in ((small,), (x,)):
 # compiled at the same time. Equal kernels are compiled once. The shared objects stay on disk, under a key that `cache_key` computes:
 
 # %%
-from miniinductor.toolchain import cpp as build
+from miniinductor import toolchain as build
 
 excerpt(build.cache_key)
 
@@ -403,7 +403,7 @@ print(f"first compilation {cold.wall:.2f} s, with the shared object on disk {war
 
 # %%
 from benchmarks.models import bert
-from miniinductor.toolchain.cpp import strip_comments
+from miniinductor.toolchain import strip_comments
 
 model, inputs = bert()
 e = minidynamo.explain(model)(**inputs)
@@ -621,7 +621,7 @@ check_piece("cpp")
 from minidynamo.explain import also_here
 
 also_here("miniinductor/codegen/kernels.py", "miniinductor/codegen/", "miniinductor/codegen/cpp/",
-          "miniinductor/toolchain/cpp.py")
+          "miniinductor/toolchain.py")
 
 # %% [markdown]
 # ## What real PyTorch has

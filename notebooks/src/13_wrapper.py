@@ -35,7 +35,7 @@ import minidynamo
 import miniinductor
 from benchmarks.runner import interleave, keep_freed_memory
 from minidynamo.explain import Code, Table
-from miniinductor.toolchain.cpp import build_kernels
+from miniinductor.toolchain import build_kernels
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False);
@@ -277,7 +277,7 @@ Table(["allocated by", "lives to the end", "tensors of their own"],
 # `ctypes` calls the function:
 
 # %%
-from miniinductor.toolchain.cpp import Kernel
+from miniinductor.toolchain import Kernel
 
 part(Kernel.__call__, ("numbers =", "error = self.function"))
 
@@ -806,7 +806,7 @@ also_here(
     "miniinductor/runtime/memory.py",
     "miniinductor/runtime/wrapper.py",
     "miniinductor/runtime/",
-    "miniinductor/toolchain/cpp.py",
+    "miniinductor/toolchain.py",
 )
 
 # %% [markdown]

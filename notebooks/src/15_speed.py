@@ -302,7 +302,7 @@ Table(["partition", "bytes kept for backward", "forward kernels", "backward kern
 # in the loop IR (an `exp` counts as one), and the bytes of its inputs and outputs:
 
 # %%
-from miniinductor.ir.recording import trace
+from miniinductor.ir.handlers import trace
 from miniinductor.ir.loops import ComputedBuffer
 from miniinductor.lowering import lower_graph
 from miniinductor.ir.ops import BINARY, UNARY

@@ -323,8 +323,12 @@ def drop_incomparable(eager: list, compiled: list, text: str) -> None:
     After a write of the caller's to a view that eager has made where gradients are off, around the
     program or inside of it: eager may refuse it for the sake of what it is a view of.  If nobody
     has that, the compiled one is none.
+
+    Versions where something was written through `.data`: docs/limits.md.
     """
     for one, other in zip(eager, compiled):
+        if ".data" in text:
+            one["writes"] = other["writes"]
         if "raised" in one and one["raised"] == other.get("raised"):
             for step in (one, other):
                 for name in ("writes", "tensors", "then", "finally"):

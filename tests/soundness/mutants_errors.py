@@ -77,9 +77,9 @@ def no_index_checks():
 
 @mutant("errors: positions that nobody uses are not checked", "errors --count 300 --modes inductor")
 def no_unused_positions():
-    from miniinductor.ir import recording
+    from miniinductor.ir import handlers
 
-    recording.HAS_EFFECT = ("store",)
+    handlers.HAS_EFFECT = ("store",)
 
 
 @mutant("errors: negative positions count from the end", "errors --count 200 --modes inductor")

@@ -2,7 +2,7 @@
 
 import miniinductor.compile as driver
 from minidynamo.graph.output_graph import OutputGraph
-from miniinductor.autograd import functionalize, outputs, runtime
+from miniinductor.autograd import functionalize, outputs, runtime, writes
 
 from .mutants import mutant
 
@@ -76,4 +76,4 @@ def bits_of_gradients():
 
 @mutant("no check of shared memory", "tensors --count 1500 --modes aot_eager,inductor")
 def shared_memory():
-    driver.guard_shared_memory = lambda run, gm, record: run
+    writes.guard_shared_memory = lambda run, gm, record: run

@@ -26,11 +26,10 @@ from unittest import mock
 
 import torch
 
-import miniinductor.compile as driver
-from miniinductor.autograd import functionalize
+from miniinductor.autograd import functionalize, writes
 from miniinductor.codegen.cpp import expressions as cpp_expressions
 from miniinductor.codegen.triton import kernel_writer as triton
-from miniinductor.ir.recording import Recorder
+from miniinductor.ir.handlers import Recorder
 from miniinductor.passes import graph_passes
 from miniinductor.runtime import memory
 from miniinductor.schedule import after_fusion
@@ -55,7 +54,7 @@ def reads() -> None:
 
 @mutant("one memory under two names: inputs that share it", CPU, AOT)
 def shared_inputs() -> None:
-    driver.guard_shared_memory = lambda run, gm, record: run
+    writes.guard_shared_memory = lambda run, gm, record: run
 
 
 @mutant("one memory under two names: results that must not share it", CPU, AOT)

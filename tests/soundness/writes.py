@@ -32,7 +32,7 @@ import miniinductor
 from miniinductor.ir.loops import same_layout
 from miniinductor.runtime import memory as runtime_program
 from miniinductor.sizes.symbols import is_dense
-from miniinductor.toolchain import cpp as launch
+from miniinductor import toolchain as launch
 from tests.soundness import modes, runner
 from tests.soundness.modes import Mode
 from tests.soundness.tables import items, rows

@@ -40,8 +40,8 @@ PLANTED = {
 def use_sanitizers(folder):
     sys.path[:0] = [HERE, os.path.dirname(os.path.dirname(HERE))]
     import miniinductor.config
-    from miniinductor.toolchain import cpp as build
-    from miniinductor.toolchain import cpp as compiler
+    from miniinductor import toolchain as build
+    from miniinductor import toolchain as compiler
 
     flags = ("-O1" if flag == "-O3" else flag for flag in compiler.FLAGS)
     compiler.FLAGS = (*flags, *SANITIZE)

@@ -32,10 +32,10 @@ import torch
 
 from ... import config
 from ...ir.loops import playing
-from ...ir.ops import COMPARISON, TESTS
+from ...ir.ops import COMPARISON, TESTS, OpsHandler
 from ...sizes.symbols import Size
-from ..common import INFIX as INFIX_OF_ALL
-from ..common import LOGICAL, FamilyHandler, Scope, Value
+from ..kernels import INFIX as INFIX_OF_ALL
+from ..kernels import LOGICAL, Scope, Value
 from ..kernel_plan import KernelPlan
 from .statements import Branch, Line, Statement
 
@@ -167,7 +167,7 @@ class TableScope(CppScope):
         return name
 
 
-class CppExpressions(FamilyHandler):
+class CppExpressions(OpsHandler):
     """The ops without memory and reductions; `CppKernelWriter` adds those, and sets these."""
 
     plan: KernelPlan

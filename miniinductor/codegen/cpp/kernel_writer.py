@@ -34,6 +34,7 @@ Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: e
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import sympy
@@ -44,10 +45,11 @@ from ...ir.dependencies import stride_of
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
+from ...schedule.after_fusion import Foreach
 from ...schedule.nodes import Group, Node
 from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
-from ..common import Kernel, Order, Value, about_lines, origin_text, summary
+from ..kernels import Kernel, Order, Value, about_lines, of_all_parts, origin_text, summary
 from ..kernel_plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
 from .expressions import (
     HALVES,
@@ -60,7 +62,6 @@ from .expressions import (
 )
 from .lanes import Plain
 from .layouts import LAYOUTS
-from .reductions import ACCUMULATORS, Accumulator
 from .statements import (
     Bound,
     Line,
@@ -111,7 +112,7 @@ class CppKernelWriter(CppExpressions):
         self.table_of = {}
         self.only_mixes = False  # do lanes add up elements whose places are looked up?
         self.inner_symbols = set()
-        self.accumulators: list[Accumulator] = []
+        self.accumulators: list[Any] = []  # (reductions.py)
         # stores of accumulators, to be written after their loop
         self.deferred: list[Deferred] = []
         self.inner_variables = set()
@@ -390,6 +391,8 @@ class CppKernelWriter(CppExpressions):
         value: Value,
         flat_index: sympy.Expr,
     ) -> Value:
+        from .reductions import ACCUMULATORS
+
         is_one_element = self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
         make = ACCUMULATORS[kind]
         if is_one_element:  # nothing to reduce
@@ -415,6 +418,71 @@ class CppKernelWriter(CppExpressions):
         self.outside.add(f"{c_type} {total} = {start};")
         self.scope.add(f"{total} = {added};")
         return Value(total, dtype, True)
+
+
+# --- horizontal fusion ---------------------------------------------------------------------------
+PARTS = "which of the alike parts is computed"
+SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
+
+
+class ForeachWriter(CppKernelWriter):
+    """Horizontal fusion: several groups of the same body in, one function out.  It writes the body
+    of the first part; the others differ in their pointers and number of elements.
+
+    static const int64_t sizes[30] = {65536, 256, ...};
+    #pragma omp parallel
+    for (int64_t part = 0; part < 30; part++) {
+        const int64_t size = sizes[part];
+        float* in0 = (float*)args[part*4 + 0];
+        ...
+        #pragma omp for simd nowait schedule(static)
+        for (int64_t r0 = 0; r0 < size; r0++) {
+
+    Every thread takes its share of every part and never waits for the others.  The idea is torch's
+    multi_tensor_apply."""
+
+    def __init__(self, group: Foreach, *context: Any):
+        super().__init__(group.parts[0].group, *context)
+        self.parts = group.parts
+
+    def plan_loops(self) -> KernelPlan:
+        return replace(super().plan_loops(), inner=(SIZE,))
+
+    def decide_threads(self) -> None:
+        work = sum(estimate(part.group.outer) for part in self.parts) * self.plan.work_per_element
+        self.parallel, self.threads_if = config.openmp and work >= PARALLEL_WORK, ""
+
+    def size(self, number: Size) -> int | str:
+        return "size" if number == SIZE else super().size(number)
+
+    def simd(self) -> Pragma | None:
+        if self.parallel:
+            return Pragma("for", simd=config.vectorize)
+        return super().simd()
+
+    def function(self, lines: list[Statement]) -> Kernel:
+        count, width, names = len(self.parts), len(self.pointers), self.parts[0].names
+        memory = lambda name: self.overwritten.get(name, name)  # noqa: E731
+        first = list(map(memory, names))
+
+        body = [
+            Line("const int64_t size = sizes[part];", origin=PARTS),
+            *self.pointer_lines(f"args[part*{width} + {{}}]"),
+            *lines,
+        ]
+        sizes = ", ".join(str(self.size(math.prod(part.group.outer))) for part in self.parts)
+        every = [Line(f"const int64_t sizes[{count}] = {{{sizes}}};", origin=PARTS)]
+        if self.parallel:
+            every.append(Line("#pragma omp parallel", origin=PARTS))
+        kernel = self.finish(
+            every + nest(body, [("part", 0, count)]),
+            [
+                memory(part.names[first.index(name)])
+                for part in self.parts
+                for name in self.pointers
+            ],
+        )
+        return of_all_parts(kernel, self.parts)
 
 
 def as_computed(element: str, dtype: torch.dtype) -> str:

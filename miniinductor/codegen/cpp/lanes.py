@@ -32,11 +32,11 @@ from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
 from .expressions import ARRAY_TYPES, CppScope, compute_type
-from .reductions import Sums, declarations
 from .statements import Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
 
 if TYPE_CHECKING:
     from .kernel_writer import CppKernelWriter
+    from .reductions import Sums
 
 STACK = "memory for values between two loops"  # what lines that declare it are for
 WIDTHS = (64, 32, 16, 8, 4, 2, 1)  # lanes, several vectors of them; short loops have fewer
@@ -87,14 +87,14 @@ class Plain:
                 writer.values.pop(node.name, None)
         writer.outside.lines += self.inner_loop(inside.lines, writer.accumulators)
 
-    def inner_loop(self, body: Statements, accumulators: Sums) -> list[Statement]:
+    def inner_loop(self, body: Statements, accumulators: "Sums") -> list[Statement]:
         """The loops over r0, r1, ... around `body`, and the accumulators' declarations."""
         # the loops come first: if they cut a sum into chunks, the accumulators become doubles
         loops = self.chunks(body, accumulators, 0, self.writer.size(self.plan.inner[0]))
-        return [*declarations(accumulators), *loops]
+        return [*[a.declared() for a in accumulators], *loops]
 
     def chunks(
-        self, body: Statements, accumulators: Sums, start: Bound, end: Bound
+        self, body: Statements, accumulators: "Sums", start: Bound, end: Bound
     ) -> list[Statement]:
         """Loops over r0 (from start to end), r1, ..."""
         loops = self.inner_loops(start, end)
@@ -144,7 +144,7 @@ class Lanes:
 
     writer: "CppKernelWriter"
     body: Statements
-    accumulators: Sums
+    accumulators: "Sums"
     loops: list[tuple]
 
     def statements(self) -> list[Statement]:

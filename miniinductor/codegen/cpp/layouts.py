@@ -48,6 +48,7 @@ Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/cod
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import sympy
 import torch
@@ -58,12 +59,14 @@ from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
 from ...sizes.symbols import estimate, hint
-from ..common import Value
+from ..kernels import Value
 from ..kernel_plan import PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
-from .reductions import Sums, declarations, parts_of
 from .statements import Bound, Line, Loop, Statement, Statements, nest
+
+if TYPE_CHECKING:
+    from .reductions import Sums
 
 # --- few outer iterations over much ---------------------------------------------------------------
 MOST_PARTS = 512  # partial results
@@ -86,7 +89,7 @@ class Spread(Plain):
     def loop_nest(self, body: Statements) -> list[Statement]:
         return nest(body, self.outer_loops())
 
-    def inner_loop(self, body: Statements, accumulators: Sums) -> list[Statement]:
+    def inner_loop(self, body: Statements, accumulators: "Sums") -> list[Statement]:
         writer = self.writer
         first, size = self.plan.r[0], writer.size(self.plan.inner[0])
         least = max(1, LEAST // estimate(self.plan.inner[1:]))
@@ -103,7 +106,7 @@ class Spread(Plain):
         block = [
             Line(f"const int64_t {first}_block = block*{rows};", origin=PARTS),
             bound(f"{first}_end", f"{first}_block + {rows}", size),
-            *declarations(of_block),
+            *[b.declared() for b in of_block],
             *loops,
             *[Line(f"{b.name}s[block] = {b.name};", origin=b.origin) for b in of_block],
         ]
@@ -112,9 +115,18 @@ class Spread(Plain):
         return [
             *[Line(text, origin=PARTS) for text in texts + kept],
             *nest(block, [("block", 0, blocks)], self.threads(1)),
-            *declarations(accumulators),
+            *[a.declared() for a in accumulators],
             *nest(added, [("block", 0, blocks)] if added else []),
         ]
+
+
+def parts_of(accumulators: "Sums", prefix: str) -> "Sums":
+    """For each accumulator one that adds up a part, such as a row.  The accumulators themselves are
+    changed: from now on they add up the parts."""
+    parts = [a.renamed(prefix) for a in accumulators]
+    for accumulator in accumulators:
+        accumulator.over_chunks = True
+    return parts
 
 
 # --- lanes along the outer loop -------------------------------------------------------------------
@@ -255,7 +267,7 @@ class Rows(Plain):
         accumulators = writer.accumulators
         writer.table_of.clear()
 
-        def columns(parts: Sums) -> list[Statement]:
+        def columns(parts: "Sums") -> list[Statement]:
             updates = [part.taken(self.at) for part in parts]
             return [*before.lines, *self.along(*self.columns, [*scope.lines, *updates])]
 
@@ -266,7 +278,7 @@ class Rows(Plain):
         return [*once.lines, *tables, *arrays, *rows]
 
     def all_rows(
-        self, accumulators: Sums, columns: Callable[[Sums], list[Statement]]
+        self, accumulators: "Sums", columns: "Callable[[Sums], list[Statement]]"
     ) -> list[Statement]:
         """The reduction's loops.  A long sum of floats is that of sums of ROWS_CHUNK rows."""
         loops = self.inner_loops(0, self.writer.size(self.plan.inner[0]))
@@ -334,7 +346,7 @@ class Tiles(Plain):
             self.fill += nest([Line(f"{tile}{place} = {element};")], [lane, row])
         return self.copies[name, index] + place
 
-    def inner_loop(self, body: Statements, accumulators: Sums) -> list[Statement]:
+    def inner_loop(self, body: Statements, accumulators: "Sums") -> list[Statement]:
         """The lanes of one row of a tile."""
         return self.along(*self.loops_of_tile()[1], body)
 

@@ -13,7 +13,6 @@ the lanes one by one:
 Mirrors the reduction half of CppVecKernel in torch/_inductor/codegen/cpp.py.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -22,7 +21,7 @@ import sympy
 import torch
 
 from ...ir.loops import playing
-from ..common import Value
+from ..kernels import Value
 from .expressions import ARRAY_TYPES, compute_type, limit_text
 from .statements import Bound, Branch, Line, Statement, nest
 
@@ -228,16 +227,3 @@ ACCUMULATORS: dict[str, type[Accumulator]] = {
     "any": IsAny,
 }
 Sums: TypeAlias = list[Accumulator]  # or products, maxima, ...
-
-
-def parts_of(accumulators: Sums, prefix: str) -> Sums:
-    """For each accumulator one that adds up a part, such as a row.  The accumulators themselves are
-    changed: from now on they add up the parts."""
-    parts = [a.renamed(prefix) for a in accumulators]
-    for accumulator in accumulators:
-        accumulator.over_chunks = True
-    return parts
-
-
-def declarations(accumulators: Iterable[Accumulator]) -> list[Line]:
-    return [a.declared() for a in accumulators]

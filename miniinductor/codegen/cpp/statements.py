@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 from ...ir.loops import playing
 from ...records import Marked, indent
-from ..common import marked
+from ..kernels import marked
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Triton sources in, callable kernels out: compiled in parallel processes, tuned, kept on disk.
 
-In:   `codegen.common.Kernel`s and the device.  Out: one callable per kernel: tensors and, on a GPU,
-      the stream.
+In:   `Kernel`s (codegen/kernels.py) and the device.  Out: one callable per kernel: tensors and, on
+      a GPU, the stream.
 
     >>> [kernel] = build_triton_kernels(torch.device("cuda", 0), [kernel])
     >>> kernel(x, out, torch._C._cuda_getCurrentRawStream(0))
@@ -45,9 +45,8 @@ import torch
 
 from ... import config
 from ...errors import ours
-from ...toolchain.cpp import CompilerError, strip_comments
-from ...toolchain.disk import cannot_write, digest, disk, write_whole
-from ..common import Kernel
+from ...toolchain import CompilerError, cannot_write, digest, disk, strip_comments, write_whole
+from ..kernels import Kernel
 from .kernel_text import with_wide_indices
 from .tile_plan import Config, is_interpreting
 

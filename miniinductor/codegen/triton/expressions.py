@@ -23,11 +23,11 @@ from typing import Any
 import sympy
 import torch
 
-from ...ir.ops import COMPARISON
+from ...ir.ops import COMPARISON, OpsHandler
 from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
-from ..common import INFIX as INFIX_OF_ALL
-from ..common import LOGICAL, FamilyHandler
+from ..kernels import INFIX as INFIX_OF_ALL
+from ..kernels import LOGICAL
 from .kernel_text import HELPERS, NO_AXES, Axes, Line, Tile, TileScope
 from .tile_plan import TilePlan
 
@@ -98,7 +98,7 @@ class Pending(Tile):
         raise NotOnline
 
 
-class TritonExpressions(FamilyHandler):
+class TritonExpressions(OpsHandler):
     """The ops without memory and reductions; `TritonKernelWriter` adds those."""
 
     plan: TilePlan

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from ...sizes.symbols import extent
-from ...toolchain.cpp import CompilerError
+from ...toolchain import CompilerError
 from .tile_plan import is_interpreting
 
 # functions of libdevice that torch has not, or calls otherwise

@@ -13,7 +13,7 @@ In:   expressions of values.  Out: lines, each value named once, and at the end 
 
 What Triton lacks stands in `HELPERS`: a kernel carries the text of those that it names.
 
-Mirrors torch/_inductor/runtime/triton_helpers.py and the CSE of torch/_inductor/codegen/common.py.
+Mirrors torch/_inductor/runtime/triton_helpers.py and the CSE of torch/_inductor/codegen/kernels.py.
 """
 
 import re
@@ -25,7 +25,7 @@ import torch
 
 from ...ir.loops import playing
 from ...records import Marked, indent
-from ..common import Scope, marked
+from ..kernels import Scope, marked
 
 Axes: TypeAlias = frozenset[str]
 NO_AXES: Axes = frozenset()

@@ -47,7 +47,7 @@ from ...schedule.after_fusion import Foreach
 from ...schedule.nodes import Group, Node
 from ...sizes.symbols import hint, sizes
 from ...sizes.symbols import size as as_size
-from ..common import Kernel, Order, about_lines, of_all_parts, origin_text, summary
+from ..kernels import Kernel, Order, about_lines, of_all_parts, origin_text, summary
 from .expressions import NARROW, NotOnline, Pending, TritonExpressions, as_narrow, triton_type
 from .kernel_text import (
     NO_AXES,

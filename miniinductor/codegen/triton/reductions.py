@@ -37,7 +37,7 @@ from ... import config
 from ...ir.dependencies import loop_variables
 from ...ir.loops import ComputedBuffer, Graph, Index, Layout, Reduction, contiguous_strides, playing
 from ...ir.ops import Value, ops
-from ...ir.recording import trace
+from ...ir.handlers import trace
 from ...records import CompileRecord
 from ...sizes.expressions import FloorDiv, Mod
 from ...sizes.symbols import Size, hint, simplify, size

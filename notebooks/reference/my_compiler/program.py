@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from miniinductor.toolchain.cpp import build_kernels
+from miniinductor.toolchain import build_kernels
 
 from .autograd import computed_of, cut, differentiate, part
 from .cpp import Writer, stored_buffers

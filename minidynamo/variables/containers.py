@@ -30,29 +30,12 @@ from miniinductor.errors import ours
 from ..errors import Break
 from ..guards.checks import exact_key
 from ..guards.guards import Guard
-from ..variables.base import (
-    BINARY,
-    MISSING,
-    Lazy,
-    OutputGraph,
-    Source,
-    Variable,
-    current,
-    lookup,
-    trusted,
-)
-from ..variables.constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
-from ..variables.dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
-from ..variables.functions import (
-    BoundMethodVar,
-    CallableVar,
-    CellVar,
-    FunctionVar,
-    MethodVar,
-    PartialVar,
-)
-from ..variables.objects import ObjectVar, fields_of
-from ..variables.registry import BY_VALUE, PINNED, SHARED, by_identity
+from .base import BINARY, MISSING, Lazy, OutputGraph, Source, Variable, current, lookup, trusted
+from .constant import HASHED_BY_IDENTITY, ConstantVar, is_constant_value
+from .dicts import DictVar, ListVar, ProxyVar, SetVar, TupleVar
+from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, MethodVar, PartialVar
+from .objects import ObjectVar, fields_of
+from .registry import BY_VALUE, PINNED, SHARED, by_identity
 
 
 @SHARED(list)

@@ -39,7 +39,7 @@ from ..guards.checks import KNOWS_NAMES, constant_check, has_long_text, layout_o
 from ..guards.guards import FUNCTION_FIELDS, Guard, is_state
 from ..guards.sources import SourceTree
 from ..shapes.dynamic import SizePolicy
-from ..variables.base import (
+from .base import (
     Added,
     Lazy,
     OpaqueVar,
@@ -50,22 +50,16 @@ from ..variables.base import (
     current_line,
     trusted,
 )
-from ..variables.classes import ClassVar, PyModuleVar
-from ..variables.constant import (
-    ARRAYS,
-    HASHED_BY_IDENTITY,
-    LITERALS,
-    ConstantVar,
-    is_constant_value,
-)
-from ..variables.dicts import DictVar, TupleVar, named
-from ..variables.floats import wrap_float
-from ..variables.functions import CallableVar, CellVar
-from ..variables.nn_modules import module_name, wrap_module
-from ..variables.objects import ExceptionVar
-from ..variables.registry import BY_VALUE, PINNED, SHARED, Rule, Table, by_identity
-from ..variables.symbolic import symbolic_fake_of, symbolic_int
-from ..variables.tensor import TensorVar
+from .classes import ClassVar, PyModuleVar
+from .constant import ARRAYS, HASHED_BY_IDENTITY, LITERALS, ConstantVar, is_constant_value
+from .dicts import DictVar, TupleVar, named
+from .floats import wrap_float
+from .functions import CallableVar, CellVar
+from .nn_modules import module_name, wrap_module
+from .objects import ExceptionVar
+from .registry import BY_VALUE, PINNED, SHARED, Rule, Table, by_identity
+from .symbolic import symbolic_fake_of, symbolic_int
+from .tensor import TensorVar
 from . import containers  # noqa: F401
 from .containers import (
     C_CALLABLES,
@@ -285,7 +279,7 @@ class Builder:
         """One guard of all names that a dictionary must not have: modules are asked for many."""
         for source, names in self.absent.items():
             if "KEYS" not in source.guards:
-                check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
+                check = f"lacks({', '.join(['{0}', *map(literal, sorted(names))])})"
                 line = next(iter(names.values()))
                 source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
 

@@ -1,1 +1,0 @@
-"""From real values and their sources to variables, guarding what is assumed."""

@@ -1,1 +1,0 @@
-"""Sources in, functions of machine code out; what was built is kept on disk."""
