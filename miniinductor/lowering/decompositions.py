@@ -144,18 +144,6 @@ for _name in "upsample_bicubic2d xlogy special_xlog1py linspace logspace".split(
             register(OURS, _op, _of_plain_floats(decomposition_table[_op]))
 
 
-# the larger or smaller one, of which a NaN is none
-decomposition(aten.fmax.default)(lambda a, b: torch.where((a >= b) | b.isnan(), a, b))
-decomposition(aten.fmin.default)(lambda a, b: torch.where((a <= b) | b.isnan(), a, b))
-
-
-@decomposition(aten.angle.default)
-def angle(x: Tensor) -> Any:
-    if x.is_complex():
-        return NotImplemented
-    return torch.where(x.isnan(), x, (x < 0).to(torch.result_type(x, 1.0)) * torch.pi)
-
-
 @decomposition(aten.dot.default, aten.mv.default)
 def short_product(a: Tensor, b: Tensor) -> Any:
     """Of few elements, as a sum that is fused."""

@@ -143,29 +143,18 @@ def avg_pool(
 ) -> TensorBox:
     """total / elements of the window + 0.0: no average is -0.0, as in eager."""
     windows, dtype = Windows(call, x, kernel, stride, padding), call.value.dtype
-    if not dtype.is_floating_point:
-        raise NotLowered("an average of integers")
+    if divisor_override is not None or not dtype.is_floating_point:
+        raise NotLowered("an average of integers, or with a divisor of its own")
+    reaches = any(windows.padding) or any(map(windows.reaches, (0, 1)))
+    if reaches and (ceil_mode or not count_include_pad):
+        raise NotLowered("averages over windows of which not all elements count")
     compute = accumulate_dtype(dtype)
 
-    def is_padded(index: Index, at: tuple[int, ...]) -> Value:
-        """Does an element lie in x, or in its padding?"""
-        places = [windows.place(d, index[d - 2], at[d]) for d in (0, 1)]
-        ends = [n + padding for n, padding in zip(windows.sizes, windows.padding)]
-        return ops.logical_and(*[between(i, None, end) for i, end in zip(places, ends)])
-
     def body(index: Index) -> Value:
-        elements = [windows.element(index, at, 0) for at in windows.places]
-        values = [cast(value, x.dtype, compute) for _, value, _ in elements]
-        one, zero = (ops.constant(n, compute) for n in (1, 0))
-        divisor = ops.constant(divisor_override or len(values), compute)
-        if not divisor_override and (ceil_mode or not count_include_pad):
-            tests = [inside for inside, _, _ in elements]
-            if count_include_pad:
-                tests = [is_padded(index, at) for at in windows.places]
-            counts = [one if test is None else ops.where(test, one, zero) for test in tests]
-            divisor = functools.reduce(ops.add, counts)
-        average = ops.truediv(functools.reduce(ops.add, values), divisor)
-        return cast(ops.add(average, zero), compute, dtype)
+        values = [windows.element(index, at, 0)[1] for at in windows.places]
+        total = functools.reduce(ops.add, [cast(value, x.dtype, compute) for value in values])
+        average = ops.truediv(total, ops.constant(len(values), compute))
+        return cast(ops.add(average, ops.constant(0.0, compute)), compute, dtype)
 
     return made(call, body, x)
 

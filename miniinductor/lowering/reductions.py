@@ -23,6 +23,7 @@ from typing import Any
 
 import sympy
 import torch
+import torch.utils._pytree as pytree
 from torch import Tensor
 
 from ..devices import recomputes
@@ -239,29 +240,28 @@ def variance_and_mean(
     return squares / divisor, mean.reshape(squares.shape)
 
 
-@decomposition(aten.var.correction)
-def var(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+def statistics(
+    finish: Callable[[Tensor, Tensor], Any],
+    x: Tensor,
+    dim: Any = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
 ) -> Any:
-    if not x.dtype.is_floating_point:
+    """finish(variance, mean).  On a CPU eager's mean of infinities depends on their order."""
+    if not x.dtype.is_floating_point or finish is both and not recomputes(x.device):
         return NotImplemented
-    return variance_and_mean(x, dim, correction, keepdim)[0].to(x.dtype)
+    found = finish(*variance_and_mean(x, dim, correction, keepdim))
+    return pytree.tree_map(lambda t: t.to(x.dtype), found)
 
 
-@decomposition(aten.std.correction)
-def std(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
-) -> Any:
-    if not x.dtype.is_floating_point:
-        return NotImplemented
-    return variance_and_mean(x, dim, correction, keepdim)[0].sqrt().to(x.dtype)
+def both(variance: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+    return variance, mean
 
 
-@decomposition(aten.var_mean.correction)
-def var_mean(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
-) -> Any:
-    """On a CPU eager's mean of infinities depends on their order."""
-    if not x.dtype.is_floating_point or not recomputes(x.device):
-        return NotImplemented
-    return tuple(t.to(x.dtype) for t in variance_and_mean(x, dim, correction, keepdim))
+for _op, _finish in {
+    aten.var.correction: lambda variance, mean: variance,
+    aten.std.correction: lambda variance, mean: variance.sqrt(),
+    aten.var_mean.correction: both,
+}.items():
+    decomposition(_op)(functools.partial(statistics, _finish))

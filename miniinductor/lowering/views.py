@@ -123,7 +123,7 @@ def reshape(call: Call, x: TensorBox, *args: Any) -> TensorBox:
 @lower(aten.permute.default)
 def permute(call: Call, x: TensorBox, dims: Any) -> TensorBox:
     rank = len(x.get_size())
-    position = {normalize_dim(d, rank): k for k, d in enumerate(dims)}
+    position = {d % rank: k for k, d in enumerate(dims)}
     return view(call, x, call.value.size, lambda index: [index[position[k]] for k in range(rank)])
 
 
@@ -133,7 +133,6 @@ def transpose(call: Call, x: TensorBox, a: int = 0, b: int = 1) -> TensorBox:
     if rank < 2:
         return x
     order = list(range(rank))
-    a, b = normalize_dim(a, rank), normalize_dim(b, rank)
     order[a], order[b] = order[b], order[a]
     return permute(call, x, order)
 
@@ -150,17 +149,19 @@ def along(index: Index, dim: int, function: Callable[[sympy.Expr], sympy.Expr]) 
 
 @lower(aten.split.Tensor, aten.split_with_sizes.default)
 def split(call: Call, x: TensorBox, sizes: Any, dim: int = 0) -> list[TensorBox]:
-    dim = normalize_dim(dim, len(x.get_size()))
+    dim %= len(x.get_size())
     starts = itertools.accumulate([piece.size[dim] for piece in call.value], initial=0)
-    return [
-        view(call, x, piece.size, lambda index, by=start: along(index, dim, lambda i: i + by))
-        for piece, start in zip(call.value, starts)
-    ]
+
+    def behind(start: Size) -> Reindex:
+        return lambda index: along(index, dim, lambda i: i + start)
+
+    pairs = zip(call.value, starts)
+    return [view(call, x, piece.size, behind(start)) for piece, start in pairs]
 
 
 @lower(aten.unbind.int)  # (whole: eager refuses a write to one of several views)
 def unbind(call: Call, x: TensorBox, dim: int = 0) -> list[TensorBox]:
-    dim = normalize_dim(dim, len(x.get_size()))
+    dim %= len(x.get_size())
     return [view(call, x, piece.size, at(dim, k)) for k, piece in enumerate(call.value)]
 
 
@@ -205,7 +206,7 @@ def slice_tensor(
     end: Size | None = None,
     step: int = 1,
 ) -> TensorBox:
-    dim = normalize_dim(dim, len(x.get_size()))
+    dim %= len(x.get_size())
     size = x.get_size()[dim]
     start = slice_start(start, size)
     if start == 0 and step == 1 and x.get_size() == call.value.size:
@@ -221,15 +222,14 @@ def select(call: Call, x: TensorBox, dim: int, position: Size) -> TensorBox:
 
 def dim_and_place(x: TensorBox, dim: int, position: Size) -> tuple[int, Size]:
     """Both counted from the front."""
-    dim = normalize_dim(dim, len(x.get_size()))
+    dim %= len(x.get_size())
     return dim, position + x.get_size()[dim] if is_negative(position) else position
 
 
 @lower(aten.diagonal.default)
 def diagonal(call: Call, x: TensorBox, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorBox:
     rank = len(x.get_size())
-    dim1 = normalize_dim(dim1, rank)
-    dim2 = normalize_dim(dim2, rank)
+    dim1, dim2 = dim1 % rank, dim2 % rank
 
     def reindex(index: Index) -> Index:
         rest = iter(index[:-1])
@@ -286,7 +286,7 @@ def slice_scatter(
     step: int = 1,
 ) -> TensorBox:
     size = x.get_size()
-    dim = normalize_dim(dim, len(size))
+    dim %= len(size)
     start, count = slice_start(start, size[dim]), source.get_size()[dim]
     if count == 0:
         return x.copy()
@@ -400,7 +400,7 @@ def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
 @lower(aten.flip.default)
 def flip(call: Call, x: TensorBox, dims: Sequence[int]) -> TensorBox:
     size = x.get_size()
-    flipped = {normalize_dim(d, len(size)) for d in dims}
+    flipped = {d % len(size) for d in dims}
 
     def reindex(index: Index) -> Index:
         return [size[k] - 1 - i if k in flipped else i for k, i in enumerate(index)]
