@@ -459,7 +459,7 @@ def test_scatter_add_with_repeated_indices():
             load,
             lambda i: [ops.indirect_indexing(at_load(i[:1]), 10), i[1]],
             target,
-            "atomic_add",
+            "sum",
         )
         buffer = current_graph().add(
             ComputedBuffer, Layout(CPU, torch.float32, (10, 17), (17, 1)), frozenset(), data=scatter

@@ -32,6 +32,7 @@ RAISES = {
     "index_add": (lambda x, i: x.index_add(0, i, x[:2]), grid, positions(1, -1)),
     "index_add of other slices": (lambda x, i: x.index_add(0, i, x[0, :2]), grid, positions(1, 0)),
     "index_copy": (lambda x, i: x.index_copy(0, i, x[:2]), grid, positions(1, -1)),
+    "max_unpool": (lambda i: F.max_unpool2d(i * 1.0, i, 2), positions(1, 9).view(1, 1, 2)),
     "index_fill": (lambda x, i: x.index_fill(0, i, 1.0), grid, positions(1, 5)),
     "index_select": (lambda x, i: x.index_select(0, i), grid, positions(1, 0, dtype=torch.bool)),
     "one row": (lambda x, i: x[i], torch.ones(1, 3), positions(0, 5)),

@@ -93,7 +93,7 @@ class OpsHandler:
     @documented
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         """Write `value` there.  mode: None, or how it is combined with the element that is there
-        already: 'atomic_add' | 'atomic_mul' | 'atomic_max' | 'atomic_min' (NaN wins)."""
+        already: 'sum' | 'prod' | 'amax' | 'amin' (NaN wins), as of scatter_reduce."""
 
     @documented
     def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Value) -> Value:

@@ -42,20 +42,21 @@ from ..autograd.joint import call_rule
 from ..errors import CannotTrace
 from ..sizes.symbols import same
 from .extern import EXTERN
-from .registry import LOWERINGS, NARROW, aten, register
+from .pointwise import FEW
+from .registry import LOWERINGS, NARROW, WIDE, aten, register
 
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
 OURS: dict[Any, Decomposition] = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """gelu _log_softmax elu leaky_relu hardtanh fmod dist addmv ldexp round
 linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_copy
-upsample_nearest1d upsample_nearest3d
+_adaptive_avg_pool2d upsample_nearest1d upsample_nearest3d
 """.split()
 # Rare ops that stay eager kernels: torch's decompositions of them do not raise for a position out
 # of range, or differ from the kernels in corner cases.
-KERNELS = """multilabel_margin_loss_forward index_fill index_add index_copy take im2col eye
-max_unpool2d max_unpool3d std_mean upsample_linear1d upsample_trilinear3d
-_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
+KERNELS = """multilabel_margin_loss_forward index_fill take im2col std_mean upsample_linear1d
+upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d
+_upsample_nearest_exact3d""".split()
 
 
 def decomposition(*targets: Any) -> Callable[[Decomposition], Decomposition]:
@@ -129,8 +130,7 @@ def _of_plain_floats(rule: Decomposition) -> Decomposition:
     def checked(*args: Any, **kwargs: Any) -> Any:
         dtypes = {x.dtype for x in args if isinstance(x, Tensor)} | {kwargs.get("dtype")}
         is_large = any(isinstance(x, float) and not abs(x) < 1e30 for x in args)
-        is_plain = dtypes <= {torch.float32, torch.float64, None}
-        if is_large or bool in map(type, args[:2]) or not is_plain:
+        if is_large or bool in map(type, args[:2]) or not dtypes <= {*WIDE, None}:
             return NotImplemented
         return rule(*args, **kwargs)
 
@@ -142,6 +142,14 @@ for _name in "upsample_bicubic2d xlogy special_xlog1py linspace logspace".split(
     for _op in [getattr(_packet, name) for name in _packet.overloads()]:
         if _op in decomposition_table and not _op._schema.is_mutable:
             register(OURS, _op, _of_plain_floats(decomposition_table[_op]))
+
+
+@decomposition(aten.dot.default, aten.mv.default)
+def short_product(a: Tensor, b: Tensor) -> Any:
+    """Of few elements, as a sum that is fused."""
+    count = a.numel()
+    is_short = type(count) is int and count <= FEW and a.dtype in WIDE
+    return (a * b).sum(-1) if is_short else NotImplemented
 
 
 @decomposition(aten.bernoulli_.float)
@@ -195,14 +203,15 @@ def nll_loss_backward(
 @decomposition(aten.constant_pad_nd.default)
 def constant_pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:
     """pad: elements before and behind x, of the last dimension first."""
-    if any(n < 0 for n in pad):
-        return NotImplemented
     shape = list(x.shape)
     for k, n in enumerate(pad):
-        shape[-1 - k // 2] += n
+        dim = -1 - k // 2
+        shape[dim] += n
+        if n < 0:
+            x = x.narrow(dim, 0 if k % 2 else -n, x.shape[dim] + n)
     inside = out = x.new_full(shape, value)
     for k, before in enumerate(pad[::2]):
-        inside = inside.narrow(-1 - k, before, x.shape[-1 - k])
+        inside = inside.narrow(-1 - k, max(before, 0), x.shape[-1 - k])
     inside.copy_(x)
     return out
 
@@ -227,17 +236,9 @@ for _name in torch._C._dispatch_get_all_op_names():
 
 
 # --- calls that torch's Python rules take apart otherwise than eager computes them ----------------
-DROPOUT = {
-    F.dropout,
-    torch.dropout,
-    F.dropout1d,
-    F.dropout2d,
-    F.dropout3d,
-    F.alpha_dropout,
-    F.feature_alpha_dropout,
-}
+DROPOUT = "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout".split()
 # Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
-LOOKS_CLOSER = ("hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss")
+LOOKS_CLOSER = "hardshrink softshrink multi_margin_loss multilabel_margin_loss".split()
 HOMES = (torch, F, torch._C._nn, torch._VF, torch.ops.aten, torch.linalg)
 
 
@@ -253,7 +254,7 @@ def plain(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     return run(target, args, kwargs)
 
 
-@call_rule(*DROPOUT, *named(*LOOKS_CLOSER))
+@call_rule(*named(*DROPOUT, *LOOKS_CLOSER))
 def whole(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     with torch._C._DisablePythonDispatcher():
         return plain(interpreter, target, args, kwargs)

@@ -55,21 +55,12 @@ PRODUCTS = [getattr(aten, name).default for name in ("mm", "bmm", "addmm", "badd
 # op -> its out= overload, or None
 EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS}
 ATTENTION = "flash_attention_for_cpu flash_attention efficient_attention cudnn_attention".split()
-EXTERN |= dict.fromkeys(
-    [
-        aten.bernoulli.default,  # draws the numbers that eager draws
-        aten.bernoulli.p,
-        aten.binary_cross_entropy.default,  # it looks at each probability, and raises
-        aten.dot.default,
-        aten.convolution.default,
-        aten.convolution_backward.default,
-        aten.grid_sampler_2d.default,  # twice to ten times as fast as its formula in fused kernels
-        aten.max_pool2d_with_indices_backward.default,
-        aten.sort.default,
-        aten.sort.stable,
-        aten.topk.default,
-    ]
-)
+# bernoulli draws the numbers that eager draws; binary_cross_entropy looks at each probability, and
+# raises; grid_sampler_2d is two to ten times as fast as its formula in fused kernels
+OTHERS = """bernoulli binary_cross_entropy dot convolution convolution_backward grid_sampler_2d
+max_pool2d_with_indices_backward sort topk""".split()
+EXTERN |= dict.fromkeys([getattr(aten, name).default for name in OTHERS])
+EXTERN |= {aten.bernoulli.p: None, aten.sort.stable: None}
 for _kind in ATTENTION:
     for _half in ("", "_backward"):
         EXTERN[getattr(aten, f"_scaled_dot_product_{_kind}{_half}").default] = None

@@ -37,7 +37,7 @@ from ..ir.ops import Value, ops
 from ..sizes.symbols import is_nonnegative, is_symbolic, same
 from .decompositions import decomposition, upcast, whole
 from .reductions import accumulate_dtype
-from .registry import NARROW, Call, NotLowered, aten, cast, lower, made
+from .registry import NARROW, WIDE, Call, NotLowered, aten, cast, lower, made
 from .views import between
 
 UNROLLED = 27  # elements of a window, which are written out
@@ -158,6 +158,16 @@ def avg_pool(
     return made(call, body, x)
 
 
+@decomposition(aten.max_unpool2d.default, aten.max_unpool3d.default)
+def max_unpool(x: Tensor, places: Tensor, output_size: Sequence[int], *options: Any) -> Any:
+    if torch.are_deterministic_algorithms_enabled():
+        return NotImplemented  # eager refuses it
+    rank = len(output_size)
+    out = x.new_zeros([*x.shape[:-rank], *output_size])
+    flat = out.flatten(-rank).scatter(-1, places.flatten(-rank), x.flatten(-rank))
+    return flat.reshape(out.shape)
+
+
 # --- resampling -----------------------------------------------------------------------------------
 CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 
@@ -166,7 +176,7 @@ CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 def linear(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Any) -> Any:
     """Over one, two or three dimensions.  scales: how often each becomes as large, or None: what
     the sizes say."""
-    taken = torch.float32, torch.float64, *(NARROW if recomputes(x.device) else ())
+    taken = {*WIDE, *(NARROW if recomputes(x.device) else ())}
     if x.dtype not in taken or any(same(n, 0) for n in output_size):
         # on a CPU, eager rounds the weights of 16 bits, or not; it refuses results without pixels
         return NotImplemented
@@ -200,14 +210,11 @@ def nearest(x: Tensor, output_size: Sequence[int], *scales: Any) -> Any:
     """scales: as of `linear`."""
     if any(same(n, 0) for n in output_size):
         return NotImplemented
-    places = zip((2, 3), output_size, (*scales, None, None))
-    rows, columns = [nearest_pixels(x, *given) for given in places]
+    rows, columns = (
+        pixels(x, count, step_between(x, dim, count, scale), 0.0, torch.float32)
+        for dim, count, scale in zip((2, 3), output_size, (*scales, None, None))
+    )
     return in_layout_of(x, aten._unsafe_index(x, [None, None, rows.unsqueeze(-1), columns]), 4)
-
-
-def nearest_pixels(x: Tensor, dim: int, count: int, scale: float | None) -> Tensor:
-    """For each of `count` places along an image's dimension, the pixel that is copied to it."""
-    return pixels(x, count, step_between(x, dim, count, scale), 0.0, torch.float32)
 
 
 def step_between(x: Tensor, dim: int, count: int, scale: float | None) -> Any:

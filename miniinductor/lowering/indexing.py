@@ -12,19 +12,24 @@ Mirrors torch/_inductor/lowering.py (`index_impl`, `embedding`, `gather`, `scatt
 scatters that reduce, `index_copy` and its kin (they run as eager kernels).
 """
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
 import torch
+from torch import Tensor
 
 from ..devices import recomputes
 from ..ir.loops import ComputedBuffer, Index, Loader, Reindex, Scatter, TensorBox, current_graph
 from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import same_sizes
+from .decompositions import Decomposition, decomposition
 from .pointwise import full
 from .registry import (
+    WIDE,
     Call,
     NotLowered,
     aten,
@@ -76,8 +81,7 @@ def placer(size: Sequence[Size], given: dict[int, TensorBox]) -> tuple[Reindex, 
     return place, [*others[:front], *shape, *others[front:]]
 
 
-# dtypes that kernels can add to atomically
-ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
+ATOMIC = (*WIDE, torch.int32, torch.int64)  # dtypes that kernels can add to atomically
 
 
 def broadcast_sizes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
@@ -97,7 +101,7 @@ def scatter_into(
 ) -> TensorBox:
     """A copy of x in which element place(index) becomes (mode: is combined with) value(index), for
     index in `ranges`."""
-    if mode and x.dtype not in ATOMIC:
+    if mode and (x.dtype not in ATOMIC or mode != "sum" and recomputes(x.device)):
         raise NotLowered(f"{mode} of {x.dtype}")
     if mode and recomputes(x.device) and torch.are_deterministic_algorithms_enabled():
         raise NotLowered("sums in the order in which threads come, under deterministic algorithms")
@@ -137,7 +141,7 @@ def index_put(
     mask = indices[0]
     if mask is None or mask.dtype != torch.bool or any(t is not None for t in indices[1:]):
         place, ranges = placer(x.get_size(), {k: t for k, t in enumerate(indices) if t is not None})
-        mode = "atomic_add" if accumulate else None
+        mode = "sum" if accumulate else None
         return scatter_into(call, x, ranges, broadcast_loader(values, ranges), place, mode)
     if values.get_size() not in ((), (1,)) or accumulate:
         raise NotLowered("a boolean mask with a tensor of values")
@@ -166,34 +170,81 @@ def along_dim(
     x: TensorBox, dim: int, index: TensorBox
 ) -> tuple[int, Callable[[Index], sympy.Expr]]:
     """(the dimension, the positions along it that `index` holds)."""
-    if not x.get_size() or not index.get_size():
-        raise NotLowered("a tensor of no dimensions")
     dim = normalize_dim(dim, len(x.get_size()))
     return dim, positions_in(index, x.get_size()[dim])
 
 
-@lower(aten.scatter.src, aten.scatter.value, aten.scatter_add.default)
-def scatter(call: Call, x: TensorBox, dim: int, index: TensorBox, source: Any) -> TensorBox:
+@lower(aten.scatter.src, aten.scatter.value, aten.scatter_add.default, aten.scatter_reduce.two)
+def scatter(
+    call: Call,
+    x: TensorBox,
+    dim: int,
+    index: TensorBox,
+    source: Any,
+    reduce: str | None = None,
+    include_self: bool = True,
+) -> TensorBox:
+    if reduce == "mean" or not include_self:
+        raise NotLowered(f"a scatter of {x.dtype} that divides, or that forgets what was there")
     dim, position = along_dim(x, dim, index)
     value: Loader = lambda at: number(source, x.dtype)  # noqa: E731
     if isinstance(source, TensorBox):
         value = source.make_loader()
     place = lambda at: [*at[:dim], position(at), *at[dim + 1 :]]  # noqa: E731
-    mode = "atomic_add" if call.name == "scatter_add" else None
+    mode = "sum" if call.name == "scatter_add" else reduce
     return scatter_into(call, x, index.get_size(), value, place, mode)
 
 
-@lower(aten.index_add.default)
-def index_add(
-    call: Call, x: TensorBox, dim: int, index: TensorBox, source: TensorBox, *, alpha: float = 1
-) -> TensorBox:
-    if not recomputes(x.device):
-        raise NotLowered("a CPU adds whole rows at once")
-    dim, position = along_dim(x, dim, index)
-    load = source.make_loader()
+# --- in terms of other ops ------------------------------------------------------------------------
+def scatter_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True
+) -> Any:
+    """Where x does not count, the neutral element is written first; a mean is a sum by a count."""
+    if x.dtype not in WIDE or include_self and reduce != "mean":
+        return NotImplemented
+    count = torch.ones_like(x)
+    if not include_self:
+        start = {"prod": 1.0, "amax": -math.inf, "amin": math.inf}.get(reduce, 0.0)
+        x = x.scatter(dim, index, torch.full_like(source, start))
+        count = count.scatter(dim, index, 0)
+    if reduce != "mean":
+        return x.scatter_reduce(dim, index, source, reduce)
+    count = count.scatter_add(dim, index, torch.ones_like(source))
+    return x.scatter_add(dim, index, source) / count
 
-    def value(at: Index) -> Value:
-        return load(at) if alpha == 1 else ops.mul(load(at), number(alpha, x.dtype))
 
-    place = lambda at: [*at[:dim], position([at[dim]]), *at[dim + 1 :]]  # noqa: E731
-    return scatter_into(call, x, source.get_size(), value, place, "atomic_add")
+def by_rows(name: str) -> Decomposition:
+    """index_add and its kin are scatters to positions that are the same in a whole row."""
+
+    def rule(x: Tensor, dim: int, index: Tensor, source: Tensor, *args: Any, **options: Any) -> Any:
+        shape = [1] * x.dim()
+        shape[dim] = -1
+        index = index.reshape(shape).expand(source.shape)
+        alpha = options.pop("alpha", 1)
+        source = source if alpha == 1 else source * alpha
+        return getattr(x, name)(dim, index, source, *args, **options)
+
+    return rule
+
+
+FORMS = {
+    aten.scatter_reduce.two: scatter_reduce,
+    aten.index_reduce.default: by_rows("scatter_reduce"),
+    aten.index_add.default: by_rows("scatter_add"),
+    aten.index_copy.default: by_rows("scatter"),
+}
+
+
+def with_vectors(op: Any, *args: Any, **options: Any) -> Any:
+    """A tensor without dimensions is a vector here."""
+    if all(t.shape for t in args if isinstance(t, Tensor)):
+        return FORMS[op](*args, **options) if op in FORMS else NotImplemented
+    out = op(*[t.reshape(t.shape or 1) if isinstance(t, Tensor) else t for t in args], **options)
+    if op is aten.gather.default:
+        return out.reshape(args[2].shape)
+    return out if args[0].dim() else out.reshape(())
+
+
+SCATTERS = (aten.scatter.src, aten.scatter.value, aten.scatter_add.default)
+for _op in (*FORMS, *SCATTERS, aten.gather.default, aten.index_select.default):
+    decomposition(_op)(functools.partial(with_vectors, _op))

@@ -104,12 +104,10 @@ def batch_norm(
 
 
 decomposition(aten._native_batch_norm_legit_no_training.default)(
-    lambda x, weight, bias, mean, variance, momentum, eps: batch_norm(
-        x, weight, bias, mean, variance, False, momentum, eps
+    lambda x, weight, bias, mean, variance, *rest: batch_norm(
+        x, weight, bias, mean, variance, False, *rest
     )
 )
 decomposition(aten._native_batch_norm_legit.no_stats)(
-    lambda x, weight, bias, training, momentum, eps: batch_norm(
-        x, weight, bias, None, None, training, momentum, eps
-    )
+    lambda x, weight, bias, *rest: batch_norm(x, weight, bias, None, None, *rest)
 )

@@ -22,6 +22,7 @@ from ..ir.ops import BITWISE, COMPARISON, LOGICAL, OP_NAMES, UNARY_FLOAT, Value,
 from ..sizes.symbols import hint, sizes
 from .registry import (
     LOWERINGS,
+    NARROW,
     Call,
     NotLowered,
     Promotion,
@@ -215,7 +216,9 @@ def clamp(call: Call, x: TensorBox, min: Any = None, max: Any = None) -> TensorB
 def rounded_div(call: Call, a: Any, b: Any, rounding_mode: str | None = None) -> TensorBox:
     if rounding_mode is None:
         return div(call, a, b)
-    if call.value.dtype.is_floating_point:
+    dtype = call.value.dtype
+    is_slow = dtype.is_floating_point and rounding_mode == "floor" and is_long_in_cpp(call)
+    if dtype in NARROW or is_slow:
         raise NotLowered("eager's kernel is in vectors, and rounds 16 bits in a way of its own")
     return pointwise(call, ops.floordiv if rounding_mode == "floor" else ops.truncdiv, a, b)
 
@@ -301,7 +304,5 @@ def whole(n: Any) -> Any:
 for _name in (*OP_NAMES, "div"):
     _packet, _prim = getattr(aten, _name, None), getattr(torch.ops.prims, _name, None)
     if _packet is not None and _prim is not None:
-        _overloads = [
-            getattr(_packet, o, None) for o in ("default", "Tensor", "Tensor_Tensor", "self")
-        ]
-        lower(_prim.default)(next(LOWERINGS[o] for o in _overloads if o in LOWERINGS))
+        _overloads = [getattr(_packet, name) for name in _packet.overloads()]
+        lower(_prim.default)(next(LOWERINGS[op] for op in _overloads if op in LOWERINGS))

@@ -23,6 +23,7 @@ from typing import Any
 
 import sympy
 import torch
+import torch.utils._pytree as pytree
 from torch import Tensor
 
 from ..devices import recomputes
@@ -66,9 +67,11 @@ def reduce(
     kept = [k for k in range(len(size)) if k not in dims]
     ranges, reduced = [size[k] for k in kept], [size[k] for k in dims]
     load, src = x.make_loader(), x.dtype
+    if kind in EXTREMES:
+        compute = torch.uint8 if compute == torch.bool else compute
+        if 0 in reduced:
+            raise NotLowered("eager raises: of no elements none is the largest")
     produced = torch.int64 if kind.startswith("arg") else compute
-    if kind in EXTREMES and 0 in reduced:
-        raise NotLowered("eager raises: of no elements none is the largest")
     # Eager's sum of the single element -0.0 is 0.0 + -0.0 = 0.0.  Our kernels have no loop over one
     # element, and so no accumulator that starts at 0.0: it is added here.
     starts_at_zero = kind == "sum" and compute.is_floating_point and elements(size, dims) == 1
@@ -158,9 +161,7 @@ def mean(
 
 @lower(aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
 def extreme(call: Call, x: TensorBox, dims: Any = (), keepdim: bool = False) -> TensorBox:
-    compute = torch.uint8 if x.dtype == torch.bool else x.dtype
-    kind = call.name.removeprefix("a")
-    return reduce(call, x, dims, keepdim, kind, compute, x.dtype)
+    return reduce(call, x, dims, keepdim, call.name.removeprefix("a"), x.dtype, x.dtype)
 
 
 @lower(aten.max.dim, aten.min.dim)
@@ -174,8 +175,7 @@ def extreme_with_index(
 def place_of_extreme(
     call: Call, x: TensorBox, dim: int | None = None, keepdim: bool = False
 ) -> TensorBox:
-    compute = torch.uint8 if x.dtype == torch.bool else x.dtype
-    return reduce(call, x, dim, keepdim, "arg" + call.name[-3:], compute, torch.int64)
+    return reduce(call, x, dim, keepdim, "arg" + call.name[-3:], x.dtype, torch.int64)
 
 
 @lower(aten.any, aten.all)
@@ -240,29 +240,28 @@ def variance_and_mean(
     return squares / divisor, mean.reshape(squares.shape)
 
 
-@decomposition(aten.var.correction)
-def var(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+def statistics(
+    finish: Callable[[Tensor, Tensor], Any],
+    x: Tensor,
+    dim: Any = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
 ) -> Any:
-    if not x.dtype.is_floating_point:
+    """finish(variance, mean).  On a CPU eager's mean of infinities depends on their order."""
+    if not x.dtype.is_floating_point or finish is both and not recomputes(x.device):
         return NotImplemented
-    return variance_and_mean(x, dim, correction, keepdim)[0].to(x.dtype)
+    found = finish(*variance_and_mean(x, dim, correction, keepdim))
+    return pytree.tree_map(lambda t: t.to(x.dtype), found)
 
 
-@decomposition(aten.std.correction)
-def std(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
-) -> Any:
-    if not x.dtype.is_floating_point:
-        return NotImplemented
-    return variance_and_mean(x, dim, correction, keepdim)[0].sqrt().to(x.dtype)
+def both(variance: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+    return variance, mean
 
 
-@decomposition(aten.var_mean.correction)
-def var_mean(
-    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
-) -> Any:
-    """On a CPU eager's mean of infinities depends on their order."""
-    if not x.dtype.is_floating_point or not recomputes(x.device):
-        return NotImplemented
-    return tuple(t.to(x.dtype) for t in variance_and_mean(x, dim, correction, keepdim))
+for _op, _finish in {
+    aten.var.correction: lambda variance, mean: variance,
+    aten.std.correction: lambda variance, mean: variance.sqrt(),
+    aten.var_mean.correction: both,
+}.items():
+    decomposition(_op)(functools.partial(statistics, _finish))

@@ -148,6 +148,7 @@ def cast(value: Value, src: torch.dtype, dst: torch.dtype) -> Value:
 
 
 NARROW = (torch.float16, torch.bfloat16)
+WIDE = (torch.float32, torch.float64)
 WIDE_SECOND = {aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar}
 
 
@@ -195,30 +196,23 @@ def operands(call: Call, args: Sequence[Any], compute: torch.dtype) -> list[Load
     loaders = []
     for k, arg in enumerate(args):
         is_wide = wide_second and k == 1 and (is_number(arg) or not arg.get_size())
-        if common in NARROW and not is_wide:
-            loaders.append(rounded(arg, size, common, compute))
-        else:
-            loaders.append(operand(arg, size, compute))
+        is_rounded = common in NARROW and not is_wide
+        loaders.append(operand(arg, size, compute, common if is_rounded else None))
     return loaders
 
 
-def rounded(arg: Any, size: Sequence[Size], common: torch.dtype, compute: torch.dtype) -> Loader:
-    """A loader of `arg` as `compute`, after it was converted to `common`."""
+def operand(
+    arg: Any, size: Sequence[Size], compute: torch.dtype, common: torch.dtype | None = None
+) -> Loader:
+    """A loader of `arg` as `compute`, after it was converted to `common`, if that is given."""
     if isinstance(arg, TensorBox):
-        load, dtype = broadcast_loader(arg, size), arg.dtype
-        return lambda index: cast(cast(load(index), dtype, common), common, compute)
-    if not is_number(arg) or isinstance(arg, sympy.Expr):
-        return operand(arg, size, compute)
-    value = torch.tensor(arg, dtype=torch.float64).to(common).item()
-    return lambda index: number(value, compute)
-
-
-def operand(arg: Any, size: Sequence[Size], compute: torch.dtype) -> Loader:
-    if isinstance(arg, TensorBox):
-        load, dtype = broadcast_loader(arg, size), arg.dtype
-        return lambda index: cast(load(index), dtype, compute)
+        load, own = broadcast_loader(arg, size), arg.dtype
+        first = common or own
+        return lambda index: cast(cast(load(index), own, first), first, compute)
     if not is_number(arg):
         raise NotLowered(f"argument {arg!r}")
+    if common and not isinstance(arg, sympy.Expr):
+        arg = torch.tensor(arg, dtype=torch.float64).to(common).item()
     return lambda index: number(arg, compute)
 
 

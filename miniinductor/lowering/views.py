@@ -132,7 +132,7 @@ def reshape(call: Call, x: TensorBox, *args: Any) -> TensorBox:
 @lower(aten.permute.default)
 def permute(call: Call, x: TensorBox, dims: Any) -> TensorBox:
     rank = len(x.get_size())
-    position = {normalize_dim(d, rank): k for k, d in enumerate(dims)}
+    position = {d % rank: k for k, d in enumerate(dims)}
     return view(call, x, call.value.size, lambda index: [index[position[k]] for k in range(rank)])
 
 
@@ -142,7 +142,6 @@ def transpose(call: Call, x: TensorBox, a: int = 0, b: int = 1) -> TensorBox:
     if rank < 2:
         return x
     order = list(range(rank))
-    a, b = normalize_dim(a, rank), normalize_dim(b, rank)
     order[a], order[b] = order[b], order[a]
     return permute(call, x, order)
 
@@ -157,28 +156,26 @@ def along(index: Index, dim: int, function: Callable[[sympy.Expr], sympy.Expr]) 
     return [function(i) if k == dim else i for k, i in enumerate(index)]
 
 
-def shifted(index: Index, dim: int, by: Size) -> Index:
-    return along(index, dim, lambda i: i + by)
-
-
 @lower(aten.split.Tensor, aten.split_with_sizes.default)
 def split(call: Call, x: TensorBox, sizes: Any, dim: int = 0) -> list[TensorBox]:
-    dim = normalize_dim(dim, len(x.get_size()))
+    dim %= len(x.get_size())
     starts = itertools.accumulate([piece.size[dim] for piece in call.value], initial=0)
-    return [
-        view(call, x, piece.size, functools.partial(shifted, dim=dim, by=start))
-        for piece, start in zip(call.value, starts)
-    ]
+
+    def behind(start: Size) -> Reindex:
+        return lambda index: along(index, dim, lambda i: i + start)
+
+    pairs = zip(call.value, starts)
+    return [view(call, x, piece.size, behind(start)) for piece, start in pairs]
 
 
 @lower(aten.unbind.int)  # (whole: eager refuses a write to one of several views)
 def unbind(call: Call, x: TensorBox, dim: int = 0) -> list[TensorBox]:
-    dim = normalize_dim(dim, len(x.get_size()))
+    dim %= len(x.get_size())
+    return [view(call, x, piece.size, at(dim, k)) for k, piece in enumerate(call.value)]
 
-    def at(k: int) -> Reindex:
-        return lambda index: [*index[:dim], sympy.Integer(k), *index[dim:]]
 
-    return [view(call, x, piece.size, at(k)) for k, piece in enumerate(call.value)]
+def at(dim: int, position: Size) -> Reindex:
+    return lambda index: [*index[:dim], sympy.sympify(position), *index[dim:]]
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -218,7 +215,7 @@ def slice_tensor(
     end: Size | None = None,
     step: int = 1,
 ) -> TensorBox:
-    dim = normalize_dim(dim, len(x.get_size()))
+    dim %= len(x.get_size())
     size = x.get_size()[dim]
     start = slice_start(start, size)
     if start == 0 and step == 1 and x.get_size() == call.value.size:
@@ -229,25 +226,19 @@ def slice_tensor(
 
 @lower(aten.select.int)
 def select(call: Call, x: TensorBox, dim: int, position: Size) -> TensorBox:
-    dim, position = dim_and_place(x, dim, position)
-
-    def reindex(index: Index) -> Index:
-        return [*index[:dim], sympy.sympify(position), *index[dim:]]
-
-    return view(call, x, call.value.size, reindex)
+    return view(call, x, call.value.size, at(*dim_and_place(x, dim, position)))
 
 
 def dim_and_place(x: TensorBox, dim: int, position: Size) -> tuple[int, Size]:
     """Both counted from the front."""
-    dim = normalize_dim(dim, len(x.get_size()))
+    dim %= len(x.get_size())
     return dim, position + x.get_size()[dim] if is_negative(position) else position
 
 
 @lower(aten.diagonal.default)
 def diagonal(call: Call, x: TensorBox, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorBox:
     rank = len(x.get_size())
-    dim1 = normalize_dim(dim1, rank)
-    dim2 = normalize_dim(dim2, rank)
+    dim1, dim2 = dim1 % rank, dim2 % rank
 
     def reindex(index: Index) -> Index:
         rest = iter(index[:-1])
@@ -304,7 +295,7 @@ def slice_scatter(
     step: int = 1,
 ) -> TensorBox:
     size = x.get_size()
-    dim = normalize_dim(dim, len(size))
+    dim %= len(size)
     start, count = slice_start(start, size[dim]), source.get_size()[dim]
     if count == 0:
         return x.copy()
@@ -388,8 +379,8 @@ def as_strided(
 def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
     result, dim = call.value, normalize_dim(dim, len(call.value.size))
     parts = [box for box in tensors if 0 not in box.get_size()]
-    if not 0 < len(parts) <= 8:
-        raise NotLowered(f"cat of {'more than eight' if parts else 'empty'} tensors")
+    if len(parts) > 8:
+        raise NotLowered("cat of more than eight tensors")
     loads = [box.make_loader() for box in parts]
     starts = list(itertools.accumulate([box.get_size()[dim] for box in parts[:-1]], initial=0))
 
@@ -400,8 +391,8 @@ def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
     def body(index: Index) -> Value:
         """Two parts, of which the first has 3 rows, give where(i < 3, first[i] if i < 3 else 0,
         second[i - 3] if i >= 3 else 0).  Loads are masked: memory after a part must not be read."""
-        if len(parts) == 1:
-            return element(0, index)
+        if len(parts) < 2:
+            return element(0, index) if parts else number(0, result.dtype)
         end = value = None
         for k in reversed(range(len(parts))):
             inside = between(index[dim], starts[k] if k else None, end)
@@ -418,7 +409,7 @@ def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
 @lower(aten.flip.default)
 def flip(call: Call, x: TensorBox, dims: Sequence[int]) -> TensorBox:
     size = x.get_size()
-    flipped = {normalize_dim(d, len(size)) for d in dims}
+    flipped = {d % len(size) for d in dims}
 
     def reindex(index: Index) -> Index:
         return [size[k] - 1 - i if k in flipped else i for k, i in enumerate(index)]
@@ -440,18 +431,13 @@ def repeat(call: Call, x: TensorBox, repeats: Sequence[Size]) -> TensorBox:
 @lower(aten.roll.default)
 def roll(call: Call, x: TensorBox, shifts: Sequence[Size], dims: Sequence[int] = ()) -> TensorBox:
     size = x.get_size()
-    if not dims and len(size) != 1:
+    if not dims and len(size) > 1:
         raise NotLowered("a roll of the flattened tensor")
-    for dim, shift in zip(dims or [0], shifts):
-        x = rolled(call, x, normalize_dim(dim, len(size)), shift)
-    return x.copy()
 
+    def reindex(index: Index) -> Index:
+        for dim, shift in zip(dims or [0], shifts):
+            n = size[dim]
+            index = along(index, dim % len(size), lambda i: Mod(i + Mod(-shift, n), n))
+        return index
 
-def rolled(call: Call, x: TensorBox, dim: int, shift: Size) -> TensorBox:
-    size = x.get_size()
-    count = size[dim]
-    if count == 0:
-        return x
-    return view(
-        call, x, size, lambda index: along(index, dim, lambda i: Mod(i + Mod(-shift, count), count))
-    )
+    return view(call, x, size, reindex).copy() if size and 0 not in size else x.copy()

@@ -76,7 +76,6 @@ NOT_AS_TORCH = {  # ops that are no torch function of the same name
     "remainder": _checking_zero(torch.remainder),
     "fmod": _checking_zero(torch.fmod),
 }
-SCATTER_MODES = dict(atomic_add="sum", atomic_mul="prod", atomic_max="amax", atomic_min="amin")
 SCANS = {
     "sum": torch.cumsum,
     "prod": torch.cumprod,
@@ -137,7 +136,7 @@ class InterpreterHandler(OpsHandler):
         where, value = where.expand(shape).reshape(-1), value.expand(shape).reshape(-1)
         assert value.dtype == flat.dtype, (name, value.dtype, flat.dtype)
         if mode:
-            flat.scatter_reduce_(0, where, value, SCATTER_MODES[mode])
+            flat.scatter_reduce_(0, where, value, mode)
         else:
             flat[where] = value
 

@@ -111,11 +111,11 @@ def float_text(value: float, is_double: bool) -> str:
 
 def combined(mode: str, there: str, value: Value, c_type: str) -> str:
     """What a scatter stores, made of what is there."""
-    if mode == "atomic_add":
+    if mode == "sum":
         return f"{there} {'|' if c_type == 'bool' else '+'} {value}"
-    if mode == "atomic_mul":
+    if mode == "prod":
         return f"{there} * {value}"
-    function = {"atomic_max": "maximum", "atomic_min": "minimum"}[mode]
+    function = {"amax": "maximum", "amin": "minimum"}[mode]
     return f"mini::{function}<{c_type}>({there}, {value})"
 
 

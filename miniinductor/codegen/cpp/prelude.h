@@ -135,16 +135,23 @@ OP float to_float(float16 x) {          // moved to float's exponent by a produc
     uint32_t u = bits<uint32_t>(bits<float>(y << 13 & 0x8fffe000u) * 5.192296858534828e33f);        // 2^112
     return bits<float>((y & 0x7c00u) == 0x7c00u ? u | 0x7f800000u : u);
 }
-OP float16 to_float16(float x) {        // nearest, ties to even
-    uint32_t u = bits<uint32_t>(x), size = u & 0x7fffffffu;
-    uint32_t y = (size - (112u << 23) + 0xfffu + ((size >> 13) & 1u)) >> 13;
-    uint32_t tiny = bits<uint32_t>(bits<float>(size) + 0.5f) - 0x3f000000u;         // 0.5f steps by the smallest subnormal
-    y = size < 0x38800000u ? tiny : y;
-    y = size >= 0x477ff000u ? 0x7c00u : y;
-    y = size > 0x7f800000u ? 0x7e00u : y;
-    return (float16)(uint16_t)(y | (u >> 16 & 0x8000u));
+// Added to x, a number 1.5 * 2^13 times as large as x (as the smallest normal number) leaves no bits but those that 16 hold: x is rounded
+// to the nearest, ties to even.
+OP float shift_float16(uint32_t size) {
+    uint32_t power = size & 0x7f800000u;
+    return bits<float>((power < 0x38800000u ? 0x38800000u : power) + 0x06c00000u);
 }
-OP float round_float16(float x) { return to_float(to_float16(x)); }
+OP float round_float16(float x) {
+    float shift = shift_float16(bits<uint32_t>(x)), y = __builtin_fabsf(x) >= 65520.f ? inf : (x + shift) - shift;
+    return __builtin_copysignf(y, x);
+}
+OP float16 to_float16(float x) {
+    float size = __builtin_fabsf(x);
+    size = 65536.f < size ? 65536.f : size;     // which becomes an infinity
+    float shift = shift_float16(bits<uint32_t>(size));
+    uint32_t y = bits<uint32_t>(size + shift) - bits<uint32_t>(shift) + (bits<uint32_t>(shift) >> 13) - 0x1fa00u;
+    return (float16)(uint16_t)((x != x ? 0x7e00u : y) | (bits<uint32_t>(x) >> 16 & 0x8000u));
+}
 
 // --- what the lanes of a loop have gathered, put together two halves at a time -----------------------------------------------
 // (gcc ends a reduction of `omp simd` with one addition after the other, 16 or 32 of them, each of which waits for the one before.)

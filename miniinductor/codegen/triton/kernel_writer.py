@@ -329,7 +329,7 @@ class TritonKernelWriter(TritonExpressions):
             self.values[name] = replace(value, dtype=dtype)
         if name not in self.memory.keep or self.replaying:
             return
-        if mode not in (None, "atomic_add"):
+        if mode not in (None, "sum"):
             raise NotImplementedError(f"a Triton kernel that stores with {mode}")
         if name not in self.memory.stored:
             self.memory.stored.append(name)
