@@ -11,12 +11,7 @@ from minidynamo import records
 from minidynamo.convert.entries import CODES
 from minidynamo.frame import frame_hook
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    minidynamo.reset()
-    yield
-    minidynamo.reset()
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def plain(x):

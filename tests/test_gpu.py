@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import types
 from pathlib import Path
 
 import pytest
@@ -79,13 +78,8 @@ def on_the_gpu(request, monkeypatch):
         yield
 
 
-for _name, _function in vars(test_cpp).items():
-    if (
-        _name.startswith("test_")
-        and isinstance(_function, types.FunctionType)
-        and _name not in NOT_HERE
-    ):
-        globals()[_name] = _function
+_tests = {name: f for name, f in vars(test_cpp).items() if name.startswith("test_")}
+globals().update({name: f for name, f in _tests.items() if name not in NOT_HERE})
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

@@ -15,10 +15,7 @@ from benchmarks.programs import settling
 GIVEN_UP = {*("label_argument", "module_argument", "history_argument", "greedy_decoder")}
 BY_INDUCTOR = ["layer_argument", "triplet_loss", "solver_object", "batches_with_new_modules"]
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    minidynamo.reset()
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 def frames():

@@ -10,10 +10,7 @@ from benchmarks.programs.storms import MOST, PROGRAMS
 
 BY_INDUCTOR = ["cache_position", "negative_index", "decoder"]
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    minidynamo.reset()
+pytestmark = pytest.mark.usefixtures("anew")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -18,12 +18,8 @@ BACKENDS = ["aot_eager", "inductor"]
 
 
 @pytest.fixture(autouse=True)
-def clean():
-    minidynamo.reset()
+def clean(anew):
     torch.manual_seed(0)
-    with minidynamo.config.patch(raise_internal_errors=True):
-        yield
-    minidynamo.reset()
 
 
 def compiled_records():

@@ -2,7 +2,6 @@
 few of their own."""
 
 import os
-import types
 
 import pytest
 
@@ -48,13 +47,8 @@ def through_triton(request):
         yield
 
 
-for _name, _function in vars(test_cpp).items():
-    if (
-        _name.startswith("test_")
-        and isinstance(_function, types.FunctionType)
-        and _name not in NOT_HERE
-    ):
-        globals()[_name] = _function
+_tests = {name: f for name, f in vars(test_cpp).items() if name.startswith("test_")}
+globals().update({name: f for name, f in _tests.items() if name not in NOT_HERE})
 
 
 def sums_of_exp(x):

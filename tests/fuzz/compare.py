@@ -232,6 +232,14 @@ def difference(first, second):
     )
 
 
+def difference_of_calls(first, second):
+    """The first call whose outcomes differ, and how."""
+    for step, outcomes in enumerate(zip(first, second)):
+        if found := difference(*outcomes):
+            return f"call {step}: {found}"
+    return ""
+
+
 def first_difference(a, b):
     """The innermost differing pair, as text."""
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):

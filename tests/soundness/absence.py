@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from ..fuzz.compare import difference, outcome
+from ..fuzz.compare import difference_of_calls, outcome
 from . import runner
 from .modes import Mode
 
@@ -243,12 +243,7 @@ def cases(count: int, first: int) -> list[tuple]:
 
 
 def check(case: tuple, mode: Mode) -> str:
-    found = []
-    for step, (plain, compiled) in enumerate(zip(calls_of(case, None), calls_of(case, mode))):
-        told = difference(plain, compiled)
-        if told:
-            found.append(f"call {step}: {told}")
-    return "\n".join(found)
+    return difference_of_calls(calls_of(case, None), calls_of(case, mode))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..fuzz.compare import difference, outcome
+from ..fuzz.compare import difference_of_calls, outcome
 from . import runner
 from .tables import rows
 from .modes import Mode
@@ -262,12 +262,7 @@ def calls(case: tuple, mode: Mode | None) -> list:
 
 
 def check(case: tuple, mode: Mode) -> str:
-    plain, compiled = calls(case, None), calls(case, mode)
-    for step, (one, other) in enumerate(zip(plain, compiled)):
-        told = difference(one, other)
-        if told:
-            return f"step {step}: {told}"
-    return ""
+    return difference_of_calls(calls(case, None), calls(case, mode))
 
 
 def sample(number: int) -> list[tuple]:

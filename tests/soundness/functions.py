@@ -18,7 +18,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from ..fuzz.compare import difference, outcome
+from ..fuzz.compare import difference_of_calls, outcome
 from . import runner
 from .modes import Mode
 
@@ -243,12 +243,7 @@ def calls_of_module(case: tuple, mode: Mode | None) -> list:
 def check(case: tuple, mode: Mode) -> str:
     calls = calls_of_function if case[0] == "function" else calls_of_module
     torch.manual_seed(0)
-    found = []
-    for step, (plain, compiled) in enumerate(zip(calls(case, None), calls(case, mode))):
-        told = difference(plain, compiled)
-        if told:
-            found.append(f"call {step}: {told}")
-    return "\n".join(found)
+    return difference_of_calls(calls(case, None), calls(case, mode))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as registry
 
-from ..fuzz.compare import difference, outcome
+from ..fuzz.compare import difference_of_calls, outcome
 from . import runner
 from .modes import Mode
 
@@ -205,12 +205,7 @@ def cases(count: int, first: int) -> list[tuple]:
 def check(case: tuple, mode: Mode) -> str:
     events = ORDERS[case[4]]
     plain = World(case, lambda function: function).calls(events)
-    compiled = World(case, mode.compile).calls(events)
-    for step, (one, other) in enumerate(zip(plain, compiled)):
-        told = difference(one, other)
-        if told:
-            return f"call {step} of {events}: {told}"
-    return ""
+    return difference_of_calls(plain, World(case, mode.compile).calls(events))
 
 
 def sample(number: int) -> list[tuple]:

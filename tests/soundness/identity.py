@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..fuzz.compare import difference, outcome
+from ..fuzz.compare import difference_of_calls, outcome
 from . import runner
 from .modes import Mode
 
@@ -205,12 +205,7 @@ def check(case: tuple, mode: Mode) -> str:
     # whether equal numbers, that the program makes, are one object is nobody's promise
     if case[0] == "big number" and case[3] not in ("equal", "set", "key", "in", "index"):
         return ""
-    plain, compiled = calls(case, None), calls(case, mode)
-    for step, (one, other) in enumerate(zip(plain, compiled)):
-        told = difference(one, other)
-        if told:
-            return f"call {step}, {ORDERS[case[4]][step]}: {told}"
-    return ""
+    return difference_of_calls(calls(case, None), calls(case, mode))
 
 
 def sample(number: int) -> list[tuple]:
