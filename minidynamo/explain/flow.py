@@ -3,7 +3,8 @@
 In:   the record of one half, and its stages.  Out: a row for the graph that is lowered (each
       operation by itself), for the loop IR (each buffer by itself) and for what fusion leaves.
 
-    >>> entry = explain(lambda x: x.sin().cos())(torch.ones(8)).to_json()["frames"][0]["entries"][0]
+    >>> explanation = minidynamo.explain(lambda x: x.sin().cos())(torch.ones(8))
+    >>> [entry] = explanation.to_json()["frames"][0]["entries"]
     >>> [sum(row["bytes"]) for row in entry["flow"]]       # sin, cos; then one loop
     [128, 64, 64]
 

@@ -5,8 +5,8 @@ In:   the class of the box that a drawing stands in.  Out: a `<style>`; for the 
 
     >>> picture_style()[:7]
     '<style>'
-    >>> page_variables()[:20]
-    ':root{color-scheme:li'
+    >>> page_variables()[:25]
+    ':root{color-scheme:light;'
 
 A drawing is written in light colours, so that a file of it can be printed.  In a notebook or on a
 page a style sheet puts the colour of the reader's theme in place of each: selectors look for the
