@@ -8,8 +8,8 @@ Out:  `Reduction` values (of argmax the index of the first among equals, or of a
     mean(x, dim) -> sum(x, dim) / n             sum(x, (0, 2)): one Reduction over two dimensions
     var(x, correction=1) -> sum((x - mean)^2) / (n - 1): two passes, accurate where one cancels
 
-var and std are decompositions, as is softmax (decompositions.py).  On a CPU they count in float64,
-as eager does.
+var and std, at the end of this file, are written in terms of other ops.  On a CPU they count in
+float64, as eager does.
 
 float16 and bfloat16 are summed in float32, integers and bools in int64, as torch does.
 Mirrors torch/_inductor/lowering.py (`make_reduction`, `cumsum`).

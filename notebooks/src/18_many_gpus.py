@@ -178,7 +178,9 @@ assert [first_sent(row) < last_computed(row) for row in parts["DDP"]] == [True, 
 # It compiles the backward graph when it is first needed:
 
 # %%
-part(miniinductor.autograd.runtime.Backward.called, ("if self.run is None", "return self.run"))
+from miniinductor.autograd.runtime import Backward
+
+part(Backward.called, ("if self.run is None", "return self.run"))
 
 # %% [markdown]
 # `run(tensors)` is the compiled backward graph. Autograd cannot look inside, so it learns of all gradients
