@@ -129,11 +129,11 @@ Time is nearly all the compiler's, too, as long as both captures find the same g
 
 ## What does not cross
 
-Graphs with sizes that only the run knows, which torch.compile captures under
-`capture_dynamic_output_shape_ops`, and higher-order operators (`torch.cond`) run eagerly when
-torch.compile hands them to miniinductor; the logger `minidynamo` says so. A float of the
-program that changes from call to call is a tensor where it is only combined with tensors of floats,
-and a number with a guard elsewhere.
+With `capture_dynamic_output_shape_ops`, torch.compile captures sizes that nobody knows before the
+graph runs. Graphs with such sizes, and graphs with higher-order operators (`torch.cond`), run
+eagerly when torch.compile hands them to miniinductor. The logger `minidynamo` says so. A float of
+the program that changes from call to call is a tensor where it is only combined with tensors of
+floats, and a number with a guard elsewhere.
 """
 
 

@@ -14,10 +14,10 @@
 # # 06 · Graph breaks and resume functions
 #
 # Some operations cannot go into a graph: a `print`, a branch on a tensor's value, a call into a
-# library whose code cannot be traced. The earlier mechanisms of notebook 01 gave up at such a place,
-# or continued and were wrong. minidynamo compiles the operations before it, leaves the operation itself to
-# Python, and compiles the operations after it. The place is called a **graph break**. The rest of the
-# function becomes a **resume function**.
+# library whose code cannot be traced. The earlier mechanisms of notebook 01 gave up at such a
+# place, or continued and were wrong. minidynamo compiles the operations before such a place, leaves
+# the operation itself to Python, and compiles the operations after the place. The place is called a
+# **graph break**. The rest of the function becomes a **resume function**.
 #
 # **What you will learn:** what must survive a break; how the rest of a function becomes a function;
 # how loops, `with` and `try` blocks are split; what happens at a break inside an inlined call; how to
@@ -42,10 +42,11 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## The naive version: give up
 #
-# The simplest answer to an unknown operation is to run the whole frame as plain Python. The result is right, and
-# `torch.compile` does the same with a frame that it cannot split. But then one `print` switches the
-# compiler off for the whole function around it. The naive version is below. Its backend collects the graphs that it
-# receives. `fullgraph=True` turns a break into an error, and at an error the plain function runs:
+# The simplest answer to an unknown operation is to run the whole frame as plain Python. The result
+# is right, and `torch.compile` does the same with a frame that it cannot split. But then one
+# `print` switches the compiler off for the whole function around it. In the next cell the backend
+# collects the graphs that it receives. `fullgraph=True` turns a break into an error, and at an
+# error the plain function runs:
 
 # %%
 def talkative(x):
@@ -95,9 +96,9 @@ for frame in e.frames:
 e.frames[0].breaks
 
 # %% [markdown]
-# `float` needs the value of a tensor. While minidynamo traces, that value does not exist yet. A break of this kind is called
-# *data-dependent*. The `print` in the same line causes a second break. The picture shows for each line what
-# runs it:
+# `float` needs the value of a tensor. While minidynamo traces, that value does not exist yet. A
+# break of this kind is called *data-dependent*. The `print` in the same line causes a second break,
+# in the next frame. The picture shows for each line what runs it:
 # <!-- shows: has("1 graph break") and has("data-dependent") -->
 
 # %%
@@ -123,8 +124,8 @@ breaks_walk(e)
 #
 # ## The rest of a function as a function
 #
-# Take `talkative` at the first instruction after the `print` line. Only the local `x` is alive there, and the
-# stack is empty. So the rest is a function of `x`:
+# Take `talkative` at the first instruction after the `print` line. Only the local `x` is *alive*
+# there (later code reads it), and the stack is empty. So the rest is a function of `x`:
 
 # %%
 body = disassemble(talkative.__code__)
@@ -136,10 +137,11 @@ listed = dis.Bytecode(rest).dis().splitlines()
 print("\n".join([*listed[:5], "  ...", *listed[-6:]]))         # its beginning and its end
 
 # %% [markdown]
-# The first two instructions are new: one begins the function, the other jumps to line 4. The original body follows, whole and in
-# order. So a resume function is the original body behind a short prefix, which restores the stack and
-# jumps to the right place. Loops, `with` and `try` need no special treatment, because the jump's target keeps the code
-# that surrounds it in the original.
+# The first two instructions are new: one begins the function, the other jumps to line 4. The
+# original body follows, whole and in order. So a resume function is the original body behind a few
+# new instructions, which restore the stack and jump to the right place. Loops, `with` and `try`
+# need no special treatment: the jump leads into the original body, where the loop or the block
+# still surrounds its target.
 # <!-- shows: has("JUMP_FORWARD") and count("RESUME") == 2 -->
 #
 # The result is an ordinary function. Call it:
@@ -151,8 +153,9 @@ resumed = types.FunctionType(rest, globals())
 resumed(torch.tensor([1.0, 4.0]))
 
 # %% [markdown]
-# The next picture has the two side by side, and connects instructions of the same source line. The prefix is new. Everything below it is the
-# body of `talkative` again. The jump skips the lines that have already run:
+# The next picture shows `talkative` and its resume function side by side, and connects instructions
+# of the same source line. The first two instructions of the resume function are new. Everything
+# below them is the body of `talkative` again. The jump skips the lines that have already run:
 # <!-- shows: has("tensor([1., 7.])") -->
 
 # %%
@@ -161,11 +164,12 @@ from minidynamo.explain.draw_code import draw_resume
 draw_resume(talkative, resumed)
 
 # %% [markdown]
-# A value on the stack becomes one more parameter. In `a() + b()`, a break at the call
-# of `b` leaves the result of `a()` on the stack. `stack=` describes the stack from the bottom to the top.
-# A `"v"` is a value. An `"n"` is a NULL, which CPython pushes before some calls. `live=` names the locals that
-# the rest still reads. The next cell breaks before an addition, when both operands are on the stack. minidynamo
-# names the parameters for them `.1s0` and `.1s1`: no variable of a program can have a name with a dot.
+# A value on the stack becomes one more parameter. In `a() + b()`, a break at the call of `b` leaves
+# the result of `a()` on the stack. The argument `stack=` of `resume_code` describes the stack from
+# the bottom to the top. A `"v"` is a value. An `"n"` is a NULL, which CPython pushes before some
+# calls. The argument `live=` names the locals that the rest still reads. The next cell breaks
+# before an addition, when both operands are on the stack. minidynamo names the parameters for them
+# `.1s0` and `.1s1`: no variable of a program can have a name with a dot.
 # <!-- general -->
 
 # %%
@@ -179,23 +183,25 @@ print("parameters:", rest.co_varnames[:rest.co_argcount], "(the left and right o
 types.FunctionType(rest, globals())(torch.ones(2), 10.0)
 
 # %% [markdown]
-# The rest of `sum_of_two` ran alone: it received the two values that were alive at the break.
+# The rest of `sum_of_two` ran alone. We gave it two operands of our choice; at a real break they
+# are the two values on the stack.
 # <!-- shows: has("('.1s0', '.1s1')") and has("tensor([11., 11.])") -->
 #
 # ## The replacement code at a break
 #
-# The replacement code of `talkative` calls the graph, then performs the unsupported call. Then it calls the
-# resume function with every live value, and returns its result. The resume function is a frame like any
-# other. The frame hook sees it at its first call, so minidynamo captures and compiles it like any function.
-# Here are the original bytecode and the replacement:
+# The replacement code of `talkative` calls the graph, then performs the unsupported call. Then it
+# calls the resume function with every live value, and returns its result. A call of the resume
+# function begins a frame of its own. The frame hook sees this frame, so minidynamo captures and
+# compiles it like any other. Here are the original bytecode and the replacement:
 
 # %%
 e.frames[0].bytecode
 
 # %% [markdown]
-# Look for three calls in the replacement (unfold the rest to see all of it): the graph, `float` in plain Python, and the resume
-# function. The graph returns two results: the mean, which `float` receives, and the new `x`, which is
-# still alive.
+# Look for three calls in the replacement (unfold the rest to see all of it): the graph, `float` in
+# plain Python, and `hand_over`. The last one calls the resume function with the values in the list.
+# (A call at the very beginning only counts.) The graph returns two results: the mean, which `float`
+# receives, and the new `x`, which is still alive.
 # <!-- shows: has("original bytecode") -->
 #
 # ## A branch on data
@@ -268,11 +274,14 @@ Table(["frame", "what", "where", "hint"],
 # a frame of its own, and is split as well.
 # <!-- shows: count("minidynamo.graph_break() was called") == 2 -->
 #
-# `item()` has two rows too. The resume functions around it were compiled for `step == 0`, so the second turn compiles them again.
+# `item()` has two rows too. The resume functions around it were compiled for `step == 0`, so the
+# second turn compiles them again. The rows of `print` at lines 3 and 4 belong to `__enter__` and
+# `__exit__`.
 #
-# One break belongs to the `for` itself. When the second turn begins, a resume function continues a loop
-# whose iterator an earlier frame made. The evaluator does not trace such an iterator, so its next step is a break. It is a
-# consequence of the other breaks: `minidynamo.counters` counts it under `loop_splits`.
+# One break belongs to the `for` itself. When the second turn begins, a resume function continues a
+# loop whose iterator an earlier frame made. The evaluator does not trace such an iterator, so its
+# next step is a break. This break is a consequence of the others, and `minidynamo.counters` counts
+# it under `loop_splits`.
 #
 # ## How the evaluator finds the place
 #
@@ -286,9 +295,9 @@ from minidynamo.evaluate.evaluator import RootFrame
 excerpt(RootFrame.loop)
 
 # %% [markdown]
-# `super().loop()` evaluates one instruction after the other. A `Break` may come from deep below, from a call within a call.
-# It arrives here. `break_at` adds the step to the dictionary `forced` and discards this attempt. The next attempt asks the following
-# method before each operation:
+# `super().loop()` evaluates one instruction after the other. A `Break` may come from a call within
+# a call, and it arrives here. `break_at` adds the step to the dictionary `forced` and discards this
+# attempt. The next attempt asks the following method before each operation:
 
 # %%
 from parts import part
@@ -317,9 +326,9 @@ except minidynamo.Unsupported as error:
 #
 # ## What a break costs
 #
-# Each break ends a graph. Nothing is fused across it, and the resume function checks its guards anew. And an
-# intermediate result that could have stayed in a register must be written to memory. Compare the times of one call
-# (on one core, measured as notebook 15 explains):
+# Each break ends a graph. Nothing is fused across the break, and the resume function has guards of
+# its own to check. And an intermediate result that could have stayed in a register must be written
+# to memory. Compare the times of one call (on one core, measured as notebook 15 explains):
 
 # %% tags=["volatile"]
 import time
@@ -412,9 +421,10 @@ from exercises import check
 check("06.1", clipped)
 
 # %% [markdown]
-# **06.2** (core) *What is alive?* Write `alive(function, line)`. It returns the set of local variables that may still
-# be read when execution reaches the beginning of the `line`-th line of the function (1 is the `def`
-# line). The functions are straight-line code without jumps. These variables are the parameters of the resume function.
+# **06.2** (core) *What is alive?* Write `alive(function, line)`. It returns the set of local
+# variables that may still be read when execution reaches the beginning of the `line`-th line of the
+# function (1 is the `def` line). The functions are straight-line code without jumps. The parameters
+# of a resume function are the variables that are alive.
 #
 # *Hints.* Walk *backwards* over `disassemble(function.__code__)`, from the end to the first
 # instruction of that line: `LOAD_FAST` makes its variable alive, `STORE_FAST` ends its life.
@@ -459,10 +469,11 @@ def rest_from(function, line: int):
 check("06.3", rest_from)
 
 # %% [markdown]
-# **06.4** (stretch) *Where to break.* A break costs less where fewer bytes are alive: each live variable becomes a result of the
-# prefix and a parameter of the rest. Write `best_break(function, sizes, places)`. `places` is a list of line
-# numbers; return the one at whose beginning the fewest bytes are alive. `sizes` maps a variable's name to its bytes. If
-# several lines are equal, return the first of them in `places`.
+# **06.4** (stretch) *Where to break.* A break costs less where fewer bytes are alive: each variable
+# that is alive becomes a result of the code before the break and a parameter of the rest. Write
+# `best_break(function, sizes, places)`. `places` is a list of line numbers; return the one at whose
+# beginning the fewest bytes are alive. `sizes` maps a variable's name to its bytes. If several
+# lines have equally few, return the first of them in `places`.
 #
 # *Hints.* `alive` of exercise 06.2 does most of the work.
 #
@@ -485,14 +496,16 @@ check("06.4", best_break)
 # %% [markdown]
 # ## Your own compiler: breaking and going on
 #
-# **The piece.** Where the machine refuses an instruction, your compiler splits the frame. A first call does the work
-# before that place. Then the refused *statement* runs as it was written, and a call of a *resume function* does the rest.
-# minidynamo splits at the instruction. Your compiler splits between two statements, where the stack is empty, and so your part is
-# much shorter.
+# **The piece.** Where the machine refuses an instruction, your compiler splits the frame. A first
+# call, the *prefix*, does the work before that place. Then the refused *statement* runs as it was
+# written, and a call of a *resume function* does the rest. minidynamo splits at the instruction.
+# Your compiler splits between two statements, where the stack is empty, and so your part is much
+# shorter.
 #
-# Everyone writes three functions: `evaluate` finds the place of the break, `split` makes an entry, and `Entry.prefix` is the
-# first call. A frame without a break needs these, too: its first call does all the work. The curious write the break itself:
-# where a statement ends, the code of the rest with its resume function, and two guards.
+# Everyone writes three functions: `evaluate` finds the place of the break, `split` makes an entry,
+# and `Entry.prefix` is the first call. A frame without a break needs these, too: its prefix does
+# all the work. The curious write the break itself: where a statement ends, the code of the rest
+# with its resume function, and two guards.
 #
 # <details><summary>Hint: the place of the break</summary>
 #
@@ -534,7 +547,8 @@ check("06.4", best_break)
 # <details><summary>Hint for the curious: the rest of a rest</summary>
 #
 # A loop that breaks in each turn would make a new function each time. Look up the original in
-# `ORIGINS`, and subtract the prefix: then the second turn finds the code of the first.
+# `ORIGINS`, and subtract the number of instructions that were put in front of it. Then the second
+# turn finds the code of the first.
 #
 # </details>
 # <details><summary>Hint for the curious: the guards</summary>
@@ -561,7 +575,8 @@ from exercises.own_compiler import begin
 begin("breaks");
 
 # %% [markdown]
-# The line names the functions that you write. Write them in that file, then run the check as often as you like:
+# The output names the functions that you write. Write them in that file, then run the check as
+# often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -593,10 +608,10 @@ also_here("minidynamo/convert/conversion.py", "minidynamo/rebuild/resume.py")
 #
 # ## Recap
 #
-# * A break splits a frame into a compiled prefix, one instruction of plain Python, and a resume
+# * A break splits a frame into a compiled first part, one instruction of plain Python, and a resume
 #   function.
-# * The resume function is the original code behind a prefix that restores locals and stack. minidynamo
-#   captures it like any frame.
+# * The resume function is the original code behind a few instructions that restore the stack.
+#   minidynamo captures it like any function.
 # * Every break is a record with kind, reason, hint and line; `fullgraph=True` makes it an error.
 #
 # Next: writes that other code can see.

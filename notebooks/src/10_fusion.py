@@ -97,8 +97,9 @@ print("naive:", naive_kernel(v))
 #
 # ## Dependencies
 #
-# The compiler runs each body once with a handler that records its operations. A load or a store is recorded with its buffer and its index
-# expression, in the loop variables. The method `emit` of the handler records one operation:
+# The compiler runs each body once with a handler that records its operations. A load or a store is
+# recorded with its buffer and its index, which is an expression in the loop variables. The method
+# `emit` of the handler records one operation:
 
 # %%
 from miniinductor.ir.handlers import Recorder
@@ -117,8 +118,9 @@ from miniinductor.ir.dependencies import Instruction
 excerpt(Instruction.expressions)
 
 # %% [markdown]
-# So the list gives the elements that a body reads and writes, and the scheduler can compare two bodies. Two loop nests may
-# share a kernel if
+# So the list gives the elements that a body reads and writes, and the scheduler can compare two
+# bodies. A buffer with its loop nest is a *node* of the scheduler. Nodes that share a kernel are a
+# *group*. Two loop nests may share a kernel if
 # <!-- shows: has("sympy.Expr") -->
 #
 # 1. they run over the same loops (after splitting or merging them);
@@ -138,9 +140,9 @@ from miniinductor.schedule.scheduler import Scheduler
 part(Scheduler.check_accesses, ("for writer, reader", ")"))
 
 # %% [markdown]
-# Each element that one group reads of the other must have the index at which it was written. `Refused` carries the
-# reason, which is stored in the record of decisions. (The omitted lines refuse a body outside of the inner loop that reads a
-# value from inside it.)
+# The index of a read must be the index at which the other group writes that buffer. `Refused`
+# carries the reason, which is stored in the record of decisions. (The omitted lines refuse a body
+# that is outside of the inner loop and reads a value from inside.)
 #
 # ## Kinds
 #
@@ -208,16 +210,19 @@ fusion_rounds(e.main.compiled)
 #
 # ## Choosing: greedy, by score
 #
-# Often a node could be fused with any of several others, but not with all of them. The scheduler sorts the
-# candidate pairs by kind, bytes saved and nearness. It fuses the best pair, and sorts again. This greedy choice is not
-# optimal, but it gives good results, and TorchInductor does the same. The score of a pair is a tuple:
+# Often a node could be fused with any of several others, but not with all of them. The scheduler
+# sorts the candidate pairs by kind, bytes saved and nearness. It fuses the best pair, and sorts
+# again. This greedy choice need not be the best one. TorchInductor chooses in the same way. The
+# score of a pair is a tuple:
 
 # %%
 part(Scheduler.candidates, "found =", ("def score", "return category"), "return sorted")
 
 # %% [markdown]
-# `self.category` returns the kind of a pair and the bytes that fusing it saves. `rank` is the place of a node in the program. Tuples compare from the left: a pair that
-# is not horizontal comes first, then the pair that saves more bytes, then the nearer pair.
+# `self.category` returns the kind of a pair and the bytes that fusing it saves. `rank` is the place
+# of a node in the program. Tuples compare from the left: a pair that is not horizontal comes first,
+# then the pair that saves more bytes, then the nearer pair, and then the pair that is earlier in
+# the program (`-a`, `-b`).
 # <!-- shows: has('category != "horizontal", saved') -->
 #
 # How much time does each step save? The next table compares four settings of the compiler with eager, measured on one core:
@@ -304,8 +309,8 @@ assert len(reasons) == 1 and all(d.fused for d in fusions if d.category == "epil
 Table(["pairs", "refused because"], [(n, reason) for reason, n in reasons.items()])
 
 # %% [markdown]
-# All refusals have one reason: a library call needs the result of the first loop nest and
-# computes an input of the second.
+# All refusals have one reason: another node, such as a library call, needs the result of the first
+# loop nest and computes an input of the second.
 # <!-- shows: count("(a cycle)") == 1 -->
 #
 # The next picture shows which buffers share a kernel in a BERT of two layers. Library calls (matrix products, attention) are not fused,
@@ -368,8 +373,9 @@ check("10.2", bytes_saved)
 # from the left). The check also puts your score into the real scheduler, compiles a
 # program with it, and compares numbers and memory traffic.
 #
-# *Hints.* `category` is a string, one of the kinds in the table above. `saved` is a number of bytes. `distance` is
-# the distance between the two nodes (0 or more). What matters most? The section on the greedy choice tells it.
+# *Hints.* `category` is a string, one of the kinds in the table above. `saved` is a number of
+# bytes. `distance` is the distance between the two nodes (0 or more). What matters most? The
+# section on the greedy choice has the answer.
 
 # %% tags=["exercise"]
 def better_score(category: str, saved: int, distance: int) -> tuple:
@@ -440,14 +446,15 @@ check("10.4", fuse)
 # %% [markdown]
 # ## Your own compiler: fusion
 #
-# **The piece.** You write greedy fusion with a test for cycles: which bytes two kernels
-# share, when they may be fused, what a unit needs, whether one depends on the other through a third, in
-# which order pairs are tried, a round of fusion, and the order in which the result runs.
+# **The piece.** You write greedy fusion with a test for cycles. A *unit* is a kernel or a call of a
+# library. Your functions say which bytes two units share, when they may be fused, what a unit
+# needs, whether one depends on the other through a third, and in which order pairs are tried. They
+# also do one round of fusion, and sort the result into the order in which it runs.
 #
 # <details><summary>Hint: bytes</summary>
 #
-# The second unit shares with the first the buffers that it reads and that the first reads or writes. The first of a pair
-# is the unit that comes earlier in `units`.
+# Two units share the buffers that the second reads and that the first reads or writes. The first of
+# a pair is the unit that comes earlier in `units`.
 #
 # </details>
 # <details><summary>Hint: when</summary>
@@ -476,7 +483,8 @@ from exercises.own_compiler import begin
 begin("fusion");
 
 # %% [markdown]
-# The line names the functions that you write. Write them in that file, then run the check as often as you like:
+# The output names the functions that you write. Write them in that file, then run the check as
+# often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -506,7 +514,8 @@ also_here(
 # * `torch/_inductor/scheduler.py` has the same loop of scored pairs. It adds templates with epilogues,
 #   reordering for peak memory and for communication, and measurements of a fusion before it is chosen.
 #   Paper, section 4.
-# * `torch/_inductor/dependencies.py`: `MemoryDep` is our `Access`.
+# * `torch/_inductor/dependencies.py`: `MemoryDep` is our `Access`, a read or a write with its
+#   buffer and its index.
 #
 # **See it in the real `torch.compile`.** `TORCH_LOGS=fusion python program.py` prints each pair that was tried, and why it was not fused.
 # `TORCH_LOGS=ir_post_fusion` shows the result.

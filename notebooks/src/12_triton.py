@@ -131,10 +131,11 @@ print("thrown away, a thread per row:", f"{1 - useful / (32 * sum(measured['a th
 # A thread per row moves seven of eight bytes for nothing.
 # <!-- shows: n("thrown away, a thread per row:") == round(100 * 7 / 8) -->
 #
-# So the loop order of C++ is wrong on a GPU. Threads must run along memory, and the reduction must go
-# across threads. The next cell does so by hand, in CUDA C++. One *block* of threads takes a row. Each
-# thread first reduces its own elements. Shuffle instructions, which pass values between the threads of a
-# warp, then combine a warp. Shared memory combines the warps:
+# So the loop order of C++ is wrong on a GPU. Threads must run along memory, and the reduction must
+# go across threads. The next cell does so by hand, in CUDA C++. One *block* of threads takes a row.
+# Each thread first reduces its own elements. Shuffle instructions pass values between the threads
+# of a warp, and combine the results of its threads. Shared memory then combines the results of the
+# warps:
 
 # %%
 cuda = r"""

@@ -14,8 +14,8 @@
 # # 13 · The wrapper, memory planning, autotuning, CUDA Graphs
 #
 # Kernels compute. Something must call them in order, give them memory, and return the results. The
-# **wrapper** does this on every call, so it must cost next to nothing. It also decides how much memory
-# the program needs, and, on a GPU, whether the processor is ever idle.
+# **wrapper** does this on every call, so it must cost next to nothing. It also decides how much
+# memory the program needs, and whether a GPU has to wait for the CPU.
 #
 # **What you will learn:** what a call costs beside its kernels; the generated wrapper; lifetimes and an
 # arena; why outputs are special; the launcher; how timing chooses block sizes, and how timing goes
@@ -88,8 +88,8 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.1f}") for name, 
       "ten kernels on 16 numbers")
 
 # %% [markdown]
-# The straight-line code takes less time. It makes nine allocations fewer, whose cost is in the third row,
-# and it looks nothing up.
+# The straight-line code takes less time. It makes nine fewer allocations (the third row shows their
+# cost), and it looks nothing up.
 # <!-- shows: n("straight-line") < n("walk") -->
 #
 # For large tensors, allocation has another cost. The operating system must map and clear a fresh page of
@@ -138,12 +138,13 @@ print("right:", torch.allclose(e.result, model(h), atol=1e-5))
 e.wrapper
 
 # %% [markdown]
-# `workspace` is the planned memory. A call takes one workspace from a list, and puts it back at the end.
-# Many library kernels have an `out=` form, and the wrapper calls that form. So they write into planned
-# memory, too.
+# `workspace` is the planned memory: a tuple with one tensor for each buffer. A call takes one
+# workspace from a list, and puts it back at the end. Many library kernels have an `out=` form. The
+# wrapper calls this form, so library kernels write into planned memory, too.
 # <!-- shows: has("workspaces.pop()") -->
 #
-# The next excerpt is the heart of the writer. A *step* is a kernel of ours, or a call of a library:
+# The class `WrapperWriter` writes this text. The next excerpt is its heart. A *step* is a call of a
+# kernel of ours or of a library:
 
 # %%
 from miniinductor.runtime import memory
@@ -153,13 +154,14 @@ from parts import part
 part(WrapperWriter.emit, ("if isinstance(step", "self.emit_eager"))
 
 # %% [markdown]
-# `emit_kernel` writes the call of a kernel, and `emit_eager` the call of a library. After each step the
-# writer adds a `del` for the names that no later step reads.
+# `emit_kernel` writes the call of a kernel, and `emit_eager` the call of a library. The omitted
+# lines add a `del` for tensors outside of the workspace that no later step reads.
 #
 # ## Memory planning
 #
-# Each buffer *lives* from the step that makes it to the last step that reads it. Two buffers may share
-# bytes if they never live at the same time. The planner gives every buffer an offset in one **arena**:
+# Each buffer *lives* from the step that makes it to the last step that reads it. Two buffers may
+# share bytes if they never live at the same time. The planner gives every buffer an offset in one
+# piece of memory, the **arena**, of which each workspace has its own. It works in three steps:
 #
 # 1. Take the buffers in the order in which the program makes them.
 # 2. Find the buffers already placed that live at the same time. Their bytes are taken.
@@ -169,13 +171,15 @@ part(WrapperWriter.emit, ("if isinstance(step", "self.emit_eager"))
 part(memory.place_in_arena, ("offset = 0", "offset = max"))
 
 # %% [markdown]
-# `arena` lists the buffers already placed. `born` and `dies` are the first and the last step of the new
-# one. The loop meets the other buffers from low addresses to high ones.
+# `arena` lists the buffers already placed. `born` and `dies` are the first and the last step of the
+# new one. The loop meets the other buffers from low addresses to high ones, and stops at a gap that
+# is large enough.
 # <!-- general -->
 #
-# One more rule saves memory: writing *in place* (`in_place`). A kernel may read an element of a buffer
-# for the last time, and then write the same element of its own result. Then the result may take the
-# buffer's bytes.
+# One more rule saves memory: writing *in place* (the option `in_place`). A kernel may read an
+# element of a buffer for the last time, and then write the same element of its own result. Then the
+# result may take the buffer's bytes. In the next picture such a buffer ends one step before that
+# kernel.
 #
 # The next picture shows each step of the wrapper, from left to right. It stacks the buffers that live at
 # that step, so the height is the memory in use. A solid box is in the arena. A dashed box is a tensor of
@@ -185,8 +189,8 @@ part(memory.place_in_arena, ("offset = 0", "offset = max"))
 e.memory_picture
 
 # %% [markdown]
-# The height never exceeds three buffers. The next picture shows the arena itself, step by step. (Use the
-# buttons, or the arrow keys.) The next buffer takes bytes that are free again:
+# The height never exceeds three buffers. The next picture shows the arena itself, step by step.
+# (Use the buttons, or the arrow keys.) A new buffer takes bytes that have become free:
 # <!-- shows: n("at most") == 3 * 65536 -->
 
 # %%
@@ -205,12 +209,12 @@ with miniinductor.config.patch(buffer_reuse=False):
 without.memory_picture
 
 # %% [markdown]
-# Every box is dashed now. As many bytes live at one step as before, but each call allocates all eight
-# buffers anew.
+# Every box is dashed now. The peak is the same as before, but each call allocates all eight buffers
+# anew.
 # <!-- shows: n("at most") == 196608 and n("arena") == 0 and n("tensors of their own") == 8 * 65536 -->
 #
-# Taking the first gap is not optimal: finding the optimum is as hard as bin packing. But the result is
-# close, and the planner is fast.
+# The first gap is not always the best one, and finding the best plan is as hard as bin packing. The
+# planner takes the first gap because that is fast.
 #
 # ### What must not lie in the arena
 #
@@ -231,10 +235,10 @@ print("the first result, after the second call:", first)
 # The second call has overwritten the first result.
 # <!-- shows: count("10.") == 3 -->
 #
-# Hence graph outputs are fresh tensors, and so is everything that an output may *alias*. An eager
-# kernel's schema (its declared signature) may say that its result can be a view of an argument. Such an
-# argument stays out of the arena. Threads and recursive calls take different arenas from a list, and put
-# them back.
+# Hence graph outputs are fresh tensors. So is every buffer that an output may *alias*, which means
+# that both share memory. An eager kernel's schema (its declared signature) may say that its result
+# can be a view of an argument. Such an argument stays out of the arena. Threads and recursive calls
+# take different arenas from a list, and put them back.
 #
 # ## A real model
 #
@@ -264,10 +268,10 @@ Table(["allocated by", "lives to the end", "tensors of their own"],
        Counter((step.rstrip("_0123456789"), stays) for step, stays in own).most_common(6)], "the most frequent")
 
 # %% [markdown]
-# `_linear_pointwise` is a product of the library oneDNN, which makes its own result. A `buf` is one of
-# several results of a library kernel, here of attention. The 24 tensors of `split_transpose_cat` are the
-# keys and values: they live to the end because the graph returns them. The other tensors are freed
-# earlier, except a few outputs.
+# `_linear_pointwise` is a product of the library oneDNN, which makes its own result. A `buf` is one
+# of several results of a library kernel, here of attention. The 24 tensors of `split_transpose_cat`
+# are the keys and values: they live to the end because the graph returns them. The other tensors
+# are freed earlier, except three of the last step: the two that it reads, and the model's result.
 # <!-- shows: n("split_transpose_cat") == 24 and n("_linear_pointwise") > 24 -->
 #
 # ## The launcher
@@ -310,9 +314,9 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, 
 #
 # ## Autotuning
 #
-# Nobody can compute the best size of a tile, or the best number of threads. It depends on caches, on
-# registers, and on what else the kernel does. So a compiler builds several versions, times them, keeps
-# the winner, and remembers it on disk. This is **autotuning**.
+# Nobody can compute the best size of a tile, or the best number of threads. Both depend on caches,
+# on registers, and on what else the kernel does. So a compiler builds several versions, times them,
+# keeps the winner, and remembers it on disk. This is **autotuning**.
 #
 # The C++ generator copies transposed reads through tiles (notebook 11). The shape of these tiles is a
 # constant that we chose by timing on one machine. The next cell times several shapes on yours:
@@ -359,9 +363,10 @@ axis.set(
 # overlap, the measurement shows no difference.
 # <!-- general -->
 #
-# A Triton kernel is tuned while your program is compiled. The tuner takes each kernel that moves many
-# bytes, and times its candidates (notebook 12) on tensors of the right sizes. With `mode="max-autotune"`
-# it does so for every kernel. In a few lines, with the tiles above as candidates:
+# A Triton kernel is tuned while your program is compiled. The tuner takes each kernel that moves
+# many bytes, and times its candidates (notebook 12) on tensors of the right sizes. With
+# `mode="max-autotune"` it does so for every kernel. The next cell is such a tuner in a few lines,
+# with the tiles above as candidates:
 
 # %% tags=["volatile"]
 import statistics
@@ -396,12 +401,12 @@ print("the winner is", race(candidates))
 #
 # ## A product from a template
 #
-# Lowering loops does not give a fast matrix product. Its shape is known: tiles, an accumulator in
-# registers, a walk along the inner axis. So a person writes the kernel once, with holes, and the compiler
-# fills the holes. `TEMPLATE` in `miniinductor/codegen/triton/products.py` is that text. Its holes are sizes,
-# pointers, masks and the *epilogue* behind the loop. The epilogue is the pointwise work that reads the
-# product while it is still in registers. In the next cell a product, a bias and a GELU become one kernel,
-# which runs in Triton's interpreter:
+# Lowering to loops does not give a fast matrix product. But the form of a fast one is known: tiles,
+# an accumulator in registers, a walk along the inner axis. So a person writes the kernel once, with
+# holes, and the compiler fills the holes. `TEMPLATE` in `miniinductor/codegen/triton/products.py`
+# is that text. Its holes are sizes, pointers, masks and the *epilogue* behind the loop. The
+# epilogue is the pointwise work that reads the product while it is still in registers. In the next
+# cell a product, a bias and a GELU become one kernel, which runs in Triton's interpreter:
 
 # %%
 def product_gelu(a, b, c):
@@ -444,13 +449,14 @@ Table(["m x n x k", "candidate", "programs", "multiplications per number loaded"
 # first candidate has 128 programs, nearly one for each processor.
 # <!-- shows: n("512 x 512 x 512", 4) == 128 and n("4096 x 4096 x 4096", 5) > n("512 x 512 x 512", 5) -->
 #
-# The two columns pull in opposite directions, so the list is a guess and the clock decides. A library
-# kernel is one more candidate. An earlier version of our compiler timed the fused kernel against a
-# library call with a kernel behind it. PyTorch does the same (`torch/_inductor/select_algorithm.py`).
+# The two columns pull in opposite directions, so the list is a guess and the clock decides. A
+# library kernel can be one more candidate. An earlier version of our compiler timed the fused
+# kernel against a library call with a kernel behind it. PyTorch still does this
+# (`torch/_inductor/select_algorithm.py`).
 #
-# Was the race worth it? These figures were *recorded* on the machine that the title names. (In them, `c`
-# is a whole matrix.) Eager runs a library product, an addition and a GELU. Ours runs the library's
-# product and one kernel for the rest. With `max-autotune` it held that race:
+# Was the race worth it? These figures were *recorded* on the machine that the title names. (In
+# them, `c` is a whole matrix.) Eager runs a library product, an addition and a GELU. Ours runs the
+# library's product and one kernel for the rest. With `max-autotune` our compiler held that race:
 
 # %%
 from benchmarks.plots import recorded, where_recorded
@@ -471,8 +477,8 @@ print(f"one kernel behind the library's product instead of two: {ms['eager'] / m
 print(f"the race on top of that: {ms['ours'] / ms['ours max-autotune']:.3f} times")
 
 # %% [markdown]
-# For this product the race brought nothing that exceeds the quartiles, and it cost compile time. The
-# library was written for large square products. Tuning pays where nobody has tuned before.
+# For this product the race brought nothing that exceeds the quartiles, and it cost compile time.
+# The library was written for large square products. Tuning can pay where nobody has tuned before.
 # <!-- shows: n("two:") > 1.05 and abs(n("the race on top of that:") - 1) < 0.01 -->
 #
 # So we left the race out. The template is used where the rows of the result have an odd length, as
@@ -480,9 +486,9 @@ print(f"the race on top of that: {ms['ours'] / ms['ours max-autotune']:.3f} time
 #
 # ## CUDA Graphs: record and replay
 #
-# A GPU executes what is in its queue. If the CPU needs longer to queue a kernel than the kernel runs,
-# the GPU waits most of the time. Small models are slow for this reason alone. The remedy is to record
-# the queue once. The GPU then replays all of it at one command.
+# A GPU executes what is in its queue. If the CPU needs longer to queue a kernel than the kernel
+# runs, the GPU waits. Small models are often slow for this reason. The remedy is to record the
+# queue once. The GPU then replays all of it at one command.
 #
 # A few lines on the CPU show the idea. A *stream* launches kernels. While it captures, it writes them
 # down instead, with the **addresses** of their arguments:
@@ -558,17 +564,18 @@ part(cuda_graphs.Recording.replay_now, ("if self.own", "inputs[i].copy_"))
 part(cuda_graphs.refusal, ("for buffer in", "return f"))
 
 # %% [markdown]
-# A `tag` of an operation says that its result decides what comes next, or which shape it has. This
-# machine has no GPU. So the mode is accepted, and the compiler records why it makes no CUDA graph:
+# A `tag` of an operation can say that Python needs the value of the result, or that its shape
+# depends on values. The mode `reduce-overhead` asks for CUDA graphs. This machine has no GPU, so
+# the compiler accepts the mode, makes no CUDA graph, and records why:
 
 # %%
 e = minidynamo.explain(model, mode="reduce-overhead")(h)
 print("\n".join(e.main.compiled.notes_of("CUDA graph")) or "recorded")
 
 # %% [markdown]
-# `refusal` has asked for the device first. What would a recording bring on a GPU? The next figure was
-# **recorded** on the machine that its title names. It shows the same compiled kernels, without and with a
-# CUDA graph:
+# `refusal` asks for the device before it looks at tags. What would a recording bring on a GPU? The
+# next figure was **recorded** on the machine that its title names. It shows the same compiled
+# kernels, without and with a CUDA graph:
 # <!-- shows: has("the graph does not run on a GPU") -->
 
 # %% alt="Bars from zero: milliseconds per call of each model with and without a CUDA graph, for eager, ours and torch.compile"
@@ -663,8 +670,8 @@ check("13.1", lowest_gap)
 # call, replays in every call, and avoids traps 1 and 2. The check records a compiled kernel of a real
 # graph with it.
 #
-# *Hints.* Make an input of its own with `torch.empty_like(x)`, and fill it with `copy_`. Capturing
-# computes nothing, so the first call must replay, too. Return a `clone`.
+# *Hints.* Give the recording an input of its own with `torch.empty_like(x)`, and fill it with
+# `copy_`. Capturing computes nothing, so the first call must replay, too. Return a `clone`.
 
 # %% tags=["exercise"]
 def graphed(program):
@@ -763,9 +770,9 @@ check("13.4", place_all)
 # </details>
 # <details><summary>Hint: letting go</summary>
 #
-# What an output needs is never free. We cannot use again what torch has allocated; `del` gives it back.
-# A value in registers was never a variable, so its `del` would raise `NameError`. The inputs belong to
-# the caller: they may stay.
+# What an output needs is never free. Your planner cannot reuse memory that torch has allocated;
+# `del` gives it back. A value in registers was never a variable, so its `del` would raise
+# `NameError`. The inputs belong to the caller: they may stay.
 #
 # </details>
 # <details><summary>Hint: gradients</summary>
@@ -773,10 +780,10 @@ check("13.4", place_all)
 # `ctx` has what `forward` left there: `halves`, `sizes`, `number` and `saved_tensors`. autograd wants
 # one value for each argument of `forward`: `None` for `halves` and for `sizes`, then one for each tensor.
 #
-# `differentiate(graph, wanted)` appends to the graph, so remember inputs and outputs before you call it.
-# It returns the tangents and the gradients; pass both to `cut`. A wanted input may have no gradient
-# (`None`). What `cut` returns is an output of the forward graph, behind the others. It is an input of the
-# backward graph, in front of the tangents.
+# `differentiate(graph, wanted)` appends to the graph, so remember inputs and outputs before you
+# call it. It returns the tangents and the gradients; pass both to `cut`. A wanted input may have no
+# gradient (`None`). Each value that `cut` returns becomes an output of the forward graph, behind
+# the others. It also becomes an input of the backward graph, in front of the tangents.
 #
 # </details>
 
@@ -786,7 +793,8 @@ from exercises.own_compiler import begin
 begin("program");
 
 # %% [markdown]
-# The line names the functions that you write. Edit that file, and run the check as often as you like:
+# The output names the functions that you write. Edit that file, and run the check as often as you
+# like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece

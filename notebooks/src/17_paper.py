@@ -85,9 +85,10 @@ for name in fair_order()[:6]:
 # %% [markdown]
 # ## Five models, here and now
 #
-# These models run on one thread of this machine, and are small enough for a notebook. The next cell times
-# each one in eager and compiled by ours. Products and convolutions of a library take most of their time,
-# and a compiler calls that library as eager does. A compiler can win the work between them:
+# These models run on one thread of this machine, and are small enough for a notebook. The next cell
+# times each model, in eager and compiled by our compiler. Products and convolutions of a library
+# take most of their time, and a compiler calls that library as eager does. A compiler can win the
+# work between them:
 
 # %% tags=["volatile"]
 from benchmarks.models import bert, gpt2
@@ -378,9 +379,10 @@ def shares(rows: list) -> tuple:
 check("17.3", shares)
 
 # %% [markdown]
-# **17.4** (stretch) *The model that moves the mean.* A single model can decide a mean over few. Write
-# `most_telling(speedups)`. `speedups` maps a model to its speedup. Return the name of the model whose
-# removal changes the geometric mean most, as a factor, and the mean without it.
+# **17.4** (stretch) *The model that moves the mean.* A single model can decide a mean over few.
+# Write `most_telling(speedups)`. `speedups` maps a model to its speedup. Return the name of the
+# model whose removal changes the geometric mean by the largest factor, and the mean without that
+# model.
 #
 # *Hints.* A factor of 1/2 is as large a change as a factor of 2: compare `abs(log(...))`.
 #

@@ -154,8 +154,8 @@ Table(["", "first bucket leaves, ms", "computing ends, ms", "step ends, ms", "ex
        for row in parts["DDP"]], "the same as numbers")
 
 # %% [markdown]
-# As one graph, the first bucket leaves when computing ends, or later. In eager and in pieces it leaves
-# long before.
+# With one graph, the first bucket leaves when computing ends, or later. In eager, and with a graph
+# in pieces, it leaves long before.
 # <!-- shows: n("one graph") >= n("one graph", 1) and n("eager") < n("eager", 1) / 2 and n("in pieces") < n("in pieces", 1) / 2 -->
 #
 # The next cell checks the order of events and the gradients:
