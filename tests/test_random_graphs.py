@@ -1,17 +1,12 @@
 """Random graphs (tests/sweeps/graphs.py): compiled against the interpreter of the loop IR against
 eager.  `make fuzz-graphs` runs 5,000."""
 
-import os
-import sys
-
 import pytest
 import torch
+from front_helpers import interpret
 
-sys.path.append(os.path.dirname(__file__))
-from front_helpers import interpret  # noqa: E402
-
-import miniinductor  # noqa: E402
-from tests.sweeps import graphs  # noqa: E402
+import miniinductor
+from tests.sweeps import graphs
 
 
 @pytest.mark.parametrize("first", range(0, 72, 12))

@@ -217,12 +217,9 @@ class FrameCompiler:
         through them costs more than it is worth."""
         for entry in entries[-1:]:
             entry.record.misses += 1
-            is_plain = entry.owner is None and len(entries) == len(frame_hook.get_cache(code))
-            if (
-                entry.record.misses >= WORTH
-                and is_plain
-                and not any(e.record.hits for e in entries)
-            ):
+            is_only = entry.owner is None and len(entries) == len(frame_hook.get_cache(code))
+            is_used = any(e.record.hits for e in entries)
+            if is_only and not is_used and entry.record.misses >= WORTH:
                 run_plain(code)
 
     def limit_reached(self, code: types.CodeType, entries: list[CacheEntry]) -> str:

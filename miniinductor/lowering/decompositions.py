@@ -50,13 +50,12 @@ OURS: dict[Any, Decomposition] = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """gelu _log_softmax elu leaky_relu hardtanh fmod dist addmv ldexp round
 linalg_vector_norm narrow_copy permute_copy view_copy unbind_copy as_strided_copy
-_adaptive_avg_pool2d upsample_nearest1d upsample_nearest3d
+_adaptive_avg_pool2d upsample_nearest1d upsample_nearest3d max_pool3d_with_indices
 """.split()
 # Rare ops that stay eager kernels: torch's decompositions of them do not raise for a position out
 # of range, or differ from the kernels in corner cases.
-KERNELS = """multilabel_margin_loss_forward index_fill take im2col std_mean upsample_linear1d
-upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d
-_upsample_nearest_exact3d""".split()
+KERNELS = """multilabel_margin_loss_forward index_fill take im2col std_mean
+_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
 
 
 def decomposition(*targets: Any) -> Callable[[Decomposition], Decomposition]:
@@ -142,6 +141,12 @@ for _name in "upsample_bicubic2d xlogy special_xlog1py linspace logspace".split(
     for _op in [getattr(_packet, name) for name in _packet.overloads()]:
         if _op in decomposition_table and not _op._schema.is_mutable:
             register(OURS, _op, _of_plain_floats(decomposition_table[_op]))
+
+
+# the other one, where one is NaN (of zeros in bfloat16 eager takes the second)
+for _op, _is_wanted in ((aten.fmax.default, torch.ge), (aten.fmin.default, torch.le)):
+    _rule = lambda a, b, wanted=_is_wanted: torch.where(wanted(a, b) | b.isnan(), a, b)  # noqa: E731
+    decomposition(_op)(_of_plain_floats(_rule))
 
 
 @decomposition(aten.dot.default, aten.mv.default)

@@ -1,8 +1,8 @@
 """Images: pooling over two dimensions, nearest and linear resampling.
 
 In:   max_pool2d, avg_pool2d.  Out: a `Pointwise` that reads every element of its window.
-In:   upsample_nearest2d, upsample_bilinear2d.  Out: the nearest pixel; the weighted sum of
-      neighbours that eager's kernels compute.
+In:   upsample_nearest2d; upsample_linear1d, bilinear2d, trilinear3d.  Out: the nearest pixel; the
+      weighted sum of neighbours that eager's kernels compute.
 
     max_pool2d(x, 3, padding=1):  the window of output i starts at i*stride - 1; what lies outside x
                                   is less than all else
@@ -172,7 +172,11 @@ def max_unpool(x: Tensor, places: Tensor, output_size: Sequence[int], *options: 
 CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 
 
-@decomposition(aten.upsample_bilinear2d.default)
+@decomposition(
+    aten.upsample_linear1d.default,
+    aten.upsample_bilinear2d.default,
+    aten.upsample_trilinear3d.default,
+)
 def linear(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Any) -> Any:
     """Over one, two or three dimensions.  scales: how often each becomes as large, or None: what
     the sizes say."""
@@ -287,7 +291,7 @@ def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> 
     """torch's C++ code in front of the kernels computes sizes of numbers alone; for symbols there
     are Python's rules, which compute infinities in another way where neighbours are mixed."""
     values = [*args, *kwargs.values()]
-    if not any(isinstance(v, torch.Tensor) and is_symbolic(v) for v in values):
+    if not is_symbolic(values):
         return whole(interpreter, target, args, kwargs)
     if target in (F.interpolate, F.upsample):
         out = by_sizes(*args, **kwargs)

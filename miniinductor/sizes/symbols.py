@@ -307,11 +307,12 @@ def is_dense(shape: Iterable[Any], strides: Iterable[Any]) -> bool:
     return True
 
 
-def is_symbolic(value: object) -> bool:
-    """Has this (fake) tensor, or tuple of tensors, a size or stride that is not constant?"""
+def is_symbolic(value: Any) -> bool:
+    """Is this a symbol, or has it one: a (fake) tensor's sizes and strides, what lists hold?"""
     if isinstance(value, torch.Tensor):
         return torch.SymInt in map(type, (*value.shape, *value.stride()))
-    return isinstance(value, (tuple, list)) and any(map(is_symbolic, value))
+    is_list = isinstance(value, (tuple, list))
+    return isinstance(value, torch.SymInt) or is_list and any(map(is_symbolic, value))
 
 
 def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
