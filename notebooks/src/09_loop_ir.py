@@ -66,7 +66,7 @@ print(
 
 # %% [markdown]
 # An operation without a decomposition is lowered directly, or it calls eager's kernel.
-# <!-- shows: has("196 decompositions are ours") -->
+# <!-- shows: has("decompositions are ours") -->
 #
 # ## The naive IR: one loop per operation
 #

@@ -4,7 +4,6 @@
 `MINI_PICTURES=folder` keeps a screenshot of each page in both themes and widths.
 """
 
-import os
 import random
 import threading
 import time
@@ -31,13 +30,11 @@ PROGRAMS = {
     "gpt2": lambda: programs.explain_gpt2(2),
     "gpt2_training": lambda: programs.explain_gpt2_training(2),
 }
-LARGE = {  # name -> (explanation, most bytes, most seconds to make it)
-    "gpt2_12": (lambda: programs.explain_gpt2(12), 1_000_000, 3),
-    "gpt2_12_training": (lambda: programs.explain_gpt2_training(12), 2_000_000, 6),
+LARGE = {  # name -> (explanation, most bytes)
+    "gpt2_12": (lambda: programs.explain_gpt2(12), 1_000_000),
+    "gpt2_12_training": (lambda: programs.explain_gpt2_training(12), 2_000_000),
 }
 LOOKS = [(width, theme) for width in (1280, 390) for theme in ("light", "dark")]
-# so many times as long takes what a browser does, as other processes want the processors, too
-SLOWER = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @pytest.fixture(scope="module")
@@ -81,39 +78,15 @@ def test_a_page_asks_for_nothing_and_is_not_wider_than_the_window(
     assert len(ids) == len(set(ids))
 
 
-def explained_within(times, path):
-    """Does a GPT-2's page take at most so many times its first call, the best of three each?"""
-    model, ids = programs.gpt2(12)
-    ways = [minidynamo.compile, lambda f: lambda x: minidynamo.explain(f)(x).save(path)]
-    seconds = ([], [])
-    for way, spent in list(zip(ways, seconds)) * 3:
-        minidynamo.reset()
-        start = time.process_time()
-        with torch.no_grad():
-            way(model.eval())(ids)
-        spent.append(time.process_time() - start)
-    return min(seconds[1]) <= times * min(seconds[0])
-
-
 @pytest.mark.parametrize("name", LARGE)
-def test_large_models_are_small_pages_that_open_at_once(chromium, tmp_path, name):
-    make, largest, longest = LARGE[name]
-    if name == "gpt2_12":
-        assert explained_within(1.5, str(tmp_path / "page.html"))
-    e = make()
-    start = time.process_time()  # seconds of one processor: what else runs here does not matter
-    path = Path(e.save(str(tmp_path / "page.html")))
-    made_in = time.process_time() - start
-    opens = []
-    for _ in range(3):
-        start = time.perf_counter()
-        opened = Opened(chromium, path)
-        opens.append(time.perf_counter() - start)
-    open_in = min(opens)
-    nodes = opened.ask("document.querySelectorAll('*').length")
-    print(f"{name}: {path.stat().st_size} bytes, {made_in=:.2f} s, {open_in=:.2f} s, {nodes=}")
+def test_large_models_are_small_pages(chromium, tmp_path, name):
+    make, largest = LARGE[name]
+    explanation, start = make(), time.perf_counter()
+    path = Path(explanation.save(str(tmp_path / "page.html")))
+    made = time.perf_counter()
+    nodes = Opened(chromium, path).ask("document.querySelectorAll('*').length")
+    print(f"{name}: made in {made - start:.2f} s, opened in {time.perf_counter() - made:.2f} s")
     assert path.stat().st_size < largest and nodes <= 5000
-    assert made_in < longest and open_in < SLOWER
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
