@@ -329,7 +329,7 @@ class Disk:
         return temporary_folder(os.getpid())
 
     def find(self, name: str) -> tuple[str, bytes] | None:
-        """The path of the whole file of this name, and what lies there."""
+        """The path of the finished file of this name, and its bytes."""
         path = os.path.join(self.folder(), name)
         try:
             found = os.stat(path)

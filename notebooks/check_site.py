@@ -223,7 +223,7 @@ UNFOLDS = """() => {
 
 
 def reading_problems(page, width, is_chapter):
-    """What stands in a reader's way on an open page: size of code, length, width, contents."""
+    """What disturbs a reader of an open page: size of code, length, width, contents."""
     found = []
     if small := page.evaluate(SMALL_CODE, SMALLEST_CODE):
         found.append(f"{small} pieces of code are smaller than {SMALLEST_CODE} pixels")

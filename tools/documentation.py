@@ -107,7 +107,7 @@ ends in torch's compiler says so: `@minidynamo.torch_backend`.
 
 **Sizes that change** become numbers at the border, with a guard of the capturing side: each new
 size is compiled again, up to the limit of recompilations. (torch.compile makes symbols of them
-unless it is told `dynamic=False`; such a graph runs eagerly behind `backend="miniinductor"`.)
+unless the user passes `dynamic=False`. With `backend="miniinductor"` such a graph runs eagerly.)
 
 ## Which half makes which difference
 

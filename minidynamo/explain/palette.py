@@ -1,6 +1,6 @@
 """The colours and typefaces of notebooks, steppers, drawings and the explorer, light and dark.
 
-In:   the class of the box that a drawing stands in.  Out: a `<style>`; for the explorer's page the
+In:   the class of the box around a drawing.  Out: a `<style>`; for the explorer's page the
       variables that style.css uses.
 
     >>> picture_style()[:7]
@@ -28,7 +28,7 @@ LOOKS = {  # (light, dark) of ink, of faint ink, of lines, of the paper, and of 
     "part": ("#e4e8ef", "#33383f"),
     "warm": ("#ffe3ad", "#6b4a10"),
 }
-INK = ("#1f1f1f", "#e8e8e8")  # of what has no colour of its own: text
+INK = LOOKS["ink"]  # of what has no colour of its own: text
 PAPER = ("#ffffff", "#1e1e1e")
 PALETTE = {  # light -> dark
     "#ffffff": PAPER[1],

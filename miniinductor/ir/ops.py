@@ -1,7 +1,7 @@
 """The closed vocabulary of the loop IR: `ops`.
 
 In:   nothing.  Out: `ops`, the namespace that loop bodies call, and `OpsHandler`, the list of all
-      ops: one abstract method for each.
+      ops: one method for each.
 
 A loop body is an ordinary Python function over `ops`.  What an op *does* depends on the handler
 that is installed: printing, running with torch, collecting memory accesses, inferring dtypes,
@@ -15,9 +15,10 @@ writing C++ or Triton.
     >>> print(*printer.lines, sep="; ")
     tmp0 = load(x, i); tmp1 = constant(1, float32); tmp2 = add(tmp0, tmp1); tmp3 = mul(tmp2, tmp0)
 
-The set is closed: `OpsHandler` is abstract, there is no `__getattr__` fallback, and a test checks
-that each handler has each op.  Families of ops with one shape of rule stand in the tables `UNARY`,
-`BINARY`, ... so that a handler may treat a family in one line.
+The set is closed: there is no `__getattr__` fallback.  An op that a handler does not write out goes
+to its `default`, which raises where a handler has none; a test checks that each has each op.  The
+tables `UNARY`, `BINARY`, ... hold families of ops with one shape of rule, so that a handler may
+treat a family in one line.
 
 Mirrors torch/_inductor/virtualized.py and ops_handler.py (paper section 4.1, "define-by-run
 loop-level IR"). Left out: bucketize, device_assert_async, partial accumulate.
@@ -139,11 +140,11 @@ class OpsHandler:
         """A random float32 in [0, 1): element `offset` (int64) of the stream of numbers that `seed`
         names."""
 
+    # the families, each op by its name: `exp`, `add`
+    vars().update({name: op(name, "unary") for name in UNARY})
+    vars().update({name: op(name, "binary") for name in BINARY + COMPARISON})
 
-for _name in UNARY:
-    setattr(OpsHandler, _name, op(_name, "unary"))
-for _name in BINARY + COMPARISON:
-    setattr(OpsHandler, _name, op(_name, "binary"))
+
 NO_OPS = ("default", "unary", "binary")
 OP_NAMES = tuple(n for n in vars(OpsHandler) if not n.startswith("_") and n not in NO_OPS)
 

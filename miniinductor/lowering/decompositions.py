@@ -143,10 +143,13 @@ for _name in "upsample_bicubic2d xlogy special_xlog1py linspace logspace".split(
             register(OURS, _op, _of_plain_floats(decomposition_table[_op]))
 
 
-# the other one, where one is NaN (of zeros in bfloat16 eager takes the second)
-for _op, _is_wanted in ((aten.fmax.default, torch.ge), (aten.fmin.default, torch.le)):
-    _rule = lambda a, b, wanted=_is_wanted: torch.where(wanted(a, b) | b.isnan(), a, b)  # noqa: E731
-    decomposition(_op)(_of_plain_floats(_rule))
+def extreme(is_wanted: Callable, a: Tensor, b: Tensor) -> Tensor:
+    """The other one, where one is NaN.  (Of zeros in bfloat16 eager takes the second.)"""
+    return torch.where(is_wanted(a, b) | b.isnan(), a, b)
+
+
+decomposition(aten.fmax.default)(_of_plain_floats(functools.partial(extreme, torch.ge)))
+decomposition(aten.fmin.default)(_of_plain_floats(functools.partial(extreme, torch.le)))
 
 
 @decomposition(aten.dot.default, aten.mv.default)

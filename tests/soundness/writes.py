@@ -573,7 +573,7 @@ Input((5, 4), FLOATS, "offset"), (3,) :: y z :: x0.add_(1);
     y = torch.as_strided_copy(x0, (3,), (2,), 5);
     z = torch.as_strided_scatter(x0, x1, (3,), (2,), 6)
 (5, 4) :: z :: y = (x0 * 2)[1:]; y.mul_(3); z = torch.as_strided_copy(y, (3,), (2,), 4)
-# what lies in other strides than contiguous ones stays there
+# a tensor that is not contiguous keeps its strides
 Input((20, 4), FLOATS, "transposed"), (20, 1) :: y z :: y = x0.clone();
     y.index_copy_(1, torch.tensor([3]), x1); z = y.flatten()
 # eager's slice_scatter begins where its input does
@@ -602,7 +602,7 @@ MATRIX :: r :: a = x0.cumsum(1); b = (x0 * 2).cumsum(0); c = a.flip(0).cumsum(1)
 LONG, (77,) :: a b :: a = x0 + 1; b = x1 * 2
 MATRIX :: y q :: y = x0.clone(); p = y.split(8, 1); p[2].mul_(2); p[0].add_(1); q = p[2] + 1
 MATRIX :: y v w :: y = x0.clone(); v = y[2:]; y.add_(1); w = v * 2
-# the new value lies in other strides than the input
+# the new value has other strides than the input
 Input((16, 16), FLOATS, "transposed"), (16, 16) :: w :: t = x1 * 2; w = t.sort(1)[0]; x0.copy_(t)
 WIDE, (65, 70) :: y :: y = x0 + x1.t()
 LONG, WIDE :: a b c :: a = x0.sum(); b = x1.sum(0); c = x1.sum(1)
