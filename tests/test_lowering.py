@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from front_helpers import check, fallbacks, interpret, lower
 
-from miniinductor.lowering.pointwise import SLOW, SLOW_IN_DOUBLE
 from tests.soundness.tables import lambdas
 
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
@@ -59,8 +58,7 @@ positive""".split()
 )
 def test_unary_float(name, dtype):
     x = special(dtype) if dtype != torch.bool else torch.tensor([True, False])
-    is_eager = dtype is torch.float64 and name in SLOW_IN_DOUBLE
-    check(lambda x: getattr(torch, name)(x), x, native=not is_eager)
+    check(lambda x: getattr(torch, name)(x), x)
 
 
 @pytest.mark.parametrize("name", UNARY_ANY)
@@ -79,7 +77,7 @@ logical_and logical_or logical_xor fmax fmin pow logaddexp xlogy heaviside""".sp
 def test_binary_on_all_pairs_of_special_values(name):
     x = special()
     a, b = x[:, None].expand(-1, len(x)).contiguous(), x[None, :]
-    check(lambda a, b: getattr(torch, name)(a, b), a, b, native=name not in (*SLOW, "fmax", "fmin"))
+    check(lambda a, b: getattr(torch, name)(a, b), a, b, native=name not in ("fmax", "fmin"))
 
 
 @pytest.mark.parametrize(
