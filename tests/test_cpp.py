@@ -2,7 +2,6 @@
 values."""
 
 import math
-import os
 import re
 import shutil
 import subprocess
