@@ -82,7 +82,7 @@ def reduce(
         return ops.add(value, ops.constant(0.0, compute)) if starts_at_zero else value
 
     origins = call.origins | x.origins
-    if kind in JOINS and not keepdim and elements(size, dims) in SHORT and recomputes(x.device):
+    if kind in JOINS and not keepdim and elements(size, dims) in SHORT:
         body = written_out(inner, reduced, JOINS[kind])
         out = TensorBox(Pointwise(x.device, compute, ranges, body, origins=origins))
     else:

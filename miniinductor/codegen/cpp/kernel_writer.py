@@ -41,14 +41,14 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import stride_of
+from ...ir.dependencies import LoopBody, stride_of
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
 from ...schedule.after_fusion import Foreach
 from ...schedule.nodes import Group, Node
 from ...sizes.expressions import Position, flatten, index_text
-from ...sizes.symbols import Size
+from ...sizes.symbols import Size, hint
 from ..kernels import Kernel, Order, Value, about_lines, of_all_parts, origin_text, summary
 from ..kernel_plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
 from .expressions import (
@@ -80,6 +80,7 @@ STACK_BYTES = 1 << 18  # for values between stages
 MIXING = "load store constant index_expr indirect_indexing add sub mul".split()
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
+SHORT, LANES_INSTEAD = (2, 3, 4), 16  # iterations of a loop that is unrolled, and around it
 BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
 
 
@@ -122,7 +123,26 @@ class CppKernelWriter(CppExpressions):
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
         plan = plan_kernel(self.group.nodes)
-        return with_lanes(plan, list(plan.bodies.values())) if plan.is_pointwise else plan
+        bodies = list(plan.bodies.values())
+        if plan.is_pointwise and self.can_unroll(bodies):
+            bodies = [body.unrolled() for body in bodies]
+        return with_lanes(plan, bodies) if plan.is_pointwise else plan
+
+    def can_unroll(self, bodies: Sequence[LoopBody]) -> bool:
+        """Is the last loop too short for lanes, as that of pairs or colours is, and free of what
+        decides between its iterations at run time?  The loop around it gets the lanes."""
+        *around, count = bodies[0].outer or (0,)
+        if count not in SHORT or hint(math.prod(around), 0) < LANES_INSTEAD or self.has_scatter:
+            return False
+        names = {node.name for node in self.group.nodes}
+        if names & {*self.overwritten, *self.group.read_names}:
+            return False
+        for body in bodies:
+            fixed = {i.result for i in body.depending_only_on(body.x[-1:])}
+            for i in body.walk():
+                if i.op == "indirect_indexing" or i.op == "masked" and i.args[0] not in fixed:
+                    return False
+        return True
 
     def decide(self) -> None:
         """Choose the kernel's form from its plan alone, before a line is written."""
