@@ -134,9 +134,9 @@ class CppKernelWriter(CppExpressions):
         *around, count = bodies[0].outer or (0,)
         if count not in SHORT or hint(math.prod(around), 0) < LANES_INSTEAD or self.has_scatter:
             return False
-        names = {node.name for node in self.group.nodes}
-        if names & {*self.overwritten, *self.group.read_names}:
-            return False
+        read = {access.name for body in bodies for access in body.reads()}
+        if any(node.name in {*self.overwritten, *read} for node in self.group.nodes):
+            return False  # it has one value of each buffer, and all of an iteration's reads first
         for body in bodies:
             fixed = {i.result for i in body.depending_only_on(body.x[-1:])}
             for i in body.walk():
