@@ -1,6 +1,7 @@
 """C++ kernels against torch: every op of the vocabulary, all dtypes, irregular shapes, special
 values."""
 
+import functools
 import math
 import re
 import shutil
@@ -625,6 +626,21 @@ def test_what_only_the_column_decides_is_computed_once():
     *before, rows = source_of(norm, x).split("for (int64_t r0 =")
     assert "mini::rsqrt" in before[-1] and "mini::rsqrt" not in rows
     torch.testing.assert_close(minidynamo.compile(norm)(x), norm(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_threads_share_the_rows_of_few_columns(dtype, request):
+    request.addfinalizer(functools.partial(torch.set_num_threads, torch.get_num_threads()))
+    torch.set_num_threads(3)
+    x = torch.randn(7, 24, 41, 40).to(dtype).to(memory_format=torch.channels_last)
+    norm = lambda x: torch.sin(F.batch_norm(x, None, None, training=True))  # noqa: E731
+    extremes = lambda x: (x.amax((0, 2, 3)), (x > 4).any(0).any(1).any(1), x.sum((0, 2, 3)))  # noqa: E731
+    for function in (norm, extremes, lambda x: x.permute(0, 2, 3, 1).flatten(0, 2).argmin(0)):
+        minidynamo.reset()
+        found = minidynamo.compile(function, fullgraph=True)(x)
+        torch.testing.assert_close(found, function(x))
+        source = "".join(k.source for k in last_compiled().backend_record.kernels)
+        assert ("r0_share" in source) == ("argmin" not in source)
 
 
 FUNCTIONS = (

@@ -137,7 +137,8 @@ COLUMNS = 512  # the same where rows are longer than that
 
 class Rows(Plain):
     """For reductions whose reads have stride 1 along the last outer loop.  Each block of columns is
-    a thread's work.  Long float sums are sums of chunks, added up in double."""
+    a thread's work, or of few columns a share of the rows.  Long float sums are sums of chunks,
+    added up in double."""
 
     keeps_stack = False
 
@@ -166,12 +167,17 @@ class Rows(Plain):
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are: at least one for every thread."""
-        outer = self.plan.outer
+        (*others, last), inner = self.plan.outer, self.plan.inner
         blocks = 1
         if self.writer.parallel:
-            blocks = max(1, torch.get_num_threads() // estimate(outer[:-1]))
-        width = -(-hint(outer[-1], 512) // blocks // 64) * 64
-        most = outer[-1] if isinstance(outer[-1], int) else WHOLE_ROW
+            blocks = max(1, torch.get_num_threads() // estimate(others))
+        kinds = [k for body in self.plan.bodies.values() for k in body.reduction_kinds()]
+        is_plain = len(inner) == 1 and not others and not any(k.startswith("arg") for k in kinds)
+        self.shares = 1  # of rows, one for each thread
+        if is_plain and isinstance(last, int) and isinstance(inner[0], int) and last < 64 * blocks:
+            self.shares, blocks = blocks, 1
+        width = -(-hint(last, 512) // blocks // 64) * 64
+        most = last if isinstance(last, int) else WHOLE_ROW
         self.block_width = min(COLUMNS if width > WHOLE_ROW else width, most)
 
     def kernel_body(self) -> list[Statement]:
@@ -280,8 +286,37 @@ class Rows(Plain):
     def all_rows(
         self, accumulators: "Sums", columns: "Callable[[Sums], list[Statement]]"
     ) -> list[Statement]:
-        """The reduction's loops.  A long sum of floats is that of sums of ROWS_CHUNK rows."""
-        loops = self.inner_loops(0, self.writer.size(self.plan.inner[0]))
+        """The reduction's loops, or of each share of the rows, with sums of its own."""
+        row, size = self.plan.r[0], self.plan.inner[0]
+        end = self.writer.size(size)
+        if self.shares == 1:
+            return self.some_rows(0, end, accumulators, columns)
+        if not accumulators:
+            return nest(columns([]), self.inner_loops(0, end), self.threads(1))
+        of_share, first, last = parts_of(accumulators, "share"), f"{row}_share", f"{row}_end"
+        rows, share = self.some_rows(first, last, of_share, columns), -(-size // self.shares)
+        kept = [
+            Line(f"{a.name}s[{first}/{share}][k] = {a.name}[k];", origin=a.origin) for a in of_share
+        ]
+        arrays = [line for a in of_share for line in a.arrays(self.block_width)]
+        ending = bound(last, f"{first} + {share}", end)
+        body = [ending, *arrays, *rows, *nest(kept, [("k", 0, self.count)])]
+        added = [a.update(f"{b.name}s[share][k]", "[k]") for a, b in zip(accumulators, of_share)]
+        return [
+            *[Line(f"{a.c_type} {a.name}s[{self.shares}][{self.block_width}];") for a in of_share],
+            *nest(body, [(first, 0, end, share)], self.threads(1)),
+            *nest(added, [("share", 0, -(-size // share)), ("k", 0, self.count)]),
+        ]
+
+    def some_rows(
+        self,
+        start: Bound,
+        end: Bound,
+        accumulators: "Sums",
+        columns: "Callable[[Sums], list[Statement]]",
+    ) -> list[Statement]:
+        """The loops over rows.  A long sum of floats is that of sums of ROWS_CHUNK rows."""
+        loops = self.inner_loops(start, end)
         *around, (row, start, end) = loops
         inexact = [a for a in accumulators if a.loses_bits]
         if longest(math.prod(self.plan.inner)) <= 2 * ROWS_CHUNK or not inexact:
