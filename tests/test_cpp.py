@@ -640,7 +640,7 @@ def test_threads_share_the_rows_of_few_columns(dtype, request):
         found = minidynamo.compile(function, fullgraph=True)(x)
         torch.testing.assert_close(found, function(x))
         source = "".join(k.source for k in last_compiled().backend_record.kernels)
-        assert ("r0_share" in source) == ("argmin" not in source)
+        assert ("_share" in source) == ("argmin" not in source)
 
 
 FUNCTIONS = (
