@@ -41,16 +41,16 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import LoopBody, stride_of
+from ...ir.dependencies import stride_of
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
 from ...records import Listing, Marked, indent
 from ...schedule.after_fusion import Foreach
 from ...schedule.nodes import Group, Node
 from ...sizes.expressions import Position, flatten, index_text
-from ...sizes.symbols import Size, hint
+from ...sizes.symbols import Size
 from ..kernels import Kernel, Order, Value, about_lines, of_all_parts, origin_text, summary
-from ..kernel_plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
+from ..kernel_plan import PARALLEL_WORK, KernelPlan, can_unroll, estimate, plan_kernel, with_lanes
 from .expressions import (
     HALVES,
     CppExpressions,
@@ -80,7 +80,6 @@ STACK_BYTES = 1 << 18  # for values between stages
 MIXING = "load store constant index_expr indirect_indexing add sub mul".split()
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
-SHORT, LANES_INSTEAD = (2, 3, 4), 16  # iterations of a loop that is unrolled, and around it
 BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
 
 
@@ -124,25 +123,9 @@ class CppKernelWriter(CppExpressions):
     def plan_loops(self) -> KernelPlan:
         plan = plan_kernel(self.group.nodes)
         bodies = list(plan.bodies.values())
-        if plan.is_pointwise and self.can_unroll(bodies):
+        if plan.is_pointwise and can_unroll(plan, self.overwritten):
             bodies = [body.unrolled() for body in bodies]
         return with_lanes(plan, bodies) if plan.is_pointwise else plan
-
-    def can_unroll(self, bodies: Sequence[LoopBody]) -> bool:
-        """Is the last loop too short for lanes, as that of pairs or colours is, and free of what
-        decides between its iterations at run time?  The loop around it gets the lanes."""
-        *around, count = bodies[0].outer or (0,)
-        if count not in SHORT or hint(math.prod(around), 0) < LANES_INSTEAD or self.has_scatter:
-            return False
-        read = {access.name for body in bodies for access in body.reads()}
-        if any(node.name in {*self.overwritten, *read} for node in self.group.nodes):
-            return False  # it has one value of each buffer, and all of an iteration's reads first
-        for body in bodies:
-            fixed = {i.result for i in body.depending_only_on(body.x[-1:])}
-            for i in body.walk():
-                if i.op == "indirect_indexing" or i.op == "masked" and i.args[0] not in fixed:
-                    return False
-        return True
 
     def decide(self) -> None:
         """Choose the kernel's form from its plan alone, before a line is written."""

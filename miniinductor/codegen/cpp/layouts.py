@@ -110,15 +110,14 @@ def in_shares(
     place, array, around = ("[k]", f"[{width}]", [("k", 0, width)]) if width else ("", "", [])
     least = max(1, LEAST // (estimate(plan.inner[1:]) * max(width, 1)))
     wanted = f"mini::maximum<int64_t>({least}, ({size} + {most - 1})/{most})"
-    lines = [Line(f"const int64_t rows = {wanted};", origin=PARTS)]
-    share = [bound(last, f"{first} + rows", size)]
+    lines: list[Statement] = [Line(f"const int64_t rows = {wanted};", origin=PARTS)]
+    share: list[Statement] = [bound(last, f"{first} + rows", size)]
     kept, added = [], []
     for whole, one in zip(accumulators, of_share):
         lines.append(Line(f"{one.c_type} {one.name}s[{most}]{array};", origin=PARTS))
         share += one.arrays(width) if width else [one.declared()]
-        kept.append(
-            Line(f"{one.name}s[{first}/rows]{place} = {one.name}{place};", origin=one.origin)
-        )
+        text = f"{one.name}s[{first}/rows]{place} = {one.name}{place};"
+        kept.append(Line(text, origin=one.origin))
         added.append(whole.update(f"{one.name}s[share]{place}", place))
     share += [*rows, *nest(kept, around if kept else [])]
     shares = [("share", 0, f"({size} + rows - 1)/rows")]
