@@ -357,6 +357,13 @@ def test_an_unknown_op_falls_back_and_is_recorded():
     assert fallbacks(record) == ["aten.linalg_inv_ex.default: no lowering"]
 
 
+def test_eager_copies_and_normalizes_float16():
+    x = torch.randn(2, 8, 6, 6).half()
+    record = check(lambda x: (torch.cat([x, x * 2], -1), F.group_norm(x, 4)), x, native=False)
+    assert len(fallbacks(record)) == 2
+    check(lambda x: (torch.cat([x, x * 2], -1), F.group_norm(x, 4)), x.to(torch.bfloat16))
+
+
 def test_complex_numbers_fall_back():
     check(lambda x: torch.view_as_real(torch.polar(x, x)).sum(), torch.rand(4), native=False)
 
