@@ -125,14 +125,17 @@ def can_unroll(plan: KernelPlan, overwritten: Container[str]) -> bool:
     if count not in SHORT or hint(math.prod(around), 0) < LANES_INSTEAD:
         return False
     read = {access.name for body in bodies for access in body.reads()}  # of each one value is known
-    for name, body in plan.bodies.items():
-        if name in read or name in overwritten or any(access.mode for access in body.writes()):
-            return False
-        fixed = {i.result for i in body.depending_only_on(body.x[-1:])}
-        for i in body.walk():
-            if i.op == "indirect_indexing" or i.op == "masked" and i.args[0] not in fixed:
-                return False
-    return True
+    if any(name in read or name in overwritten for name in plan.bodies):
+        return False
+    scatters = any(access.mode for body in bodies for access in body.writes())
+    return not scatters and all(map(decides_by_last_loop, bodies))
+
+
+def decides_by_last_loop(body: LoopBody) -> bool:
+    """Does nothing but the place in the last loop say what the body reads?"""
+    fixed = {i.result for i in body.depending_only_on(body.x[-1:])}
+    masks = {i.args[0] for i in body.walk() if i.op == "masked"}
+    return masks <= fixed and all(i.op != "indirect_indexing" for i in body.walk())
 
 
 def with_lanes(plan: KernelPlan, bodies: Sequence[LoopBody]) -> KernelPlan:
