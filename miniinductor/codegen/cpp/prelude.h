@@ -13,9 +13,8 @@ typedef __UINT64_TYPE__ uint64_t;
 // --- what libm computes one number at a time, in vectors ---------------------------------------------------------------------
 // torch's library has SLEEF: Sleef_atanf8_u10 takes 8 floats (u10: errors are at most 1.0 ulp).  In loops of `omp simd` GCC calls, in place
 // of atanf, a function that the vector ABI names: _ZGVdN8v_atanf (d: AVX2, e: AVX-512; v: one vector).  `.set` says which one that is.
-#define VECTORS(of) of(exp, _u10) of(exp2, _u10) of(expm1, _u10) of(log, _u10) of(log2, _u10) of(log10, _u10) of(log1p, _u10)       \
-    of(sin, _u10) of(cos, _u10) of(tan, _u10) of(asin, _u10) of(acos, _u10) of(atan, _u10) of(sinh, _u10) of(cosh, _u10)         \
-    of(tanh, _u10) of(asinh, _u10) of(acosh, _u10) of(atanh, _u10) of(erf, _u10) of(erfc, _u15) of(lgamma, _u10)
+#define VECTORS(of) of(exp) of(exp2) of(expm1) of(log) of(log2) of(log10) of(log1p) of(sin) of(cos) of(tan) of(asin) of(acos) of(atan)     \
+    of(sinh) of(cosh) of(tanh) of(asinh) of(acosh) of(atanh) of(erf) of(lgamma)
 #if defined(__AVX2__) && !defined(__clang__)
 #define TEXT(words) #words
 #define LANES(n) _Pragma(TEXT(omp declare simd notinbranch simdlen(n)))
@@ -28,11 +27,12 @@ typedef __UINT64_TYPE__ uint64_t;
 #define SLEEF_OF(T, name, type, few, many, v, args, ulp)                                                                            \
     extern "C" { TWO(LANES(few), LANES(many)) __attribute__((const)) T name args; }                                              \
     SAME("d", few, v, #name, type, ulp) SAME("e", few, v, #name, type, ulp) SAME("e", many, v, #name, type, ulp)
-#define SLEEF(name, ulp) SLEEF_OF(float, name##f, #name "f", 8, 16, "v", (float), ulp)                                              \
+#define SLEEF1(name, ulp) SLEEF_OF(float, name##f, #name "f", 8, 16, "v", (float), ulp)                                              \
     SLEEF_OF(double, name, #name "d", 4, 8, "v", (double), ulp)
 #define SLEEF2(name, ulp) SLEEF_OF(float, name##f, #name "f", 8, 16, "vv", (float, float), ulp)                                     \
     SLEEF_OF(double, name, #name "d", 4, 8, "vv", (double, double), ulp)
-VECTORS(SLEEF) SLEEF2(atan2, _u10) SLEEF2(hypot, _u05) SLEEF2(pow, _u10) SLEEF2(fmod,)
+#define SLEEF(name) SLEEF1(name, _u10)
+VECTORS(SLEEF) SLEEF1(erfc, _u15) SLEEF2(atan2, _u10) SLEEF2(hypot, _u05) SLEEF2(pow, _u10) SLEEF2(fmod,)
 #endif
 
 namespace mini {
@@ -61,7 +61,7 @@ template <class To, class From> OP To to_integer(From x) {
 }
 
 // --- functions that libm has, in both precisions --------------------------------------------------------------------------
-#define LIBM(name, ...) template <class T> OP T name(T x) {              /* floor(3) is 3 */                                        \
+#define LIBM(name) template <class T> OP T name(T x) {              /* floor(3) is 3 */                                        \
     if constexpr (!is_float<T>) return x;                                                                                        \
     else if constexpr (sizeof(T) == 4) return __builtin_##name##f(x);                                                            \
     else return __builtin_##name(x);                                                                                             \
@@ -70,7 +70,7 @@ template <class To, class From> OP To to_integer(From x) {
     if constexpr (sizeof(T) == 4) return __builtin_##name##f(a, b);                                                              \
     else return __builtin_##name(a, b);                                                                                          \
 }
-VECTORS(LIBM) LIBM(sqrt) LIBM(floor) LIBM(ceil) LIBM(trunc) LIBM(rint) LIBM2(copysign) LIBM2(atan2) LIBM2(hypot)
+VECTORS(LIBM) LIBM(erfc) LIBM(sqrt) LIBM(floor) LIBM(ceil) LIBM(trunc) LIBM(rint) LIBM2(copysign) LIBM2(atan2) LIBM2(hypot)
 template <class T> OP T round(T x) { return rint(x); }      // ties to even
 
 template <class T> OP T rsqrt(T x) { return T(1) / sqrt(x); }
