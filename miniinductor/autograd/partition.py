@@ -38,16 +38,7 @@ from .. import config
 from ..records import SavedActivation
 from ..sizes.symbols import estimate, is_dense
 from .fake_mode import is_random
-from .functionalize import (
-    MAY_BE_VIEWS,
-    Graph,
-    Node,
-    add_node,
-    is_needed,
-    is_view,
-    output_of,
-    with_graph,
-)
+from .functionalize import MAY_BE_VIEWS, Graph, Node, add_node, is_needed, is_view, with_graph
 from .joint import Joint
 
 aten = torch.ops.aten
@@ -239,7 +230,7 @@ def smallest_cut(
 def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
     """Parts of the joint graph; `is_cheap(op)`: does the op become part of a fused kernel?"""
     gm, graph = joint.graph, joint.graph.graph
-    (results, gradients), writes = output_of(graph).args[0]
+    (results, gradients), writes = graph.output_node().args[0]
     placeholders = list(graph.find_nodes(op="placeholder"))
     inputs, tangents = placeholders[:primals], placeholders[primals:]
     overwritten = {inputs[w.primal].target for w in joint.writes}
