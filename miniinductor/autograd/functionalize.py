@@ -223,11 +223,9 @@ class Functionalizer:
                 raise CannotFunctionalize(f"write through {viewed.target}")
             viewed, whole = inverse(self, node, viewed, whole)
         whole = self.in_layout_of(root, whole)
-        self.value[root] = whole
         self.version[root] += 1
-        self.stamp[root] = self.version[root]
-        self.value[node] = whole if node is root else value
-        self.stamp[node] = self.version[root]
+        for holder, held in ((node, value), (root, whole)):  # perhaps one, which holds `whole`
+            self.value[holder], self.stamp[holder] = held, self.version[root]
         if root.op == "placeholder" and root.target.startswith("tangent"):
             raise CannotFunctionalize("a backward writes into the gradient that it is given")
         if root.op in ("placeholder", "get_attr") and root not in self.written_inputs:
@@ -299,8 +297,7 @@ class Functionalizer:
         """The functional form of a call that writes, and what it writes."""
         target, written = functional_form(node.target)
         given = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
-        given.update(zip([a.name for a in schema.arguments], node.args))
-        given.update(node.kwargs)
+        given |= dict(zip([a.name for a in schema.arguments], node.args)) | node.kwargs
         victims = [given[name] for name in written]
         if any(isinstance(victim, (list, tuple)) for victim in victims):
             raise CannotFunctionalize(f"{node.target} writes to lists of tensors")

@@ -283,8 +283,7 @@ class ProgramTrace:
     def without_gradients(self) -> Joint:
         self.plan_results(self.run_program())
         if any(result.requires_grad for result in self.results):
-            reason = "an output needs gradients, though no input of the graph does"
-            raise CannotTrace(reason)
+            raise CannotTrace("an output needs gradients, though no input of the graph does")
         self.finish(self.results, "AtenGraph")
         return self.joint
 
@@ -301,7 +300,6 @@ class ProgramTrace:
         flat, self.joint.structure = pytree.tree_flatten(out)
         with autograd_errors():
             self.results = ViewPlanner(self.joint, self.tracer, flat, self.objects).plan()
-        self.joint.count = len(self.results)
 
     def plan_recorded_writes(self) -> None:
         """An object that has another `grad_fn` now was written with autograd on: its new value is a
@@ -310,7 +308,6 @@ class ProgramTrace:
             if needs_gradient(thing) and thing.grad_fn is not history:
                 self.recorded[place] = len(self.results)
                 self.results.append(thing)
-        self.joint.count = len(self.results)
 
     def differentiate(self) -> list[torch.Tensor | None]:
         """The gradient of each primal, traced; None for those without.
@@ -375,6 +372,7 @@ class ProgramTrace:
     def finish(self, out: Any, name: str) -> None:
         """Close the recorded graph with the output `out`, and make its functional form."""
         joint, graph = self.joint, self.tracer.graph
+        joint.count = len(self.results)
         graph.output(self.tracer.nodes_of(out))
         joint.recorded = self.tracer.module(name)
         if any(map(needs_gradient, self.objects)):

@@ -233,7 +233,7 @@ class Tracer(TorchDispatchMode):
         infinities is NaN, and the difference in `cross(a, b)` is not), and numbers that no tensor
         of the dtype holds, where eager's kernel may take them (nan_to_num makes such a number an
         infinity)."""
-        found = None if func is None else self.decompositions.get(func)
+        found = self.decompositions.get(func)
         if func is None or found is None or refusal(func, args, kwargs):
             return None
         given = (*args, *kwargs.values())

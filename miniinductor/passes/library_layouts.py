@@ -70,8 +70,6 @@ class LayoutPass:
         self.gm, self.record, self.graph = gm, record, Graph()
         self.copied: dict[fx.Node, Node] = {}
         self.counts: dict[str, int] = {}
-        values = (n.meta.get("val") for n in gm.graph.nodes)
-        self.fake_mode = next(v.fake_mode for v in values if hasattr(v, "fake_mode"))
 
     def visit(self, node: Node) -> Node:
         raise NotImplementedError
@@ -131,7 +129,7 @@ class LayoutPass:
         strides is copied first."""
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
         try:
-            with self.fake_mode:
+            with self.gm.meta["fake_mode"]:
                 node.meta["val"] = node.target(*args, **kwargs)
         except ours(RuntimeError, ValueError):
             if node.target is not aten.view.default or args[0].is_contiguous():

@@ -282,9 +282,7 @@ class Recording:
 def copies(values: Sequence[Any]) -> list[Any]:
     """Copies of the tensors among `values`, by one kernel for all of a dtype."""
     originals = [v for v in values if isinstance(v, torch.Tensor)]
-    fresh = [
-        torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in originals
-    ]
+    fresh = [t.new_empty_strided(t.shape, t.stride()) for t in originals]
     if fresh:
         torch._foreach_copy_(fresh, originals)
     remaining = iter(fresh)
