@@ -324,10 +324,10 @@ class ProgramTrace:
             if not (tangents and leaves):
                 return [None] * len(are_wanted)
             outputs = [self.results[i] for i in self.joint.tangents]
-            asking = tracer.asking(self.interpreter.find_origin)
+            tracer.before_record = self.interpreter.find_origin
             blame = blaming(lambda: tracer.meta)
             try:
-                with asking, tracer, no_autocast(), blame, autograd_errors():
+                with tracer, no_autocast(), blame, autograd_errors():
                     found = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
             except ours(Exception) as error:
                 if isinstance(error, CannotTrace) or is_fault(error):

@@ -243,12 +243,8 @@ def value_of(node: Any) -> Any:
 
 def hints_of(graph: fx.Graph) -> dict[sympy.Symbol, sympy.Integer]:
     """symbol -> hint of the size symbols among an FX graph's placeholders."""
-    found = {}
-    for node in symbolic_placeholders(graph):
-        expr = sympy.sympify(node.expr)
-        if expr.is_Symbol and node.hint is not None:
-            found[expr] = sympy.Integer(node.hint)
-    return found
+    known = [node for node in symbolic_placeholders(graph) if node.hint is not None]
+    return {node.expr: sympy.Integer(node.hint) for node in known if node.expr.is_Symbol}
 
 
 def symbolic_placeholders(graph: fx.Graph) -> list[Any]:
