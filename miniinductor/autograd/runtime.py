@@ -144,7 +144,7 @@ def inner_writes(forward: fx.GraphModule, joint: Joint) -> list[tuple[str, str]]
 
     It changes the forward graph, too: of its second output, the new values, only theirs are left,
     since the others are results."""
-    output = forward.graph.output_node()
+    output: Any = forward.graph.output_node()
     results, writes = output.args[0]
     by_name = dict(zip([target for _, target in joint.written], writes))
     names = [f"primal{w.primal}" for w in joint.writes if w.result is None]
