@@ -675,7 +675,7 @@ also_here(
 #
 # * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `torch/fx/experimental/sym_node.py`:
 #   the same design. They also handle the constraints of `torch.export`, and can ask a theorem
-#   prover to check answers. See section 5 of the paper.
+#   prover to check answers. The paper, section 5, describes it.
 # * `torch/_dynamo/variables/builder.py` and `torch/_dynamo/pgo.py`: automatic dynamic shapes. PyTorch keeps
 #   what it learned for the next process.
 # * `torch/_inductor/sizevars.py`: the questions that the code generator asks about sizes.

@@ -478,7 +478,7 @@ check("18.4", best)
 #   so they run between compiled blocks, as here.
 # * `torch/_dynamo/compiled_autograd.py` captures the backward pass as it runs, hooks included.
 #   `torch/_inductor/comms.py` then moves sends and waits inside one graph.
-# * Section 3 of the paper describes the joint graph, from which one backward graph is cut.
+# * The paper, section 3, describes the joint graph, from which one backward graph is cut.
 #
 # **See it in the real `torch.compile`.** `TORCH_LOGS=ddp_graphs torchrun ...` prints where the graph is cut
 # for DDP's buckets.
@@ -492,5 +492,5 @@ check("18.4", best)
 # * With FSDP2, compile each block: the hooks stay outside.
 # * Pieces pay on a slow wire. On a fast wire they may cost more time than they hide.
 #
-# This was the last chapter. Next: a model of your own, on your own GPUs.
+# Next: a model of your own, on your own GPUs; this was the last chapter.
 # `python -m benchmarks --suite distributed` measures there what this chapter recorded.
