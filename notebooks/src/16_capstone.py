@@ -715,8 +715,8 @@ also_here(
 #   hooks. So a whole training step can be one graph.
 # * `torch/_inductor/fx_passes/` rewrites attention, fuses optimizer steps over all parameters (foreach
 #   kernels), and overlaps communication.
-# * FSDP, mixed precision and `torch.utils.checkpoint` work with compiled graphs. The paper, section
-#   6, has the speedups for the models of three suites.
+# * FSDP, mixed precision and `torch.utils.checkpoint` work with compiled graphs. Speedups for three
+#   suites: see the paper, section 6.
 #
 # **See it in the real `torch.compile`.** `TORCH_LOGS=recompiles python program.py` names, for each
 # recompilation, the guard that failed.
