@@ -236,7 +236,7 @@ e.graph
 
 # %%
 longest = max(record.backward.kernels, key=lambda k: len(k.nodes))
-Code(longest.source, "cpp", f"the longest backward kernel: {', '.join(map(str, longest.origins[:6]))} ...")
+Code(longest.source, "cpp", "the backward kernel with the most operations")
 
 # %% [markdown]
 # The loop over `r0_group` computes values of the forward graph again, because the forward graph did

@@ -55,9 +55,8 @@
 
   const fold = () => {
     for (const part of document.querySelectorAll(".bd-article .cell_output > *")) {
-      const holds = part.querySelector(".stepper, .drawing, img, .picture");
-      if (part.querySelector(".stepper, .drawing")) continue;
-      clip(part, holds ? LIMITS.picture : LIMITS.output);
+      if (part.matches("img") || part.querySelector(".stepper, .drawing")) continue;   // seen whole
+      clip(part, part.querySelector("img, .picture") ? LIMITS.picture : LIMITS.output);
     }
     for (const part of document.querySelectorAll(".bd-article .cell_input")) clip(part, LIMITS.input);
     const headings = [...document.querySelectorAll(".bd-article section > h2")];
