@@ -176,8 +176,11 @@ SMALL_CODE = """least => [...document.querySelectorAll('.bd-article pre')].flatM
 
 # on every page: pictures that are not shown in their own proportions
 SQUASHED = """() => [...document.querySelectorAll('.bd-article img')].filter(e => {
-    const at = e.getBoundingClientRect(), own = e.naturalWidth / e.naturalHeight;
-    return at.height && e.naturalHeight && Math.abs(at.width / at.height / own - 1) > 0.05;
+    const look = getComputedStyle(e), own = e.naturalWidth / e.naturalHeight;
+    const sides = (...names) => names.reduce((sum, name) => sum + parseFloat(look[name]), 0);
+    const wide = e.clientWidth - sides('paddingLeft', 'paddingRight');
+    const high = e.clientHeight - sides('paddingTop', 'paddingBottom');
+    return high > 0 && e.naturalHeight && Math.abs(wide / high / own - 1) > 0.05;
 }).map(e => e.alt)"""
 
 # at 1280 pixels: what is wider than its column, scrolled or not
