@@ -311,6 +311,9 @@ axis.legend();
 # <!-- general -->
 #
 # ## Time per step
+#
+# The next table times a whole training step: forward, backward and optimizer. The last column divides
+# eager's time by the row's, so above 1 the row is faster:
 
 # %% tags=["volatile"]
 from benchmarks.runner import interleave, peer_compile, ratio
