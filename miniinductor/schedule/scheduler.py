@@ -29,6 +29,7 @@ from typing import TypeAlias
 from ..ir.loops import ExternKernel, Graph
 from ..ir.handlers import MAY_RAISE
 from ..records import CompileRecord, FusionDecision
+from .after_fusion import runs_once
 from .nodes import (
     Group,
     Makers,
@@ -233,16 +234,19 @@ class Scheduler:
 
     def check_kernel(self, first: Group, second: Group) -> None:
         """Raise Refused where the pair cannot be one kernel, whatever its loops are."""
-        if first.device != second.device:
-            raise Refused(f"they run on different devices: {first.device}, {second.device}")
+        device = first.device
+        if device != second.device:
+            raise Refused(f"they run on different devices: {device}, {second.device}")
         if len(first.nodes) + len(second.nodes) > MAX_NODES:
             raise Refused(f"the kernel would hold more than {MAX_NODES} buffers")
         if first.work + second.work > MAX_WORK:
             raise Refused(f"the kernel would hold more than {MAX_WORK} simple operations")
-        if first.targets or second.targets:
+        touched = [group.read_names.union(group.names) for group in (first, second)]
+        if first.scattered & touched[1] or second.scattered & touched[0]:
             raise Refused("a scatter writes to elements that no loop variable names")
-        pointers = first.read_names | second.read_names | set(first.names) | set(second.names)
-        if len(pointers) > MAX_BUFFERS:
+        if first.targets | second.targets and (first.inner or second.inner or runs_once(device)):
+            raise Refused("a scatter is fused with pointwise bodies alone, and not in C++")
+        if len(touched[0] | touched[1]) > MAX_BUFFERS:
             raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
         # a scan goes through its loop in order; a little pointwise work may follow each step
         if second.has_scan or (first.has_scan and second.is_reduction):
