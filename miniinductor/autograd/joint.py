@@ -104,6 +104,7 @@ class OriginInterpreter(fx.Interpreter):
         self.tracer = tracer
         self.starts: list[int] = []
         self.origins: list[dict[str, Any]] = []
+        self.scores: dict[int, Any] = {}  # id of a tensor -> what call rules know of it
 
     def run_node(self, node: fx.Node) -> Any:
         # (what the front end has written down of each node)
