@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
-from torch import Tensor, fx
+from torch import Tensor
 from torch._decomp import _core_aten_decompositions_post_autograd as core_decompositions
 from torch._decomp import decomposition_table
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
@@ -296,7 +296,7 @@ class Scores(NamedTuple):
 
     q: Tensor
     k: Tensor
-    start: fx.Node  # what was recorded last when they were multiplied
+    writes: int  # the tracer's, when they were multiplied
     scale: float = 1.0
     is_softmax: bool = False
 
@@ -310,55 +310,48 @@ SCALED |= dict.fromkeys([operator.truediv, *named("div")], operator.truediv)
 
 @call_rule(*PRODUCTS, *SOFTMAX, *CASTS, *SCALED)
 def attention_by_hand(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
-    """softmax(scale * q @ k) @ v is the library's attention kernel where that can be."""
+    """softmax(scale * q @ k) @ v is the library's attention kernel, where there is one."""
     out = plain(interpreter, target, args, kwargs)
     x, *others = *args, *kwargs.values()
     scores = interpreter.scores.get(id(x))
-    if target in PRODUCTS:
-        last = next(iter(reversed(interpreter.tracer.graph.nodes)))
-        if scores is not None and scores.is_softmax and has_kernel(scores, others[0], out, last):
-            return library_attention(scores, others[0], out.dtype)
-        scores = Scores(x, others[0], last)
+    if target in PRODUCTS and out.dtype in NARROW:  # to which autocast may have cast both
+        new = Scores(x.to(out.dtype), others[0].to(out.dtype), interpreter.tracer.writes)
+        if scores and scores.is_softmax and scores.k.dim() == 4 and has_kernel(scores, new, out):
+            return library_attention(scores, new.k)
     elif scores is None or scores.is_softmax and target not in CASTS:
         return out
-    elif target in SOFTMAX and others[0] in (-1, x.dim() - 1):
-        scores = scores._replace(is_softmax=True)
+    elif target in SOFTMAX and others[:1] in ([-1], [x.dim() - 1]):
+        new = scores._replace(is_softmax=True)
     elif target in SCALED and len(others) == 1 and type(others[0]) in (int, float):
-        scores = scores._replace(scale=SCALED[target](scores.scale, others[0]))
-    elif target not in CASTS or out.dtype not in (torch.float32, *NARROW):
+        new = scores._replace(scale=SCALED[target](scores.scale, others[0]))
+    elif target in CASTS and out.dtype in (torch.float32, *NARROW):
+        new = scores
+    else:
         return out
-    interpreter.scores[id(out)] = scores
+    interpreter.scores[id(out)] = new
     return out
 
 
-def has_kernel(scores: Scores, v: Tensor, out: Tensor, last: fx.Node) -> bool:
-    """Are these 16-bit tensors on a GPU, as FlashAttention wants them, and unchanged since they
-    were multiplied?"""
-    q, k = scores.q, scores.k.mT
-    while last is not scores.start:
-        if last.target._schema.is_mutable:
-            return False
-        last = last.prev
-    shapes = [q.shape, v.shape]
+def has_kernel(scores: Scores, product: Scores, out: Tensor) -> bool:
+    """Are these 16-bit tensors as FlashAttention wants them, and unchanged since they were
+    multiplied?  product: of the softmax and the values."""
+    q, k, v = scores.q, scores.k.mT, product.k
     return (
         out.device.type in FLASH
-        and out.dtype in NARROW
-        and [out.shape, k.shape] == shapes
-        and out.dim() == 4
-        and all(type(n) is int and n for n in (*q.shape, *v.shape))
-        and q.shape[-1] <= 256
+        and scores.writes == product.writes
+        and (out.dtype, out.shape, v.shape) == (q.dtype, q.shape, k.shape)
+        and out.numel() * v.numel() > 0
+        and q.shape[-1] in range(8, 257, 8)
         and 0 < scores.scale < math.inf
-        and all(
-            t.stride(-1) == 1 and not any(n % 8 for n in (t.shape[-1], *t.stride()[:-1]))
-            for t in (q, k, v)
-        )
+        and not any(n % 8 for t in (q, k, v) for n in t.stride()[:-1])
+        and {t.stride(-1) for t in (q, k, v)} == {1}
     )
 
 
-def library_attention(scores: Scores, v: Tensor, dtype: torch.dtype) -> Tensor:
+def library_attention(scores: Scores, v: Tensor) -> Tensor:
     """NaN where all scores of a row are -inf, as softmax has it; the library has 0."""
-    q, k, v = (t.to(dtype) for t in (scores.q, scores.k.mT, v))
-    out, logs = FLASH[v.device.type](q, k, v, scale=scores.scale)[:2]
+    flash = FLASH[v.device.type]
+    out, logs = flash(scores.q, scores.k.mT, v, scale=scores.scale)[:2]
     return out.masked_fill(logs.isinf().unsqueeze(-1), torch.nan)
 
 

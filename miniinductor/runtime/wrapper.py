@@ -32,9 +32,11 @@ memory.py explains workspaces, and its `Program` compiles the text to a callable
 torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import sympy
 import torch
@@ -71,6 +73,17 @@ FAST = {
     aten.convolution.default: torch.convolution,
     aten.embedding.default: torch.embedding,
 }
+
+
+def aligned(op: Callable, *args: Any, **kwargs: Any) -> Any:
+    """The call with copies of the tensors that do not begin at a multiple of 16 bytes: that many
+    FlashAttention loads at once."""
+    moved = [x.clone() if torch.is_tensor(x) and x.data_ptr() % 16 else x for x in args]
+    return op(*moved, **kwargs)
+
+
+FLASH = aten._scaled_dot_product_flash_attention, aten._scaled_dot_product_flash_attention_backward
+FAST |= {op.default: functools.partial(aligned, op.default) for op in FLASH}
 
 
 @dataclass
@@ -204,7 +217,7 @@ class WrapperWriter:
         """The function that is called for an eager kernel.  writes: into given memory."""
         if writes:
             return FAST_OUT.get(buffer.op, buffer.out_op)
-        return buffer.op if buffer.kwargs else FAST.get(buffer.op, buffer.op)
+        return FAST.get(buffer.op, buffer.op)
 
     # -- arguments
     def argument(self, value: object) -> str:
