@@ -43,7 +43,7 @@ from .. import config
 from ..autograd.joint import call_rule
 from ..errors import CannotTrace
 from ..sizes.symbols import same
-from .extern import EXTERN
+from .extern import ATTENTION, EXTERN
 from .pointwise import FEW
 from .registry import LOWERINGS, NARROW, WIDE, aten, register
 
@@ -123,15 +123,15 @@ decomposition(aten.addcmul.default)(_multiply_and_add(torch.mul))
 decomposition(aten.addcdiv.default)(_multiply_and_add(torch.div))
 
 
-def _of_plain_floats(rule: Decomposition) -> Decomposition:
-    """torch's rule for float32 and float64, and numbers of middling size; elsewhere eager rounds
-    and overflows otherwise than the formula."""
+def _of_plain_floats(rule: Decomposition, known: Sequence = WIDE) -> Decomposition:
+    """torch's rule for the `known` dtypes, float32 and float64, and numbers of middling size;
+    elsewhere eager rounds and overflows otherwise than the formula."""
 
     @functools.wraps(rule)
     def checked(*args: Any, **kwargs: Any) -> Any:
         dtypes = {x.dtype for x in args if isinstance(x, Tensor)} | {kwargs.get("dtype")}
         is_large = any(isinstance(x, float) and not abs(x) < 1e30 for x in args)
-        if is_large or bool in map(type, args[:2]) or not dtypes <= {*WIDE, None}:
+        if is_large or bool in map(type, args[:2]) or not dtypes <= {*known, None}:
             return NotImplemented
         return rule(*args, **kwargs)
 
@@ -142,7 +142,8 @@ for _name in "upsample_bicubic2d xlogy special_xlog1py linspace logspace".split(
     _packet = getattr(aten, _name)
     for _op in [getattr(_packet, name) for name in _packet.overloads()]:
         if _op in decomposition_table and not _op._schema.is_mutable:
-            register(OURS, _op, _of_plain_floats(decomposition_table[_op]))
+            _known = (*WIDE, *NARROW) if "xlog" in _name else WIDE  # of 16 bits: rounded once
+            register(OURS, _op, _of_plain_floats(decomposition_table[_op], _known))
 
 
 def extreme(is_wanted: Callable, a: Tensor, b: Tensor) -> Tensor:
@@ -301,7 +302,11 @@ class Scores(NamedTuple):
     is_softmax: bool = False
 
 
-FLASH = {"cuda": aten._scaled_dot_product_flash_attention.default}  # by the type of the device
+# the library's kernels that say what the exponentials of a row add up to -> arguments for that
+KERNELS_OF_ROWS = {
+    aten._scaled_dot_product_flash_attention.default: (),
+    aten._scaled_dot_product_cudnn_attention.default: (None, True),
+}
 PRODUCTS = {operator.matmul, *named("matmul")}
 SOFTMAX, CASTS = named("softmax"), {"float", "to"}
 SCALED = dict.fromkeys([operator.mul, *named("mul")], operator.mul)
@@ -316,8 +321,9 @@ def attention_by_hand(interpreter: Any, target: Any, args: tuple, kwargs: dict) 
     scores = interpreter.scores.get(id(x))
     if target in PRODUCTS and out.dtype in NARROW:  # to which autocast may have cast both
         new = Scores(x.to(out.dtype), others[0].to(out.dtype), interpreter.tracer.writes)
-        if scores and scores.is_softmax and scores.k.dim() == 4 and has_kernel(scores, new, out):
-            return library_attention(scores, new.k)
+        if scores and scores.is_softmax and scores.k.dim() == out.dim() == 4:
+            if (attention := fused(interpreter, scores, new)) is not None:
+                return attention
     elif scores is None or scores.is_softmax and target not in CASTS:
         return out
     elif target in SOFTMAX and others[:1] in ([-1], [x.dim() - 1]):
@@ -332,27 +338,27 @@ def attention_by_hand(interpreter: Any, target: Any, args: tuple, kwargs: dict) 
     return out
 
 
-def has_kernel(scores: Scores, product: Scores, out: Tensor) -> bool:
-    """Are these 16-bit tensors as FlashAttention wants them, and unchanged since they were
-    multiplied?  product: of the softmax and the values."""
-    q, k, v = scores.q, scores.k.mT, product.k
-    return (
-        out.device.type in FLASH
-        and scores.writes == product.writes
-        and (out.dtype, out.shape, v.shape) == (q.dtype, q.shape, k.shape)
-        and out.numel() * v.numel() > 0
-        and q.shape[-1] in range(8, 257, 8)
-        and 0 < scores.scale < math.inf
-        and not any(n % 8 for t in (q, k, v) for n in t.stride()[:-1])
-        and {t.stride(-1) for t in (q, k, v)} == {1}
-    )
+def fused(interpreter: Any, scores: Scores, product: Scores) -> Tensor | None:
+    """softmax(scores) @ values by the kernel that the library chooses; None where that is not one
+    of FlashAttention's kind, or a tensor was written since.  product: of softmax and values.
 
-
-def library_attention(scores: Scores, v: Tensor) -> Tensor:
-    """NaN where all scores of a row are -inf, as softmax has it; the library has 0."""
-    flash = FLASH[v.device.type]
-    out, logs = flash(scores.q, scores.k.mT, v, scale=scores.scale)[:2]
-    return out.masked_fill(logs.isinf().unsqueeze(-1), torch.nan)
+    NaN where all scores of a row are -inf, as softmax has it: the library has 0."""
+    q, k, v, scale = scores.q, scores.k.mT, product.k, scores.scale
+    is_aligned = all(n % 8 == 0 for t in (q, k, v) for n in (t.shape[-1], *t.stride()[:-1]))
+    is_same = scores.writes == product.writes and q.dtype == v.dtype and k.shape == v.shape
+    if not (is_aligned and is_same and q.shape[:2] == v.shape[:2] and 0 < scale < math.inf):
+        return None
+    tracer = interpreter.tracer
+    chosen = tracer.node_of(F.scaled_dot_product_attention(q, k, v, scale=scale)).args[0]
+    if chosen.target not in ATTENTION:
+        return None
+    for node in [*chosen.users, chosen]:  # it would stay, since it may drop elements by chance
+        tracer.graph.erase_node(node)
+    if chosen.target not in KERNELS_OF_ROWS:
+        return None
+    kernel = chosen.target
+    out, logs, *_ = kernel(q, k, v, *KERNELS_OF_ROWS[kernel], scale=scale)
+    return out.masked_fill(logs.isinf().view(*out.shape[:3], 1), torch.nan)
 
 
 # eager's gradients of these look at values: a loss may not depend on the phase of a complex vector

@@ -53,6 +53,7 @@ from ..ir.loops import (
     MultiOutput,
     same_layout,
 )
+from ..lowering.extern import ATTENTION
 from ..records import Listing, Marked, indent
 from ..schedule.nodes import Schedule
 from ..sizes.expressions import python_code
@@ -76,14 +77,13 @@ FAST = {
 
 
 def aligned(op: Callable, *args: Any, **kwargs: Any) -> Any:
-    """The call with copies of the tensors that do not begin at a multiple of 16 bytes: that many
-    FlashAttention loads at once."""
+    """The call with copies of the tensors that do not begin at a multiple of 16 bytes: kernels of
+    attention load that many at once."""
     moved = [x.clone() if torch.is_tensor(x) and x.data_ptr() % 16 else x for x in args]
     return op(*moved, **kwargs)
 
 
-FLASH = aten._scaled_dot_product_flash_attention, aten._scaled_dot_product_flash_attention_backward
-FAST |= {op.default: functools.partial(aligned, op.default) for op in FLASH}
+FAST |= {op: functools.partial(aligned, op) for op in ATTENTION}
 
 
 @dataclass
