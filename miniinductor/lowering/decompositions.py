@@ -259,22 +259,16 @@ def named(*names: str) -> set[Any]:
     return found | set(names)
 
 
-def plain(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
-    """The call as torch's own rules take it apart."""
-    run = interpreter.plain_method if isinstance(target, str) else interpreter.plain_call
-    return run(target, args, kwargs)
-
-
 @call_rule(*named(*DROPOUT, *LOOKS_CLOSER))
 def whole(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     with torch._C._DisablePythonDispatcher():
-        return plain(interpreter, target, args, kwargs)
+        return interpreter.plain_call(target, args, kwargs)
 
 
 @call_rule(getattr)
 def data(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
     """`x.data` is remade as itself, with a version of its own: that of `x.detach()` is x's."""
-    out = plain(interpreter, target, args, kwargs)
+    out = interpreter.plain_call(target, args, kwargs)
     if args[1] == "data":
         interpreter.tracer.share(out, args[0], getattr, args[1:])
     return out
@@ -316,7 +310,7 @@ SCALED |= dict.fromkeys([operator.truediv, *named("div")], operator.truediv)
 @call_rule(*PRODUCTS, *SOFTMAX, *CASTS, *SCALED)
 def attention_by_hand(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     """softmax(scale * q @ k) @ v is the library's attention kernel, where there is one."""
-    out = plain(interpreter, target, args, kwargs)
+    out = interpreter.plain_call(target, args, kwargs)
     x, *others = *args, *kwargs.values()
     scores = interpreter.scores.get(id(x))
     if target in PRODUCTS and out.dtype in NARROW:  # to which autocast may have cast both
@@ -358,14 +352,14 @@ def fused(interpreter: Any, scores: Scores, product: Scores) -> Tensor | None:
         return None
     kernel = chosen.target
     out, logs, *_ = kernel(q, k, v, *KERNELS_OF_ROWS[kernel], scale=scale)
-    return out.masked_fill(logs.isinf().view(*out.shape[:3], 1), torch.nan)
+    return out + (logs * 0).view(*out.shape[:3], 1).to(out.dtype)  # inf * 0 is NaN
 
 
 # eager's gradients of these look at values: a loss may not depend on the phase of a complex vector
 @call_rule(*named("eig", "eigh", "svd", "linalg_eig", "linalg_eigh"))
 def complex_vectors(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     """Autograd leaves the look out where tensors are fake, and the graph would not look, either."""
-    out = plain(interpreter, target, args, kwargs)
+    out = interpreter.plain_call(target, args, kwargs)
     if any(made.is_complex() and made.requires_grad for made in out):
         raise CannotTrace("eager's gradient of complex vectors looks at values")
     return out
@@ -390,7 +384,7 @@ def quantile(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     q = args[1] if len(args) > 1 else kwargs.get("q")
     if isinstance(q, torch.Tensor):
         raise CannotTrace("eager may refuse a quantile")
-    return plain(interpreter, target, args, kwargs)
+    return interpreter.plain_call(target, args, kwargs)
 
 
 @call_rule(torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu)
