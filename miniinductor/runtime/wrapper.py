@@ -83,7 +83,13 @@ def aligned(op: Callable, *args: Any, **kwargs: Any) -> Any:
     return op(*moved, **kwargs)
 
 
+def scatter_reduce(x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """On a GPU the op copies `x` twice."""
+    return x.clone().scatter_reduce_(*args, **kwargs)
+
+
 FAST |= {op: functools.partial(aligned, op) for op in ATTENTION}
+FAST[aten.scatter_reduce.two] = scatter_reduce
 
 
 @dataclass
