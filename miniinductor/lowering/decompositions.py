@@ -301,13 +301,11 @@ KERNELS_OF_ROWS = {
     aten._scaled_dot_product_flash_attention.default: (),
     aten._scaled_dot_product_cudnn_attention.default: (None, True),
 }
-PRODUCTS = {operator.matmul, *named("matmul")}
-SOFTMAX, CASTS = named("softmax"), {"float", "to"}
-SCALED = dict.fromkeys([operator.mul, *named("mul")], operator.mul)
-SCALED |= dict.fromkeys([operator.truediv, *named("div")], operator.truediv)
+SCALED, CASTS = {operator.mul, operator.truediv}, {"float", "to"}
+PRODUCTS, SOFTMAX = {operator.matmul, *named("matmul")}, named("softmax")
 
 
-@call_rule(*PRODUCTS, *SOFTMAX, *CASTS, *SCALED)
+@call_rule(*PRODUCTS, *SCALED, *SOFTMAX, *CASTS)
 def attention_by_hand(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     """softmax(scale * q @ k) @ v is the library's attention kernel, where there is one."""
     out = interpreter.plain_call(target, args, kwargs)
@@ -315,15 +313,15 @@ def attention_by_hand(interpreter: Any, target: Any, args: tuple, kwargs: dict) 
     scores = interpreter.scores.get(id(x))
     if target in PRODUCTS and out.dtype in NARROW:  # to which autocast may have cast both
         new = Scores(x.to(out.dtype), others[0].to(out.dtype), interpreter.tracer.writes)
-        if scores and scores.is_softmax and scores.k.dim() == out.dim() == 4:
-            if (attention := fused(interpreter, scores, new)) is not None:
-                return attention
+        attention = fused(interpreter.tracer, scores, new) if scores else None
+        if attention is not None:
+            return attention
     elif scores is None or scores.is_softmax and target not in CASTS:
         return out
     elif target in SOFTMAX and others[:1] in ([-1], [x.dim() - 1]):
         new = scores._replace(is_softmax=True)
-    elif target in SCALED and len(others) == 1 and type(others[0]) in (int, float):
-        new = scores._replace(scale=SCALED[target](scores.scale, others[0]))
+    elif target in SCALED and type(others[0]) in (int, float):
+        new = scores._replace(scale=target(scores.scale, others[0]))
     elif target in CASTS and out.dtype in (torch.float32, *NARROW):
         new = scores
     else:
@@ -332,26 +330,26 @@ def attention_by_hand(interpreter: Any, target: Any, args: tuple, kwargs: dict) 
     return out
 
 
-def fused(interpreter: Any, scores: Scores, product: Scores) -> Tensor | None:
+def fused(tracer: Any, scores: Scores, product: Scores) -> Tensor | None:
     """softmax(scores) @ values by the kernel that the library chooses; None where that is not one
     of FlashAttention's kind, or a tensor was written since.  product: of softmax and values.
 
     NaN where all scores of a row are -inf, as softmax has it: the library has 0."""
+    is_late = scores.writes < product.writes or scores.q.dtype != product.k.dtype
+    is_flat = {t.dim() for t in (scores.q, scores.k, product.k)} != {4}
+    if is_late or is_flat or not scores.is_softmax:
+        return None
     q, k, v, scale = scores.q, scores.k.mT, product.k, scores.scale
     is_aligned = all(n % 8 == 0 for t in (q, k, v) for n in (t.shape[-1], *t.stride()[:-1]))
-    is_same = scores.writes == product.writes and q.dtype == v.dtype and k.shape == v.shape
-    if not (is_aligned and is_same and q.shape[:2] == v.shape[:2] and 0 < scale < math.inf):
+    if not (is_aligned and 0 < scale < math.inf):
         return None
-    tracer = interpreter.tracer
     chosen = tracer.node_of(F.scaled_dot_product_attention(q, k, v, scale=scale)).args[0]
-    if chosen.target not in ATTENTION:
-        return None
-    for node in [*chosen.users, chosen]:  # it would stay, since it may drop elements by chance
-        tracer.graph.erase_node(node)
+    if chosen.target in ATTENTION:
+        for node in [*chosen.users, chosen]:  # it would stay, since it may drop elements by chance
+            tracer.graph.erase_node(node)
     if chosen.target not in KERNELS_OF_ROWS:
         return None
-    kernel = chosen.target
-    out, logs, *_ = kernel(q, k, v, *KERNELS_OF_ROWS[kernel], scale=scale)
+    out, logs, *_ = chosen.target(q, k, v, *KERNELS_OF_ROWS[chosen.target], scale=scale)
     return out + (logs * 0).view(*out.shape[:3], 1).to(out.dtype)  # inf * 0 is NaN
 
 
