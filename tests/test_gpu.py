@@ -158,14 +158,10 @@ def test_attention_by_hand():
     """The library's kernel, of unaligned tensors, too; a row of infinite scores alone is NaN."""
     q, k, v = (torch.randn(2, 4, 64, 64, device=GPU).bfloat16().requires_grad_() for _ in range(3))
     function = lambda q, k, v: torch.softmax(q @ k.mT * 0.125, -1) @ v  # noqa: E731
-    compiled = minidynamo.compile(function)
-    unaligned = torch.randn(q.numel() + 1, device=GPU).bfloat16()[1:].view(q.shape)
-    for first in (q, unaligned.requires_grad_()):
-        results = [
-            torch.autograd.grad(f(first, k, v).float().square().sum(), (first, k, v))
-            for f in (compiled, function)
-        ]
-        for ours, eager in zip(*results):
+    compiled, more = minidynamo.compile(function), torch.randn(q.numel() + 1, device=GPU).bfloat16()
+    for inputs in ((q, k, v), (more[1:].view(q.shape).requires_grad_(), k, v)):
+        losses = [f(*inputs).float().square().sum() for f in (compiled, function)]
+        for ours, eager in zip(*[torch.autograd.grad(loss, inputs) for loss in losses]):
             torch.testing.assert_close(ours, eager, rtol=0.05, atol=0.05)
     with torch.no_grad():
         q[0, 0, 3, 0], k[..., 0] = -torch.inf, k[..., 0].abs() + 1

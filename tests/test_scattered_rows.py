@@ -19,33 +19,20 @@ def test_an_index_out_of_range_is_found_by_whoever_has_it():
             function(table, index, torch.ones(2000, 64))
 
 
-def segment_sums(x, i):
-    e = x.exp()
-    return e, x.new_zeros(40, 8).index_add(0, i, e)
+def sums(x, i, rows=40):
+    return x.new_zeros(rows, *x.shape[1:]).index_add(0, i, x)
 
 
-def two_sums(x, i):
-    return x.new_zeros(40, 8).index_add(0, i, x.exp()), x.new_ones(41, 8).index_add(0, i, x)
+CASES = {  # -> kernels: what is added to is made by one of its own
+    "vertical": (lambda x, i: (x.exp(), sums(x.exp(), i)), 2),
+    "two": (lambda x, i: (sums(x.exp(), i), sums(x, i, 41)), 2),
+    "sums are read": (lambda x, i: x / sums(x, i)[i], 3),
+    "what was there is read": (lambda x, i: (x[:40].exp().index_add(0, i, x), x.exp()[i] + x), 2),
+    "a reduction": (lambda x, i: sums(x.sum(1), i), 3),
+}
 
 
-def reads_sums(x, i):
-    sums = x.new_zeros(40, 8).index_add(0, i, x)
-    return x / sums[i]
-
-
-def reads_old(x, i):
-    e = x[:40].exp()
-    return e.index_add(0, i, x), e[i] + x
-
-
-def of_rows(x, i):
-    return x.new_zeros(40).index_add(0, i, x.sum(1))
-
-
-@pytest.mark.parametrize(
-    "function, kernels",  # what is scattered into is a kernel of its own in each
-    [(segment_sums, 2), (two_sums, 3), (reads_sums, 3), (reads_old, 2), (of_rows, 3)],
-)
+@pytest.mark.parametrize("function, kernels", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("backend", ["cpp", "triton"])
 def test_a_scatter_is_fused_with_what_it_adds(function, kernels, backend):
     x, i = torch.randn(300, 8), torch.randint(0, 40, (300,))
