@@ -99,9 +99,10 @@ def rows_before(buffer: ComputedBuffer, graph: Graph) -> int:
     (x / x.sum(1)).sum(): with a chunk for each row, all of that is one kernel.  Else 0."""
     body = trace(buffer).simplify_loops()
     rows = body.inner[0] if len(body.inner) == 2 and not body.outer else 0
-    made = [graph.buffers.get(access.name) for access in body.reads() if access.index in body.r[:1]]
-    is_of_rows = any(isinstance(getattr(maker, "data", None), Reduction) for maker in made)
-    return rows if is_of_rows and isinstance(rows, int) and rows >= ENOUGH_ROWS else 0
+    if not isinstance(rows, int) or not ENOUGH_ROWS <= rows < LEAST_ELEMENTS:
+        return 0
+    made = [graph.buffers.get(access.name) for access in body.reads() if access.index == body.r[0]]
+    return rows if any(isinstance(getattr(b, "data", None), Reduction) for b in made) else 0
 
 
 def runs_along_outputs(buffer: ComputedBuffer) -> bool:
