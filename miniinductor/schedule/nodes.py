@@ -103,6 +103,9 @@ class Group:
     def __str__(self) -> str:
         return listing_of(self)
 
+    def touched(self) -> set[str]:
+        return self.read_names.union(self.names)
+
     @functools.cached_property
     def work(self) -> int:
         """What one element costs, in simple operations."""

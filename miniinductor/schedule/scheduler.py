@@ -224,12 +224,9 @@ class Scheduler:
             raise Refused(f"the kernel would hold more than {MAX_NODES} buffers")
         if first.work + second.work > MAX_WORK:
             raise Refused(f"the kernel would hold more than {MAX_WORK} simple operations")
-        touched = [group.read_names.union(group.names) for group in (first, second)]
-        is_plain = not (first.inner or second.inner or runs_once(first.device))
-        clashes = first.scattered & touched[1] or second.scattered & touched[0]
-        if clashes or first.targets | second.targets and not is_plain:
-            raise Refused("a scatter writes to elements that no loop variable names")
-        if len(touched[0] | touched[1]) > MAX_BUFFERS:
+        self.check_scatters(first, second)
+        pointers = first.touched() | second.touched()
+        if len(pointers) > MAX_BUFFERS:
             raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
         # a scan goes through its loop in order; a little pointwise work may follow each step
         if second.has_scan or (first.has_scan and second.is_reduction):
@@ -238,6 +235,14 @@ class Scheduler:
             )
         if first.has_scan and second.device.type == "cpu" and second.work > AFTER_SCAN:
             raise Refused("a scan goes element by element: so much work is faster in vectors")
+
+    def check_scatters(self, first: Group, second: Group) -> None:
+        """Raise Refused where one of them scatters, unless the other is pointwise and touches
+        nothing of that.  In C++ the other would lose its vectors."""
+        clashes = first.scattered & second.touched() or second.scattered & first.touched()
+        is_plain = not (first.inner or second.inner or runs_once(first.device))
+        if clashes or first.targets | second.targets and not is_plain:
+            raise Refused("a scatter writes to elements that no loop variable names")
 
     def check_accesses(self, first: Group, second: Group) -> None:
         """Raise Refused unless each read of the other's buffer is of the element that the same
