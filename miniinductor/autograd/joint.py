@@ -104,7 +104,8 @@ class OriginInterpreter(fx.Interpreter):
         self.tracer = tracer
         self.starts: list[int] = []
         self.origins: list[dict[str, Any]] = []
-        self.scores: dict[int, Any] = {}  # id of a tensor -> what call rules know of it
+        # id of a tensor -> (the tensor, so that it keeps its id; what call rules know of it)
+        self.scores: dict[int, tuple[Any, Any]] = {}
 
     def run_node(self, node: fx.Node) -> Any:
         # (what the front end has written down of each node)

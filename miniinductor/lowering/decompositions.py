@@ -280,9 +280,9 @@ def with_dense_mask(interpreter: Any, target: Callable, args: tuple, kwargs: dic
     no fused kernel, but two products and a softmax over all scores.  A call that drops elements
     stays as it is: the fused kernel drops other ones.  # PyTorch: keeps the mask"""
     mask = kwargs.get("attn_mask")
-    if mask is not None and mask.is_cuda and mask.dim() and mask.stride(-1) != 1:
-        if not kwargs.get("dropout_p"):
-            kwargs = {**kwargs, "attn_mask": mask.contiguous()}
+    is_copied = mask is not None and mask.is_cuda and not kwargs.get("dropout_p")
+    if is_copied and mask.dim() and mask.stride(-1) != 1:
+        kwargs = {**kwargs, "attn_mask": mask.contiguous()}
     return interpreter.plain_call(target, args, kwargs)
 
 
@@ -310,7 +310,7 @@ def attention_by_hand(interpreter: Any, target: Any, args: tuple, kwargs: dict) 
     """softmax(scale * q @ k) @ v is the library's attention kernel, where there is one."""
     out = interpreter.plain_call(target, args, kwargs)
     x, *others = *args, *kwargs.values()
-    scores = interpreter.scores.get(id(x))
+    _, scores = interpreter.scores.get(id(x), (None, None))
     if target in PRODUCTS and out.dtype in NARROW:  # to which autocast may have cast both
         new = Scores(x.to(out.dtype), others[0].to(out.dtype), interpreter.tracer.writes)
         attention = fused(interpreter.tracer, scores, new) if scores else None
@@ -326,7 +326,7 @@ def attention_by_hand(interpreter: Any, target: Any, args: tuple, kwargs: dict) 
         new = scores
     else:
         return out
-    interpreter.scores[id(out)] = new
+    interpreter.scores[id(out)] = out, new
     return out
 
 
