@@ -280,9 +280,9 @@ def with_dense_mask(interpreter: Any, target: Callable, args: tuple, kwargs: dic
     no fused kernel, but two products and a softmax over all scores.  A call that drops elements
     stays as it is: the fused kernel drops other ones.  # PyTorch: keeps the mask"""
     mask = kwargs.get("attn_mask")
-    is_copied = mask is not None and mask.is_cuda and not kwargs.get("dropout_p")
-    if is_copied and mask.dim() and mask.stride(-1) != 1:
-        kwargs = {**kwargs, "attn_mask": mask.contiguous()}
+    if mask is not None and mask.is_cuda and mask.dim() and mask.stride(-1) != 1:
+        if not kwargs.get("dropout_p"):
+            kwargs = {**kwargs, "attn_mask": mask.contiguous()}
     return interpreter.plain_call(target, args, kwargs)
 
 
