@@ -54,16 +54,19 @@ from .registry import LOWERINGS, Call, NotLowered, aten
 PRODUCTS = [getattr(aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm", "mv")]
 # op -> its out= overload, or None
 EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS}
-ATTENTION = "flash_attention_for_cpu flash_attention efficient_attention cudnn_attention".split()
+KINDS = "flash_attention_for_cpu flash_attention efficient_attention cudnn_attention".split()
+ATTENTION = [
+    getattr(aten, f"_scaled_dot_product_{kind}{half}").default
+    for half in ("", "_backward")
+    for kind in KINDS
+]
 # bernoulli draws the numbers that eager draws; binary_cross_entropy looks at each probability, and
 # raises; grid_sampler_2d is two to ten times as fast as its formula in fused kernels
 OTHERS = """bernoulli binary_cross_entropy dot convolution convolution_backward grid_sampler_2d
 max_pool2d_with_indices_backward sort topk""".split()
 EXTERN |= dict.fromkeys([getattr(aten, name).default for name in OTHERS])
 EXTERN |= {aten.bernoulli.p: None, aten.sort.stable: None}
-for _kind in ATTENTION:
-    for _half in ("", "_backward"):
-        EXTERN[getattr(aten, f"_scaled_dot_product_{_kind}{_half}").default] = None
+EXTERN |= dict.fromkeys(ATTENTION)
 if torch._C._has_mkldnn:
     EXTERN[torch.ops.mkldnn._linear_pointwise.default] = None
 # ops that write at positions

@@ -59,7 +59,7 @@ from torch import fx
 from ..autograd.fake_mode import is_random
 from ..autograd.functionalize import COUNTS_PLACES, aten, is_needed, is_view
 from ..ir.ops import exact_key
-from ..lowering.extern import EXTERN
+from ..lowering.extern import ATTENTION, EXTERN
 from ..lowering.registry import LOWERINGS
 from ..records import CompileRecord
 from ..sizes.symbols import SYMBOLIC, alike, size, value_of
@@ -236,15 +236,6 @@ def number_in(gm: fx.GraphModule, node: fx.Node) -> float | None:
 
 # --- attention masks ------------------------------------------------------------------------------
 LARGEST = 1 << 26  # elements of a mask that are worth computing once, now
-ATTENTION = {
-    getattr(aten, name + kind).default
-    for kind in ("", "_backward")
-    for name in (
-        "_scaled_dot_product_flash_attention_for_cpu",
-        "_scaled_dot_product_efficient_attention",
-        "_scaled_dot_product_cudnn_attention",
-    )
-}
 
 
 class NotConstant(Exception):

@@ -81,7 +81,8 @@ def split(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> list[C
         wanted = min(PROGRAMS // outputs, elements // LEAST_CHUNK)
     if wanted < 2 or not columns and outputs >= ENOUGH_ROWS:
         return [buffer]
-    chunks = 1 << wanted.bit_length() - 1  # a power of two often leaves whole chunks
+    # a power of two often leaves whole chunks
+    chunks = rows_before(buffer, graph) or 1 << wanted.bit_length() - 1
     record.notes.append(
         f"{buffer.name}: {math.prod(data.ranges)} outputs of {count} elements each are too few: "
         f"reduced in {chunks} chunks"
@@ -91,6 +92,17 @@ def split(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> list[C
     parts = in_two_steps(buffer, 0 if columns else len(data.ranges), chunks, count)
     graph.buffers.update({part.name: part for part in parts})
     return parts
+
+
+def rows_before(buffer: ComputedBuffer, graph: Graph) -> int:
+    """How many rows there are, if a number of each was reduced before and is read here, as in
+    (x / x.sum(1)).sum(): with a chunk for each row, all of that is one kernel.  Else 0."""
+    body = trace(buffer).simplify_loops()
+    rows = body.inner[0] if len(body.inner) == 2 and not body.outer else 0
+    if not isinstance(rows, int) or not ENOUGH_ROWS <= rows < LEAST_ELEMENTS:
+        return 0
+    made = [graph.buffers.get(access.name) for access in body.reads() if access.index == body.r[0]]
+    return rows if any(isinstance(getattr(b, "data", None), Reduction) for b in made) else 0
 
 
 def runs_along_outputs(buffer: ComputedBuffer) -> bool:
