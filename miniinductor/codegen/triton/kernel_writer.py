@@ -65,7 +65,7 @@ from .kernel_text import (
     whole_file,
     with_wide_indices,
 )
-from .reductions import Accumulator, OnlineSum, RowLoop, pending, scan_of
+from .reductions import Accumulator, Deviations, OnlineSum, RowLoop, pending, scan_of
 from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text, sums_of_exp
 
 WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
@@ -383,13 +383,19 @@ class TritonKernelWriter(TritonExpressions):
             if kind.startswith("arg"):
                 return self.constant(0, dtype)
             return self.to_dtype(value, torch.bool if kind == "any" else dtype)
-        element = dtype if kind in ("sum", "prod") else src_dtype
+        if kind == "m2" and self.plan.kind == "persistent":
+            total = self.reduction(dtype, src_dtype, "sum", value, flat_index)
+            mean = self.truediv(total, self.constant(self.plan.axes[1].numel, dtype))
+            centred = self.sub(value, mean)
+            return self.reduction(dtype, src_dtype, "sum", self.mul(centred, centred), flat_index)
+        element = dtype if kind in ("sum", "prod", "m2") else src_dtype
         if kind == "any":
             element = torch.int32
             if value.dtype not in (element, torch.bool):
                 value = self.to_dtype(value, torch.bool)
         value = self.to_dtype(value, element)
-        accumulator = Accumulator(self, kind, element, dtype, value, flat_index)
+        make = Deviations if kind == "m2" else Accumulator
+        accumulator = make(self, kind, element, dtype, value, flat_index)
         if self.plan.kind == "persistent":
             return accumulator.whole()
         self.row.accumulators.append(accumulator)

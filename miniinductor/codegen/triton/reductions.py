@@ -26,15 +26,15 @@ a maximum of its own, and its sum relative to that.  Mirrors `Reduction.create`,
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import loop_variables
+from ...ir.dependencies import loop_variables, stride_of, stride_order
 from ...ir.loops import ComputedBuffer, Graph, Index, Layout, Reduction, contiguous_strides, playing
 from ...ir.ops import Value, ops
 from ...ir.handlers import trace
@@ -43,54 +43,111 @@ from ...sizes.expressions import FloorDiv, Mod
 from ...sizes.symbols import Size, hint, simplify, size
 from .expressions import Pending, TritonExpressions, as_narrow, compute_dtype, literal, triton_type
 from .kernel_text import NO_AXES, Axes, Line, Tile, plain
-from .tile_plan import LARGEST_INT32, NEIGHBOURS, PROCESSORS, reads_along
+from .tile_plan import LARGEST_INT32, NEIGHBOURS, PROCESSORS, reads_along, size_text
 
 # --- long reductions in two steps -----------------------------------------------------------------
 PROGRAMS = PROCESSORS * 8  # enough work for every processor
 # with so many rows, one program each keeps reductions that need one another in one kernel
 ENOUGH_ROWS = 64
 LEAST_ROWS = 128  # rows that a program should at least add up where columns are reduced
+LONGEST_RUN = 32  # elements beside each other in memory that are no row yet
 MOST_CHUNKS = 1024  # which one more kernel, of few programs, puts together
 LEAST_CHUNK = 4096  # elements, where rows are
 LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
-NEUTRAL = {"sum": 0, "prod": 1, "any": False}
+Sums: TypeAlias = dict[str, list[ComputedBuffer]]  # elements -> their sum, in two steps
+NEUTRAL = {"sum": 0, "m2": 0, "prod": 1, "any": False}
 
 
 def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
     operations: list[Any] = []
+    sums: Sums = {}
     for buffer in graph.operations:
         is_reduction = isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction)
         if is_reduction and config.split_reductions:
-            operations += split(buffer, graph, record)
+            operations += split(buffer, graph, record, sums)
         else:
             operations.append(buffer)
     graph.operations[:] = operations
 
 
-def split(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> list[ComputedBuffer]:
-    """The reduction in two steps where one kernel would have few programs, else as it is."""
+def split(
+    buffer: ComputedBuffer, graph: Graph, record: CompileRecord, sums: Sums
+) -> list[ComputedBuffer]:
+    """The reduction in two steps where one kernel would have few programs, or would read memory in
+    short runs; else as it is."""
     data = buffer.data
-    count = math.prod(size(n) for n in data.reduction_ranges)
-    outputs, elements = hint(math.prod(size(n) for n in data.ranges), 0), hint(count, 0)
+    outputs, elements = (hint(numel(sizes), 0) for sizes in (data.ranges, data.reduction_ranges))
     if outputs * elements < LEAST_ELEMENTS or data.kind.startswith("arg"):
         return [buffer]
-    columns = runs_along_outputs(buffer)
+    data, run = in_order_of_memory(buffer)
+    columns = run > 1 or runs_along_outputs(buffer)
     if columns:
+        outputs, elements = outputs * run, elements // run
         wanted = min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
     else:
         wanted = min(PROGRAMS // outputs, elements // LEAST_CHUNK)
-    if wanted < 2 or not columns and outputs >= ENOUGH_ROWS:
+    if run == 1 and (wanted < 2 or not columns and outputs >= ENOUGH_ROWS):
         return [buffer]
-    chunks = 1 << wanted.bit_length() - 1  # a power of two often leaves whole chunks
+    wanted = max(wanted, 1)
+    # whole chunks, and of whole tiles, need no masks
+    chunks = max(
+        range((wanted + 1) // 2, wanted + 1),
+        key=lambda n: (elements % n == 0, elements // n % 32 == 0, n),
+    )
     record.notes.append(
-        f"{buffer.name}: {math.prod(data.ranges)} outputs of {count} elements each are too few: "
-        f"reduced in {chunks} chunks"
+        f"{buffer.name}: {numel(data.ranges)} outputs of {numel(data.reduction_ranges)} elements "
+        f"each are too few, or lie apart: reduced in {chunks * run} parts"
     )
     # columns: neighbouring programs write neighbouring outputs, so the chunk is the slower
     # dimension
-    parts = in_two_steps(buffer, 0 if columns else len(data.ranges), chunks, count)
+    place = 0 if columns else len(data.ranges)
+    buffer, how, key = replace(buffer, data=data), (place, chunks, run), elements_of(buffer)
+    parts = []
+    if data.kind == "m2" and key not in sums:
+        of_sum = replace(buffer, name=f"{buffer.name}_sum", data=replace(data, kind="sum"))
+        parts = sums[key] = in_two_steps(of_sum, *how)
+    if data.kind == "m2":
+        parts = parts + deviations_in_two_steps(buffer, sums[key], *how)
+    else:
+        parts = in_two_steps(buffer, *how)
+    if data.kind == "sum":
+        sums[key] = parts
     graph.buffers.update({part.name: part for part in parts})
     return parts
+
+
+def elements_of(buffer: ComputedBuffer) -> str:
+    """What is reduced, as text: equal ones are the same elements."""
+    body = trace(buffer)
+    done = [(i.op, i.args) for i in body.walk() if i.op not in ("reduction", "store")]
+    return str((body.outer, body.inner, done))
+
+
+def numel(sizes: Iterable[Size]) -> Size:
+    return math.prod(size(n) for n in sizes)
+
+
+def in_order_of_memory(buffer: ComputedBuffer) -> tuple[Reduction, int]:
+    """The reduction with its dimensions in the order of memory; and the length of its last one, if
+    that is a short run of memory between those of other outputs (as a group's channels are in a
+    channels-last image), else 1."""
+    body, data = trace(buffer), buffer.data
+    order = [body.r.index(r) for r in stride_order(body, "r")]
+
+    def element(index: Index, rindex: Index) -> Value:
+        at = dict(zip(order, rindex))
+        return data.inner_fn(index, [at[k] for k in range(len(order))])
+
+    ranges = [data.reduction_ranges[k] for k in order]
+    run = ranges[-1]
+    is_run = len(order) > 1 and isinstance(run, int) and run <= LONGEST_RUN
+    beside = [
+        any(stride_of(access.index, x) == run for x in body.x)
+        for access in body.reads()
+        if stride_of(access.index, body.r[order[-1]]) == 1
+    ]
+    is_run = is_run and bool(beside) and all(beside)
+    return replace(data, inner_fn=element, reduction_ranges=ranges), run if is_run else 1
 
 
 def runs_along_outputs(buffer: ComputedBuffer) -> bool:
@@ -106,22 +163,25 @@ def runs_along_outputs(buffer: ComputedBuffer) -> bool:
     return reads_along(body.reads(), x, r)
 
 
-def in_two_steps(
-    buffer: ComputedBuffer, place: int, chunks: int, count: Size
-) -> list[ComputedBuffer]:
-    """[the results of `chunks` parts of a reduction of `count` elements, the result of those].  The
-    parts are dimension `place` of the partial results."""
+def in_two_steps(buffer: ComputedBuffer, place: int, chunks: int, run: int) -> list[ComputedBuffer]:
+    """[the results of parts of a reduction, the result of those].  A part is one of `chunks` pieces
+    of all reduced dimensions but the last `run` elements, which are parts of their own.  The pieces
+    are dimension `place` of the partial results, the run their last one."""
     data, name = buffer.data, f"{buffer.name}_chunks"
     ranges, reduced = [size(n) for n in data.ranges], [size(n) for n in data.reduction_ranges]
+    runs = reduced[-1:] if run > 1 else []
+    pieces = reduced[: len(reduced) - len(runs)]
+    count = numel(pieces)
     chunk = size(FloorDiv(count + chunks - 1, chunks))
-    sizes = [*ranges[:place], chunks, *ranges[place:]]
+    sizes = [*ranges[:place], chunks, *ranges[place:], *runs]
     layout = Layout(data.device, data.dtype, tuple(sizes), contiguous_strides(sizes))
 
     def element(index: Index, rindex: Index) -> Value:
         """An element of a chunk; after the last element the reduction's neutral number."""
-        outer = [*index[:place], *index[place + 1 :]]
+        outer = [*index[:place], *index[place + 1 : len(ranges) + 1]]
         flat = index[place] * chunk + rindex[0]
-        at = unflatten(flat, reduced, {**dict(zip(index, sizes)), rindex[0]: chunk})
+        at = unflatten(flat, pieces, {**dict(zip(index, sizes)), rindex[0]: chunk})
+        at += index[len(ranges) + 1 :]
         if chunks * chunk == count:
             return data.inner_fn(outer, at)
         end = ops.index_expr(count, torch.int64)
@@ -130,14 +190,49 @@ def in_two_steps(
         return ops.masked(inside, lambda: data.inner_fn(outer, at), other)
 
     def partial(index: Index, rindex: Index) -> Value:
-        return ops.load(name, layout.indexer([*index[:place], rindex[0], *index[place:]]))
+        at = [*index[:place], rindex[0], *index[place:], *rindex[1:]]
+        return ops.load(name, layout.indexer(at))
 
     first = replace(data, ranges=sizes, inner_fn=element, reduction_ranges=[chunk])
-    second = replace(data, inner_fn=partial, reduction_ranges=[chunks], src_dtype=data.dtype)
+    second = replace(data, inner_fn=partial, reduction_ranges=[chunks, *runs], src_dtype=data.dtype)
     return [
         ComputedBuffer(name, layout, buffer.origins, data=first),
         ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second),
     ]
+
+
+def deviations_in_two_steps(
+    buffer: ComputedBuffer, sums: list[ComputedBuffer], *how: int
+) -> list[ComputedBuffer]:
+    """As `in_two_steps`, for squared deviations from the mean: those from the means of the parts,
+    and those of these means.  Parts of different lengths: in two passes over memory."""
+    data, (_, total) = buffer.data, sums
+    part, whole = in_two_steps(buffer, *how)
+    count, each = numel(data.reduction_ranges), numel(part.data.reduction_ranges)
+    inside = whole.data.inner_fn
+
+    def number(n: Size) -> Value:
+        return ops.index_expr(sympy.sympify(n), data.dtype)
+
+    def squared(index: Index, value: Value) -> Value:
+        """(value - mean)^2"""
+        mean = ops.load(total.name, total.layout.indexer(index))
+        away = ops.sub(value, ops.truediv(mean, number(count)))
+        return ops.mul(away, away)
+
+    def from_mean(index: Index, rindex: Index) -> Value:
+        return squared(index, data.inner_fn(index, rindex))
+
+    def of_part(index: Index, rindex: Index) -> Value:
+        mean = ops.truediv(total.data.inner_fn(index, rindex), number(each))
+        between = ops.mul(squared(index, mean), number(each))
+        return ops.add(inside(index, rindex), between)
+
+    if each * numel(whole.data.reduction_ranges) == count:
+        whole.data = replace(whole.data, inner_fn=of_part, kind="sum")
+        return [part, whole]
+    squares = replace(buffer, data=replace(data, inner_fn=from_mean, kind="sum"))
+    return in_two_steps(squares, *how)
 
 
 def unflatten(
@@ -187,6 +282,7 @@ def by_helper(helper: str, tile: str = "{a}") -> Reducer:
 
 REDUCERS = {
     "sum": Reducer("{a} + {b}", "tl.sum({a}, {axis})"),
+    "m2": Reducer("", "tl.sum({a}, {axis})"),
     "prod": by_helper("multiply"),
     "max": by_helper("larger"),
     "min": by_helper("smaller"),
@@ -317,6 +413,45 @@ class Accumulator:
             text = as_narrow(text, self.element)
         self.result = self.writer.named(text, self.dtype, axes)
         return self.result
+
+
+class Deviations(Accumulator):
+    """The sum of squared deviations from the mean, in one pass: Welford's algorithm, in each
+    element of the tile for itself.
+
+        away = tmp0 - acc0
+        acc0 = acc0 + away * (1.0 / acc0_count)
+        acc0_m2 = acc0_m2 + away * (tmp0 - acc0)"""
+
+    def declaration(self) -> Line:
+        name, kind = self.name, triton_type(self.element)
+        full = f"tl.full({self.shape}, 0.0, {kind})"
+        text = f"{name}, {name}_m2, {name}_count = {full}, {full}, tl.full([1, 1], 0.0, {kind})"
+        return Line(text, origin=self.origin)
+
+    def update(self) -> list[Line]:
+        name, value = self.name, self.value
+        kept = f"tl.where({self.row_mask}, {{}}, {{}})" if self.row_mask else "{}"
+        texts = [
+            f"{name}_count += 1.0",
+            f"away = {value} - {name}",
+            f"new = {name} + away * (1.0 / {name}_count)",
+            f"m2 = {name}_m2 + away * ({value} - new)",
+            f"{name} = {kept.format('new', name)}",
+            f"{name}_m2 = {kept.format('m2', name + '_m2')}",
+        ]
+        return plain(texts, self.origin)
+
+    def finish(self) -> Tile:
+        """Deviations from the means of all elements of the tile, and of those from the row's."""
+        name, row = self.name, size_text(self.writer.plan.axes[1].numel)
+        kind = triton_type(self.element)
+        # how many elements of the row each element of the tile has seen
+        lane = "tl.arange(0, RBLOCK)[None, :]"
+        count = f"(({row} - {lane} + RBLOCK - 1) // RBLOCK).to({kind})"
+        text = f"{name} - tl.sum({name} * {count}, 1)[:, None] / {row}"
+        away = self.writer.named(text, self.dtype, self.writer.plan.all_axes(True))
+        return self.column(f"{name}_m2 + {count} * {away} * {away}")
 
 
 class OnlineSum:

@@ -44,6 +44,7 @@ from .kernel_text import Axes, Line, noted, plain
 # --- block sizes ----------------------------------------------------------------------------------
 PERSISTENT = 32768  # longest row that one program holds in registers
 PERSISTENT_COLUMNS = 64  # the same where memory runs along x
+PERSISTENT_FEW_COLUMNS = 1024  # and there are few columns
 FEW_COLUMNS = 16  # for each processor: fewer are not enough for tiles of 32 and more
 PROCESSORS = 132  # of the GPU we tune for (H100); others only see other tile counts
 INTERPRETED_TILE = 65536  # the interpreter pays per program, not per element
@@ -106,7 +107,9 @@ def looped_config(warps: int, stages: int, **blocks: int) -> Config:
     return Config((*config.blocks, ("STAGES", stages)), warps, stages)
 
 
-def persistent_limit(columns: bool) -> int:
+def persistent_limit(columns: bool, x: int) -> int:
+    if columns and x < PROCESSORS * FEW_COLUMNS:  # the last of chunks
+        return PERSISTENT_FEW_COLUMNS
     return PERSISTENT_COLUMNS if columns else PERSISTENT
 
 
@@ -139,8 +142,8 @@ def pointwise_configs(x: int) -> list[Config]:
 
 def persistent_columns(x: int, r: int) -> list[Config]:
     block, most = power_of_2(r), power_of_2(x)
-    elements_and_warps = [(2048, 4), (1024, 4), (4096, 8)]
-    return [config_of(w, x=min(max(8, n // block), most), r=block) for n, w in elements_and_warps]
+    columns = [min(max(8, elements // block), most) for elements in (2048, 1024, 4096)]
+    return [config_of(max(4, min(16, n * block // 512)), x=n, r=block) for n in columns]
 
 
 def persistent_rows(x: int, r: int) -> list[Config]:
@@ -161,8 +164,6 @@ def persistent_rows(x: int, r: int) -> list[Config]:
 def looped_columns(x: int) -> list[Config]:
     most = power_of_2(x)
     found = [looped_config(w, stages, x=min(a, most), r=b) for a, b, w, stages in COLUMNS]
-    if x < PROCESSORS * FEW_COLUMNS:  # the last of chunks: more programs, and longer steps
-        found.insert(0, looped_config(8, 1, x=min(8, most), r=512))
     return found
 
 
@@ -362,7 +363,7 @@ def plan_tiles(nodes: Sequence[Node], keep: set[str]) -> TilePlan:
         row = axes[1].numel if isinstance(axes[1].numel, int) else MANY
         online = row > LONG_ROW and not columns and may_be_online(loops, keep)
         scans = any(instruction.op == "scan" for body in bodies for instruction in body.walk())
-        longest = persistent_limit(columns)
+        longest = persistent_limit(columns, hint(axes[0].numel, LIKELY))
         if not again and not scans:
             longest = min(LONG_ROW, longest)
         kind = "looped" if online or row > longest else "persistent"
