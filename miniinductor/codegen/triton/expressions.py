@@ -107,6 +107,9 @@ class TritonExpressions(OpsHandler):
         self.outside = TileScope()  # what does not change along r
         self.scope = self.outside
         self.mask: Tile | None = None  # of the `masked` blocks around
+        self.zero_outside: dict[
+            str, str
+        ] = {}  # a loaded value -> the mask outside of which it is 0
         self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
         self.symbol_axes: dict[sympy.Symbol, Axes] = {}  # indices that were read from memory
         self.asserts = False  # does the kernel check indices?
@@ -222,8 +225,9 @@ class TritonExpressions(OpsHandler):
         before, mask = self.mask, self.solid(mask)
         self.mask = mask if before is None else self.binary("bitwise_and", before, mask)
         value = body()
+        is_zero = not other and self.zero_outside.get(value.text) == self.mask.text
         self.mask = before
-        return self.where(mask, value, self.constant(other, value.dtype))
+        return value if is_zero else self.where(mask, value, self.constant(other, value.dtype))
 
     # -- random numbers: Triton's own counter-based generator (Philox) -----------------------------
     def rand(self, seed: Tile, offset: Tile) -> Tile:

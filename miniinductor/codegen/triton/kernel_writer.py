@@ -318,7 +318,10 @@ class TritonKernelWriter(TritonExpressions):
         waits = self.mask is not None or index.free_symbols & self.symbol_axes.keys()
         is_written = name in self.plan.makers or name in self.memory.overwritten.values()
         is_early = not waits and not is_written
-        return self.named(text, dtype, own | pointed, is_early)
+        loaded = self.named(text, dtype, own | pointed, is_early)
+        if self.mask is not None:
+            self.zero_outside[loaded.text] = self.mask.text
+        return loaded
 
     def store(self, name: str, index: sympy.Expr, value: Tile, mode: str | None = None) -> None:
         if self.row.holds(value):
