@@ -137,7 +137,8 @@ def pointwise_configs(x: int) -> list[Config]:
     """Small ones: more programs than processors before more elements per thread."""
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
     first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
-    return [first] if top < 1024 else [first, config_of(8, x=4096)]
+    # two elements per thread: neighbouring threads read beside each other, also in steps of two
+    return [first] if top < 1024 else [first, config_of(8, x=4096), config_of(8, x=512)]
 
 
 def persistent_columns(x: int, r: int) -> list[Config]:
@@ -392,8 +393,9 @@ def tile_plan(loops: KernelPlan, **decided: Any) -> TilePlan:
 # --- axes -----------------------------------------------------------------------------------------
 def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> tuple[str, list[Axis]]:
     """The kind of tile, and its axes: one of them, or two where reads run along another loop than
-    writes."""
-    x, cut = loop_variables("x", len(outer)), transposed_at(outer, bodies)
+    writes, or are those of an outer product."""
+    x = loop_variables("x", len(outer))
+    cut = transposed_at(outer, bodies) or outer_product_at(outer, bodies)
     if cut is None:
         return "pointwise", [Axis("x", x, outer, "")]
     return "tile", [
@@ -414,6 +416,20 @@ def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | No
             along_last = step_inside(index, last, outer[-1])
             if stride_of(index, variable) == 1 and along_last not in (-1, 0, 1, None):
                 return number + 1
+    return None
+
+
+def outer_product_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | None:
+    """Number of loops that belong to y, if each read is along those or along the others alone: of a
+    tile, both are few."""
+    x = loop_variables("x", len(outer))
+    indices = {access.index for body in bodies for access in body.reads()}
+    met = {frozenset(index.free_symbols.intersection(x)) for index in indices} - {frozenset()}
+    for cut in range(1, 1 if any(map(is_indirect, indices)) else len(x)):
+        y, sides = set(x[:cut]), (outer[:cut], outer[cut:])
+        along = {loops <= y if loops <= y or loops.isdisjoint(y) else None for loops in met}
+        if along == {True, False} and min(hint(math.prod(n), 0) for n in sides) >= LEAST_SIDE:
+            return cut
     return None
 
 
