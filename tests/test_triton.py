@@ -13,7 +13,7 @@ import test_cpp
 import test_foreach
 import torch
 import torch.nn.functional as F
-from backend_helpers import pointwise, reduce, run, softmax
+from backend_helpers import reduce, run, softmax
 from test_cpp import fixed_seed  # noqa: F401
 
 import minidynamo
@@ -23,7 +23,6 @@ from benchmarks.models import MODELS
 from benchmarks.runner import largest_difference
 from miniinductor.codegen.triton import build as triton_build
 from miniinductor.codegen.triton.interpreter import load_interpreted
-from miniinductor.ir.ops import ops
 
 NOT_HERE = {
     "test_the_writer_defines_every_op",
@@ -52,21 +51,68 @@ globals().update({name: f for name, f in _tests.items() if name not in NOT_HERE}
 
 
 def sums_of_exp(x):
-    top = reduce(x, "max", [-1])
-    e = pointwise(lambda v, m: ops.exp(ops.sub(v, m)), x, top)
-    return [top, reduce(e, "sum", [-1])]
+    top = x.amax(-1, keepdim=True)
+    return top, torch.exp(x - top).sum(-1, keepdim=True)
 
 
 @pytest.mark.parametrize("columns", [100, 40_000])
 def test_the_maximum_and_the_sum_of_exp_are_found_in_one_loop(columns):
     x = torch.randn(70, columns) * 4
     x[1], x[2, 5:], x[3, 7], x[4, 0] = -torch.inf, -torch.inf, torch.nan, torch.inf
-    (top, total), record = run(sums_of_exp, x)
-    want = torch.exp(x - x.amax(1, keepdim=True)).sum(1, keepdim=True)
-    assert torch.equal(top.nan_to_num(), x.amax(1, keepdim=True).nan_to_num())
-    torch.testing.assert_close(total, want, rtol=1e-5, atol=0, equal_nan=True)
-    [kernel] = record.kernels
+    e = minidynamo.explain(sums_of_exp)(x)
+    torch.testing.assert_close(e.result, sums_of_exp(x), rtol=1e-5, atol=0, equal_nan=True)
+    [kernel] = e.main.compiled.kernels
     assert kernel.source.count("for r_start in tl.range(") == (columns > 10_000)
+
+
+def last(*size):
+    return (torch.randn(size) + 3).to(memory_format=torch.channels_last)
+
+
+def of_boxes(a, b):
+    """Where each box of one set overlaps each of another."""
+    low, high = (
+        torch.maximum(a[:, None, :2], b[None, :, :2]),
+        torch.minimum(a[:, None, 2:], b[:, 2:]),
+    )
+    sides = (high - low).clamp(min=0)
+    return sides[..., 0] * sides[..., 1]
+
+
+def norm_of_channels(x):
+    return F.batch_norm(x, None, None, training=True)
+
+
+PASSES = {  # function, inputs, kernels, how many read the first input, what one contains
+    "var of columns": (lambda x: torch.var_mean(x, 0), (torch.randn(3000, 2400),), 2, 1, "_count"),
+    "var of a prime number": (lambda x: x.var(0), (torch.randn(3001, 70),), 4, 2, "tmp"),
+    "std of a middle axis": (lambda x: x.std(1), (torch.randn(8, 1024, 64),), 2, 1, "_count"),
+    "var of long rows": (lambda x: x.var(1), (torch.randn(70, 40_000),), 1, 1, "_count"),
+    "batch norm, last": (norm_of_channels, (last(8, 64, 28, 28),), 3, 2, "_count"),
+    "group norm, last": (lambda x: F.group_norm(x, 8), (last(8, 64, 28, 28),), 3, 2, "tl.sum"),
+    "softmax of few rows": (lambda x: torch.softmax(x, 1), (torch.randn(7, 300_000),), 3, 2, "exp"),
+    "softmax of columns": (lambda x: torch.softmax(x, 0), (torch.randn(900, 2400),), 3, 2, "exp"),
+    "all of a permuted one": (lambda x: x.t().amax(), (torch.randn(512, 500),), 2, 1, "in0 + (r0"),
+    "boxes": (of_boxes, (torch.rand(70, 4), torch.rand(90, 4)), 1, 1, "YBLOCK"),
+    "window": (
+        lambda x: F.avg_pool2d(x, 3, 1, 1),
+        (torch.randn(2, 4, 8, 8),),
+        1,
+        1,
+        "in0 + xindex)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_how_often_memory_is_read(name):
+    function, inputs, kernels, readers, contained = PASSES[name]
+    e = minidynamo.explain(function)(*inputs)
+    torch.testing.assert_close(e.result, function(*inputs), rtol=2e-5, atol=2e-5)
+    sources = [kernel.source for kernel in e.main.compiled.kernels]
+    assert len(sources) == kernels
+    assert sum(": arg0," in source for source in sources) == readers
+    assert contained in "".join(sources)
 
 
 R = torch.randn

@@ -24,7 +24,7 @@ from typing import Any
 import sympy
 import torch
 import torch.utils._pytree as pytree
-from torch import Tensor
+from torch import Tensor, fx
 
 from ..devices import recomputes
 from ..ir.loops import Index, Loader, Pointwise, Reduction, Scan, TensorBox
@@ -55,6 +55,7 @@ EXTREMES = ("max", "min", "argmax", "argmin")
 OF_ONE: dict[str, Callable[[Value, torch.dtype], Value]] = {
     "sum": lambda value, dtype: ops.add(value, ops.constant(0.0, dtype)),
     "m2": lambda value, dtype: ops.sub(value, value),
+    "sumexp": lambda value, dtype: ops.exp(ops.sub(value, value)),
 }
 
 
@@ -134,7 +135,23 @@ def sum_rule(
     result = call.value.dtype
     if result == torch.bool:
         raise NotLowered("a sum of truth values, as one")
+    exponent = softmax_input(call, dims) if recomputes(x.device) else None
+    if exponent is not None:
+        return reduce(call, exponent, dims, keepdim, "sumexp", result, result)
     return reduce(call, x, dims, keepdim, call.name, accumulate_dtype(result), result)
+
+
+def softmax_input(call: Call, dims: Any) -> TensorBox | None:
+    """The x of sum(exp(x - amax(x, dims, True)), dims), which takes one pass over x."""
+    node = call.node
+    for target in (aten.sum.dim_IntList, aten.exp.default, aten.sub.Tensor):
+        if not isinstance(node, fx.Node) or node.target is not target or node.kwargs:
+            return None
+        found, node = node, node.args[0]
+    x, top = found.args
+    if getattr(top, "target", None) is not aten.amax.default or top.args != (x, dims, True):
+        return None
+    return call.lowerer.env[x] if x.meta["val"].dtype not in NARROW else None
 
 
 def elements(size: Sequence[Size], dims: Any) -> Size:

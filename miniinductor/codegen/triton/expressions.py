@@ -17,8 +17,7 @@ Mirrors TritonOverrides in torch/_inductor/codegen/triton.py.
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import sympy
 import torch
@@ -83,21 +82,6 @@ def literal(value: bool | int | float, dtype: torch.dtype) -> str:
     return repr(number) if math.isfinite(number) else f'float("{number}")'
 
 
-class NotOnline(Exception):
-    """A node uses the maximum of the online softmax for something else than exp(v - max)."""
-
-
-@dataclass(frozen=True)
-class Pending(Tile):
-    """What stands for a maximum that is still being found; only the online softmax may use it."""
-
-    state: str = ""  # "max", "shifted" (v - max) or "exp"
-    maximum: Any = None  # its Accumulator
-
-    def __str__(self) -> str:
-        raise NotOnline
-
-
 class TritonExpressions(OpsHandler):
     """The ops without memory and reductions; `TritonKernelWriter` adds those."""
 
@@ -114,7 +98,6 @@ class TritonExpressions(OpsHandler):
         self.symbol_axes: dict[sympy.Symbol, Axes] = {}  # indices that were read from memory
         self.asserts = False  # does the kernel check indices?
         self.is_coarse = False  # do 16 bits hold all results?
-        self.padded: set[str] = set()  # values that are the lowest number beyond a row's end
 
     # -- values ------------------------------------------------------------------------------------
     def make(self, template: str, dtype: torch.dtype, *operands: Tile) -> Tile:

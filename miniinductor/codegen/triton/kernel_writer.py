@@ -48,7 +48,7 @@ from ...schedule.nodes import Group, Node
 from ...sizes.symbols import hint, sizes
 from ...sizes.symbols import size as as_size
 from ..kernels import Kernel, Order, about_lines, of_all_parts, origin_text, summary
-from .expressions import NARROW, NotOnline, Pending, TritonExpressions, as_narrow, triton_type
+from .expressions import NARROW, TritonExpressions, as_narrow, triton_type
 from .kernel_text import (
     NO_AXES,
     Axes,
@@ -65,8 +65,8 @@ from .kernel_text import (
     whole_file,
     with_wide_indices,
 )
-from .reductions import Accumulator, Deviations, OnlineSum, RowLoop, pending, scan_of
-from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text, sums_of_exp
+from .reductions import ABOUT, Accumulator, Deviations, RowLoop, SumOfExp, scan_of
+from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text
 
 WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
 MOST_LOADS = 8  # that wait in registers until they are used
@@ -222,9 +222,6 @@ class TritonKernelWriter(TritonExpressions):
         self.row, self.scope = row, TileScope(outside)
         for node in nodes:
             self.play(node)
-        for name in [] if plan.columns else sums_of_exp(plan.nodes):
-            if plan.stage[name] == stage + 1 and self.try_online(plan.makers[name]):
-                plan.stage[name] = stage
         inside, self.scope = loads_first(self.scope.code, MOST_LOADS), outside
         outside.code += [accumulator.declaration() for accumulator in row.accumulators]
         # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
@@ -243,38 +240,6 @@ class TritonKernelWriter(TritonExpressions):
             with playing.set(instruction):
                 self.store(name, index, finished[value.text].finish(), mode)
 
-    # -- online softmax: sum(exp(v - max(v))) in the loop that finds the maximum -------------------
-    def try_online(self, node: Node) -> bool:
-        """Play `node` with the running maximum in place of the maximum.  False, and nothing
-        changed, where it needs more."""
-        values, count = dict(self.values), len(self.row.accumulators)
-        before = [(s, list(s.code), dict(s.known)) for s in (self.scope, self.outside)]
-        self.row.is_online = True
-        try:
-            self.play(node)
-            done = True
-        except NotOnline:
-            for scope, code, known in before:
-                scope.code, scope.known = code, known
-            self.row.forget(count)
-            done = False
-        self.row.is_online, self.values = False, values
-        return done
-
-    def sub(self, a: Tile, b: Tile) -> Tile:
-        maximum = pending(b, "max")
-        if maximum is None:
-            return self.binary("sub", a, b)
-        if not isinstance(maximum, Accumulator) or a.text != maximum.value.text:
-            raise NotOnline
-        return Pending("shifted", a.dtype, a.axes, state="shifted", maximum=maximum)
-
-    def exp(self, x: Tile) -> Tile:
-        maximum = pending(x, "shifted")
-        if maximum is None:
-            return self.unary("exp", x)
-        return Pending("exp", x.dtype, x.axes, state="exp", maximum=maximum)
-
     # -- tiles of memory ---------------------------------------------------------------------------
     def element(self, name: str, index: sympy.Expr, axes: Axes, written: bool) -> tuple[str, Axes]:
         """The pointers to elements, and which of them exist, as arguments of a load or a store: a
@@ -292,9 +257,6 @@ class TritonKernelWriter(TritonExpressions):
         if name in self.values:
             return self.values[name]
         dtype = self.memory.dtype(name)
-        maximum = self.row.maximum(name) if self.row.is_online else None
-        if maximum is not None:
-            return Pending("max", dtype, frozenset("x"), state="max", maximum=maximum)
         if name in self.plan.makers and name != self.node:
             return self.replay(name)
         if int_or_none(self.memory.buffers[name].layout.numel) == 0:
@@ -377,39 +339,34 @@ class TritonKernelWriter(TritonExpressions):
         value: Tile,
         flat_index: sympy.Expr,
     ) -> Tile:
-        maximum = pending(value, "exp")
-        if maximum is not None:
-            return self.online_sum(maximum, kind, dtype)
-        if isinstance(value, Pending):
-            raise NotOnline
         if not self.plan.is_inner[self.node]:  # one element: nothing to reduce
             if kind.startswith("arg"):
                 return self.constant(0, dtype)
             return self.to_dtype(value, torch.bool if kind == "any" else dtype)
-        if kind == "m2" and self.plan.kind == "persistent":
-            total = self.reduction(dtype, src_dtype, "sum", value, flat_index)
-            mean = self.truediv(total, self.constant(self.plan.axes[1].numel, dtype))
-            centred = self.sub(value, mean)
-            return self.reduction(dtype, src_dtype, "sum", self.mul(centred, centred), flat_index)
-        element = dtype if kind in ("sum", "prod", "m2") else src_dtype
+        if kind in ABOUT and self.plan.kind == "persistent":
+            about = self.reduction(dtype, src_dtype, ABOUT[kind], value, flat_index)
+            term = self.term(kind, value, about)
+            return self.reduction(dtype, src_dtype, "sum", term, flat_index)
+        element = src_dtype if kind in ("max", "min") or kind.startswith("arg") else dtype
         if kind == "any":
             element = torch.int32
             if value.dtype not in (element, torch.bool):
                 value = self.to_dtype(value, torch.bool)
         value = self.to_dtype(value, element)
-        make = Deviations if kind == "m2" else Accumulator
+        make = {"m2": Deviations, "sumexp": SumOfExp}.get(kind, Accumulator)
         accumulator = make(self, kind, element, dtype, value, flat_index)
         if self.plan.kind == "persistent":
             return accumulator.whole()
         self.row.accumulators.append(accumulator)
         return accumulator.running()
 
-    def online_sum(self, maximum: Accumulator, kind: str, dtype: torch.dtype) -> Tile:
-        if kind != "sum" or maximum.kind != "max":
-            raise NotOnline
-        maximum.online = OnlineSum(maximum, dtype)
-        self.row.accumulators.append(maximum.online)
-        return maximum.online.running()
+    def term(self, kind: str, value: Tile, about: Tile) -> Tile:
+        """What such a reduction sums up, of an element and the row's sum or maximum."""
+        if kind == "sumexp":
+            return self.exp(self.sub(value, about))
+        mean = self.truediv(about, self.constant(self.plan.axes[1].numel, value.dtype))
+        away = self.sub(value, mean)
+        return self.mul(away, away)
 
 
 def symbols_of(launch: Launch) -> set[sympy.Symbol]:

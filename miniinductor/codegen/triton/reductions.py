@@ -41,7 +41,7 @@ from ...ir.handlers import trace
 from ...records import CompileRecord
 from ...sizes.expressions import FloorDiv, Mod
 from ...sizes.symbols import Size, hint, simplify, size
-from .expressions import Pending, TritonExpressions, as_narrow, compute_dtype, literal, triton_type
+from .expressions import TritonExpressions, as_narrow, compute_dtype, literal, triton_type
 from .kernel_text import NO_AXES, Axes, Line, Tile, plain
 from .tile_plan import LARGEST_INT32, NEIGHBOURS, PROCESSORS, reads_along, size_text
 
@@ -54,24 +54,25 @@ LONGEST_RUN = 32  # elements beside each other in memory that are no row yet
 MOST_CHUNKS = 1024  # which one more kernel, of few programs, puts together
 LEAST_CHUNK = 4096  # elements, where rows are
 LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
-Sums: TypeAlias = dict[str, list[ComputedBuffer]]  # elements -> their sum, in two steps
-NEUTRAL = {"sum": 0, "m2": 0, "prod": 1, "any": False}
+# (elements, kind) -> their reduction in two steps
+Known: TypeAlias = dict[tuple[str, str], list[ComputedBuffer]]
+NEUTRAL = {"sum": 0, "m2": 0, "sumexp": -math.inf, "prod": 1, "any": False}
 
 
 def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
     operations: list[Any] = []
-    sums: Sums = {}
+    known: Known = {}
     for buffer in graph.operations:
         is_reduction = isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction)
         if is_reduction and config.split_reductions:
-            operations += split(buffer, graph, record, sums)
+            operations += split(buffer, graph, record, known)
         else:
             operations.append(buffer)
     graph.operations[:] = operations
 
 
 def split(
-    buffer: ComputedBuffer, graph: Graph, record: CompileRecord, sums: Sums
+    buffer: ComputedBuffer, graph: Graph, record: CompileRecord, known: Known
 ) -> list[ComputedBuffer]:
     """The reduction in two steps where one kernel would have few programs, or would read memory in
     short runs; else as it is."""
@@ -103,15 +104,14 @@ def split(
     place = 0 if columns else len(data.ranges)
     buffer, how, key = replace(buffer, data=data), (place, chunks, run), elements_of(buffer)
     parts = []
-    if data.kind == "m2" and key not in sums:
-        of_sum = replace(buffer, name=f"{buffer.name}_sum", data=replace(data, kind="sum"))
-        parts = sums[key] = in_two_steps(of_sum, *how)
-    if data.kind == "m2":
-        parts = parts + deviations_in_two_steps(buffer, sums[key], *how)
+    about = ABOUT.get(data.kind)
+    if about and (key, about) not in known:
+        other = replace(buffer, name=f"{buffer.name}_{about}", data=replace(data, kind=about))
+        parts = known[key, about] = in_two_steps(other, *how)
+    if about:
+        parts = parts + about_in_two_steps(buffer, known[key, about][1], *how)
     else:
-        parts = in_two_steps(buffer, *how)
-    if data.kind == "sum":
-        sums[key] = parts
+        parts = known[key, data.kind] = in_two_steps(buffer, *how)
     graph.buffers.update({part.name: part for part in parts})
     return parts
 
@@ -201,12 +201,15 @@ def in_two_steps(buffer: ComputedBuffer, place: int, chunks: int, run: int) -> l
     ]
 
 
-def deviations_in_two_steps(
-    buffer: ComputedBuffer, sums: list[ComputedBuffer], *how: int
+def about_in_two_steps(
+    buffer: ComputedBuffer, other: ComputedBuffer, *how: int
 ) -> list[ComputedBuffer]:
-    """As `in_two_steps`, for squared deviations from the mean: those from the means of the parts,
-    and those of these means.  Parts of different lengths: in two passes over memory."""
-    data, (_, total) = buffer.data, sums
+    """As `in_two_steps`, for sums about another reduction, `other`: those of the parts, about the
+    parts of that.
+
+        m2          within the parts, and of their means; parts of different lengths: in two passes
+        sumexp      times exp(the part's maximum - the maximum)"""
+    data = buffer.data
     part, whole = in_two_steps(buffer, *how)
     count, each = numel(data.reduction_ranges), numel(part.data.reduction_ranges)
     inside = whole.data.inner_fn
@@ -214,25 +217,31 @@ def deviations_in_two_steps(
     def number(n: Size) -> Value:
         return ops.index_expr(sympy.sympify(n), data.dtype)
 
+    def away(index: Index, value: Value, divisor: Size = 1) -> Value:
+        """How far the value is from the whole's maximum, or mean."""
+        about = ops.load(other.name, other.layout.indexer(index))
+        return ops.sub(value, about if data.kind == "sumexp" else ops.truediv(about, number(count)))
+
     def squared(index: Index, value: Value) -> Value:
-        """(value - mean)^2"""
-        mean = ops.load(total.name, total.layout.indexer(index))
-        away = ops.sub(value, ops.truediv(mean, number(count)))
-        return ops.mul(away, away)
+        return ops.mul(away(index, value), away(index, value))
 
-    def from_mean(index: Index, rindex: Index) -> Value:
-        return squared(index, data.inner_fn(index, rindex))
-
-    def of_part(index: Index, rindex: Index) -> Value:
-        mean = ops.truediv(total.data.inner_fn(index, rindex), number(each))
+    def deviations(index: Index, rindex: Index) -> Value:
+        mean = ops.truediv(other.data.inner_fn(index, rindex), number(each))
         between = ops.mul(squared(index, mean), number(each))
         return ops.add(inside(index, rindex), between)
 
-    if each * numel(whole.data.reduction_ranges) == count:
-        whole.data = replace(whole.data, inner_fn=of_part, kind="sum")
-        return [part, whole]
-    squares = replace(buffer, data=replace(data, inner_fn=from_mean, kind="sum"))
-    return in_two_steps(squares, *how)
+    def exponentials(index: Index, rindex: Index) -> Value:
+        """Of a part of -inf alone: 0, unless that is all."""
+        weight = ops.exp(away(index, other.data.inner_fn(index, rindex)))
+        zero = ops.constant(0.0, data.dtype)
+        return ops.where(ops.eq(weight, zero), zero, ops.mul(inside(index, rindex), weight))
+
+    together = exponentials if data.kind == "sumexp" else deviations
+    if data.kind == "m2" and each * numel(whole.data.reduction_ranges) != count:
+        squares = lambda index, rindex: squared(index, data.inner_fn(index, rindex))  # noqa: E731
+        return in_two_steps(replace(buffer, data=replace(data, inner_fn=squares, kind="sum")), *how)
+    whole.data = replace(whole.data, inner_fn=together, kind="sum")
+    return [part, whole]
 
 
 def unflatten(
@@ -280,9 +289,9 @@ def by_helper(helper: str, tile: str = "{a}") -> Reducer:
     return Reducer(f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, {{axis}}, {helper})")
 
 
+ABOUT = {"m2": "sum", "sumexp": "max"}  # sums of what depends on another reduction of the row
 REDUCERS = {
     "sum": Reducer("{a} + {b}", "tl.sum({a}, {axis})"),
-    "m2": Reducer("", "tl.sum({a}, {axis})"),
     "prod": by_helper("multiply"),
     "max": by_helper("larger"),
     "min": by_helper("smaller"),
@@ -333,7 +342,7 @@ class Accumulator:
         self.writer, self.kind, self.dtype = writer, kind, dtype
         self.element = compute_dtype(element)
         integer = None if element.is_floating_point else INTEGER_REDUCERS.get(kind)
-        self.reducer = integer or REDUCERS[kind]
+        self.reducer = integer or REDUCERS["sum" if kind in ABOUT else kind]
         self.start = literal(neutral(kind, self.element), self.element)
         self.has_index = kind.startswith("arg")
         self.row_mask = writer.plan.axes[1].mask
@@ -346,7 +355,6 @@ class Accumulator:
         self.value = writer.solid(value)
         self.index, _ = writer.index(flat_index)
         self.origin = playing.value
-        self.online: OnlineSum | None = None  # that follows this maximum
         self.result: Tile | None = None  # the finished column
 
     def running(self) -> Tile:
@@ -357,15 +365,10 @@ class Accumulator:
         full = f"tl.full({self.shape}, {self.start}, {triton_type(self.element)})"
         if self.has_index:
             full += f", tl.full({self.shape}, {LARGEST_INT32}, {self.index_type})"
-        if self.online is not None:
-            full = per_group(full)
         return Line(f"{self.names} = {full}", origin=self.origin)
 
     def update(self) -> list[Line]:
         """What one step of the loop does."""
-        if self.online is not None:
-            both = [self.origin, self.online.origin]
-            return plain(self.online.update_texts(self.inside()), both)
         if self.has_index:
             text = self.reducer.combine.format(a=self.names, b=self.inside())
         else:
@@ -454,75 +457,44 @@ class Deviations(Accumulator):
         return self.column(f"{name}_m2 + {count} * {away} * {away}")
 
 
-class OnlineSum:
-    """sum(exp(v - max)), updated together with its maximum."""
-
-    def __init__(self, maximum: Accumulator, dtype: torch.dtype):
-        self.maximum, self.dtype, self.origin = maximum, dtype, playing.value
-        self.name = maximum.writer.outside.fresh("acc")
-
-    def running(self) -> Tile:
-        return Tile(self.name, self.dtype, frozenset("xr"))
+class SumOfExp(Accumulator):
+    """The sum of exp(v - max v), in one pass: the online softmax.  Each element of the tile keeps a
+    maximum of its own, and its sum relative to that; in a row, so do groups of neighbours."""
 
     def declaration(self) -> Line:
-        top = self.maximum
-        full = f"tl.full({top.shape}, 0.0, {triton_type(top.element)})"
-        return Line(f"{self.name} = {per_group(full)}", origin=self.origin)
+        shape = self.shape.replace("RBLOCK", f"RBLOCK // {self.group}")
+        names = f"{self.name}, {self.name}_sum"
+        full = [f"tl.full({shape}, {n}, {triton_type(self.element)})" for n in (self.start, "0.0")]
+        return Line(f"{names} = {', '.join(full)}", origin=self.origin)
+
+    @property
+    def group(self) -> int:
+        return 1 if self.writer.plan.columns else NEIGHBOURS
 
     def update(self) -> list[Line]:
-        return []  # the maximum's
-
-    def update_texts(self, term: str) -> list[str]:
-        """Both updates; each group of neighbours has its maximum, and its sum relative to that."""
-        name, top = self.maximum.name, f"{self.maximum.name}_new"
-        exps = "tl.sum(tl.exp(groups - base[:, :, None]), 2)"
-        return [
-            f"groups = tl.reshape({term}, [XBLOCK, RBLOCK // {NEIGHBOURS}, {NEIGHBOURS}])",
-            f"{top} = larger({name}, tl.reduce(groups, 2, larger))",
-            f'base = tl.where({top} == float("-inf"), 0.0, {top})',
-            f"{self.name} = {self.name} * tl.exp({name} - base) + {exps}",
-            f"{name} = {top}",
+        name, shape = self.name, f"[XBLOCK, RBLOCK // {self.group}, {self.group}]"
+        texts = [
+            f"groups = tl.reshape({self.inside()}, {shape})",
+            f"top = larger({name}, tl.reduce(groups, 2, larger))",
+            'base = tl.where(top == float("-inf"), 0.0, top)',
+            "exps = tl.sum(tl.exp(groups - base[:, :, None]), 2)",
+            f"{name}_sum = {name}_sum * tl.exp({name} - base) + exps",
+            f"{name} = top",
         ]
+        return plain(texts, self.origin)
 
     def finish(self) -> Tile:
-        top = self.maximum
-        assert top.result is not None  # its accumulator stands before this one
-        text = f"tl.sum({self.name} * tl.exp({top.name} - {top.result}), 1)[:, None]"
-        return top.writer.named(text, top.dtype, frozenset("x"))
+        top = f"tl.reduce({self.name}, 1, larger)[:, None]"
+        return self.column(f"{self.name}_sum * tl.exp({self.name} - {top})")
 
 
 @dataclass
 class RowLoop:
     """What goes on in a loop over r."""
 
-    accumulators: list[Accumulator | OnlineSum] = field(default_factory=list)
+    accumulators: list[Accumulator] = field(default_factory=list)
     # stores of their results, for after the loop: (buffer, index, what stands for it, mode)
     deferred: list[tuple[str, sympy.Expr, Tile, str | None, Any]] = field(default_factory=list)
-    is_online: bool = False  # a maximum that is still being found may be used
 
     def holds(self, value: Tile) -> bool:
         return any(accumulator.name == value.text for accumulator in self.accumulators)
-
-    def forget(self, count: int) -> None:
-        """Keep only the first accumulators."""
-        for accumulator in self.accumulators[count:]:
-            if isinstance(accumulator, OnlineSum):
-                accumulator.maximum.online = None
-        del self.accumulators[count:]
-
-    def maximum(self, name: str) -> Accumulator | OnlineSum | None:
-        """The accumulator whose result will be stored in this buffer."""
-        for stored, _, value, *_ in self.deferred:
-            if stored == name:
-                return next(a for a in self.accumulators if a.name == value.text)
-        return None
-
-
-def per_group(full: str) -> str:
-    """The tile of a row's elements as one of groups of neighbours."""
-    return full.replace("RBLOCK", f"RBLOCK // {NEIGHBOURS}")
-
-
-def pending(value: object, state: str) -> Accumulator | None:
-    """The maximum that is still being found, if `value` is its "max", "shifted" or "exp"."""
-    return value.maximum if isinstance(value, Pending) and value.state == state else None

@@ -353,7 +353,7 @@ def plan_tiles(nodes: Sequence[Node], keep: set[str]) -> TilePlan:
     loops = plan_kernel(nodes)
     bodies = list(loops.bodies.values())
     again = any(loops.nodes_of(stage, inner=True) for stage in range(1, loops.last_stage + 1))
-    columns = online = False
+    columns = False
     if loops.is_pointwise:
         kind, axes = pointwise_axes(loops.outer, bodies)
     else:
@@ -362,12 +362,11 @@ def plan_tiles(nodes: Sequence[Node], keep: set[str]) -> TilePlan:
         columns = runs_along_x(bodies, *axes)
         # a row of symbolic length is looped over: in another call it may be longer than a tile
         row = axes[1].numel if isinstance(axes[1].numel, int) else MANY
-        online = row > LONG_ROW and not columns and may_be_online(loops, keep)
         scans = any(instruction.op == "scan" for body in bodies for instruction in body.walk())
         longest = persistent_limit(columns, hint(axes[0].numel, LIKELY))
         if not again and not scans:
             longest = min(LONG_ROW, longest)
-        kind = "looped" if online or row > longest else "persistent"
+        kind = "looped" if row > longest else "persistent"
     return tile_plan(
         loops,
         kind=kind,
@@ -375,7 +374,7 @@ def plan_tiles(nodes: Sequence[Node], keep: set[str]) -> TilePlan:
         sizes={axis.name: axis.numel for axis in axes},
         configs=blocks_to_try(kind, axes, columns),
         columns=columns,
-        streams=kind == "looped" and (online or not again),
+        streams=kind == "looped" and not again,
     )
 
 
@@ -481,25 +480,3 @@ def divides(config: Config, axis: Axis, kind: str) -> bool:
         return numel % block == 0
     is_one_tile = axis.name == "r" and kind == "persistent"
     return not is_one_tile and bool(Mod(numel, block) == 0)
-
-
-# --- maxima and sums of exponentials --------------------------------------------------------------
-def may_be_online(loops: KernelPlan, keep: set[str]) -> bool:
-    """Does a loop over a row find its maximum and the sum of its exponentials at once (the online
-    softmax)?  No element of a row must be stored, and there is a sum of exponentials."""
-    stored = [n for n in loops.nodes if n.name in keep and loops.is_inner[n.name]]
-    return all(n.is_reduction for n in stored) and bool(sums_of_exp(loops.nodes))
-
-
-def sums_of_exp(nodes: Sequence[Node]) -> list[str]:
-    """Names of nodes that sum up an exp and depend on a maximum over the same loops."""
-    kinds = {node.name: node.body.reduction_kinds() for node in nodes}
-    reads = {node.name: {access.name for access in node.body.reads()} for node in nodes}
-    maxima = {name for name, found in kinds.items() if "max" in found}
-    exps = {
-        node.name
-        for node in nodes
-        if reads[node.name] & maxima and any(i.op == "exp" for i in node.body.walk())
-    }
-    sums = [name for name, found in kinds.items() if "sum" in found]
-    return [name for name in sums if name in exps or reads[name] & exps]
