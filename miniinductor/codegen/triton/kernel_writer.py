@@ -356,7 +356,7 @@ class TritonKernelWriter(TritonExpressions):
         make = {"m2": Deviations, "sumexp": SumOfExp}.get(kind, Accumulator)
         accumulator = make(self, kind, element, dtype, value, flat_index)
         if self.plan.kind == "persistent":
-            return accumulator.whole()
+            return accumulator.column(accumulator.inside())
         self.row.accumulators.append(accumulator)
         return accumulator.running()
 

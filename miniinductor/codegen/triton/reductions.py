@@ -34,7 +34,7 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import loop_variables, stride_of, stride_order
+from ...ir.dependencies import LoopBody, stride_of, stride_order
 from ...ir.loops import ComputedBuffer, Graph, Index, Layout, Reduction, contiguous_strides, playing
 from ...ir.ops import Value, ops
 from ...ir.handlers import trace
@@ -42,8 +42,8 @@ from ...records import CompileRecord
 from ...sizes.expressions import FloorDiv, Mod
 from ...sizes.symbols import Size, hint, simplify, size
 from .expressions import TritonExpressions, as_narrow, compute_dtype, literal, triton_type
-from .kernel_text import NO_AXES, Axes, Line, Tile, plain
-from .tile_plan import LARGEST_INT32, NEIGHBOURS, PROCESSORS, reads_along, size_text
+from .kernel_text import Line, Tile, plain
+from .tile_plan import LARGEST_INT32, NEIGHBOURS, PROCESSORS, reads_along_outputs, size_text
 
 # --- long reductions in two steps -----------------------------------------------------------------
 PROGRAMS = PROCESSORS * 8  # enough work for every processor
@@ -78,10 +78,11 @@ def split(
     short runs; else as it is."""
     data = buffer.data
     outputs, elements = (hint(numel(sizes), 0) for sizes in (data.ranges, data.reduction_ranges))
-    if outputs * elements < LEAST_ELEMENTS or data.kind.startswith("arg"):
+    if outputs * elements < LEAST_ELEMENTS or elements < LEAST_ROWS or data.kind[:3] == "arg":
         return [buffer]
     data, run = in_order_of_memory(buffer)
-    columns = run > 1 or runs_along_outputs(buffer)
+    body = trace(buffer).simplify_loops()
+    columns = run > 1 or reads_along_outputs([body], body.x, body.r)
     if columns:
         outputs, elements = outputs * run, elements // run
         wanted = min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
@@ -102,7 +103,7 @@ def split(
     # columns: neighbouring programs write neighbouring outputs, so the chunk is the slower
     # dimension
     place = 0 if columns else len(data.ranges)
-    buffer, how, key = replace(buffer, data=data), (place, chunks, run), elements_of(buffer)
+    buffer, how, key = replace(buffer, data=data), (place, chunks, run), elements_of(body)
     parts = []
     about = ABOUT.get(data.kind)
     if about and (key, about) not in known:
@@ -116,9 +117,8 @@ def split(
     return parts
 
 
-def elements_of(buffer: ComputedBuffer) -> str:
+def elements_of(body: LoopBody) -> str:
     """What is reduced, as text: equal ones are the same elements."""
-    body = trace(buffer)
     done = [(i.op, i.args) for i in body.walk() if i.op not in ("reduction", "store")]
     return str((body.outer, body.inner, done))
 
@@ -141,26 +141,13 @@ def in_order_of_memory(buffer: ComputedBuffer) -> tuple[Reduction, int]:
     ranges = [data.reduction_ranges[k] for k in order]
     run = ranges[-1]
     is_run = len(order) > 1 and isinstance(run, int) and run <= LONGEST_RUN
-    beside = [
+    beside = {
         any(stride_of(access.index, x) == run for x in body.x)
         for access in body.reads()
         if stride_of(access.index, body.r[order[-1]]) == 1
-    ]
-    is_run = is_run and bool(beside) and all(beside)
+    }
+    is_run = is_run and beside == {True}
     return replace(data, inner_fn=element, reduction_ranges=ranges), run if is_run else 1
-
-
-def runs_along_outputs(buffer: ComputedBuffer) -> bool:
-    """Do the reads step by one along the last output dimension, rather than along the reduced
-    ones?"""
-    body = trace(buffer).simplify_loops()
-    if not body.outer or not body.inner:
-        return False
-    x, r = (
-        list(zip(loop_variables(name, len(sizes)), sizes))
-        for name, sizes in (("x", body.outer), ("r", body.inner))
-    )
-    return reads_along(body.reads(), x, r)
 
 
 def in_two_steps(buffer: ComputedBuffer, place: int, chunks: int, run: int) -> list[ComputedBuffer]:
@@ -275,7 +262,7 @@ class Reducer(NamedTuple):
     """How a kind of reduction is written."""
 
     combine: str  # two values {a} and {b}
-    column: str  # a tile {a}, along axis {axis}
+    column: str  # a tile {a}, row by row
 
 
 class Scan(NamedTuple):
@@ -286,23 +273,23 @@ class Scan(NamedTuple):
 
 def by_helper(helper: str, tile: str = "{a}") -> Reducer:
     """A reduction by a function of two values."""
-    return Reducer(f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, {{axis}}, {helper})")
+    return Reducer(f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, {1}, {helper})")
 
 
 ABOUT = {"m2": "sum", "sumexp": "max"}  # sums of what depends on another reduction of the row
 REDUCERS = {
-    "sum": Reducer("{a} + {b}", "tl.sum({a}, {axis})"),
+    "sum": Reducer("{a} + {b}", "tl.sum({a}, 1)"),
     "prod": by_helper("multiply"),
     "max": by_helper("larger"),
     "min": by_helper("smaller"),
-    "any": Reducer("{a} | {b}", "tl.max({a}, {axis})"),
+    "any": Reducer("{a} | {b}", "tl.max({a}, 1)"),
     "argmax": by_helper("argument_of_larger", "({a})"),
     "argmin": by_helper("argument_of_smaller", "({a})"),
 }
 # integers have no NaN
 INTEGER_REDUCERS = {
-    "max": Reducer("tl.maximum({a}, {b})", "tl.max({a}, {axis})"),
-    "min": Reducer("tl.minimum({a}, {b})", "tl.min({a}, {axis})"),
+    "max": Reducer("tl.maximum({a}, {b})", "tl.max({a}, 1)"),
+    "min": Reducer("tl.minimum({a}, {b})", "tl.min({a}, 1)"),
 }
 SCANS = {
     "sum": Scan("0", "{} + {}", "tl.cumsum({}, 1)"),
@@ -355,7 +342,6 @@ class Accumulator:
         self.value = writer.solid(value)
         self.index, _ = writer.index(flat_index)
         self.origin = playing.value
-        self.result: Tile | None = None  # the finished column
 
     def running(self) -> Tile:
         """What stands for the result in the loop."""
@@ -387,35 +373,20 @@ class Accumulator:
             terms = [(f"tl.where({self.row_mask}, {a}, {b})", b) for a, b in terms]
         return ", ".join([a for a, _ in terms])
 
-    def whole(self) -> Tile:
-        """The column of a row in one tile; one number, where all rows are the same one."""
-        if "x" in self.value.axes or self.has_index:
-            return self.column(self.inside())
-        row = f"tl.broadcast_to({self.value}, [1, RBLOCK])"
-        if self.row_mask:
-            row = f"tl.where({self.row_mask}, {row}, {self.start})"
-        text = self.reducer.column.format(a=f"tl.reshape({row}, [RBLOCK])", axis=0)
-        return self.named(text, NO_AXES)
-
     def column(self, tile: str) -> Tile:
         """The results of all rows."""
-        text = self.reducer.column.format(a=tile, axis=1) + ("[1]" if self.has_index else "")
-        return self.named(f"{text}[:, None]", frozenset("x"))
+        text = self.reducer.column.format(a=tile)
+        if self.has_index:
+            text += "[1][:, None].to(tl.int64)"
+        elif self.kind == "any":
+            text += "[:, None] != 0"
+        else:
+            text = as_narrow(f"{text}[:, None]", self.element)
+        return self.writer.named(text, self.dtype, frozenset("x"))
 
     def finish(self) -> Tile:
         """The column, after the loop."""
         return self.column(self.names)
-
-    def named(self, text: str, axes: Axes) -> Tile:
-        """The result, which varies along these axes."""
-        if self.has_index:
-            text += ".to(tl.int64)"
-        elif self.kind == "any":
-            text += " != 0"
-        else:
-            text = as_narrow(text, self.element)
-        self.result = self.writer.named(text, self.dtype, axes)
-        return self.result
 
 
 class Deviations(Accumulator):

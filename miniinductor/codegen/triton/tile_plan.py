@@ -28,12 +28,12 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any
 
 import sympy
 import torch
 
-from ...ir.dependencies import Access, LoopBody, int_or_none, linear_form, loop_variables, stride_of
+from ...ir.dependencies import LoopBody, int_or_none, linear_form, loop_variables, stride_of
 from ...schedule.nodes import Node
 from ...sizes.expressions import Mod, index_text, is_indirect
 from ...sizes.symbols import Size, fill, hint
@@ -105,12 +105,6 @@ def looped_config(warps: int, stages: int, **blocks: int) -> Config:
     """stages: tiles in flight, see TritonKernelWriter.write_loop."""
     config = config_of(warps, stages, **blocks)
     return Config((*config.blocks, ("STAGES", stages)), warps, stages)
-
-
-def persistent_limit(columns: bool, x: int) -> int:
-    if columns and x < PROCESSORS * FEW_COLUMNS:  # the last of chunks
-        return PERSISTENT_FEW_COLUMNS
-    return PERSISTENT_COLUMNS if columns else PERSISTENT
 
 
 def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) -> list[Config]:
@@ -249,7 +243,6 @@ NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
 WIDEST = 16  # elements that a thread reads at once, at most
 MANY = 1 << 62
-Loops: TypeAlias = Sequence[tuple[sympy.Symbol, Size]]  # (variable, how often it runs)
 LIKELY = 8192  # a symbol that the captured run did not know, where blocks are chosen
 
 
@@ -359,11 +352,13 @@ def plan_tiles(nodes: Sequence[Node], keep: set[str]) -> TilePlan:
     else:
         axes = [Axis("x", loops.x, loops.outer, "[:, None]")]
         axes.append(Axis("r", loops.r, loops.inner, "[None, :]"))
-        columns = runs_along_x(bodies, *axes)
+        columns = reads_along_outputs(bodies, loops.x, loops.r)
         # a row of symbolic length is looped over: in another call it may be longer than a tile
         row = axes[1].numel if isinstance(axes[1].numel, int) else MANY
         scans = any(instruction.op == "scan" for body in bodies for instruction in body.walk())
-        longest = persistent_limit(columns, hint(axes[0].numel, LIKELY))
+        longest = PERSISTENT_COLUMNS if columns else PERSISTENT
+        if columns and hint(axes[0].numel, LIKELY) < PROCESSORS * FEW_COLUMNS:
+            longest = PERSISTENT_FEW_COLUMNS  # the last of chunks
         if not again and not scans:
             longest = min(LONG_ROW, longest)
         kind = "looped" if row > longest else "persistent"
@@ -443,22 +438,16 @@ def step_inside(index: sympy.Expr, variable: sympy.Symbol, length: Size) -> int 
     return int_or_none(step)
 
 
-def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
-    """Do the reduction's reads step through memory by the last outer loop rather than by the
-    reduction's?"""
-    reads = [access for body in bodies if body.inner for access in body.reads()]
-    return bool(x.loops) and reads_along(reads, x.loops, r.loops)
-
-
-def reads_along(reads: Iterable[Access], x_loops: Loops, r_loops: Loops) -> bool:
-    """`runs_along_x` for loops (variable, size).  Only reads that vary along both axes count, and
-    gathers of rows."""
+def reads_along_outputs(
+    bodies: Iterable[LoopBody], x: Sequence[sympy.Symbol], r: Sequence[sympy.Symbol]
+) -> bool:
+    """Do the reductions' reads step through memory by the last of the outer loops rather than by
+    that of the reduced ones?  Only reads that vary along both count, and gathers of rows."""
+    reads = [access.index for body in bodies if body.inner for access in body.reads()]
     balance = 0
-    for index in dict.fromkeys(access.index for access in reads):
-        varies = [not index.free_symbols.isdisjoint(v for v, _ in l) for l in (x_loops, r_loops)]
-        if all(varies) or is_indirect(index):
-            steps = [stride_of(index, loops[-1][0]) for loops in (x_loops, r_loops)]
-            balance += (steps[0] == 1) - (steps[1] == 1)
+    for index in dict.fromkeys(reads if x else ()):
+        if is_indirect(index) or all(not index.free_symbols.isdisjoint(loops) for loops in (x, r)):
+            balance += (stride_of(index, x[-1]) == 1) - (stride_of(index, r[-1]) == 1)
     return balance > 0
 
 
