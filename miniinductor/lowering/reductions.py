@@ -267,19 +267,6 @@ def moments(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
     return mean, (x - mean).square().mean(dims, keepdim=True)
 
 
-def variance_and_mean(
-    x: Tensor, dims: Any, correction: float | None, keepdim: bool
-) -> tuple[Tensor, Tensor]:
-    """In the dtype in which they are computed."""
-    wide = upcast(x) if recomputes(x.device) else x.double()
-    dims = dims or list(range(x.dim()))
-    count = math.prod(x.shape[d] for d in dims)
-    mean, variance = moments(wide, dims)
-    divisor = max(count - (1 if correction is None else correction), 0)
-    variance = variance * count / divisor
-    return (variance, mean) if keepdim else (variance.squeeze(dims), mean.squeeze(dims))
-
-
 def statistics(
     finish: Callable[[Tensor, Tensor], Any],
     x: Tensor,
@@ -293,7 +280,12 @@ def statistics(
     is_left = finish is both if not is_gpu else finish is alone and correction == 0
     if is_left or not x.dtype.is_floating_point:
         return NotImplemented
-    found = finish(*variance_and_mean(x, dim, correction, keepdim))
+    dims = dim or list(range(x.dim()))
+    count = math.prod(x.shape[d] for d in dims)
+    divisor = max(count - (1 if correction is None else correction), 0)
+    mean, variance = moments(upcast(x) if is_gpu else x.double(), dims)
+    found = [variance * count / divisor, mean]
+    found = finish(*[t if keepdim else t.squeeze(dims) for t in found])
     return pytree.tree_map(lambda t: t.to(x.dtype), found)
 
 

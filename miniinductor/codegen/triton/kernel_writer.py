@@ -96,7 +96,7 @@ class TritonKernelWriter(TritonExpressions):
 
     # -- the kernel --------------------------------------------------------------------------------
     def make_plan(self) -> TilePlan:
-        return plan_tiles(self.group.nodes, self.memory.keep)
+        return plan_tiles(self.group.nodes)
 
     def write(self) -> Kernel:
         self.plan = self.make_plan()
@@ -213,11 +213,11 @@ class TritonKernelWriter(TritonExpressions):
         # other elements are computed where they are needed
         needed = [n for n in inner if n.is_reduction or n.name in self.memory.keep]
         if needed:
-            self.write_loop(stage, needed)
+            self.write_loop(needed)
         for node in plan.nodes_of(stage, inner=False):
             self.play(node)
 
-    def write_loop(self, stage: int, nodes: Sequence[Node]) -> None:
+    def write_loop(self, nodes: Sequence[Node]) -> None:
         plan, outside, row = self.plan, self.outside, RowLoop()
         self.row, self.scope = row, TileScope(outside)
         for node in nodes:

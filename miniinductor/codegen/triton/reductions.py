@@ -204,7 +204,7 @@ def about_in_two_steps(
     def number(n: Size) -> Value:
         return ops.index_expr(sympy.sympify(n), data.dtype)
 
-    def away(index: Index, value: Value, divisor: Size = 1) -> Value:
+    def away(index: Index, value: Value) -> Value:
         """How far the value is from the whole's maximum, or mean."""
         about = ops.load(other.name, other.layout.indexer(index))
         return ops.sub(value, about if data.kind == "sumexp" else ops.truediv(about, number(count)))

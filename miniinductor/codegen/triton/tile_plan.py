@@ -341,8 +341,7 @@ class TilePlan(KernelPlan):
         return frozenset(axis.name for axis in self.axes if inner or axis.name != "r")
 
 
-def plan_tiles(nodes: Sequence[Node], keep: set[str]) -> TilePlan:
-    """keep: buffers that must be in memory afterwards."""
+def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
     loops = plan_kernel(nodes)
     bodies = list(loops.bodies.values())
     again = any(loops.nodes_of(stage, inner=True) for stage in range(1, loops.last_stage + 1))
