@@ -65,7 +65,7 @@ from .kernel_text import (
     whole_file,
     with_wide_indices,
 )
-from .reductions import ABOUT, Accumulator, Deviations, RowLoop, SumOfExp, scan_of
+from .reductions import ABOUT, Accumulator, Deviations, SumOfExp, scan_of
 from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text
 
 WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
@@ -92,7 +92,9 @@ class TritonKernelWriter(TritonExpressions):
         self.last: list[Line] = []  # stores over memory that the kernel reads
         self.node = ""  # whose body is played
         self.replaying = False  # for its value alone
-        self.row = RowLoop()
+        self.row: dict[str, Accumulator] = {}  # of the loop over r that is written, by name
+        # stores of their results, for after the loop: (buffer, index, value, mode, instruction)
+        self.deferred: list[tuple[str, sympy.Expr, Tile, str | None, Any]] = []
 
     # -- the kernel --------------------------------------------------------------------------------
     def make_plan(self) -> TilePlan:
@@ -218,27 +220,26 @@ class TritonKernelWriter(TritonExpressions):
             self.play(node)
 
     def write_loop(self, nodes: Sequence[Node]) -> None:
-        plan, outside, row = self.plan, self.outside, RowLoop()
-        self.row, self.scope = row, TileScope(outside)
+        plan, outside = self.plan, self.outside
+        self.scope = TileScope(outside)
         for node in nodes:
             self.play(node)
         inside, self.scope = loads_first(self.scope.code, MOST_LOADS), outside
-        outside.code += [accumulator.declaration() for accumulator in row.accumulators]
+        outside.code += [accumulator.declaration() for accumulator in self.row.values()]
         # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
         end = size_text(plan.axes[1].numel)
         header = f"for r_start in tl.range(0, {end}, RBLOCK, num_stages=STAGES):"
-        updates = [line for accumulator in row.accumulators for line in accumulator.update()]
+        updates = [line for accumulator in self.row.values() for line in accumulator.update()]
         outside.code.append(Loop(header, [*plan.axes[1].lines("r_start"), *inside, *updates]))
         self.values = {
             name: value
             for name, value in self.values.items()
             if name not in plan.makers or "r" not in value.axes
         }
-        finished = {accumulator.name: accumulator for accumulator in row.accumulators}
-        self.row = RowLoop()
-        for name, index, value, mode, instruction in row.deferred:
+        row, deferred, self.row, self.deferred = self.row, self.deferred, {}, []
+        for name, index, value, mode, instruction in deferred:
             with playing.set(instruction):
-                self.store(name, index, finished[value.text].finish(), mode)
+                self.store(name, index, row[value.text].finish(), mode)
 
     # -- tiles of memory ---------------------------------------------------------------------------
     def element(self, name: str, index: sympy.Expr, axes: Axes, written: bool) -> tuple[str, Axes]:
@@ -286,8 +287,8 @@ class TritonKernelWriter(TritonExpressions):
         return loaded
 
     def store(self, name: str, index: sympy.Expr, value: Tile, mode: str | None = None) -> None:
-        if self.row.holds(value):
-            self.row.deferred.append((name, index, value, mode, playing.value))
+        if value.text in self.row:
+            self.deferred.append((name, index, value, mode, playing.value))
             return
         dtype = self.memory.dtype(name)
         if mode is None:
@@ -357,7 +358,7 @@ class TritonKernelWriter(TritonExpressions):
         accumulator = make(self, kind, element, dtype, value, flat_index)
         if self.plan.kind == "persistent":
             return accumulator.column(accumulator.inside())
-        self.row.accumulators.append(accumulator)
+        self.row[accumulator.name] = accumulator
         return accumulator.running()
 
     def term(self, kind: str, value: Tile, about: Tile) -> Tile:

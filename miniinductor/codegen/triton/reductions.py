@@ -27,7 +27,7 @@ a maximum of its own, and its sum relative to that.  Mirrors `Reduction.create`,
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import sympy
@@ -457,15 +457,3 @@ class SumOfExp(Accumulator):
     def finish(self) -> Tile:
         top = f"tl.reduce({self.name}, 1, larger)[:, None]"
         return self.column(f"{self.name}_sum * tl.exp({self.name} - {top})")
-
-
-@dataclass
-class RowLoop:
-    """What goes on in a loop over r."""
-
-    accumulators: list[Accumulator] = field(default_factory=list)
-    # stores of their results, for after the loop: (buffer, index, what stands for it, mode)
-    deferred: list[tuple[str, sympy.Expr, Tile, str | None, Any]] = field(default_factory=list)
-
-    def holds(self, value: Tile) -> bool:
-        return any(accumulator.name == value.text for accumulator in self.accumulators)
