@@ -65,7 +65,7 @@ from .kernel_text import (
     whole_file,
     with_wide_indices,
 )
-from .reductions import ABOUT, Accumulator, Deviations, SumOfExp, scan_of
+from .reductions import ABOUT, Accumulator, Deviations, SumOfExp, scan_of, term
 from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text
 
 WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
@@ -346,8 +346,9 @@ class TritonKernelWriter(TritonExpressions):
             return self.to_dtype(value, torch.bool if kind == "any" else dtype)
         if kind in ABOUT and self.plan.kind == "persistent":
             about = self.reduction(dtype, src_dtype, ABOUT[kind], value, flat_index)
-            term = self.term(kind, value, about)
-            return self.reduction(dtype, src_dtype, "sum", term, flat_index)
+            count = self.constant(self.plan.axes[1].numel, dtype)
+            each = term(self, kind, value, about, count)
+            return self.reduction(dtype, src_dtype, "sum", each, flat_index)
         element = src_dtype if kind in ("max", "min") or kind.startswith("arg") else dtype
         if kind == "any":
             element = torch.int32
@@ -360,14 +361,6 @@ class TritonKernelWriter(TritonExpressions):
             return accumulator.column(accumulator.inside())
         self.row[accumulator.name] = accumulator
         return accumulator.running()
-
-    def term(self, kind: str, value: Tile, about: Tile) -> Tile:
-        """What such a reduction sums up, of an element and the row's sum or maximum."""
-        if kind == "sumexp":
-            return self.exp(self.sub(value, about))
-        mean = self.truediv(about, self.constant(self.plan.axes[1].numel, value.dtype))
-        away = self.sub(value, mean)
-        return self.mul(away, away)
 
 
 def symbols_of(launch: Launch) -> set[sympy.Symbol]:

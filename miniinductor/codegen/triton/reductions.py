@@ -204,31 +204,35 @@ def about_in_two_steps(
     def number(n: Size) -> Value:
         return ops.index_expr(sympy.sympify(n), data.dtype)
 
-    def away(index: Index, value: Value) -> Value:
-        """How far the value is from the whole's maximum, or mean."""
+    def of_whole(index: Index, value: Value) -> Value:
         about = ops.load(other.name, other.layout.indexer(index))
-        return ops.sub(value, about if data.kind == "sumexp" else ops.truediv(about, number(count)))
+        return term(ops, data.kind, value, about, number(count))
 
-    def squared(index: Index, value: Value) -> Value:
-        return ops.mul(away(index, value), away(index, value))
+    def of_element(index: Index, rindex: Index) -> Value:
+        return of_whole(index, data.inner_fn(index, rindex))
 
-    def deviations(index: Index, rindex: Index) -> Value:
-        mean = ops.truediv(other.data.inner_fn(index, rindex), number(each))
-        between = ops.mul(squared(index, mean), number(each))
-        return ops.add(inside(index, rindex), between)
+    def of_part(index: Index, rindex: Index) -> Value:
+        value, about = inside(index, rindex), other.data.inner_fn(index, rindex)
+        if data.kind == "m2":
+            between = of_whole(index, ops.truediv(about, number(each)))
+            return ops.add(value, ops.mul(between, number(each)))
+        # of a part of -inf alone: 0, unless that is all
+        weight, zero = of_whole(index, about), number(0)
+        return ops.where(ops.eq(weight, zero), zero, ops.mul(value, weight))
 
-    def exponentials(index: Index, rindex: Index) -> Value:
-        """Of a part of -inf alone: 0, unless that is all."""
-        weight = ops.exp(away(index, other.data.inner_fn(index, rindex)))
-        zero = ops.constant(0.0, data.dtype)
-        return ops.where(ops.eq(weight, zero), zero, ops.mul(inside(index, rindex), weight))
-
-    together = exponentials if data.kind == "sumexp" else deviations
     if data.kind == "m2" and each * numel(whole.data.reduction_ranges) != count:
-        squares = lambda index, rindex: squared(index, data.inner_fn(index, rindex))  # noqa: E731
-        return in_two_steps(replace(buffer, data=replace(data, inner_fn=squares, kind="sum")), *how)
-    whole.data = replace(whole.data, inner_fn=together, kind="sum")
+        squares = replace(data, inner_fn=of_element, kind="sum")
+        return in_two_steps(replace(buffer, data=squares), *how)
+    whole.data = replace(whole.data, inner_fn=of_part, kind="sum")
     return [part, whole]
+
+
+def term(handler: Any, kind: str, value: Any, about: Any, count: Any) -> Any:
+    """What is summed up, of an element and the sum (of so many elements) or maximum of all."""
+    if kind == "sumexp":
+        return handler.exp(handler.sub(value, about))
+    away = handler.sub(value, handler.truediv(about, count))
+    return handler.mul(away, away)
 
 
 def unflatten(

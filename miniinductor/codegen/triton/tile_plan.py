@@ -171,16 +171,15 @@ def looped_rows(x: int, r: int) -> list[Config]:
 
 def interpreted_config(kind: str, sizes: Mapping[str, int]) -> Config:
     """A few large tiles."""
-    x = power_of_2(sizes["x"])
+    x, r = power_of_2(sizes["x"]), power_of_2(sizes.get("r", 1))
     if kind == "tile":
         return config_of(1, y=min(64, power_of_2(sizes["y"])), x=min(256, x))
-    if kind == "pointwise":
-        return config_of(1, x=min(INTERPRETED_TILE, x))
-    r = power_of_2(sizes["r"])
-    if kind == "persistent":
-        return config_of(1, x=max(1, min(x, INTERPRETED_TILE // r)), r=r)
-    r = max(8, min(4096, r))
-    return looped_config(1, 1, x=max(1, min(x, INTERPRETED_TILE // r)), r=r)
+    if kind == "looped":
+        r = max(8, min(4096, r))
+    x = max(1, min(x, INTERPRETED_TILE // r))
+    if kind == "looped":
+        return looped_config(1, 1, x=x, r=r)
+    return config_of(1, x=x, r=r) if kind == "persistent" else config_of(1, x=x)
 
 
 def foreach_config(counts: Sequence[int]) -> Config:
