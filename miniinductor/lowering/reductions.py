@@ -24,7 +24,7 @@ from typing import Any
 import sympy
 import torch
 import torch.utils._pytree as pytree
-from torch import Tensor, fx
+from torch import Tensor
 
 from ..devices import recomputes
 from ..ir.loops import Index, Loader, Pointwise, Reduction, Scan, TensorBox
@@ -143,9 +143,9 @@ def sum_rule(
 
 def softmax_input(call: Call, dims: Any) -> TensorBox | None:
     """The x of sum(exp(x - amax(x, dims, True)), dims), which takes one pass over x."""
-    node = call.node
+    node: Any = call.node
     for target in (aten.sum.dim_IntList, aten.exp.default, aten.sub.Tensor):
-        if not isinstance(node, fx.Node) or node.target is not target or node.kwargs:
+        if getattr(node, "target", None) is not target or node.kwargs:
             return None
         found, node = node, node.args[0]
     x, top = found.args
