@@ -65,8 +65,7 @@ def test_the_maximum_and_the_sum_of_exp_are_found_in_one_loop(columns):
     assert kernel.source.count("for r_start in tl.range(") == (columns > 10_000)
 
 
-def last(*size):
-    return (torch.randn(size) + 3).to(memory_format=torch.channels_last)
+R = torch.randn
 
 
 def of_boxes(a, b):
@@ -79,28 +78,19 @@ def of_boxes(a, b):
     return sides[..., 0] * sides[..., 1]
 
 
-def norm_of_channels(x):
-    return F.batch_norm(x, None, None, training=True)
-
-
+IMAGES = (R(8, 64, 28, 28) + 3).to(memory_format=torch.channels_last)
 PASSES = {  # function, inputs, kernels, how many read the first input, what one contains
-    "var of columns": (lambda x: torch.var_mean(x, 0), (torch.randn(3000, 2400),), 2, 1, "_count"),
-    "var of a prime number": (lambda x: x.var(0), (torch.randn(3001, 70),), 4, 2, "tmp"),
-    "std of a middle axis": (lambda x: x.std(1), (torch.randn(8, 1024, 64),), 2, 1, "_count"),
-    "var of long rows": (lambda x: x.var(1), (torch.randn(70, 40_000),), 1, 1, "_count"),
-    "batch norm, last": (norm_of_channels, (last(8, 64, 28, 28),), 3, 2, "_count"),
-    "group norm, last": (lambda x: F.group_norm(x, 8), (last(8, 64, 28, 28),), 3, 2, "tl.sum"),
-    "softmax of few rows": (lambda x: torch.softmax(x, 1), (torch.randn(7, 300_000),), 3, 2, "exp"),
-    "softmax of columns": (lambda x: torch.softmax(x, 0), (torch.randn(900, 2400),), 3, 2, "exp"),
-    "all of a permuted one": (lambda x: x.t().amax(), (torch.randn(512, 500),), 2, 1, "in0 + (r0"),
+    "var of columns": (lambda x: torch.var_mean(x, 0), (R(3000, 2400),), 2, 1, "_count"),
+    "var of a prime number": (lambda x: x.var(0), (R(3001, 70),), 4, 2, "tmp"),
+    "std of a middle axis": (lambda x: x.std(1), (R(8, 1024, 64),), 2, 1, "_count"),
+    "var of long rows": (lambda x: x.var(1), (R(70, 40_000),), 1, 1, "_count"),
+    "batch norm": (lambda x: F.batch_norm(x, None, None, training=True), (IMAGES,), 3, 2, "_count"),
+    "group norm": (lambda x: F.group_norm(x, 8), (IMAGES,), 3, 2, "tl.sum"),
+    "softmax of few rows": (lambda x: torch.softmax(x, 1), (R(7, 300_000),), 3, 2, "exp"),
+    "softmax of columns": (lambda x: torch.softmax(x, 0), (R(900, 2400),), 3, 2, "exp"),
+    "all of a permuted one": (lambda x: x.t().amax(), (R(512, 500),), 2, 1, "in0 + (r0"),
     "boxes": (of_boxes, (torch.rand(70, 4), torch.rand(90, 4)), 1, 1, "YBLOCK"),
-    "window": (
-        lambda x: F.avg_pool2d(x, 3, 1, 1),
-        (torch.randn(2, 4, 8, 8),),
-        1,
-        1,
-        "in0 + xindex)",
-    ),
+    "window": (lambda x: F.avg_pool2d(x, 3, 1, 1), (R(2, 4, 8, 8),), 1, 1, "in0 + xindex)"),
 }
 
 
@@ -115,12 +105,11 @@ def test_how_often_memory_is_read(name):
     assert contained in "".join(sources)
 
 
-R = torch.randn
 PRODUCTS = {  # function, inputs: each is one kernel
     "bias and gelu": (lambda a, b, c: F.gelu(a @ b + c), (R(70, 50), R(50, 90), R(90))),
     "a full addend": (lambda a, b, c: F.silu(a @ b) * c, (R(70, 50), R(50, 90), R(70, 1))),
     "transposed weight": (
-        lambda a, b, c: torch.relu(torch.addmm(c, a, b.t())),
+        lambda a, b, c: F.relu(F.linear(a, b, c)),
         (R(133, 64), R(257, 64), R(257)),
     ),
     "stored in another order": (
@@ -128,7 +117,7 @@ PRODUCTS = {  # function, inputs: each is one kernel
         (R(32, 50), R(50, 90)),
     ),
     "parts of matrices": (
-        lambda a, b: torch.relu(a[:, 3:20] @ b[5:22].t()[:17]),
+        lambda a, b: F.relu(a[:, 3:20] @ b[5:22].t()[:17]),
         (R(33, 64), R(60, 21)),
     ),
     "one element": (lambda a, b: torch.relu(a @ b), (R(1, 64), R(64, 1))),
@@ -146,23 +135,18 @@ def test_products_with_what_follows_are_one_kernel(name, dtype):
         got, want = compiled(*inputs)[0], function(*inputs)
         exact = function(*[t.double() for t in inputs])
     [kernel] = compiled.record.kernels
-    assert (
-        kernel.source.count("tl.dot") == 1
-        and got.dtype == want.dtype
-        and got.stride() == want.stride()
-    )
-    assert (got.double() - exact).norm() <= 2 * (want.double() - exact).norm() + 4 * torch.finfo(
-        got.dtype
-    ).eps * exact.norm()
+    assert kernel.source.count("tl.dot") == 1
+    assert got.dtype == want.dtype and got.stride() == want.stride()
+    room = 4 * torch.finfo(got.dtype).eps * exact.norm()
+    assert (got.double() - exact).norm() <= 2 * (want.double() - exact).norm() + room
 
 
 def traced(function, count):
     """The graph of a function of `count` tensors that returns one."""
-    names = ["a", "b", "c"][:count]
-    wrapper = eval(
-        f"lambda {', '.join(names)}: (function({', '.join(names)}),)", {"function": function}
+    names = ", ".join("abc"[:count])
+    return torch.fx.symbolic_trace(
+        eval(f"lambda {names}: (function({names}),)", {"function": function})
     )
-    return torch.fx.symbolic_trace(wrapper)
 
 
 @pytest.mark.parametrize("step, state", [(test_foreach.momentum, 3), (test_foreach.adam, 4)])
