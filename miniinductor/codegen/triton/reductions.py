@@ -26,7 +26,7 @@ a maximum of its own, and its sum relative to that.  Mirrors `Reduction.create`,
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -39,8 +39,8 @@ from ...ir.loops import ComputedBuffer, Graph, Index, Layout, Reduction, contigu
 from ...ir.ops import Value, ops
 from ...ir.handlers import trace
 from ...records import CompileRecord
-from ...sizes.expressions import FloorDiv, Mod
-from ...sizes.symbols import Size, hint, simplify, size
+from ...sizes.expressions import FloorDiv
+from ...sizes.symbols import Size, hint, reshape_index, size
 from .expressions import TritonExpressions, as_narrow, compute_dtype, literal, triton_type
 from .kernel_text import Line, Tile, plain
 from .tile_plan import LARGEST_INT32, NEIGHBOURS, PROCESSORS, reads_along_outputs, size_text
@@ -159,6 +159,7 @@ def in_two_steps(buffer: ComputedBuffer, place: int, chunks: int, run: int) -> l
     runs = reduced[-1:] if run > 1 else []
     pieces = reduced[: len(reduced) - len(runs)]
     count = numel(pieces)
+    place_of = reshape_index(pieces, [count])
     chunk = size(FloorDiv(count + chunks - 1, chunks))
     sizes = [*ranges[:place], chunks, *ranges[place:], *runs]
     layout = Layout(data.device, data.dtype, tuple(sizes), contiguous_strides(sizes))
@@ -167,8 +168,7 @@ def in_two_steps(buffer: ComputedBuffer, place: int, chunks: int, run: int) -> l
         """An element of a chunk; after the last element the reduction's neutral number."""
         outer = [*index[:place], *index[place + 1 : len(ranges) + 1]]
         flat = index[place] * chunk + rindex[0]
-        at = unflatten(flat, pieces, {**dict(zip(index, sizes)), rindex[0]: chunk})
-        at += index[len(ranges) + 1 :]
+        at = [*place_of([flat]), *index[len(ranges) + 1 :]]
         if chunks * chunk == count:
             return data.inner_fn(outer, at)
         end = ops.index_expr(count, torch.int64)
@@ -233,19 +233,6 @@ def term(handler: Any, kind: str, value: Any, about: Any, count: Any) -> Any:
         return handler.exp(handler.sub(value, about))
     away = handler.sub(value, handler.truediv(about, count))
     return handler.mul(away, away)
-
-
-def unflatten(
-    flat: sympy.Expr, sizes: Sequence[Size], ranges: Mapping[sympy.Symbol, Size]
-) -> list[sympy.Expr]:
-    """The multi-dimensional index of element `flat`."""
-    index = []
-    for position, n in enumerate(sizes):
-        at = FloorDiv(flat, sympy.sympify(math.prod(sizes[position + 1 :])))
-        if position:
-            at = Mod(at, sympy.sympify(n))
-        index.append(simplify(sympy.expand(at), ranges))
-    return index
 
 
 def neutral(kind: str, dtype: torch.dtype) -> bool | int | float:
