@@ -135,7 +135,8 @@ def sum_rule(
     result = call.value.dtype
     if result == torch.bool:
         raise NotLowered("a sum of truth values, as one")
-    exponent = softmax_input(call, dims) if recomputes(x.device) else None
+    is_wide = x.dtype not in NARROW
+    exponent = softmax_input(call, dims) if is_wide and recomputes(x.device) else None
     if exponent is not None:
         return reduce(call, exponent, dims, keepdim, "sumexp", result, result)
     return reduce(call, x, dims, keepdim, call.name, accumulate_dtype(result), result)
@@ -151,7 +152,7 @@ def softmax_input(call: Call, dims: Any) -> TensorBox | None:
     x, top = found.args
     if getattr(top, "target", None) is not aten.amax.default or top.args != (x, dims, True):
         return None
-    return call.lowerer.env[x] if x.meta["val"].dtype not in NARROW else None
+    return call.lowerer.env[x]
 
 
 def elements(size: Sequence[Size], dims: Any) -> Size:
@@ -215,14 +216,15 @@ def any_or_all(call: Call, x: TensorBox, dims: Any = None, keepdim: bool = False
     """all(x) is not any(not x)."""
     if call.value.dtype != torch.bool:
         raise NotLowered("uint8 result")
-    box = x
-    if x.dtype != torch.bool:
-        box = mapped(call, x, lambda v: truth(v, x.dtype), torch.bool)
-    if call.name == "any":
-        return reduce(call, box, dims, keepdim, "any", torch.bool, torch.bool)
-    box = mapped(call, box, ops.logical_not, torch.bool)
-    some_false = reduce(call, box, dims, keepdim, "any", torch.bool, torch.bool)
-    return mapped(call, some_false, ops.logical_not, torch.bool, x)
+    is_any = call.name == "any"
+
+    def counts(value: Value) -> Value:
+        value = truth(value, x.dtype)
+        return value if is_any else ops.logical_not(value)
+
+    box = mapped(call, x, counts, torch.bool)
+    found = reduce(call, box, dims, keepdim, "any", torch.bool, torch.bool)
+    return found if is_any else mapped(call, found, ops.logical_not, torch.bool, x)
 
 
 @lower(aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default)

@@ -63,11 +63,9 @@ def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
     operations: list[Any] = []
     known: Known = {}
     for buffer in graph.operations:
-        is_reduction = isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction)
-        if is_reduction and config.split_reductions:
-            operations += split(buffer, graph, record, known)
-        else:
-            operations.append(buffer)
+        is_reduction = isinstance(getattr(buffer, "data", None), Reduction)
+        is_split = is_reduction and config.split_reductions
+        operations += split(buffer, graph, record, known) if is_split else [buffer]
     graph.operations[:] = operations
 
 
