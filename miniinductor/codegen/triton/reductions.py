@@ -133,19 +133,18 @@ def in_order_of_memory(buffer: ComputedBuffer) -> tuple[Reduction, int]:
     order = [body.r.index(r) for r in stride_order(body, "r")]
 
     def element(index: Index, rindex: Index) -> Value:
-        at = dict(zip(order, rindex))
-        return data.inner_fn(index, [at[k] for k in range(len(order))])
+        return data.inner_fn(index, [rindex[order.index(k)] for k in range(len(order))])
 
     ranges = [data.reduction_ranges[k] for k in order]
     run = ranges[-1]
-    is_run = len(order) > 1 and isinstance(run, int) and run <= LONGEST_RUN
     beside = {
         any(stride_of(access.index, x) == run for x in body.x)
         for access in body.reads()
         if stride_of(access.index, body.r[order[-1]]) == 1
     }
-    is_run = is_run and beside == {True}
-    return replace(data, inner_fn=element, reduction_ranges=ranges), run if is_run else 1
+    is_short = len(order) > 1 and isinstance(run, int) and run <= LONGEST_RUN
+    run = run if is_short and beside == {True} else 1
+    return replace(data, inner_fn=element, reduction_ranges=ranges), run
 
 
 def in_two_steps(buffer: ComputedBuffer, place: int, chunks: int, run: int) -> list[ComputedBuffer]:

@@ -53,7 +53,7 @@ LARGEST_INT32 = 2**31 - 1
 # (YBLOCK, XBLOCK, warps)
 TILES = ((64, 64, 8), (128, 64, 8), (64, 32, 4), (32, 32, 4))
 # (XBLOCK, RBLOCK, warps, stages)
-COLUMNS = ((32, 32, 4, 1), (64, 8, 4, 1), (64, 32, 4, 1), (32, 64, 4, 1), (128, 16, 4, 3))
+COLUMNS = ((32, 32, 4, 1), (64, 8, 4, 1), (32, 64, 4, 1), (128, 16, 4, 3))
 # (RBLOCK, warps, stages)
 ROWS = ((2048, 8, 1), (4096, 16, 1), (16384, 16, 3))
 # (MBLOCK, NBLOCK, KBLOCK, stages, warps)
