@@ -47,7 +47,7 @@ from .registry import (
     view,
 )
 
-SHORT = range(2, 5)  # a reduction of so many elements is written out on a GPU
+SHORT = 8, 4  # at most so many elements are written out, on a CPU and on a GPU
 JOINS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "logical_or"}
 EXTREMES = ("max", "min", "argmax", "argmin")
 # Our kernels have no loop over one element, and so no accumulator.  Eager's begins a sum with 0.0:
@@ -88,7 +88,8 @@ def reduce(
         return of_one(value, compute) if of_one else value
 
     origins = call.origins | x.origins
-    if kind in JOINS and not keepdim and elements(size, dims) in SHORT and recomputes(x.device):
+    few = range(2, SHORT[recomputes(x.device)] + 1)
+    if kind in JOINS and not keepdim and elements(size, dims) in few:
         body = written_out(inner, reduced, JOINS[kind])
         out = TensorBox(Pointwise(x.device, compute, ranges, body, origins=origins))
     else:
