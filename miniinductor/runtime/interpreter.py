@@ -152,6 +152,10 @@ class InterpreterHandler(OpsHandler):
             return getattr(torch, f"a{kind}")(value, -1).to(dtype)
         if kind == "any":
             return value.any(-1).to(dtype)
+        if kind == "m2":
+            return (value - value.mean(-1, keepdim=True)).square().sum(-1)
+        if kind == "sumexp":
+            return (value - value.amax(-1, keepdim=True)).exp().sum(-1)
         return getattr(torch, kind)(value, -1, dtype=dtype)
 
     def scan(self, dtype: Dtype, kind: str, value: Tensor) -> Tensor:

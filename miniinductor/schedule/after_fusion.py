@@ -87,16 +87,8 @@ def reason_to_copy(
     body = next(n for n in node.nodes if n.name == view.name).body
     if body.inner and not runs_once(made.device):
         return "Triton: a kernel that goes through a row more than once computes elements again"
-    whole = (tuple(view.size), tuple(view.stride), view.offset) == (
-        tuple(made.size),
-        tuple(made.stride),
-        made.offset,
-    )
-    if not whole or (made.dtype, tuple(made.size), tuple(made.stride)) != (
-        layout.dtype,
-        tuple(layout.size),
-        tuple(layout.stride),
-    ):
+    places = {(tuple(t.size), tuple(t.stride)) for t in (view, made, layout)}
+    if len(places) > 1 or view.offset != made.offset or made.dtype != layout.dtype:
         return "its memory is laid out differently"
     if not may_overwrite(node, view.name, target, True):
         return "its old value is read at other places or times than it is written"

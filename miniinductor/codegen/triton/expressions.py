@@ -17,8 +17,7 @@ Mirrors TritonOverrides in torch/_inductor/codegen/triton.py.
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import sympy
 import torch
@@ -83,21 +82,6 @@ def literal(value: bool | int | float, dtype: torch.dtype) -> str:
     return repr(number) if math.isfinite(number) else f'float("{number}")'
 
 
-class NotOnline(Exception):
-    """A node uses the maximum of the online softmax for something else than exp(v - max)."""
-
-
-@dataclass(frozen=True)
-class Pending(Tile):
-    """What stands for a maximum that is still being found; only the online softmax may use it."""
-
-    state: str = ""  # "max", "shifted" (v - max) or "exp"
-    maximum: Any = None  # its Accumulator
-
-    def __str__(self) -> str:
-        raise NotOnline
-
-
 class TritonExpressions(OpsHandler):
     """The ops without memory and reductions; `TritonKernelWriter` adds those."""
 
@@ -107,11 +91,13 @@ class TritonExpressions(OpsHandler):
         self.outside = TileScope()  # what does not change along r
         self.scope = self.outside
         self.mask: Tile | None = None  # of the `masked` blocks around
+        self.zero_outside: dict[
+            str, str
+        ] = {}  # a loaded value -> the mask outside of which it is 0
         self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
         self.symbol_axes: dict[sympy.Symbol, Axes] = {}  # indices that were read from memory
         self.asserts = False  # does the kernel check indices?
         self.is_coarse = False  # do 16 bits hold all results?
-        self.padded: set[str] = set()  # values that are the lowest number beyond a row's end
 
     # -- values ------------------------------------------------------------------------------------
     def make(self, template: str, dtype: torch.dtype, *operands: Tile) -> Tile:
@@ -222,8 +208,9 @@ class TritonExpressions(OpsHandler):
         before, mask = self.mask, self.solid(mask)
         self.mask = mask if before is None else self.binary("bitwise_and", before, mask)
         value = body()
+        is_zero = not other and self.zero_outside.get(value.text) == self.mask.text
         self.mask = before
-        return self.where(mask, value, self.constant(other, value.dtype))
+        return value if is_zero else self.where(mask, value, self.constant(other, value.dtype))
 
     # -- random numbers: Triton's own counter-based generator (Philox) -----------------------------
     def rand(self, seed: Tile, offset: Tile) -> Tile:
