@@ -53,8 +53,8 @@ def test_layouts_are_read():
             change(tensor)
             alike = name == "behind an offset" or name == "learning" and read is not _layouts.layout
             assert (read(tensor) == before) == alike, name
-            assert _layouts.holds({"b": tensor}, "b", tensor, before) == alike, name
-            assert not _layouts.holds({"b": tensor}, "b", tensor.detach(), read(tensor))
+            place = {}
+            assert _layouts.still([_layouts.note(place)], (tensor, before), place) == alike, name
         for other in (3, None, torch.Tensor, [torch.ones(1)], torch.ones(2).to_sparse()):
             assert read(other) is None
     with torch.inference_mode():
@@ -63,6 +63,52 @@ def test_layouts_are_read():
     assert _layouts.layout(made) != _layouts.layout(torch.zeros(4, 4))
     assert _layouts.lacks({"a": 1}, "b", "c") and not _layouts.lacks({"a": 1}, "b", "a")
     assert not _layouts.lacks(vars(Scaled), "forward")  # a mappingproxy
+
+
+class Outer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.scale = torch.nn.ModuleDict({"a": Scaled(), "b": Scaled()}), 2.0
+
+    def forward(self, x):
+        for name, layer in self.inner.items():
+            x = layer(x) * self.scale if name == "a" else layer(x) - self.scale
+        return x
+
+
+class Halved(Scaled):
+    def forward(self, x):
+        return x / 2
+
+
+WRITES = {
+    "a buffer": lambda m: setattr(m.inner["b"], "b", torch.ones(4, 4)),
+    "a table": lambda m: m.inner["b"]._buffers.update(b=torch.ones(4, 4)),
+    "data": lambda m: setattr(m.inner["b"].b, "data", torch.ones(4, 4).t().double()),
+    "a number": lambda m: setattr(m, "scale", 3.0),
+    "a class": lambda m: setattr(m.inner["b"], "__class__", Halved),
+    "fields": lambda m: setattr(m, "__dict__", {**vars(m), "scale": 3.0}),
+    "a module": lambda m: m.inner.update({"b": Halved()}),
+    "the order": lambda m: m.inner.update({"a": m.inner.pop("a")}),
+    "a hook": lambda m: m.inner["b"].register_forward_hook(lambda m, x, y: y + 1),
+    "a method": lambda m: setattr(m.inner["b"], "forward", lambda x: x - 1),
+    "a hidden key": lambda m: dict.__setitem__(m.inner["b"]._forward_hooks, 9, lambda m, x, y: -y),
+}
+
+
+def test_writes_are_seen_after_calls_that_found_none():
+    x = torch.randn(4, 4)
+    for name, write in WRITES.items():
+        minidynamo.reset()
+        m = Outer()
+        compiled = minidynamo.compile(m, backend="eager")
+        for _ in range(3):
+            compiled(x)
+        check = minidynamo.records.frames[-1].guard_function
+        assert "still(" in check.source and check.namespace["state_seen"] != [b""]
+        write(m)
+        torch.testing.assert_close(compiled(x), m(x), msg=name)
+        torch.testing.assert_close(compiled(x), m(x), msg=name)
 
 
 def test_results_are_made_in_the_sizes_of_the_output():

@@ -127,7 +127,8 @@ NAMES: dict[str, Any] = {
     "exact_key": exact_key,
     "layout": _layouts.layout,
     "plain_layout": _layouts.plain_layout,
-    "holds": _layouts.holds,
+    "note": _layouts.note,
+    "still": _layouts.still,
     "lacks": _layouts.lacks,
     **{name.lower(): read for name, read in (*STATE, *(row for _, row in DETAILS))},
 }

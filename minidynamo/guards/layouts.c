@@ -4,7 +4,7 @@
  *     layout(tensor) == b'...'             # one call instead of six attributes
  *     layout(tensor).startswith(b'...')    # where sizes are symbols
  *
- *     holds(module._parameters, 'weight', weight, b'...', 'bias', bias, b'...')
+ *     still([note(module, ...)], (weight, b'...'), module)     # nobody has written there
  *     lacks(module.__dict__, 'forward')    # of any dictionary
  *
  * Bits: is it a lazily negated or conjugated view, zeros without memory, has it names of
@@ -82,22 +82,65 @@ as_bytes(PyObject *tensor, int is_plain)
 static PyObject *layout(PyObject *module, PyObject *tensor) { return as_bytes(tensor, 0); }
 static PyObject *plain_layout(PyObject *module, PyObject *tensor) { return as_bytes(tensor, 1); }
 
-/* holds(table, key, tensor, layout, key, tensor, layout...): has the dictionary these tensors, and
- * they these layouts?  Each is what one of the two functions above has given. */
-static PyObject *
-holds(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* A dictionary, or an object and its own; each write to a dictionary gives it another version.
+ * (Not so where Python 3.13 writes an attribute.) */
+typedef struct {
+    PyObject *object, *fields;
+    PyTypeObject *class;
+    uint64_t version;
+} Seen;
+
+static int
+look_at(PyObject *object, Seen *seen)
 {
-    if (!PyDict_Check(args[0]))
+    PyObject *fields = object;
+    if (PY_VERSION_HEX >= 0x030D0000)
+        return 0;
+    if (!PyDict_CheckExact(object) && !PyODict_CheckExact(object)) {
+        if (!(fields = PyObject_GenericGetDict(object, NULL)))
+            return 0;
+        Py_DECREF(fields);
+    }
+    *seen = (Seen){object, fields, Py_TYPE(object), ((PyDictObject *)fields)->ma_version_tag};
+    return 1;
+}
+
+/* note(x, y...): bytes that say how these objects are; b"" if nobody can. */
+static PyObject *
+note(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, count * sizeof(Seen));
+    for (Py_ssize_t i = 0; bytes && i < count; i++)
+        if (!look_at(args[i], (Seen *)PyBytes_AS_STRING(bytes) + i)) {
+            PyErr_Clear();
+            Py_SETREF(bytes, PyBytes_FromStringAndSize(NULL, 0));
+            break;
+        }
+    return bytes;
+}
+
+/* still([bytes], (tensor, layout, tensor, layout...), x...): are all objects as `note(x...)` saw
+ * them, and have the tensors what `layout` or `plain_layout` gave?  The bytes keep nothing alive:
+ * each object lies in one before it, which has not changed. */
+static PyObject *
+still(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *bytes = PyList_GET_ITEM(args[0], 0), *held = args[1];
+    Seen now, *seen = (Seen *)PyBytes_AS_STRING(bytes);
+    Py_ssize_t last = PyBytes_GET_SIZE(bytes) / sizeof(Seen);
+    if (!last)
         Py_RETURN_FALSE;
-    for (Py_ssize_t i = 1; i + 2 < count; i += 3) {
-        PyObject *tensor = PyDict_GetItemWithError(args[0], args[i]), *bytes = args[i + 2];
-        if (PyErr_Occurred())
-            return NULL;
-        if (tensor != args[i + 1])
+    for (Py_ssize_t i = 0; i < last; i++)
+        if ((i + 2 < count && args[i + 2] != seen[i].object)
+            || !look_at(seen[i].object, &now) || memcmp(&now, seen + i, sizeof now)) {
+            PyErr_Clear();
             Py_RETURN_FALSE;
-        Layout found, *known = (Layout *)PyBytes_AS_STRING(bytes);
-        Py_ssize_t size = read_layout(tensor, known->bits & PLAIN, &found);
-        if (size != PyBytes_GET_SIZE(bytes) || memcmp(&found, known, size))
+        }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(held); i += 2) {
+        PyObject *known = PyTuple_GET_ITEM(held, i + 1);
+        Layout found, *before = (Layout *)PyBytes_AS_STRING(known);
+        Py_ssize_t size = read_layout(PyTuple_GET_ITEM(held, i), before->bits & PLAIN, &found);
+        if (size != PyBytes_GET_SIZE(known) || memcmp(&found, before, size))
             Py_RETURN_FALSE;
     }
     Py_RETURN_TRUE;
@@ -144,7 +187,8 @@ use_torch(PyObject *module, PyObject *args)
 static PyMethodDef functions[] = {
     {"layout", layout, METH_O},
     {"plain_layout", plain_layout, METH_O},
-    {"holds", (PyCFunction)(void (*)(void))holds, METH_FASTCALL},
+    {"note", (PyCFunction)(void (*)(void))note, METH_FASTCALL},
+    {"still", (PyCFunction)(void (*)(void))still, METH_FASTCALL},
     {"lacks", (PyCFunction)(void (*)(void))lacks, METH_FASTCALL},
     {"use_torch", use_torch, METH_VARARGS},
     {NULL}};

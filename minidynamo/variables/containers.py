@@ -113,7 +113,7 @@ def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     if not all(is_constant_value(item) or isinstance(item, HASHED_BY_IDENTITY) for item in value):
         raise Break("set", "a set with elements that are not constants")
     check = "{{*map(exact_key, {0})}} == {pin}"
-    builder.guard(source, "EQUALS", check, {*map(exact_key, value)})
+    builder.guard(source, "ELEMENTS", check, {*map(exact_key, value)})
     items = {item: builder.wrap_pinned(item) for item in value}
     return builder.replayed(SetVar(items, type(value), value, source=source))
 
