@@ -129,7 +129,6 @@ NAMES: dict[str, Any] = {
     "plain_layout": _layouts.plain_layout,
     "note": _layouts.note,
     "still": _layouts.still,
-    "lacks": _layouts.lacks,
     **{name.lower(): read for name, read in (*STATE, *(row for _, row in DETAILS))},
 }
 

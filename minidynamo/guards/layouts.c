@@ -5,7 +5,6 @@
  *     layout(tensor).startswith(b'...')    # where sizes are symbols
  *
  *     still([note(module, ...)], (weight, b'...'), module)     # nobody has written there
- *     lacks(module.__dict__, 'forward')    # of any dictionary
  *
  * Bits: is it a lazily negated or conjugated view, zeros without memory, has it names of
  * dimensions; and, not asked by `plain_layout`, was it made in inference mode, does it require
@@ -146,18 +145,6 @@ still(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_TRUE;
 }
 
-/* lacks(dictionary, key, key...): has it none of these keys? */
-static PyObject *
-lacks(PyObject *module, PyObject *const *args, Py_ssize_t count)
-{
-    for (Py_ssize_t i = 1; i < count; i++) {
-        int found = PySequence_Contains(args[0], args[i]);
-        if (found)
-            return found < 0 ? NULL : Py_NewRef(Py_False);
-    }
-    Py_RETURN_TRUE;
-}
-
 /* use_torch(tensor, tensor._cdata, addresses of libtorch's functions): find the at::Tensor in the
  * Python object. */
 static PyObject *
@@ -189,7 +176,6 @@ static PyMethodDef functions[] = {
     {"plain_layout", plain_layout, METH_O},
     {"note", (PyCFunction)(void (*)(void))note, METH_FASTCALL},
     {"still", (PyCFunction)(void (*)(void))still, METH_FASTCALL},
-    {"lacks", (PyCFunction)(void (*)(void))lacks, METH_FASTCALL},
     {"use_torch", use_torch, METH_VARARGS},
     {NULL}};
 

@@ -210,7 +210,8 @@ class Builder:
         """One guard of all names that a dictionary must not have: modules are asked for many."""
         for source, names in self.absent.items():
             if "KEYS" not in source.guards:
-                check = f"lacks({', '.join(['{0}', *map(literal, sorted(names))])})"
+                texts = "".join([f"{literal(name)}, " for name in sorted(names)])
+                check = f"{{0}}.keys().isdisjoint(({texts}))"
                 line = next(iter(names.values()))
                 source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
 
