@@ -13,7 +13,8 @@ Out:  {buffer: the graph input it overwrites}, so that nothing is copied; the no
     ['Foreach']
 
 An input is overwritten where every element of its old value is read, for the last time, in the
-iteration that writes the new one.  memory.py asks the same (`may_overwrite`) before a result takes
+iteration that writes the new one, or where it is copied for a scatter alone
+(`cache.index_copy_(2, positions, keys)`): that copy is left out.  memory.py asks the same (`may_overwrite`) before a result takes
 the memory of a buffer that its kernel reads last.
 
 Groups are alike when their bodies are the same operations and every access is at element x0 or at a
@@ -22,9 +23,8 @@ joined: those with equally long chains of nodes before them.  Results that would
 for their user stay in kernels of their own.
 
 Mirrors `can_inplace`, mutation renaming, and combo kernels and foreach nodes in
-torch/_inductor/scheduler.py (and codegen/triton_combo_kernel.py).  Left out: scatters and eager
-kernels that write into an input (`cache.index_copy_(2, positions, keys)`: their result is copied);
-joining different bodies.
+torch/_inductor/scheduler.py (and codegen/triton_combo_kernel.py).  Left out: eager kernels that
+write into an input (their result is copied), and scatters on a CPU; joining different bodies.
 """
 
 import math
@@ -54,8 +54,9 @@ def overwritten_inputs(
     returned = returned_twice(schedule.graph)
     for target, view in schedule.graph.mutations:
         node = maker.get(view.name)
-        readers = [n for n in nodes if n is not node and target in n.read_names]
-        why = reason_to_copy(schedule, node, target, view)
+        copy = copy_below(node, target, maker, schedule)
+        readers = [n for n in nodes if n not in (node, copy) and target in n.read_names]
+        why = reason_to_copy(schedule, node, target, view, copy is not None)
         if not why and view.name in returned:
             why = "the new value is returned, too, as a tensor of its own"
         if not why and node and any(nodes.index(n) > nodes.index(node) for n in readers):
@@ -65,7 +66,26 @@ def overwritten_inputs(
         else:
             result[view.name] = target
             schedule.before.setdefault(view.name, set()).update(n.names[0] for n in readers)
+            if copy is not None:
+                nodes.remove(copy)
+                node.write_into(target)
     return result
+
+
+def copy_below(node: Any, target: str, maker: Any, schedule: Schedule) -> ScheduledNode | None:
+    """The kernel that only copies the input `target`, for the scatter `node`.
+
+    (A scatter in C++ writes somewhere before it raises an IndexError.)"""
+    for base in getattr(node, "targets", ()):
+        copy = maker.get(base)
+        users = [n for n in maker.values() if base in n.read_names]
+        is_plain = isinstance(copy, Group) and len(copy.nodes) == 1 and base not in schedule.escaping
+        if is_plain and users == [node] and not runs_once(copy.device):
+            body = copy.nodes[0].body
+            copied = {access.name: access.index for access in body.reads()}
+            if copied == {target: copy.writes[base].index} and len(body.instructions) == 2:
+                return copy
+    return None
 
 
 def returned_twice(graph: Graph) -> set[str]:
@@ -76,9 +96,10 @@ def returned_twice(graph: Graph) -> set[str]:
 
 
 def reason_to_copy(
-    schedule: Schedule, node: ScheduledNode | None, target: str, view: BufferView
+    schedule: Schedule, node: ScheduledNode | None, target: str, view: BufferView, scatters: bool
 ) -> str:
-    """Why the input `target` cannot be overwritten by its new value, which `node` makes; or ""."""
+    """Why the input `target` cannot be overwritten by its new value, which `node` makes; or "".
+    scatters: into a copy of the input."""
     if not config.in_place:
         return "config.in_place is off"
     if not isinstance(node, Group):
@@ -98,7 +119,7 @@ def reason_to_copy(
         tuple(layout.stride),
     ):
         return "its memory is laid out differently"
-    if not may_overwrite(node, view.name, target, True):
+    if not scatters and not may_overwrite(node, view.name, target, True):
         return "its old value is read at other places or times than it is written"
     return ""
 
