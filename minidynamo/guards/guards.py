@@ -104,8 +104,8 @@ def is_held(node: Source) -> bool:
     return is_state(node) and kinds == {"ID"} and " == " in node.layout
 
 
-FIXED = {"ID", "EQUALS"}  # guards on what never changes
-SETTLED = FIXED | {"TYPE", "ABSENT", "KEYS", "NO_HOOKS", "PRESENT"}
+FIXED = {"ID", "EQUALS", "EQ"}  # guards on what never changes
+SETTLED = FIXED | {"TYPE", "ABSENT", "KEYS", "NO_HOOKS", "PRESENT", "TUPLE"}
 
 
 def kinds_of(node: Source) -> set[str]:
@@ -168,7 +168,7 @@ class GuardPrinter:
         ]
 
     def is_settled(self, node: Source) -> bool:
-        """Is all that is read from `node` an item of a dictionary, or an object's `__dict__`?"""
+        """Is all that is read from `node` an item of a dictionary or tuple, or a `__dict__`?"""
         return all(
             child.kind in ("dict", "item")
             and child not in self.paired

@@ -81,7 +81,7 @@ as_bytes(PyObject *tensor, int is_plain)
 static PyObject *layout(PyObject *module, PyObject *tensor) { return as_bytes(tensor, 0); }
 static PyObject *plain_layout(PyObject *module, PyObject *tensor) { return as_bytes(tensor, 1); }
 
-/* A dictionary, or an object and its own; each write to a dictionary gives it another version.
+/* A dictionary, an object and its own, or a tuple; each write gives a dictionary another version.
  * (Not so where Python 3.13 writes an attribute.) */
 typedef struct {
     PyObject *object, *fields;
@@ -95,12 +95,14 @@ look_at(PyObject *object, Seen *seen)
     PyObject *fields = object;
     if (PY_VERSION_HEX >= 0x030D0000)
         return 0;
-    if (!PyDict_CheckExact(object) && !PyODict_CheckExact(object)) {
+    int is_tuple = PyTuple_CheckExact(object);
+    if (!is_tuple && !PyDict_CheckExact(object) && !PyODict_CheckExact(object)) {
         if (!(fields = PyObject_GenericGetDict(object, NULL)))
             return 0;
         Py_DECREF(fields);
     }
-    *seen = (Seen){object, fields, Py_TYPE(object), ((PyDictObject *)fields)->ma_version_tag};
+    *seen = (Seen){object, fields, Py_TYPE(object),
+                   is_tuple ? 0 : ((PyDictObject *)fields)->ma_version_tag};
     return 1;
 }
 

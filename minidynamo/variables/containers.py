@@ -51,7 +51,8 @@ def tuple_of(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
 
 def items_of(builder: OutputGraph, value: Any, source: Source) -> list[Variable]:
     """The items of a list or tuple, whose number is guarded."""
-    builder.guard(source, "LENGTH", f"len({{0}}) == {len(value)}")
+    kind = "TUPLE" if type(value) is tuple else "LENGTH"
+    builder.guard(source, kind, f"len({{0}}) == {len(value)}")
     return [Lazy(item, source.item(n)) for n, item in enumerate(value)]
 
 
