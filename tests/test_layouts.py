@@ -64,13 +64,14 @@ def test_layouts_are_read():
 
 
 class Outer(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, tags):
         super().__init__()
         self.inner, self.scale = torch.nn.ModuleDict({"a": Scaled(), "b": Scaled()}), 2.0
+        self.tags = tags
 
     def forward(self, x):
         for name, layer in self.inner.items():
-            x = layer(x) * self.scale if name == "a" else layer(x) - self.scale
+            x = layer(x) * self.scale if name in self.tags else layer(x) - self.scale
         return x
 
 
@@ -90,6 +91,8 @@ WRITES = {
     "the order": lambda m: m.inner.update({"a": m.inner.pop("a")}),
     "a hook": lambda m: m.inner["b"].register_forward_hook(lambda m, x, y: y + 1),
     "a method": lambda m: setattr(m.inner["b"], "forward", lambda x: x - 1),
+    "tags": lambda m: setattr(m, "tags", ("a", "b")),
+    "a set": lambda m: m.tags.add("b"),
     "a hidden key": lambda m: dict.__setitem__(m.inner["b"]._forward_hooks, 9, lambda m, x, y: -y),
 }
 
@@ -98,7 +101,7 @@ def test_writes_are_seen_after_calls_that_found_none():
     x = torch.randn(4, 4)
     for name, write in WRITES.items():
         minidynamo.reset()
-        m = Outer()
+        m = Outer({"a"} if name == "a set" else ("a",))
         compiled = minidynamo.compile(m, backend="eager")
         for _ in range(3):
             compiled(x)
