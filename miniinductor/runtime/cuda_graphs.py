@@ -99,15 +99,8 @@ def current_stream(device: torch.device) -> Stream | None:
     return number, torch._C._cuda_getCurrentRawStream(number)
 
 
-# a torch without CUDA has none
-IN_CPP = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
-
-
-def lie_at(tensors: list[torch.Tensor], addresses: list[int], places: list[int]) -> bool:
-    """Do the tensors at these places of the list lie at these addresses?"""
-    if IN_CPP is not None:
-        return IN_CPP(tensors, addresses, places)
-    return all(tensors[i].data_ptr() == addresses[i] for i in places)
+# (tensors, addresses, places): do the tensors at these places of the list lie at these addresses?
+lie_at: Any = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
 
 
 def is_on_cpu(tensor: torch.Tensor) -> bool:
@@ -233,9 +226,7 @@ class GraphedCall:
 class Recording:
     """One CUDA graph, and where it expects its inputs."""
 
-    def __init__(
-        self, owner: GraphedCall, inputs: Sequence[Any], addresses: list[int], pool: Pool
-    ):
+    def __init__(self, owner: GraphedCall, inputs: Sequence[Any], addresses: list[int], pool: Pool):
         if any(is_on_cpu(t) for t in inputs):
             raise RuntimeError("an input lies on the CPU")
         moving = owner.moving
@@ -292,12 +283,15 @@ class Recording:
 
 
 def copies(values: Sequence[Any]) -> list[Any]:
-    """Copies of the tensors among `values`, by one kernel for all of a dtype."""
+    """Copies of the tensors among `values`, by one kernel for all of a dtype.  (Of few numbers: its
+    programs copy 65,536 each.)"""
     originals = [v for v in values if isinstance(v, torch.Tensor)]
     fresh = [
         torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in originals
     ]
-    if fresh:
+    if len(fresh) == 1:
+        fresh[0].copy_(originals[0])
+    elif fresh:
         torch._foreach_copy_(fresh, originals)
     remaining = iter(fresh)
     return [next(remaining) if isinstance(v, torch.Tensor) else v for v in values]

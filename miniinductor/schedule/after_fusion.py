@@ -13,8 +13,9 @@ Out:  {buffer: the graph input it overwrites}, so that nothing is copied; the no
     ['Foreach']
 
 An input is overwritten where every element of its old value is read, for the last time, in the
-iteration that writes the new one, or where it is copied for a scatter alone
-(`cache.index_copy_(2, positions, keys)`): that copy is left out.  memory.py asks the same (`may_overwrite`) before a result takes
+iteration that writes the new one; or where it is copied for a scatter, and that copy goes
+(`cache.index_copy_(2, positions, keys)`).  memory.py asks the same (`may_overwrite`) before a
+result takes
 the memory of a buffer that its kernel reads last.
 
 Groups are alike when their bodies are the same operations and every access is at element x0 or at a
@@ -28,7 +29,7 @@ write into an input (their result is copied), and scatters on a CPU; joining dif
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -54,7 +55,7 @@ def overwritten_inputs(
     returned = returned_twice(schedule.graph)
     for target, view in schedule.graph.mutations:
         node = maker.get(view.name)
-        copy = copy_below(node, target, maker, schedule)
+        copy = copy_below(node, target, maker)
         readers = [n for n in nodes if n not in (node, copy) and target in n.read_names]
         why = reason_to_copy(schedule, node, target, view, copy is not None)
         if not why and view.name in returned:
@@ -68,22 +69,21 @@ def overwritten_inputs(
             schedule.before.setdefault(view.name, set()).update(n.names[0] for n in readers)
             if copy is not None:
                 nodes.remove(copy)
-                node.write_into(target)
+                node.nodes[0].buffer.data.target = target
+                nodes[nodes.index(node)] = Group(node.nodes, node.outer, node.inner)
     return result
 
 
-def copy_below(node: Any, target: str, maker: Any, schedule: Schedule) -> ScheduledNode | None:
-    """The kernel that only copies the input `target`, for the scatter `node`.
+def copy_below(node: Any, target: str, maker: Mapping[str, Any]) -> Group | None:
+    """The kernel that only copies the input `target`, for the scatter `node` alone.
 
     (A scatter in C++ writes somewhere before it raises an IndexError.)"""
     for base in getattr(node, "targets", ()):
-        copy = maker.get(base)
-        users = [n for n in maker.values() if base in n.read_names]
-        is_plain = isinstance(copy, Group) and len(copy.nodes) == 1 and base not in schedule.escaping
-        if is_plain and users == [node] and not runs_once(copy.device):
-            body = copy.nodes[0].body
-            copied = {access.name: access.index for access in body.reads()}
-            if copied == {target: copy.writes[base].index} and len(body.instructions) == 2:
+        copy = maker[base]
+        if copy.names == [base] and not runs_once(copy.device):
+            reads = {access.name: access.index for access in copy.reads}
+            is_plain = len(copy.nodes[0].body.instructions) == 2
+            if is_plain and reads == {target: copy.writes[base].index}:
                 return copy
     return None
 

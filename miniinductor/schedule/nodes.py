@@ -101,11 +101,6 @@ class Group:
     def __str__(self) -> str:
         return listing_of(self)
 
-    def write_into(self, target: str) -> None:
-        """The scatter, of which the group consists, writes there and into no copy of it."""
-        self.read_names = self.read_names - self.targets | {target}
-        self.nodes[0].buffer.data.target, self.targets = target, {target}
-
     @functools.cached_property
     def work(self) -> int:
         """What one element costs, in simple operations."""
