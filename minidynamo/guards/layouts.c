@@ -88,6 +88,7 @@ typedef struct {
     PyTypeObject *class;
     uint64_t version;
 } Seen;
+static PyObject *dict_name;
 
 static int
 look_at(PyObject *object, Seen *seen)
@@ -97,8 +98,10 @@ look_at(PyObject *object, Seen *seen)
         return 0;
     int is_tuple = PyTuple_CheckExact(object);
     if (!is_tuple && !PyDict_CheckExact(object) && !PyODict_CheckExact(object)) {
-        if (!(fields = PyObject_GenericGetDict(object, NULL)))
+        if (!(fields = PyObject_GetAttr(object, dict_name))) {
+            PyErr_Clear();
             return 0;
+        }
         Py_DECREF(fields);
     }
     *seen = (Seen){object, fields, Py_TYPE(object),
@@ -113,7 +116,6 @@ note(PyObject *module, PyObject *const *args, Py_ssize_t count)
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, count * sizeof(Seen));
     for (Py_ssize_t i = 0; bytes && i < count; i++)
         if (!look_at(args[i], (Seen *)PyBytes_AS_STRING(bytes) + i)) {
-            PyErr_Clear();
             Py_SETREF(bytes, PyBytes_FromStringAndSize(NULL, 0));
             break;
         }
@@ -133,10 +135,8 @@ still(PyObject *module, PyObject *const *args, Py_ssize_t count)
         Py_RETURN_FALSE;
     for (Py_ssize_t i = 0; i < last; i++)
         if ((i + 2 < count && args[i + 2] != seen[i].object)
-            || !look_at(seen[i].object, &now) || memcmp(&now, seen + i, sizeof now)) {
-            PyErr_Clear();
+            || !look_at(seen[i].object, &now) || memcmp(&now, seen + i, sizeof now))
             Py_RETURN_FALSE;
-        }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(held); i += 2) {
         PyObject *known = PyTuple_GET_ITEM(held, i + 1);
         Layout found, *before = (Layout *)PyBytes_AS_STRING(known);
@@ -186,4 +186,7 @@ static struct PyModuleDef module = {
     functions
 };
 
-PyMODINIT_FUNC PyInit__layouts(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__layouts(void)
+{
+    return (dict_name = PyUnicode_InternFromString("__dict__")) ? PyModule_Create(&module) : NULL;
+}

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import collections
 import enum
-import inspect
 import functools
 import random
 import threading
@@ -350,8 +349,7 @@ class Builder:
         """The instance __dict__ as a DictVar whose entries are wrapped when read."""
         own = object.__getattribute__(value, "__dict__")
         known = self.memo.get(id(own))
-        made = isinstance(inspect.getattr_static(value, "__dict__"), property)
-        if made or type(own) is not dict:  # `self.__dict__ = self`
+        if type(own) is not dict:  # `self.__dict__ = self`
             raise Break("object", f"a {type(value).__name__} whose __dict__ is no plain dict")
         if known is None:
             items = named({name: Lazy(item, source.item(name)) for name, item in own.items()})

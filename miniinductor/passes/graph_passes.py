@@ -175,7 +175,7 @@ def reaches_output_by_views(
     writes: do new values of inputs?"""
     work = [node]
     while work:
-        one = work.pop()
+        one: Any = work.pop()
         for user in one.users:
             if user.op == "output" and (writes or one in pytree.tree_leaves(user.args[0][0])):
                 return True

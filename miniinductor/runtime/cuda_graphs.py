@@ -99,10 +99,6 @@ def current_stream(device: torch.device) -> Stream | None:
     return number, torch._C._cuda_getCurrentRawStream(number)
 
 
-# (tensors, addresses, places): do the tensors at these places of the list lie at these addresses?
-lie_at: Any = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
-
-
 def is_on_cpu(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu"
 
@@ -181,14 +177,14 @@ class GraphedCall:
 
     def recording_for(self, stream: Stream, inputs: Sequence[Any]) -> "Recording | None":
         """What serves these inputs, made now if it is time; None: the call runs as usual."""
-        tensors, known = [*inputs, *self.held], self.recordings.get(stream)
-        if known is not None and known.fits(tensors):
-            return known
-        pool, addresses = self.pools.get(stream), [t.data_ptr() for t in tensors]
+        addresses = [t.data_ptr() for t in (*inputs, *self.held)]
+        pool, known = self.pools.get(stream), self.recordings.get(stream)
         if self.is_backward and (pool is None or not pool.kept <= {*addresses}):
             self.last.setdefault(stream, addresses)  # of a forward call that was not replayed
             return None
         if known is not None:
+            if known.fits(addresses):
+                return known
             del self.recordings[stream], known  # the next one may take its memory
         before = self.last.get(stream)
         self.last[stream] = addresses
@@ -200,7 +196,7 @@ class GraphedCall:
         self,
         stream: Stream,
         inputs: Sequence[Any],
-        addresses: list[int],
+        addresses: Sequence[int],
         before: Sequence[int],
         pool: Pool,
     ) -> "Recording | None":
@@ -226,12 +222,14 @@ class GraphedCall:
 class Recording:
     """One CUDA graph, and where it expects its inputs."""
 
-    def __init__(self, owner: GraphedCall, inputs: Sequence[Any], addresses: list[int], pool: Pool):
+    def __init__(
+        self, owner: GraphedCall, inputs: Sequence[Any], addresses: Sequence[int], pool: Pool
+    ):
         if any(is_on_cpu(t) for t in inputs):
             raise RuntimeError("an input lies on the CPU")
         moving = owner.moving
-        self.pool, self.results, self.addresses = pool, owner.results, addresses
-        self.fixed = [i for i in range(len(addresses)) if i not in moving]
+        self.pool, self.results = pool, owner.results
+        self.fixed = [(i, address) for i, address in enumerate(addresses) if i not in moving]
         self.copied = sorted(moving)
         with torch.no_grad():
             self.own = copies([inputs[i] for i in self.copied])
@@ -247,10 +245,9 @@ class Recording:
         self.users = self.count_users()
         if self.results is not None:
             pool.kept = frozenset(t.data_ptr() for t in kept if t.numel())
-        self.kept = pool.kept
 
-    def fits(self, tensors: list[torch.Tensor]) -> bool:
-        return self.pool.kept is self.kept and lie_at(tensors, self.addresses, self.fixed)
+    def fits(self, addresses: Sequence[int]) -> bool:
+        return all(addresses[i] == address for i, address in self.fixed)
 
     def count_users(self) -> list[int]:
         return [torch._C._storage_Use_Count(s._cdata) for s in self.storages]

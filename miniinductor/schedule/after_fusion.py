@@ -51,7 +51,7 @@ def overwritten_inputs(
     `nodes` in execution order.  An input that is not overwritten is written by a copy at the end;
     the record says why."""
     result: dict[str, str] = {}
-    maker = {name: node for node in nodes for name in node.names}
+    maker: dict[str, Any] = {name: node for node in nodes for name in node.names}
     returned = returned_twice(schedule.graph)
     for target, view in schedule.graph.mutations:
         node = maker.get(view.name)

@@ -107,23 +107,8 @@ class Scheduler:
         while fused := self.fuse_round(nodes, decided):
             nodes = list(dict.fromkeys(fused.get(node, node) for node in self.rank))
         nodes = list(self.rank)
-        self.record.fusions.extend([*decided.values(), *self.too_far(nodes)])
+        self.record.fusions.extend(decided.values())
         return nodes
-
-    def too_far(self, nodes: Sequence[ScheduledNode]) -> list[FusionDecision]:
-        """One record per node and buffer for all the pairs that `candidates` leaves out."""
-        return [
-            FusionDecision(
-                first="+".join(first.names),
-                second=f"{len(users) - i - 1 - REACH} later users of {name}",
-                fused=False,
-                category="distant",
-                reason=f"{REACH} other users of {name} lie between them: not tried",
-                bytes_saved=buffer_bytes(self.buffers[name]),
-            )
-            for name, users in self.users_of_buffers(nodes)
-            for i, first in enumerate(users[: -1 - REACH])
-        ]
 
     def fuse_round(
         self, nodes: list[ScheduledNode], decided: Decisions
