@@ -86,30 +86,24 @@ def access(node: Source) -> str:
     return node.expr(None if node.base is None else access(node.base))
 
 
+def kinds_of(node: Source) -> set[str]:
+    return {guard.kind for guard in node.guards.values()}
+
+
 def of_layout(node: Source) -> set[str]:
-    """The kinds of a tensor's guards that its layout stands for: all of them, or none."""
-    kinds = set(BY_LAYOUT) if node.layout else set()
-    if "ID" in node.guards:
-        kinds.discard("TENSOR")
-    if node.layout.startswith("plain_layout"):  # gradients are not recorded
-        kinds.discard("GRAD")
-    if ".startswith(" in node.layout:  # sizes are symbols, and so are strides
-        kinds.discard("STRIDE")
-    return kinds if kinds <= kinds_of(node) else set()
+    """The kinds of a tensor's guards that its layout stands for."""
+    found = kinds_of(node) & BY_LAYOUT if node.layout else set()
+    # where sizes are symbols, so are strides
+    return found - {"STRIDE"} if ".startswith(" in node.layout else found
 
 
 def is_held(node: Source) -> bool:
-    """Is it a module's parameter or buffer, of which only the object and its layout are guarded?"""
-    kinds = kinds_of(node) - of_layout(node)
-    return is_state(node) and kinds == {"ID"} and " == " in node.layout
+    """Is it a tensor, such as a parameter, of which only the object and its layout are guarded?"""
+    return kinds_of(node) - of_layout(node) == {"ID"} and " == " in node.layout
 
 
 FIXED = {"ID", "EQUALS", "EQ"}  # guards on what never changes
 SETTLED = FIXED | {"TYPE", "ABSENT", "KEYS", "NO_HOOKS", "PRESENT", "TUPLE"}
-
-
-def kinds_of(node: Source) -> set[str]:
-    return {guard.kind for guard in node.guards.values()}
 
 
 class GuardPrinter:

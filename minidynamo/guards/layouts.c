@@ -7,8 +7,7 @@
  *     still([note(module, ...)], (weight, b'...'), module)     # nobody has written there
  *
  * Bits: is it a lazily negated or conjugated view, zeros without memory, has it names of
- * dimensions; and, not asked by `plain_layout`, was it made in inference mode, does it require
- * gradients?  None: it is no dense tensor.
+ * dimensions, was it made in inference mode, does it require gradients?  None: it is no dense tensor.
  * libtorch's C functions read it; `use_torch` is given their addresses, and tries them first.
  * Mirrors TensorCheck in torch/csrc/dynamo/guards.cpp.
  */
@@ -18,9 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* dimensions of a tensor; the bit of what `plain_layout` gives */
+/* dimensions of a tensor */
 #define MOST 64
-#define PLAIN (1 << 6)
 
 /* Each takes an at::Tensor *, which lies `offset` bytes behind the start of the Python object.
  * The first seven return 0 if all went well. */
@@ -45,7 +43,7 @@ typedef struct {
 
 /* The bytes that it has; 0: there is no layout. */
 static Py_ssize_t
-read_layout(PyObject *tensor, int is_plain, Layout *found)
+read_layout(PyObject *tensor, Layout *found)
 {
     int64_t *sizes, *strides;
     int32_t kind;
@@ -56,8 +54,7 @@ read_layout(PyObject *tensor, int is_plain, Layout *found)
     found->bits = torch.is_neg(handle) | torch.is_conj(handle) << 1
         | torch.is_zerotensor(handle) << 2
         | (torch.has_names && torch.has_names(*(void **)handle)) << 3
-        | (is_plain ? PLAIN : torch.is_inference(handle) << 4
-           | torch.requires_grad(*(void **)handle) << 5);
+        | torch.is_inference(handle) << 4 | torch.requires_grad(*(void **)handle) << 5;
     if (torch.layout(handle, &kind) || kind != strided || torch.dtype(handle, &found->dtype)
         || torch.device_type(handle, &found->device_type)
         || torch.device_index(handle, &found->device_index)
@@ -71,15 +68,12 @@ read_layout(PyObject *tensor, int is_plain, Layout *found)
 }
 
 static PyObject *
-as_bytes(PyObject *tensor, int is_plain)
+layout(PyObject *module, PyObject *tensor)
 {
     Layout found;
-    Py_ssize_t size = read_layout(tensor, is_plain, &found);
+    Py_ssize_t size = read_layout(tensor, &found);
     return size ? PyBytes_FromStringAndSize((char *)&found, size) : Py_NewRef(Py_None);
 }
-
-static PyObject *layout(PyObject *module, PyObject *tensor) { return as_bytes(tensor, 0); }
-static PyObject *plain_layout(PyObject *module, PyObject *tensor) { return as_bytes(tensor, 1); }
 
 /* A dictionary, an object and its own, or a tuple; each write gives a dictionary another version.
  * (Not so where Python 3.13 writes an attribute.) */
@@ -123,8 +117,7 @@ note(PyObject *module, PyObject *const *args, Py_ssize_t count)
 }
 
 /* still([bytes], (tensor, layout, tensor, layout...), x...): are all objects as `note(x...)` saw
- * them, and have the tensors what `layout` or `plain_layout` gave?  The bytes keep nothing alive:
- * each object lies in one before it, which has not changed. */
+ * them, and have the tensors these layouts?  The bytes keep nothing alive: each object lies in one before it, which has not changed. */
 static PyObject *
 still(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -139,9 +132,9 @@ still(PyObject *module, PyObject *const *args, Py_ssize_t count)
             Py_RETURN_FALSE;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(held); i += 2) {
         PyObject *known = PyTuple_GET_ITEM(held, i + 1);
-        Layout found, *before = (Layout *)PyBytes_AS_STRING(known);
-        Py_ssize_t size = read_layout(PyTuple_GET_ITEM(held, i), before->bits & PLAIN, &found);
-        if (size != PyBytes_GET_SIZE(known) || memcmp(&found, before, size))
+        Layout found;
+        Py_ssize_t size = read_layout(PyTuple_GET_ITEM(held, i), &found);
+        if (size != PyBytes_GET_SIZE(known) || memcmp(&found, PyBytes_AS_STRING(known), size))
             Py_RETURN_FALSE;
     }
     Py_RETURN_TRUE;
@@ -175,7 +168,6 @@ use_torch(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"layout", layout, METH_O},
-    {"plain_layout", plain_layout, METH_O},
     {"note", (PyCFunction)(void (*)(void))note, METH_FASTCALL},
     {"still", (PyCFunction)(void (*)(void))still, METH_FASTCALL},
     {"use_torch", use_torch, METH_VARARGS},
