@@ -140,7 +140,8 @@ def state_guards() -> list[Guard]:
 def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     """Everything that the entry assumes, as one function."""
     state = state_guards()
-    guard_inputs_apart(output)
+    # inputs that are different tensors now must be different later: writes may reach both
+    guard_apart(output, [v.source for v in output.inputs if type(v) is TensorVar])
     guard_keys_apart(output)
     guard_written_apart(output, code)
     guard_classes(output)
@@ -149,12 +150,6 @@ def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     output.pair_guards += output.shape_env.guards()
     parameters = list(code.co_varnames[: parameter_count(code)])
     return GuardFunction(output.tree, parameters, state, output.pair_guards)
-
-
-def guard_inputs_apart(output: OutputGraph) -> None:
-    """Inputs that are different tensors now must be different later: writes may reach both."""
-    tensors = [variable.source for variable in output.inputs if type(variable) is TensorVar]
-    guard_apart(output, tensors)
 
 
 def guard_keys_apart(output: OutputGraph) -> None:

@@ -110,7 +110,7 @@ note(PyObject *module, PyObject *const *args, Py_ssize_t count)
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, count * sizeof(Seen));
     for (Py_ssize_t i = 0; bytes && i < count; i++)
         if (!look_at(args[i], (Seen *)PyBytes_AS_STRING(bytes) + i)) {
-            Py_SETREF(bytes, PyBytes_FromStringAndSize(NULL, 0));
+            _PyBytes_Resize(&bytes, 0);
             break;
         }
     return bytes;

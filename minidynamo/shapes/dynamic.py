@@ -209,10 +209,7 @@ def guard_tensor(
             builder.guard(source, "STRIDE", f"{{0}}.stride() == {value.stride()}")
         else:
             builder.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
-    if value.is_cpu:  # asking for `device` makes an object
-        builder.guard(source, "DEVICE", "{0}.is_cpu")
-    else:
-        builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
+    builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
     builder.guard(source, "VIEW_BITS", view_bits_check(value))
     found = layout_of(value, any_size=symbolic is not None)
     if found is not None:

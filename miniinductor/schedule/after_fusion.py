@@ -51,10 +51,10 @@ def overwritten_inputs(
     `nodes` in execution order.  An input that is not overwritten is written by a copy at the end;
     the record says why."""
     result: dict[str, str] = {}
-    maker: dict[str, Any] = {name: node for node in nodes for name in node.names}
+    maker = {name: node for node in nodes for name in node.names}
     returned = returned_twice(schedule.graph)
     for target, view in schedule.graph.mutations:
-        node = maker.get(view.name)
+        node: Any = maker.get(view.name)
         copy = copy_below(node, target, maker)
         readers = [n for n in nodes if n not in (node, copy) and target in n.read_names]
         why = reason_to_copy(schedule, node, target, view, copy is not None)
@@ -146,7 +146,7 @@ def may_overwrite(group: Group, new: str, old: str, reads_first: bool) -> bool:
     )
 
 
-SMALL = 1 << 16  # bytes: a result that may wait for its user
+SMALL = 1 << 16  # bytes
 
 
 class Part(NamedTuple):
@@ -201,7 +201,11 @@ def sets_of_alike(schedule: Schedule) -> list[list[Part]]:
         part = over_one_loop(node) if is_plain(node) else None
         if part is not None:
             kept = [name for name in part.group.names if name in used]
-            if all(may_wait(name, schedule) for name in kept):
+            # results that may wait for their user: outputs, and small ones
+            if all(
+                name in schedule.escaping or buffer_bytes(schedule.buffers[name]) <= SMALL
+                for name in kept
+            ):
                 key = (level[node], *signature(part, kept, schedule))
                 sets.setdefault(key, []).append(part)
     return list(sets.values())
@@ -212,11 +216,6 @@ def is_plain(node: Any) -> bool:
     if not isinstance(node, Group):
         return False
     return not (node.is_reduction or node.inner or node.has_scan or node.targets)
-
-
-def may_wait(name: str, schedule: Schedule) -> bool:
-    """May this result occupy memory long before it is read?  (An output, or a small one.)"""
-    return name in schedule.escaping or buffer_bytes(schedule.buffers[name]) <= SMALL
 
 
 def signature(part: Part, kept: Sequence[str], schedule: Schedule) -> tuple:

@@ -90,7 +90,8 @@ def with_products(schedule: Schedule, record: CompileRecord) -> list[ScheduledNo
 
     What was decided stands in `record.fusions`."""
     nodes = list(schedule.nodes)
-    for extern in products_of(nodes):
+    externs = [node for node in nodes if isinstance(node, ExternNode)]
+    for extern in [node for node in externs if getattr(node.buffer, "op", None) in PRODUCTS]:
         if config.matmul_templates == "always" or has_unaligned_rows(kernel_of(extern)):
             nodes = with_product(extern, nodes, schedule, record)
     return nodes
@@ -117,11 +118,6 @@ def with_product(
         record.fusions.append(FusionDecision(extern.names[0], names, is_one, "template", reason))
     place = fused.replaced[-1]
     return [fused if n is place else n for n in nodes if n is place or n not in fused.replaced]
-
-
-def products_of(nodes: Sequence[ScheduledNode]) -> list[ExternNode]:
-    externs = [node for node in nodes if isinstance(node, ExternNode)]
-    return [node for node in externs if getattr(node.buffer, "op", None) in PRODUCTS]
 
 
 def kernel_of(node: ExternNode) -> ExternKernel:
@@ -214,11 +210,12 @@ class MatmulWriter(TritonKernelWriter):
         indices = [*rows.lines("(top + within % height) * MBLOCK")]
         indices += columns.lines("within // height * NBLOCK")
         is_exact = self.product.layout.dtype in NARROW
+        precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
         text = TEMPLATE.format(
             **self.plan.sizes,
             **operands,
             **about,
-            precision="" if is_exact else f', input_precision="{float32_precision()}"',
+            precision="" if is_exact else f', input_precision="{precision}"',
             indices="\n".join(line.text for line in indices),
         )
         return [*plain(text.splitlines(), self.whole_product()), *self.outside.code]
@@ -268,7 +265,3 @@ def cut_at(outer: Sequence[int], rows: int) -> int:
     """How many of the outer loops run over the product's rows."""
     cut = next(k for k in range(len(outer) + 1) if math.prod(outer[:k]) == rows)
     return cut or int(len(outer) > 1 and outer[0] == 1)  # one row may have a loop of its own
-
-
-def float32_precision() -> str:
-    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
