@@ -103,7 +103,7 @@ def is_held(node: Source) -> bool:
 
 
 FIXED = {"ID", "EQUALS", "EQ"}  # guards on what never changes
-SETTLED = FIXED | {"TYPE", "ABSENT", "KEYS", "NO_HOOKS", "PRESENT", "TUPLE"}
+SETTLED = FIXED | {"TYPE", "ABSENT", "KEYS", "NO_HOOKS", "TUPLE"}
 
 
 class GuardPrinter:

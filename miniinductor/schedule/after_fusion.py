@@ -29,7 +29,7 @@ write into an input (their result is copied), and scatters on a CPU; joining dif
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -57,7 +57,7 @@ def overwritten_inputs(
         node: Any = maker.get(view.name)
         copy = copy_below(node, target, maker)
         readers = [n for n in nodes if n not in (node, copy) and target in n.read_names]
-        why = reason_to_copy(schedule, node, target, view, copy is not None)
+        why = reason_to_copy(schedule, node, target, view, copy)
         if not why and view.name in returned:
             why = "the new value is returned, too, as a tensor of its own"
         if not why and node and any(nodes.index(n) > nodes.index(node) for n in readers):
@@ -67,14 +67,14 @@ def overwritten_inputs(
         else:
             result[view.name] = target
             schedule.before.setdefault(view.name, set()).update(n.names[0] for n in readers)
-            if copy is not None:
+            if copy:
                 nodes.remove(copy)
                 node.nodes[0].buffer.data.target = target
                 nodes[nodes.index(node)] = Group(node.nodes, node.outer, node.inner)
     return result
 
 
-def copy_below(node: Any, target: str, maker: Mapping[str, Any]) -> Group | None:
+def copy_below(node: Any, target: str, maker: Any) -> Group | None:
     """The kernel that only copies the input `target`, for the scatter `node` alone.
 
     (A scatter in C++ writes somewhere before it raises an IndexError.)"""
@@ -82,8 +82,8 @@ def copy_below(node: Any, target: str, maker: Mapping[str, Any]) -> Group | None
         copy = maker[base]
         if copy.names == [base] and not runs_once(copy.device):
             reads = {access.name: access.index for access in copy.reads}
-            is_plain = len(copy.nodes[0].body.instructions) == 2
-            if is_plain and reads == {target: copy.writes[base].index}:
+            is_plain = reads == {target: copy.writes[base].index}
+            if is_plain and len(copy.nodes[0].body.instructions) == 2:
                 return copy
     return None
 
@@ -96,10 +96,10 @@ def returned_twice(graph: Graph) -> set[str]:
 
 
 def reason_to_copy(
-    schedule: Schedule, node: ScheduledNode | None, target: str, view: BufferView, scatters: bool
+    schedule: Schedule, node: ScheduledNode | None, target: str, view: BufferView, copy: object
 ) -> str:
     """Why the input `target` cannot be overwritten by its new value, which `node` makes; or "".
-    scatters: into a copy of the input."""
+    copy: of the input, into which the node scatters."""
     if not config.in_place:
         return "config.in_place is off"
     if not isinstance(node, Group):
@@ -119,7 +119,7 @@ def reason_to_copy(
         tuple(layout.stride),
     ):
         return "its memory is laid out differently"
-    if not scatters and not may_overwrite(node, view.name, target, True):
+    if not copy and not may_overwrite(node, view.name, target, True):
         return "its old value is read at other places or times than it is written"
     return ""
 
