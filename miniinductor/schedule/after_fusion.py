@@ -74,16 +74,17 @@ def overwritten_inputs(
     return result
 
 
-def copy_below(node: Any, target: str, maker: Any) -> Group | None:
+def copy_below(node: Any, target: str, maker: Any) -> Any:
     """The kernel that only copies the input `target`, for the scatter `node` alone.
 
     (A scatter in C++ writes somewhere before it raises an IndexError.)"""
     for base in getattr(node, "targets", ()):
         copy = maker[base]
-        if copy.names == [base] and not runs_once(copy.device):
-            reads = {access.name: access.index for access in copy.reads}
-            is_plain = reads == {target: copy.writes[base].index}
-            if is_plain and len(copy.nodes[0].body.instructions) == 2:
+        if copy.names == [base] and target not in node.read_names and not runs_once(copy.device):
+            only = {target: copy.writes[base].index}
+            if {a.name: a.index for a in copy.reads} == only and len(
+                copy.nodes[0].body.instructions
+            ) == 2:
                 return copy
     return None
 

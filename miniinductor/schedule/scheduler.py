@@ -212,8 +212,7 @@ class Scheduler:
             except Refused as refused:
                 reasons.append(str(refused))
         # the one that says most names the elements that differ
-        clearest = max(reasons, key=lambda reason: ("element" in reason, bool(reason)))
-        raise Refused(clearest or "their loops differ")
+        raise Refused(max(reasons, key=lambda r: ("element" in r, bool(r))) or "their loops differ")
 
     def check_kernel(self, first: Group, second: Group) -> None:
         """Raise Refused where the pair cannot be one kernel, whatever its loops are."""
