@@ -105,9 +105,7 @@ def with_product(
     readers = [n for n in nodes if extern.names[0] in n.read_names]
     follower = readers[0] if readers and isinstance(readers[0], Group) else None
     fused, reason = FusedProduct(extern, follower), "the kernel continues from the product's tiles"
-    try:
-        check_product(fused.buffer, schedule.buffers)
-    except Refused:
+    if not is_computable(fused.buffer, schedule.buffers):
         return nodes
     if follower is not None:
         try:
@@ -137,15 +135,14 @@ def has_unaligned_rows(product: ExternKernel) -> bool:
     return library_layouts.suits_template(product.layout.dtype, a, b)
 
 
-def check_product(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> None:
-    """Can the template compute this product?"""
+def is_computable(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> bool:
+    """Can the template compute this product?  (Scaled products and symbolic sizes stay library
+    calls.)"""
     *_, a, b = buffer.args
     kinds = {buffers[v.name].layout.dtype for v in (a, b)} | {buffer.layout.dtype}
-    numbers = [n for v in (a, b) for n in (*v.size, *v.stride, v.offset)]
-    if buffer.kwargs or any(int_or_none(n) is None for n in numbers):
-        raise Refused("scaled products and symbolic sizes stay library calls")
-    if len(kinds) > 1 or not kinds <= {*NARROW, torch.float32} or 0 in (*a.size, *b.size):
-        raise Refused(f"a product of {', '.join(sorted(map(str, kinds)))} stays a library call")
+    numbers = [int_or_none(n) for v in (a, b) for n in (*v.size, *v.stride, v.offset)]
+    is_known = not buffer.kwargs and None not in numbers and 0 not in (*a.size, *b.size)
+    return is_known and len(kinds) == 1 and kinds <= {*NARROW, torch.float32}
 
 
 def check_epilogue(
