@@ -233,10 +233,6 @@ class Assumed(NamedTuple):
     wide: bool = False  # nothing: indices of 64 bits
 
 
-def nothing(*arguments: object) -> None:
-    """A kernel of no elements."""
-
-
 class CudaCode:
     """One source on one device: its configurations, their machine code, the chosen one."""
 
@@ -339,7 +335,7 @@ class CudaCode:
     def launcher(self, values: Sequence[int]) -> Callable:
         """What to call with tensors of these sizes."""
         if not self.launch.programs(self.best, values):
-            return nothing
+            return lambda *arguments: None  # a kernel of no elements
         return self.load(self.best, self.assumed(values), values)
 
     def callable(self) -> Callable:
