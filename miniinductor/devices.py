@@ -124,6 +124,11 @@ def recomputes(device: torch.device) -> bool:
         return False
 
 
+def has_float8(device: torch.device) -> bool:
+    """Do its kernels have float8?  Triton's need a processor that converts it."""
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 9)
+
+
 def why_not(device: torch.device) -> str | None:
     """Why no kernels can be built for a device, or None."""
     try:

@@ -29,6 +29,7 @@ Mirrors torch/_inductor/dependencies.py, index_propagation.py, dtype_propagation
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +42,7 @@ from torch import fx
 from ..records import Marked, lines_of
 from ..sizes.expressions import FloorDiv, Position, Size, flatten
 from ..sizes.symbols import bounds, extent, lies_in
-from .dependencies import Instruction, LoopBody, Ref, Result
+from .dependencies import Instruction, LoopBody, Ref, Result, int_or_none
 from .loops import (
     BufferView,
     ComputedBuffer,
@@ -93,9 +94,9 @@ FOLLOWED = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
+    "abs": sympy.Abs,
     "maximum": sympy.Max,
     "minimum": sympy.Min,
-    "abs": sympy.Abs,
 }
 
 
@@ -112,6 +113,7 @@ class Recorder(OpsHandler):
         self.ranges = ranges
         # Ref -> the expression that it equals, and its dtype
         self.known: dict[object, tuple[sympy.Expr, torch.dtype]] = {}
+        self.limits: dict[object, tuple[float, float]] = {}
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> Result:
         return self.emit(op, *args, *kwargs.values())
@@ -147,6 +149,9 @@ class Recorder(OpsHandler):
         known = self.expressions(value)
         if known is not None and lies_in(known[0], size, self.ranges):
             return known[0]
+        low, high = self.limits_of(value)
+        if low >= 0 and high < (int_or_none(size) or 0):  # no check is needed
+            size, wrap_neg = None, False
 
         def position(number: int) -> sympy.Symbol:
             return Position(f"indirect{number}", integer=True)
@@ -195,6 +200,18 @@ class Recorder(OpsHandler):
             self.known[result] = sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1]
         return result
 
+    def extreme(self, op: str, a: Ref, b: Ref) -> Ref:
+        """x.clamp(0, 7) lies in [0, 7], whatever x is."""
+        (low, high), (least, most) = map(self.limits_of, (a, b))
+        pick, result = max if op == "maximum" else min, self.arithmetic(op, a, b)
+        self.limits[result] = pick(low, least), pick(high, most)
+        return result
+
+    def limits_of(self, x: Ref) -> tuple[float, float]:
+        """(lowest, highest) value of an integer."""
+        known = bounds(self.known[x][0], self.ranges) if x in self.known else None
+        return known or self.limits.get(x, (-math.inf, math.inf))
+
     def floordiv(self, a: Ref, b: Ref) -> Ref:
         """Of an index of 32 bits by a number: no check, it is not zero."""
         known = self.expressions(a, b)
@@ -202,9 +219,8 @@ class Recorder(OpsHandler):
             return self.index_expr(FloorDiv(*known), self.known[a][1])
         return self.emit("floordiv", a, b)
 
-    add, sub, mul, maximum, minimum, abs = map(
-        functools.partialmethod, [arithmetic] * len(FOLLOWED), FOLLOWED
-    )
+    rules = [arithmetic] * 4 + [extreme] * 2
+    add, sub, mul, abs, maximum, minimum = map(functools.partialmethod, rules, FOLLOWED)
 
 
 def trace(buffer: ComputedBuffer) -> LoopBody:

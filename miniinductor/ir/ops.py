@@ -36,6 +36,8 @@ from ..sizes.expressions import Position, Size
 
 Dtype = torch.dtype
 Value = Any  # of an op: whatever the installed handler computes with
+# 8 bits: loaded, stored and converted, but not computed with
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 # --- families -------------------------------------------------------------------------------------
 UNARY_FLOAT = tuple(  # float in, float out
@@ -108,9 +110,11 @@ class OpsHandler:
         SCANS.  Every iteration has a result of its own: cumsum."""
 
     @documented
-    def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
+    def indirect_indexing(
+        self, value: Value, size: Size | None, wrap_neg: bool = True
+    ) -> sympy.Expr:
         """A runtime integer value -> a sympy symbol usable in an index; negative ones count from
-        the end (wrap_neg), one out of range raises."""
+        the end (wrap_neg), one out of range raises.  size: None where it is in range for sure."""
 
     # leaves and conversions
     @documented

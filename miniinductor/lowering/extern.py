@@ -35,6 +35,7 @@ from torch import fx
 
 from ..autograd.fake_mode import may_raise, name_of, refusal
 from ..autograd.functionalize import COUNTS_PLACES, is_view
+from ..devices import has_float8
 from ..errors import CannotLower
 from ..ir.loops import (
     Buffer,
@@ -46,6 +47,7 @@ from ..ir.loops import (
     boxes_in,
     leaves_of,
 )
+from ..ir.ops import FLOAT8
 from ..records import Fallback
 from ..sizes.expressions import Opaque
 from ..sizes.symbols import same
@@ -56,8 +58,8 @@ PRODUCTS = [getattr(aten, name).default for name in ("mm", "bmm", "addmm", "badd
 EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS}
 ATTENTION = "flash_attention_for_cpu flash_attention efficient_attention cudnn_attention".split()
 # bernoulli draws the numbers that eager draws; binary_cross_entropy looks at each probability, and
-# raises; grid_sampler_2d is two to ten times as fast as its formula in fused kernels
-OTHERS = """bernoulli binary_cross_entropy dot convolution convolution_backward grid_sampler_2d
+# raises
+OTHERS = """bernoulli binary_cross_entropy dot convolution convolution_backward
 max_pool2d_with_indices_backward sort topk""".split()
 EXTERN |= dict.fromkeys([getattr(aten, name).default for name in OTHERS])
 EXTERN |= {aten.bernoulli.p: None, aten.sort.stable: None}
@@ -122,6 +124,9 @@ def _argument(call: Call, box: TensorBox) -> BufferView:
 
 
 # --- calls that must not be lowered ---------------------------------------------------------------
+CONVERSIONS = (aten._to_copy, aten.clone, aten.copy, torch.ops.prims.convert_element_type)
+
+
 def check_arguments(node: fx.Node, args: Any, kwargs: Any) -> None:
     """Raise NotLowered for arguments that no rule knows."""
     target: Any = node.target
@@ -137,7 +142,8 @@ def check_arguments(node: fx.Node, args: Any, kwargs: Any) -> None:
     boxes = boxes_in((args, kwargs))
     if len({b.device for b in boxes if b.get_size()}) > 1:
         raise NotLowered("tensors on several devices")
-    unknown = [unknown_numbers(t.dtype) for t in [*boxes, *results]]
+    converts = target.overloadpacket in CONVERSIONS and all(has_float8(t.device) for t in results)
+    unknown = [unknown_numbers(t.dtype, converts) for t in [*boxes, *results]]
     unknown += [unknown_numbers(torch.complex128) for _ in leaves_of(complex, (args, kwargs))]
     if any(unknown) and not is_view(target) and target is not aten._unsafe_view.default:
         raise NotLowered(max(unknown))
@@ -152,11 +158,13 @@ def check_result(result: Any) -> None:
             raise NotLowered(unknown_numbers(box.dtype))
 
 
-def unknown_numbers(dtype: torch.dtype) -> str:
-    """The name of numbers that our kernels do not have, "" for those that they have."""
+def unknown_numbers(dtype: torch.dtype, converts: bool = True) -> str:
+    """The name of numbers that our kernels do not have, "" for those that they have.  converts:
+    they are only copied or converted, as eager allows for those of 8 bits."""
     if dtype.is_complex:
         return "complex numbers"
-    return f"{dtype} numbers" if dtype.is_floating_point and dtype.itemsize < 2 else ""
+    is_small = dtype.is_floating_point and dtype.itemsize < 2
+    return f"{dtype} numbers" if is_small and not (converts and dtype in FLOAT8) else ""
 
 
 # --- calls that may raise -------------------------------------------------------------------------

@@ -128,30 +128,40 @@ OP bfloat16 to_bfloat16(float x) {              // nearest, ties to even
     return (bfloat16)(x != x ? 0x7fc0u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 OP float round_bfloat16(float x) { return to_float(to_bfloat16(x)); }
-// (Integers, of whose arithmetic gcc makes vectors; _Float16 it converts one by one.)
-enum class float16 : uint16_t {};
-OP float to_float(float16 x) {          // moved to float's exponent by a product, which also normalizes subnormals
-    uint32_t y = (uint32_t)(int32_t)(int16_t)(uint16_t)x;       // copies of the sign in front
-    uint32_t u = bits<uint32_t>(bits<float>(y << 13 & 0x8fffe000u) * 5.192296858534828e33f);        // 2^112
-    return bits<float>((y & 0x7c00u) == 0x7c00u ? u | 0x7f800000u : u);
-}
-// Added to x, a number 1.5 * 2^13 times as large as x (as the smallest normal number) leaves no bits but those that 16 hold: x is rounded
-// to the nearest, ties to even.
-OP float shift_float16(uint32_t size) {
-    uint32_t power = size & 0x7f800000u;
-    return bits<float>((power < 0x38800000u ? 0x38800000u : power) + 0x06c00000u);
-}
-OP float round_float16(float x) {
-    float shift = shift_float16(bits<uint32_t>(x)), y = __builtin_fabsf(x) >= 65520.f ? inf : (x + shift) - shift;
-    return __builtin_copysignf(y, x);
-}
-OP float16 to_float16(float x) {
-    float size = __builtin_fabsf(x);
-    size = 65536.f < size ? 65536.f : size;     // which becomes an infinity
-    float shift = shift_float16(bits<uint32_t>(size));
-    uint32_t y = bits<uint32_t>(size + shift) - bits<uint32_t>(shift) + (bits<uint32_t>(shift) >> 13) - 0x1fa00u;
-    return (float16)(uint16_t)((x != x ? 0x7e00u : y) | (bits<uint32_t>(x) >> 16 & 0x8000u));
-}
+// Others: integers, of whose arithmetic gcc makes vectors (_Float16 it converts one by one).  digits: after the point; top: the first code
+// that is no finite number; none: the NaN that eager makes.
+template <int width, int digits, int bias, uint32_t top, uint32_t none> struct Small {
+    static constexpr uint32_t left = 23 - digits, sign = 1u << (width - 1);
+    // moved to float's exponent by a product, which also normalizes subnormals
+    OP float moved(uint32_t y) { return bits<float>(y << left & (0x80000000u | (sign - 1u) << left)) * bits<float>((254u - bias) << 23); }
+    OP float wide(uint32_t y) {
+        uint32_t u = bits<uint32_t>(moved(y));
+        return bits<float>((y & top) == top ? u | 0x7f800000u : u);
+    }
+    // Added to x, a number 1.5 * 2^left times as large as x (as the smallest normal number) leaves no bits but those that the type holds: x
+    // is rounded to the nearest, ties to even.
+    OP float shift(float x) {
+        uint32_t power = bits<uint32_t>(x) & 0x7f800000u, least = (128u - bias) << 23;
+        return bits<float>((power < least ? least : power) + (left << 23) + 0x400000u);
+    }
+    OP float rounded(float x) {     // to float16
+        return __builtin_copysignf(__builtin_fabsf(x) >= 65520.f ? inf : (x + shift(x)) - shift(x), x);
+    }
+    OP uint32_t narrow(float x) {
+        float size = __builtin_fabsf(x);
+        size = moved(top) < size ? moved(top) : size;
+        uint32_t power = bits<uint32_t>(shift(size)), first = (128u - bias + left) << digits | 1u << (digits - 1);
+        uint32_t y = bits<uint32_t>(size + shift(size)) - power + (power >> left) - first;
+        return (x != x ? none : y) | (bits<uint32_t>(x) >> (32 - width) & sign);
+    }
+};
+#define SMALL_FLOAT(name, width, ...) enum class name : uint##width##_t {};                                                        \
+OP float to_float(name x) { return Small<width, __VA_ARGS__>::wide((int##width##_t)x); }        /* copies of the sign in front */  \
+OP name to_##name(float x) { return (name)Small<width, __VA_ARGS__>::narrow(x); }                                                  \
+OP float round_##name(float x) { return width == 16 ? Small<width, __VA_ARGS__>::rounded(x) : to_float(to_##name(x)); }
+SMALL_FLOAT(float16, 16, 10, 15, 0x7c00u, 0x7e00u)
+SMALL_FLOAT(float8_e4m3fn, 8, 3, 7, 0x7fu, 0x7fu)
+SMALL_FLOAT(float8_e5m2, 8, 2, 15, 0x7cu, 0x7fu)
 
 // --- what the lanes of a loop have gathered, put together two halves at a time -----------------------------------------------
 // (gcc ends a reduction of `omp simd` with one addition after the other, 16 or 32 of them, each of which waits for the one before.)

@@ -23,7 +23,7 @@ from typing import Any
 import sympy
 import torch
 
-from ...ir.ops import COMPARISON, OpsHandler
+from ...ir.ops import COMPARISON, FLOAT8, OpsHandler
 from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
 from ..kernels import INFIX as INFIX_OF_ALL
@@ -63,7 +63,14 @@ def templates(dtype: torch.dtype) -> dict[str, str]:
 
 
 def triton_type(dtype: torch.dtype) -> str:
-    return "tl.int1" if dtype is torch.bool else "tl." + str(dtype).removeprefix("torch.")
+    """As a value in registers, that is; of float8 the bits."""
+    if dtype in FLOAT8:
+        return "tl.uint8"
+    return "tl.int1" if dtype is torch.bool else "tl." + name_of(dtype)
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -176,17 +183,21 @@ class TritonExpressions(OpsHandler):
         text, axes = self.index(expr)
         return self.named(f"({text}).to({triton_type(compute_dtype(dtype))})", dtype, axes)
 
-    def indirect_indexing(self, value: Tile, size: Size, wrap_neg: bool = True) -> sympy.Expr:
-        index, (end, _) = self.solid(value), self.index(sympy.sympify(size))
-        if wrap_neg:
-            index = self.make(f"tl.where({{0}} < 0, {{0}} + {end}, {{0}})", value.dtype, index)
-        mask = self.mask_text(index.axes)
-        unless = f" | ~({mask})" if mask else ""
-        inside = f"(0 <= {index}) & ({index} < {end})"
-        self.asserts = True
-        # eager's kernels end the process' CUDA context in the same way
-        text = f'tl.device_assert({inside}{unless}, "index out of range in self")'
-        self.scope.code.append(Line(text))
+    def indirect_indexing(
+        self, value: Tile, size: Size | None, wrap_neg: bool = True
+    ) -> sympy.Expr:
+        index = self.solid(value)
+        if size is not None:
+            end, _ = self.index(sympy.sympify(size))
+            if wrap_neg:
+                index = self.make(f"tl.where({{0}} < 0, {{0}} + {end}, {{0}})", value.dtype, index)
+            mask = self.mask_text(index.axes)
+            unless = f" | ~({mask})" if mask else ""
+            inside = f"(0 <= {index}) & ({index} < {end})"
+            self.asserts = True
+            # eager's kernels end the process' CUDA context in the same way
+            text = f'tl.device_assert({inside}{unless}, "index out of range in self")'
+            self.scope.code.append(Line(text))
         symbol = Position(index.text, integer=True)
         self.symbol_axes[symbol] = index.axes
         return symbol
@@ -197,6 +208,12 @@ class TritonExpressions(OpsHandler):
         if dtype == source:
             return x
         x = self.solid(x)
+        if source in FLOAT8:
+            wide = self.make(f"{name_of(source)}_to_float({{}})", torch.float32, x)
+            return self.to_dtype(wide, dtype)
+        if dtype in FLOAT8:
+            wide = self.to_dtype(x, torch.float32)
+            return self.make(f"to_{name_of(dtype)}({{}})", dtype, wide)
         if dtype in NARROW:
             wide = x if x.dtype in NARROW else self.to_dtype(x, torch.float32)
             return self.make(f"{{}}.to({triton_type(dtype)}).to(tl.float32)", dtype, wide)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...ir.ops import FLOAT8
 from ...sizes.symbols import extent
 from ...toolchain import CompilerError
 from .tile_plan import is_interpreting
@@ -107,7 +108,7 @@ def mend(interpreter: Any) -> None:
     interpreter.interpreter_builder.options = dataclasses.replace(
         interpreter.interpreter_builder.options, debug=True, sanitize_overflow=False
     )
-    mend_bfloat16(interpreter)
+    mend_small_floats(interpreter)
     mend_scalars(interpreter)
     np.seterr(all="ignore")  # tiles compute on elements that a mask hides
 
@@ -130,32 +131,38 @@ def fold_in_halves(self: Any, input: Any) -> Any:
     return [self.to_tensor(a, t.dtype) for a, t in zip(arrays, input)]
 
 
-def mend_bfloat16(interpreter: Any) -> None:
-    """Tiles of bfloat16 hold bits, not numbers.  Triton's own conversions cut off instead of
-    rounding, and get denormal numbers wrong."""
+def mend_small_floats(interpreter: Any) -> None:
+    """Tiles of bfloat16 and float8 hold bits, not numbers.  Triton's own conversions cut off
+    instead of rounding, and get denormal numbers wrong."""
     import triton.language as tl
 
     builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
     cast, dot = builder.cast_impl, builder.create_dot
+    small = {tl.bfloat16: torch.bfloat16, tl.float8e4nv: FLOAT8[0], tl.float8e5: FLOAT8[1]}
 
     def widened(source: Any) -> Any:
-        return handle((source.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+        bits = torch.from_numpy(np.ascontiguousarray(source.data))
+        numbers = bits.view(small[source.get_element_ty()]).float().numpy()
+        return handle(numbers.reshape(source.data.shape), tl.float32)
 
-    def rounded(source: Any) -> Any:
-        bits = torch.from_numpy(np.ascontiguousarray(source.data)).bfloat16().view(torch.int16)
-        return handle(bits.numpy().view(np.uint16).reshape(source.data.shape), tl.bfloat16)
+    def rounded(source: Any, kind: Any) -> Any:
+        numbers = torch.from_numpy(np.ascontiguousarray(source.data)).to(small[kind])
+        bits = numbers.view(getattr(torch, f"uint{8 * numbers.itemsize}")).numpy()
+        return handle(bits.reshape(source.data.shape), kind)
 
     def cast_and_round(self: Any, source: Any, target: Any) -> Any:
-        kinds = source.get_element_ty(), target.scalar
-        if kinds == (tl.bfloat16, tl.float32):
+        given, wanted = source.get_element_ty(), target.scalar
+        if given in small and wanted == tl.float32:
             return widened(source)
-        return rounded(source) if kinds == (tl.float32, tl.bfloat16) else cast(self, source, target)
+        is_rounded = given == tl.float32 and wanted in small
+        return rounded(source, wanted) if is_rounded else cast(self, source, target)
 
     def dot_of_values(self: Any, a: Any, b: Any, *rest: Any) -> Any:
         wide = [widened(t) if t.dtype.scalar == tl.bfloat16 else t for t in (a, b)]
         return dot(self, *wide, *rest)
 
     builder.cast_impl, builder.create_dot = cast_and_round, dot_of_values
+    builder.create_fp_to_fp = lambda self, source, target, mode: self.cast_impl(source, target)
 
 
 def mend_scalars(interpreter: Any) -> None:
