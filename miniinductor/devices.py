@@ -124,9 +124,15 @@ def recomputes(device: torch.device) -> bool:
         return False
 
 
-def has_float8(device: torch.device) -> bool:
-    """Do its kernels have float8?  Triton's need a processor that converts it."""
-    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 9)
+# loaded, stored and converted, but not computed with
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+# what too large a number becomes: the largest one, or NaN (by torch's version)
+E4M3_MOST = torch.tensor(1e9, device="cpu").to(FLOAT8[0]).view(torch.uint8).item()
+
+
+def has_float8() -> bool:
+    """Does the GPU, if there is one, convert float8?"""
+    return not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (8, 9)
 
 
 def why_not(device: torch.device) -> str | None:

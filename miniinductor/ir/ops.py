@@ -36,8 +36,6 @@ from ..sizes.expressions import Position, Size
 
 Dtype = torch.dtype
 Value = Any  # of an op: whatever the installed handler computes with
-# 8 bits: loaded, stored and converted, but not computed with
-FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 # --- families -------------------------------------------------------------------------------------
 UNARY_FLOAT = tuple(  # float in, float out

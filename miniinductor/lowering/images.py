@@ -158,16 +158,6 @@ def avg_pool(
     return made(call, body, x)
 
 
-@decomposition(aten.max_unpool2d.default, aten.max_unpool3d.default)
-def max_unpool(x: Tensor, places: Tensor, output_size: Sequence[int], *options: Any) -> Any:
-    if torch.are_deterministic_algorithms_enabled():
-        return NotImplemented  # eager refuses it
-    rank = len(output_size)
-    out = x.new_zeros([*x.shape[:-rank], *output_size])
-    flat = out.flatten(-rank).scatter(-1, places.flatten(-rank), x.flatten(-rank))
-    return flat.reshape(out.shape)
-
-
 # --- resampling -----------------------------------------------------------------------------------
 CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 
@@ -272,43 +262,6 @@ def neighbours(
         exact = exact_place(place, step, 0.5, dtype)
         before = pixels(x, count, step, 0.5, dtype)
     return before, (before + 1).clamp(max=size - 1), (exact - before).clamp(0.0, 1.0)
-
-
-@decomposition(aten.grid_sampler_2d.default)
-def grid_sample(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Any:
-    """A GPU's kernel: pixels around each place, of which those outside of the image count 0.
-
-    mode: 0 bilinear, 1 nearest; padding: 0 zeros, 1 the border's pixel, 2 reflected."""
-    is_empty = any(same(n, 0) for n in (*x.shape, *grid.shape))
-    if mode > 1 or is_empty or x.dtype not in WIDE or not recomputes(x.device):
-        return NotImplemented
-    batch, channel = (torch.arange(n, device=x.device) for n in x.shape[:2])
-    out: Any = 0.0
-    for corner in itertools.product(range(2 - mode), repeat=2):
-        places, weight, inside = [batch.view(-1, 1, 1, 1), channel.view(-1, 1, 1)], 1.0, []
-        for n, d, step in zip(x.shape[2:], (1, 0), corner):
-            exact = place_inside(n, grid[..., d].unsqueeze(1), padding, align_corners)
-            first = exact.round() if mode else exact.floor()
-            weight = weight if mode else weight * (exact - (first + 1 - step)).abs()
-            places.append((first + step).to(torch.int64))
-            inside.append((first + step >= 0) & (first + step < n))
-        clamped = [place.clamp(0, n - 1) for place, n in zip(places, x.shape)]
-        value = aten._unsafe_index(x, clamped) * weight
-        out = out + torch.where(inside[0] & inside[1], value, 0.0)
-    return out
-
-
-def place_inside(n: Any, place: Tensor, padding: int, align_corners: bool) -> Tensor:
-    """Where places from -1 to 1 lie among n pixels; beyond them padded, in eager's order."""
-    span, first = (n - 1, 0.0) if align_corners else (n, -0.5)
-    place = (place + 1) / 2 * span if align_corners else ((place + 1) * n - 1) / 2
-    if padding == 2:
-        away = (place - first).abs()
-        rest, turns = torch.fmod(away, span), (away / span).floor().to(torch.int32)
-        place = torch.where(turns % 2 == 0, rest + first, span - rest + first)
-    if padding:
-        place = torch.where(place > 0, place, 0.0).clamp(max=n - 1)  # 0 for NaN
-    return place
 
 
 # --- the calls of a program -----------------------------------------------------------------------

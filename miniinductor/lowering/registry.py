@@ -24,7 +24,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
 from torch._prims_common import elementwise_dtypes
 
 from ..ir.loops import Index, Loader, Pointwise, Reindex, TensorBox, View, layouts_of
-from ..ir.ops import FLOAT8, Value, ops
+from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import sizes
 
@@ -144,16 +144,9 @@ def broadcast_index(own: Sequence[Size], size: Sequence[Size]) -> Reindex:
 
 
 def cast(value: Value, src: torch.dtype, dst: torch.dtype) -> Value:
-    if src == dst:
-        return value
-    if dst in SATURATING:
-        value, src, most = cast(value, src, torch.float32), torch.float32, torch.finfo(dst).max
-        value = ops.minimum(ops.maximum(value, ops.constant(-most, src)), ops.constant(most, src))
-    return ops.to_dtype(value, dst, src)
+    return value if src == dst else ops.to_dtype(value, dst, src)
 
 
-# for which too large a number becomes the largest one (by torch's version)
-SATURATING = [t for t in FLOAT8 if torch.tensor(1e9, device="cpu").to(t).float().isfinite()]
 NARROW = (torch.float16, torch.bfloat16)
 WIDE = (torch.float32, torch.float64)
 WIDE_SECOND = {aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar}

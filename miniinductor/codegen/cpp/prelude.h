@@ -129,8 +129,8 @@ OP bfloat16 to_bfloat16(float x) {              // nearest, ties to even
 }
 OP float round_bfloat16(float x) { return to_float(to_bfloat16(x)); }
 // Others: integers, of whose arithmetic gcc makes vectors (_Float16 it converts one by one).  digits: after the point; top: the first code
-// that is no finite number; none: the NaN that eager makes.
-template <int width, int digits, int bias, uint32_t top, uint32_t none> struct Small {
+// that is no finite number; most: what is larger becomes this; none: the NaN that eager makes.
+template <int width, int digits, int bias, uint32_t top, uint32_t most, uint32_t none> struct Small {
     static constexpr uint32_t left = 23 - digits, sign = 1u << (width - 1);
     // moved to float's exponent by a product, which also normalizes subnormals
     OP float moved(uint32_t y) { return bits<float>(y << left & (0x80000000u | (sign - 1u) << left)) * bits<float>((254u - bias) << 23); }
@@ -149,7 +149,7 @@ template <int width, int digits, int bias, uint32_t top, uint32_t none> struct S
     }
     OP uint32_t narrow(float x) {
         float size = __builtin_fabsf(x);
-        size = moved(top) < size ? moved(top) : size;
+        size = moved(most) < size ? moved(most) : size;
         uint32_t power = bits<uint32_t>(shift(size)), first = (128u - bias + left) << digits | 1u << (digits - 1);
         uint32_t y = bits<uint32_t>(size + shift(size)) - power + (power >> left) - first;
         return (x != x ? none : y) | (bits<uint32_t>(x) >> (32 - width) & sign);
@@ -159,9 +159,9 @@ template <int width, int digits, int bias, uint32_t top, uint32_t none> struct S
 OP float to_float(name x) { return Small<width, __VA_ARGS__>::wide((int##width##_t)x); }        /* copies of the sign in front */  \
 OP name to_##name(float x) { return (name)Small<width, __VA_ARGS__>::narrow(x); }                                                  \
 OP float round_##name(float x) { return width == 16 ? Small<width, __VA_ARGS__>::rounded(x) : to_float(to_##name(x)); }
-SMALL_FLOAT(float16, 16, 10, 15, 0x7c00u, 0x7e00u)
-SMALL_FLOAT(float8_e4m3fn, 8, 3, 7, 0x7fu, 0x7fu)
-SMALL_FLOAT(float8_e5m2, 8, 2, 15, 0x7cu, 0x7fu)
+SMALL_FLOAT(float16, 16, 10, 15, 0x7c00u, 0x7c00u, 0x7e00u)
+SMALL_FLOAT(float8_e4m3fn, 8, 3, 7, 0x7fu, E4M3_MOST, 0x7fu)
+SMALL_FLOAT(float8_e5m2, 8, 2, 15, 0x7cu, 0x7cu, 0x7fu)
 
 // --- what the lanes of a loop have gathered, put together two halves at a time -----------------------------------------------
 // (gcc ends a reduction of `omp simd` with one addition after the other, 16 or 32 of them, each of which waits for the one before.)

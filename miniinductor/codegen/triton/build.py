@@ -44,8 +44,8 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 
 from ... import config
+from ...devices import FLOAT8
 from ...errors import ours
-from ...ir.ops import FLOAT8
 from ...toolchain import CompilerError, cannot_write, digest, disk, strip_comments, write_whole
 from ..kernels import Kernel
 from .kernel_text import with_wide_indices

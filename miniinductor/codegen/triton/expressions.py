@@ -23,7 +23,8 @@ from typing import Any
 import sympy
 import torch
 
-from ...ir.ops import COMPARISON, FLOAT8, OpsHandler
+from ...devices import FLOAT8
+from ...ir.ops import COMPARISON, OpsHandler
 from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
 from ..kernels import INFIX as INFIX_OF_ALL

@@ -14,6 +14,7 @@ checked, and every address.
 
 import contextlib
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...ir.ops import FLOAT8
+from ...devices import FLOAT8
 from ...sizes.symbols import extent
 from ...toolchain import CompilerError
 from .tile_plan import is_interpreting
@@ -31,6 +32,10 @@ OTHERWISE: dict[str, Callable[..., torch.Tensor]] = {
     "rint": torch.round,
     "fmod": lambda a, b: torch.from_numpy(np.fmod(a.numpy(), b.numpy())),
 }
+for dtype in FLOAT8:
+    name = str(dtype).removeprefix("torch.")
+    OTHERWISE[f"to_{name}"] = functools.partial(lambda t, x: x.to(t).view(torch.uint8), dtype)
+    OTHERWISE[f"{name}_to_float"] = functools.partial(lambda t, x: x.view(t).float(), dtype)
 
 
 class Libdevice:
@@ -46,7 +51,7 @@ class Libdevice:
             arrays = np.broadcast_arrays(*[t.handle.data for t in tiles])
             result = function(*[torch.from_numpy(np.ascontiguousarray(a)) for a in arrays]).numpy()
             result = result.reshape(arrays[0].shape)  # a scalar is an array of one element
-            kind = element = tiles[0].dtype.scalar
+            kind = element = getattr(tl, str(result.dtype))
             if any(t.type.is_block() for t in tiles):
                 kind = tl.block_type(element, list(result.shape))
             return tl.core.tensor(TensorHandle(result, element), kind)
@@ -108,7 +113,7 @@ def mend(interpreter: Any) -> None:
     interpreter.interpreter_builder.options = dataclasses.replace(
         interpreter.interpreter_builder.options, debug=True, sanitize_overflow=False
     )
-    mend_small_floats(interpreter)
+    mend_bfloat16(interpreter)
     mend_scalars(interpreter)
     np.seterr(all="ignore")  # tiles compute on elements that a mask hides
 
@@ -131,38 +136,32 @@ def fold_in_halves(self: Any, input: Any) -> Any:
     return [self.to_tensor(a, t.dtype) for a, t in zip(arrays, input)]
 
 
-def mend_small_floats(interpreter: Any) -> None:
-    """Tiles of bfloat16 and float8 hold bits, not numbers.  Triton's own conversions cut off
-    instead of rounding, and get denormal numbers wrong."""
+def mend_bfloat16(interpreter: Any) -> None:
+    """Tiles of bfloat16 hold bits, not numbers.  Triton's own conversions cut off instead of
+    rounding, and get denormal numbers wrong."""
     import triton.language as tl
 
     builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
     cast, dot = builder.cast_impl, builder.create_dot
-    small = {tl.bfloat16: torch.bfloat16, tl.float8e4nv: FLOAT8[0], tl.float8e5: FLOAT8[1]}
 
     def widened(source: Any) -> Any:
-        bits = torch.from_numpy(np.ascontiguousarray(source.data))
-        numbers = bits.view(small[source.get_element_ty()]).float().numpy()
-        return handle(numbers.reshape(source.data.shape), tl.float32)
+        return handle((source.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
 
-    def rounded(source: Any, kind: Any) -> Any:
-        numbers = torch.from_numpy(np.ascontiguousarray(source.data)).to(small[kind])
-        bits = numbers.view(getattr(torch, f"uint{8 * numbers.itemsize}")).numpy()
-        return handle(bits.reshape(source.data.shape), kind)
+    def rounded(source: Any) -> Any:
+        bits = torch.from_numpy(np.ascontiguousarray(source.data)).bfloat16().view(torch.int16)
+        return handle(bits.numpy().view(np.uint16).reshape(source.data.shape), tl.bfloat16)
 
     def cast_and_round(self: Any, source: Any, target: Any) -> Any:
-        given, wanted = source.get_element_ty(), target.scalar
-        if given in small and wanted == tl.float32:
+        kinds = source.get_element_ty(), target.scalar
+        if kinds == (tl.bfloat16, tl.float32):
             return widened(source)
-        is_rounded = given == tl.float32 and wanted in small
-        return rounded(source, wanted) if is_rounded else cast(self, source, target)
+        return rounded(source) if kinds == (tl.float32, tl.bfloat16) else cast(self, source, target)
 
     def dot_of_values(self: Any, a: Any, b: Any, *rest: Any) -> Any:
         wide = [widened(t) if t.dtype.scalar == tl.bfloat16 else t for t in (a, b)]
         return dot(self, *wide, *rest)
 
     builder.cast_impl, builder.create_dot = cast_and_round, dot_of_values
-    builder.create_fp_to_fp = lambda self, source, target, mode: self.cast_impl(source, target)
 
 
 def mend_scalars(interpreter: Any) -> None:
@@ -201,6 +200,7 @@ def load_interpreted(path: str, name: str) -> "CheckedKernel":
     if not all(isinstance(f, interpreter.InterpretedFunction) for f in (function, tl.sum)):
         raise CompilerError("triton was imported before TRITON_INTERPRET=1 was set")
     names["libdevice"] = Libdevice()
+    names |= {name: getattr(names["libdevice"], name) for name in OTHERWISE}
     return CheckedKernel(function, interpreter._interpreter)
 
 

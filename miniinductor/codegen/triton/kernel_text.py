@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from ...devices import E4M3_MOST
 from ...ir.loops import Buffer, playing
 from ...records import Marked, indent
 from ..kernels import Scope, marked
@@ -194,7 +195,8 @@ def sign_of_byte(x):
     "to_float8_e4m3fn": """
 def to_float8_e4m3fn(x):                # the processor's conversion saturates, and NaN has no sign
     code = x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
-    return tl.where(tl.abs(x) <= 464, code, sign_of_byte(x) | 0x7F)""",
+    is_none = (x != x) | (tl.abs(x) > 464) & (MOST == 0x7F)
+    return tl.where(is_none, sign_of_byte(x) | 0x7F, code)""".replace("MOST", str(E4M3_MOST)),
     "to_float8_e5m2": """
 def to_float8_e5m2(x):
     code = x.to(tl.float8e5).to(tl.uint8, bitcast=True)
