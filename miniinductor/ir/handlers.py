@@ -29,7 +29,6 @@ Mirrors torch/_inductor/dependencies.py, index_propagation.py, dtype_propagation
 
 import functools
 import itertools
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +41,7 @@ from torch import fx
 from ..records import Marked, lines_of
 from ..sizes.expressions import FloorDiv, Position, Size, flatten
 from ..sizes.symbols import bounds, extent, lies_in
-from .dependencies import Instruction, LoopBody, Ref, Result, int_or_none
+from .dependencies import Instruction, LoopBody, Ref, Result
 from .loops import (
     BufferView,
     ComputedBuffer,
@@ -113,7 +112,8 @@ class Recorder(OpsHandler):
         self.ranges = ranges
         # Ref -> the expression that it equals, and its dtype
         self.known: dict[object, tuple[sympy.Expr, torch.dtype]] = {}
-        self.limits: dict[object, tuple[float, float]] = {}
+        self.nonnegative: set[Ref] = set()
+        self.highest: dict[Ref, sympy.Expr] = {}  # of those that are not negative
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> Result:
         return self.emit(op, *args, *kwargs.values())
@@ -149,8 +149,9 @@ class Recorder(OpsHandler):
         known = self.expressions(value)
         if known is not None and lies_in(known[0], size, self.ranges):
             return known[0]
-        low, high = self.limits_of(value)
-        if low >= 0 and high < (int_or_none(size) or 0):  # no check is needed
+        if lies_in(
+            self.highest.get(value, sympy.S.NegativeOne), size, self.ranges
+        ):  # no check is needed
             size, wrap_neg = None, False
 
         def position(number: int) -> sympy.Symbol:
@@ -200,17 +201,18 @@ class Recorder(OpsHandler):
             self.known[result] = sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1]
         return result
 
-    def extreme(self, op: str, a: Ref, b: Ref) -> Ref:
-        """x.clamp(0, 7) lies in [0, 7], whatever x is."""
-        (low, high), (least, most) = map(self.limits_of, (a, b))
-        pick, result = max if op == "maximum" else min, self.arithmetic(op, a, b)
-        self.limits[result] = pick(low, least), pick(high, most)
+    def maximum(self, a: Ref, b: Ref) -> Ref:
+        result = self.arithmetic("maximum", a, b)
+        if self.expressions(b) == [0]:
+            self.nonnegative.add(result)
         return result
 
-    def limits_of(self, x: Ref) -> tuple[float, float]:
-        """(lowest, highest) value of an integer."""
-        known = bounds(self.known[x][0], self.ranges) if x in self.known else None
-        return known or self.limits.get(x, (-math.inf, math.inf))
+    def minimum(self, a: Ref, b: Ref) -> Ref:
+        """x.clamp(0, n) is a position in [0, n], whatever x is."""
+        result, known = self.arithmetic("minimum", a, b), self.expressions(b)
+        if known and a in self.nonnegative:
+            self.highest[result] = known[0]
+        return result
 
     def floordiv(self, a: Ref, b: Ref) -> Ref:
         """Of an index of 32 bits by a number: no check, it is not zero."""
@@ -219,8 +221,7 @@ class Recorder(OpsHandler):
             return self.index_expr(FloorDiv(*known), self.known[a][1])
         return self.emit("floordiv", a, b)
 
-    rules = [arithmetic] * 4 + [extreme] * 2
-    add, sub, mul, abs, maximum, minimum = map(functools.partialmethod, rules, FOLLOWED)
+    add, sub, mul, abs = map(functools.partialmethod, [arithmetic] * 4, FOLLOWED)
 
 
 def trace(buffer: ComputedBuffer) -> LoopBody:

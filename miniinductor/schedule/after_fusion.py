@@ -87,16 +87,9 @@ def reason_to_copy(
     body = next(n for n in node.nodes if n.name == view.name).body
     if body.inner and not runs_once(made.device):
         return "Triton: a kernel that goes through a row more than once computes elements again"
-    whole = (tuple(view.size), tuple(view.stride), view.offset) == (
-        tuple(made.size),
-        tuple(made.stride),
-        made.offset,
-    )
-    if not whole or (made.dtype, tuple(made.size), tuple(made.stride)) != (
-        layout.dtype,
-        tuple(layout.size),
-        tuple(layout.stride),
-    ):
+    places = [(tuple(v.size), tuple(v.stride)) for v in (view, made, layout)]
+    same_place = places[0] == places[1] == places[2] and view.offset == made.offset
+    if not same_place or made.dtype != layout.dtype:
         return "its memory is laid out differently"
     if not may_overwrite(node, view.name, target, True):
         return "its old value is read at other places or times than it is written"

@@ -392,8 +392,8 @@ def example(numel: int, dtype: torch.dtype, device: int) -> torch.Tensor:
     are in range."""
     flat = torch.zeros(numel, dtype=dtype, device=device)
     generator = torch.Generator(flat.device).manual_seed(0)
-    is_zero = dtype in FLOAT8 or not dtype.is_floating_point
-    return flat if is_zero else flat.normal_(generator=generator)
+    is_wide = dtype.is_floating_point and dtype not in FLOAT8
+    return flat.normal_(generator=generator) if is_wide else flat
 
 
 def event_times(calls: Mapping[Config, OfStream]) -> dict[Config, float]:

@@ -64,14 +64,7 @@ def templates(dtype: torch.dtype) -> dict[str, str]:
 
 
 def triton_type(dtype: torch.dtype) -> str:
-    """As a value in registers, that is; of float8 the bits."""
-    if dtype in FLOAT8:
-        return "tl.uint8"
-    return "tl.int1" if dtype is torch.bool else "tl." + name_of(dtype)
-
-
-def name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+    return "tl.int1" if dtype is torch.bool else "tl." + str(dtype).removeprefix("torch.")
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -209,12 +202,12 @@ class TritonExpressions(OpsHandler):
         if dtype == source:
             return x
         x = self.solid(x)
-        if source in FLOAT8:
-            wide = self.make(f"{name_of(source)}_to_float({{}})", torch.float32, x)
-            return self.to_dtype(wide, dtype)
+        if source in FLOAT8:  # a byte
+            x = self.make(f"{triton_type(source)[3:]}_to_float({{}})", torch.float32, x)
+            return self.to_dtype(x, dtype)
         if dtype in FLOAT8:
             wide = self.to_dtype(x, torch.float32)
-            return self.make(f"to_{name_of(dtype)}({{}})", dtype, wide)
+            return self.make(f"to_{triton_type(dtype)[3:]}({{}})", dtype, wide)
         if dtype in NARROW:
             wide = x if x.dtype in NARROW else self.to_dtype(x, torch.float32)
             return self.make(f"{{}}.to({triton_type(dtype)}).to(tl.float32)", dtype, wide)
