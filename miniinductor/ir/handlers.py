@@ -93,9 +93,9 @@ FOLLOWED = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
-    "abs": sympy.Abs,
     "maximum": sympy.Max,
     "minimum": sympy.Min,
+    "abs": sympy.Abs,
 }
 
 
@@ -112,8 +112,9 @@ class Recorder(OpsHandler):
         self.ranges = ranges
         # Ref -> the expression that it equals, and its dtype
         self.known: dict[object, tuple[sympy.Expr, torch.dtype]] = {}
+        # integers that are clamped: x.clamp(0, n) is a position in [0, n], whatever x is
         self.nonnegative: set[Ref] = set()
-        self.highest: dict[Ref, sympy.Expr] = {}  # of those that are not negative
+        self.highest: dict[Ref, sympy.Expr] = {}
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> Result:
         return self.emit(op, *args, *kwargs.values())
@@ -149,10 +150,8 @@ class Recorder(OpsHandler):
         known = self.expressions(value)
         if known is not None and lies_in(known[0], size, self.ranges):
             return known[0]
-        if lies_in(
-            self.highest.get(value, sympy.S.NegativeOne), size, self.ranges
-        ):  # no check is needed
-            size, wrap_neg = None, False
+        if value in self.highest and lies_in(self.highest[value], size, self.ranges):
+            size, wrap_neg = None, False  # no check is needed
 
         def position(number: int) -> sympy.Symbol:
             return Position(f"indirect{number}", integer=True)
@@ -199,19 +198,11 @@ class Recorder(OpsHandler):
         result, known = self.emit(op, *args), self.expressions(*args)
         if known is not None:
             self.known[result] = sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1]
-        return result
-
-    def maximum(self, a: Ref, b: Ref) -> Ref:
-        result = self.arithmetic("maximum", a, b)
-        if self.expressions(b) == [0]:
+        last = self.expressions(args[-1])
+        if op == "maximum" and last == [0]:
             self.nonnegative.add(result)
-        return result
-
-    def minimum(self, a: Ref, b: Ref) -> Ref:
-        """x.clamp(0, n) is a position in [0, n], whatever x is."""
-        result, known = self.arithmetic("minimum", a, b), self.expressions(b)
-        if known and a in self.nonnegative:
-            self.highest[result] = known[0]
+        if op == "minimum" and last and args[0] in self.nonnegative:
+            self.highest[result] = last[0]
         return result
 
     def floordiv(self, a: Ref, b: Ref) -> Ref:
@@ -221,7 +212,9 @@ class Recorder(OpsHandler):
             return self.index_expr(FloorDiv(*known), self.known[a][1])
         return self.emit("floordiv", a, b)
 
-    add, sub, mul, abs = map(functools.partialmethod, [arithmetic] * 4, FOLLOWED)
+    add, sub, mul, maximum, minimum, abs = map(
+        functools.partialmethod, [arithmetic] * len(FOLLOWED), FOLLOWED
+    )
 
 
 def trace(buffer: ComputedBuffer) -> LoopBody:
