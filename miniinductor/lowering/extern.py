@@ -124,7 +124,7 @@ def _argument(call: Call, box: TensorBox) -> BufferView:
 
 
 # --- calls that must not be lowered ---------------------------------------------------------------
-CONVERSIONS = (aten._to_copy, aten.clone, aten.copy, torch.ops.prims.convert_element_type)
+CONVERSIONS = "_to_copy clone copy convert_element_type".split()  # and copies
 
 
 def check_arguments(node: fx.Node, args: Any, kwargs: Any) -> None:
@@ -142,7 +142,7 @@ def check_arguments(node: fx.Node, args: Any, kwargs: Any) -> None:
     boxes = boxes_in((args, kwargs))
     if len({b.device for b in boxes if b.get_size()}) > 1:
         raise NotLowered("tensors on several devices")
-    unknown = [unknown_numbers(t.dtype, target.overloadpacket) for t in [*boxes, *results]]
+    unknown = [unknown_numbers(t.dtype, name_of(target)) for t in [*boxes, *results]]
     unknown += [unknown_numbers(torch.complex128) for _ in leaves_of(complex, (args, kwargs))]
     if any(unknown) and not is_view(target) and target is not aten._unsafe_view.default:
         raise NotLowered(max(unknown))
@@ -157,7 +157,7 @@ def check_result(result: Any) -> None:
             raise NotLowered(unknown_numbers(box.dtype))
 
 
-def unknown_numbers(dtype: torch.dtype, op: Any = aten.copy) -> str:
+def unknown_numbers(dtype: torch.dtype, op: str = "copy") -> str:
     """The name of numbers that our kernels do not have for an op, "" for those that they have."""
     if dtype.is_complex:
         return "complex numbers"
