@@ -112,8 +112,7 @@ class Recorder(OpsHandler):
         self.ranges = ranges
         # Ref -> the expression that it equals, and its dtype
         self.known: dict[object, tuple[sympy.Expr, torch.dtype]] = {}
-        # integers that are clamped: x.clamp(0, n) is a position in [0, n], whatever x is
-        self.nonnegative: set[Ref] = set()
+        # of integers that are not negative: x.clamp(0, n) lies in [0, n], whatever x is
         self.highest: dict[Ref, sympy.Expr] = {}
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> Result:
@@ -150,7 +149,7 @@ class Recorder(OpsHandler):
         known = self.expressions(value)
         if known is not None and lies_in(known[0], size, self.ranges):
             return known[0]
-        if value in self.highest and lies_in(self.highest[value], size, self.ranges):
+        if lies_in(self.highest.get(value, sympy.oo), size, self.ranges):
             size, wrap_neg = None, False  # no check is needed
 
         def position(number: int) -> sympy.Symbol:
@@ -200,8 +199,8 @@ class Recorder(OpsHandler):
             self.known[result] = sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1]
         last = self.expressions(args[-1])
         if op == "maximum" and last == [0]:
-            self.nonnegative.add(result)
-        if op == "minimum" and last and args[0] in self.nonnegative:
+            self.highest[result] = sympy.oo
+        if op == "minimum" and last and self.highest.get(args[0]) is sympy.oo:
             self.highest[result] = last[0]
         return result
 

@@ -192,11 +192,11 @@ def float8_e5m2_to_float(x):
     "sign_of_byte": """
 def sign_of_byte(x):
     return (x.to(tl.int32, bitcast=True) >> 24 & 0x80).to(tl.uint8)""",
-    "to_float8_e4m3fn": """
+    "to_float8_e4m3fn": f"""
 def to_float8_e4m3fn(x):                # the processor's conversion saturates, and NaN has no sign
     code = x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
-    is_none = (x != x) | (tl.abs(x) > 464) & (MOST == 0x7F)
-    return tl.where(is_none, sign_of_byte(x) | 0x7F, code)""".replace("MOST", str(E4M3_MOST)),
+    is_none = (x != x) | (tl.abs(x) > 464) & ({E4M3_MOST} == 0x7F)
+    return tl.where(is_none, sign_of_byte(x) | 0x7F, code)""",
     "to_float8_e5m2": """
 def to_float8_e5m2(x):
     code = x.to(tl.float8e5).to(tl.uint8, bitcast=True)
