@@ -126,8 +126,8 @@ def recomputes(device: torch.device) -> bool:
 
 # loaded, stored and converted, but not computed with
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
-# what too large a number becomes: the largest one, or NaN (by torch's version)
-E4M3_MOST = torch.tensor(1e9, device="cpu").to(FLOAT8[0]).view(torch.uint8).item()
+# what too large a number becomes: the largest one, or 480, which is NaN (by torch's version)
+E4M3_MOST = torch.tensor(1e9, device="cpu").to(FLOAT8[0]).float().nan_to_num(480).item()
 
 
 def has_float8() -> bool:

@@ -80,7 +80,7 @@ FLAGS = (
     "-ffp-contract=off",
     "-fwrapv",
     "-fno-thread-jumps",
-    f"-DE4M3_MOST={E4M3_MOST}u",
+    f"-DE4M3_MOST={E4M3_MOST}f",
     "-shared",
     "-fPIC",
     "-w",

@@ -194,14 +194,13 @@ def sign_of_byte(x):
     return (x.to(tl.int32, bitcast=True) >> 24 & 0x80).to(tl.uint8)""",
     "to_float8_e4m3fn": f"""
 def to_float8_e4m3fn(x):                # the processor's conversion saturates, and NaN has no sign
-    code = x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
-    is_none = (x != x) | (tl.abs(x) > 464) & ({E4M3_MOST} == 0x7F)
-    return tl.where(is_none, sign_of_byte(x) | 0x7F, code)""",
+    is_none = (tl.abs(x) > 464) & ({E4M3_MOST} == 480)
+    code = tl.where(is_none, float("nan"), x).to(tl.float8e4nv)
+    return code.to(tl.uint8, bitcast=True) | sign_of_byte(x)""",
     "to_float8_e5m2": """
 def to_float8_e5m2(x):
     code = x.to(tl.float8e5).to(tl.uint8, bitcast=True)
-    infinity = tl.where(x == x, sign_of_byte(x) | 0x7C, sign_of_byte(x) | 0x7F)
-    return tl.where(tl.abs(x) < 61440, code, infinity)""",
+    return tl.where(tl.abs(x) >= 61440, 0x7C, code) | sign_of_byte(x)""",
 }
 
 

@@ -420,12 +420,12 @@ class TritonForeachWriter(TritonKernelWriter):
 
         def foreach_adam_kernel(in0_0, out0_0, in0_1, out0_1, XBLOCK: tl.constexpr):
             block = tl.program_id(0)
-            if block < 16:
-                first, size, in0, out0 = 0, 65536, in0_0, out0_0
-            else:
-                first, size, in0, out0 = 16, 256, in0_1, out0_1
+            first, size, in0, out0 = 0, 65536, in0_0, out0_0
+            here = block >= 65536 // XBLOCK
+            first = tl.where(here, 65536 // XBLOCK, first); size = tl.where(here, 256, size); ...
 
-    The idea is torch's multi_tensor_apply."""
+    The pointers are chosen by scalar selects: a few hundred, beside 1024 elements and more for each
+    of them.  The idea is torch's multi_tensor_apply."""
 
     def __init__(self, group: Foreach, *context: Any):
         super().__init__(group.parts[0].group, *context)
@@ -455,20 +455,20 @@ class TritonForeachWriter(TritonKernelWriter):
         ]
 
     def grid_lines(self) -> list[Line]:
-        [axis] = self.plan.axes
-        lines = ["block = tl.program_id(0)", *self.choice(0, len(self.parts))]
+        [axis], own = self.plan.axes, list(self.memory.pointers.values())
+        names, firsts = ", ".join(own), ", ".join([f"{pointer}_0" for pointer in own])
+        lines = [
+            "block = tl.program_id(0)",
+            f"first, size, {names} = {self.firsts[0]}, {self.counts[0]}, {firsts}",
+        ]
+        for k in range(1, len(self.parts)):
+            chosen = {"first": f"{self.firsts[k]}", "size": f"{self.counts[k]}"}
+            chosen |= {pointer: f"{pointer}_{k}" for pointer in own}
+            lines += [
+                f"here = block >= {self.firsts[k]}",
+                "; ".join(f"{p} = tl.where(here, {v}, {p})" for p, v in chosen.items()),
+            ]
         return plain(lines, PARTS) + axis.lines("(block - first) * XBLOCK")
-
-    def choice(self, low: int, high: int) -> list[str]:
-        """Lines that find the part to which the block belongs, by halves."""
-        if high - low == 1:
-            names = ["first", "size", *self.memory.pointers.values()]
-            given = [str(self.firsts[low]), str(self.counts[low])]
-            given += [f"{pointer}_{low}" for pointer in names[2:]]
-            return [f"{', '.join(names)} = {', '.join(given)}"]
-        middle = (low + high) // 2
-        left, right = self.choice(low, middle), self.choice(middle, high)
-        return [f"if block < {self.firsts[middle]}:", *indent(left), "else:", *indent(right)]
 
     def body(self) -> list[Code]:
         about = f"# {len(self.parts)} times the same, with other buffers; the first:"
