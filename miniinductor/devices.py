@@ -130,11 +130,6 @@ FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 E4M3_MOST = torch.tensor(1e9, device="cpu").to(FLOAT8[0]).float().nan_to_num(480).item()
 
 
-def has_float8() -> bool:
-    """Does the GPU, if there is one, convert float8?"""
-    return not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (8, 9)
-
-
 def why_not(device: torch.device) -> str | None:
     """Why no kernels can be built for a device, or None."""
     try:

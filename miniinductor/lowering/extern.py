@@ -35,7 +35,7 @@ from torch import fx
 
 from ..autograd.fake_mode import may_raise, name_of, refusal
 from ..autograd.functionalize import COUNTS_PLACES, is_view
-from ..devices import FLOAT8, has_float8
+from ..devices import FLOAT8
 from ..errors import CannotLower
 from ..ir.loops import (
     Buffer,
@@ -162,7 +162,7 @@ def unknown_numbers(dtype: torch.dtype, op: str = "copy") -> str:
     if dtype.is_complex:
         return "complex numbers"
     is_small = dtype.is_floating_point and dtype.itemsize < 2
-    is_known = not is_small or dtype in FLOAT8 and op in CONVERSIONS and has_float8()
+    is_known = not is_small or dtype in FLOAT8 and op in CONVERSIONS
     return "" if is_known else f"{dtype} numbers"
 
 

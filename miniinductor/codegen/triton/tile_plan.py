@@ -450,8 +450,8 @@ def reads_along(reads: Iterable[Access], x_loops: Loops, r_loops: Loops) -> bool
 
 # --- block sizes ----------------------------------------------------------------------------------
 def blocks_to_try(kind: str, axes: Sequence[Axis], columns: bool, reads: int) -> list[Config]:
-    """Block sizes, small ones where many reads take registers; only those that divide the sizes, if there are some about as large as the first:
-    they need no masks."""
+    """Block sizes, small ones where many reads take registers; only those that divide the sizes, if
+    there are some about as large as the first: they need no masks."""
     hints = {axis.name: hint(axis.numel, LIKELY) for axis in axes}
     configs = block_configs(kind, hints, columns)
     if kind == "pointwise" and reads > MOST_READS:
