@@ -109,9 +109,11 @@ class OpsHandler:
         SCANS.  Every iteration has a result of its own: cumsum."""
 
     @documented
-    def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
+    def indirect_indexing(
+        self, value: Value, size: Size | None, wrap_neg: bool = True
+    ) -> sympy.Expr:
         """A runtime integer value -> a sympy symbol usable in an index; negative ones count from
-        the end (wrap_neg), one out of range raises."""
+        the end (wrap_neg), one out of range raises.  size: None where it is in range for sure."""
 
     # leaves and conversions
     @documented

@@ -159,16 +159,6 @@ def avg_pool(
     return made(call, body, x)
 
 
-@decomposition(aten.max_unpool2d.default, aten.max_unpool3d.default)
-def max_unpool(x: Tensor, places: Tensor, output_size: Sequence[int], *options: Any) -> Any:
-    if torch.are_deterministic_algorithms_enabled():
-        return NotImplemented  # eager refuses it
-    rank = len(output_size)
-    out = x.new_zeros([*x.shape[:-rank], *output_size])
-    flat = out.flatten(-rank).scatter(-1, places.flatten(-rank), x.flatten(-rank))
-    return flat.reshape(out.shape)
-
-
 # --- resampling -----------------------------------------------------------------------------------
 CHANNELS_LAST_FROM = 16  # channels; with fewer a GPU's result is contiguous
 

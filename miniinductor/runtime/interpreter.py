@@ -162,9 +162,11 @@ class InterpreterHandler(OpsHandler):
         flat = value.expand(self.shape).reshape(*self.outer, -1)
         return SCANS[kind](flat, -1).to(dtype).reshape(self.shape)
 
-    def indirect_indexing(self, value: Tensor, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
+    def indirect_indexing(
+        self, value: Tensor, size: Size | None, wrap_neg: bool = True
+    ) -> sympy.Symbol:
         value = value.to(torch.int64)
-        size = int(evaluate(size, self.values))
+        size = 2**62 if size is None else int(evaluate(size, self.values))
         if wrap_neg:
             value = torch.where(value < 0, value + size, value)
         inside = (value >= 0) & (value < size)

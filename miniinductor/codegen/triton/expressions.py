@@ -22,6 +22,7 @@ from dataclasses import replace
 import sympy
 import torch
 
+from ...devices import FLOAT8
 from ...ir.ops import COMPARISON, OpsHandler
 from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
@@ -162,17 +163,21 @@ class TritonExpressions(OpsHandler):
         text, axes = self.index(expr)
         return self.named(f"({text}).to({triton_type(compute_dtype(dtype))})", dtype, axes)
 
-    def indirect_indexing(self, value: Tile, size: Size, wrap_neg: bool = True) -> sympy.Expr:
-        index, (end, _) = self.solid(value), self.index(sympy.sympify(size))
-        if wrap_neg:
-            index = self.make(f"tl.where({{0}} < 0, {{0}} + {end}, {{0}})", value.dtype, index)
-        mask = self.mask_text(index.axes)
-        unless = f" | ~({mask})" if mask else ""
-        inside = f"(0 <= {index}) & ({index} < {end})"
-        self.asserts = True
-        # eager's kernels end the process' CUDA context in the same way
-        text = f'tl.device_assert({inside}{unless}, "index out of range in self")'
-        self.scope.code.append(Line(text))
+    def indirect_indexing(
+        self, value: Tile, size: Size | None, wrap_neg: bool = True
+    ) -> sympy.Expr:
+        index = self.solid(value)
+        if size is not None:
+            end, _ = self.index(sympy.sympify(size))
+            if wrap_neg:
+                index = self.make(f"tl.where({{0}} < 0, {{0}} + {end}, {{0}})", value.dtype, index)
+            mask = self.mask_text(index.axes)
+            unless = f" | ~({mask})" if mask else ""
+            inside = f"(0 <= {index}) & ({index} < {end})"
+            self.asserts = True
+            # eager's kernels end the process' CUDA context in the same way
+            text = f'tl.device_assert({inside}{unless}, "index out of range in self")'
+            self.scope.code.append(Line(text))
         symbol = Position(index.text, integer=True)
         self.symbol_axes[symbol] = index.axes
         return symbol
@@ -183,6 +188,12 @@ class TritonExpressions(OpsHandler):
         if dtype == source:
             return x
         x = self.solid(x)
+        if source in FLOAT8:  # a byte
+            x = self.make(f"{triton_type(source)[3:]}_to_float({{}})", torch.float32, x)
+            return self.to_dtype(x, dtype)
+        if dtype in FLOAT8:
+            wide = self.to_dtype(x, torch.float32)
+            return self.make(f"to_{triton_type(dtype)[3:]}({{}})", dtype, wide)
         if dtype in NARROW:
             wide = x if x.dtype in NARROW else self.to_dtype(x, torch.float32)
             return self.make(f"{{}}.to({triton_type(dtype)}).to(tl.float32)", dtype, wide)

@@ -186,7 +186,8 @@ def foreach_config(counts: Sequence[int]) -> Config:
     """For parts of so many elements in one kernel."""
     if is_interpreting():
         return config_of(1, x=min(INTERPRETED_TILE, power_of_2(max(counts))))
-    return config_of(4, x=1024) if sum(counts) < 1024 * PROCESSORS * 16 else config_of(8, x=4096)
+    # (a warp that has found its part should do much: 1,024 elements each took half of 256)
+    return config_of(4, x=1024 if sum(counts) < 1024 * PROCESSORS * 16 else 4096)
 
 
 def product_configs(sizes: Mapping[str, int]) -> list[Config]:
@@ -240,6 +241,7 @@ LONG_ROW = 8192
 # elements that share one running maximum in such a loop: one more exp for all of them
 NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
+MOST_READS = 8  # of an element, of which a thread computes sixteen
 WIDEST = 16  # elements that a thread reads at once, at most
 MANY = 1 << 62
 LIKELY = 8192  # a symbol that the captured run did not know, where blocks are chosen
@@ -365,7 +367,7 @@ def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
         kind=kind,
         axes=axes,
         sizes={axis.name: axis.numel for axis in axes},
-        configs=blocks_to_try(kind, axes, columns),
+        configs=blocks_to_try(kind, axes, columns, sum(len(body.reads()) for body in bodies)),
         columns=columns,
         streams=kind == "looped" and not again,
     )
@@ -450,11 +452,13 @@ def reads_along_outputs(
 
 
 # --- block sizes ----------------------------------------------------------------------------------
-def blocks_to_try(kind: str, axes: Sequence[Axis], columns: bool) -> list[Config]:
-    """Block sizes; only those that divide the sizes, if there are some about as large as the first:
-    they need no masks."""
+def blocks_to_try(kind: str, axes: Sequence[Axis], columns: bool, reads: int) -> list[Config]:
+    """Block sizes, small ones where many reads take registers; only those that divide the sizes, if
+    there are some about as large as the first: they need no masks."""
     hints = {axis.name: hint(axis.numel, LIKELY) for axis in axes}
     configs = block_configs(kind, hints, columns)
+    if kind == "pointwise" and reads > MOST_READS:
+        configs[1:] = [config_of(8, x=512)] * len(configs[1:])
     large = [c for c in configs if c.elements >= configs[0].elements // 2]
     return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
 
