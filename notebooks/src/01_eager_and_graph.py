@@ -25,7 +25,8 @@
 #
 # Section 2 of the PyTorch 2 paper, which chapter 00 names at its end, tells the same story.
 #
-# **Files of this chapter:** none of the compiler yet. The five ways are in `notebooks/prior/`.
+# **Files of this chapter:** none of the compiler yet. The five mechanisms are in
+# `notebooks/prior/`.
 
 # %%
 import time
@@ -209,7 +210,8 @@ except Exception as error:
     print(type(error).__name__, "-", next(line for line in str(error).splitlines() if line.strip()))
 
 # %% [markdown]
-# **Requirement 2:** the input is all of Python. Code that cannot be captured must still run.
+# **Requirement 2:** the compiler must accept all of Python. Code that it cannot capture must still
+# run.
 # <!-- shows: has("NotSupportedError") -->
 #
 # ## 3 · Symbolic tracing: run the program on stand-ins

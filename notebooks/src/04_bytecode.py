@@ -301,8 +301,8 @@ handlers = opcodes.HANDLERS
 print(len(handlers), "canonical opcodes, for example:", ", ".join(list(handlers)[:12]), "...")
 
 # %% [markdown]
-# The handlers serve all three versions of Python. (Where the versions leave different values on the
-# stack, a handler asks for the version; few do.) Now the real evaluator captures the two functions
+# The handlers serve all three versions of Python. (A few of them ask for the version, where the
+# versions leave different values on the stack.) Now the real evaluator captures the two functions
 # on which the small machine failed:
 # <!-- general -->
 

@@ -235,9 +235,9 @@ new_code, *_ = str(explanation.bytecode[1]).split("RETURN_VALUE")     # without 
 print({text: text in new_code for text in ("made inside", "unused")})
 
 # %% [markdown]
-# The replacement code builds a new `Output` and a new list in each call. It does not build the
-# dictionary `temporary`, whose entry `"unused"` it lacks. The program needs only the values that it
-# reads from this dictionary.
+# The replacement code builds a new `Output` and a new list in each call. It contains no `"unused"`,
+# so it does not build the dictionary `temporary`. The program needs only the values that it reads
+# from this dictionary.
 # <!-- shows: has("Output(value=tensor([4., 4.]), parts=[2, 'made inside'])") and has("'made inside': True, 'unused': False") -->
 #
 # ## Closures and cells
@@ -381,9 +381,9 @@ from exercises import check
 check("07.1", predicted)
 
 # %% [markdown]
-# **07.2** (core) *A recorder of writes.* Write a class `Shadow`, of which a tracer makes one for a
-# list: `Shadow(real)`. Reads of the shadow see the writes made so far. The real list does not
-# change until `replay()`, which makes the real list equal to the shadow *in place*. The class needs
+# **07.2** (core) *A recorder of writes.* Write a class `Shadow` for a tracer; `Shadow(real)` wraps
+# the list `real`. Reads of the shadow see the writes made so far. The real list does not change
+# until `replay()`, which makes the real list equal to the shadow *in place*. The class needs
 # `append`, `__getitem__`, `__setitem__`, `__len__` and `replay`.
 #
 # *Hints.* Keep a copy. Replay with a slice assignment, so that the list stays the same object.

@@ -654,7 +654,7 @@ also_here("miniinductor/codegen/kernels.py", "miniinductor/codegen/", "miniinduc
 # ## What real PyTorch has
 #
 # * `torch/_inductor/codegen/cpp.py` has explicit vector classes (`at::vec`), masked tails, many CPU
-#   targets and GEMM templates. Paper, section 4.
+#   targets and GEMM templates. Section 4 of the paper describes them.
 # * `torch/_inductor/codecache.py` and `torch/_inductor/cpp_builder.py` have the caches, which
 #   several machines can share.
 #
