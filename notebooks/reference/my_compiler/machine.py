@@ -79,7 +79,7 @@ class Machine:
         return self.stack.pop()
 
     def step(self) -> bool:
-        """Evaluate one operation by the method that has its name.   True at the end.   Refused
+        """Evaluate one operation by the method that has its name.  True at the end.  Refused
         without such a method, and inside a try or with statement (`operation.exc`)."""
         operation = self.operations[self.pc]
         handler = getattr(self, operation.op, None)
