@@ -61,7 +61,9 @@ class Row:
 
     def __str__(self):
         if self.missing:
-            return f"  NOT WRITTEN  {self.label}: {', '.join(self.missing)}"
+            named = self.missing if len(self.missing) < 4 else self.missing[:2]
+            more = f" and {len(self.missing) - 2} more" if named is not self.missing else ""
+            return f"  NOT WRITTEN  {self.label}: {', '.join(named)}{more}"
         return f"  {'PASS' if self.passed else 'FAIL'}  {self.label}" + (
             f": {self.detail}" if self.detail else ""
         )
