@@ -322,7 +322,7 @@ work = {
     "x + y of 4 million: memory": (lambda x, y: x + y, (x, y)),
     "exp(sin(x)) of 4 thousand: too small": (lambda x: torch.exp(torch.sin(x)), (small,)),
 }
-scaling, others = {}, max(0, os.getloadavg()[0] - 1)     # processes that run, without this one
+scaling, waiting = {}, os.getloadavg()[0]       # processes that run or wait for a core
 for name, (function, inputs) in work.items():
     run = minidynamo.compile(function)
     variants = {}
@@ -345,22 +345,26 @@ axis.legend();
 
 # %% [markdown]
 # A parallel loop ends when its slowest piece ends. So threads bring a gain only on cores that no
-# other process uses. The next cell prints the gains, and how many other processes were running just
-# before the measurement:
+# other process uses. The next cell prints the gains. It also prints how many processes wanted a
+# core just before the measurement; this notebook is one of them:
 # <!-- general -->
 
 # %% tags=["volatile"]
 most = counts[-1]
 for name, seconds in scaling.items():
     print(f"{name:38} {most} threads: {seconds[1] / seconds[most]:.2f} times as fast as one")
-print("BUSY:" if others > cores / 4 else "quiet:", f"{others:.1f} other processes on these {cores} cores")
+if waiting > cores / 2:
+    print(f"BUSY: {waiting:.0f} processes wanted these {cores} cores, which disturbs the gains. Measure on a quiet machine.")
+else:
+    print(f"quiet: {waiting:.0f} other processes wanted these {cores} cores")
 
 # %% [markdown]
-# If the last line says BUSY, other processes used the cores, and the gains may be too small. On a
-# quiet machine arithmetic gains the most, because each core brings its own. The kernel that waits
-# for memory gains less. The small kernel gains nothing: starting and joining threads would take
-# longer than the kernel runs. So the generator writes the pragma for threads only where the work is
-# large. The next cell prints the pragmas of one function, for the small and for the large array:
+# If the last line says BUSY, other processes may have used the cores, and then the gains are too
+# small. On a quiet machine arithmetic gains the most, because each core brings its own. The kernel
+# that waits for memory gains less. The small kernel gains nothing: starting and joining threads
+# would take longer than the kernel runs. So the generator writes the pragma for threads only where
+# the work is large. The next cell prints the pragmas of one function, for the small and for the
+# large array:
 # <!-- general -->
 
 # %%
