@@ -238,9 +238,10 @@ e.kernels
 # ## How close to the limit of the machine?
 #
 # Either memory or arithmetic limits the speed of a kernel. The kernels here do little arithmetic,
-# so memory limits them. The next cell measures this limit on one core, as chapter 15 does: the best
-# rate of copying, adding and summing 16 MB. Then it measures our kernels and eager. A bar is the
-# rate at which a program moves its inputs and outputs; the dashed line is the limit.
+# so memory limits them. The next cell measures this limit on one core: the best rate of copying,
+# adding and summing the rows of 64 MB, which are too large for the caches. Then it measures our
+# kernels and eager. A bar is the rate at which a program moves its inputs and outputs; the dashed
+# line is the limit.
 
 # %% tags=["volatile"] alt="Bars from zero: the useful bytes a second of each program, ours and eager; a dashed line shows the limit"
 import time
@@ -250,13 +251,13 @@ from benchmarks.runner import interleave, keep_freed_memory
 
 torch.set_num_threads(1)                # other processes disturb one core least
 keep_freed_memory()                     # otherwise chance decides who pays for fresh pages of memory
-x, y = torch.randn(4096, 1024), torch.randn(4096, 1024)
-out = torch.empty_like(x)
-limits = {"copying": (2, lambda: out.copy_(x)), "adding": (3, lambda: torch.add(x, y, out=out)),
-          "summing": (1, lambda: x.sum())}
-programs = {"gelu(x) * y": (3, gelu_gate, (x, y)), "softmax": (2, lambda x: torch.softmax(x, -1), (x,)),
-            "sum of each row": (1, lambda x: x.sum(-1), (x,))}
-variants, passes = {}, {}               # passes: how often 16 MB must be read or written
+large, other = torch.randn(16384, 1024), torch.randn(16384, 1024)      # more than the caches hold
+out = torch.empty_like(large)
+limits = {"copying": (2, lambda: out.copy_(large)), "adding": (3, lambda: torch.add(large, other, out=out)),
+          "summing rows": (1, lambda: large.sum(-1))}
+programs = {"gelu(x) * y": (3, gelu_gate, (large, other)), "softmax": (2, lambda x: torch.softmax(x, -1), (large,)),
+            "sum of each row": (1, lambda x: x.sum(-1), (large,))}
+variants, passes = {}, {}               # passes: how often 64 MB must be read or written
 for name, (n, run) in limits.items():
     variants[name], passes[name] = run, n
 for name, (n, function, inputs) in programs.items():
@@ -267,7 +268,7 @@ for name, (n, function, inputs) in programs.items():
     passes["ours", name] = passes["eager", name] = n
 # the processor's time, and the best round of each: other processes count least
 timings = interleave(variants, budget=4, clock=time.process_time)
-rate = {name: passes[name] * x.numel() * 4 / 1e9 / min(timings[name].seconds) for name in variants}
+rate = {name: passes[name] * large.numel() * 4 / 1e9 / min(timings[name].seconds) for name in variants}
 best = max(limits, key=rate.get)
 
 import matplotlib.pyplot as plt
@@ -295,14 +296,14 @@ for name in programs:
 
 # %% [markdown]
 # No program can be faster than memory. A figure above 100% has one of two causes. Either other
-# processes disturbed the measurement of the limit, or a cache kept a part of the data.
+# processes disturbed the measurement of the limit, or a large cache kept a part of the data.
 # <!-- general -->
 #
-# If the limit comes from summing, a program that writes stays below it. The processor reads a cache
-# line before it writes to it, and the bars do not count this traffic. Every other kernel far below
-# the limit could be faster. Softmax computes an exponential and a division for each element, so
-# arithmetic takes part of its time. The sum of each row only reads. If eager's bar is longer than
-# ours there, eager's kernel is better: both sums are equally accurate.
+# If the limit comes from summing rows, a program that writes stays below it. The processor reads a
+# cache line before it writes to it, and the bars do not count this traffic. Every other kernel far
+# below the limit could be faster. Softmax computes an exponential and a division for each element,
+# so arithmetic takes part of its time. The sum of each row only reads. If eager's bar is longer
+# than ours there, eager's kernel is better: both sums are equally accurate.
 #
 # ## What threads bring
 #
@@ -316,13 +317,13 @@ import os
 
 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 counts = sorted({1, 2, cores})[:3]
-small = torch.randn(64, 64)
+small, x, y = torch.randn(64, 64), torch.randn(4096, 1024), torch.randn(4096, 1024)
 work = {
     "exp(sin(x)) of 4 million: arithmetic": (lambda x: torch.exp(torch.sin(x)), (x,)),
     "x + y of 4 million: memory": (lambda x, y: x + y, (x, y)),
     "exp(sin(x)) of 4 thousand: too small": (lambda x: torch.exp(torch.sin(x)), (small,)),
 }
-scaling, waiting = {}, os.getloadavg()[0]       # processes that run or wait for a core
+scaling = {}
 for name, (function, inputs) in work.items():
     run = minidynamo.compile(function)
     variants = {}
@@ -345,26 +346,21 @@ axis.legend();
 
 # %% [markdown]
 # A parallel loop ends when its slowest piece ends. So threads bring a gain only on cores that no
-# other process uses. The next cell prints the gains. It also prints how many processes wanted a
-# core just before the measurement; this notebook is one of them:
+# other process uses. The figures are those of the best round of many, which other processes disturb
+# least. The next cell prints them:
 # <!-- general -->
 
 # %% tags=["volatile"]
 most = counts[-1]
 for name, seconds in scaling.items():
     print(f"{name:38} {most} threads: {seconds[1] / seconds[most]:.2f} times as fast as one")
-if waiting > cores / 2:
-    print(f"BUSY: {waiting:.0f} processes wanted these {cores} cores, which disturbs the gains. Measure on a quiet machine.")
-else:
-    print(f"quiet: {waiting:.0f} other processes wanted these {cores} cores")
 
 # %% [markdown]
-# If the last line says BUSY, other processes may have used the cores, and then the gains are too
-# small. On a quiet machine arithmetic gains the most, because each core brings its own. The kernel
-# that waits for memory gains less. The small kernel gains nothing: starting and joining threads
-# would take longer than the kernel runs. So the generator writes the pragma for threads only where
-# the work is large. The next cell prints the pragmas of one function, for the small and for the
-# large array:
+# On a quiet machine arithmetic gains the most, because each core brings its own. (On a busy one the
+# gains are too small.) The kernel that waits for memory gains less. The small kernel gains nothing:
+# starting and joining threads would take longer than the kernel runs. So the generator writes the
+# pragma for threads only where the work is large. The next cell prints the pragmas of one function,
+# for the small and for the large array:
 # <!-- general -->
 
 # %%
