@@ -17,6 +17,7 @@ from torch._prims_common import suggest_memory_format
 
 from ..devices import recomputes
 from .decompositions import decomposition, upcast
+from .reductions import moments
 from .registry import NARROW, aten
 
 Maybe = Tensor | None
@@ -26,8 +27,7 @@ FEW_CHANNELS = 16  # of a group, side by side in memory: with fewer, eager's ker
 def normalized(x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Over `dims`: ((x - mean) / deviation, mean, variance, 1 / deviation)."""
     wide = upcast(x)
-    mean = wide.mean(dims, keepdim=True)
-    variance = (wide - mean).square().mean(dims, keepdim=True)
+    mean, variance = moments(wide, dims)
     rstd = torch.rsqrt(variance + eps)
     return (wide - mean) * rstd, mean, variance, rstd
 
@@ -61,8 +61,9 @@ def group_norm(
 ) -> Any:
     if not x.is_contiguous(memory_format=suggest_memory_format(x)):
         return NotImplemented  # eager refuses it
-    if not (x.is_contiguous() or recomputes(x.device)) and c // groups < FEW_CHANNELS:
-        return NotImplemented  # short runs in memory
+    is_short = not x.is_contiguous() and c // groups < FEW_CHANNELS  # runs in memory
+    if not recomputes(x.device) and (is_short or x.dtype is torch.float16):
+        return NotImplemented
     out, mean, _, rstd = normalized(x.reshape(n, groups, c // groups, hw), [2, 3], eps)
     out = scaled(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
     kept = statistics_dtype(x, weight, bias, x.dtype)

@@ -10,6 +10,31 @@ typedef unsigned int uint32_t;
 typedef __INT64_TYPE__ int64_t;
 typedef __UINT64_TYPE__ uint64_t;
 
+// --- what libm computes one number at a time, in vectors ---------------------------------------------------------------------
+// torch's library has SLEEF: Sleef_atanf8_u10 takes 8 floats (u10: errors are at most 1.0 ulp).  In loops of `omp simd` GCC calls, in place
+// of atanf, a function that the vector ABI names: _ZGVdN8v_atanf (d: AVX2, e: AVX-512; v: one vector).  `.set` says which one that is.
+#define VECTORS(of) of(exp) of(exp2) of(expm1) of(log) of(log2) of(log10) of(log1p) of(sin) of(cos) of(tan) of(asin) of(acos) of(atan)     \
+    of(sinh) of(cosh) of(tanh) of(asinh) of(acosh) of(atanh) of(erf) of(lgamma)
+#if defined(__AVX2__) && !defined(__clang__)
+#define TEXT(words) #words
+#define LANES(n) _Pragma(TEXT(omp declare simd notinbranch simdlen(n)))
+#ifdef __AVX512F__
+#define TWO(narrow, wide) narrow wide
+#else
+#define TWO(narrow, wide) narrow
+#endif
+#define SAME(isa, n, v, name, type, ulp) asm(".set _ZGV" isa "N" #n v "_" name ", Sleef_" type #n #ulp);
+#define SLEEF_OF(T, name, type, few, many, v, args, ulp)                                                                            \
+    extern "C" { TWO(LANES(few), LANES(many)) __attribute__((const)) T name args; }                                              \
+    SAME("d", few, v, #name, type, ulp) SAME("e", few, v, #name, type, ulp) SAME("e", many, v, #name, type, ulp)
+#define SLEEF1(name, ulp) SLEEF_OF(float, name##f, #name "f", 8, 16, "v", (float), ulp)                                              \
+    SLEEF_OF(double, name, #name "d", 4, 8, "v", (double), ulp)
+#define SLEEF2(name, ulp) SLEEF_OF(float, name##f, #name "f", 8, 16, "vv", (float, float), ulp)                                     \
+    SLEEF_OF(double, name, #name "d", 4, 8, "vv", (double, double), ulp)
+#define SLEEF(name) SLEEF1(name, _u10)
+VECTORS(SLEEF) SLEEF1(erfc, _u15) SLEEF2(atan2, _u10) SLEEF2(hypot, _u05) SLEEF2(pow, _u10) SLEEF2(fmod,)
+#endif
+
 namespace mini {
 #define OP static inline __attribute__((always_inline))
 constexpr float inf = __builtin_inff(), nan = __builtin_nanf("");
@@ -36,21 +61,17 @@ template <class To, class From> OP To to_integer(From x) {
 }
 
 // --- functions that libm has, in both precisions --------------------------------------------------------------------------
-#define LIBM_AS(name, theirs) template <class T> OP T name(T x) {       /* floor(3) is 3 */                                         \
+#define LIBM(name) template <class T> OP T name(T x) {              /* floor(3) is 3 */                                        \
     if constexpr (!is_float<T>) return x;                                                                                        \
-    else if constexpr (sizeof(T) == 4) return __builtin_##theirs##f(x);                                                          \
-    else return __builtin_##theirs(x);                                                                                           \
+    else if constexpr (sizeof(T) == 4) return __builtin_##name##f(x);                                                            \
+    else return __builtin_##name(x);                                                                                             \
 }
-#define LIBM(name) LIBM_AS(name, name)
-LIBM(log) LIBM(sqrt) LIBM(tanh) LIBM(erf)
-LIBM(exp2) LIBM(log2) LIBM(log10) LIBM(log1p) LIBM(expm1) LIBM(sin) LIBM(cos) LIBM(tan) LIBM(asin) LIBM(acos) LIBM(atan)
-LIBM(sinh) LIBM(cosh) LIBM(asinh) LIBM(acosh) LIBM(atanh) LIBM(erfc) LIBM(lgamma) LIBM(floor) LIBM(ceil) LIBM(trunc)
-LIBM_AS(round, rint)        // ties to even
-#define LIBM2(name) template <class T> OP T name(T a, T b) {                                                                        \
+#define LIBM2(name) template <class T> OP T name(T a, T b) {                                                                   \
     if constexpr (sizeof(T) == 4) return __builtin_##name##f(a, b);                                                              \
     else return __builtin_##name(a, b);                                                                                          \
 }
-LIBM2(copysign) LIBM2(atan2) LIBM2(hypot)
+VECTORS(LIBM) LIBM(erfc) LIBM(sqrt) LIBM(floor) LIBM(ceil) LIBM(trunc) LIBM(rint) LIBM2(copysign) LIBM2(atan2) LIBM2(hypot)
+template <class T> OP T round(T x) { return rint(x); }      // ties to even
 
 template <class T> OP T rsqrt(T x) { return T(1) / sqrt(x); }
 template <class T> OP T reciprocal(T x) { return T(1) / x; }
@@ -89,6 +110,7 @@ template <class T> OP T floordiv_of(T a, T b, T m) {        // m = fmod(a, b); a
     T f = floor(d);
     f = d - f > T(0.5) ? f + T(1) : f;
     f = d == T(0) ? copysign(T(0), a / b) : f;
+    f = (m != m) & (a - a == T(0)) ? floor(a / b) : f;      // SLEEF's fmod, as eager's, is NaN where 1 / b is too large
     return b == T(0) ? a / b : f;
 }
 template <class T> OP T floordiv(T a, T b) {
@@ -128,30 +150,35 @@ OP bfloat16 to_bfloat16(float x) {              // nearest, ties to even
     return (bfloat16)(x != x ? 0x7fc0u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 OP float round_bfloat16(float x) { return to_float(to_bfloat16(x)); }
-// (Integers, of whose arithmetic gcc makes vectors; _Float16 it converts one by one.)
-enum class float16 : uint16_t {};
-OP float to_float(float16 x) {          // moved to float's exponent by a product, which also normalizes subnormals
-    uint32_t y = (uint32_t)(int32_t)(int16_t)(uint16_t)x;       // copies of the sign in front
-    uint32_t u = bits<uint32_t>(bits<float>(y << 13 & 0x8fffe000u) * 5.192296858534828e33f);        // 2^112
-    return bits<float>((y & 0x7c00u) == 0x7c00u ? u | 0x7f800000u : u);
+// Others: integers, of whose arithmetic gcc makes vectors (_Float16 it converts one by one).
+// * To a float: the digits are shifted to the left and moved to float's exponent by a product, which also normalizes subnormals.  mask: sign
+//   and digits, shifted; top: the first code that is no finite number.
+// * From a float: added to x, a number 1.5 * 2^left times as large as x (as the smallest normal number) leaves no bits but those that the
+//   type holds: x is rounded to the nearest, ties to even.  most: what is larger becomes this; least: the exponent of the smallest normal
+//   number; first: what the exponents differ by; none: the NaN that eager makes.
+#define SMALL_FLOAT(name, width, left, mask, scale, top, most, least, first, none)                                                  \
+enum class name : uint##width##_t {};                                                                                              \
+OP float to_float(name x) {                                                                                                        \
+    uint32_t y = (uint32_t)(int##width##_t)x, u = bits<uint32_t>(bits<float>(y << left & mask) * scale);                            \
+    return bits<float>((y & top) == top ? u | 0x7f800000u : u);                                                                    \
+}                                                                                                                                  \
+OP float shift_##name(float x) {                                                                                                   \
+    uint32_t power = bits<uint32_t>(x) & 0x7f800000u;                                                                              \
+    return bits<float>((power < least ? least : power) + (left << 23) + 0x400000u);                                                \
+}                                                                                                                                  \
+OP name to_##name(float x) {                                                                                                       \
+    float size = most < __builtin_fabsf(x) ? most : __builtin_fabsf(x), shift = shift_##name(size);                                 \
+    uint32_t y = bits<uint32_t>(size + shift) - bits<uint32_t>(shift) + (bits<uint32_t>(shift) >> left) - first;                    \
+    return (name)(uint##width##_t)((x != x ? none : y) | (bits<uint32_t>(x) >> (32 - width) & 1u << (width - 1)));                 \
 }
-// Added to x, a number 1.5 * 2^13 times as large as x (as the smallest normal number) leaves no bits but those that 16 hold: x is rounded
-// to the nearest, ties to even.
-OP float shift_float16(uint32_t size) {
-    uint32_t power = size & 0x7f800000u;
-    return bits<float>((power < 0x38800000u ? 0x38800000u : power) + 0x06c00000u);
-}
+SMALL_FLOAT(float16, 16, 13, 0x8fffe000u, 0x1p112f, 0x7c00u, 65536.f, 0x38800000u, 0x1fa00u, 0x7e00u)
+SMALL_FLOAT(float8_e4m3fn, 8, 20, 0x87f00000u, 0x1p120f, 0x7fu, E4M3_MOST, 0x3c800000u, 0x46cu, 0x7fu)
+SMALL_FLOAT(float8_e5m2, 8, 21, 0x8fe00000u, 0x1p112f, 0x7cu, 65536.f, 0x38800000u, 0x21au, 0x7fu)
 OP float round_float16(float x) {
-    float shift = shift_float16(bits<uint32_t>(x)), y = __builtin_fabsf(x) >= 65520.f ? inf : (x + shift) - shift;
-    return __builtin_copysignf(y, x);
+    return __builtin_copysignf(__builtin_fabsf(x) >= 65520.f ? inf : (x + shift_float16(x)) - shift_float16(x), x);
 }
-OP float16 to_float16(float x) {
-    float size = __builtin_fabsf(x);
-    size = 65536.f < size ? 65536.f : size;     // which becomes an infinity
-    float shift = shift_float16(bits<uint32_t>(size));
-    uint32_t y = bits<uint32_t>(size + shift) - bits<uint32_t>(shift) + (bits<uint32_t>(shift) >> 13) - 0x1fa00u;
-    return (float16)(uint16_t)((x != x ? 0x7e00u : y) | (bits<uint32_t>(x) >> 16 & 0x8000u));
-}
+OP float round_float8_e4m3fn(float x) { return to_float(to_float8_e4m3fn(x)); }
+OP float round_float8_e5m2(float x) { return to_float(to_float8_e5m2(x)); }
 
 // --- what the lanes of a loop have gathered, put together two halves at a time -----------------------------------------------
 // (gcc ends a reduction of `omp simd` with one addition after the other, 16 or 32 of them, each of which waits for the one before.)
