@@ -22,7 +22,7 @@ from .. import records
 from .data import range_of
 from .draw import draw_graph, draw_guards, draw_joint, draw_memory
 from .draw_code import draw_frames, draw_fusion, draw_replay
-from .timeline import Timeline
+from .timeline import Timeline, Work
 from .views import Code, Several, Table, folded, many
 
 Stage = Callable[[Any], Any]  # a record of a frame, or of a compilation -> what shows it
@@ -355,6 +355,7 @@ class Explanation:
     made_calls: Sequence[Any] = ()  # running.Call
     arguments: Sequence[Any] = ()  # of the last call, for `to_json`
     looks: Any = None  # running.Looks
+    works: Sequence[Work] = ()  # of a GPU, meanwhile
     script: str = ""  # the file of the program that ran, if one did
 
     def __init__(self, name, result, frame_records, counters, compiled=None):
