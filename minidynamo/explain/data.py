@@ -447,6 +447,13 @@ class Origins:
         """The source lines that the object came from: "file0:12"."""
         return sorted(one for one in self.all(name) if "/" not in one)
 
+    def own_lines(self, name: str) -> list[str]:
+        """Those of them that say what is computed; not the one that called them, where the frame
+        has but that one instruction."""
+        inner = {name, *(one for one in self.all(name) if "/bytecode/" not in one)}
+        found = {line for one in inner for line in self.origins.get(one, ()) if "/" not in line}
+        return sorted(found) or self.lines(name)
+
 
 def rows_with_origins(one: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """All objects of an entry that say what they came from."""

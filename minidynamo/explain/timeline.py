@@ -116,8 +116,8 @@ def clock(measures: bool) -> Callable[[Program, CompileRecord], Program]:
     keep_stages()
 
     def with_ticks(program: Program, record: CompileRecord) -> Program:
-        program = with_clock(program, record) if measures else program
         libraries = {name for name, value in program.scope.items() if is_eager_kernel(name, value)}
+        program = with_clock(program, record) if measures else program
         tick = TICKS[id(record)] = Ticks(libraries)
         weakref.finalize(record, TICKS.pop, id(record), None).atexit = False
         scope = program.scope | {"_tick": tick}
@@ -151,7 +151,9 @@ def watched_gpu(found: list[Work], measures: bool) -> Iterator[None]:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         yield
         torch.cuda.synchronize()
-    found += works(profile.profiler.kineto_results.events(), time.time_ns() - time.perf_counter_ns())
+    found += works(
+        profile.profiler.kineto_results.events(), time.time_ns() - time.perf_counter_ns()
+    )
 
 
 def works(events: Iterable[Any], epoch: int) -> Iterator[Work]:
@@ -219,7 +221,7 @@ class Timeline:
         for (line, start), (_, end) in itertools.pairwise(ticks.last):
             seconds = measured[line].seconds if line in measured else end - start
             name, kind = about(texts[line - 1], kernels, ticks.libraries)
-            source = ", ".join(map(self.place, self.origins.lines(f"{stage['id']}/{line}")))
+            source = ", ".join(map(self.place, self.origins.own_lines(f"{stage['id']}/{line}")))
             self.slices.append(Slice(name, kind, track, now, now + seconds, source))
             now += seconds
         if self.works:
@@ -227,7 +229,10 @@ class Timeline:
 
     def add_works(self, lines: Sequence[Slice]) -> None:
         """What the lines of one call launched or waited for, and what streams made of it."""
-        starts, asked = [one.start for one in lines], {w.number: w for w in self.works if not w.stream}
+        starts, asked = (
+            [one.start for one in lines],
+            {w.number: w for w in self.works if not w.stream},
+        )
         for work in self.works:
             at = asked.get(work.number, work).start
             line = lines[max(0, bisect.bisect_right(starts, at) - 1)]
@@ -235,7 +240,9 @@ class Timeline:
                 continue
             says = "Sync", "Launch", "Mem"
             kinds = zip(says, ("wait", "launch", "copy" if work.stream else "launch"))
-            kind = next((kind for word, kind in kinds if word in work.name), work.stream and line.kind)
+            kind = next(
+                (kind for word, kind in kinds if word in work.name), work.stream and line.kind
+            )
             if kind:
                 where = work.stream or line.track
                 self.slices.append(Slice(work.name, kind, where, work.start, work.end, line.source))
