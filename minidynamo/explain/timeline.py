@@ -148,12 +148,10 @@ def watched_gpu(found: list[Work], measures: bool) -> Iterator[None]:
     if measures or not torch.cuda.is_initialized() or torch.autograd._profiler_enabled():
         yield
         return
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+    cupti = {"use_device": "cuda", "use_cpu": False, "use_kineto": True}
+    with torch.autograd.profiler.profile(**cupti) as profile:
         yield
-        torch.cuda.synchronize()
-    found += works(
-        profile.profiler.kineto_results.events(), time.time_ns() - time.perf_counter_ns()
-    )
+    found += works(profile.kineto_results.events(), time.time_ns() - time.perf_counter_ns())
 
 
 def works(events: Iterable[Any], epoch: int) -> Iterator[Work]:
