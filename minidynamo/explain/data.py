@@ -31,7 +31,8 @@ from .. import config
 from ..rebuild.resume import CALL_PREFIXES
 from ..records import shown
 from .callers import OPTIMIZER, OWN, caller_of, rank_of
-from .entry_stages import Direction, directions_of, stages_of
+from .directions import Direction, directions_of
+from .entry_stages import stages_of
 from .files import Files
 from .measure import copy_rate, sheet_of
 from .stages import Stage, instruction_ends
