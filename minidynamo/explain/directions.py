@@ -3,8 +3,9 @@
 In:   an entry's `FrameRecord`.  Out: a `Direction` for each compiled half: rows of the document for
       its fusions, saved values, memory and eager kernels.
 
-    >>> [direction.id for direction in directions_of(record, "f0.0")]
-    ['f0.0/forward', 'f0.0/backward']
+    >>> e = minidynamo.explain(f)(x)
+    >>> [direction.id for direction in directions_of(e.main.record, "f0.0")]
+    ['f0.0/forward']
 
 entry_stages.py adds what it finds on its way: kernels, measured steps, the flow of bytes.
 """

@@ -3,6 +3,7 @@
 In:   an entry's `FrameRecord`, its `Direction`s.  Out: `Stage`s (stages.py) in the pipeline's
       order; the directions get their kernels, measured steps, and the other rows of directions.py.
 
+    >>> from minidynamo.explain.directions import directions_of
     >>> directions = directions_of(record, "f0.0")
     >>> [stage.kind for stage in stages_of(record, "f0.0", directions, Files())]
     ['bytecode', 'replacement', 'fx', 'aten', ..., 'loop_ir', 'fused', 'kernel', 'wrapper']
