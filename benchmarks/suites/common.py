@@ -146,6 +146,7 @@ def measure(
     """One row: agreement with eager, cold compile times, steady-state times.  more: what else is
     timed, without arguments."""
     minidynamo.reset()
+    torch.compiler.reset()  # no row is one recompilation too many of another's code
     row: Row = {"name": name}
     eager = lambda: function(*args, **kwargs)  # noqa: E731
     expected = eager()

@@ -75,8 +75,7 @@ def xla(options: Options, result: Row) -> Iterator[Row]:
             given = [jax.numpy.from_dlpack(each) for each in args]
             theirs = lambda: jitted(*given).block_until_ready()  # noqa: B023, E731
             with torch.no_grad():
-                is_right = agrees(torch.from_dlpack(theirs()), ours(*args))
-                more = {"XLA": theirs} if is_right else {}
+                more = {"XLA": theirs} if agrees(torch.from_dlpack(theirs()), ours(*args)) else {}
                 row = measure(name, ours, args, {}, not options.no_peer, more=more)
             print(format_row(row), show_ratio(row.get("XLA / ours")), flush=True)
             yield row
