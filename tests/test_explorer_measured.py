@@ -180,7 +180,7 @@ def test_the_timeline_has_what_a_gpu_did_beside_the_line_that_launched_it():
     at = (line.start + line.end) / 2
     told = (
         ("cuLaunchKernel", "", at, 7),
-        ("sum_0", "gpu", line.end + 9, 7),
+        ("sum_0<MemLaunch>", "gpu", line.end + 9, 7),
         ("Memset", "gpu", at, 8),
     )
     told += ("cudaStreamSynchronize", "", at, 9), ("cudaMalloc", "", at, 5), ("late", "", at + 9, 4)
@@ -188,6 +188,12 @@ def test_the_timeline_has_what_a_gpu_did_beside_the_line_that_launched_it():
     found = {one.name: one for one in e.timeline.slices if one.name in [name for name, *_ in told]}
     kinds = {name: (one.kind, one.track) for name, one in found.items()}
     host = "call of five_lines, forward"
-    assert kinds.pop("sum_0") == ("kernel", "gpu") and kinds.pop("Memset") == ("copy", "gpu")
-    assert kinds.pop("cuLaunchKernel") == ("launch", host) and found["sum_0"].source == line.source
+    assert kinds.pop("sum_0<MemLaunch>") == ("kernel", "gpu") and kinds.pop("Memset") == (
+        "copy",
+        "gpu",
+    )
+    assert (
+        kinds.pop("cuLaunchKernel") == ("launch", host)
+        and found["sum_0<MemLaunch>"].source == line.source
+    )
     assert kinds == {"cudaStreamSynchronize": ("wait", host)}

@@ -43,6 +43,7 @@ KINDS = {  # of a line of a wrapper that calls no kernel: what it says
     "copy": re.compile(r"\.copy_\(|\bclone\("),
     "allocation": re.compile(r"\bnew_workspace\(|\bempty_\w+\(|\bworkspaces\b"),
 }
+COPIES = ("Memcpy", "Memset")  # how CUPTI calls them
 CALLED = re.compile(r"[A-Za-z_]\w*(?=\()")
 
 
@@ -81,6 +82,15 @@ class Work:
     end: float
     stream: str  # "cuda:0, stream 7"
     number: int
+
+    @property
+    def kind(self) -> str:
+        """ "" of a kernel, and of what the host asks for besides."""
+        if self.stream:
+            return "copy" if self.name.startswith(COPIES) else ""
+        if any(word in self.name for word in ("Launch", *COPIES)):
+            return "launch"
+        return "wait" if "Synchronize" in self.name else ""
 
 
 STAGES: dict[int, list[tuple[str, float, float]]] = {}  # id of a record -> its stages
@@ -236,11 +246,7 @@ class Timeline:
             line = lines[max(0, bisect.bisect_right(starts, at) - 1)]
             if not line.start <= at < line.end:
                 continue
-            says = "Sync", "Launch", "Mem"
-            kinds = zip(says, ("wait", "launch", "copy" if work.stream else "launch"))
-            kind = next(
-                (kind for word, kind in kinds if word in work.name), work.stream and line.kind
-            )
+            kind = work.kind or (line.kind if work.stream else "")
             if kind:
                 where = work.stream or line.track
                 self.slices.append(Slice(work.name, kind, where, work.start, work.end, line.source))
