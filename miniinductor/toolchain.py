@@ -119,8 +119,9 @@ def compiler_command() -> list[str]:
     flags = [*FLAGS, "-fopenmp" if config.openmp and not is_clang else "-fopenmp-simd"]
     if platform.machine() == "x86_64":
         # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it: gcc's
-        # bug 109780
-        flags.append("-mno-red-zone")
+        # bug 109780.  What a kernel lacks (SLEEF's functions, see prelude.h) the loader shall look
+        # for in torch's library: to link against that takes half a second
+        flags += ["-mno-red-zone", "-Wl,--auxiliary=libtorch_cpu.so"]
     if vector_bits() == 512:
         flags.append("-mprefer-vector-width=512")
     return [*words, *flags]

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from front_helpers import check, fallbacks, interpret, lower
 
-from miniinductor.lowering.pointwise import SLOW, SLOW_IN_DOUBLE
 from tests.soundness.tables import lambdas
 
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
@@ -59,8 +58,7 @@ positive""".split()
 )
 def test_unary_float(name, dtype):
     x = special(dtype) if dtype != torch.bool else torch.tensor([True, False])
-    is_eager = dtype is torch.float64 and name in SLOW_IN_DOUBLE
-    check(lambda x: getattr(torch, name)(x), x, native=not is_eager)
+    check(lambda x: getattr(torch, name)(x), x)
 
 
 @pytest.mark.parametrize("name", UNARY_ANY)
@@ -79,7 +77,7 @@ logical_and logical_or logical_xor fmax fmin pow logaddexp xlogy heaviside""".sp
 def test_binary_on_all_pairs_of_special_values(name):
     x = special()
     a, b = x[:, None].expand(-1, len(x)).contiguous(), x[None, :]
-    check(lambda a, b: getattr(torch, name)(a, b), a, b, native=name not in (*SLOW, "fmax", "fmin"))
+    check(lambda a, b: getattr(torch, name)(a, b), a, b, native=name not in ("fmax", "fmin"))
 
 
 @pytest.mark.parametrize(
@@ -357,6 +355,13 @@ def test_random_numbers_follow_the_generator():
 def test_an_unknown_op_falls_back_and_is_recorded():
     record = check(lambda x: torch.linalg.inv(x) + 1, torch.eye(3) * 2, native=False)
     assert fallbacks(record) == ["aten.linalg_inv_ex.default: no lowering"]
+
+
+def test_eager_copies_and_normalizes_float16():
+    x = torch.randn(2, 8, 6, 6).half()
+    record = check(lambda x: (torch.cat([x, x * 2], -1), F.group_norm(x, 4)), x, native=False)
+    assert len(fallbacks(record)) == 2
+    check(lambda x: (torch.cat([x, x * 2], -1), F.group_norm(x, 4)), x.to(torch.bfloat16))
 
 
 def test_complex_numbers_fall_back():

@@ -18,12 +18,10 @@ Mirrors torch/_dynamo/polyfills, and variables/functions.py (`_torchdynamo_inlin
 import collections
 import functools
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn.utils import stateless
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..errors import Break
 from ..variables.base import Args, Frame, Named, RealVar, Variable
@@ -31,7 +29,6 @@ from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, ListVar, TupleVar
 from ..variables.registry import BY_VALUE, PINNED, by_identity, rule
 from ..variables.tensor import TensorVar
-from .torch_state import at
 
 NOTHING = object()
 
@@ -53,30 +50,6 @@ def count_elements(counts: Any, values: Any) -> None:
     """collections.Counter.update"""
     for value in values:
         counts[value] = counts.get(value, 0) + 1
-
-
-# ---- torch
-def associative_scan(
-    combine_fn: Callable[..., Any],
-    xs: Any,
-    dim: int,
-    reverse: bool = False,
-    combine_mode: str = "pointwise",
-) -> Any:
-    """torch's prototype, step by step, as eager loops do it.  # PyTorch: an operator of its own,
-    whose depth is logarithmic."""
-    leaves, spec = tree_flatten(xs)
-    steps = list(zip(*[leaf.unbind(dim) for leaf in leaves]))
-    if reverse:
-        steps.reverse()
-    done: list[Any] = [steps[0]]
-    for step in steps[1:]:
-        before = tree_unflatten(list(done[-1]), spec)
-        combined = combine_fn(before, tree_unflatten(list(step), spec))
-        done.append(tree_flatten(combined)[0])
-    if reverse:
-        done.reverse()
-    return tree_unflatten([torch.stack(parts, dim) for parts in zip(*done)], spec)
 
 
 # ---- itertools
@@ -183,7 +156,6 @@ def traced(function: Any, instead: Any) -> None:
 
 traced(reduce, functools.reduce)
 traced(count_elements, getattr(collections, "_count_elements"))
-traced(associative_scan, at("_higher_order_ops.associative_scan"))
 traced(from_iterable, itertools.chain.from_iterable)
 ITERATORS: tuple[Any, ...] = (chain, islice, repeat, count, cycle, pairwise, zip_longest)
 ITERATORS += (accumulate, starmap, takewhile, dropwhile)

@@ -26,15 +26,17 @@ Mirrors the decisions at the start of codegen in torch/_inductor/codegen/{cpp,si
 """
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import sympy
 
 from ..ir.dependencies import LoopBody, loop_variables, merge_loops
 from ..schedule.nodes import Node
-from ..sizes.symbols import Size, estimate
+from ..sizes.symbols import Size, estimate, hint
 
+SHORT, LANES_INSTEAD = (2, 3, 4), 16  # iterations of a loop that is unrolled, and around it
 PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
 
 
@@ -110,6 +112,30 @@ def plan_kernel(nodes: Sequence[Node]) -> KernelPlan:
     bodies = merge_loops([n.body for n in nodes])
     inner = max((body.inner for body in bodies), key=len)
     return plan_of(nodes, bodies, bodies[0].outer, inner, is_pointwise=not inner)
+
+
+def can_unroll(plan: KernelPlan, overwritten: Container[str]) -> bool:
+    """Is a pointwise group's last loop too short for lanes, as that of pairs or colours is, and
+    free of what decides between its iterations at run time?  The loop around it gets the lanes.
+
+    overwritten: buffers that take the memory of an input, all of which would have to be read first.
+    """
+    bodies = list(plan.bodies.values())
+    *around, count = bodies[0].outer or (0,)
+    if count not in SHORT or hint(math.prod(around), 0) < LANES_INSTEAD:
+        return False
+    read = {access.name for body in bodies for access in body.reads()}  # of each one value is known
+    if any(name in read or name in overwritten for name in plan.bodies):
+        return False
+    scatters = any(access.mode for body in bodies for access in body.writes())
+    return not scatters and all(map(decides_by_last_loop, bodies))
+
+
+def decides_by_last_loop(body: LoopBody) -> bool:
+    """Does nothing but the place in the last loop say what the body reads?"""
+    fixed = {i.result for i in body.depending_only_on(body.x[-1:])}
+    masks = {i.args[0] for i in body.walk() if i.op == "masked"}
+    return masks <= fixed and all(i.op != "indirect_indexing" for i in body.walk())
 
 
 def with_lanes(plan: KernelPlan, bodies: Sequence[LoopBody]) -> KernelPlan:

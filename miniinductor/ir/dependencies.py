@@ -78,6 +78,12 @@ class Instruction:
         args = tuple(change(arg) if isinstance(arg, sympy.Expr) else arg for arg in self.args)
         return replace(self, args=args, block=tuple(i.rewritten(change) for i in self.block))
 
+    def moved(self, by: int) -> "Instruction":
+        """The same, in a list of instructions whose numbers begin later."""
+        args = tuple(Ref(arg.number + by) if isinstance(arg, Ref) else arg for arg in self.args)
+        block = tuple(i.moved(by) for i in self.block)
+        return replace(self, args=args, result=Ref(self.result.number + by), block=block)
+
 
 # --- linear forms ---------------------------------------------------------------------------------
 @functools.lru_cache(100_000)
@@ -266,6 +272,15 @@ class LoopBody:
         outer, inner = tuple(sizes[v] for v in self.x), tuple(sizes[v] for v in self.r)
         body = replace(self, outer=outer, inner=inner)
         return body.with_loops([v for v in sizes if v != around])
+
+    def unrolled(self) -> "LoopBody":
+        """A body without indirect indices, with all iterations of its last outer loop in a row."""
+        *outer, count = self.outer
+        step, instructions = 1 + max(i.result.number for i in self.walk()), []
+        for k in range(count):
+            once = self.substitute(outer, self.inner, {self.x[-1]: sympy.Integer(k)})
+            instructions += [i.moved(k * step) for i in once.instructions]
+        return replace(self, outer=tuple(outer), instructions=instructions)
 
     def simplify_loops(self) -> "LoopBody":
         """Fewest loops, in the order of memory."""

@@ -42,7 +42,6 @@ from ..autograd.joint import call_rule
 from ..errors import CannotTrace
 from ..sizes.symbols import same
 from .extern import EXTERN
-from .pointwise import FEW
 from .registry import LOWERINGS, NARROW, WIDE, aten, register
 
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
@@ -150,6 +149,9 @@ def extreme(is_wanted: Callable, a: Tensor, b: Tensor) -> Tensor:
 
 decomposition(aten.fmax.default)(_of_plain_floats(functools.partial(extreme, torch.ge)))
 decomposition(aten.fmin.default)(_of_plain_floats(functools.partial(extreme, torch.le)))
+
+
+FEW = 64  # of so few elements the call of an eager kernel costs more than its arithmetic
 
 
 @decomposition(aten.dot.default, aten.mv.default)

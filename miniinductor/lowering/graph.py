@@ -55,7 +55,6 @@ from .extern import (
     eager_kernel,
     unknown_numbers,
 )
-from .pointwise import is_slow_in_cpp
 from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
 
 
@@ -241,8 +240,6 @@ class GraphLowering(fx.Interpreter):
     def by_rule(self, call: Call, args: Any, kwargs: Any) -> Any:
         """What the op's rule makes of the call.  Raises NotLowered."""
         target: Any = call.node.target
-        if is_slow_in_cpp(call):
-            raise NotLowered("eager's kernel is in vectors, ours would call libm for each element")
         check_arguments(call.node, args, kwargs)
         result = LOWERINGS[target](call, *args, **kwargs)
         check_result(result)

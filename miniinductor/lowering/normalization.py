@@ -61,8 +61,9 @@ def group_norm(
 ) -> Any:
     if not x.is_contiguous(memory_format=suggest_memory_format(x)):
         return NotImplemented  # eager refuses it
-    if not (x.is_contiguous() or recomputes(x.device)) and c // groups < FEW_CHANNELS:
-        return NotImplemented  # short runs in memory
+    is_short = not x.is_contiguous() and c // groups < FEW_CHANNELS  # runs in memory
+    if not recomputes(x.device) and (is_short or x.dtype is torch.float16):
+        return NotImplemented
     out, mean, _, rstd = normalized(x.reshape(n, groups, c // groups, hw), [2, 3], eps)
     out = scaled(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
     kept = statistics_dtype(x, weight, bias, x.dtype)

@@ -10,16 +10,14 @@ Mirrors the `register_pointwise` calls of torch/_inductor/lowering.py (and `div`
 """
 
 import functools
-import math
 from typing import Any
 
 import sympy
 import torch
 
-from .. import config
 from ..ir.loops import Index, TensorBox
 from ..ir.ops import BITWISE, COMPARISON, LOGICAL, OP_NAMES, UNARY_FLOAT, Value, ops
-from ..sizes.symbols import hint, sizes
+from ..sizes.symbols import sizes
 from .registry import (
     LOWERINGS,
     NARROW,
@@ -56,28 +54,6 @@ OF_BOOLS = {  # what an op does to truth values
     "bitwise_xor": "logical_xor",
     "bitwise_not": "logical_not",
 }
-
-# functions that eager vectorises and our C++ does not: of any float dtype, and of float64 alone
-SLOW = ("fmod", "remainder")
-SLOW_IN_DOUBLE = """
-    sin cos tan asin acos atan atan2 sinh cosh tanh log2 log10 log1p expm1 exp2 erf
-    erfc hypot lgamma""".split()
-
-
-FEW = 64  # of so few elements the call of an eager kernel costs more than its arithmetic
-
-
-def is_long_in_cpp(call: Call) -> bool:
-    """Would the call become a long loop in C++?"""
-    is_long = hint(math.prod(call.first.size), FEW + 1) > FEW
-    return is_long and call.first.device.type == "cpu" and config.cpu_backend == "cpp"
-
-
-def is_slow_in_cpp(call: Call) -> bool:
-    """Is eager's kernel the better one?"""
-    dtype = getattr(call.first, "dtype", torch.bool)
-    is_double = dtype is torch.float64 and call.name in SLOW_IN_DOUBLE
-    return (is_double or dtype.is_floating_point and call.name in SLOW) and is_long_in_cpp(call)
 
 
 def elementwise(name: str, promotion: Promotion, op: str = "") -> None:
@@ -217,9 +193,8 @@ def rounded_div(call: Call, a: Any, b: Any, rounding_mode: str | None = None) ->
     if rounding_mode is None:
         return div(call, a, b)
     dtype = call.value.dtype
-    is_slow = dtype.is_floating_point and rounding_mode == "floor" and is_long_in_cpp(call)
-    if dtype in NARROW or is_slow:
-        raise NotLowered("eager's kernel is in vectors, and rounds 16 bits in a way of its own")
+    if dtype in NARROW:
+        raise NotLowered("eager rounds 16 bits in a way of its own")
     return pointwise(call, ops.floordiv if rounding_mode == "floor" else ops.truncdiv, a, b)
 
 
@@ -238,8 +213,6 @@ def power(call: Call, a: Any, b: Any) -> TensorBox:
     # of float16 eager's pow(-inf, 0.5) is inf, as in C
     if is_number(b) and b in ROOTS and result != torch.float16:
         return pointwise(call, lambda v, _: ROOTS[b](v), a, b)
-    if dtype is torch.float64 and is_long_in_cpp(call):
-        raise NotLowered("eager's kernel is in vectors")
     return pointwise(call, ops.pow, a, b)
 
 

@@ -47,7 +47,7 @@ from .registry import (
     view,
 )
 
-SHORT = range(2, 5)  # a reduction of so many elements is written out on a GPU
+SHORT = 8, 4  # at most so many elements are written out, on a CPU and on a GPU
 JOINS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "logical_or"}
 EXTREMES = ("max", "min", "argmax", "argmin")
 
@@ -82,7 +82,8 @@ def reduce(
         return ops.add(value, ops.constant(0.0, compute)) if starts_at_zero else value
 
     origins = call.origins | x.origins
-    if kind in JOINS and not keepdim and elements(size, dims) in SHORT and recomputes(x.device):
+    few = range(2, SHORT[recomputes(x.device)] + 1)
+    if kind in JOINS and not keepdim and elements(size, dims) in few:
         body = written_out(inner, reduced, JOINS[kind])
         out = TensorBox(Pointwise(x.device, compute, ranges, body, origins=origins))
     else:

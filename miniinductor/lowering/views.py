@@ -30,6 +30,7 @@ from typing import Any
 import sympy
 import torch
 
+from ..devices import recomputes
 from ..errors import CannotLower
 from ..ir.loops import Buffer, Index, Layout, Reindex, TensorBox, same_layout
 from ..ir.ops import Value, ops
@@ -381,6 +382,8 @@ def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
     parts = [box for box in tensors if 0 not in box.get_size()]
     if len(parts) > 8:
         raise NotLowered("cat of more than eight tensors")
+    if result.dtype is torch.float16 and not recomputes(result.device):
+        raise NotLowered("eager copies 16 bits as they are")
     loads = [box.make_loader() for box in parts]
     starts = list(itertools.accumulate([box.get_size()[dim] for box in parts[:-1]], initial=0))
 

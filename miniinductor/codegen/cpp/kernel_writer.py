@@ -50,7 +50,7 @@ from ...schedule.nodes import Group, Node
 from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
 from ..kernels import Kernel, Order, Value, about_lines, of_all_parts, origin_text, summary
-from ..kernel_plan import PARALLEL_WORK, KernelPlan, estimate, plan_kernel, with_lanes
+from ..kernel_plan import PARALLEL_WORK, KernelPlan, can_unroll, estimate, plan_kernel, with_lanes
 from .expressions import (
     HALVES,
     CppExpressions,
@@ -122,7 +122,10 @@ class CppKernelWriter(CppExpressions):
     # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self) -> KernelPlan:
         plan = plan_kernel(self.group.nodes)
-        return with_lanes(plan, list(plan.bodies.values())) if plan.is_pointwise else plan
+        bodies = list(plan.bodies.values())
+        if plan.is_pointwise and can_unroll(plan, self.overwritten):
+            bodies = [body.unrolled() for body in bodies]
+        return with_lanes(plan, bodies) if plan.is_pointwise else plan
 
     def decide(self) -> None:
         """Choose the kernel's form from its plan alone, before a line is written."""

@@ -22,14 +22,14 @@ thing each:
 
   * `Spread`: a reduction of much to little is itself spread over the threads.
 
-        float block0s[128];
+        float share0s[512];
         #pragma omp parallel for schedule(static)
-        for (int64_t block = 0; block < 128; block++) {
-            float block0 = 0;
+        for (int64_t r0_share = 0; r0_share < 1048576; r0_share += 2048) {
+            float share0 = 0;
             for (int64_t r0 = ...) ...
-            block0s[block] = block0;
+            share0s[r0_share/2048] = share0;
         }
-        for (int64_t block = 0; block < 128; block++) { acc0 = acc0 + block0s[block]; }
+        for (int64_t share = 0; share < 512; share++) { acc0 = acc0 + share0s[share]; }
 
   * `Tiles`: transposed reads of a pointwise kernel are copied tile by tile, so that both sides use
     whole cache lines.
@@ -46,9 +46,10 @@ thing each:
 Mirrors the outer-reduction tiling and the tile2d kernels of torch/_inductor/codegen/cpp.py.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import sympy
 import torch
@@ -63,10 +64,12 @@ from ..kernels import Value
 from ..kernel_plan import PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
-from .statements import Bound, Line, Loop, Statement, Statements, nest
+from .statements import Block, Bound, Line, Loop, Statement, Statements, nest
 
 if TYPE_CHECKING:
     from .reductions import Sums
+
+    Part: TypeAlias = Callable[[Sums, Bound, Bound], list[Statement]]  # the loops of some rows
 
 # --- few outer iterations over much ---------------------------------------------------------------
 MOST_PARTS = 512  # partial results
@@ -75,7 +78,7 @@ PARTS = "which part of the loop comes next"
 
 
 class Spread(Plain):
-    """A loop over blocks, which the threads share; then the blocks' results are combined."""
+    """Threads share the loop of the reduction."""
 
     keeps_stack = False
 
@@ -90,34 +93,36 @@ class Spread(Plain):
         return nest(body, self.outer_loops())
 
     def inner_loop(self, body: Statements, accumulators: "Sums") -> list[Statement]:
-        writer = self.writer
-        first, size = self.plan.r[0], writer.size(self.plan.inner[0])
-        least = max(1, LEAST // estimate(self.plan.inner[1:]))
-        # (another stage has names of its own)
-        rows, blocks = (writer.outside.fresh(name) for name in ("rows", "blocks"))
-        wanted = f"({size} + {MOST_PARTS - 1})/{MOST_PARTS}"
-        texts = [
-            f"const int64_t {rows} = mini::maximum<int64_t>({least}, {wanted});",
-            f"const int64_t {blocks} = ({size} + {rows} - 1)/{rows};",
-        ]
-        of_block = parts_of(accumulators, "block")
-        # the loops come first: they may make doubles of the accumulators
-        loops = self.chunks(body, of_block, f"{first}_block", f"{first}_end")
-        block = [
-            Line(f"const int64_t {first}_block = block*{rows};", origin=PARTS),
-            bound(f"{first}_end", f"{first}_block + {rows}", size),
-            *[b.declared() for b in of_block],
-            *loops,
-            *[Line(f"{b.name}s[block] = {b.name};", origin=b.origin) for b in of_block],
-        ]
-        kept = [f"{b.c_type} {b.name}s[{MOST_PARTS}];" for b in of_block]
-        added = [a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)]
-        return [
-            *[Line(text, origin=PARTS) for text in texts + kept],
-            *nest(block, [("block", 0, blocks)], self.threads(1)),
-            *[a.declared() for a in accumulators],
-            *nest(added, [("block", 0, blocks)] if added else []),
-        ]
+        part = functools.partial(self.chunks, body)
+        shares = in_shares(self, part, accumulators, MOST_PARTS)
+        return [*[a.declared() for a in accumulators], shares]
+
+
+def in_shares(
+    layout: Plain, part: "Part", accumulators: "Sums", most: int, width: int = 0
+) -> Block:
+    """The loops of `part`, of which each thread takes a share; the results of the shares are then
+    combined in order.  width: of accumulators that are arrays."""
+    plan, size = layout.plan, layout.writer.size(layout.plan.inner[0])
+    of_share = parts_of(accumulators, "share")
+    first, last = f"{plan.r[0]}_share", f"{plan.r[0]}_end"
+    rows = part(of_share, first, last)  # before the rest: they may make doubles of accumulators
+    place, array, around = ("[k]", f"[{width}]", [("k", 0, width)]) if width else ("", "", [])
+    least = max(1, LEAST // (estimate(plan.inner[1:]) * max(width, 1)))
+    wanted = f"mini::maximum<int64_t>({least}, ({size} + {most - 1})/{most})"
+    lines: list[Statement] = [Line(f"const int64_t rows = {wanted};", origin=PARTS)]
+    share: list[Statement] = [bound(last, f"{first} + rows", size)]
+    kept, added = [], []
+    for whole, one in zip(accumulators, of_share):
+        lines.append(Line(f"{one.c_type} {one.name}s[{most}]{array};", origin=PARTS))
+        share += one.arrays(width) if width else [one.declared()]
+        text = f"{one.name}s[{first}/rows]{place} = {one.name}{place};"
+        kept.append(Line(text, origin=one.origin))
+        added.append(whole.update(f"{one.name}s[share]{place}", place))
+    share += [*rows, *nest(kept, around if kept else [])]
+    shares = [("share", 0, f"({size} + rows - 1)/rows")]
+    together = nest(added, [*shares, *around]) if added else []
+    return Block([*lines, *nest(share, [(first, 0, size, "rows")], layout.threads(1)), *together])
 
 
 def parts_of(accumulators: "Sums", prefix: str) -> "Sums":
@@ -137,7 +142,8 @@ COLUMNS = 512  # the same where rows are longer than that
 
 class Rows(Plain):
     """For reductions whose reads have stride 1 along the last outer loop.  Each block of columns is
-    a thread's work.  Long float sums are sums of chunks, added up in double."""
+    a thread's work, or of few columns a share of the rows.  Long float sums are sums of chunks,
+    added up in double."""
 
     keeps_stack = False
 
@@ -166,12 +172,21 @@ class Rows(Plain):
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are: at least one for every thread."""
-        outer = self.plan.outer
+        *others, last = self.plan.outer
         blocks = 1
         if self.writer.parallel:
-            blocks = max(1, torch.get_num_threads() // estimate(outer[:-1]))
-        width = -(-hint(outer[-1], 512) // blocks // 64) * 64
-        most = outer[-1] if isinstance(outer[-1], int) else WHOLE_ROW
+            blocks = max(1, torch.get_num_threads() // estimate(others))
+        kinds = [k for body in self.plan.bodies.values() for k in body.reduction_kinds()]
+        has_places = any(kind.startswith("arg") for kind in kinds)
+        self.shares = 1  # of rows, one for each thread
+        if (
+            isinstance(last, int)
+            and last < min(64 * blocks, WHOLE_ROW)
+            and not has_places | len(others)
+        ):
+            self.shares, blocks = blocks, 1
+        width = -(-hint(last, 512) // blocks // 64) * 64
+        most = last if isinstance(last, int) else WHOLE_ROW
         self.block_width = min(COLUMNS if width > WHOLE_ROW else width, most)
 
     def kernel_body(self) -> list[Statement]:
@@ -280,8 +295,21 @@ class Rows(Plain):
     def all_rows(
         self, accumulators: "Sums", columns: "Callable[[Sums], list[Statement]]"
     ) -> list[Statement]:
-        """The reduction's loops.  A long sum of floats is that of sums of ROWS_CHUNK rows."""
-        loops = self.inner_loops(0, self.writer.size(self.plan.inner[0]))
+        """The reduction's loops."""
+        part = functools.partial(self.some_rows, columns)
+        if self.shares > 1:
+            return [in_shares(self, part, accumulators, self.shares, self.block_width)]
+        return part(accumulators, 0, self.writer.size(self.plan.inner[0]))
+
+    def some_rows(
+        self,
+        columns: "Callable[[Sums], list[Statement]]",
+        accumulators: "Sums",
+        start: Bound,
+        end: Bound,
+    ) -> list[Statement]:
+        """The loops over rows.  A long sum of floats is that of sums of ROWS_CHUNK rows."""
+        loops = self.inner_loops(start, end)
         *around, (row, start, end) = loops
         inexact = [a for a in accumulators if a.loses_bits]
         if longest(math.prod(self.plan.inner)) <= 2 * ROWS_CHUNK or not inexact:

@@ -10,6 +10,31 @@ typedef unsigned int uint32_t;
 typedef __INT64_TYPE__ int64_t;
 typedef __UINT64_TYPE__ uint64_t;
 
+// --- what libm computes one number at a time, in vectors ---------------------------------------------------------------------
+// torch's library has SLEEF: Sleef_atanf8_u10 takes 8 floats (u10: errors are at most 1.0 ulp).  In loops of `omp simd` GCC calls, in place
+// of atanf, a function that the vector ABI names: _ZGVdN8v_atanf (d: AVX2, e: AVX-512; v: one vector).  `.set` says which one that is.
+#define VECTORS(of) of(exp) of(exp2) of(expm1) of(log) of(log2) of(log10) of(log1p) of(sin) of(cos) of(tan) of(asin) of(acos) of(atan)     \
+    of(sinh) of(cosh) of(tanh) of(asinh) of(acosh) of(atanh) of(erf) of(lgamma)
+#if defined(__AVX2__) && !defined(__clang__)
+#define TEXT(words) #words
+#define LANES(n) _Pragma(TEXT(omp declare simd notinbranch simdlen(n)))
+#ifdef __AVX512F__
+#define TWO(narrow, wide) narrow wide
+#else
+#define TWO(narrow, wide) narrow
+#endif
+#define SAME(isa, n, v, name, type, ulp) asm(".set _ZGV" isa "N" #n v "_" name ", Sleef_" type #n #ulp);
+#define SLEEF_OF(T, name, type, few, many, v, args, ulp)                                                                            \
+    extern "C" { TWO(LANES(few), LANES(many)) __attribute__((const)) T name args; }                                              \
+    SAME("d", few, v, #name, type, ulp) SAME("e", few, v, #name, type, ulp) SAME("e", many, v, #name, type, ulp)
+#define SLEEF1(name, ulp) SLEEF_OF(float, name##f, #name "f", 8, 16, "v", (float), ulp)                                              \
+    SLEEF_OF(double, name, #name "d", 4, 8, "v", (double), ulp)
+#define SLEEF2(name, ulp) SLEEF_OF(float, name##f, #name "f", 8, 16, "vv", (float, float), ulp)                                     \
+    SLEEF_OF(double, name, #name "d", 4, 8, "vv", (double, double), ulp)
+#define SLEEF(name) SLEEF1(name, _u10)
+VECTORS(SLEEF) SLEEF1(erfc, _u15) SLEEF2(atan2, _u10) SLEEF2(hypot, _u05) SLEEF2(pow, _u10) SLEEF2(fmod,)
+#endif
+
 namespace mini {
 #define OP static inline __attribute__((always_inline))
 constexpr float inf = __builtin_inff(), nan = __builtin_nanf("");
@@ -36,21 +61,17 @@ template <class To, class From> OP To to_integer(From x) {
 }
 
 // --- functions that libm has, in both precisions --------------------------------------------------------------------------
-#define LIBM_AS(name, theirs) template <class T> OP T name(T x) {       /* floor(3) is 3 */                                         \
+#define LIBM(name) template <class T> OP T name(T x) {              /* floor(3) is 3 */                                        \
     if constexpr (!is_float<T>) return x;                                                                                        \
-    else if constexpr (sizeof(T) == 4) return __builtin_##theirs##f(x);                                                          \
-    else return __builtin_##theirs(x);                                                                                           \
+    else if constexpr (sizeof(T) == 4) return __builtin_##name##f(x);                                                            \
+    else return __builtin_##name(x);                                                                                             \
 }
-#define LIBM(name) LIBM_AS(name, name)
-LIBM(log) LIBM(sqrt) LIBM(tanh) LIBM(erf)
-LIBM(exp2) LIBM(log2) LIBM(log10) LIBM(log1p) LIBM(expm1) LIBM(sin) LIBM(cos) LIBM(tan) LIBM(asin) LIBM(acos) LIBM(atan)
-LIBM(sinh) LIBM(cosh) LIBM(asinh) LIBM(acosh) LIBM(atanh) LIBM(erfc) LIBM(lgamma) LIBM(floor) LIBM(ceil) LIBM(trunc)
-LIBM_AS(round, rint)        // ties to even
-#define LIBM2(name) template <class T> OP T name(T a, T b) {                                                                        \
+#define LIBM2(name) template <class T> OP T name(T a, T b) {                                                                   \
     if constexpr (sizeof(T) == 4) return __builtin_##name##f(a, b);                                                              \
     else return __builtin_##name(a, b);                                                                                          \
 }
-LIBM2(copysign) LIBM2(atan2) LIBM2(hypot)
+VECTORS(LIBM) LIBM(erfc) LIBM(sqrt) LIBM(floor) LIBM(ceil) LIBM(trunc) LIBM(rint) LIBM2(copysign) LIBM2(atan2) LIBM2(hypot)
+template <class T> OP T round(T x) { return rint(x); }      // ties to even
 
 template <class T> OP T rsqrt(T x) { return T(1) / sqrt(x); }
 template <class T> OP T reciprocal(T x) { return T(1) / x; }
@@ -89,6 +110,7 @@ template <class T> OP T floordiv_of(T a, T b, T m) {        // m = fmod(a, b); a
     T f = floor(d);
     f = d - f > T(0.5) ? f + T(1) : f;
     f = d == T(0) ? copysign(T(0), a / b) : f;
+    f = (m != m) & (a - a == T(0)) ? floor(a / b) : f;      // SLEEF's fmod, as eager's, is NaN where 1 / b is too large
     return b == T(0) ? a / b : f;
 }
 template <class T> OP T floordiv(T a, T b) {

@@ -66,7 +66,7 @@ class Loop:
     start: Bound
     end: Bound
     body: "Statements"
-    step: int = 1
+    step: Bound = 1
     pragma: Pragma | None = None
 
     @property
