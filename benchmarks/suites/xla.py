@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..runner import agrees
+from ..runner import agrees, keep_freed_memory
 from .common import Options, Row, format_row, measure, show_ratio, suite, wanted
 
 
@@ -59,6 +59,7 @@ def xla(options: Options, result: Row) -> Iterator[Row]:
     """Kernels that users write beside XLA (jax.jit), on a CPU; needs jax."""
     import jax
 
+    keep_freed_memory()
     jax.config.update("jax_enable_x64", True)  # places are int64 here and there
     add = lambda x, axis, index, rows: x.at[index].add(rows)  # noqa: E731
     names = SimpleNamespace(**vars(jax.numpy) | vars(jax.nn), index_add=add)
@@ -68,10 +69,8 @@ def xla(options: Options, result: Row) -> Iterator[Row]:
             half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(name[6:])
             index = torch.randint(1024, (1024, 1))
             args = [torch.randn(shape, dtype=half) if shape else index for shape in shapes]
-            ours, jitted = (
-                functools.partial(kernel, torch),
-                jax.jit(functools.partial(kernel, names)),
-            )
+            ours = functools.partial(kernel, torch)
+            jitted = jax.jit(functools.partial(kernel, names))
             given = [jax.numpy.from_dlpack(each) for each in args]
             theirs = lambda: jitted(*given).block_until_ready()  # noqa: B023, E731
             with torch.no_grad():
