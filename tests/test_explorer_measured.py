@@ -136,6 +136,9 @@ def test_a_line_of_the_program_cannot_leave_its_comment():
     assert torch.allclose(e.result, torch.ones(3).sin() + 1)
     (kernel,) = e.main.compiled.kernels
     assert "return NAME(x) + 1 # \\u2603 \\\\: a\\nint wrong;:3\n" in kernel.source
+    del linecache.cache[file]  # what a prompt runs has no text: the op stands there
+    (kernel,) = minidynamo.explain(space["f"])(torch.ones(3)).main.compiled.kernels
+    assert "    // sin: a\\nint wrong;:3\n" in kernel.source
 
 
 def test_the_timeline_tells_where_time_goes(tmp_path):
