@@ -211,7 +211,7 @@ def written_stages(direction: Direction, lowered: Stage) -> Iterator[Stage]:
     for kernel in compiled.kernels:
         yield kernel_stage(direction, kernel, fused)
     set_kernels(direction, loops, fused)
-    direction.flow = flow_of(compiled, direction.kernels, lowered, loops, fused)
+    direction.flow.extend(flow_of(compiled, direction.kernels, lowered, loops, fused))
     wrapper = Stage(f"{direction.id}/wrapper", "wrapper", "Wrapper", direction.name)
     reason = "the wrapper's own: memory, sizes, streams, and what is given back"
     yield numbered_lines(wrapper, compiled.wrapper_source, fused, reason)
@@ -256,7 +256,7 @@ def set_measured(direction: Direction, origin: Origin, wrapper: Stage) -> None:
             row["bytes"] = kernel["bytes_read"] + kernel["bytes_written"]
             row["at_most"] = kernel["at_most"]
         direction.steps.append(row)
-    direction.came_from = {row["id"]: origin.all(row["line"]) for row in direction.steps}
+    direction.came_from.update((row["id"], origin.all(row["line"])) for row in direction.steps)
 
 
 def about_lines(text: str) -> Iterator[tuple]:

@@ -363,6 +363,8 @@ class Explanation:
             counters,
             compiled,
         )
+        if compiled is not None:
+            self.looks, self.works = compiled.looks, compiled.works
         self.frames = [FrameExplanation(record) for record in frame_records]
         captured = [f for f in self.frames if f.record.graph is not None]
         self.main = max(

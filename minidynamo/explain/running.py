@@ -187,8 +187,7 @@ def explanation_of(fn: Callable, apart: Apart, calls: list[Call]) -> Explanation
     result = calls[-1].result if calls else None
     told = {group: dict(counter) for group, counter in counters.items() if counter}
     explanation = Explanation(name, result, shown, told, apart)
-    explanation.made_calls, explanation.looks = calls, apart.looks
-    explanation.works = apart.works
+    explanation.made_calls = calls
     explanation.arguments = calls[-1].arguments if calls else []
     return explanation
 
