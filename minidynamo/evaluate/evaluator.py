@@ -54,8 +54,10 @@ GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120  # of inlined calls: one takes several of the compiler's own
 # Paths of torch's files and of ours: a graph break names the line of the program that called them.
-OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-INTERNAL = (os.path.dirname(torch.__file__) + os.sep, OURS)
+INTERNAL = (
+    os.path.dirname(torch.__file__) + os.sep,
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+)
 _CACHE: dict[int, "CodeInfo"] = {}
 
 

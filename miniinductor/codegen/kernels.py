@@ -176,8 +176,7 @@ def source_of(name: str, order: Order) -> list[str]:
     if not (line := meta.get("source_line")):
         return [op_of(name), "the compiler's own"]
     code = textwrap.shorten(line[2] or op_of(name), 60, placeholder="...")
-    text = "gradient of " * ("backward" in meta) + code
-    parts = text, f"{os.path.basename(line[0])}:{line[1]}"
+    parts = "gradient of " * ("backward" in meta) + code, f"{os.path.basename(line[0])}:{line[1]}"
     return [part.encode("unicode_escape").decode() for part in parts]  # (on one line)
 
 
