@@ -58,7 +58,7 @@ import torch
 from torch.autograd import profiler
 
 from . import config
-from .devices import cpu_flags, vector_bits
+from .devices import E4M3_MOST, cpu_flags, vector_bits
 from .errors import CompilerError, ours
 from .records import LOG
 
@@ -80,6 +80,7 @@ FLAGS = (
     "-ffp-contract=off",
     "-fwrapv",
     "-fno-thread-jumps",
+    f"-DE4M3_MOST={E4M3_MOST}f",
     "-shared",
     "-fPIC",
     "-w",
@@ -264,8 +265,8 @@ def load(name: str) -> ctypes.CDLL | None:
 
 
 def cache_key(source: str, command: list[str]) -> str:
-    """A name for what `command` makes of `source` here: another torch, compiler, flag or processor
-    gives another."""
+    """A file name for what `command` makes of `source`.  It depends on torch, the compiler, the
+    flags and the processor, too."""
     about = compiler_version(find_compiler(os.environ.get("CXX"))), platform.machine(), *cpu_flags()
     return digest(torch.__version__, *command, *about, strip_comments(source))
 
