@@ -149,12 +149,14 @@ class Operations:
             return self.output.wrap_result(value)
         return self.output.wrap_pinned(value)
 
-    def computed(self: Any, function: Any, args: Any, kwargs: Named, read: str) -> Any:
-        """The result of a pure call; an expression, where the only argument is a symbol.  `read`:
-        how the arguments become real, see `on_host`."""
-        value = args[0] if len(args) == 1 else None
+    def computed(
+        self: Any, function: Any, args: Any, kwargs: Named, read: str = "as_constant"
+    ) -> Any:
+        """The result of a pure call; an expression, where it is of symbols.  `read`: how the
+        arguments become real, see `on_host`."""
+        value = args[0] if args and not kwargs else None
         if function in CALLS and type(value) is SymVar and value.python_type() is not bool:
-            result = apply(self, function, value)
+            result = apply(self, function, *args)
             if result is not None:
                 return result
         return self.fold(on_host(function, args, kwargs, read))

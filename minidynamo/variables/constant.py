@@ -114,9 +114,7 @@ class ConstantVar(RealVar):
             return tx.fold(self.value.format, *values, **named)
         if name in ("__enter__", "__exit__"):
             raise Break("context", f"{self} is entered by a call, or left where it was not entered")
-        values = [value.as_constant() for value in args]
-        named = {key: value.as_constant() for key, value in kwargs.items()}
-        return tx.fold(lambda: getattr(self.value, name)(*values, **named))
+        return tx.computed(lambda *a, **k: getattr(self.value, name)(*a, **k), args, kwargs)
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)
