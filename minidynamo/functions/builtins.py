@@ -283,7 +283,7 @@ def _abs(tx: Frame, value: Any, /) -> Variable:
     if isinstance(value, TensorVar):
         return value.call_method(tx, "abs", [], {})
     if isinstance(value, ObjectVar):
-        return through(value, tx, "__abs__", [], {})
+        return through("__abs__")(value, tx)
     return tx.computed(abs, [value], {})
 
 
