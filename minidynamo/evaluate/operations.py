@@ -33,7 +33,7 @@ from ..variables.base import (
     refusal,
 )
 from ..variables.constant import ConstantVar
-from ..variables.dicts import Container, DictVar
+from ..variables.dicts import DictVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.objects import ExceptionVar, ObjectVar, TracebackVar, is_inherited, method_of_class
@@ -335,9 +335,3 @@ class Operations:
         if hasattr(type(found), "__get__"):
             return MethodVar(variable, name)
         return self.output.wrap_class_attribute(owner, found, name)
-
-    def text_of(self, variable: Variable) -> Any:
-        """str(variable) on the host."""
-        if variable.is_constant() or isinstance(variable, (SymVar, Container)):
-            return variable.as_constant()
-        raise Break("string", f"the text of {variable}")

@@ -108,10 +108,6 @@ class ConstantVar(RealVar):
         if type(self.value) is str and name == "join" and len(args) == 1:
             items = [item.as_constant() for item in tx.listed_fast(args[0])]
             return tx.fold(self.value.join, items)
-        if type(self.value) is str and name == "format":
-            values = [tx.text_of(value) for value in args]
-            named = {key: tx.text_of(value) for key, value in kwargs.items()}
-            return tx.fold(self.value.format, *values, **named)
         if name in ("__enter__", "__exit__"):
             raise Break("context", f"{self} is entered by a call, or left where it was not entered")
         return tx.computed(lambda *a, **k: getattr(self.value, name)(*a, **k), args, kwargs)

@@ -40,7 +40,7 @@ class DictVar(Container):
     # host key -> the key as the program first wrote it; True: it has removed the key
     written: dict[Any, Any] = field(default_factory=dict, init=False)
     real_keys: list = field(default_factory=list, kw_only=True)  # of one with a source
-    keys_text: str = field(default="{0}", kw_only=True)  # how a guard reads the keys
+    keys_text = "{0}"  # how a guard reads the keys
     factory = cast(Any, None)  # of a defaultdict
     rewritten = False  # does the replay store everything?
     removed = 0  # how often a key was removed or moved

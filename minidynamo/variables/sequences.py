@@ -141,7 +141,7 @@ class SequenceVar(Container):
                 return ConstantVar(n)
         tx.raise_(
             ValueError,
-            f"{tx.text_of(value)!r} is not in {self.cls.__name__}"
+            f"{value.as_constant()!r} is not in {self.cls.__name__}"
             if isinstance(self, ListVar)
             else "tuple.index(x): x not in tuple",
         )
