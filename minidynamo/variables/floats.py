@@ -96,7 +96,7 @@ def beside(tx: Frame, variable: SymVar, others: Iterable[Variable]) -> Variable:
     dtype = functools.reduce(torch.promote_types, [torch.result_type(t, 1.0) for t in met])
     if dtype.itemsize == 2:  # eager computes these in float32, and rounds the result
         return pinned(variable)
-    return tx.output.call_graph(tx, "call_method", "to", [tensor, ConstantVar(dtype)], {})
+    return tensor.method_node(tx, "to", [ConstantVar(dtype)], {})
 
 
 # operations that take a 0-d tensor as they take a number
