@@ -124,6 +124,12 @@ def recomputes(device: torch.device) -> bool:
         return False
 
 
+# loaded, stored and converted, but not computed with
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+# what too large a number becomes: the largest one, or 480, which is NaN (by torch's version)
+E4M3_MOST = torch.tensor(1e9, device="cpu").to(FLOAT8[0]).float().nan_to_num(480).item()
+
+
 def why_not(device: torch.device) -> str | None:
     """Why no kernels can be built for a device, or None."""
     try:

@@ -58,7 +58,7 @@ import torch
 from torch.autograd import profiler
 
 from . import config
-from .devices import cpu_flags, vector_bits
+from .devices import E4M3_MOST, cpu_flags, vector_bits
 from .errors import CompilerError, ours
 from .records import LOG
 
@@ -80,6 +80,7 @@ FLAGS = (
     "-ffp-contract=off",
     "-fwrapv",
     "-fno-thread-jumps",
+    f"-DE4M3_MOST={E4M3_MOST}f",
     "-shared",
     "-fPIC",
     "-w",

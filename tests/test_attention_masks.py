@@ -1,5 +1,5 @@
-"""Masks that are known when a graph is compiled: left out where the attention kernel does the same
-by itself."""
+"""Attention: masks that are known when a graph is compiled are left out where the library's kernel
+does the same by itself; attention that is written by hand becomes that kernel."""
 
 import math
 import types
@@ -9,9 +9,12 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
-from benchmarks.error_bound import assert_near
+from benchmarks.error_bound import assert_near, assert_no_worse
 from miniinductor.autograd.joint import CALLS
+from miniinductor.lowering import decompositions
 from miniinductor.passes.graph_passes import CLEANING
+from miniinductor.runtime.wrapper import aligned
+from record_helpers import last_compiled
 
 
 def causal(q):
@@ -87,3 +90,79 @@ def test_an_expanded_mask_on_a_gpu_is_copied_where_nothing_is_dropped(dropout, r
     copied, *others = [kwargs["attn_mask"] for _, _, kwargs in given]
     assert copied.is_contiguous() == (not dropout) and torch.equal(copied, expanded)
     assert [mask is None or mask.is_contiguous() for mask in others] == [False, True, True]
+
+
+def softmax(x):
+    return torch.softmax(x, -1)
+
+
+def autocast(q, k, v):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return softmax(q.float() @ k.float().mT * 0.25) @ v.float()
+
+
+def written(q, k, v):
+    scores = q @ k.mT
+    scores.mul_(v.mean())
+    return softmax(scores) @ v
+
+
+def upcast(q, k, v):
+    weights = F.softmax(torch.matmul(q, k.transpose(2, 3)) / 4, dim=-1, dtype=torch.float32)
+    return F.dropout(weights, 0.1, False).to(q.dtype) @ v
+
+
+BY_HAND = {  # -> is it the library's kernel?
+    "plain": (lambda q, k, v: softmax(q @ k.mT * q.shape[-1] ** -0.5) @ v, True),
+    "upcast": (upcast, True),
+    "autocast": (autocast, True),
+    "in 32 bits": (lambda q, k, v: (softmax(q.float() @ k.float().mT) @ v.float()).to(q), False),
+    "rounded late": (lambda q, k, v: softmax(q.float() @ k.float().mT).to(q.dtype) @ v, False),
+    "twice": (lambda q, k, v: softmax(softmax(q @ k.mT)) @ v, False),
+    "scaled late": (lambda q, k, v: (softmax(q @ k.mT) * 2) @ v, False),
+    "columns": (lambda q, k, v: torch.softmax(q @ k.mT, -2) @ v, False),
+    "negative": (lambda q, k, v: softmax(q @ k.mT * -0.5) @ v, False),
+    "through another dtype": (
+        lambda q, k, v: softmax((q @ k.mT).to(torch.float64).to(q)) @ v,
+        False,
+    ),
+    "written": (written, False),
+    "unaligned": (lambda q, k, v: softmax(q[..., :7] @ k[..., :7].mT) @ v[..., :7], False),
+    "a vector": (lambda q, k, v: softmax(q @ k[0, 0, 0]) @ v.sum((0, 1))[:16], False),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize("training", [False, True])
+def test_attention_by_hand_is_the_librarys_kernel(name, training, monkeypatch):
+    function, is_fused = BY_HAND[name]
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+    monkeypatch.setitem(decompositions.KERNELS_OF_ROWS, kernel, ())
+    torch.manual_seed(0)
+    given = [torch.randn(2, 3, 16, 16, dtype=torch.bfloat16) for _ in range(3)]
+    given[0][0, 0, 3] = math.inf
+
+    def results(f, inputs):
+        inputs = [x.clone().requires_grad_(training) for x in inputs]
+        out = f(*inputs)
+        loss = out.nan_to_num().float().square().sum()
+        return [out, *(torch.autograd.grad(loss, inputs) if training else ())]
+
+    minidynamo.reset()
+    eager, ours = results(function, given), results(minidynamo.compile(function), given)
+    ops = [fallback.op for fallback in last_compiled().backend_record.fallbacks]
+    assert (str(kernel) in ops) == is_fused
+    for want, got, exact in zip(eager, ours, results(function, [x.double() for x in given])):
+        if not is_fused:
+            assert_near(got, want)
+        elif name != "autocast":
+            rows = ~want.isnan()
+            assert torch.equal(~got.isnan(), rows)
+            assert_no_worse(got[rows], want[rows], exact[rows])
+    minidynamo.reset()
+
+
+def test_the_librarys_kernel_gets_aligned_tensors():
+    tensor = torch.randn(65)[1:]
+    seen, number = aligned(lambda *given, scale: given, tensor, 2, scale=1.0)
+    assert seen.data_ptr() % 16 == 0 and torch.equal(seen, tensor) and number == 2

@@ -154,6 +154,21 @@ def test_a_pointer_that_is_not_aligned():
         assert torch.equal(compiled(x)[0], torch.relu(x) + 1)
 
 
+def test_attention_by_hand():
+    """The library's kernel, of unaligned tensors, too; a row of infinite scores alone is NaN."""
+    q, k, v = (torch.randn(2, 4, 64, 64, device=GPU).bfloat16().requires_grad_() for _ in range(3))
+    function = lambda q, k, v: torch.softmax(q @ k.mT * 0.125, -1) @ v  # noqa: E731
+    compiled, more = minidynamo.compile(function), torch.randn(q.numel() + 1, device=GPU).bfloat16()
+    for inputs in ((q, k, v), (more[1:].view(q.shape).requires_grad_(), k, v)):
+        losses = [f(*inputs).float().square().sum() for f in (compiled, function)]
+        for ours, eager in zip(*[torch.autograd.grad(loss, inputs) for loss in losses]):
+            torch.testing.assert_close(ours, eager, rtol=0.05, atol=0.05)
+    with torch.no_grad():
+        q[0, 0, 3, 0], k[..., 0] = -torch.inf, k[..., 0].abs() + 1
+        out = compiled(q, k, v)
+    assert out[0, 0, 3].isnan().all() and out.isnan().sum() == 64
+
+
 def test_cuda_graphs_replay_with_new_inputs_and_moved_parameters():
     layer = torch.nn.Linear(64, 64).to(GPU)
     compiled = minidynamo.compile(lambda x: F.gelu(layer(x)), mode="reduce-overhead")

@@ -1,9 +1,12 @@
-"""Scatters of rows: positions are checked."""
+"""Scatters of rows: positions are checked, and what they add is computed in their own kernel."""
 
 import pytest
 import torch
 
 import minidynamo
+from benchmarks.error_bound import assert_near
+from miniinductor import config
+from record_helpers import last_compiled
 
 
 def test_an_index_out_of_range_is_found_by_whoever_has_it():
@@ -14,3 +17,29 @@ def test_an_index_out_of_range_is_found_by_whoever_has_it():
         index[1234] = bad
         with pytest.raises((IndexError, RuntimeError)):
             function(table, index, torch.ones(2000, 64))
+
+
+def sums(x, i, rows=40):
+    return x.new_zeros(rows, *x.shape[1:]).index_add(0, i, x)
+
+
+CASES = {  # -> kernels: what is added to is made by one of its own
+    "vertical": (lambda x, i: (x.exp(), sums(x.exp(), i)), 2),
+    "two": (lambda x, i: (sums(x.exp(), i), sums(x, i, 41)), 2),
+    "sums are read": (lambda x, i: x / sums(x, i)[i], 3),
+    "what was there is read": (lambda x, i: (x[:40].exp().index_add(0, i, x), x.exp()[i] + x), 2),
+    "a reduction": (lambda x, i: sums(x.sum(1), i), 3),
+}
+
+
+@pytest.mark.parametrize("function, kernels", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("backend", ["cpp", "triton"])
+def test_a_scatter_is_fused_with_what_it_adds(function, kernels, backend):
+    x, i = torch.randn(300, 8), torch.randint(0, 40, (300,))
+    minidynamo.reset()
+    with config.patch(cpu_backend=backend):
+        assert_near(minidynamo.compile(function)(x, i), function(x, i))
+    record = last_compiled().backend_record
+    if backend == "triton":
+        assert len(record.kernels) == kernels
+    minidynamo.reset()

@@ -47,11 +47,10 @@ def check_names(output: "OutputGraph", gm: torch.fx.GraphModule) -> None:
         module: Any = functools.reduce(getattr, path[1:], torch) if path[:1] == ["torch"] else None
         if isinstance(module, types.ModuleType) and not hasattr(module, last):
             raise SkipFrame(f"torch.{'.'.join(path[1:] + [last])} is no name of torch's")
-        if isinstance(module, types.ModuleType) and last in vars(module):
-            output.guard_fixed(
-                output.globals_of(vars(module)).source.item(last), vars(module)[last]
-            )
-            if vars(module)[last] is not target:
+        names = vars(module) if isinstance(module, types.ModuleType) else {}
+        if last in names:
+            output.guard_fixed(output.globals_of(names).source.item(last), names[last])
+            if names[last] is not target:
                 raise SkipFrame(f"torch.{'.'.join(path[1:] + [last])} is the program's own")
 
 

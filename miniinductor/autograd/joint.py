@@ -104,6 +104,8 @@ class OriginInterpreter(fx.Interpreter):
         self.tracer = tracer
         self.starts: list[int] = []
         self.origins: list[dict[str, Any]] = []
+        # id of a tensor -> (the tensor, so that it keeps its id; what call rules know of it)
+        self.scores: dict[int, tuple[Any, Any]] = {}
 
     def run_node(self, node: fx.Node) -> Any:
         # (what the front end has written down of each node)
@@ -131,15 +133,12 @@ class OriginInterpreter(fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         return CALLS.get(target, OriginInterpreter.plain_call)(self, target, args, kwargs)
 
-    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return CALLS.get(target, OriginInterpreter.plain_method)(self, target, args, kwargs)
+    call_method = call_function
 
     def plain_call(self, target: Any, args: Any, kwargs: Any) -> Any:
         """The call as torch's own rules take it apart."""
-        return super().call_function(target, args, kwargs)
-
-    def plain_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return super().call_method(target, args, kwargs)
+        run = super().call_method if isinstance(target, str) else super().call_function
+        return run(target, args, kwargs)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         tensor = self.fetch_attr(target)

@@ -106,6 +106,7 @@ class Tracer(TorchDispatchMode):
         self.graph = Graph()
         self.constants: dict[str, torch.Tensor] = {}  # attribute name -> real tensor
         self.meta: dict[str, Any] = {}
+        self.writes = 0  # how many ops may have written to a tensor
         self._node_of: dict[int, fx.Node] = {}
         self._fake_of: dict[int, FakeTensor] = {}
         self._alive: list[Any] = []  # what is in `_node_of`: the id of a dead tensor is used again
@@ -192,6 +193,7 @@ class Tracer(TorchDispatchMode):
             self.before_record()
         kwargs = kwargs or {}
         if func._schema.is_mutable or func is aten.as_strided.default:
+            self.writes += 1
             from .writes import special_write
 
             out = special_write(self, func, args, kwargs)

@@ -112,6 +112,8 @@ class Recorder(OpsHandler):
         self.ranges = ranges
         # Ref -> the expression that it equals, and its dtype
         self.known: dict[object, tuple[sympy.Expr, torch.dtype]] = {}
+        # of integers that are not negative: x.clamp(0, n) lies in [0, n], whatever x is
+        self.highest: dict[Ref, sympy.Expr] = {}
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> Result:
         return self.emit(op, *args, *kwargs.values())
@@ -147,6 +149,8 @@ class Recorder(OpsHandler):
         known = self.expressions(value)
         if known is not None and lies_in(known[0], size, self.ranges):
             return known[0]
+        if lies_in(self.highest.get(value, sympy.oo), size, self.ranges):
+            size, wrap_neg = None, False  # no check is needed
 
         def position(number: int) -> sympy.Symbol:
             return Position(f"indirect{number}", integer=True)
@@ -193,6 +197,11 @@ class Recorder(OpsHandler):
         result, known = self.emit(op, *args), self.expressions(*args)
         if known is not None:
             self.known[result] = sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1]
+        last = self.expressions(args[-1])
+        if op == "maximum" and last == [0]:
+            self.highest[result] = sympy.oo
+        if op == "minimum" and last and self.highest.get(args[0]) is sympy.oo:
+            self.highest[result] = last[0]
         return result
 
     def floordiv(self, a: Ref, b: Ref) -> Ref:

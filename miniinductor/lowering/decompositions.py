@@ -25,8 +25,10 @@ Mirrors torch/_inductor/decomposition.py (paper section 4.3).
 """
 
 import functools
+import math
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -41,7 +43,7 @@ from .. import config
 from ..autograd.joint import call_rule
 from ..errors import CannotTrace
 from ..sizes.symbols import same
-from .extern import EXTERN
+from .extern import ATTENTION, EXTERN
 from .registry import LOWERINGS, NARROW, WIDE, aten, register
 
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
@@ -53,7 +55,8 @@ _adaptive_avg_pool2d upsample_nearest1d upsample_nearest3d max_pool3d_with_indic
 """.split()
 # Rare ops that stay eager kernels: torch's decompositions of them do not raise for a position out
 # of range, or differ from the kernels in corner cases.
-KERNELS = """multilabel_margin_loss_forward index_fill take im2col std_mean
+KERNELS = """multilabel_margin_loss_forward max_unpool2d max_unpool3d index_fill take im2col
+std_mean
 _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
 
 
@@ -120,15 +123,15 @@ decomposition(aten.addcmul.default)(_multiply_and_add(torch.mul))
 decomposition(aten.addcdiv.default)(_multiply_and_add(torch.div))
 
 
-def _of_plain_floats(rule: Decomposition) -> Decomposition:
-    """torch's rule for float32 and float64, and numbers of middling size; elsewhere eager rounds
-    and overflows otherwise than the formula."""
+def _of_plain_floats(rule: Decomposition, known: Sequence = WIDE) -> Decomposition:
+    """torch's rule for the `known` dtypes, float32 and float64, and numbers of middling size;
+    elsewhere eager rounds and overflows otherwise than the formula."""
 
     @functools.wraps(rule)
     def checked(*args: Any, **kwargs: Any) -> Any:
         dtypes = {x.dtype for x in args if isinstance(x, Tensor)} | {kwargs.get("dtype")}
         is_large = any(isinstance(x, float) and not abs(x) < 1e30 for x in args)
-        if is_large or bool in map(type, args[:2]) or not dtypes <= {*WIDE, None}:
+        if is_large or bool in map(type, args[:2]) or not dtypes <= {*known, None}:
             return NotImplemented
         return rule(*args, **kwargs)
 
@@ -139,7 +142,8 @@ for _name in "upsample_bicubic2d xlogy special_xlog1py linspace logspace".split(
     _packet = getattr(aten, _name)
     for _op in [getattr(_packet, name) for name in _packet.overloads()]:
         if _op in decomposition_table and not _op._schema.is_mutable:
-            register(OURS, _op, _of_plain_floats(decomposition_table[_op]))
+            _known = (*WIDE, *NARROW) if "xlog" in _name else WIDE  # of 16 bits: rounded once
+            register(OURS, _op, _of_plain_floats(decomposition_table[_op], _known))
 
 
 def extreme(is_wanted: Callable, a: Tensor, b: Tensor) -> Tensor:
@@ -258,22 +262,16 @@ def named(*names: str) -> set[Any]:
     return found | set(names)
 
 
-def plain(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
-    """The call as torch's own rules take it apart."""
-    run = interpreter.plain_method if isinstance(target, str) else interpreter.plain_call
-    return run(target, args, kwargs)
-
-
 @call_rule(*named(*DROPOUT, *LOOKS_CLOSER))
 def whole(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     with torch._C._DisablePythonDispatcher():
-        return plain(interpreter, target, args, kwargs)
+        return interpreter.plain_call(target, args, kwargs)
 
 
 @call_rule(getattr)
 def data(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
     """`x.data` is remade as itself, with a version of its own: that of `x.detach()` is x's."""
-    out = plain(interpreter, target, args, kwargs)
+    out = interpreter.plain_call(target, args, kwargs)
     if args[1] == "data":
         interpreter.tracer.share(out, args[0], getattr, args[1:])
     return out
@@ -291,11 +289,78 @@ def with_dense_mask(interpreter: Any, target: Callable, args: tuple, kwargs: dic
     return interpreter.plain_call(target, args, kwargs)
 
 
+class Scores(NamedTuple):
+    """What a tensor is: scale * q @ k, or the softmax of that along rows."""
+
+    q: Tensor
+    k: Tensor
+    writes: int  # the tracer's, when they were multiplied
+    scale: float = 1.0
+    is_softmax: bool = False
+
+
+# the library's kernels that say what the exponentials of a row add up to -> arguments for that
+KERNELS_OF_ROWS = {
+    aten._scaled_dot_product_flash_attention.default: (),
+    aten._scaled_dot_product_cudnn_attention.default: (None, True),
+}
+SCALED, CASTS = {operator.mul, operator.truediv}, {"float", "to"}
+PRODUCTS, SOFTMAX = {operator.matmul, *named("matmul")}, named("softmax")
+
+
+@call_rule(*PRODUCTS, *SCALED, *SOFTMAX, *CASTS)
+def attention_by_hand(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
+    """softmax(scale * q @ k) @ v is the library's attention kernel, where there is one."""
+    out = interpreter.plain_call(target, args, kwargs)
+    x, *others = *args, *kwargs.values()
+    _, scores = interpreter.scores.get(id(x), (None, None))
+    if target in PRODUCTS and out.dtype in NARROW:  # to which autocast may have cast both
+        new = Scores(x.to(out.dtype), others[0].to(out.dtype), interpreter.tracer.writes)
+        attention = fused(interpreter.tracer, scores, new) if scores else None
+        if attention is not None:
+            return attention
+    elif scores is None or scores.is_softmax and target not in CASTS:
+        return out
+    elif target in SOFTMAX and others[:1] in ([-1], [x.dim() - 1]):
+        new = scores._replace(is_softmax=True)
+    elif target in SCALED and type(others[0]) in (int, float):
+        new = scores._replace(scale=target(scores.scale, others[0]))
+    elif target in CASTS and out.dtype in (torch.float32, *NARROW):
+        new = scores
+    else:
+        return out
+    interpreter.scores[id(out)] = out, new
+    return out
+
+
+def fused(tracer: Any, scores: Scores, product: Scores) -> Tensor | None:
+    """softmax(scores) @ values by the kernel that the library chooses; None where that is not one
+    of FlashAttention's kind, or a tensor was written since.  product: of softmax and values.
+
+    NaN where all scores of a row are -inf, as softmax has it: the library has 0."""
+    is_late = scores.writes < product.writes or scores.q.dtype != product.k.dtype
+    is_flat = {t.dim() for t in (scores.q, scores.k, product.k)} != {4}
+    if is_late or is_flat or not scores.is_softmax:
+        return None
+    q, k, v, scale = scores.q, scores.k.mT, product.k, scores.scale
+    is_aligned = all(n % 8 == 0 for t in (q, k, v) for n in (t.shape[-1], *t.stride()[:-1]))
+    if not (is_aligned and 0 < scale < math.inf):
+        return None
+    chosen = tracer.node_of(F.scaled_dot_product_attention(q, k, v, scale=scale)).args[0]
+    if chosen.target in ATTENTION:
+        for node in [*chosen.users, chosen]:  # it would stay, since it may drop elements by chance
+            tracer.graph.erase_node(node)
+    if chosen.target not in KERNELS_OF_ROWS:
+        return None
+    out, logs, *_ = chosen.target(q, k, v, *KERNELS_OF_ROWS[chosen.target], scale=scale)
+    return out + (logs * 0).view(*out.shape[:3], 1).to(out.dtype)  # inf * 0 is NaN
+
+
 # eager's gradients of these look at values: a loss may not depend on the phase of a complex vector
 @call_rule(*named("eig", "eigh", "svd", "linalg_eig", "linalg_eigh"))
 def complex_vectors(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     """Autograd leaves the look out where tensors are fake, and the graph would not look, either."""
-    out = plain(interpreter, target, args, kwargs)
+    out = interpreter.plain_call(target, args, kwargs)
     if any(made.is_complex() and made.requires_grad for made in out):
         raise CannotTrace("eager's gradient of complex vectors looks at values")
     return out
@@ -320,7 +385,7 @@ def quantile(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
     q = args[1] if len(args) > 1 else kwargs.get("q")
     if isinstance(q, torch.Tensor):
         raise CannotTrace("eager may refuse a quantile")
-    return plain(interpreter, target, args, kwargs)
+    return interpreter.plain_call(target, args, kwargs)
 
 
 @call_rule(torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu)

@@ -32,9 +32,11 @@ memory.py explains workspaces, and its `Program` compiles the text to a callable
 torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import sympy
 import torch
@@ -51,6 +53,7 @@ from ..ir.loops import (
     MultiOutput,
     same_layout,
 )
+from ..lowering.extern import ATTENTION
 from ..records import Listing, Marked, indent
 from ..schedule.nodes import Schedule
 from ..sizes.expressions import python_code
@@ -71,6 +74,22 @@ FAST = {
     aten.convolution.default: torch.convolution,
     aten.embedding.default: torch.embedding,
 }
+
+
+def aligned(op: Callable, *args: Any, **kwargs: Any) -> Any:
+    """The call with copies of the tensors that do not begin at a multiple of 16 bytes: kernels of
+    attention load that many at once."""
+    moved = [x.clone() if torch.is_tensor(x) and x.data_ptr() % 16 else x for x in args]
+    return op(*moved, **kwargs)
+
+
+def scatter_reduce(x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """On a GPU the op copies `x` twice."""
+    return x.clone().scatter_reduce_(*args, **kwargs)
+
+
+FAST |= {op: functools.partial(aligned, op) for op in ATTENTION}
+FAST[aten.scatter_reduce.two] = scatter_reduce
 
 
 @dataclass
@@ -150,19 +169,12 @@ class WrapperWriter:
             self.lines.append(Marked.of(f"del {', '.join(freed)}", reason=reason))
 
     def emit_kernel(self, step: KernelStep) -> None:
-        stored = step.kernel.stored
-        for name in stored:
+        for name in step.kernel.stored:
             self.allocate(name)
-        if stored and all(self.buffers[name].layout.numel == 0 for name in stored):
-            self.lines.append(f"# {step.name}: nothing to compute, its buffers are empty")
-        else:
-            self.lines.append(f"{step.name}({', '.join(self.kernel_arguments(step))})")
-
-    def kernel_arguments(self, step: KernelStep) -> list[str]:
-        """On a GPU the stream comes last."""
         given = step.kernel.arguments
         names = [self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in given]
-        return [*names, "stream"] if step.device.type == "cuda" else names
+        names += ["stream"] * (step.device.type == "cuda")
+        self.lines.append(f"{step.name}({', '.join(names)})")
 
     def allocate(self, name: str) -> None:
         """The line that makes the tensor for a kernel's result, if it does not lie in the arena."""
@@ -204,7 +216,7 @@ class WrapperWriter:
         """The function that is called for an eager kernel.  writes: into given memory."""
         if writes:
             return FAST_OUT.get(buffer.op, buffer.out_op)
-        return buffer.op if buffer.kwargs else FAST.get(buffer.op, buffer.op)
+        return FAST.get(buffer.op, buffer.op)
 
     # -- arguments
     def argument(self, value: object) -> str:

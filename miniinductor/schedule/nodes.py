@@ -94,12 +94,17 @@ class Group:
         self.has_scan = any(n.body.has_scan() for n in nodes)
         self.reads = [a for n in nodes for a in n.body.reads()]
         self.writes = {a.name: a for n in nodes for a in n.body.writes()}
-        # buffers into which scatters write (ir.Scatter)
-        self.targets = {n.buffer.data.target for n in nodes if hasattr(n.buffer.data, "target")}
+        # buffers into which scatters write (ir.Scatter), and what they are called then
+        scatters = [n for n in nodes if hasattr(n.buffer.data, "target")]
+        self.targets = {n.buffer.data.target for n in scatters}
+        self.scattered = self.targets.union(n.name for n in scatters)
         self.read_names = ({a.name for a in self.reads} | self.targets) - set(self.names)
 
     def __str__(self) -> str:
         return listing_of(self)
+
+    def touched(self) -> set[str]:
+        return self.read_names.union(self.names)
 
     @functools.cached_property
     def work(self) -> int:

@@ -29,6 +29,7 @@ from typing import TypeAlias
 from ..ir.loops import ExternKernel, Graph
 from ..ir.handlers import MAY_RAISE
 from ..records import CompileRecord, FusionDecision
+from .after_fusion import runs_once
 from .nodes import (
     Group,
     Makers,
@@ -45,7 +46,7 @@ MAX_NODES = 64  # bodies in one kernel: beyond that registers spill and compile 
 MAX_BUFFERS = 96  # pointers one kernel takes
 MAX_WORK = 1024  # simple operations in one kernel (64 sines): a C++ compiler's time grows faster
 AFTER_SCAN = 4  # simple operations on a scan's result that its own loop may do
-REACH = 16  # a node is tried with so many next users of the same buffer; no record tells of others
+REACH = 16  # a node is tried with so many next users of the same buffer
 REASONS = {  # category -> why such a pair is fused
     "vertical": "the second reads what the first writes, in the same iteration",
     "epilogue": "the second continues from the reduction's result",
@@ -106,24 +107,8 @@ class Scheduler:
         decided: Decisions = {}
         while fused := self.fuse_round(nodes, decided):
             nodes = list(dict.fromkeys(fused.get(node, node) for node in self.rank))
-        nodes = list(self.rank)
-        self.record.fusions.extend([*decided.values(), *self.too_far(nodes)])
-        return nodes
-
-    def too_far(self, nodes: Sequence[ScheduledNode]) -> list[FusionDecision]:
-        """One record per node and buffer for all the pairs that `candidates` leaves out."""
-        return [
-            FusionDecision(
-                first="+".join(first.names),
-                second=f"{len(users) - i - 1 - REACH} later users of {name}",
-                fused=False,
-                category="distant",
-                reason=f"{REACH} other users of {name} lie between them: not tried",
-                bytes_saved=buffer_bytes(self.buffers[name]),
-            )
-            for name, users in self.users_of_buffers(nodes)
-            for i, first in enumerate(users[: -1 - REACH])
-        ]
+        self.record.fusions.extend(decided.values())
+        return list(self.rank)
 
     def fuse_round(
         self, nodes: list[ScheduledNode], decided: Decisions
@@ -142,7 +127,10 @@ class Scheduler:
             if any(low <= b and a <= high for a, b in intervals):
                 continue
             try:
-                self.check_cycle(first, second, makers)
+                if any(self.reaches(a, b, makers) for a, b in ((first, second), (second, first))):
+                    raise Refused(
+                        "another node between them needs one and feeds the other (a cycle)"
+                    )
                 fused[first] = fused[second] = self.combine(first, second)
                 intervals.append((low, high))
                 reason = REASONS[category]
@@ -158,14 +146,8 @@ class Scheduler:
             )
         return fused
 
-    def check_cycle(self, first: Group, second: Group, makers: Makers) -> None:
-        if self.reaches(first, second, makers) or self.reaches(second, first, makers):
-            raise Refused(
-                "another node between them needs the first and feeds the second (a cycle)"
-            )
-
-    def users_of_buffers(self, nodes: Sequence[ScheduledNode]) -> Iterator[tuple[str, list[Group]]]:
-        """(buffer, the groups that make or read it, in their order), for each buffer."""
+    def users_of_buffers(self, nodes: Sequence[ScheduledNode]) -> Iterator[list[Group]]:
+        """The groups that make or read a buffer, in their order, for each buffer."""
         touching: dict[str, list] = {}
         for node in nodes:
             for name in [*node.names, *node.read_names]:
@@ -177,7 +159,7 @@ class Scheduler:
             if layout is not None and layout.numel == 1 and name not in made:
                 # a number, such as a learning rate, is no reason to fuse the kernels that read it
                 groups = [group for group in groups if not group.full]
-            yield name, groups
+            yield groups
 
     def candidates(
         self, nodes: Sequence[ScheduledNode], decided: Mapping[Pair, FusionDecision]
@@ -188,7 +170,7 @@ class Scheduler:
         Best score first: category, bytes saved, nearness."""
         pairs = {
             (first, second)
-            for _, users in self.users_of_buffers(nodes)
+            for users in self.users_of_buffers(nodes)
             for i, first in enumerate(users)
             for second in users[i + 1 : i + 1 + REACH]
         } - decided.keys()
@@ -229,7 +211,8 @@ class Scheduler:
                 return Group(a.nodes + b.nodes, a.outer, a.inner or b.inner)
             except Refused as refused:
                 reasons.append(str(refused))
-        raise Refused(common_loops.clearest(reasons))
+        # the one that says most names the elements that differ
+        raise Refused(max(reasons, key=lambda r: ("element" in r, bool(r))) or "their loops differ")
 
     def check_kernel(self, first: Group, second: Group) -> None:
         """Raise Refused where the pair cannot be one kernel, whatever its loops are."""
@@ -239,9 +222,8 @@ class Scheduler:
             raise Refused(f"the kernel would hold more than {MAX_NODES} buffers")
         if first.work + second.work > MAX_WORK:
             raise Refused(f"the kernel would hold more than {MAX_WORK} simple operations")
-        if first.targets or second.targets:
-            raise Refused("a scatter writes to elements that no loop variable names")
-        pointers = first.read_names | second.read_names | set(first.names) | set(second.names)
+        self.check_scatters(first, second)
+        pointers = first.touched() | second.touched()
         if len(pointers) > MAX_BUFFERS:
             raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
         # a scan goes through its loop in order; a little pointwise work may follow each step
@@ -251,6 +233,14 @@ class Scheduler:
             )
         if first.has_scan and second.device.type == "cpu" and second.work > AFTER_SCAN:
             raise Refused("a scan goes element by element: so much work is faster in vectors")
+
+    def check_scatters(self, first: Group, second: Group) -> None:
+        """Raise Refused where one of them scatters, unless the other is pointwise and touches
+        nothing of that.  In C++ the other would lose its vectors."""
+        clashes = first.scattered & second.touched() or second.scattered & first.touched()
+        is_plain = not (first.inner or second.inner or runs_once(first.device))
+        if clashes or first.targets | second.targets and not is_plain:
+            raise Refused("a scatter writes to elements that no loop variable names")
 
     def check_accesses(self, first: Group, second: Group) -> None:
         """Raise Refused unless each read of the other's buffer is of the element that the same

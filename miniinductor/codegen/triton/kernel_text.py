@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from ...devices import E4M3_MOST
 from ...ir.loops import Buffer, playing
 from ...records import Marked, indent
 from ..kernels import Scope, marked
@@ -182,6 +183,24 @@ def integer_pow(base, exponent):
         base = base * base
         exponent = exponent >> 1
     return tl.where(negative, small, result)""",
+    "float8_e4m3fn_to_float": """
+def float8_e4m3fn_to_float(x):
+    return x.to(tl.float8e4nv, bitcast=True).to(tl.float32)""",
+    "float8_e5m2_to_float": """
+def float8_e5m2_to_float(x):
+    return x.to(tl.float8e5, bitcast=True).to(tl.float32)""",
+    "sign_of_byte": """
+def sign_of_byte(x):
+    return (x.to(tl.int32, bitcast=True) >> 24 & 0x80).to(tl.uint8)""",
+    "to_float8_e4m3fn": f"""
+def to_float8_e4m3fn(x):                # the processor's conversion saturates, and NaN has no sign
+    is_none = (tl.abs(x) > 464) & ({E4M3_MOST} == 480)
+    code = tl.where(is_none, float("nan"), x).to(tl.float8e4nv)
+    return code.to(tl.uint8, bitcast=True) | sign_of_byte(x)""",
+    "to_float8_e5m2": """
+def to_float8_e5m2(x):
+    code = x.to(tl.float8e5).to(tl.uint8, bitcast=True)
+    return tl.where(tl.abs(x) >= 61440, 0x7C, code) | sign_of_byte(x)""",
 }
 
 
