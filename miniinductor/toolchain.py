@@ -265,8 +265,8 @@ def load(name: str) -> ctypes.CDLL | None:
 
 
 def cache_key(source: str, command: list[str]) -> str:
-    """A name for what `command` makes of `source` here: another torch, compiler, flag or processor
-    gives another."""
+    """A file name for what `command` makes of `source`.  It depends on torch, the compiler, the
+    flags and the processor, too."""
     about = compiler_version(find_compiler(os.environ.get("CXX"))), platform.machine(), *cpu_flags()
     return digest(torch.__version__, *command, *about, strip_comments(source))
 
