@@ -176,9 +176,10 @@ class ModuleVar(ObjectVar):
 
 
 def has_state(module: torch.nn.Module) -> bool:
-    """Does the module hold parameters, buffers or modules?"""
-    tables = (vars(module).get(name) or {} for name in MODULE_TABLES)
-    return any(value is not None for table in tables for value in table.values())
+    """Does the module hold parameters, buffers or modules?  (A program may put anything there.)"""
+    tables = [vars(module).get(name) for name in MODULE_TABLES]
+    values = [value for table in tables if isinstance(table, dict) for value in table.values()]
+    return any(value is not None for value in values)
 
 
 def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
