@@ -211,7 +211,7 @@ def give_up(record: FrameRecord, reason: str, fullgraph: bool, about: Any) -> No
 def count_breaks(record: FrameRecord) -> None:
     for found in record.graph_breaks:
         group = "loop_splits" if found.is_consequence else "graph_breaks"
-        counters[group][f"{found.reason} at {found.file}:{found.line}"] += 1
+        count(group, f"{found.reason} at {found.file}:{found.line}")
 
 
 def explain_break(found: Break) -> str:

@@ -159,14 +159,10 @@ class LoopBody:
         return found
 
     def reads(self) -> list[Access]:
-        return [Access(*self.place(i)) for i in self.walk() if i.op == "load"]
+        return [Access(*i.args) for i in self.walk() if i.op == "load"]
 
     def writes(self) -> list[Access]:
-        return [Access(*self.place(i), i.args[3]) for i in self.walk() if i.op == "store"]
-
-    def place(self, access: Instruction) -> tuple[str, sympy.Expr]:
-        """(buffer, index) of a load or store."""
-        return access.args[:2]
+        return [Access(*i.args[:2], i.args[3]) for i in self.walk() if i.op == "store"]
 
     def work(self) -> int:
         """What one element costs, in simple operations."""

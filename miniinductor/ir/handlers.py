@@ -147,10 +147,7 @@ class Recorder(OpsHandler):
         known = self.expressions(value)
         if known is not None and lies_in(known[0], size, self.ranges):
             return known[0]
-
-        def position(number: int) -> sympy.Symbol:
-            return Position(f"indirect{number}", integer=True)
-
+        position = lambda number: Position(f"indirect{number}", integer=True)  # noqa: E731
         return self.emit("indirect_indexing", value, size, wrap_neg, make=position)
 
     def masked(self, mask: Ref, body: Callable[[], Ref], other: object) -> Ref:
@@ -309,7 +306,8 @@ def buffer_lines(buffer: Any) -> list[Marked]:
     """One operation of a graph as text: a head, and the statements of its body."""
     layout = buffer.layout
     where = f"{_show(layout.dtype)}{list(layout.size)}" if layout is not None else "(several)"
-    origins = f"    # {', '.join(sorted(map(str, buffer.origins)))}" if buffer.origins else ""
+    made_of = sorted(buffer.origins)
+    origins = f"    # {', '.join(made_of)}" if made_of else ""
     handler, op = PrintHandler(), "buffer"
     if isinstance(buffer, MultiOutput):
         what = f"{buffer.source}{list(buffer.index)}"
@@ -318,12 +316,10 @@ def buffer_lines(buffer: Any) -> list[Marked]:
         arguments += [f"{key}={_show(value)}" for key, value in buffer.kwargs.items()]
         what, op = f"{buffer.op}({', '.join(arguments)})", str(buffer.op)
     else:
-        assert isinstance(buffer, ComputedBuffer)
         with origin.set(""), set_handler(handler):
             run_body(buffer, *loop_indices(buffer.data))
         ranges = ", ".join(f"{i} < {n}" for i, n in loops(buffer.data).items())
         what = f"{type(buffer.data).__name__.lower()} {ranges}"
-    made_of = sorted(map(str, buffer.origins))
     head = Marked.of(f"{buffer.name}: {where} = {what}{origins}", buffer.name, made_of, op=op)
     lines = [line.written(f"    {line}") for line in handler.lines]
     for number, line in enumerate(lines):

@@ -166,7 +166,7 @@ class Scan(Loops):
 
     reduction_ranges: list[Size]  # the scanned dimension
     output_index: Callable[[Index, Index], Index]  # (index, rindex) -> list of expressions
-    kind: str  # one of ops.SCANS
+    kind: str  # of `ops.scan`
     src_dtype: torch.dtype
     size: list[Size]
 
@@ -207,7 +207,7 @@ class Reduction(Loops):
     """value[index] = reduce over rindex in `reduction_ranges` of inner_fn(index, rindex)."""
 
     reduction_ranges: list[Size]
-    kind: str  # one of ops.REDUCTIONS
+    kind: str  # of `ops.reduction`
     src_dtype: torch.dtype
 
     def element(self, index: Index, reduction_index: Index) -> tuple[Value, Index]:

@@ -51,8 +51,6 @@ BINARY = (
     *("atan2", "copysign", "hypot", *BITWISE, *LOGICAL),
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
-SCANS = ("sum", "prod", "logaddexp")
-REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
 
 
 def op(name: str, to: str = "default") -> Callable[..., Value]:
@@ -98,14 +96,14 @@ class OpsHandler:
 
     @documented
     def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Value) -> Value:
-        """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN;
-        argmax/argmin give the *flattened reduction index* (int64) of the first extreme, a NaN
-        counting as the extreme."""
+        """Reduce `value` over the reduction variables; kind: 'sum' | 'prod' | 'max' | 'min' |
+        'argmax' | 'argmin' | 'any'.  max/min propagate NaN; argmax/argmin give the *flattened
+        reduction index* (int64) of the first extreme, a NaN counting as the extreme."""
 
     @documented
     def scan(self, dtype: Dtype, kind: str, value: Value) -> Value:
-        """Combine `value` with those of all earlier iterations of the reduction variables; kind in
-        SCANS.  Every iteration has a result of its own: cumsum."""
+        """Combine `value` with those of all earlier iterations of the reduction variables; kind:
+        'sum' | 'prod' | 'logaddexp'.  Every iteration has a result of its own: cumsum."""
 
     @documented
     def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:

@@ -150,7 +150,7 @@ def mean(
     compute = accumulate_dtype(result)
     count = elements(size, dims)
     if count == 0:
-        return full(call, call.value.size, float("nan"))
+        return full(call, float("nan"))
     total = reduce(call, x, dims, keepdim, "sum", compute, compute)
     divisor = count if isinstance(count, sympy.Expr) else float(count)
 
@@ -187,11 +187,11 @@ def any_or_all(call: Call, x: TensorBox, dims: Any = None, keepdim: bool = False
     box = x
     if x.dtype != torch.bool:
         box = mapped(call, x, lambda v: truth(v, x.dtype), torch.bool)
-    if call.name == "any":
-        return reduce(call, box, dims, keepdim, "any", torch.bool, torch.bool)
-    box = mapped(call, box, ops.logical_not, torch.bool)
-    some_false = reduce(call, box, dims, keepdim, "any", torch.bool, torch.bool)
-    return mapped(call, some_false, ops.logical_not, torch.bool, x)
+    is_all = call.name == "all"
+    if is_all:
+        box = mapped(call, box, ops.logical_not, torch.bool)
+    found = reduce(call, box, dims, keepdim, "any", torch.bool, torch.bool)
+    return mapped(call, found, ops.logical_not, torch.bool, x) if is_all else found
 
 
 @lower(aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default)

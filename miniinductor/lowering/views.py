@@ -189,8 +189,6 @@ def between(i: sympy.Expr, low: Size | None, high: Size | None) -> Value:
 
 
 def minimum(a: Any, b: Any) -> Any:
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-        return min(a, b)
     return size(sympy.Min(a, b))
 
 
