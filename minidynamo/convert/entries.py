@@ -55,8 +55,10 @@ def owner_of(args: Sequence[Any]) -> tuple[int, ...] | None:
     """The ids of the modules with a state among these arguments: `self`, or what a loop over
     modules has reached where its body broke.
     (`isinstance` would read `__class__`, and may run the program's code.)"""
-    modules = [value for value in args if issubclass(type(value), torch.nn.Module)]
-    return tuple([id(module) for module in modules if has_state(module)]) or None
+    ids = [
+        id(value) for value in args if issubclass(type(value), torch.nn.Module) and has_state(value)
+    ]
+    return tuple(ids) or None
 
 
 def entries_before(code: types.CodeType, compiler: Any, owner: Any) -> list[CacheEntry]:
@@ -140,7 +142,8 @@ def state_guards() -> list[Guard]:
 def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     """Everything that the entry assumes, as one function."""
     state = state_guards()
-    guard_inputs_apart(output)
+    # inputs that are different tensors now must be different later: writes may reach both
+    guard_apart(output, [given.source for given in output.inputs if type(given) is TensorVar])
     guard_keys_apart(output)
     guard_written_apart(output, code)
     guard_classes(output)
@@ -149,12 +152,6 @@ def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     output.pair_guards += output.shape_env.guards()
     parameters = list(code.co_varnames[: parameter_count(code)])
     return GuardFunction(output.tree, parameters, state, output.pair_guards)
-
-
-def guard_inputs_apart(output: OutputGraph) -> None:
-    """Inputs that are different tensors now must be different later: writes may reach both."""
-    tensors = [variable.source for variable in output.inputs if type(variable) is TensorVar]
-    guard_apart(output, tensors)
 
 
 def guard_keys_apart(output: OutputGraph) -> None:

@@ -231,19 +231,15 @@ class Codegen:
         calls: list[tuple] = [
             (setter, *key, final) for (setter, key), final in changes.after.items()
         ]
-        deeper = changes.autocast_depth > 0
-        one_region = (
-            torch.autocast_increment_nesting if deeper else torch.autocast_decrement_nesting
-        )
-        calls += [(one_region,)] * abs(changes.autocast_depth)
+        calls += [(torch.autocast_increment_nesting,)] * changes.autocast_depth
+        calls += [(torch.autocast_decrement_nesting,)] * -changes.autocast_depth
         for function, *args in calls:
             self.call_object(function, *map(RealVar, args))
             self.emit("POP_TOP")
 
     def mutated_cells(self) -> list[CellVar]:
         """The frame's own cells, then those that it was given."""
-        known = [variable for variable, _ in self.output.memo.values()]
-        given = [variable for variable in known if type(variable) is CellVar]
+        given = [variable for variable, _ in self.output.memo.values() if type(variable) is CellVar]
         cells = {id(cell): cell for cell in (*self.frame.cells.values(), *given)}
         return [cell for cell in cells.values() if cell.mutated]
 

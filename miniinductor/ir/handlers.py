@@ -404,8 +404,7 @@ class DtypeHandler(OpsHandler):
     def constant(self, value: object, dtype: Dtype) -> Dtype:
         return dtype
 
-    def index_expr(self, expr: Any, dtype: Dtype) -> Dtype:
-        return dtype
+    index_expr = constant
 
     def to_dtype(self, x: Dtype, dtype: Dtype, src_dtype: Dtype | None = None) -> Dtype:
         expect("to_dtype", src_dtype or x, x)

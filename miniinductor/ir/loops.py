@@ -207,7 +207,7 @@ class Reduction(Loops):
     """value[index] = reduce over rindex in `reduction_ranges` of inner_fn(index, rindex)."""
 
     reduction_ranges: list[Size]
-    kind: str  # of `ops.reduction`
+    kind: str  # one of ops.REDUCTIONS
     src_dtype: torch.dtype
 
     def element(self, index: Index, reduction_index: Index) -> tuple[Value, Index]:
@@ -384,8 +384,9 @@ class TensorBox:
         else:
             self.realize(stride)
             layout = self.data.layout
-            place = tuple(layout.size), tuple(layout.stride), layout.offset
-            view = BufferView(self.data.name, *place)
+            view = BufferView(
+                self.data.name, tuple(layout.size), tuple(layout.stride), layout.offset
+            )
         if view is not None and (stride is None or same_layout(view.size, view.stride, stride)):
             return view
         copied = self.copy()
@@ -406,8 +407,8 @@ class TensorBox:
         box.realize()
         place = simplify(box.data.layout.indexer(expressions), dict(zip(index, size)))
         linear = sympy.expand(place)
-        offset = linear.subs({v: 0 for v in index}) if linear.free_symbols else linear
-        stride = [linear.coeff(v) if linear.has(v) else sympy.Integer(0) for v in index]
+        offset = linear.subs({v: 0 for v in index})
+        stride = [linear.coeff(v) for v in index]
         rest = sympy.expand(linear - offset - sum(s * v for s, v in zip(stride, index)))
         if rest != 0 or any(s.is_negative or s.has(*index) for s in stride):
             return None

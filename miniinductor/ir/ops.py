@@ -51,6 +51,7 @@ BINARY = (
     *("atan2", "copysign", "hypot", *BITWISE, *LOGICAL),
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
+REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
 
 
 def op(name: str, to: str = "default") -> Callable[..., Value]:
@@ -96,9 +97,9 @@ class OpsHandler:
 
     @documented
     def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Value) -> Value:
-        """Reduce `value` over the reduction variables; kind: 'sum' | 'prod' | 'max' | 'min' |
-        'argmax' | 'argmin' | 'any'.  max/min propagate NaN; argmax/argmin give the *flattened
-        reduction index* (int64) of the first extreme, a NaN counting as the extreme."""
+        """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN;
+        argmax/argmin give the *flattened reduction index* (int64) of the first extreme, a NaN
+        counting as the extreme."""
 
     @documented
     def scan(self, dtype: Dtype, kind: str, value: Value) -> Value:

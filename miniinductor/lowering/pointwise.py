@@ -31,6 +31,7 @@ from .registry import (
     made,
     mapped,
     number,
+    overloads,
     pointwise,
     promoted,
 )
@@ -276,5 +277,4 @@ def whole(n: Any) -> Any:
 for _name in (*OP_NAMES, "div"):
     _packet, _prim = getattr(aten, _name, None), getattr(torch.ops.prims, _name, None)
     if _packet is not None and _prim is not None:
-        _overloads = [getattr(_packet, name) for name in _packet.overloads()]
-        lower(_prim.default)(next(LOWERINGS[op] for op in _overloads if op in LOWERINGS))
+        lower(_prim.default)(next(LOWERINGS[op] for op in overloads(_packet) if op in LOWERINGS))

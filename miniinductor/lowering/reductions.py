@@ -66,7 +66,7 @@ def reduce(
     dims = normalize_dims(dims, len(size))
     kept = [k for k in range(len(size)) if k not in dims]
     ranges, reduced = [size[k] for k in kept], [size[k] for k in dims]
-    load, src = x.make_loader(), x.dtype
+    load, src, count = x.make_loader(), x.dtype, elements(size, dims)
     if kind in EXTREMES:
         compute = torch.uint8 if compute == torch.bool else compute
         if 0 in reduced:
@@ -74,7 +74,7 @@ def reduce(
     produced = torch.int64 if kind.startswith("arg") else compute
     # Eager's sum of the single element -0.0 is 0.0 + -0.0 = 0.0.  Our kernels have no loop over one
     # element, and so no accumulator that starts at 0.0: it is added here.
-    starts_at_zero = kind == "sum" and compute.is_floating_point and elements(size, dims) == 1
+    starts_at_zero = kind == "sum" and compute.is_floating_point and count == 1
 
     def inner(index: Index, rindex: Index) -> Value:
         place = dict(zip([*kept, *dims], [*index, *rindex]))
@@ -83,7 +83,7 @@ def reduce(
 
     origins = call.origins | x.origins
     few = range(2, SHORT[recomputes(x.device)] + 1)
-    if kind in JOINS and not keepdim and elements(size, dims) in few:
+    if kind in JOINS and not keepdim and count in few:
         body = written_out(inner, reduced, JOINS[kind])
         out = TensorBox(Pointwise(x.device, compute, ranges, body, origins=origins))
     else:

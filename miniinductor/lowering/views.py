@@ -35,17 +35,7 @@ from ..errors import CannotLower
 from ..ir.loops import Buffer, Index, Layout, Reindex, TensorBox, same_layout
 from ..ir.ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size, flatten
-from ..sizes.symbols import (
-    extent,
-    hint,
-    is_nonnegative,
-    is_symbolic,
-    maximum,
-    same,
-    same_sizes,
-    size,
-    sizes,
-)
+from ..sizes.symbols import extent, hint, is_symbolic, maximum, same, same_sizes, size, sizes
 from .registry import (
     Call,
     NotLowered,
@@ -195,9 +185,7 @@ def minimum(a: Any, b: Any) -> Any:
 def is_negative(n: Any) -> bool:
     """Is this number below 0?  Where that depends on the symbols, the answer is that of this run:
     tracing had to decide it, too, and a guard holds it."""
-    if isinstance(n, (int, float)):
-        return n < 0
-    return not is_nonnegative(n) and (hint(n, 0) or 0) < 0
+    return hint(n, 0) < 0
 
 
 def slice_start(start: Size | None, size: Size) -> Size:
