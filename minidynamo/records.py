@@ -208,12 +208,6 @@ def give_up(record: FrameRecord, reason: str, fullgraph: bool, about: Any) -> No
         raise Unsupported(message + record.advice)
 
 
-def count_breaks(record: FrameRecord) -> None:
-    for found in record.graph_breaks:
-        group = "loop_splits" if found.is_consequence else "graph_breaks"
-        count(group, f"{found.reason} at {found.file}:{found.line}")
-
-
 def explain_break(found: Break) -> str:
     """The message of `Unsupported` under fullgraph=True."""
     text = [f"graph break under fullgraph=True: {found.reason}"]

@@ -137,7 +137,11 @@ def in_pieces(
             made = step.made()
             taken, piece = piece_of(gm, step.members, made, numbers)
             compiled = compile(piece, [value_of(node) for node in taken])
-            note_piece(record, compiled.record, f"{step.members[0]} ... {step.members[-1]}")
+            part = compiled.record
+            for field in ("kernels", "fallbacks", "fusions", "notes"):
+                getattr(record, field).extend(getattr(part, field))
+            name = f"# {step.members[0]} ... {step.members[-1]}"
+            record.wrapper_source += f"{name}\n{part.wrapper_source}\n"
             handed = [laid_out(graph, node, at(node), eager) for node in taken]
             out = graph.call_function(named(compiled), tuple(handed))
             for place, node in enumerate(made):
@@ -148,13 +152,22 @@ def in_pieces(
 
 def may_be_cut(gm: fx.GraphModule, steps: Sequence[Step], numbers: Collection[str]) -> bool:
     """May the graph be cut there?  Not if anything but tensors would cross a cut, such as a size
-    that is computed before it, nor if the graph sets the thread's state
+    that is computed before it, nor where the thread's state is another one than at the beginning
     (`torch.set_grad_enabled`)."""
     if all(step.is_eager or step.is_made_of_numbers() for step in steps):
         return False
-    names = {name_of(node) for step in steps for node in step.members}
-    if names & UNKNOWN or any(n.lstrip("_").startswith(("set_", "enter_", "exit_")) for n in names):
-        return False
+    for step in steps:
+        after: dict[Any, Any] = {}  # setter, without "set_", and what it sets -> the last value
+        for node in step.members:
+            name = name_of(node)
+            if name in UNKNOWN:
+                return False
+            if (setter := name.lstrip("_")).startswith("set_"):
+                after[setter[4:], *node.args[:-1]] = node.args[-1]
+        for (name, *key), value in after.items():
+            read = getattr(torch, f"is_{name}", getattr(torch, f"get_{name}", None))
+            if read is None or read(*key) != value:
+                return False
     crossing = [value_of(node) for step in steps for node in step.made()]
     symbols = symbols_of([value_of(node) for node in gm.graph.nodes])
     is_known = all(str(symbol) in numbers for symbol in symbols)
@@ -207,9 +220,3 @@ def piece_of(
         copies[node] = graph.node_copy(node, at)
     graph.output(tuple(map(at, made)))
     return [*[numbers[s] for s in symbols], *tensors], fx.GraphModule(gm, graph)
-
-
-def note_piece(record: CompileRecord, piece: CompileRecord, name: str) -> None:
-    for field in ("kernels", "fallbacks", "fusions", "notes"):
-        getattr(record, field).extend(getattr(piece, field))
-    record.wrapper_source += f"# {name}\n{piece.wrapper_source}\n"

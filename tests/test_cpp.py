@@ -260,6 +260,31 @@ def test_every_float_is_rounded_to_16_bits_as_torch_does(dtype):
         assert torch.equal(ours.nan_to_num(7).view(bits), want.nan_to_num(7).view(bits))
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_float8_is_made_and_read_as_eager_does(dtype):
+    """Every sign, exponent and leading bit, and every code: bit for bit, NaN included."""
+    x = (torch.arange(-(2**15), 2**15)[:, None] * 2**16 + torch.tensor([0, 1, 0xFFFF])).int()
+    codes = torch.arange(256, dtype=torch.uint8).view(dtype)
+
+    def both(x, codes):
+        return x.to(dtype), codes.bfloat16() * 2, codes.double(), codes.to(torch.bool)
+
+    given = x.view(torch.float32), codes
+    made, *read = minidynamo.compile(both)(*given)
+    assert not minidynamo.records.frames[-1].backend_record.fallbacks
+    assert torch.equal(made.view(torch.uint8), given[0].to(dtype).view(torch.uint8))
+    torch.testing.assert_close(read, [*both(*given)[1:]], rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_clamped_position_needs_no_check():
+    for gather, checks in ((lambda x, i: x[i.clamp(0, 6)] + 1, 0), (lambda x, i: x[i % 7] + 1, 1)):
+        x, i = torch.randn(7, 5), torch.randint(-20, 20, (100,))
+        minidynamo.reset()
+        assert torch.equal(minidynamo.compile(gather)(x, i), gather(x, i))
+        [kernel] = minidynamo.records.frames[-1].backend_record.kernels
+        assert ("INDEX_ERROR" in kernel.source or "device_assert" in kernel.source) == checks
+
+
 SHAPES = [(1,), (7,), (1823, 781), (3, 1, 5), (0, 4), (2, 3, 4, 5), (64, 64), (5, 100_003), ()]
 
 

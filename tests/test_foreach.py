@@ -113,6 +113,16 @@ def test_an_old_value_that_is_read_elsewhere_stays():
     assert written_by_copy(softmax, torch.randn(40, 40))
 
 
+def test_a_scatter_writes_into_the_input():
+    args = torch.randn(3, 9, 4), torch.tensor([7, 2]), torch.randn(3, 2, 4)
+    cached = lambda x, i, y: x.index_copy_(1, i, y).amax(-1)  # noqa: E731
+    assert not written_by_copy(cached, *args, kernels=2, cpu_backend="triton")
+    later = lambda x, i, y: x.sum(-1) + cached(x, i, y)  # noqa: E731
+    assert "later" in written_by_copy(later, *args, cpu_backend="triton")[0]
+    shifted = lambda x, i, y: cached(x, i, y + x[:, 1:3])  # noqa: E731
+    assert written_by_copy(shifted, *args, cpu_backend="triton")
+
+
 def like(sizes, strides):
     return torch.empty_strided(sizes, strides).copy_(torch.randn(sizes))
 

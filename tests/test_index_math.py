@@ -7,7 +7,7 @@ import pytest
 import sympy
 import torch
 
-from miniinductor.lowering.views import reshape_index
+from miniinductor.sizes.symbols import reshape_index
 from miniinductor.sizes.expressions import (
     FloorDiv,
     Mod,

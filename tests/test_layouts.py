@@ -45,24 +45,57 @@ def swapped(b):
 def test_layouts_are_read():
     """The same bytes for what a kernel cannot tell apart, and others for all else."""
     assert layouts.are_read()
-    for read in (_layouts.layout, _layouts.plain_layout):
-        for name, change in {**CHANGES, "swapped": swapped}.items():
-            tensor = torch.arange(16.0).view(4, 4)
-            before = read(tensor)
-            assert before == read(torch.zeros(4, 4)) != None  # noqa: E711
-            change(tensor)
-            alike = name == "behind an offset" or name == "learning" and read is not _layouts.layout
-            assert (read(tensor) == before) == alike, name
-            assert _layouts.holds({"b": tensor}, "b", tensor, before) == alike, name
-            assert not _layouts.holds({"b": tensor}, "b", tensor.detach(), read(tensor))
-        for other in (3, None, torch.Tensor, [torch.ones(1)], torch.ones(2).to_sparse()):
-            assert read(other) is None
+    read = _layouts.layout
+    for name, change in {**CHANGES, "swapped": swapped}.items():
+        tensor = torch.arange(16.0).view(4, 4)
+        before = read(tensor)
+        assert before == read(torch.zeros(4, 4)) != None  # noqa: E711
+        change(tensor)
+        alike, place = name == "behind an offset", {}
+        assert (read(tensor) == before) == alike, name
+        assert _layouts.still([_layouts.note(place)], (tensor, before), place) == alike, name
+    for other in (3, None, torch.Tensor, [torch.ones(1)], torch.ones(2).to_sparse()):
+        assert read(other) is None
     with torch.inference_mode():
         made = torch.zeros(4, 4)
-    assert _layouts.plain_layout(made) == _layouts.plain_layout(torch.zeros(4, 4))
-    assert _layouts.layout(made) != _layouts.layout(torch.zeros(4, 4))
-    assert _layouts.lacks({"a": 1}, "b", "c") and not _layouts.lacks({"a": 1}, "b", "a")
-    assert not _layouts.lacks(vars(Scaled), "forward")  # a mappingproxy
+    assert read(made) != read(torch.zeros(4, 4))
+
+
+class Outer(torch.nn.Module):
+    def __init__(self, tags):
+        super().__init__()
+        self.inner, self.tags = torch.nn.ModuleDict({"a": Scaled(), "b": Scaled()}), tags
+
+    def forward(self, x):
+        for name, layer in self.inner.items():
+            x = layer(x) * 2 if name in self.tags else layer(x) - 1
+        return x
+
+
+Halved = type("Halved", (Scaled,), {"forward": lambda self, x: x / 2})
+WRITES = {
+    "a buffer": lambda m: setattr(m.inner["b"], "b", torch.ones(4, 4)),
+    "data": lambda m: setattr(m.inner["b"].b, "data", torch.ones(4, 4).t().double()),
+    "a class": lambda m: setattr(m.inner["b"], "__class__", Halved),
+    "fields": lambda m: setattr(m, "__dict__", {**vars(m), "tags": ()}),
+    "the order": lambda m: m.inner.update({"a": m.inner.pop("a")}),
+    "a hook": lambda m: m.inner["b"].register_forward_hook(lambda m, x, y: y + 1),
+    "a method": lambda m: setattr(m.inner["b"], "forward", lambda x: x - 1),
+    "a set": lambda m: m.tags.add("b"),
+}
+
+
+def test_writes_are_seen_after_calls_that_found_none():
+    x = torch.randn(4, 4)
+    for name, write in WRITES.items():
+        minidynamo.reset()
+        m = Outer({"a"} if name == "a set" else ("a",))
+        compiled = minidynamo.compile(m, backend="eager")
+        for _ in range(3):
+            compiled(x)
+        assert minidynamo.records.frames[-1].guard_function.namespace["state_seen"] != [b""]
+        write(m)
+        torch.testing.assert_close(compiled(x), m(x), msg=name)
 
 
 def test_results_are_made_in_the_sizes_of_the_output():

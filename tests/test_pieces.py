@@ -257,6 +257,16 @@ def test_gradients_that_are_turned_on_belong_to_the_graph():
     records.TOLD.clear()
 
 
+def test_modes_that_end_before_the_cut(monkeypatch):
+    def program(x, w):
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            angles = x.cos()
+        return (x @ w * angles).tanh() + angles
+
+    untraceable(monkeypatch, {"tanh"}, "both")
+    check(program, [torch.randn(4, 4).requires_grad_(), torch.randn(4, 4)])
+
+
 def test_a_graph_of_its_own():
     gm = torch.fx.symbolic_trace(lambda x: x.sin() + 1)
     compiled = miniinductor.compile_fx(gm, [torch.ones(3)])

@@ -43,7 +43,6 @@ def complex_numbers():
     return torch.complex(numbers(), numbers().flip(0))
 
 
-FLOAT8 = torch.float8_e4m3fn
 ROWS = {  # name -> (program, its input, what is said: a break, a note, an eager kernel's reason)
     "sparse COO": (
         lambda t: t * 2 + t,
@@ -92,15 +91,15 @@ ROWS = {  # name -> (program, its input, what is said: a break, a note, an eager
         lambda: numbers().as_subclass(Mine),
         "the tensor subclass Mine is not traced",
     ),
-    "float8": (
-        lambda t: t.float() * 2,
-        lambda: numbers().to(FLOAT8),
+    "float8, computed with": (
+        lambda t: torch.cat([t, t]).float() * 2,
+        lambda: numbers().to(torch.float8_e4m3fn),
         "torch.float8_e4m3fn numbers",
     ),
-    "float8, made inside": (
-        lambda t: (t * 2).to(torch.float8_e5m2),
+    "float8, other kinds": (
+        lambda t: (t * 2).to(torch.float8_e5m2fnuz),
         numbers,
-        "torch.float8_e5m2 numbers",
+        "torch.float8_e5m2fnuz numbers",
     ),
     "complex": (lambda t: t * 2 + t.conj() * 1j, complex_numbers, "complex numbers"),
     "complex, of halves": (

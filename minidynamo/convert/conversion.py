@@ -93,7 +93,9 @@ class Conversion:
         with record.timed("guards"):
             record.guard_function = entry_guards(output, self.code)
         record.guards = record.guard_function.guards
-        records.count_breaks(record)
+        for each in record.graph_breaks:
+            kind = "loop_splits" if each.is_consequence else "graph_breaks"
+            records.count(kind, f"{each.reason} at {each.file}:{each.line}")
         check = record.guard_function.check
         owner = None if self.policy.fresh_modules else owner_of(self.args)
         return CacheEntry(check, record.replacement_code, self.compiler, record, owner, [])

@@ -126,7 +126,6 @@ def forget_entries() -> None:
 
 
 # ---- the guards of a whole entry
-OWN_DICT = ("dict", "raw_dict")  # sources of an object's `__dict__`, which belongs to it alone
 
 
 def state_guards() -> list[Guard]:
@@ -143,7 +142,7 @@ def entry_guards(output: OutputGraph, code: types.CodeType) -> GuardFunction:
     """Everything that the entry assumes, as one function."""
     state = state_guards()
     # inputs that are different tensors now must be different later: writes may reach both
-    guard_apart(output, [given.source for given in output.inputs if type(given) is TensorVar])
+    guard_apart(output, [v.source for v in output.inputs if type(v) is TensorVar])
     guard_keys_apart(output)
     guard_written_apart(output, code)
     guard_classes(output)
@@ -176,7 +175,11 @@ def guard_written_apart(output: OutputGraph, code: types.CodeType) -> None:
     fresh: Source | None = None  # the dictionary of **keywords is made in each call
     if code.co_flags & inspect.CO_VARKEYWORDS:
         fresh = output.tree.locals.get(code.co_varnames[parameter_count(code) - 1])
-    sources = {id(variable): written_source(variable.source) for variable in output.sourced}
+    # (an object's `__dict__` belongs to it alone)
+    found = [(id(variable), variable.source) for variable in output.sourced]
+    sources = {
+        key: s.base if s is not None and s.kind in ("dict", "raw_dict") else s for key, s in found
+    }
     # (of a module the `__dict__` alone is there, and its id may be guarded)
     kinds = {sources[id(variable)]: variable.python_type() for variable in output.sourced}
     known = [source for source in kinds if source and "MODULE" not in source.guards]
@@ -188,8 +191,3 @@ def guard_written_apart(output: OutputGraph, code: types.CodeType) -> None:
         for other in known:
             if other.kind != "pinned" and kinds[other] is kinds[source]:
                 output.guard_pair("{0} is not {1}", source, other)
-
-
-def written_source(source: Source | None) -> Source | None:
-    """The object that a write there reaches: an object's `__dict__` belongs to it alone."""
-    return source.base if source is not None and source.kind in OWN_DICT else source

@@ -126,9 +126,8 @@ NAMES: dict[str, Any] = {
     "get_referents": gc.get_referents,
     "exact_key": exact_key,
     "layout": _layouts.layout,
-    "plain_layout": _layouts.plain_layout,
-    "holds": _layouts.holds,
-    "lacks": _layouts.lacks,
+    "note": _layouts.note,
+    "still": _layouts.still,
     **{name.lower(): read for name, read in (*STATE, *(row for _, row in DETAILS))},
 }
 
@@ -166,11 +165,7 @@ def are_read() -> bool:
     return numbers == [2, *probe.shape, *probe.stride()] and read[20:24].tolist() == [32, 0, 0, 0]
 
 
-def layout_of(tensor: torch.Tensor, any_size: bool) -> tuple[str, bytes] | None:
-    """(the function that reads it now, what it gives), without sizes and strides if `any_size`."""
-    if not are_read():
-        return None
-    recorded = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
-    name = "layout" if recorded else "plain_layout"
-    found = NAMES[name](tensor)
-    return found and (name, found[:HEAD] if any_size else found)
+def layout_of(tensor: torch.Tensor, any_size: bool) -> bytes | None:
+    """What `layout` gives, without sizes and strides if `any_size`."""
+    found = _layouts.layout(tensor) if are_read() else None
+    return found and found[:HEAD] if any_size else found

@@ -86,22 +86,24 @@ def access(node: Source) -> str:
     return node.expr(None if node.base is None else access(node.base))
 
 
+def kinds_of(node: Source) -> set[str]:
+    return {guard.kind for guard in node.guards.values()}
+
+
 def of_layout(node: Source) -> set[str]:
-    """The kinds of a tensor's guards that its layout stands for: all of them, or none."""
-    kinds = set(BY_LAYOUT) if node.layout else set()
-    if "ID" in node.guards:
-        kinds.discard("TENSOR")
-    if node.layout.startswith("plain_layout"):  # gradients are not recorded
-        kinds.discard("GRAD")
-    if ".startswith(" in node.layout:  # sizes are symbols, and so are strides
-        kinds.discard("STRIDE")
-    return kinds if kinds <= {guard.kind for guard in node.guards.values()} else set()
+    """The kinds of a tensor's guards that its layout stands for."""
+    found = kinds_of(node) & BY_LAYOUT if node.layout else set()
+    # where sizes are symbols, so are strides
+    return found - {"STRIDE"} if ".startswith(" in node.layout else found
 
 
 def is_held(node: Source) -> bool:
-    """Is it a module's parameter or buffer, of which only the object and its layout are guarded?"""
-    kinds = {guard.kind for guard in node.guards.values()} - of_layout(node)
-    return is_state(node) and kinds == {"ID"} and " == " in node.layout
+    """Is it a tensor, such as a parameter, of which only the object and its layout are guarded?"""
+    return kinds_of(node) - of_layout(node) == {"ID"} and " == " in node.layout
+
+
+FIXED = {"ID", "EQUALS", "EQ"}  # guards on what never changes
+SETTLED = FIXED | {"TYPE", "ABSENT", "KEYS", "NO_HOOKS", "TUPLE"}
 
 
 class GuardPrinter:
@@ -122,6 +124,9 @@ class GuardPrinter:
         self.names = {pin: pin.key for pin in tree.pins.values()}
         self.names.update({node: identifier(name) for name, node in tree.locals.items()})
         self.paired = {node for guard in pair_guards for node in guard.source}
+        self.anchors: list[Source] = []  # what is read from these is settled
+        self.inside = False  # is that printed now?
+        self.held: list[Any] = []  # tensors of modules there, and their layouts
 
     def print(self, state_guards: list[Guard]) -> None:
         tree = self.tree
@@ -135,8 +140,36 @@ class GuardPrinter:
             self.check(pin, pin.key)
         for root in (*tree.locals.values(), *tree.frees.values(), *tree.pins.values()):
             self.below(root)
+        if self.anchors:
+            self.settle()
         for guard in self.pair_guards:
             self.line([self.text(guard, *[self.names[node] for node in guard.source])])
+
+    def settle(self) -> None:
+        """Guards that hold as long as nobody writes to the dictionaries on the way: they are
+        checked again after a write."""
+        outside, self.lines, self.inside, known = self.lines, [], True, len(self.names)
+        for node in self.anchors:
+            self.below(node)
+        anchors = [self.names[node] for node in self.anchors]
+        seen = ", ".join([*anchors, *[*self.names.values()][known:]])
+        self.namespace |= {"state_seen": [b""], "state_held": tuple(self.held)}
+        self.lines = [
+            *outside,
+            f"        if not still(state_seen, state_held, {', '.join(anchors)}):",
+            *["    " + line for line in self.lines],
+            f"            state_seen[0] = note({seen})",
+        ]
+
+    def is_settled(self, node: Source) -> bool:
+        """Is all that is read from `node` an item of a dictionary or tuple, or a `__dict__`?"""
+        return all(
+            child.kind in ("dict", "item")
+            and child not in self.paired
+            and (is_held(child) or kinds_of(child) <= SETTLED)
+            and self.is_settled(child)
+            for child in node.children.values()
+        )
 
     def is_needed(self, node: Source) -> bool:
         """Is there anything to look at, at `node` or below?"""
@@ -146,16 +179,20 @@ class GuardPrinter:
 
     def below(self, node: Source) -> None:
         """The guards of everything that is read from `node`: leaves first."""
-        inner, held = list[Source](), list[str]()
-        for child in filter(self.is_needed, node.children.values()):
-            if child.children or child in self.paired:
+        children = [*filter(self.is_needed, node.children.values())]
+        if not self.inside and children and node.root().kind != "pinned" and self.is_settled(node):
+            self.anchors.append(node)
+            return
+        inner = list[Source]()
+        for child in children:
+            held = is_held(child)
+            if child.children or child in self.paired or not (held or kinds_of(child) <= FIXED):
                 inner.append(child)
-            elif is_held(child):
-                held += [repr(child.key), *child.guards["ID"].pins, child.layout.split(" == ")[1]]
-                self.guards += child.guards.values()
-            else:
-                self.check(child, child.expr(self.names[node]))
-        self.line([f"holds({self.names[node]}, {', '.join(held)})"] if held else [])
+                continue
+            self.check(child, child.expr(self.names[node]))
+            if held and self.inside:
+                layout = self.namespace[child.layout.split(" == ")[1]]
+                self.held += [*child.guards["ID"].pins.values(), layout]
         for child in inner:
             self.check(child, self.assign(child, self.names[node]))
             self.below(child)

@@ -4,12 +4,10 @@
  *     layout(tensor) == b'...'             # one call instead of six attributes
  *     layout(tensor).startswith(b'...')    # where sizes are symbols
  *
- *     holds(module._parameters, 'weight', weight, b'...', 'bias', bias, b'...')
- *     lacks(module.__dict__, 'forward')    # of any dictionary
+ *     still([note(module, ...)], (weight, b'...'), module)     # nobody has written there
  *
  * Bits: is it a lazily negated or conjugated view, zeros without memory, has it names of
- * dimensions; and, not asked by `plain_layout`, was it made in inference mode, does it require
- * gradients?  None: it is no dense tensor.
+ * dimensions, was it made in inference mode, does it require gradients?  None: it is no dense tensor.
  * libtorch's C functions read it; `use_torch` is given their addresses, and tries them first.
  * Mirrors TensorCheck in torch/csrc/dynamo/guards.cpp.
  */
@@ -19,9 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* dimensions of a tensor; the bit of what `plain_layout` gives */
+/* dimensions of a tensor */
 #define MOST 64
-#define PLAIN (1 << 6)
 
 /* Each takes an at::Tensor *, which lies `offset` bytes behind the start of the Python object.
  * The first seven return 0 if all went well. */
@@ -46,7 +43,7 @@ typedef struct {
 
 /* The bytes that it has; 0: there is no layout. */
 static Py_ssize_t
-read_layout(PyObject *tensor, int is_plain, Layout *found)
+read_layout(PyObject *tensor, Layout *found)
 {
     int64_t *sizes, *strides;
     int32_t kind;
@@ -57,8 +54,7 @@ read_layout(PyObject *tensor, int is_plain, Layout *found)
     found->bits = torch.is_neg(handle) | torch.is_conj(handle) << 1
         | torch.is_zerotensor(handle) << 2
         | (torch.has_names && torch.has_names(*(void **)handle)) << 3
-        | (is_plain ? PLAIN : torch.is_inference(handle) << 4
-           | torch.requires_grad(*(void **)handle) << 5);
+        | torch.is_inference(handle) << 4 | torch.requires_grad(*(void **)handle) << 5;
     if (torch.layout(handle, &kind) || kind != strided || torch.dtype(handle, &found->dtype)
         || torch.device_type(handle, &found->device_type)
         || torch.device_index(handle, &found->device_index)
@@ -72,45 +68,74 @@ read_layout(PyObject *tensor, int is_plain, Layout *found)
 }
 
 static PyObject *
-as_bytes(PyObject *tensor, int is_plain)
+layout(PyObject *module, PyObject *tensor)
 {
     Layout found;
-    Py_ssize_t size = read_layout(tensor, is_plain, &found);
+    Py_ssize_t size = read_layout(tensor, &found);
     return size ? PyBytes_FromStringAndSize((char *)&found, size) : Py_NewRef(Py_None);
 }
 
-static PyObject *layout(PyObject *module, PyObject *tensor) { return as_bytes(tensor, 0); }
-static PyObject *plain_layout(PyObject *module, PyObject *tensor) { return as_bytes(tensor, 1); }
+/* A dictionary, an object and its own, or a tuple; each write gives a dictionary another version.
+ * (Not so where Python 3.13 writes an attribute.) */
+typedef struct {
+    PyObject *object, *fields;
+    PyTypeObject *class;
+    uint64_t version;
+} Seen;
+static PyObject *dict_name;
 
-/* holds(table, key, tensor, layout, key, tensor, layout...): has the dictionary these tensors, and
- * they these layouts?  Each is what one of the two functions above has given. */
-static PyObject *
-holds(PyObject *module, PyObject *const *args, Py_ssize_t count)
+static int
+look_at(PyObject *object, Seen *seen)
 {
-    if (!PyDict_Check(args[0]))
-        Py_RETURN_FALSE;
-    for (Py_ssize_t i = 1; i + 2 < count; i += 3) {
-        PyObject *tensor = PyDict_GetItemWithError(args[0], args[i]), *bytes = args[i + 2];
-        if (PyErr_Occurred())
-            return NULL;
-        if (tensor != args[i + 1])
-            Py_RETURN_FALSE;
-        Layout found, *known = (Layout *)PyBytes_AS_STRING(bytes);
-        Py_ssize_t size = read_layout(tensor, known->bits & PLAIN, &found);
-        if (size != PyBytes_GET_SIZE(bytes) || memcmp(&found, known, size))
-            Py_RETURN_FALSE;
+    PyObject *fields = object;
+    if (PY_VERSION_HEX >= 0x030D0000)
+        return 0;
+    int is_tuple = PyTuple_CheckExact(object);
+    if (!is_tuple && !PyDict_CheckExact(object) && !PyODict_CheckExact(object)) {
+        if (!(fields = PyObject_GetAttr(object, dict_name))) {
+            PyErr_Clear();
+            return 0;
+        }
+        Py_DECREF(fields);
     }
-    Py_RETURN_TRUE;
+    *seen = (Seen){object, fields, Py_TYPE(object),
+                   is_tuple ? 0 : ((PyDictObject *)fields)->ma_version_tag};
+    return 1;
 }
 
-/* lacks(dictionary, key, key...): has it none of these keys? */
+/* note(x, y...): bytes that say how these objects are; b"" if nobody can. */
 static PyObject *
-lacks(PyObject *module, PyObject *const *args, Py_ssize_t count)
+note(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    for (Py_ssize_t i = 1; i < count; i++) {
-        int found = PySequence_Contains(args[0], args[i]);
-        if (found)
-            return found < 0 ? NULL : Py_NewRef(Py_False);
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, count * sizeof(Seen));
+    for (Py_ssize_t i = 0; bytes && i < count; i++)
+        if (!look_at(args[i], (Seen *)PyBytes_AS_STRING(bytes) + i)) {
+            _PyBytes_Resize(&bytes, 0);
+            break;
+        }
+    return bytes;
+}
+
+/* still([bytes], (tensor, layout, tensor, layout...), x...): are all objects as `note(x...)` saw
+ * them, and have the tensors these layouts?  The bytes keep nothing alive: each object lies in one before it, which has not changed. */
+static PyObject *
+still(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *bytes = PyList_GET_ITEM(args[0], 0), *held = args[1];
+    Seen now, *seen = (Seen *)PyBytes_AS_STRING(bytes);
+    Py_ssize_t last = PyBytes_GET_SIZE(bytes) / sizeof(Seen);
+    if (!last)
+        Py_RETURN_FALSE;
+    for (Py_ssize_t i = 0; i < last; i++)
+        if ((i + 2 < count && args[i + 2] != seen[i].object)
+            || !look_at(seen[i].object, &now) || memcmp(&now, seen + i, sizeof now))
+            Py_RETURN_FALSE;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(held); i += 2) {
+        PyObject *known = PyTuple_GET_ITEM(held, i + 1);
+        Layout found;
+        Py_ssize_t size = read_layout(PyTuple_GET_ITEM(held, i), &found);
+        if (size != PyBytes_GET_SIZE(known) || memcmp(&found, PyBytes_AS_STRING(known), size))
+            Py_RETURN_FALSE;
     }
     Py_RETURN_TRUE;
 }
@@ -143,9 +168,8 @@ use_torch(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"layout", layout, METH_O},
-    {"plain_layout", plain_layout, METH_O},
-    {"holds", (PyCFunction)(void (*)(void))holds, METH_FASTCALL},
-    {"lacks", (PyCFunction)(void (*)(void))lacks, METH_FASTCALL},
+    {"note", (PyCFunction)(void (*)(void))note, METH_FASTCALL},
+    {"still", (PyCFunction)(void (*)(void))still, METH_FASTCALL},
     {"use_torch", use_torch, METH_VARARGS},
     {NULL}};
 
@@ -154,4 +178,7 @@ static struct PyModuleDef module = {
     functions
 };
 
-PyMODINIT_FUNC PyInit__layouts(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__layouts(void)
+{
+    return (dict_name = PyUnicode_InternFromString("__dict__")) ? PyModule_Create(&module) : NULL;
+}

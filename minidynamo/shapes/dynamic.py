@@ -206,31 +206,24 @@ def guard_tensor(
             builder.guard(source, "STRIDE", f"{{0}}.stride() == {value.stride()}")
         else:
             builder.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
-    if value.is_cpu:  # asking for `device` makes an object
-        builder.guard(source, "DEVICE", "{0}.is_cpu")
-    else:
-        builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
+    builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
     builder.guard(source, "VIEW_BITS", view_bits_check(value))
-    read = layout_of(value, any_size=symbolic is not None)
-    if read is not None:
-        reader, found = read
+    found = layout_of(value, any_size=symbolic is not None)
+    if found is not None:
         hint = "_".join(map(str, (value.dtype, *value.shape)))
         name = builder.tree.pinned(builder.layouts.setdefault(found, found), hint).key
         compared = f".startswith({name})" if symbolic is not None else f" == {name}"
-        source.layout = f"{reader}({{0}}){compared}"
+        source.layout = f"layout({{0}}){compared}"
 
 
 def view_bits_check(value: torch.Tensor) -> str:
     """The check that a tensor answers as `value` does: is it negated or conjugated lazily, or made
-    in inference mode?  That matters where gradients are recorded: such a tensor cannot be saved for
-    backward."""
+    in inference mode?  Such a tensor cannot be saved for backward."""
     names = (
-        ["is_neg", "_is_zerotensor"]
+        ["is_neg", "_is_zerotensor", "is_inference"]
         + ["is_conj"] * value.is_complex()
         + ["has_names"] * KNOWS_NAMES
     )
-    if value.is_inference() or torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
-        names.append("is_inference")
     return " and ".join(f"{{0}}.{bit}() is {getattr(value, bit)()}" for bit in names)
 
 

@@ -126,8 +126,7 @@ def wrap_parameter(builder: OutputGraph, value: torch.Tensor, source: Source) ->
     """A parameter or buffer of a module: held by the graph, guarded by its identity."""
     builder.guard(source, "ID", "{0} is {pin}", value)
     guard_tensor(builder, value, source)  # `p.data = ...`, `p.t_()` keep the identity
-    if torch.is_grad_enabled():
-        builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
+    builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad)
     name = builder.unique_name(module_name(source))
     fake = builder.fake_of(value)
     node = builder.add_input("get_attr", name, fake)
@@ -209,7 +208,8 @@ class Builder:
         """One guard of all names that a dictionary must not have: modules are asked for many."""
         for source, names in self.absent.items():
             if "KEYS" not in source.guards:
-                check = f"lacks({', '.join(['{0}', *map(literal, sorted(names))])})"
+                texts = "".join([f"{literal(name)}, " for name in sorted(names)])
+                check = f"{{0}}.keys().isdisjoint(({texts}))"
                 line = next(iter(names.values()))
                 source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
 

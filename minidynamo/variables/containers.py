@@ -51,7 +51,8 @@ def tuple_of(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
 
 def items_of(builder: OutputGraph, value: Any, source: Source) -> list[Variable]:
     """The items of a list or tuple, whose number is guarded."""
-    builder.guard(source, "LENGTH", f"len({{0}}) == {len(value)}")
+    kind = "TUPLE" if type(value) is tuple else "LENGTH"
+    builder.guard(source, kind, f"len({{0}}) == {len(value)}")
     return [Lazy(item, source.item(n)) for n, item in enumerate(value)]
 
 
@@ -113,7 +114,7 @@ def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     if not all(is_constant_value(item) or isinstance(item, HASHED_BY_IDENTITY) for item in value):
         raise Break("set", "a set with elements that are not constants")
     check = "{{*map(exact_key, {0})}} == {pin}"
-    builder.guard(source, "EQUALS", check, {*map(exact_key, value)})
+    builder.guard(source, "ELEMENTS", check, {*map(exact_key, value)})
     items = {item: builder.wrap_pinned(item) for item in value}
     return builder.replayed(SetVar(items, type(value), value, source=source))
 

@@ -164,7 +164,8 @@ def connect(
 ) -> Callable:
     """The callable: an autograd function around the two halves, and the aliases around that."""
     made = AutogradFunction(joint, parts, run_forward, run_backward)
-    apply = made.function() if joint.tangents else made.without_history
+    without_history = lambda *primals: tuple(run_forward(*primals)[: joint.count])  # noqa: E731
+    apply = made.function() if joint.tangents else without_history
     outside = [w for w in joint.writes if w.result is not None]
 
     def run(*inputs: Any) -> Any:
@@ -226,9 +227,6 @@ class AutogradFunction:
             return Compiled.apply(*given)
 
         return apply_detached if unreached else Compiled.apply
-
-    def without_history(self, *primals: Any) -> tuple:
-        return tuple(self.run_forward(*primals)[: self.joint.count])
 
     def forward(self, ctx: Any, *primals: Any) -> tuple:
         ctx.set_materialize_grads(False)  # `Backward` is told which arrived

@@ -112,6 +112,8 @@ class Recorder(OpsHandler):
         self.ranges = ranges
         # Ref -> the expression that it equals, and its dtype
         self.known: dict[object, tuple[sympy.Expr, torch.dtype]] = {}
+        # of integers that are not negative: x.clamp(0, n) lies in [0, n], whatever x is
+        self.highest: dict[Ref, sympy.Expr] = {}
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> Result:
         return self.emit(op, *args, *kwargs.values())
@@ -147,6 +149,8 @@ class Recorder(OpsHandler):
         known = self.expressions(value)
         if known is not None and lies_in(known[0], size, self.ranges):
             return known[0]
+        if lies_in(self.highest.get(value, sympy.oo), size, self.ranges):
+            size, wrap_neg = None, False  # no check is needed
         position = lambda number: Position(f"indirect{number}", integer=True)  # noqa: E731
         return self.emit("indirect_indexing", value, size, wrap_neg, make=position)
 
@@ -190,6 +194,11 @@ class Recorder(OpsHandler):
         result, known = self.emit(op, *args), self.expressions(*args)
         if known is not None:
             self.known[result] = sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1]
+        last = self.expressions(args[-1])
+        if op == "maximum" and last == [0]:
+            self.highest[result] = sympy.oo
+        if op == "minimum" and last and self.highest.get(args[0]) is sympy.oo:
+            self.highest[result] = last[0]
         return result
 
     def floordiv(self, a: Ref, b: Ref) -> Ref:
@@ -244,6 +253,9 @@ def without_unused(instructions: Sequence[Instruction]) -> list[Instruction]:
 
 
 # --- text -----------------------------------------------------------------------------------------
+text_of = functools.lru_cache(4096)(str)  # of an expression: sympy takes long for one
+
+
 class PrintHandler(OpsHandler):
     """Each op becomes a line `tmpN = op(...)`; equal lines are written once."""
 
@@ -270,7 +282,7 @@ class PrintHandler(OpsHandler):
         self.lines.append(Marked.of(text, name, (node,) if node else (), op=op))
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
-        self.say(f"store({name}, {index}, {value}{', ' + mode if mode else ''})", "store")
+        self.say(f"store({name}, {text_of(index)}, {value}{', ' + mode if mode else ''})", "store")
 
     def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
         key = ("indirect", value, size, wrap_neg)
@@ -298,7 +310,8 @@ def _show(argument: Any) -> str:
         return f"[{', '.join(map(_show, argument))}]"
     if isinstance(argument, BufferView):
         return f"{argument.name}{list(argument.size)}"
-    return str(argument).replace("torch.", "")
+    written = text_of if isinstance(argument, sympy.Basic) else str
+    return written(argument).replace("torch.", "")
 
 
 @lines_of.register(ComputedBuffer)
@@ -306,7 +319,7 @@ def buffer_lines(buffer: Any) -> list[Marked]:
     """One operation of a graph as text: a head, and the statements of its body."""
     layout = buffer.layout
     where = f"{_show(layout.dtype)}{list(layout.size)}" if layout is not None else "(several)"
-    made_of = sorted(buffer.origins)
+    made_of = sorted(map(str, buffer.origins))
     origins = f"    # {', '.join(made_of)}" if made_of else ""
     handler, op = PrintHandler(), "buffer"
     if isinstance(buffer, MultiOutput):

@@ -51,7 +51,7 @@ BINARY = (
     *("atan2", "copysign", "hypot", *BITWISE, *LOGICAL),
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
-REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
+REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "m2", "sumexp")
 
 
 def op(name: str, to: str = "default") -> Callable[..., Value]:
@@ -99,7 +99,8 @@ class OpsHandler:
     def reduction(self, dtype: Dtype, src_dtype: Dtype, kind: str, value: Value) -> Value:
         """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN;
         argmax/argmin give the *flattened reduction index* (int64) of the first extreme, a NaN
-        counting as the extreme."""
+        counting as the extreme.  Triton kernels alone have m2, the sum of squared deviations from
+        the mean (Welford's), and sumexp, the sum of exp(value - maximum)."""
 
     @documented
     def scan(self, dtype: Dtype, kind: str, value: Value) -> Value:
@@ -107,9 +108,11 @@ class OpsHandler:
         'sum' | 'prod' | 'logaddexp'.  Every iteration has a result of its own: cumsum."""
 
     @documented
-    def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
+    def indirect_indexing(
+        self, value: Value, size: Size | None, wrap_neg: bool = True
+    ) -> sympy.Expr:
         """A runtime integer value -> a sympy symbol usable in an index; negative ones count from
-        the end (wrap_neg), one out of range raises."""
+        the end (wrap_neg), one out of range raises.  size: None where it is in range for sure."""
 
     # leaves and conversions
     @documented

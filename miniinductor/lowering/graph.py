@@ -45,7 +45,7 @@ from ..ir.loops import (
 )
 from ..ir.ops import EXPENSIVE_PRICE, OpsHandler, loop_variables, price, set_handler
 from ..records import CompileRecord
-from ..sizes.expressions import Position, Size
+from ..sizes.expressions import Position, Size, is_indirect
 from ..sizes.symbols import SYMBOLIC, same_sizes, size
 from .extern import (
     EXTERN,
@@ -79,10 +79,12 @@ class _Cost(OpsHandler):
     """Counts what one element of a value costs.
 
     A value is True if it depends on memory.  What depends on the index alone is the same for a
-    whole row or column: only expensive operations on it are counted."""
+    whole row or column: only expensive operations on it are counted.  loops: a read that is the
+    same along some of them is not counted, since it comes from a cache."""
 
-    def __init__(self) -> None:
+    def __init__(self, loops: set[sympy.Symbol]) -> None:
         self.reads = self.operations = 0
+        self.loops = loops
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> bool:
         read, cost_of_one = True in args, price(op)
@@ -90,7 +92,7 @@ class _Cost(OpsHandler):
         return read
 
     def load(self, name: str, index: sympy.Expr) -> bool:
-        self.reads += 1
+        self.reads += is_indirect(index) or self.loops <= index.free_symbols
         return True
 
     def masked(self, mask: bool, body: Callable[[], bool], other: float) -> bool:
@@ -102,9 +104,12 @@ class _Cost(OpsHandler):
 
 def cost(box: TensorBox) -> tuple[int, int]:
     """(reads, operations) of one element of an unrealized value."""
-    counter = _Cost()
+    sizes = box.get_size()
+    index = loop_variables("i", len(sizes))
+    several = {i for i, n in zip(index, sizes) if n != 1}
+    counter = _Cost(several if recomputes(box.device) else set())
     with set_handler(counter):
-        box.make_loader()(loop_variables("i", len(box.get_size())))
+        box.make_loader()(index)
     return counter.reads, counter.operations
 
 

@@ -69,9 +69,9 @@ class Windows:
         """Where in x, along dimension d, element k of the window of an output lies."""
         return output * self.stride[d] - self.padding[d] + k * self.dilation[d]
 
-    def reaches(self, d: int) -> bool:
-        """May a window reach beyond x?"""
-        last = self.place(d, self.outputs[d] - 1, self.counts[d] - 1)
+    def reaches(self, d: int, k: int = -1) -> bool:
+        """May element k of a window lie behind x?"""
+        last = self.place(d, self.outputs[d] - 1, range(self.counts[d])[k])
         return not is_nonnegative(sympy.sympify(self.sizes[d] - 1 - last))
 
     def element(
@@ -83,7 +83,8 @@ class Windows:
         flat = places[0] * self.sizes[1] + places[1]
         tests = []
         for d, place in enumerate(places):
-            low, high = 0 if self.padding[d] else None, self.sizes[d] if self.reaches(d) else None
+            low = 0 if self.place(d, 0, at[d]) < 0 else None
+            high = self.sizes[d] if self.reaches(d, at[d]) else None
             if low is not None or high is not None:
                 tests.append(between(place, low, high))
         if not tests:
@@ -156,16 +157,6 @@ def avg_pool(
         return cast(ops.add(average, ops.constant(0.0, compute)), compute, dtype)
 
     return made(call, body, x)
-
-
-@decomposition(aten.max_unpool2d.default, aten.max_unpool3d.default)
-def max_unpool(x: Tensor, places: Tensor, output_size: Sequence[int], *options: Any) -> Any:
-    if torch.are_deterministic_algorithms_enabled():
-        return NotImplemented  # eager refuses it
-    rank = len(output_size)
-    out = x.new_zeros([*x.shape[:-rank], *output_size])
-    flat = out.flatten(-rank).scatter(-1, places.flatten(-rank), x.flatten(-rank))
-    return flat.reshape(out.shape)
 
 
 # --- resampling -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from torch._prims_common import suggest_memory_format
 
 from ..devices import recomputes
 from .decompositions import decomposition, upcast
+from .reductions import moments
 from .registry import NARROW, aten
 
 Maybe = Tensor | None
@@ -26,8 +27,7 @@ FEW_CHANNELS = 16  # of a group, side by side in memory: with fewer, eager's ker
 def normalized(x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Over `dims`: ((x - mean) / deviation, mean, variance, 1 / deviation)."""
     wide = upcast(x)
-    mean = wide.mean(dims, keepdim=True)
-    variance = (wide - mean).square().mean(dims, keepdim=True)
+    mean, variance = moments(wide, dims)
     rstd = torch.rsqrt(variance + eps)
     return (wide - mean) * rstd, mean, variance, rstd
 

@@ -50,6 +50,13 @@ from .registry import (
 SHORT = 8, 4  # at most so many elements are written out, on a CPU and on a GPU
 JOINS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "logical_or"}
 EXTREMES = ("max", "min", "argmax", "argmin")
+# Our kernels have no loop over one element, and so no accumulator.  Eager's begins a sum with 0.0:
+# that of the single element -0.0 is 0.0.
+OF_ONE: dict[str, Callable[[Value, torch.dtype], Value]] = {
+    "sum": lambda value, dtype: ops.add(value, ops.constant(0.0, dtype)),
+    "m2": lambda value, dtype: ops.sub(value, value),
+    "sumexp": lambda value, dtype: ops.exp(ops.sub(value, value)),
+}
 
 
 def reduce(
@@ -72,14 +79,12 @@ def reduce(
         if 0 in reduced:
             raise NotLowered("eager raises: of no elements none is the largest")
     produced = torch.int64 if kind.startswith("arg") else compute
-    # Eager's sum of the single element -0.0 is 0.0 + -0.0 = 0.0.  Our kernels have no loop over one
-    # element, and so no accumulator that starts at 0.0: it is added here.
-    starts_at_zero = kind == "sum" and compute.is_floating_point and count == 1
+    of_one = OF_ONE.get(kind) if compute.is_floating_point and count == 1 else None
 
     def inner(index: Index, rindex: Index) -> Value:
         place = dict(zip([*kept, *dims], [*index, *rindex]))
         value = cast(load([place[k] for k in range(len(size))]), src, compute)
-        return ops.add(value, ops.constant(0.0, compute)) if starts_at_zero else value
+        return of_one(value, compute) if of_one else value
 
     origins = call.origins | x.origins
     few = range(2, SHORT[recomputes(x.device)] + 1)
@@ -130,7 +135,24 @@ def sum_rule(
     result = call.value.dtype
     if result == torch.bool:
         raise NotLowered("a sum of truth values, as one")
+    is_wide = x.dtype not in NARROW
+    exponent = softmax_input(call, dims) if is_wide and recomputes(x.device) else None
+    if exponent is not None:
+        return reduce(call, exponent, dims, keepdim, "sumexp", result, result)
     return reduce(call, x, dims, keepdim, call.name, accumulate_dtype(result), result)
+
+
+def softmax_input(call: Call, dims: Any) -> TensorBox | None:
+    """The x of sum(exp(x - amax(x, dims, True)), dims), which takes one pass over x."""
+    node: Any = call.node
+    for target in (aten.sum.dim_IntList, aten.exp.default, aten.sub.Tensor):
+        if getattr(node, "target", None) is not target or node.kwargs:
+            return None
+        found, node = node, node.args[0]
+    x, top = found.args
+    if getattr(top, "target", None) is not aten.amax.default or top.args != (x, dims, True):
+        return None
+    return call.lowerer.env[x]
 
 
 def elements(size: Sequence[Size], dims: Any) -> Size:
@@ -145,19 +167,29 @@ def mean(
     dims: Any = None,
     keepdim: bool = False,
     dtype: torch.dtype | None = None,
+    kind: str = "sum",
 ) -> TensorBox:
+    """Of the elements; kind "m2": of their squared deviations."""
     result, size = call.value.dtype, x.get_size()
     compute = accumulate_dtype(result)
     count = elements(size, dims)
     if count == 0:
         return full(call, float("nan"))
-    total = reduce(call, x, dims, keepdim, "sum", compute, compute)
+    total = reduce(call, x, dims, keepdim, kind, compute, compute)
     divisor = count if isinstance(count, sympy.Expr) else float(count)
 
     def quotient(value: Value) -> Value:
         return cast(ops.truediv(value, number(divisor, compute)), compute, result)
 
     return mapped(call, total, quotient, result, x)
+
+
+@lower(aten.var.correction)
+def population_variance(
+    call: Call, x: TensorBox, dims: Any = None, *, correction: float = 0, keepdim: bool = False
+) -> TensorBox:
+    """The only one that decompositions leave (`moments`)."""
+    return mean(call, x, dims, keepdim, kind="m2")
 
 
 @lower(aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
@@ -184,14 +216,15 @@ def any_or_all(call: Call, x: TensorBox, dims: Any = None, keepdim: bool = False
     """all(x) is not any(not x)."""
     if call.value.dtype != torch.bool:
         raise NotLowered("uint8 result")
-    box = x
-    if x.dtype != torch.bool:
-        box = mapped(call, x, lambda v: truth(v, x.dtype), torch.bool)
-    is_all = call.name == "all"
-    if is_all:
-        box = mapped(call, box, ops.logical_not, torch.bool)
+    is_any = call.name == "any"
+
+    def counts(value: Value) -> Value:
+        value = truth(value, x.dtype)
+        return value if is_any else ops.logical_not(value)
+
+    box = mapped(call, x, counts, torch.bool)
     found = reduce(call, box, dims, keepdim, "any", torch.bool, torch.bool)
-    return mapped(call, found, ops.logical_not, torch.bool, x) if is_all else found
+    return found if is_any else mapped(call, found, ops.logical_not, torch.bool, x)
 
 
 @lower(aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default)
@@ -228,17 +261,12 @@ def cumulative(
 
 
 # --- variances ------------------------------------------------------------------------------------
-def variance_and_mean(
-    x: Tensor, dims: Any, correction: float | None, keepdim: bool
-) -> tuple[Tensor, Tensor]:
-    """In the dtype in which they are computed."""
-    wide = upcast(x) if recomputes(x.device) else x.double()
-    dims = dims or list(range(x.dim()))
-    count = math.prod(x.shape[d] for d in dims)
-    mean = wide.mean(dims, keepdim=True)
-    squares = (wide - mean).square().sum(dims, keepdim=keepdim)
-    divisor = max(count - (1 if correction is None else correction), 0)
-    return squares / divisor, mean.reshape(squares.shape)
+def moments(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
+    """(mean, population variance) over `dims`, which are kept."""
+    mean = x.mean(dims, keepdim=True)
+    if recomputes(x.device):  # in one pass over memory, where it takes more than one
+        return mean, x.var(dims, correction=0, keepdim=True)
+    return mean, (x - mean).square().mean(dims, keepdim=True)
 
 
 def statistics(
@@ -250,9 +278,16 @@ def statistics(
     keepdim: bool = False,
 ) -> Any:
     """finish(variance, mean).  On a CPU eager's mean of infinities depends on their order."""
-    if not x.dtype.is_floating_point or finish is both and not recomputes(x.device):
+    is_gpu = recomputes(x.device)
+    is_left = finish is both if not is_gpu else finish is alone and correction == 0
+    if is_left or not x.dtype.is_floating_point:
         return NotImplemented
-    found = finish(*variance_and_mean(x, dim, correction, keepdim))
+    dims = dim or list(range(x.dim()))
+    count = math.prod(x.shape[d] for d in dims)
+    divisor = max(count - (1 if correction is None else correction), 0)
+    mean, variance = moments(upcast(x) if is_gpu else x.double(), dims)
+    found = [variance * count / divisor, mean]
+    found = finish(*[t if keepdim else t.squeeze(dims) for t in found])
     return pytree.tree_map(lambda t: t.to(x.dtype), found)
 
 
@@ -260,8 +295,12 @@ def both(variance: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
     return variance, mean
 
 
+def alone(variance: Tensor, mean: Tensor) -> Tensor:
+    return variance
+
+
 for _op, _finish in {
-    aten.var.correction: lambda variance, mean: variance,
+    aten.var.correction: alone,
     aten.std.correction: lambda variance, mean: variance.sqrt(),
     aten.var_mean.correction: both,
 }.items():

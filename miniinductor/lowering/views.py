@@ -12,12 +12,6 @@ In:   flip, roll, repeat.  Out: copies of `View`s.
     slice_scatter(x, y, 0, 1, 3)[i]     is y[i - 1] where 1 <= i < 3, else x[i]
     cat(x, y)[i]                        is x[i] where i < 3, else y[i - 3], of an x with 3 rows
 
-    >>> i, j = sympy.symbols("i j", integer=True, nonnegative=True)
-    >>> reshape_index((4, 8), (32,))([i])               # x.view(32)[i] is x[i // 8, i % 8]
-    [FloorDiv(i, 8), Mod(i, 8)]
-    >>> reshape_index((4, 8), (2, 2, 8))([i, 1, j])   # no division: only the first dimension is cut
-    [2*i + 1, j]
-
 Mirrors torch/_inductor/ir.py (View, SliceView, ExpandView ...) and torch/_inductor/lowering.py
 (`slice_`, `slice_scatter`, `pointwise_cat`, `as_strided`, `rev`).
 """
@@ -34,8 +28,18 @@ from ..devices import recomputes
 from ..errors import CannotLower
 from ..ir.loops import Buffer, Index, Layout, Reindex, TensorBox, same_layout
 from ..ir.ops import Value, ops
-from ..sizes.expressions import FloorDiv, Mod, Size, flatten
-from ..sizes.symbols import extent, hint, is_symbolic, maximum, same, same_sizes, size, sizes
+from ..sizes.expressions import FloorDiv, Mod, Size
+from ..sizes.symbols import (
+    extent,
+    hint,
+    is_symbolic,
+    maximum,
+    reshape_index,
+    same,
+    same_sizes,
+    size,
+    sizes,
+)
 from .registry import (
     Call,
     NotLowered,
@@ -48,58 +52,6 @@ from .registry import (
     number,
     view,
 )
-
-
-def reshape_index(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
-    """index into shape `new` -> index into shape `old` (same number of elements), with few
-    divisions.
-
-    Dimensions are matched in groups of equal product: within a group the index is made flat, then
-    cut again.
-    """
-    old = sizes(old)
-    new = sizes(new)
-    groups = _groups_of_equal_product(old, new)
-
-    def reindex(index: Index) -> Index:
-        result = [sympy.Integer(0)] * len(old)
-        for old_dims, new_dims in groups:
-            rest = flatten([index[k] for k in new_dims], [new[k] for k in new_dims])
-            inside = [k for k in old_dims if old[k] != 1]
-            for k in reversed(inside[1:]):
-                result[k] = Mod(rest, old[k])
-                rest = FloorDiv(rest, old[k])
-            if inside:
-                result[inside[0]] = rest
-        return result
-
-    return reindex
-
-
-def _groups_of_equal_product(
-    old: Sequence[Size], new: Sequence[Size]
-) -> list[tuple[list[int], list[int]]]:
-    """Neighbouring dimensions of both shapes that have as many elements: (4, 8, 3) and (32, 3) are
-    ([0, 1], [0]) and ([2], [1])."""
-    groups = []
-    i = j = 0
-    while i < len(old) and j < len(new):
-        old_dims, new_dims = [i], [j]
-        size_old, size_new = old[i], new[j]
-        i, j = i + 1, j + 1
-        while not same(size_old, size_new) and (i < len(old) or j < len(new)):
-            is_behind = i < len(old) and hint(size_old, 1) < hint(size_new, 1)
-            if is_behind or j == len(new):
-                old_dims.append(i)
-                size_old = size_old * old[i]
-                i += 1
-            else:
-                new_dims.append(j)
-                size_new = size_new * new[j]
-                j += 1
-        groups.append((old_dims, new_dims))
-    # dimensions of size 1 at the end
-    return [*groups, (list(range(i, len(old))), list(range(j, len(new))))]
 
 
 @lower(

@@ -79,7 +79,7 @@ STAY = {*EXTERN, aten._to_copy.default}  # these take tensors of several devices
 def remove_no_ops(gm: fx.GraphModule) -> int:
     """Copies, casts and reshapes whose result is what they were given.
 
-    A clone may be an output of its own (eager gives fresh memory): those that reach the output
+    A clone may be a result of its own (eager gives fresh memory): those that reach the results
     stay.
     """
     removed = 0
@@ -87,7 +87,7 @@ def remove_no_ops(gm: fx.GraphModule) -> int:
     # for a copy must begin at the same place in its memory as the copy does in its own.
     counts_offsets = any(node.target in COUNTS_PLACES for node in gm.graph.nodes)
     for node in list(gm.graph.nodes):
-        if node.target not in NO_OPS or any(user.op == "output" for user in node.users):
+        if node.target not in NO_OPS:
             continue
         source: Any = node.args[0]
         if not isinstance(source, fx.Node):
@@ -151,7 +151,7 @@ def remove_dead_code(gm: fx.GraphModule) -> int:
 def stand_in(node: fx.Node, source: fx.Node) -> bool:
     """Put `source` in place of `node`, which has the same value, if nobody can see whose memory it
     is.  Says whether that was done."""
-    if reaches_output_by_views(node):
+    if reaches_output_by_views(node, writes=False):
         return False
     if reaches_output_by_views(node, SHARING) and not is_private(source, node):
         return False
@@ -166,13 +166,18 @@ SHARING = (operator.getitem, aten._unsafe_view.default)
 
 
 def reaches_output_by_views(
-    node: fx.Node, sharing: tuple = (operator.getitem,), without: fx.Node | None = None
+    node: fx.Node,
+    sharing: tuple = (operator.getitem,),
+    without: fx.Node | None = None,
+    writes: bool = True,
 ) -> bool:
-    """Does an output share the memory of `node`?  Ways through the node `without` do not count."""
+    """Does an output share the memory of `node`?  Ways through the node `without` do not count.
+    writes: do new values of inputs?"""
     work = [node]
     while work:
-        for user in work.pop().users:
-            if user.op == "output":
+        one: Any = work.pop()
+        for user in one.users:
+            if user.op == "output" and (writes or one in pytree.tree_leaves(user.args[0][0])):
                 return True
             if user is not without and (is_view(user.target) or user.target in sharing):
                 work.append(user)

@@ -30,7 +30,7 @@ output that feeds the next one without a copy), several size variants in one poo
 
 import threading
 import weakref
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -55,11 +55,8 @@ class Pool:
         self.kept: frozenset[int] = frozenset()
 
 
-Pools: TypeAlias = MutableMapping[Stream, Pool]
-
-
 # of recordings that keep nothing; each pool is there as long as a recording uses it
-_pools: Pools = weakref.WeakValueDictionary()
+_pools = weakref.WeakValueDictionary[Stream, Pool]()
 
 
 class Step:
@@ -176,7 +173,8 @@ class GraphedCall:
         return recording.replay(inputs)
 
     def recording_for(self, stream: Stream, inputs: Sequence[Any]) -> "Recording | None":
-        """What serves these inputs, made now if it is time; None: the call runs as usual."""
+        """What serves these inputs, made now if it is time; None: the call runs as usual (a note
+        says why, where it cannot be recorded)."""
         addresses = [t.data_ptr() for t in (*inputs, *self.held)]
         pool, known = self.pools.get(stream), self.recordings.get(stream)
         if self.is_backward and (pool is None or not pool.kept <= {*addresses}):
@@ -190,17 +188,7 @@ class GraphedCall:
         self.last[stream] = addresses
         if before is None:
             return None
-        return self.record_on(stream, inputs, addresses, before, pool or Pool())
-
-    def record_on(
-        self,
-        stream: Stream,
-        inputs: Sequence[Any],
-        addresses: Sequence[int],
-        before: Sequence[int],
-        pool: Pool,
-    ) -> "Recording | None":
-        """before: addresses of the call before; None, and a note, where it cannot be recorded."""
+        pool = pool or Pool()
         for i, tensor in enumerate(inputs):
             stays = addresses[i] == before[i] or addresses[i] in pool.kept
             if not stays and not isinstance(tensor, torch.nn.Parameter):
@@ -262,30 +250,30 @@ class Recording:
         with self.pool.lock:
             try:  # `with torch.no_grad()` could be cut short by an exception in its `__exit__`
                 torch._C._set_grad_enabled(False)
-                return self.replay_now(inputs)
+                if self.own:
+                    torch._foreach_copy_(self.own, [inputs[i] for i in self.copied])
+                self.play()
+                for i, tensor in self.back:
+                    inputs[i].copy_(tensor)
+                if self.written or self.written_held:  # autograd notices writes by the version
+                    written = [*[inputs[i] for i in self.written], *self.written_held]
+                    torch.autograd.graph.increment_version(written)
+                count = len(self.outputs) if self.results is None else self.results
+                return copies(self.outputs[:count]) + [t.detach() for t in self.outputs[count:]]
             finally:
                 torch._C._set_grad_enabled(recording)
 
-    def replay_now(self, inputs: Sequence[Any]) -> list[Any]:
-        if self.own:
-            torch._foreach_copy_(self.own, [inputs[i] for i in self.copied])
-        self.play()
-        for i, tensor in self.back:
-            inputs[i].copy_(tensor)
-        if self.written or self.written_held:  # autograd notices writes by the version
-            written = [*[inputs[i] for i in self.written], *self.written_held]
-            torch.autograd.graph.increment_version(written)
-        count = len(self.outputs) if self.results is None else self.results
-        return copies(self.outputs[:count]) + [t.detach() for t in self.outputs[count:]]
-
 
 def copies(values: Sequence[Any]) -> list[Any]:
-    """Copies of the tensors among `values`, by one kernel for all of a dtype."""
+    """Copies of the tensors among `values`, by one kernel for all of a dtype.  (Of few numbers: its
+    programs copy 65,536 each.)"""
     originals = [v for v in values if isinstance(v, torch.Tensor)]
     fresh = [
         torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in originals
     ]
-    if fresh:
+    if len(fresh) == 1:
+        fresh[0].copy_(originals[0])
+    elif fresh:
         torch._foreach_copy_(fresh, originals)
     remaining = iter(fresh)
     return [next(remaining) if isinstance(v, torch.Tensor) else v for v in values]

@@ -152,15 +152,21 @@ class InterpreterHandler(OpsHandler):
             return getattr(torch, f"a{kind}")(value, -1).to(dtype)
         if kind == "any":
             return value.any(-1).to(dtype)
+        if kind == "m2":
+            return (value - value.mean(-1, keepdim=True)).square().sum(-1)
+        if kind == "sumexp":
+            return (value - value.amax(-1, keepdim=True)).exp().sum(-1)
         return getattr(torch, kind)(value, -1, dtype=dtype)
 
     def scan(self, dtype: Dtype, kind: str, value: Tensor) -> Tensor:
         flat = value.expand(self.shape).reshape(*self.outer, -1)
         return SCANS[kind](flat, -1).to(dtype).reshape(self.shape)
 
-    def indirect_indexing(self, value: Tensor, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
+    def indirect_indexing(
+        self, value: Tensor, size: Size | None, wrap_neg: bool = True
+    ) -> sympy.Symbol:
         value = value.to(torch.int64)
-        size = int(evaluate(size, self.values))
+        size = 2**62 if size is None else int(evaluate(size, self.values))
         if wrap_neg:
             value = torch.where(value < 0, value + size, value)
         inside = (value >= 0) & (value < size)

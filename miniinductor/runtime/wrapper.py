@@ -169,19 +169,12 @@ class WrapperWriter:
             self.lines.append(Marked.of(f"del {', '.join(freed)}", reason=reason))
 
     def emit_kernel(self, step: KernelStep) -> None:
-        stored = step.kernel.stored
-        for name in stored:
+        for name in step.kernel.stored:
             self.allocate(name)
-        if stored and all(self.buffers[name].layout.numel == 0 for name in stored):
-            self.lines.append(f"# {step.name}: nothing to compute, its buffers are empty")
-        else:
-            self.lines.append(f"{step.name}({', '.join(self.kernel_arguments(step))})")
-
-    def kernel_arguments(self, step: KernelStep) -> list[str]:
-        """On a GPU the stream comes last."""
         given = step.kernel.arguments
         names = [self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in given]
-        return [*names, "stream"] if step.device.type == "cuda" else names
+        names += ["stream"] * (step.device.type == "cuda")
+        self.lines.append(f"{step.name}({', '.join(names)})")
 
     def allocate(self, name: str) -> None:
         """The line that makes the tensor for a kernel's result, if it does not lie in the arena."""

@@ -13,7 +13,9 @@ Out:  {buffer: the graph input it overwrites}, so that nothing is copied; the no
     ['Foreach']
 
 An input is overwritten where every element of its old value is read, for the last time, in the
-iteration that writes the new one.  memory.py asks the same (`may_overwrite`) before a result takes
+iteration that writes the new one; or where it is copied for a scatter, and that copy goes
+(`cache.index_copy_(2, positions, keys)`).  memory.py asks the same (`may_overwrite`) before a
+result takes
 the memory of a buffer that its kernel reads last.
 
 Groups are alike when their bodies are the same operations and every access is at element x0 or at a
@@ -22,9 +24,8 @@ joined: those with equally long chains of nodes before them.  Results that would
 for their user stay in kernels of their own.
 
 Mirrors `can_inplace`, mutation renaming, and combo kernels and foreach nodes in
-torch/_inductor/scheduler.py (and codegen/triton_combo_kernel.py).  Left out: scatters and eager
-kernels that write into an input (`cache.index_copy_(2, positions, keys)`: their result is copied);
-joining different bodies.
+torch/_inductor/scheduler.py (and codegen/triton_combo_kernel.py).  Left out: eager kernels that
+write into an input (their result is copied), and scatters on a CPU; joining different bodies.
 """
 
 import math
@@ -53,9 +54,10 @@ def overwritten_inputs(
     maker = {name: node for node in nodes for name in node.names}
     returned = returned_twice(schedule.graph)
     for target, view in schedule.graph.mutations:
-        node = maker.get(view.name)
-        readers = [n for n in nodes if n is not node and target in n.read_names]
-        why = reason_to_copy(schedule, node, target, view)
+        node: Any = maker.get(view.name)
+        copy = copy_below(node, target, maker)
+        readers = [n for n in nodes if n not in (node, copy) and target in n.read_names]
+        why = reason_to_copy(schedule, node, target, view, copy)
         if not why and view.name in returned:
             why = "the new value is returned, too, as a tensor of its own"
         if not why and node and any(nodes.index(n) > nodes.index(node) for n in readers):
@@ -65,7 +67,26 @@ def overwritten_inputs(
         else:
             result[view.name] = target
             schedule.before.setdefault(view.name, set()).update(n.names[0] for n in readers)
+            if copy:
+                nodes.remove(copy)
+                node.nodes[0].buffer.data.target = target
+                nodes[nodes.index(node)] = Group(node.nodes, node.outer, node.inner)
     return result
+
+
+def copy_below(node: Any, target: str, maker: Any) -> Any:
+    """The kernel that only copies the input `target`, for the scatter `node` alone.
+
+    (A scatter in C++ writes somewhere before it raises an IndexError.)"""
+    for base in getattr(node, "targets", ()):
+        copy = maker[base]
+        if copy.names == [base] and target not in node.read_names and not runs_once(copy.device):
+            only = {target: copy.writes[base].index}
+            if {a.name: a.index for a in copy.reads} == only and len(
+                copy.nodes[0].body.instructions
+            ) == 2:
+                return copy
+    return None
 
 
 def returned_twice(graph: Graph) -> set[str]:
@@ -76,9 +97,10 @@ def returned_twice(graph: Graph) -> set[str]:
 
 
 def reason_to_copy(
-    schedule: Schedule, node: ScheduledNode | None, target: str, view: BufferView
+    schedule: Schedule, node: ScheduledNode | None, target: str, view: BufferView, copy: object
 ) -> str:
-    """Why the input `target` cannot be overwritten by its new value, which `node` makes; or ""."""
+    """Why the input `target` cannot be overwritten by its new value, which `node` makes; or "".
+    copy: of the input, into which the node scatters."""
     if not config.in_place:
         return "config.in_place is off"
     if not isinstance(node, Group):
@@ -87,18 +109,10 @@ def reason_to_copy(
     body = next(n for n in node.nodes if n.name == view.name).body
     if body.inner and not runs_once(made.device):
         return "Triton: a kernel that goes through a row more than once computes elements again"
-    whole = (tuple(view.size), tuple(view.stride), view.offset) == (
-        tuple(made.size),
-        tuple(made.stride),
-        made.offset,
-    )
-    if not whole or (made.dtype, tuple(made.size), tuple(made.stride)) != (
-        layout.dtype,
-        tuple(layout.size),
-        tuple(layout.stride),
-    ):
+    places = {(tuple(t.size), tuple(t.stride)) for t in (view, made, layout)}
+    if len(places) > 1 or view.offset != made.offset or made.dtype != layout.dtype:
         return "its memory is laid out differently"
-    if not may_overwrite(node, view.name, target, True):
+    if not copy and not may_overwrite(node, view.name, target, True):
         return "its old value is read at other places or times than it is written"
     return ""
 
@@ -125,7 +139,7 @@ def may_overwrite(group: Group, new: str, old: str, reads_first: bool) -> bool:
     )
 
 
-SMALL = 1 << 16  # bytes: a result that may wait for its user
+SMALL = 1 << 16  # bytes
 
 
 class Part(NamedTuple):
@@ -180,7 +194,11 @@ def sets_of_alike(schedule: Schedule) -> list[list[Part]]:
         part = over_one_loop(node) if is_plain(node) else None
         if part is not None:
             kept = [name for name in part.group.names if name in used]
-            if all(may_wait(name, schedule) for name in kept):
+            # results that may wait for their user: outputs, and small ones
+            if all(
+                name in schedule.escaping or buffer_bytes(schedule.buffers[name]) <= SMALL
+                for name in kept
+            ):
                 key = (level[node], *signature(part, kept, schedule))
                 sets.setdefault(key, []).append(part)
     return list(sets.values())
@@ -191,11 +209,6 @@ def is_plain(node: Any) -> bool:
     if not isinstance(node, Group):
         return False
     return not (node.is_reduction or node.inner or node.has_scan or node.targets)
-
-
-def may_wait(name: str, schedule: Schedule) -> bool:
-    """May this result occupy memory long before it is read?  (An output, or a small one.)"""
-    return name in schedule.escaping or buffer_bytes(schedule.buffers[name]) <= SMALL
 
 
 def signature(part: Part, kept: Sequence[str], schedule: Schedule) -> tuple:

@@ -159,10 +159,3 @@ def ways(first: Group, second: Group) -> list[Way]:
     if first.is_reduction == second.is_reduction:
         return [same_loops]
     return [on_inner_loops, on_outer_loops, on_reordered_loops]
-
-
-def clearest(reasons: Sequence[str]) -> str:
-    """The refusal that says most: one that names the elements that differ, else any."""
-    about_elements = [reason for reason in reasons if "element" in reason]
-    given = [reason for reason in reasons if reason]
-    return [*about_elements, *given, "their loops differ"][0]

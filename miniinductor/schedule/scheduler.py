@@ -127,7 +127,10 @@ class Scheduler:
             if any(low <= b and a <= high for a, b in intervals):
                 continue
             try:
-                self.check_cycle(first, second, makers)
+                if any(self.reaches(a, b, makers) for a, b in ((first, second), (second, first))):
+                    raise Refused(
+                        "another node between them needs one and feeds the other (a cycle)"
+                    )
                 fused[first] = fused[second] = self.combine(first, second)
                 intervals.append((low, high))
                 reason = REASONS[category]
@@ -142,12 +145,6 @@ class Scheduler:
                 bytes_saved=saved,
             )
         return fused
-
-    def check_cycle(self, first: Group, second: Group, makers: Makers) -> None:
-        if self.reaches(first, second, makers) or self.reaches(second, first, makers):
-            raise Refused(
-                "another node between them needs the first and feeds the second (a cycle)"
-            )
 
     def users_of_buffers(self, nodes: Sequence[ScheduledNode]) -> Iterator[list[Group]]:
         """The groups that make or read a buffer, in their order, for each buffer."""
@@ -214,7 +211,8 @@ class Scheduler:
                 return Group(a.nodes + b.nodes, a.outer, a.inner or b.inner)
             except Refused as refused:
                 reasons.append(str(refused))
-        raise Refused(common_loops.clearest(reasons))
+        # the one that says most names the elements that differ
+        raise Refused(max(reasons, key=lambda r: ("element" in r, bool(r))) or "their loops differ")
 
     def check_kernel(self, first: Group, second: Group) -> None:
         """Raise Refused where the pair cannot be one kernel, whatever its loops are."""

@@ -17,6 +17,10 @@ Out:  ints where constant, else expressions; simpler expressions that are equal 
     {'shape': [12, 4]}
     >>> simplify(FloorDiv(8 * i + j, 8 * s0), {i: s0, j: 8})
     0
+    >>> reshape_index((4, 8), (32,))([i])               # x.view(32)[i] is x[i // 8, i % 8]
+    [FloorDiv(i, 8), Mod(i, 8)]
+    >>> reshape_index((4, 8), (2, 2, 8))([i, 1, j])   # no division: only the first dimension is cut
+    [2*i + 1, j]
 
 Whoever captured the graph owns the symbols and what was assumed of them (guards); here nothing is
 assumed but that they are integers >= 1 where sympy says `positive`.  Comparing two SymInts of a
@@ -35,7 +39,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..options import Current
-from .expressions import INFINITY, FloorDiv, Mod, Size, python_code, settled
+from .expressions import INFINITY, FloorDiv, Mod, Size, flatten, python_code, settled
 from .prover import UNKNOWN, Interval, exact_interval, interval
 
 Ranges = Mapping[sympy.Symbol, Size]  # a variable -> how far it runs
@@ -286,6 +290,60 @@ def quotient(a: Size, b: Size) -> Size | None:
     if divisor == 0 or Mod(dividend, divisor) != 0:
         return None
     return size(FloorDiv(dividend, divisor))
+
+
+def reshape_index(
+    old: Sequence[Size], new: Sequence[Size]
+) -> Callable[[Sequence[sympy.Expr]], list[sympy.Expr]]:
+    """index into shape `new` -> index into shape `old` (same number of elements), with few
+    divisions.
+
+    Dimensions are matched in groups of equal product: within a group the index is made flat, then
+    cut again.
+    """
+    old = sizes(old)
+    new = sizes(new)
+    groups = _groups_of_equal_product(old, new)
+
+    def reindex(index: Sequence[sympy.Expr]) -> list[sympy.Expr]:
+        result = [sympy.Integer(0)] * len(old)
+        for old_dims, new_dims in groups:
+            rest = flatten([index[k] for k in new_dims], [new[k] for k in new_dims])
+            inside = [k for k in old_dims if old[k] != 1]
+            for k in reversed(inside[1:]):
+                result[k] = Mod(rest, old[k])
+                rest = FloorDiv(rest, old[k])
+            if inside:
+                result[inside[0]] = rest
+        return result
+
+    return reindex
+
+
+def _groups_of_equal_product(
+    old: Sequence[Size], new: Sequence[Size]
+) -> list[tuple[list[int], list[int]]]:
+    """Neighbouring dimensions of both shapes that have as many elements: (4, 8, 3) and (32, 3) are
+    ([0, 1], [0]) and ([2], [1])."""
+    groups = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        old_dims, new_dims = [i], [j]
+        size_old, size_new = old[i], new[j]
+        i, j = i + 1, j + 1
+        while not same(size_old, size_new) and (i < len(old) or j < len(new)):
+            is_behind = i < len(old) and hint(size_old, 1) < hint(size_new, 1)
+            if is_behind or j == len(new):
+                old_dims.append(i)
+                size_old = size_old * old[i]
+                i += 1
+            else:
+                new_dims.append(j)
+                size_new = size_new * new[j]
+                j += 1
+        groups.append((old_dims, new_dims))
+    # dimensions of size 1 at the end
+    return [*groups, (list(range(i, len(old))), list(range(j, len(new))))]
 
 
 def is_dense(shape: Iterable[Any], strides: Iterable[Any]) -> bool:

@@ -242,10 +242,10 @@ guard_walk(e.main.record, {"the same": (torch.ones(2), Settings()), "another sca
 # * `state_...` are settings of PyTorch at the time of the capture. `state_grad_mode` says whether
 #   gradients were enabled.
 #
-# `plain_layout(x)` is a function in C. It returns the class, dtype, sizes, strides, device and
-# flags of a tensor as one sequence of bytes, so one comparison replaces six guards. Two more such
-# functions read a module: `holds` compares the parameters of one of its tables, and `lacks` says
-# that a dictionary has none of some names.
+# `layout(x)` is a function in C. It returns the class, dtype, sizes, strides, device and flags of a
+# tensor as one sequence of bytes, so one comparison replaces seven guards. `still` is another one.
+# What is read from a module needs no second look as long as nobody has written to the dictionaries
+# in which it lies: Python counts writes. Then `still` compares the parameters' layouts only.
 
 # %%
 e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))

@@ -396,8 +396,8 @@ both(lambda x, y: x.t() + y, torch.randn(64, 96), torch.randn(96, 64))
 #     m' = max(m, v)
 #     s' = s * exp(m - m') + exp(v - m')
 #
-# The generator recognises the pair of reductions (`try_online`). It keeps a running pair for each group
-# of neighbours:
+# The lowering of a sum recognises its argument (`softmax_input`). The sum becomes a reduction of the loop
+# IR, `sumexp`, whose loop (`SumOfExp`) keeps a running pair for each group of neighbours:
 
 # %%
 long_rows, labels = torch.randn(70, 40_000), torch.randint(0, 40_000, (70,))

@@ -9,8 +9,8 @@ In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s.  An
 
 Functions of the prelude carry the ops' names, so that most families are one line here.
 
-bfloat16 and float16 are 16 bits in memory, and floats while they are computed with.  Eager rounds
-after each operation, and so do we; what is stored is rounded as it is stored.
+bfloat16, float16 and float8 are 16 or 8 bits in memory, and floats while they are computed with.
+Eager rounds after each operation, and so do we; what is stored is rounded as it is stored.
 
 A body under a condition, which must not touch memory where that is false, is a branch:
 
@@ -40,6 +40,8 @@ from ..kernels import LOGICAL, Scope, Value
 from ..kernel_plan import KernelPlan
 from .statements import Branch, Line, Statement
 
+# floats while they are computed with
+SMALL = {getattr(torch, t): t for t in "bfloat16 float16 float8_e4m3fn float8_e5m2".split()}
 # dtype -> (type in memory, type of arithmetic)
 TYPES: dict[torch.dtype, tuple[str, str]] = {
     torch.float32: ("float", "float"),
@@ -49,12 +51,10 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     torch.uint8: ("uint8_t", "uint8_t"),
     # bytes in memory go through vector registers; gcc takes bools one by one
     torch.bool: ("uint8_t", "bool"),
-    torch.bfloat16: ("mini::bfloat16", "float"),
-    torch.float16: ("mini::float16", "float"),
+    **{dtype: (f"mini::{name}", "float") for dtype, name in SMALL.items()},
     **{getattr(torch, t): (f"{t}_t",) * 2 for t in ("int8", "int16", "uint16", "uint32", "uint64")},
 }
 ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
-HALVES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 SELECTING = ("maximum", "minimum")  # their result is one of their arguments, or a NaN
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
@@ -184,7 +184,7 @@ class CppExpressions(OpsHandler):
     size: Callable[[Size], int | str]
     has_scatter: bool
     overwritten: Mapping[str, str]
-    rounded: dict[str, str]  # a float that 16 bits hold -> the one of which it was made
+    rounded: dict[str, str]  # a float that fewer bits hold -> the one of which it was made
     reruns: bool  # may the kernel run twice, first with fast forms?
 
     # -- names
@@ -221,14 +221,17 @@ class CppExpressions(OpsHandler):
         return not self.inner_variables.union(self.inner_symbols).isdisjoint(symbols)
 
     # -- indices at run time
-    def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
-        end = self.index(sympy.sympify(size))
+    def indirect_indexing(
+        self, value: Value, size: Size | None, wrap_neg: bool = True
+    ) -> sympy.Expr:
         index = self.to_dtype(value, torch.int64)
-        if wrap_neg:
-            index = self.make("{0} < 0 ? {0} + {1} : {0}", torch.int64, index, end)
-        bad = self.make("(uint64_t){} >= (uint64_t){}", torch.bool, index, end)
-        self.error_if(bad, "INDEX_ERROR")
-        index = self.make("{} ? 0 : {}", torch.int64, bad, index)
+        if size is not None:
+            end = self.index(sympy.sympify(size))
+            if wrap_neg:
+                index = self.make("{0} < 0 ? {0} + {1} : {0}", torch.int64, index, end)
+            bad = self.make("(uint64_t){} >= (uint64_t){}", torch.bool, index, end)
+            self.error_if(bad, "INDEX_ERROR")
+            index = self.make("{} ? 0 : {}", torch.int64, bad, index)
         symbol = self.position(index.text)
         if value.inner:
             self.inner_symbols.add(symbol)
@@ -260,12 +263,12 @@ class CppExpressions(OpsHandler):
         source = x.dtype
         if dtype == source:
             return x
-        if dtype in HALVES:
+        if dtype in SMALL:
             wide = self.to_dtype(x, torch.float32)
-            value = self.call(f"round_{HALVES[dtype]}", dtype, wide)
+            value = self.call(f"round_{SMALL[dtype]}", dtype, wide)
             self.rounded[value.text] = wide.text
             return value
-        if source in HALVES and dtype is torch.float32:
+        if source in SMALL and dtype is torch.float32:
             return Value(x.text, dtype, x.inner, x.number)
         if dtype is torch.bool:
             return self.make("{} != 0", dtype, x)

@@ -150,30 +150,35 @@ OP bfloat16 to_bfloat16(float x) {              // nearest, ties to even
     return (bfloat16)(x != x ? 0x7fc0u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 OP float round_bfloat16(float x) { return to_float(to_bfloat16(x)); }
-// (Integers, of whose arithmetic gcc makes vectors; _Float16 it converts one by one.)
-enum class float16 : uint16_t {};
-OP float to_float(float16 x) {          // moved to float's exponent by a product, which also normalizes subnormals
-    uint32_t y = (uint32_t)(int32_t)(int16_t)(uint16_t)x;       // copies of the sign in front
-    uint32_t u = bits<uint32_t>(bits<float>(y << 13 & 0x8fffe000u) * 5.192296858534828e33f);        // 2^112
-    return bits<float>((y & 0x7c00u) == 0x7c00u ? u | 0x7f800000u : u);
+// Others: integers, of whose arithmetic gcc makes vectors (_Float16 it converts one by one).
+// * To a float: the digits are shifted to the left and moved to float's exponent by a product, which also normalizes subnormals.  mask: sign
+//   and digits, shifted; top: the first code that is no finite number.
+// * From a float: added to x, a number 1.5 * 2^left times as large as x (as the smallest normal number) leaves no bits but those that the
+//   type holds: x is rounded to the nearest, ties to even.  most: what is larger becomes this; least: the exponent of the smallest normal
+//   number; first: what the exponents differ by; none: the NaN that eager makes.
+#define SMALL_FLOAT(name, width, left, mask, scale, top, most, least, first, none)                                                  \
+enum class name : uint##width##_t {};                                                                                              \
+OP float to_float(name x) {                                                                                                        \
+    uint32_t y = (uint32_t)(int##width##_t)x, u = bits<uint32_t>(bits<float>(y << left & mask) * scale);                            \
+    return bits<float>((y & top) == top ? u | 0x7f800000u : u);                                                                    \
+}                                                                                                                                  \
+OP float shift_##name(float x) {                                                                                                   \
+    uint32_t power = bits<uint32_t>(x) & 0x7f800000u;                                                                              \
+    return bits<float>((power < least ? least : power) + (left << 23) + 0x400000u);                                                \
+}                                                                                                                                  \
+OP name to_##name(float x) {                                                                                                       \
+    float size = most < __builtin_fabsf(x) ? most : __builtin_fabsf(x), shift = shift_##name(size);                                 \
+    uint32_t y = bits<uint32_t>(size + shift) - bits<uint32_t>(shift) + (bits<uint32_t>(shift) >> left) - first;                    \
+    return (name)(uint##width##_t)((x != x ? none : y) | (bits<uint32_t>(x) >> (32 - width) & 1u << (width - 1)));                 \
 }
-// Added to x, a number 1.5 * 2^13 times as large as x (as the smallest normal number) leaves no bits but those that 16 hold: x is rounded
-// to the nearest, ties to even.
-OP float shift_float16(uint32_t size) {
-    uint32_t power = size & 0x7f800000u;
-    return bits<float>((power < 0x38800000u ? 0x38800000u : power) + 0x06c00000u);
-}
+SMALL_FLOAT(float16, 16, 13, 0x8fffe000u, 0x1p112f, 0x7c00u, 65536.f, 0x38800000u, 0x1fa00u, 0x7e00u)
+SMALL_FLOAT(float8_e4m3fn, 8, 20, 0x87f00000u, 0x1p120f, 0x7fu, E4M3_MOST, 0x3c800000u, 0x46cu, 0x7fu)
+SMALL_FLOAT(float8_e5m2, 8, 21, 0x8fe00000u, 0x1p112f, 0x7cu, 65536.f, 0x38800000u, 0x21au, 0x7fu)
 OP float round_float16(float x) {
-    float shift = shift_float16(bits<uint32_t>(x)), y = __builtin_fabsf(x) >= 65520.f ? inf : (x + shift) - shift;
-    return __builtin_copysignf(y, x);
+    return __builtin_copysignf(__builtin_fabsf(x) >= 65520.f ? inf : (x + shift_float16(x)) - shift_float16(x), x);
 }
-OP float16 to_float16(float x) {
-    float size = __builtin_fabsf(x);
-    size = 65536.f < size ? 65536.f : size;     // which becomes an infinity
-    float shift = shift_float16(bits<uint32_t>(size));
-    uint32_t y = bits<uint32_t>(size + shift) - bits<uint32_t>(shift) + (bits<uint32_t>(shift) >> 13) - 0x1fa00u;
-    return (float16)(uint16_t)((x != x ? 0x7e00u : y) | (bits<uint32_t>(x) >> 16 & 0x8000u));
-}
+OP float round_float8_e4m3fn(float x) { return to_float(to_float8_e4m3fn(x)); }
+OP float round_float8_e5m2(float x) { return to_float(to_float8_e5m2(x)); }
 
 // --- what the lanes of a loop have gathered, put together two halves at a time -----------------------------------------------
 // (gcc ends a reduction of `omp simd` with one addition after the other, 16 or 32 of them, each of which waits for the one before.)

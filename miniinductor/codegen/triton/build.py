@@ -44,6 +44,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 
 from ... import config
+from ...devices import FLOAT8
 from ...errors import ours
 from ...toolchain import CompilerError, cannot_write, digest, disk, strip_comments, write_whole
 from ..kernels import Kernel
@@ -61,7 +62,7 @@ SIGNATURE = {
     torch.float64: "fp64",
     torch.float16: "fp16",
     torch.bfloat16: "bf16",
-    torch.uint8: "u8",
+    **dict.fromkeys((torch.uint8, *FLOAT8), "u8"),
     torch.uint16: "u16",
     torch.uint32: "u32",
     torch.uint64: "u64",
@@ -233,10 +234,6 @@ class Assumed(NamedTuple):
     wide: bool = False  # nothing: indices of 64 bits
 
 
-def nothing(*arguments: object) -> None:
-    """A kernel of no elements."""
-
-
 class CudaCode:
     """One source on one device: its configurations, their machine code, the chosen one."""
 
@@ -339,7 +336,7 @@ class CudaCode:
     def launcher(self, values: Sequence[int]) -> Callable:
         """What to call with tensors of these sizes."""
         if not self.launch.programs(self.best, values):
-            return nothing
+            return lambda *arguments: None  # a kernel of no elements
         return self.load(self.best, self.assumed(values), values)
 
     def callable(self) -> Callable:
@@ -391,7 +388,8 @@ def example(numel: int, dtype: torch.dtype, device: int) -> torch.Tensor:
     are in range."""
     flat = torch.zeros(numel, dtype=dtype, device=device)
     generator = torch.Generator(flat.device).manual_seed(0)
-    return flat.normal_(generator=generator) if dtype.is_floating_point else flat
+    is_wide = dtype.is_floating_point and dtype not in FLOAT8
+    return flat.normal_(generator=generator) if is_wide else flat
 
 
 def event_times(calls: Mapping[Config, OfStream]) -> dict[Config, float]:
@@ -433,8 +431,9 @@ class InterpretedKernel:
         programs = self.launch.programs(self.config, values)
         if not programs:
             return
+        given = [a.view(torch.uint8) if getattr(a, "dtype", 0) in FLOAT8 else a for a in arguments]
         try:
-            self.function[programs,](*arguments, **dict(self.config.blocks))
+            self.function[programs,](*given, **dict(self.config.blocks))
         except ours(Exception) as error:
             if "index out of range" not in str(error):
                 raise

@@ -17,12 +17,12 @@ Mirrors TritonOverrides in torch/_inductor/codegen/triton.py.
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import sympy
 import torch
 
+from ...devices import FLOAT8
 from ...ir.ops import COMPARISON, OpsHandler
 from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
@@ -83,21 +83,6 @@ def literal(value: bool | int | float, dtype: torch.dtype) -> str:
     return repr(number) if math.isfinite(number) else f'float("{number}")'
 
 
-class NotOnline(Exception):
-    """A node uses the maximum of the online softmax for something else than exp(v - max)."""
-
-
-@dataclass(frozen=True)
-class Pending(Tile):
-    """What stands for a maximum that is still being found; only the online softmax may use it."""
-
-    state: str = ""  # "max", "shifted" (v - max) or "exp"
-    maximum: Any = None  # its Accumulator
-
-    def __str__(self) -> str:
-        raise NotOnline
-
-
 class TritonExpressions(OpsHandler):
     """The ops without memory and reductions; `TritonKernelWriter` adds those."""
 
@@ -107,11 +92,13 @@ class TritonExpressions(OpsHandler):
         self.outside = TileScope()  # what does not change along r
         self.scope = self.outside
         self.mask: Tile | None = None  # of the `masked` blocks around
+        self.zero_outside: dict[
+            str, str
+        ] = {}  # a loaded value -> the mask outside of which it is 0
         self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
         self.symbol_axes: dict[sympy.Symbol, Axes] = {}  # indices that were read from memory
         self.asserts = False  # does the kernel check indices?
         self.is_coarse = False  # do 16 bits hold all results?
-        self.padded: set[str] = set()  # values that are the lowest number beyond a row's end
 
     # -- values ------------------------------------------------------------------------------------
     def make(self, template: str, dtype: torch.dtype, *operands: Tile) -> Tile:
@@ -176,17 +163,21 @@ class TritonExpressions(OpsHandler):
         text, axes = self.index(expr)
         return self.named(f"({text}).to({triton_type(compute_dtype(dtype))})", dtype, axes)
 
-    def indirect_indexing(self, value: Tile, size: Size, wrap_neg: bool = True) -> sympy.Expr:
-        index, (end, _) = self.solid(value), self.index(sympy.sympify(size))
-        if wrap_neg:
-            index = self.make(f"tl.where({{0}} < 0, {{0}} + {end}, {{0}})", value.dtype, index)
-        mask = self.mask_text(index.axes)
-        unless = f" | ~({mask})" if mask else ""
-        inside = f"(0 <= {index}) & ({index} < {end})"
-        self.asserts = True
-        # eager's kernels end the process' CUDA context in the same way
-        text = f'tl.device_assert({inside}{unless}, "index out of range in self")'
-        self.scope.code.append(Line(text))
+    def indirect_indexing(
+        self, value: Tile, size: Size | None, wrap_neg: bool = True
+    ) -> sympy.Expr:
+        index = self.solid(value)
+        if size is not None:
+            end, _ = self.index(sympy.sympify(size))
+            if wrap_neg:
+                index = self.make(f"tl.where({{0}} < 0, {{0}} + {end}, {{0}})", value.dtype, index)
+            mask = self.mask_text(index.axes)
+            unless = f" | ~({mask})" if mask else ""
+            inside = f"(0 <= {index}) & ({index} < {end})"
+            self.asserts = True
+            # eager's kernels end the process' CUDA context in the same way
+            text = f'tl.device_assert({inside}{unless}, "index out of range in self")'
+            self.scope.code.append(Line(text))
         symbol = Position(index.text, integer=True)
         self.symbol_axes[symbol] = index.axes
         return symbol
@@ -197,6 +188,12 @@ class TritonExpressions(OpsHandler):
         if dtype == source:
             return x
         x = self.solid(x)
+        if source in FLOAT8:  # a byte
+            x = self.make(f"{triton_type(source)[3:]}_to_float({{}})", torch.float32, x)
+            return self.to_dtype(x, dtype)
+        if dtype in FLOAT8:
+            wide = self.to_dtype(x, torch.float32)
+            return self.make(f"to_{triton_type(dtype)[3:]}({{}})", dtype, wide)
         if dtype in NARROW:
             wide = x if x.dtype in NARROW else self.to_dtype(x, torch.float32)
             return self.make(f"{{}}.to({triton_type(dtype)}).to(tl.float32)", dtype, wide)
@@ -222,8 +219,9 @@ class TritonExpressions(OpsHandler):
         before, mask = self.mask, self.solid(mask)
         self.mask = mask if before is None else self.binary("bitwise_and", before, mask)
         value = body()
+        is_zero = not other and self.zero_outside.get(value.text) == self.mask.text
         self.mask = before
-        return self.where(mask, value, self.constant(other, value.dtype))
+        return value if is_zero else self.where(mask, value, self.constant(other, value.dtype))
 
     # -- random numbers: Triton's own counter-based generator (Philox) -----------------------------
     def rand(self, seed: Tile, offset: Tile) -> Tile:

@@ -12,15 +12,15 @@ in halves, as a GPU does, instead of element by element; indices are
 checked, and every address.
 """
 
-import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from ...devices import FLOAT8
 from ...sizes.symbols import extent
 from ...toolchain import CompilerError
 from .tile_plan import is_interpreting
@@ -30,6 +30,10 @@ OTHERWISE: dict[str, Callable[..., torch.Tensor]] = {
     "rint": torch.round,
     "fmod": lambda a, b: torch.from_numpy(np.fmod(a.numpy(), b.numpy())),
 }
+for dtype in FLOAT8:
+    name = str(dtype).removeprefix("torch.")
+    OTHERWISE[f"to_{name}"] = lambda x, to=dtype: x.to(to).view(torch.uint8)
+    OTHERWISE[f"{name}_to_float"] = lambda x, of=dtype: x.view(of).float()
 
 
 class Libdevice:
@@ -45,7 +49,7 @@ class Libdevice:
             arrays = np.broadcast_arrays(*[t.handle.data for t in tiles])
             result = function(*[torch.from_numpy(np.ascontiguousarray(a)) for a in arrays]).numpy()
             result = result.reshape(arrays[0].shape)  # a scalar is an array of one element
-            kind = element = tiles[0].dtype.scalar
+            kind = element = getattr(tl, str(result.dtype))
             if any(t.type.is_block() for t in tiles):
                 kind = tl.block_type(element, list(result.shape))
             return tl.core.tensor(TensorHandle(result, element), kind)
@@ -63,26 +67,12 @@ class CheckedMemory:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.own, name)
 
-    @contextlib.contextmanager
-    def only(self, arguments: Sequence[object]) -> Iterator[None]:
-        """A `with` block in which a kernel of this thread runs on these."""
-        tensors = [t for t in arguments if isinstance(t, torch.Tensor) and t.numel()]
-        sizes = [(extent(t.shape, t.stride()) or 0) * t.element_size() for t in tensors]
-        spans = sorted((t.data_ptr(), t.data_ptr() + n) for t, n in zip(tensors, sizes))
-        starts, ends = np.array(spans, np.uint64).reshape(-1, 2).T
-        self.running.spans = starts, np.maximum.accumulate(ends)  # tensors may overlap
-        try:
-            yield
-        finally:
-            del self.running.spans
-
     def check(self, addresses: np.ndarray, mask: np.ndarray, size: int) -> None:
         used = addresses[mask.astype(bool)]
-        if used.size and hasattr(self.running, "spans"):  # else a kernel that Triton alone runs
-            starts, ends = self.running.spans
-            span = np.searchsorted(starts, used, side="right") - 1
-            if span.min() < 0 or (used + np.uint64(size) > ends[span]).any():
-                raise IndexError("memory outside of the kernel's tensors")
+        spans = getattr(self.running, "spans", [(0, 2**64)])  # else a kernel that Triton alone runs
+        inside = [(start <= used) & (used + np.uint64(size) <= end) for start, end in spans]
+        if used.size and not np.any(inside, 0).all():
+            raise IndexError("memory outside of the kernel's tensors")
 
     def load(self, addresses: np.ndarray, mask: np.ndarray, other: Any, dtype: Any) -> Any:
         self.check(addresses, mask, np.dtype(dtype).itemsize)
@@ -194,6 +184,7 @@ def load_interpreted(path: str, name: str) -> "CheckedKernel":
     if not all(isinstance(f, interpreter.InterpretedFunction) for f in (function, tl.sum)):
         raise CompilerError("triton was imported before TRITON_INTERPRET=1 was set")
     names["libdevice"] = Libdevice()
+    names |= {name: getattr(names["libdevice"], name) for name in OTHERWISE}
     return CheckedKernel(function, interpreter._interpreter)
 
 
@@ -206,7 +197,13 @@ class CheckedKernel:
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
         def run(*arguments: Any, **named: Any) -> None:
-            with self.memory.only([*arguments, *named.values()]):
+            tensors = [t for t in arguments if isinstance(t, torch.Tensor) and t.numel()]
+            sizes = [(extent(t.shape, t.stride()) or 0) * t.element_size() for t in tensors]
+            pairs = zip([t.data_ptr() for t in tensors], sizes)
+            self.memory.running.spans = [(start, start + n) for start, n in pairs]
+            try:
                 self.function[grid](*arguments, **named)
+            finally:
+                del self.memory.running.spans
 
         return run

@@ -48,7 +48,7 @@ from ...schedule.nodes import Group, Node
 from ...sizes.symbols import hint, sizes
 from ...sizes.symbols import size as as_size
 from ..kernels import Kernel, Order, about_lines, of_all_parts, origin_text, summary
-from .expressions import NARROW, NotOnline, Pending, TritonExpressions, as_narrow, triton_type
+from .expressions import NARROW, TritonExpressions, as_narrow, triton_type
 from .kernel_text import (
     NO_AXES,
     Axes,
@@ -65,8 +65,8 @@ from .kernel_text import (
     whole_file,
     with_wide_indices,
 )
-from .reductions import Accumulator, OnlineSum, RowLoop, pending, scan_of
-from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text, sums_of_exp
+from .reductions import ABOUT, Accumulator, Deviations, SumOfExp, scan_of, term
+from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text
 
 WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
 MOST_LOADS = 8  # that wait in registers until they are used
@@ -92,11 +92,13 @@ class TritonKernelWriter(TritonExpressions):
         self.last: list[Line] = []  # stores over memory that the kernel reads
         self.node = ""  # whose body is played
         self.replaying = False  # for its value alone
-        self.row = RowLoop()
+        self.row: dict[str, Accumulator] = {}  # of the loop over r that is written, by name
+        # stores of their results, for after the loop: (buffer, index, value, mode, instruction)
+        self.deferred: list[tuple[str, sympy.Expr, Tile, str | None, Any]] = []
 
     # -- the kernel --------------------------------------------------------------------------------
     def make_plan(self) -> TilePlan:
-        return plan_tiles(self.group.nodes, self.memory.keep)
+        return plan_tiles(self.group.nodes)
 
     def write(self) -> Kernel:
         self.plan = self.make_plan()
@@ -213,67 +215,31 @@ class TritonKernelWriter(TritonExpressions):
         # other elements are computed where they are needed
         needed = [n for n in inner if n.is_reduction or n.name in self.memory.keep]
         if needed:
-            self.write_loop(stage, needed)
+            self.write_loop(needed)
         for node in plan.nodes_of(stage, inner=False):
             self.play(node)
 
-    def write_loop(self, stage: int, nodes: Sequence[Node]) -> None:
-        plan, outside, row = self.plan, self.outside, RowLoop()
-        self.row, self.scope = row, TileScope(outside)
+    def write_loop(self, nodes: Sequence[Node]) -> None:
+        plan, outside = self.plan, self.outside
+        self.scope = TileScope(outside)
         for node in nodes:
             self.play(node)
-        for name in [] if plan.columns else sums_of_exp(plan.nodes):
-            if plan.stage[name] == stage + 1 and self.try_online(plan.makers[name]):
-                plan.stage[name] = stage
         inside, self.scope = loads_first(self.scope.code, MOST_LOADS), outside
-        outside.code += [accumulator.declaration() for accumulator in row.accumulators]
+        outside.code += [accumulator.declaration() for accumulator in self.row.values()]
         # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
         end = size_text(plan.axes[1].numel)
         header = f"for r_start in tl.range(0, {end}, RBLOCK, num_stages=STAGES):"
-        updates = [line for accumulator in row.accumulators for line in accumulator.update()]
+        updates = [line for accumulator in self.row.values() for line in accumulator.update()]
         outside.code.append(Loop(header, [*plan.axes[1].lines("r_start"), *inside, *updates]))
         self.values = {
             name: value
             for name, value in self.values.items()
             if name not in plan.makers or "r" not in value.axes
         }
-        finished = {accumulator.name: accumulator for accumulator in row.accumulators}
-        self.row = RowLoop()
-        for name, index, value, mode, instruction in row.deferred:
+        row, deferred, self.row, self.deferred = self.row, self.deferred, {}, []
+        for name, index, value, mode, instruction in deferred:
             with playing.set(instruction):
-                self.store(name, index, finished[value.text].finish(), mode)
-
-    # -- online softmax: sum(exp(v - max(v))) in the loop that finds the maximum -------------------
-    def try_online(self, node: Node) -> bool:
-        """Play `node` with the running maximum in place of the maximum.  False, and nothing
-        changed, where it needs more."""
-        values, count = dict(self.values), len(self.row.accumulators)
-        before = [(s, list(s.code), dict(s.known)) for s in (self.scope, self.outside)]
-        self.row.is_online = True
-        try:
-            self.play(node)
-            done = True
-        except NotOnline:
-            for scope, code, known in before:
-                scope.code, scope.known = code, known
-            self.row.forget(count)
-            done = False
-        self.row.is_online, self.values = False, values
-        return done
-
-    def sub(self, a: Tile, b: Tile) -> Tile:
-        maximum = pending(b, "max")
-        if maximum is None:
-            return self.binary("sub", a, b)
-        if not isinstance(maximum, Accumulator) or a.text != maximum.value.text:
-            raise NotOnline
-        return Pending("shifted", a.dtype, a.axes, state="shifted", maximum=maximum)
-
-    def exp(self, x: Tile) -> Tile:
-        maximum = pending(x, "shifted")
-        if maximum is None:
-            return self.unary("exp", x)
-        return Pending("exp", x.dtype, x.axes, state="exp", maximum=maximum)
+                self.store(name, index, row[value.text].finish(), mode)
 
     # -- tiles of memory ---------------------------------------------------------------------------
     def element(self, name: str, index: sympy.Expr, axes: Axes, written: bool) -> tuple[str, Axes]:
@@ -292,9 +258,6 @@ class TritonKernelWriter(TritonExpressions):
         if name in self.values:
             return self.values[name]
         dtype = self.memory.dtype(name)
-        maximum = self.row.maximum(name) if self.row.is_online else None
-        if maximum is not None:
-            return Pending("max", dtype, frozenset("x"), state="max", maximum=maximum)
         if name in self.plan.makers and name != self.node:
             return self.replay(name)
         if int_or_none(self.memory.buffers[name].layout.numel) == 0:
@@ -318,11 +281,14 @@ class TritonKernelWriter(TritonExpressions):
         waits = self.mask is not None or index.free_symbols & self.symbol_axes.keys()
         is_written = name in self.plan.makers or name in self.memory.overwritten.values()
         is_early = not waits and not is_written
-        return self.named(text, dtype, own | pointed, is_early)
+        loaded = self.named(text, dtype, own | pointed, is_early)
+        if self.mask is not None:
+            self.zero_outside[loaded.text] = self.mask.text
+        return loaded
 
     def store(self, name: str, index: sympy.Expr, value: Tile, mode: str | None = None) -> None:
-        if self.row.holds(value):
-            self.row.deferred.append((name, index, value, mode, playing.value))
+        if value.text in self.row:
+            self.deferred.append((name, index, value, mode, playing.value))
             return
         dtype = self.memory.dtype(name)
         if mode is None:
@@ -374,33 +340,27 @@ class TritonKernelWriter(TritonExpressions):
         value: Tile,
         flat_index: sympy.Expr,
     ) -> Tile:
-        maximum = pending(value, "exp")
-        if maximum is not None:
-            return self.online_sum(maximum, kind, dtype)
-        if isinstance(value, Pending):
-            raise NotOnline
         if not self.plan.is_inner[self.node]:  # one element: nothing to reduce
             if kind.startswith("arg"):
                 return self.constant(0, dtype)
             return self.to_dtype(value, torch.bool if kind == "any" else dtype)
-        element = dtype if kind in ("sum", "prod") else src_dtype
+        if kind in ABOUT and self.plan.kind == "persistent":
+            about = self.reduction(dtype, src_dtype, ABOUT[kind], value, flat_index)
+            count = self.constant(self.plan.axes[1].numel, dtype)
+            each = term(self, kind, value, about, count)
+            return self.reduction(dtype, src_dtype, "sum", each, flat_index)
+        element = src_dtype if kind in ("max", "min") or kind.startswith("arg") else dtype
         if kind == "any":
             element = torch.int32
             if value.dtype not in (element, torch.bool):
                 value = self.to_dtype(value, torch.bool)
         value = self.to_dtype(value, element)
-        accumulator = Accumulator(self, kind, element, dtype, value, flat_index)
+        make = {"m2": Deviations, "sumexp": SumOfExp}.get(kind, Accumulator)
+        accumulator = make(self, kind, element, dtype, value, flat_index)
         if self.plan.kind == "persistent":
-            return accumulator.whole()
-        self.row.accumulators.append(accumulator)
+            return accumulator.column(accumulator.inside())
+        self.row[accumulator.name] = accumulator
         return accumulator.running()
-
-    def online_sum(self, maximum: Accumulator, kind: str, dtype: torch.dtype) -> Tile:
-        if kind != "sum" or maximum.kind != "max":
-            raise NotOnline
-        maximum.online = OnlineSum(maximum, dtype)
-        self.row.accumulators.append(maximum.online)
-        return maximum.online.running()
 
 
 def symbols_of(launch: Launch) -> set[sympy.Symbol]:

@@ -90,7 +90,8 @@ def with_products(schedule: Schedule, record: CompileRecord) -> list[ScheduledNo
 
     What was decided stands in `record.fusions`."""
     nodes = list(schedule.nodes)
-    for extern in products_of(nodes):
+    externs = [node for node in nodes if isinstance(node, ExternNode)]
+    for extern in [node for node in externs if getattr(node.buffer, "op", None) in PRODUCTS]:
         if config.matmul_templates == "always" or has_unaligned_rows(kernel_of(extern)):
             nodes = with_product(extern, nodes, schedule, record)
     return nodes
@@ -104,9 +105,7 @@ def with_product(
     readers = [n for n in nodes if extern.names[0] in n.read_names]
     follower = readers[0] if readers and isinstance(readers[0], Group) else None
     fused, reason = FusedProduct(extern, follower), "the kernel continues from the product's tiles"
-    try:
-        check_product(fused.buffer, schedule.buffers)
-    except Refused:
+    if not is_computable(fused.buffer, schedule.buffers):
         return nodes
     if follower is not None:
         try:
@@ -117,11 +116,6 @@ def with_product(
         record.fusions.append(FusionDecision(extern.names[0], names, is_one, "template", reason))
     place = fused.replaced[-1]
     return [fused if n is place else n for n in nodes if n is place or n not in fused.replaced]
-
-
-def products_of(nodes: Sequence[ScheduledNode]) -> list[ExternNode]:
-    externs = [node for node in nodes if isinstance(node, ExternNode)]
-    return [node for node in externs if getattr(node.buffer, "op", None) in PRODUCTS]
 
 
 def kernel_of(node: ExternNode) -> ExternKernel:
@@ -141,15 +135,14 @@ def has_unaligned_rows(product: ExternKernel) -> bool:
     return library_layouts.suits_template(product.layout.dtype, a, b)
 
 
-def check_product(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> None:
-    """Can the template compute this product?"""
+def is_computable(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> bool:
+    """Can the template compute this product?  (Scaled products and symbolic sizes stay library
+    calls.)"""
     *_, a, b = buffer.args
     kinds = {buffers[v.name].layout.dtype for v in (a, b)} | {buffer.layout.dtype}
-    numbers = [n for v in (a, b) for n in (*v.size, *v.stride, v.offset)]
-    if buffer.kwargs or any(int_or_none(n) is None for n in numbers):
-        raise Refused("scaled products and symbolic sizes stay library calls")
-    if len(kinds) > 1 or not kinds <= {*NARROW, torch.float32} or 0 in (*a.size, *b.size):
-        raise Refused(f"a product of {', '.join(sorted(map(str, kinds)))} stays a library call")
+    numbers = [int_or_none(n) for v in (a, b) for n in (*v.size, *v.stride, v.offset)]
+    is_known = not buffer.kwargs and None not in numbers and 0 not in (*a.size, *b.size)
+    return is_known and len(kinds) == 1 and kinds <= {*NARROW, torch.float32}
 
 
 def check_epilogue(
@@ -214,11 +207,12 @@ class MatmulWriter(TritonKernelWriter):
         indices = [*rows.lines("(top + within % height) * MBLOCK")]
         indices += columns.lines("within // height * NBLOCK")
         is_exact = self.product.layout.dtype in NARROW
+        precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
         text = TEMPLATE.format(
             **self.plan.sizes,
             **operands,
             **about,
-            precision="" if is_exact else f', input_precision="{float32_precision()}"',
+            precision="" if is_exact else f', input_precision="{precision}"',
             indices="\n".join(line.text for line in indices),
         )
         return [*plain(text.splitlines(), self.whole_product()), *self.outside.code]
@@ -268,7 +262,3 @@ def cut_at(outer: Sequence[int], rows: int) -> int:
     """How many of the outer loops run over the product's rows."""
     cut = next(k for k in range(len(outer) + 1) if math.prod(outer[:k]) == rows)
     return cut or int(len(outer) > 1 and outer[0] == 1)  # one row may have a loop of its own
-
-
-def float32_precision() -> str:
-    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"

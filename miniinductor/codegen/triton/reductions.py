@@ -26,70 +26,91 @@ a maximum of its own, and its sum relative to that.  Mirrors `Reduction.create`,
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
 
 import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import loop_variables
+from ...ir.dependencies import LoopBody, stride_of, stride_order
 from ...ir.loops import ComputedBuffer, Graph, Index, Layout, Reduction, contiguous_strides, playing
 from ...ir.ops import Value, ops
 from ...ir.handlers import trace
 from ...records import CompileRecord
-from ...sizes.expressions import FloorDiv, Mod
-from ...sizes.symbols import Size, hint, simplify, size
-from .expressions import Pending, TritonExpressions, as_narrow, compute_dtype, literal, triton_type
-from .kernel_text import NO_AXES, Axes, Line, Tile, plain
-from .tile_plan import LARGEST_INT32, NEIGHBOURS, PROCESSORS, reads_along
+from ...sizes.expressions import FloorDiv
+from ...sizes.symbols import Size, hint, reshape_index, size
+from .expressions import TritonExpressions, as_narrow, compute_dtype, literal, triton_type
+from .kernel_text import Line, Tile, plain
+from .tile_plan import LARGEST_INT32, NEIGHBOURS, PROCESSORS, reads_along_outputs, size_text
 
 # --- long reductions in two steps -----------------------------------------------------------------
 PROGRAMS = PROCESSORS * 8  # enough work for every processor
 # with so many rows, one program each keeps reductions that need one another in one kernel
 ENOUGH_ROWS = 64
 LEAST_ROWS = 128  # rows that a program should at least add up where columns are reduced
+LONGEST_RUN = 32  # elements beside each other in memory that are no row yet
 MOST_CHUNKS = 1024  # which one more kernel, of few programs, puts together
 LEAST_CHUNK = 4096  # elements, where rows are
 LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
-NEUTRAL = {"sum": 0, "prod": 1, "any": False}
+# (elements, kind) -> their reduction in two steps
+Known: TypeAlias = dict[tuple[str, str], list[ComputedBuffer]]
+NEUTRAL = {"sum": 0, "m2": 0, "sumexp": -math.inf, "prod": 1, "any": False}
 
 
 def rewrite_reductions(graph: Graph, record: CompileRecord) -> None:
     operations: list[Any] = []
+    known: Known = {}
     for buffer in graph.operations:
-        is_reduction = isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction)
-        if is_reduction and config.split_reductions:
-            operations += split(buffer, graph, record)
-        else:
-            operations.append(buffer)
+        is_reduction = isinstance(getattr(buffer, "data", None), Reduction)
+        is_split = is_reduction and config.split_reductions
+        operations += split(buffer, graph, record, known) if is_split else [buffer]
     graph.operations[:] = operations
 
 
-def split(buffer: ComputedBuffer, graph: Graph, record: CompileRecord) -> list[ComputedBuffer]:
-    """The reduction in two steps where one kernel would have few programs, else as it is."""
+def split(
+    buffer: ComputedBuffer, graph: Graph, record: CompileRecord, known: Known
+) -> list[ComputedBuffer]:
+    """The reduction in two steps where one kernel would have few programs, or would read memory in
+    short runs; else as it is."""
     data = buffer.data
-    count = math.prod(size(n) for n in data.reduction_ranges)
-    outputs, elements = hint(math.prod(size(n) for n in data.ranges), 0), hint(count, 0)
-    if outputs * elements < LEAST_ELEMENTS or data.kind.startswith("arg"):
+    outputs, elements = (hint(numel(sizes), 0) for sizes in (data.ranges, data.reduction_ranges))
+    if outputs * elements < LEAST_ELEMENTS or elements < LEAST_ROWS or data.kind[:3] == "arg":
         return [buffer]
-    columns = runs_along_outputs(buffer)
+    data, run = in_order_of_memory(buffer)
+    body = trace(buffer).simplify_loops()
+    columns = run > 1 or reads_along_outputs([body], body.x, body.r)
     if columns:
+        outputs, elements = outputs * run, elements // run
         wanted = min(PROGRAMS * 4 // -(-outputs // 64), MOST_CHUNKS, elements // LEAST_ROWS)
     else:
         wanted = min(PROGRAMS // outputs, elements // LEAST_CHUNK)
-    if wanted < 2 or not columns and outputs >= ENOUGH_ROWS:
+    if run == 1 and (wanted < 2 or not columns and outputs >= ENOUGH_ROWS):
         return [buffer]
-    # a power of two often leaves whole chunks
-    chunks = rows_before(buffer, graph) or 1 << wanted.bit_length() - 1
+    wanted = max(wanted, 1)
+    # whole chunks, and of whole tiles, need no masks
+    chunks = rows_before(buffer, graph) or max(
+        range((wanted + 1) // 2, wanted + 1),
+        key=lambda n: (elements % n == 0, elements // n % 32 == 0, n),
+    )
     record.notes.append(
-        f"{buffer.name}: {math.prod(data.ranges)} outputs of {count} elements each are too few: "
-        f"reduced in {chunks} chunks"
+        f"{buffer.name}: {numel(data.ranges)} outputs of {numel(data.reduction_ranges)} elements "
+        f"each are too few, or lie apart: reduced in {chunks * run} parts"
     )
     # columns: neighbouring programs write neighbouring outputs, so the chunk is the slower
     # dimension
-    parts = in_two_steps(buffer, 0 if columns else len(data.ranges), chunks, count)
+    place = 0 if columns else len(data.ranges)
+    buffer, how, key = replace(buffer, data=data), (place, chunks, run), elements_of(body)
+    parts = []
+    about = ABOUT.get(data.kind)
+    if about and (key, about) not in known:
+        other = replace(buffer, name=f"{buffer.name}_{about}", data=replace(data, kind=about))
+        parts = known[key, about] = in_two_steps(other, *how)
+    if about:
+        parts = parts + about_in_two_steps(buffer, known[key, about][1], *how)
+    else:
+        parts = known[key, data.kind] = in_two_steps(buffer, *how)
     graph.buffers.update({part.name: part for part in parts})
     return parts
 
@@ -105,35 +126,57 @@ def rows_before(buffer: ComputedBuffer, graph: Graph) -> int:
     return rows if any(isinstance(getattr(b, "data", None), Reduction) for b in made) else 0
 
 
-def runs_along_outputs(buffer: ComputedBuffer) -> bool:
-    """Do the reads step by one along the last output dimension, rather than along the reduced
-    ones?"""
-    body = trace(buffer).simplify_loops()
-    if not body.outer or not body.inner:
-        return False
-    x, r = (
-        list(zip(loop_variables(name, len(sizes)), sizes))
-        for name, sizes in (("x", body.outer), ("r", body.inner))
-    )
-    return reads_along(body.reads(), x, r)
+def elements_of(body: LoopBody) -> str:
+    """What is reduced, as text: equal ones are the same elements."""
+    done = [(i.op, i.args) for i in body.walk() if i.op not in ("reduction", "store")]
+    return str((body.outer, body.inner, done))
 
 
-def in_two_steps(
-    buffer: ComputedBuffer, place: int, chunks: int, count: Size
-) -> list[ComputedBuffer]:
-    """[the results of `chunks` parts of a reduction of `count` elements, the result of those].  The
-    parts are dimension `place` of the partial results."""
+def numel(sizes: Iterable[Size]) -> Size:
+    return math.prod(size(n) for n in sizes)
+
+
+def in_order_of_memory(buffer: ComputedBuffer) -> tuple[Reduction, int]:
+    """The reduction with its dimensions in the order of memory; and the length of its last one, if
+    that is a short run of memory between those of other outputs (as a group's channels are in a
+    channels-last image), else 1."""
+    body, data = trace(buffer), buffer.data
+    order = [body.r.index(r) for r in stride_order(body, "r")]
+
+    def element(index: Index, rindex: Index) -> Value:
+        return data.inner_fn(index, [rindex[order.index(k)] for k in range(len(order))])
+
+    ranges = [data.reduction_ranges[k] for k in order]
+    run = ranges[-1]
+    beside = {
+        any(stride_of(access.index, x) == run for x in body.x)
+        for access in body.reads()
+        if stride_of(access.index, body.r[order[-1]]) == 1
+    }
+    is_short = len(order) > 1 and isinstance(run, int) and run <= LONGEST_RUN
+    run = run if is_short and beside == {True} else 1
+    return replace(data, inner_fn=element, reduction_ranges=ranges), run
+
+
+def in_two_steps(buffer: ComputedBuffer, place: int, chunks: int, run: int) -> list[ComputedBuffer]:
+    """[the results of parts of a reduction, the result of those].  A part is one of `chunks` pieces
+    of all reduced dimensions but the last `run` elements, which are parts of their own.  The pieces
+    are dimension `place` of the partial results, the run their last one."""
     data, name = buffer.data, f"{buffer.name}_chunks"
     ranges, reduced = [size(n) for n in data.ranges], [size(n) for n in data.reduction_ranges]
+    runs = reduced[-1:] if run > 1 else []
+    pieces = reduced[: len(reduced) - len(runs)]
+    count = numel(pieces)
+    place_of = reshape_index(pieces, [count])
     chunk = size(FloorDiv(count + chunks - 1, chunks))
-    sizes = [*ranges[:place], chunks, *ranges[place:]]
+    sizes = [*ranges[:place], chunks, *ranges[place:], *runs]
     layout = Layout(data.device, data.dtype, tuple(sizes), contiguous_strides(sizes))
 
     def element(index: Index, rindex: Index) -> Value:
         """An element of a chunk; after the last element the reduction's neutral number."""
-        outer = [*index[:place], *index[place + 1 :]]
+        outer = [*index[:place], *index[place + 1 : len(ranges) + 1]]
         flat = index[place] * chunk + rindex[0]
-        at = unflatten(flat, reduced, {**dict(zip(index, sizes)), rindex[0]: chunk})
+        at = [*place_of([flat]), *index[len(ranges) + 1 :]]
         if chunks * chunk == count:
             return data.inner_fn(outer, at)
         end = ops.index_expr(count, torch.int64)
@@ -142,27 +185,62 @@ def in_two_steps(
         return ops.masked(inside, lambda: data.inner_fn(outer, at), other)
 
     def partial(index: Index, rindex: Index) -> Value:
-        return ops.load(name, layout.indexer([*index[:place], rindex[0], *index[place:]]))
+        at = [*index[:place], rindex[0], *index[place:], *rindex[1:]]
+        return ops.load(name, layout.indexer(at))
 
     first = replace(data, ranges=sizes, inner_fn=element, reduction_ranges=[chunk])
-    second = replace(data, inner_fn=partial, reduction_ranges=[chunks], src_dtype=data.dtype)
+    second = replace(data, inner_fn=partial, reduction_ranges=[chunks, *runs], src_dtype=data.dtype)
     return [
         ComputedBuffer(name, layout, buffer.origins, data=first),
         ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second),
     ]
 
 
-def unflatten(
-    flat: sympy.Expr, sizes: Sequence[Size], ranges: Mapping[sympy.Symbol, Size]
-) -> list[sympy.Expr]:
-    """The multi-dimensional index of element `flat`."""
-    index = []
-    for position, n in enumerate(sizes):
-        at = FloorDiv(flat, sympy.sympify(math.prod(sizes[position + 1 :])))
-        if position:
-            at = Mod(at, sympy.sympify(n))
-        index.append(simplify(sympy.expand(at), ranges))
-    return index
+def about_in_two_steps(
+    buffer: ComputedBuffer, other: ComputedBuffer, *how: int
+) -> list[ComputedBuffer]:
+    """As `in_two_steps`, for sums about another reduction, `other`: those of the parts, about the
+    parts of that.
+
+        m2          within the parts, and of their means; parts of different lengths: in two passes
+        sumexp      times exp(the part's maximum - the maximum)"""
+    data = buffer.data
+    part, whole = in_two_steps(buffer, *how)
+    count, each = numel(data.reduction_ranges), numel(part.data.reduction_ranges)
+    inside = whole.data.inner_fn
+
+    def number(n: Size) -> Value:
+        return ops.index_expr(sympy.sympify(n), data.dtype)
+
+    def of_whole(index: Index, value: Value) -> Value:
+        about = ops.load(other.name, other.layout.indexer(index))
+        return term(ops, data.kind, value, about, number(count))
+
+    def of_element(index: Index, rindex: Index) -> Value:
+        return of_whole(index, data.inner_fn(index, rindex))
+
+    def of_part(index: Index, rindex: Index) -> Value:
+        value, about = inside(index, rindex), other.data.inner_fn(index, rindex)
+        if data.kind == "m2":
+            between = of_whole(index, ops.truediv(about, number(each)))
+            return ops.add(value, ops.mul(between, number(each)))
+        # of a part of -inf alone: 0, unless that is all
+        weight, zero = of_whole(index, about), number(0)
+        return ops.where(ops.eq(weight, zero), zero, ops.mul(value, weight))
+
+    if data.kind == "m2" and each * numel(whole.data.reduction_ranges) != count:
+        squares = replace(data, inner_fn=of_element, kind="sum")
+        return in_two_steps(replace(buffer, data=squares), *how)
+    whole.data = replace(whole.data, inner_fn=of_part, kind="sum")
+    return [part, whole]
+
+
+def term(handler: Any, kind: str, value: Any, about: Any, count: Any) -> Any:
+    """What is summed up, of an element and the sum (of so many elements) or maximum of all."""
+    if kind == "sumexp":
+        return handler.exp(handler.sub(value, about))
+    away = handler.sub(value, handler.truediv(about, count))
+    return handler.mul(away, away)
 
 
 def neutral(kind: str, dtype: torch.dtype) -> bool | int | float:
@@ -183,7 +261,7 @@ class Reducer(NamedTuple):
     """How a kind of reduction is written."""
 
     combine: str  # two values {a} and {b}
-    column: str  # a tile {a}, along axis {axis}
+    column: str  # a tile {a}, row by row
 
 
 class Scan(NamedTuple):
@@ -194,22 +272,23 @@ class Scan(NamedTuple):
 
 def by_helper(helper: str, tile: str = "{a}") -> Reducer:
     """A reduction by a function of two values."""
-    return Reducer(f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, {{axis}}, {helper})")
+    return Reducer(f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, {1}, {helper})")
 
 
+ABOUT = {"m2": "sum", "sumexp": "max"}  # sums of what depends on another reduction of the row
 REDUCERS = {
-    "sum": Reducer("{a} + {b}", "tl.sum({a}, {axis})"),
+    "sum": Reducer("{a} + {b}", "tl.sum({a}, 1)"),
     "prod": by_helper("multiply"),
     "max": by_helper("larger"),
     "min": by_helper("smaller"),
-    "any": Reducer("{a} | {b}", "tl.max({a}, {axis})"),
+    "any": Reducer("{a} | {b}", "tl.max({a}, 1)"),
     "argmax": by_helper("argument_of_larger", "({a})"),
     "argmin": by_helper("argument_of_smaller", "({a})"),
 }
 # integers have no NaN
 INTEGER_REDUCERS = {
-    "max": Reducer("tl.maximum({a}, {b})", "tl.max({a}, {axis})"),
-    "min": Reducer("tl.minimum({a}, {b})", "tl.min({a}, {axis})"),
+    "max": Reducer("tl.maximum({a}, {b})", "tl.max({a}, 1)"),
+    "min": Reducer("tl.minimum({a}, {b})", "tl.min({a}, 1)"),
 }
 SCANS = {
     "sum": Scan("0", "{} + {}", "tl.cumsum({}, 1)"),
@@ -249,7 +328,7 @@ class Accumulator:
         self.writer, self.kind, self.dtype = writer, kind, dtype
         self.element = compute_dtype(element)
         integer = None if element.is_floating_point else INTEGER_REDUCERS.get(kind)
-        self.reducer = integer or REDUCERS[kind]
+        self.reducer = integer or REDUCERS["sum" if kind in ABOUT else kind]
         self.start = literal(neutral(kind, self.element), self.element)
         self.has_index = kind.startswith("arg")
         self.row_mask = writer.plan.axes[1].mask
@@ -262,8 +341,6 @@ class Accumulator:
         self.value = writer.solid(value)
         self.index, _ = writer.index(flat_index)
         self.origin = playing.value
-        self.online: OnlineSum | None = None  # that follows this maximum
-        self.result: Tile | None = None  # the finished column
 
     def running(self) -> Tile:
         """What stands for the result in the loop."""
@@ -273,15 +350,10 @@ class Accumulator:
         full = f"tl.full({self.shape}, {self.start}, {triton_type(self.element)})"
         if self.has_index:
             full += f", tl.full({self.shape}, {LARGEST_INT32}, {self.index_type})"
-        if self.online is not None:
-            full = per_group(full)
         return Line(f"{self.names} = {full}", origin=self.origin)
 
     def update(self) -> list[Line]:
         """What one step of the loop does."""
-        if self.online is not None:
-            both = [self.origin, self.online.origin]
-            return plain(self.online.update_texts(self.inside()), both)
         if self.has_index:
             text = self.reducer.combine.format(a=self.names, b=self.inside())
         else:
@@ -300,106 +372,87 @@ class Accumulator:
             terms = [(f"tl.where({self.row_mask}, {a}, {b})", b) for a, b in terms]
         return ", ".join([a for a, _ in terms])
 
-    def whole(self) -> Tile:
-        """The column of a row in one tile; one number, where all rows are the same one."""
-        if "x" in self.value.axes or self.has_index:
-            return self.column(self.inside())
-        row = f"tl.broadcast_to({self.value}, [1, RBLOCK])"
-        if self.row_mask:
-            row = f"tl.where({self.row_mask}, {row}, {self.start})"
-        text = self.reducer.column.format(a=f"tl.reshape({row}, [RBLOCK])", axis=0)
-        return self.named(text, NO_AXES)
-
     def column(self, tile: str) -> Tile:
         """The results of all rows."""
-        text = self.reducer.column.format(a=tile, axis=1) + ("[1]" if self.has_index else "")
-        return self.named(f"{text}[:, None]", frozenset("x"))
+        text = self.reducer.column.format(a=tile)
+        if self.has_index:
+            text += "[1][:, None].to(tl.int64)"
+        elif self.kind == "any":
+            text += "[:, None] != 0"
+        else:
+            text = as_narrow(f"{text}[:, None]", self.element)
+        return self.writer.named(text, self.dtype, frozenset("x"))
 
     def finish(self) -> Tile:
         """The column, after the loop."""
         return self.column(self.names)
 
-    def named(self, text: str, axes: Axes) -> Tile:
-        """The result, which varies along these axes."""
-        if self.has_index:
-            text += ".to(tl.int64)"
-        elif self.kind == "any":
-            text += " != 0"
-        else:
-            text = as_narrow(text, self.element)
-        self.result = self.writer.named(text, self.dtype, axes)
-        return self.result
 
+class Deviations(Accumulator):
+    """The sum of squared deviations from the mean, in one pass: Welford's algorithm, in each
+    element of the tile for itself.
 
-class OnlineSum:
-    """sum(exp(v - max)), updated together with its maximum."""
-
-    def __init__(self, maximum: Accumulator, dtype: torch.dtype):
-        self.maximum, self.dtype, self.origin = maximum, dtype, playing.value
-        self.name = maximum.writer.outside.fresh("acc")
-
-    def running(self) -> Tile:
-        return Tile(self.name, self.dtype, frozenset("xr"))
+        away = tmp0 - acc0
+        acc0 = acc0 + away * (1.0 / acc0_count)
+        acc0_m2 = acc0_m2 + away * (tmp0 - acc0)"""
 
     def declaration(self) -> Line:
-        top = self.maximum
-        full = f"tl.full({top.shape}, 0.0, {triton_type(top.element)})"
-        return Line(f"{self.name} = {per_group(full)}", origin=self.origin)
+        name, kind = self.name, triton_type(self.element)
+        full = f"tl.full({self.shape}, 0.0, {kind})"
+        text = f"{name}, {name}_m2, {name}_count = {full}, {full}, tl.full([1, 1], 0.0, {kind})"
+        return Line(text, origin=self.origin)
 
     def update(self) -> list[Line]:
-        return []  # the maximum's
-
-    def update_texts(self, term: str) -> list[str]:
-        """Both updates; each group of neighbours has its maximum, and its sum relative to that."""
-        name, top = self.maximum.name, f"{self.maximum.name}_new"
-        exps = "tl.sum(tl.exp(groups - base[:, :, None]), 2)"
-        return [
-            f"groups = tl.reshape({term}, [XBLOCK, RBLOCK // {NEIGHBOURS}, {NEIGHBOURS}])",
-            f"{top} = larger({name}, tl.reduce(groups, 2, larger))",
-            f'base = tl.where({top} == float("-inf"), 0.0, {top})',
-            f"{self.name} = {self.name} * tl.exp({name} - base) + {exps}",
-            f"{name} = {top}",
+        name, value = self.name, self.value
+        kept = f"tl.where({self.row_mask}, {{}}, {{}})" if self.row_mask else "{}"
+        texts = [
+            f"{name}_count += 1.0",
+            f"away = {value} - {name}",
+            f"new = {name} + away * (1.0 / {name}_count)",
+            f"m2 = {name}_m2 + away * ({value} - new)",
+            f"{name} = {kept.format('new', name)}",
+            f"{name}_m2 = {kept.format('m2', name + '_m2')}",
         ]
+        return plain(texts, self.origin)
 
     def finish(self) -> Tile:
-        top = self.maximum
-        assert top.result is not None  # its accumulator stands before this one
-        text = f"tl.sum({self.name} * tl.exp({top.name} - {top.result}), 1)[:, None]"
-        return top.writer.named(text, top.dtype, frozenset("x"))
+        """Deviations from the means of all elements of the tile, and of those from the row's."""
+        name, row = self.name, size_text(self.writer.plan.axes[1].numel)
+        kind = triton_type(self.element)
+        # how many elements of the row each element of the tile has seen
+        lane = "tl.arange(0, RBLOCK)[None, :]"
+        count = f"(({row} - {lane} + RBLOCK - 1) // RBLOCK).to({kind})"
+        text = f"{name} - tl.sum({name} * {count}, 1)[:, None] / {row}"
+        away = self.writer.named(text, self.dtype, self.writer.plan.all_axes(True))
+        return self.column(f"{name}_m2 + {count} * {away} * {away}")
 
 
-@dataclass
-class RowLoop:
-    """What goes on in a loop over r."""
+class SumOfExp(Accumulator):
+    """The sum of exp(v - max v), in one pass: the online softmax.  Each element of the tile keeps a
+    maximum of its own, and its sum relative to that; in a row, so do groups of neighbours."""
 
-    accumulators: list[Accumulator | OnlineSum] = field(default_factory=list)
-    # stores of their results, for after the loop: (buffer, index, what stands for it, mode)
-    deferred: list[tuple[str, sympy.Expr, Tile, str | None, Any]] = field(default_factory=list)
-    is_online: bool = False  # a maximum that is still being found may be used
+    def declaration(self) -> Line:
+        shape = self.shape.replace("RBLOCK", f"RBLOCK // {self.group}")
+        names = f"{self.name}, {self.name}_sum"
+        full = [f"tl.full({shape}, {n}, {triton_type(self.element)})" for n in (self.start, "0.0")]
+        return Line(f"{names} = {', '.join(full)}", origin=self.origin)
 
-    def holds(self, value: Tile) -> bool:
-        return any(accumulator.name == value.text for accumulator in self.accumulators)
+    @property
+    def group(self) -> int:
+        return 1 if self.writer.plan.columns else NEIGHBOURS
 
-    def forget(self, count: int) -> None:
-        """Keep only the first accumulators."""
-        for accumulator in self.accumulators[count:]:
-            if isinstance(accumulator, OnlineSum):
-                accumulator.maximum.online = None
-        del self.accumulators[count:]
+    def update(self) -> list[Line]:
+        name, shape = self.name, f"[XBLOCK, RBLOCK // {self.group}, {self.group}]"
+        texts = [
+            f"groups = tl.reshape({self.inside()}, {shape})",
+            f"top = larger({name}, tl.reduce(groups, 2, larger))",
+            'base = tl.where(top == float("-inf"), 0.0, top)',
+            "exps = tl.sum(tl.exp(groups - base[:, :, None]), 2)",
+            f"{name}_sum = {name}_sum * tl.exp({name} - base) + exps",
+            f"{name} = top",
+        ]
+        return plain(texts, self.origin)
 
-    def maximum(self, name: str) -> Accumulator | OnlineSum | None:
-        """The accumulator whose result will be stored in this buffer."""
-        for stored, _, value, *_ in self.deferred:
-            if stored == name:
-                return next(a for a in self.accumulators if a.name == value.text)
-        return None
-
-
-def per_group(full: str) -> str:
-    """The tile of a row's elements as one of groups of neighbours."""
-    return full.replace("RBLOCK", f"RBLOCK // {NEIGHBOURS}")
-
-
-def pending(value: object, state: str) -> Accumulator | None:
-    """The maximum that is still being found, if `value` is its "max", "shifted" or "exp"."""
-    return value.maximum if isinstance(value, Pending) and value.state == state else None
+    def finish(self) -> Tile:
+        top = f"tl.reduce({self.name}, 1, larger)[:, None]"
+        return self.column(f"{self.name}_sum * tl.exp({self.name} - {top})")

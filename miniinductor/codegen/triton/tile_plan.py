@@ -28,12 +28,12 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any
 
 import sympy
 import torch
 
-from ...ir.dependencies import Access, LoopBody, int_or_none, linear_form, loop_variables, stride_of
+from ...ir.dependencies import LoopBody, int_or_none, linear_form, loop_variables, stride_of
 from ...schedule.nodes import Node
 from ...sizes.expressions import Mod, index_text, is_indirect
 from ...sizes.symbols import Size, fill, hint
@@ -44,6 +44,7 @@ from .kernel_text import Axes, Line, noted, plain
 # --- block sizes ----------------------------------------------------------------------------------
 PERSISTENT = 32768  # longest row that one program holds in registers
 PERSISTENT_COLUMNS = 64  # the same where memory runs along x
+PERSISTENT_FEW_COLUMNS = 1024  # and there are few columns
 FEW_COLUMNS = 16  # for each processor: fewer are not enough for tiles of 32 and more
 PROCESSORS = 132  # of the GPU we tune for (H100); others only see other tile counts
 INTERPRETED_TILE = 65536  # the interpreter pays per program, not per element
@@ -52,7 +53,7 @@ LARGEST_INT32 = 2**31 - 1
 # (YBLOCK, XBLOCK, warps)
 TILES = ((64, 64, 8), (128, 64, 8), (64, 32, 4), (32, 32, 4))
 # (XBLOCK, RBLOCK, warps, stages)
-COLUMNS = ((32, 32, 4, 1), (64, 8, 4, 1), (64, 32, 4, 1), (128, 16, 4, 3))
+COLUMNS = ((32, 32, 4, 1), (64, 8, 4, 1), (32, 64, 4, 1), (128, 16, 4, 3))
 # (RBLOCK, warps, stages)
 ROWS = ((2048, 8, 1), (4096, 16, 1), (16384, 16, 3))
 # (MBLOCK, NBLOCK, KBLOCK, stages, warps)
@@ -106,10 +107,6 @@ def looped_config(warps: int, stages: int, **blocks: int) -> Config:
     return Config((*config.blocks, ("STAGES", stages)), warps, stages)
 
 
-def persistent_limit(columns: bool) -> int:
-    return PERSISTENT_COLUMNS if columns else PERSISTENT
-
-
 def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) -> list[Config]:
     """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" and "looped" (x, r).
 
@@ -134,13 +131,14 @@ def pointwise_configs(x: int) -> list[Config]:
     """Small ones: more programs than processors before more elements per thread."""
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
     first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
-    return [first] if top < 1024 else [first, config_of(8, x=4096)]
+    # two elements per thread: neighbouring threads read beside each other, also in steps of two
+    return [first] if top < 1024 else [first, config_of(8, x=4096), config_of(8, x=512)]
 
 
 def persistent_columns(x: int, r: int) -> list[Config]:
     block, most = power_of_2(r), power_of_2(x)
-    elements_and_warps = [(2048, 4), (1024, 4), (4096, 8)]
-    return [config_of(w, x=min(max(8, n // block), most), r=block) for n, w in elements_and_warps]
+    columns = [min(max(8, elements // block), most) for elements in (2048, 1024, 4096)]
+    return [config_of(max(4, min(16, n * block // 512)), x=n, r=block) for n in columns]
 
 
 def persistent_rows(x: int, r: int) -> list[Config]:
@@ -161,8 +159,6 @@ def persistent_rows(x: int, r: int) -> list[Config]:
 def looped_columns(x: int) -> list[Config]:
     most = power_of_2(x)
     found = [looped_config(w, stages, x=min(a, most), r=b) for a, b, w, stages in COLUMNS]
-    if x < PROCESSORS * FEW_COLUMNS:  # the last of chunks: more programs, and longer steps
-        found.insert(0, looped_config(8, 1, x=min(8, most), r=512))
     return found
 
 
@@ -175,23 +171,23 @@ def looped_rows(x: int, r: int) -> list[Config]:
 
 def interpreted_config(kind: str, sizes: Mapping[str, int]) -> Config:
     """A few large tiles."""
-    x = power_of_2(sizes["x"])
+    x, r = power_of_2(sizes["x"]), power_of_2(sizes.get("r", 1))
     if kind == "tile":
         return config_of(1, y=min(64, power_of_2(sizes["y"])), x=min(256, x))
-    if kind == "pointwise":
-        return config_of(1, x=min(INTERPRETED_TILE, x))
-    r = power_of_2(sizes["r"])
-    if kind == "persistent":
-        return config_of(1, x=max(1, min(x, INTERPRETED_TILE // r)), r=r)
-    r = max(8, min(4096, r))
-    return looped_config(1, 1, x=max(1, min(x, INTERPRETED_TILE // r)), r=r)
+    if kind == "looped":
+        r = max(8, min(4096, r))
+    x = max(1, min(x, INTERPRETED_TILE // r))
+    if kind == "looped":
+        return looped_config(1, 1, x=x, r=r)
+    return config_of(1, x=x, r=r) if kind == "persistent" else config_of(1, x=x)
 
 
 def foreach_config(counts: Sequence[int]) -> Config:
     """For parts of so many elements in one kernel."""
     if is_interpreting():
         return config_of(1, x=min(INTERPRETED_TILE, power_of_2(max(counts))))
-    return config_of(4, x=1024) if sum(counts) < 1024 * PROCESSORS * 16 else config_of(8, x=4096)
+    # (a warp that has found its part should do much: 1,024 elements each took half of 256)
+    return config_of(4, x=1024 if sum(counts) < 1024 * PROCESSORS * 16 else 4096)
 
 
 def product_configs(sizes: Mapping[str, int]) -> list[Config]:
@@ -245,9 +241,9 @@ LONG_ROW = 8192
 # elements that share one running maximum in such a loop: one more exp for all of them
 NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
+MOST_READS = 8  # of an element, of which a thread computes sixteen
 WIDEST = 16  # elements that a thread reads at once, at most
 MANY = 1 << 62
-Loops: TypeAlias = Sequence[tuple[sympy.Symbol, Size]]  # (variable, how often it runs)
 LIKELY = 8192  # a symbol that the captured run did not know, where blocks are chosen
 
 
@@ -346,34 +342,34 @@ class TilePlan(KernelPlan):
         return frozenset(axis.name for axis in self.axes if inner or axis.name != "r")
 
 
-def plan_tiles(nodes: Sequence[Node], keep: set[str]) -> TilePlan:
-    """keep: buffers that must be in memory afterwards."""
+def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
     loops = plan_kernel(nodes)
     bodies = list(loops.bodies.values())
     again = any(loops.nodes_of(stage, inner=True) for stage in range(1, loops.last_stage + 1))
-    columns = online = False
+    columns = False
     if loops.is_pointwise:
         kind, axes = pointwise_axes(loops.outer, bodies)
     else:
         axes = [Axis("x", loops.x, loops.outer, "[:, None]")]
         axes.append(Axis("r", loops.r, loops.inner, "[None, :]"))
-        columns = runs_along_x(bodies, *axes)
+        columns = reads_along_outputs(bodies, loops.x, loops.r)
         # a row of symbolic length is looped over: in another call it may be longer than a tile
         row = axes[1].numel if isinstance(axes[1].numel, int) else MANY
-        online = row > LONG_ROW and not columns and may_be_online(loops, keep)
         scans = any(instruction.op == "scan" for body in bodies for instruction in body.walk())
-        longest = persistent_limit(columns)
+        longest = PERSISTENT_COLUMNS if columns else PERSISTENT
+        if columns and hint(axes[0].numel, LIKELY) < PROCESSORS * FEW_COLUMNS:
+            longest = PERSISTENT_FEW_COLUMNS  # the last of chunks
         if not again and not scans:
             longest = min(LONG_ROW, longest)
-        kind = "looped" if online or row > longest else "persistent"
+        kind = "looped" if row > longest else "persistent"
     return tile_plan(
         loops,
         kind=kind,
         axes=axes,
         sizes={axis.name: axis.numel for axis in axes},
-        configs=blocks_to_try(kind, axes, columns),
+        configs=blocks_to_try(kind, axes, columns, sum(len(body.reads()) for body in bodies)),
         columns=columns,
-        streams=kind == "looped" and (online or not again),
+        streams=kind == "looped" and not again,
     )
 
 
@@ -391,8 +387,9 @@ def tile_plan(loops: KernelPlan, **decided: Any) -> TilePlan:
 # --- axes -----------------------------------------------------------------------------------------
 def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> tuple[str, list[Axis]]:
     """The kind of tile, and its axes: one of them, or two where reads run along another loop than
-    writes."""
-    x, cut = loop_variables("x", len(outer)), transposed_at(outer, bodies)
+    writes, or are those of an outer product."""
+    x = loop_variables("x", len(outer))
+    cut = transposed_at(outer, bodies) or outer_product_at(outer, bodies)
     if cut is None:
         return "pointwise", [Axis("x", x, outer, "")]
     return "tile", [
@@ -416,6 +413,20 @@ def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | No
     return None
 
 
+def outer_product_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | None:
+    """Number of loops that belong to y, if each read is along those or along the others alone: of a
+    tile, both are few."""
+    x = loop_variables("x", len(outer))
+    indices = {access.index for body in bodies for access in body.reads()}
+    met = {frozenset(index.free_symbols.intersection(x)) for index in indices} - {frozenset()}
+    for cut in range(1, 1 if any(map(is_indirect, indices)) else len(x)):
+        y, sides = set(x[:cut]), (outer[:cut], outer[cut:])
+        along = {loops <= y if loops <= y or loops.isdisjoint(y) else None for loops in met}
+        if along == {True, False} and min(hint(math.prod(n), 0) for n in sides) >= LEAST_SIDE:
+            return cut
+    return None
+
+
 def step_inside(index: sympy.Expr, variable: sympy.Symbol, length: Size) -> int | None:
     """By how much an index steps along a loop: in the middle, if it turns round at the ends, as
     that of a reflected image does."""
@@ -427,31 +438,27 @@ def step_inside(index: sympy.Expr, variable: sympy.Symbol, length: Size) -> int 
     return int_or_none(step)
 
 
-def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
-    """Do the reduction's reads step through memory by the last outer loop rather than by the
-    reduction's?"""
-    reads = [access for body in bodies if body.inner for access in body.reads()]
-    return bool(x.loops) and reads_along(reads, x.loops, r.loops)
-
-
-def reads_along(reads: Iterable[Access], x_loops: Loops, r_loops: Loops) -> bool:
-    """`runs_along_x` for loops (variable, size).  Only reads that vary along both axes count, and
-    gathers of rows."""
+def reads_along_outputs(
+    bodies: Iterable[LoopBody], x: Sequence[sympy.Symbol], r: Sequence[sympy.Symbol]
+) -> bool:
+    """Do the reductions' reads step through memory by the last of the outer loops rather than by
+    that of the reduced ones?  Only reads that vary along both count, and gathers of rows."""
+    reads = [access.index for body in bodies if body.inner for access in body.reads()]
     balance = 0
-    for index in dict.fromkeys(access.index for access in reads):
-        varies = [not index.free_symbols.isdisjoint(v for v, _ in l) for l in (x_loops, r_loops)]
-        if all(varies) or is_indirect(index):
-            steps = [stride_of(index, loops[-1][0]) for loops in (x_loops, r_loops)]
-            balance += (steps[0] == 1) - (steps[1] == 1)
+    for index in dict.fromkeys(reads if x else ()):
+        if is_indirect(index) or all(not index.free_symbols.isdisjoint(loops) for loops in (x, r)):
+            balance += (stride_of(index, x[-1]) == 1) - (stride_of(index, r[-1]) == 1)
     return balance > 0
 
 
 # --- block sizes ----------------------------------------------------------------------------------
-def blocks_to_try(kind: str, axes: Sequence[Axis], columns: bool) -> list[Config]:
-    """Block sizes; only those that divide the sizes, if there are some about as large as the first:
-    they need no masks."""
+def blocks_to_try(kind: str, axes: Sequence[Axis], columns: bool, reads: int) -> list[Config]:
+    """Block sizes, small ones where many reads take registers; only those that divide the sizes, if
+    there are some about as large as the first: they need no masks."""
     hints = {axis.name: hint(axis.numel, LIKELY) for axis in axes}
     configs = block_configs(kind, hints, columns)
+    if kind == "pointwise" and reads > MOST_READS:
+        configs[1:] = [config_of(8, x=512)] * len(configs[1:])
     large = [c for c in configs if c.elements >= configs[0].elements // 2]
     return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
 
@@ -464,25 +471,3 @@ def divides(config: Config, axis: Axis, kind: str) -> bool:
         return numel % block == 0
     is_one_tile = axis.name == "r" and kind == "persistent"
     return not is_one_tile and bool(Mod(numel, block) == 0)
-
-
-# --- maxima and sums of exponentials --------------------------------------------------------------
-def may_be_online(loops: KernelPlan, keep: set[str]) -> bool:
-    """Does a loop over a row find its maximum and the sum of its exponentials at once (the online
-    softmax)?  No element of a row must be stored, and there is a sum of exponentials."""
-    stored = [n for n in loops.nodes if n.name in keep and loops.is_inner[n.name]]
-    return all(n.is_reduction for n in stored) and bool(sums_of_exp(loops.nodes))
-
-
-def sums_of_exp(nodes: Sequence[Node]) -> list[str]:
-    """Names of nodes that sum up an exp and depend on a maximum over the same loops."""
-    kinds = {node.name: node.body.reduction_kinds() for node in nodes}
-    reads = {node.name: {access.name for access in node.body.reads()} for node in nodes}
-    maxima = {name for name, found in kinds.items() if "max" in found}
-    exps = {
-        node.name
-        for node in nodes
-        if reads[node.name] & maxima and any(i.op == "exp" for i in node.body.walk())
-    }
-    sums = [name for name, found in kinds.items() if "sum" in found]
-    return [name for name in sums if name in exps or reads[name] & exps]
