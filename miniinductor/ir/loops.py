@@ -384,9 +384,8 @@ class TensorBox:
         else:
             self.realize(stride)
             layout = self.data.layout
-            view = BufferView(
-                self.data.name, tuple(layout.size), tuple(layout.stride), layout.offset
-            )
+            place = tuple(layout.size), tuple(layout.stride), layout.offset
+            view = BufferView(self.data.name, *place)
         if view is not None and (stride is None or same_layout(view.size, view.stride, stride)):
             return view
         copied = self.copy()

@@ -125,8 +125,7 @@ def mapped(
 ) -> TensorBox:
     """function(value) of every element of `box`, as `dtype`; sources: what `box` was made from, if
     that is part of the same op."""
-    load = box.make_loader()
-    size = box.get_size()
+    load, size = box.make_loader(), box.get_size()
     return made(call, lambda index: function(load(index)), box, *sources, dtype=dtype, size=size)
 
 
