@@ -120,7 +120,7 @@ def warn_if_skipped(target: Any, fullgraph: bool) -> None:
 
 
 # attributes of a `CompiledModule` that are not the original's
-OWN = set("_orig_mod _run _compiler __class__ __call__ __dict__".split())
+OWN = set("_orig_mod _run _compiler _returning __class__ __call__ __dict__".split())
 # methods of torch.nn.Module that return the module itself: here they return the compiled one
 RETURN_THEMSELVES = """apply bfloat16 cpu cuda double eval float half ipu mtia requires_grad_
     share_memory to to_empty train type xpu""".split()
@@ -135,8 +135,8 @@ class CompiledModule(torch.nn.Module):
 
     def __init__(self, module: torch.nn.Module, compiler: FrameCompiler) -> None:
         # past our own `__setattr__`, and without nn.Module's state: the original has that
-        self.__dict__["_orig_mod"], self.__dict__["_compiler"] = module, compiler
-        self.__dict__["_run"] = frame_hook.enabled(module, compiler)
+        run = frame_hook.enabled(module, compiler)
+        self.__dict__.update(_orig_mod=module, _compiler=compiler, _run=run)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._run(*args, **kwargs)
@@ -144,9 +144,9 @@ class CompiledModule(torch.nn.Module):
     def __getattribute__(self, name: str) -> Any:
         if name in OWN:
             return object.__getattribute__(self, name)
-        found = getattr(object.__getattribute__(self, "_orig_mod"), name)
+        found = getattr(self._orig_mod, name)
         if name in RETURN_THEMSELVES:
-            return functools.partial(object.__getattribute__(self, "_returning"), found)
+            return functools.partial(self._returning, found)
         return found
 
     def _returning(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -55,8 +55,10 @@ def owner_of(args: Sequence[Any]) -> tuple[int, ...] | None:
     """The ids of the modules with a state among these arguments: `self`, or what a loop over
     modules has reached where its body broke.
     (`isinstance` would read `__class__`, and may run the program's code.)"""
-    modules = [value for value in args if issubclass(type(value), torch.nn.Module)]
-    return tuple([id(module) for module in modules if has_state(module)]) or None
+    ids = [
+        id(value) for value in args if issubclass(type(value), torch.nn.Module) and has_state(value)
+    ]
+    return tuple(ids) or None
 
 
 def entries_before(code: types.CodeType, compiler: Any, owner: Any) -> list[CacheEntry]:

@@ -45,12 +45,14 @@ def check_names(output: "OutputGraph", gm: torch.fx.GraphModule) -> None:
     for target in filter(torch.fx.graph._is_from_torch, called):
         *path, last = torch.fx.node._get_qualified_name(target).split(".")
         module: Any = functools.reduce(getattr, path[1:], torch) if path[:1] == ["torch"] else None
-        if isinstance(module, types.ModuleType) and not hasattr(module, last):
+        if not isinstance(module, types.ModuleType):
+            continue
+        if not hasattr(module, last):
             raise SkipFrame(f"torch.{'.'.join(path[1:] + [last])} is no name of torch's")
-        names = vars(module) if isinstance(module, types.ModuleType) else {}
-        if last in names:
-            output.guard_fixed(output.globals_of(names).source.item(last), names[last])
-            if names[last] is not target:
+        if last in vars(module):
+            found = vars(module)[last]
+            output.guard_fixed(output.globals_of(vars(module)).source.item(last), found)
+            if found is not target:
                 raise SkipFrame(f"torch.{'.'.join(path[1:] + [last])} is the program's own")
 
 

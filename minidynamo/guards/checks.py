@@ -59,7 +59,7 @@ def constant_check(value: Any) -> tuple[str, Any]:
         return f"type({{0}}) is float and {{0}} == {value!r}", None
     if kind in (float, complex):
         return f"type({{0}}) is {kind.__name__} and repr({{0}}) == {repr(value)!r}", None
-    if hasattr(type(value), "tobytes"):  # a number of NumPy's: its bytes tell -0.0 and nan apart
+    if hasattr(kind, "tobytes"):  # a number of NumPy's: its bytes tell -0.0 and nan apart
         same = f"{{0}}.tobytes() == {literal(value.tobytes())}"
         return "type({0}) is type({pin}) and " + same, value
     if kind in (range, slice):  # range(0, 3, 2) == range(0, 4, 2), slice(1) == slice(True)

@@ -255,10 +255,10 @@ class GuardFunction:
         self.namespace: dict[str, Any] = {
             **NAMES,
             "answer_failure": answer_failure,
+            # C code that imports a module asks the running function's globals (torch.jit.trace)
+            "__builtins__": builtins,
             **printer.namespace,
         }
-        # C code that imports a module asks the running function's globals (torch.jit.trace does).
-        self.namespace["__builtins__"] = builtins
         exec(compile(self.source, "<minidynamo guard>", "exec"), self.namespace)
         self.check: Any = self.namespace["check"]
 

@@ -96,32 +96,25 @@ class Codegen:
     def load_const(self, value: Any) -> None:
         self.emit("LOAD_CONST", value)
 
-    def load_fast(self, name: str) -> None:
-        self.emit("LOAD_FAST", name)
-
-    def store_fast(self, name: str) -> None:
-        self.emit("STORE_FAST", name)
-
     def call_object(self, function: Any, *args: Part) -> None:
         """Call a fixed object."""
         self.add(assembler.callee(assembler.load_const(function)))
-        for arg in args:
-            self.push(arg)
+        self.push(*args)
         self.add(assembler.call_n(len(args)))
 
     def commit_call(self, function: Any, *args: Part) -> None:
         """Push a call that writes, and note it: `object.__setattr__(config, "size", 3)`."""
         self.add(assembler.callee(assembler.load_const(function)))
-        for arg in args:
-            self.push(arg)
+        self.push(*args)
         for instruction in reversed(assembler.call_n(len(args)) + assembler.pop_top()):
             self.commit(instruction.op, instruction.arg)
 
-    def push(self, part: Part) -> None:
-        if isinstance(part, Variable):
-            self.value(part)
-        else:
-            part()
+    def push(self, *parts: Part) -> None:
+        for part in parts:
+            if isinstance(part, Variable):
+                self.value(part)
+            else:
+                part()
 
     def temp(self) -> str:
         name = f"{self.prefix}{len(self.temps)}"
@@ -137,7 +130,7 @@ class Codegen:
             return
         known = self.variable_temps.get(id(variable))
         if known is not None:
-            self.load_fast(known[0])
+            self.emit("LOAD_FAST", known[0])
         elif type(variable) is CellVar:  # a cell of the frame's own is loaded by its name
             variable.reconstruct(self)
         elif variable.source is not None:
@@ -150,7 +143,7 @@ class Codegen:
     def remember(self, variable: Any) -> None:
         name = self.temp()
         self.emit("COPY", 1)
-        self.store_fast(name)
+        self.emit("STORE_FAST", name)
         self.variable_temps[id(variable)] = (name, variable)
 
     def load_source(self, source: Source | None) -> None:
@@ -177,7 +170,7 @@ class Codegen:
         if maker is None:
             self.load_const(value)
         elif id(value) in self.variable_temps:
-            self.load_fast(self.variable_temps[id(value)][0])
+            self.emit("LOAD_FAST", self.variable_temps[id(value)][0])
         else:
             self.call_object(maker)
             self.remember(value)
@@ -185,13 +178,13 @@ class Codegen:
     def load_graph_output(self, variable: Variable) -> None:
         if variable not in self.outputs:
             self.outputs.append(variable)
-        self.load_fast(f"{self.prefix}g{self.outputs.index(variable)}")
+        self.emit("LOAD_FAST", f"{self.prefix}g{self.outputs.index(variable)}")
 
     def symbolic(self, expr: sympy.Expr) -> None:
         """A number over the inputs' sizes."""
         if expr.is_Symbol:
             self.symbols.append(expr)
-            self.load_fast(self.prefix + expr.name)
+            self.emit("LOAD_FAST", self.prefix + expr.name)
             return
         symbols = sorted(expr.free_symbols, key=lambda s: s.name)
         self.call_object(
@@ -216,8 +209,7 @@ class Codegen:
         if any(variable.payload is container for variable in self.output.sourced):
             self.commit_call(container.cls.__setitem__, container, key, value)
             return
-        for part in (value, container, key):
-            self.push(part)
+        self.push(value, container, key)
         self.commit("STORE_SUBSCR")
 
     def mutations(self) -> None:
@@ -239,19 +231,15 @@ class Codegen:
         calls: list[tuple] = [
             (setter, *key, final) for (setter, key), final in changes.after.items()
         ]
-        deeper = changes.autocast_depth > 0
-        one_region = (
-            torch.autocast_increment_nesting if deeper else torch.autocast_decrement_nesting
-        )
-        calls += [(one_region,)] * abs(changes.autocast_depth)
+        calls += [(torch.autocast_increment_nesting,)] * changes.autocast_depth
+        calls += [(torch.autocast_decrement_nesting,)] * -changes.autocast_depth
         for function, *args in calls:
             self.call_object(function, *map(RealVar, args))
             self.emit("POP_TOP")
 
     def mutated_cells(self) -> list[CellVar]:
         """The frame's own cells, then those that it was given."""
-        known = [variable for variable, _ in self.output.memo.values()]
-        given = [variable for variable in known if type(variable) is CellVar]
+        given = [variable for variable, _ in self.output.memo.values() if type(variable) is CellVar]
         cells = {id(cell): cell for cell in (*self.frame.cells.values(), *given)}
         return [cell for cell in cells.values() if cell.mutated]
 
@@ -301,7 +289,7 @@ def replacement(
         prologue.call_graph(graph, inputs)
         prologue.emit("UNPACK_SEQUENCE", len(results))
         for name in results:
-            prologue.store_fast(name)
+            prologue.emit("STORE_FAST", name)
     names = epilogue.temps + results + sizes
     if epilogue.frame.split is not None:  # nothing that was made here may outlive the graph break
         for name in names:
@@ -327,7 +315,7 @@ class Prologue(Codegen):
         for symbol in dict.fromkeys(symbols + of_inputs):
             self.load_source(self.output.shape_env.table[symbol].sources[0])
             names.append(self.prefix + symbol.name)
-            self.store_fast(names[-1])
+            self.emit("STORE_FAST", names[-1])
         return names
 
     def call_graph(self, graph: Callable, inputs: Sequence[Any]) -> None:
@@ -363,7 +351,7 @@ class Epilogue(Codegen):
         stores = self.push_locals(live)
         self.mutations()
         for name in reversed(stores):
-            self.store_fast(name)
+            self.emit("STORE_FAST", name)
 
     def push_locals(self, live: Collection[str]) -> list[str]:
         """Push the live locals that have changed, in the order of these names."""

@@ -296,8 +296,8 @@ class Continuations:
             return []
         if self.can_start(where):
             return self.call(where, kinds)
-        jump = Instruction("JUMP_FORWARD", self.natives[where], pos=self.natives[where].pos)
-        return [jump]
+        target = self.natives[where]
+        return [Instruction("JUMP_FORWARD", target, pos=target.pos)]
 
     def can_start(self, where: int) -> bool:
         """Can a resume function start at native instruction `where`?"""

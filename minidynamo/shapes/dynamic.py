@@ -132,9 +132,10 @@ class SizePolicy:
         }
         return dims or None
 
-    def is_symbol(self, name: str, kind: Any, number: int, is_wanted: bool) -> bool:
-        """Is this number a symbol: because that is wanted, or because it has changed?"""
-        is_free = number >= 2 and name not in self.pinned
+    def is_symbol(self, name: str, kind: Any, number: int, is_wanted: bool, least: int = 2) -> bool:
+        """Is this number, from `least` on, a symbol: because that is wanted, or because it has
+        changed?"""
+        is_free = number >= least and name not in self.pinned
         chosen = is_free and (is_wanted or self.changed(name, kind, number))
         self.met.append((name, kind, number, chosen))
         return chosen
@@ -149,12 +150,8 @@ class SizePolicy:
         negative ones are constants."""
         if self.dynamic is False or source.root().kind not in ("local", "free", "pinned"):
             return False
-        name = source.name()
         is_wanted = self.dynamic is True and value >= 2 and is_argument(source)
-        is_free = value >= 0 and name not in self.pinned
-        chosen = is_free and (is_wanted or self.changed(name, int, value))
-        self.met.append((name, int, value, chosen))
-        return chosen
+        return self.is_symbol(source.name(), int, value, is_wanted, least=0)
 
     def note_replaced(self, inputs: Iterable[Source], failed: Iterable[Guard]) -> None:
         """Parameters and buffers that are placeholders of earlier entries, or that the newest entry

@@ -216,10 +216,8 @@ class SymNode:
     bool_, int_ = guard_bool, guard_int
     guard_or_true = guard_or_false = guard_size_oblivious = expect_true = guard_bool
 
-    add, sub, mul, mod = map(of_table, ("add", "sub", "mul", "mod"))
-    floordiv, int_floordiv = of_table("floordiv"), of_table("int_floordiv")
-    sym_min, sym_max, sym_and, sym_or = map(of_table, "sym_min sym_max sym_and sym_or".split())
-    eq, ne, lt, le, gt, ge = map(of_table, "eq ne lt le gt ge".split())
+    add, sub, mul, sym_min, sym_max, eq, ne, lt, le, gt, ge, *_others = map(of_table, OPERATORS)
+    sym_and, sym_or, floordiv, int_floordiv, mod = _others
     floor, ceil, trunc, sym_int = map(with_floats, WHOLE)
     truediv, int_truediv, float_truediv = map(with_floats, QUOTIENTS)
     pow, float_pow = map(with_floats, POWERS)

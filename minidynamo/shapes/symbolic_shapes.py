@@ -92,16 +92,14 @@ class ShapeEnv(SizeProver):
         self._by_hint: dict[int, sympy.Symbol] = {}  # for duck shaping
 
     # ---- making symbols
-    def create_symbol(self, hint: int, source: Any = None, duck: bool = True) -> int | torch.SymInt:
-        """A SymInt for a size or int that is `hint` in this run; `hint` itself if it is below 2.
-        duck: the symbol of another size that is equal in this run may stand for it."""
+    def create_symbol(self, hint: int, source: Any = None) -> int | torch.SymInt:
+        """A SymInt for a size that is `hint` in this run, perhaps that of another size that is
+        equal; `hint` itself if it is below 2."""
         if hint < 2:
             return hint
-        symbol = self._by_hint.get(hint) if duck else None
+        symbol = self._by_hint.get(hint)
         if symbol is None:
-            symbol = self.new_symbol(hint, 2)
-            if duck:
-                self._by_hint[hint] = symbol
+            symbol = self._by_hint[hint] = self.new_symbol(hint, 2)
         if source not in self.table[symbol].sources:
             self.table[symbol].sources.append(source)
         return self.wrap(symbol)
@@ -128,7 +126,7 @@ class ShapeEnv(SizeProver):
         return torch.SymInt(SymNode(self, expr, int, self.size_hint(expr)))
 
     # ---- decisions
-    def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
+    def decide(self, expr: sympy.Expr) -> bool:
         """Does `expr` hold in this run?  Becomes a guard unless it is proved for all sizes."""
         if self.steps > config.size_steps:
             raise SkipFrame("it asks too much about its sizes (config.size_steps)")
@@ -138,30 +136,30 @@ class ShapeEnv(SizeProver):
         if is_proved and expr in self._asked:  # it is written down already
             return value
         if not is_proved:
-            value = self.decide_parts(expr, line)
+            value = self.decide_parts(expr)
             if value is not None:
                 return value
             value = self.value_now(expr)
         self._asked.update((expr, sympy.Not(expr)))
         fact = expr if value else sympy.Not(expr)
-        self.note(fact, is_proved, line)
+        self.note(fact, is_proved)
         if not is_proved:
-            self.learn(fact, line or self.where())
+            self.learn(fact, self.where())
         return value
 
-    def decide_parts(self, expr: sympy.Expr, line: str | None) -> bool | None:
+    def decide_parts(self, expr: sympy.Expr) -> bool | None:
         """And, Or: decided part by part, which makes short guards.  A part that settles the whole
         in this run is asked first, and then no other.  None: `expr` has no parts."""
         if isinstance(expr, sympy.Not):
-            return not self.decide(expr.args[0], line)
+            return not self.decide(expr.args[0])
         if not isinstance(expr, (sympy.And, sympy.Or)):
             return None
         decisive = isinstance(expr, sympy.Or)  # the value of a part that settles the whole
         parts = sorted(expr.args, key=lambda part: self.size_hint(part) is not decisive)
-        is_settled = any(self.decide(part, line) is decisive for part in parts)
+        is_settled = any(self.decide(part) is decisive for part in parts)
         return decisive if is_settled else not decisive
 
-    def specialize(self, expr: sympy.Expr, line: str | None = None) -> Any:
+    def specialize(self, expr: sympy.Expr) -> Any:
         """The number that `expr` has in this run, guarded: the program needs it (range(n), int(n),
         a list's length).  Of a float, what it is computed from is pinned."""
         expr = self.simplify(sympy.sympify(expr))
@@ -170,17 +168,17 @@ class ShapeEnv(SizeProver):
             return value
         if expr.is_integer:
             fact = sympy.Eq(expr, value)
-            self.note(fact, False, line)
-            self.learn(fact, line or self.where())
+            self.note(fact, False)
+            self.learn(fact, self.where())
         elif expr.is_Symbol:
             row = self.table[expr]
-            row.pinned_at = line or self.where()
+            row.pinned_at = self.where()
             self.replacements[expr] = sympy.Float(row.hint)
-            self.note(sympy.Eq(expr, row.hint), False, line)
+            self.note(sympy.Eq(expr, row.hint), False)
             self.answers.clear()
         else:
             for symbol in expr.free_symbols:
-                self.specialize(symbol, line)
+                self.specialize(symbol)
         return value
 
     def value_now(self, expr: sympy.Expr) -> Any:
@@ -193,11 +191,11 @@ class ShapeEnv(SizeProver):
             raise Break("data-dependent", text, "keep the decision outside the compiled function")
         return value
 
-    def note(self, fact: sympy.Expr, proved: bool, line: str | None) -> None:
+    def note(self, fact: sympy.Expr, proved: bool) -> None:
         """Write down what holds in this run."""
         fact = canonical(fact)
         if fact not in (sympy.true, sympy.false):
-            self.decisions.append(Decision(fact, proved, line or self.where()))
+            self.decisions.append(Decision(fact, proved, self.where()))
 
     # ---- the guards
     def guards(self) -> list[Guard]:
@@ -244,7 +242,7 @@ class ShapeEnv(SizeProver):
         found = []
         for symbol, row in self.table.items():
             value = self.simplify(symbol)
-            if value.is_number and row.sources:
+            if value.is_number:
                 found += [(source, as_number(value), row.pinned_at) for source in row.sources]
         return found
 

@@ -19,6 +19,7 @@ value ranges.
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
@@ -159,14 +160,10 @@ class LoopBody:
         return found
 
     def reads(self) -> list[Access]:
-        return [Access(*self.place(i)) for i in self.walk() if i.op == "load"]
+        return [Access(*i.args) for i in self.walk() if i.op == "load"]
 
     def writes(self) -> list[Access]:
-        return [Access(*self.place(i), i.args[3]) for i in self.walk() if i.op == "store"]
-
-    def place(self, access: Instruction) -> tuple[str, sympy.Expr]:
-        """(buffer, index) of a load or store."""
-        return access.args[:2]
+        return [Access(*i.args[:2], mode=i.args[3]) for i in self.walk() if i.op == "store"]
 
     def work(self) -> int:
         """What one element costs, in simple operations."""
@@ -398,11 +395,9 @@ def compare_strides(a: int | None, b: int | None) -> int:
 
 def reads_lie_along_outer(body: LoopBody) -> bool:
     """Does the body reduce columns, so that only outer loops step through memory one by one?"""
-    if not body.inner:
-        return False
-    along_inner = any(stride_of(a.index, r) == 1 for a in body.reads() for r in body.r)
-    along_outer = any(stride_of(a.index, x) == 1 for a in body.reads() for x in body.x)
-    return along_outer and not along_inner
+    pairs = itertools.product(body.reads(), body.ranges())
+    one_by_one = {loop for access, loop in pairs if stride_of(access.index, loop) == 1}
+    return bool(body.inner and one_by_one) and one_by_one.isdisjoint(body.r)
 
 
 def far_first(a: int | None, b: int | None) -> int:

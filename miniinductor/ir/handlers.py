@@ -151,10 +151,7 @@ class Recorder(OpsHandler):
             return known[0]
         if lies_in(self.highest.get(value, sympy.oo), size, self.ranges):
             size, wrap_neg = None, False  # no check is needed
-
-        def position(number: int) -> sympy.Symbol:
-            return Position(f"indirect{number}", integer=True)
-
+        position = lambda number: Position(f"indirect{number}", integer=True)  # noqa: E731
         return self.emit("indirect_indexing", value, size, wrap_neg, make=position)
 
     def masked(self, mask: Ref, body: Callable[[], Ref], other: object) -> Ref:
@@ -332,7 +329,6 @@ def buffer_lines(buffer: Any) -> list[Marked]:
         arguments += [f"{key}={_show(value)}" for key, value in buffer.kwargs.items()]
         what, op = f"{buffer.op}({', '.join(arguments)})", str(buffer.op)
     else:
-        assert isinstance(buffer, ComputedBuffer)
         with origin.set(""), set_handler(handler):
             run_body(buffer, *loop_indices(buffer.data))
         ranges = ", ".join(f"{i} < {n}" for i, n in loops(buffer.data).items())
@@ -421,8 +417,7 @@ class DtypeHandler(OpsHandler):
     def constant(self, value: object, dtype: Dtype) -> Dtype:
         return dtype
 
-    def index_expr(self, expr: Any, dtype: Dtype) -> Dtype:
-        return dtype
+    index_expr = constant
 
     def to_dtype(self, x: Dtype, dtype: Dtype, src_dtype: Dtype | None = None) -> Dtype:
         expect("to_dtype", src_dtype or x, x)

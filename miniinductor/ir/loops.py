@@ -166,7 +166,7 @@ class Scan(Loops):
 
     reduction_ranges: list[Size]  # the scanned dimension
     output_index: Callable[[Index, Index], Index]  # (index, rindex) -> list of expressions
-    kind: str  # one of ops.SCANS
+    kind: str  # of `ops.scan`
     src_dtype: torch.dtype
     size: list[Size]
 
@@ -406,8 +406,8 @@ class TensorBox:
         box.realize()
         place = simplify(box.data.layout.indexer(expressions), dict(zip(index, size)))
         linear = sympy.expand(place)
-        offset = linear.subs({v: 0 for v in index}) if linear.free_symbols else linear
-        stride = [linear.coeff(v) if linear.has(v) else sympy.Integer(0) for v in index]
+        offset = linear.subs({v: 0 for v in index})
+        stride = [linear.coeff(v) for v in index]
         rest = sympy.expand(linear - offset - sum(s * v for s, v in zip(stride, index)))
         if rest != 0 or any(s.is_negative or s.has(*index) for s in stride):
             return None

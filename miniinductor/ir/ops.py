@@ -51,7 +51,6 @@ BINARY = (
     *("atan2", "copysign", "hypot", *BITWISE, *LOGICAL),
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
-SCANS = ("sum", "prod", "logaddexp")
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "m2", "sumexp")
 
 
@@ -105,8 +104,8 @@ class OpsHandler:
 
     @documented
     def scan(self, dtype: Dtype, kind: str, value: Value) -> Value:
-        """Combine `value` with those of all earlier iterations of the reduction variables; kind in
-        SCANS.  Every iteration has a result of its own: cumsum."""
+        """Combine `value` with those of all earlier iterations of the reduction variables; kind:
+        'sum' | 'prod' | 'logaddexp'.  Every iteration has a result of its own: cumsum."""
 
     @documented
     def indirect_indexing(

@@ -44,7 +44,7 @@ from ..autograd.joint import call_rule
 from ..errors import CannotTrace
 from ..sizes.symbols import same
 from .extern import ATTENTION, EXTERN
-from .registry import LOWERINGS, NARROW, WIDE, aten, register
+from .registry import LOWERINGS, NARROW, WIDE, aten, overloads, register
 
 Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
 OURS: dict[Any, Decomposition] = {}
@@ -93,8 +93,7 @@ def table_of_torch() -> dict[Any, Decomposition]:
 
     (The public `core_aten_decompositions` imports torch.export for the composite ops, which the
     tracer decomposes itself.)"""
-    packets = [getattr(aten, name) for name in ALSO_FROM_TORCH]
-    also = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
+    also = [op for name in ALSO_FROM_TORCH for op in overloads(getattr(aten, name))]
     found: dict[Any, Any] = core_decompositions()
     found |= {op: decomposition_table[op] for op in also if op in decomposition_table}
     kept = {*LOWERINGS, *EXTERN}
@@ -139,8 +138,7 @@ def _of_plain_floats(rule: Decomposition, known: Sequence = WIDE) -> Decompositi
 
 
 for _name in "upsample_bicubic2d xlogy special_xlog1py linspace logspace".split():
-    _packet = getattr(aten, _name)
-    for _op in [getattr(_packet, name) for name in _packet.overloads()]:
+    for _op in overloads(getattr(aten, _name)):
         if _op in decomposition_table and not _op._schema.is_mutable:
             _known = (*WIDE, *NARROW) if "xlog" in _name else WIDE  # of 16 bits: rounded once
             register(OURS, _op, _of_plain_floats(decomposition_table[_op], _known))

@@ -102,8 +102,8 @@ def eager_kernel(
         if not isinstance(item, Layout):
             return item
         index = tuple(key.idx for key in path)
-        fields = dict(source=kernel.name, index=index)
-        return TensorBox(graph.add(MultiOutput, item, call.origins, **fields))
+        origins, source = call.origins, kernel.name
+        return TensorBox(graph.add(MultiOutput, item, origins, source=source, index=index))
 
     return pytree.tree_map_with_path(part, value)
 
@@ -137,7 +137,7 @@ def check_arguments(node: fx.Node, args: Any, kwargs: Any) -> None:
     if refused := refusal(target, *fakes):
         raise NotLowered(f"eager has no kernel: {refused}")
     results = leaves_of(torch.Tensor, node.meta["val"])
-    if may_raise(node) and any(type(n) is int and n == 0 for t in results[:1] for n in t.shape):
+    if may_raise(node) and any(same(t.numel(), 0) for t in results[:1]):
         raise NotLowered("only the kernel knows which positions of nothing it refuses")
     numbers = leaves_of(sympy.Expr, (args, kwargs))
     if any(not f.texts["c"] for n in numbers for f in n.atoms(Opaque)):
@@ -202,7 +202,7 @@ def reads_all(user: fx.Node, node: fx.Node) -> bool:
     if not is_inlined(user):
         return True
     value, name = user.meta["val"], name_of(user.target)
-    if isinstance(value, torch.Tensor) and any(type(n) is int and n == 0 for n in value.shape):
+    if isinstance(value, torch.Tensor) and same(value.numel(), 0):
         return False
     if name in WHOLE or torch.Tag.pointwise in user.target.tags:  # type: ignore[union-attr]
         return True

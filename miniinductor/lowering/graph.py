@@ -238,16 +238,11 @@ class GraphLowering(fx.Interpreter):
             reason = None if _is_eager_by_choice(target) else "no lowering"
             return eager_kernel(call, args, kwargs, reason)
         try:
-            return self.by_rule(call, args, kwargs)
+            check_arguments(call.node, args, kwargs)
+            result = LOWERINGS[target](call, *args, **kwargs)
+            check_result(result)
         except NotLowered as reason:
             return eager_kernel(call, args, kwargs, str(reason))
-
-    def by_rule(self, call: Call, args: Any, kwargs: Any) -> Any:
-        """What the op's rule makes of the call.  Raises NotLowered."""
-        target: Any = call.node.target
-        check_arguments(call.node, args, kwargs)
-        result = LOWERINGS[target](call, *args, **kwargs)
-        check_result(result)
         return result
 
     # -- results -----------------------------------------------------------------------------------

@@ -63,10 +63,11 @@ def embedding(call: Call, weight: TensorBox, indices: TensorBox, *options: Any) 
     return made(call, lambda index: load([row(index[:rank]), *index[rank:]]), weight, indices)
 
 
-def placer(size: Sequence[Size], given: dict[int, TensorBox]) -> tuple[Reindex, list[Size]]:
-    """(index into x[i, :, j] -> index into x, size of x[i, :, j]).  given: {dimension: index
-    tensor}.  The index tensors broadcast together; their dimensions stand where they stood if they
-    are neighbours, in front otherwise (NumPy's rule)."""
+def placer(size: Sequence[Size], indices: Sequence[TensorBox | None]) -> tuple[Reindex, list[Size]]:
+    """(index into x[i, :, j] -> index into x, size of x[i, :, j]).  indices: tensors, and None for
+    `:`.  The tensors broadcast together; their dimensions stand where they stood if they are
+    neighbours, in front otherwise (NumPy's rule)."""
+    given = {k: t for k, t in enumerate(indices) if t is not None}
     shape = broadcast_sizes(*[t.get_size() for t in given.values()])
     dims = list(given)
     front = dims[0] if dims[-1] - dims[0] < len(dims) else 0
@@ -120,13 +121,13 @@ def scatter_into(
 
 @lower(aten.index.Tensor, aten._unsafe_index.Tensor)
 def index_tensor(call: Call, x: TensorBox, indices: Sequence[TensorBox | None]) -> TensorBox:
-    size, given = x.get_size(), {k: t for k, t in enumerate(indices) if t is not None}
-    load, (place, _) = x.make_loader(), placer(size, given)
+    size, load = x.get_size(), x.make_loader()
+    place, _ = placer(size, indices)
     if 0 in call.value.size:
-        return full(call, call.value.size, 0)
-    if any(size[k] == 0 for k in given):
+        return full(call, 0)
+    if any(n == 0 and t is not None for n, t in zip(size, indices)):
         raise NotLowered("indexing with empty tensors")
-    return made(call, lambda index: load(place(index)), x, *given.values())
+    return made(call, lambda index: load(place(index)), x, *indices)
 
 
 @lower(aten.index_put.default, aten._unsafe_index_put.default)
@@ -140,7 +141,7 @@ def index_put(
     """x[mask] = scalar is a choice per element."""
     mask = indices[0]
     if mask is None or mask.dtype != torch.bool or any(t is not None for t in indices[1:]):
-        place, ranges = placer(x.get_size(), {k: t for k, t in enumerate(indices) if t is not None})
+        place, ranges = placer(x.get_size(), indices)
         mode = "sum" if accumulate else None
         return scatter_into(call, x, ranges, broadcast_loader(values, ranges), place, mode)
     if values.get_size() not in ((), (1,)) or accumulate:

@@ -17,7 +17,6 @@ import torch
 
 from ..ir.loops import Index, TensorBox
 from ..ir.ops import BITWISE, COMPARISON, LOGICAL, OP_NAMES, UNARY_FLOAT, Value, ops
-from ..sizes.symbols import sizes
 from .registry import (
     LOWERINGS,
     NARROW,
@@ -32,6 +31,7 @@ from .registry import (
     made,
     mapped,
     number,
+    overloads,
     pointwise,
     promoted,
 )
@@ -148,7 +148,7 @@ def of_floats(call: Call, x: TensorBox) -> TensorBox:
     if name in INTEGERS_STAY and is_whole or name in SIGNS and is_truth:
         return x.copy()
     if name in NEVER and is_whole or name == "signbit" and is_truth:
-        return full(call, call.value.size, False)
+        return full(call, False)
     function = getattr(ops, "sign" if name == "sgn" else name)
     return pointwise(
         call, function, x, promotion=BOOL if call.value.dtype == torch.bool else DEFAULT
@@ -170,7 +170,7 @@ def copy(call: Call, destination: TensorBox, source: Any, non_blocking: bool = F
     if is_number(source):
         if not dtype.is_floating_point:
             raise NotLowered("a number that the integers may not hold")
-        return full(call, call.value.size, source)
+        return full(call, source)
     load = broadcast_loader(source, call.value.size)
     return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
 
@@ -217,14 +217,14 @@ def power(call: Call, a: Any, b: Any) -> TensorBox:
 
 
 # --- creation -------------------------------------------------------------------------------------
-def full(call: Call, size: Any, value: Any, dtype: torch.dtype | None = None) -> TensorBox:
-    """`value` everywhere; dtype: if not that of the (first) result."""
-    dtype = dtype or call.first.dtype
-    return made(call, lambda index: number(value, dtype), dtype=dtype, size=sizes(size))
+def full(call: Call, value: Any) -> TensorBox:
+    """`value` everywhere."""
+    dtype = call.value.dtype
+    return made(call, lambda index: number(value, dtype))
 
 
 lower(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)(
-    lambda call, *args, **kwargs: full(call, call.value.size, 0)
+    lambda call, *args, **kwargs: full(call, 0)
 )
 
 
@@ -235,7 +235,7 @@ def empty(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
     NaN.)"""
     if torch.are_deterministic_algorithms_enabled():
         raise NotLowered("what is empty is filled under deterministic algorithms")
-    return full(call, call.value.size, 0)
+    return full(call, 0)
 
 
 @lower(aten.full.default, aten.full_like.default, aten.new_full.default)
@@ -243,7 +243,7 @@ def empty(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
 def full_rule(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
     if not is_number(args[-1]):
         raise NotLowered("fill value is a tensor")
-    return full(call, call.value.size, args[-1])
+    return full(call, args[-1])
 
 
 @lower(aten.arange.start_step)
@@ -277,5 +277,4 @@ def whole(n: Any) -> Any:
 for _name in (*OP_NAMES, "div"):
     _packet, _prim = getattr(aten, _name, None), getattr(torch.ops.prims, _name, None)
     if _packet is not None and _prim is not None:
-        _overloads = [getattr(_packet, name) for name in _packet.overloads()]
-        lower(_prim.default)(next(LOWERINGS[op] for op in _overloads if op in LOWERINGS))
+        lower(_prim.default)(next(LOWERINGS[op] for op in overloads(_packet) if op in LOWERINGS))

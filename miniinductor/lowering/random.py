@@ -84,9 +84,7 @@ def rand(size: Sequence[int], *, dtype: Any = None, device: Any = None, **kwargs
     return draw(size, device or torch.get_default_device())
 
 
-def rand_like(
-    x: Tensor, *, dtype: Any = None, device: Any = None, memory_format: Any = None, **kwargs: Any
-) -> Any:
+def rand_like(x: Tensor, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
     if not x.is_contiguous():
         return NotImplemented
     return rand(x.shape, dtype=dtype or x.dtype, device=device or x.device, **kwargs)

@@ -73,14 +73,13 @@ def reduce(
     dims = normalize_dims(dims, len(size))
     kept = [k for k in range(len(size)) if k not in dims]
     ranges, reduced = [size[k] for k in kept], [size[k] for k in dims]
-    load, src = x.make_loader(), x.dtype
+    load, src, count = x.make_loader(), x.dtype, elements(size, dims)
     if kind in EXTREMES:
         compute = torch.uint8 if compute == torch.bool else compute
         if 0 in reduced:
             raise NotLowered("eager raises: of no elements none is the largest")
     produced = torch.int64 if kind.startswith("arg") else compute
-    is_one = compute.is_floating_point and elements(size, dims) == 1
-    of_one = OF_ONE.get(kind) if is_one else None
+    of_one = OF_ONE.get(kind) if compute.is_floating_point and count == 1 else None
 
     def inner(index: Index, rindex: Index) -> Value:
         place = dict(zip([*kept, *dims], [*index, *rindex]))
@@ -89,7 +88,7 @@ def reduce(
 
     origins = call.origins | x.origins
     few = range(2, SHORT[recomputes(x.device)] + 1)
-    if kind in JOINS and not keepdim and elements(size, dims) in few:
+    if kind in JOINS and not keepdim and count in few:
         body = written_out(inner, reduced, JOINS[kind])
         out = TensorBox(Pointwise(x.device, compute, ranges, body, origins=origins))
     else:
@@ -175,7 +174,7 @@ def mean(
     compute = accumulate_dtype(result)
     count = elements(size, dims)
     if count == 0:
-        return full(call, call.value.size, float("nan"))
+        return full(call, float("nan"))
     total = reduce(call, x, dims, keepdim, kind, compute, compute)
     divisor = count if isinstance(count, sympy.Expr) else float(count)
 

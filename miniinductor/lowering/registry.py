@@ -70,15 +70,19 @@ class Call:
         return target._schema.name.split("::")[1]
 
 
+def overloads(target: Any) -> list[Any]:
+    """All overloads of an op packet; an op itself."""
+    if isinstance(target, torch._ops.OpOverload):
+        return [target]
+    return [getattr(target, name) for name in target.overloads()]
+
+
 def lower(*targets: Any) -> Callable[[Rule], Rule]:
     """Register a rule for ops or op packets (all overloads that are not in place or out=)."""
 
     def decorate(rule: Rule) -> Rule:
         for target in targets:
-            overloads = [target]
-            if not isinstance(target, torch._ops.OpOverload):
-                overloads = [getattr(target, name) for name in target.overloads()]
-            for op in overloads:
+            for op in overloads(target):
                 if not op._schema.is_mutable:
                     register(LOWERINGS, op, rule)
         return rule
@@ -121,8 +125,7 @@ def mapped(
 ) -> TensorBox:
     """function(value) of every element of `box`, as `dtype`; sources: what `box` was made from, if
     that is part of the same op."""
-    load = box.make_loader()
-    size = box.get_size()
+    load, size = box.make_loader(), box.get_size()
     return made(call, lambda index: function(load(index)), box, *sources, dtype=dtype, size=size)
 
 
@@ -236,6 +239,6 @@ def normalize_dims(dims: Any, rank: int) -> list[int]:
     """Dimensions to be reduced; None and () are all of them."""
     if not rank:
         return []
-    if dims is None or dims in ((), []):
+    if dims in (None, (), []):
         return list(range(rank))
     return [normalize_dim(d, rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]

@@ -32,7 +32,6 @@ from ..sizes.expressions import FloorDiv, Mod, Size
 from ..sizes.symbols import (
     extent,
     hint,
-    is_nonnegative,
     is_symbolic,
     maximum,
     reshape_index,
@@ -132,17 +131,13 @@ def between(i: sympy.Expr, low: Size | None, high: Size | None) -> Value:
 
 
 def minimum(a: Any, b: Any) -> Any:
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-        return min(a, b)
     return size(sympy.Min(a, b))
 
 
 def is_negative(n: Any) -> bool:
     """Is this number below 0?  Where that depends on the symbols, the answer is that of this run:
     tracing had to decide it, too, and a guard holds it."""
-    if isinstance(n, (int, float)):
-        return n < 0
-    return not is_nonnegative(n) and (hint(n, 0) or 0) < 0
+    return hint(n, 0) < 0
 
 
 def slice_start(start: Size | None, size: Size) -> Size:
