@@ -106,14 +106,11 @@ class TritonExpressions(OpsHandler):
         axes = NO_AXES.union(*[operand.axes for operand in operands])
         return self.named(template.format(*operands), dtype, axes)
 
-    def named(
-        self, expression: str, dtype: torch.dtype, axes: Axes, is_early: bool = False
-    ) -> Tile:
+    def named(self, expression: str, dtype: torch.dtype, axes: Axes) -> Tile:
         """Name a value where it is known: what does not change along r, before the loop over r."""
         name = self.scope.lookup(expression)
         if name is None:
-            scope = self.scope if "r" in axes else self.outside
-            name = scope.name(expression, is_early)
+            name = (self.scope if "r" in axes else self.outside).name(expression)
         return Tile(name, dtype, axes)
 
     def solid(self, value: Tile) -> Tile:

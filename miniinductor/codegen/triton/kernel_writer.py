@@ -58,7 +58,6 @@ from .kernel_text import (
     Tile,
     TileScope,
     Memory,
-    loads_first,
     noted_line,
     plain,
     texts,
@@ -67,9 +66,6 @@ from .kernel_text import (
 )
 from .reductions import ABOUT, Accumulator, Deviations, SumOfExp, scan_of, term
 from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text
-
-WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
-MOST_LOADS = 8  # that wait in registers until they are used
 
 
 class TritonKernelWriter(TritonExpressions):
@@ -115,7 +111,7 @@ class TritonKernelWriter(TritonExpressions):
         else:
             for node in self.plan.nodes:
                 self.play(node)
-        return [*self.grid_lines(), *loads_first(self.outside.code, self.most_loads())]
+        return [*self.grid_lines(), *self.outside.code]
 
     def places(self) -> list[tuple[str, str]]:
         """(parameter, buffer) of each pointer, in order."""
@@ -175,12 +171,6 @@ class TritonKernelWriter(TritonExpressions):
         threads."""
         return self.group.is_reduction or len(self.memory.stored) > 1
 
-    def most_loads(self) -> int:
-        """How many tiles may wait in registers until they are used."""
-        if self.plan.kind != "persistent":
-            return MOST_LOADS
-        return min(4, max(1, WAITING // max(1, hint(self.plan.sizes["r"], 1))))
-
     def grid_lines(self) -> list[Line]:
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
         first, *others = self.plan.axes
@@ -224,7 +214,7 @@ class TritonKernelWriter(TritonExpressions):
         self.scope = TileScope(outside)
         for node in nodes:
             self.play(node)
-        inside, self.scope = loads_first(self.scope.code, MOST_LOADS), outside
+        inside, self.scope = self.scope.code, outside
         outside.code += [accumulator.declaration() for accumulator in self.row.values()]
         # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
         end = size_text(plan.axes[1].numel)
@@ -278,10 +268,7 @@ class TritonKernelWriter(TritonExpressions):
         text = f"tl.load({target}{other}{once})"
         if dtype in NARROW:
             text += ".to(tl.float32)"
-        waits = self.mask is not None or index.free_symbols & self.symbol_axes.keys()
-        is_written = name in self.plan.makers or name in self.memory.overwritten.values()
-        is_early = not waits and not is_written
-        loaded = self.named(text, dtype, own | pointed, is_early)
+        loaded = self.named(text, dtype, own | pointed)
         if self.mask is not None:
             self.zero_outside[loaded.text] = self.mask.text
         return loaded
