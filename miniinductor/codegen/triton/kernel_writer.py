@@ -260,12 +260,9 @@ class TritonKernelWriter(TritonExpressions):
         dtype = self.memory.dtype(name)
         pointed = NO_AXES if self.mask is None else self.mask.axes
         target, own = self.element(name, index, pointed, False)
-        # what one loop reads once should not drive out what others will read
-        streams = self.plan.streams and own == self.plan.all_axes(True)
-        once = ', eviction_policy="evict_first"' if streams else ""
         mask = self.mask_text(own | pointed)
         other = f", {mask}, other=0" if mask else ""
-        text = f"tl.load({target}{other}{once})"
+        text = f"tl.load({target}{other})"
         if dtype in NARROW:
             text += ".to(tl.float32)"
         loaded = self.named(text, dtype, own | pointed)

@@ -158,8 +158,7 @@ def persistent_rows(x: int, r: int) -> list[Config]:
 
 def looped_columns(x: int) -> list[Config]:
     most = power_of_2(x)
-    found = [looped_config(w, stages, x=min(a, most), r=b) for a, b, w, stages in COLUMNS]
-    return found
+    return [looped_config(w, stages, x=min(a, most), r=b) for a, b, w, stages in COLUMNS]
 
 
 def looped_rows(x: int, r: int) -> list[Config]:
@@ -241,7 +240,6 @@ LONG_ROW = 8192
 # elements that share one running maximum in such a loop: one more exp for all of them
 NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
-MOST_READS = 8  # of an element, of which a thread computes sixteen
 WIDEST = 16  # elements that a thread reads at once, at most
 MANY = 1 << 62
 LIKELY = 8192  # a symbol that the captured run did not know, where blocks are chosen
@@ -327,7 +325,6 @@ class TilePlan(KernelPlan):
     sizes: dict[str, Size]  # axis -> elements
     configs: list[Config]
     columns: bool = False  # memory runs along x rather than along r
-    streams: bool = False  # what its one loop reads, it reads once
 
     def __post_init__(self) -> None:
         self.axis_of = {variable: axis.name for axis in self.axes for variable, _ in axis.loops}
@@ -367,9 +364,8 @@ def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
         kind=kind,
         axes=axes,
         sizes={axis.name: axis.numel for axis in axes},
-        configs=blocks_to_try(kind, axes, columns, sum(len(body.reads()) for body in bodies)),
+        configs=blocks_to_try(kind, axes, columns),
         columns=columns,
-        streams=kind == "looped" and not again,
     )
 
 
@@ -452,13 +448,11 @@ def reads_along_outputs(
 
 
 # --- block sizes ----------------------------------------------------------------------------------
-def blocks_to_try(kind: str, axes: Sequence[Axis], columns: bool, reads: int) -> list[Config]:
-    """Block sizes, small ones where many reads take registers; only those that divide the sizes, if
-    there are some about as large as the first: they need no masks."""
+def blocks_to_try(kind: str, axes: Sequence[Axis], columns: bool) -> list[Config]:
+    """Block sizes; only those that divide the sizes, if there are some about as large as the first:
+    they need no masks."""
     hints = {axis.name: hint(axis.numel, LIKELY) for axis in axes}
     configs = block_configs(kind, hints, columns)
-    if kind == "pointwise" and reads > MOST_READS:
-        configs[1:] = [config_of(8, x=512)] * len(configs[1:])
     large = [c for c in configs if c.elements >= configs[0].elements // 2]
     return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
 
