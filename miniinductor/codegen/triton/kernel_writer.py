@@ -289,10 +289,10 @@ class TritonKernelWriter(TritonExpressions):
         mask = self.mask_text(own | axes)
         condition = f", {mask}" if mask else ""
         if mode is None:
+            new = str(value)
             if dtype in NARROW:
-                value = self.solid(value)
-            narrow = f".to({triton_type(dtype)})" if dtype in NARROW else ""
-            text = f"tl.store({target}, {value}{narrow}{condition})"
+                new = f"{self.solid(value)}.to({triton_type(dtype)})"
+            text = f"tl.store({target}, {new}{condition})"
         else:
             text = f'tl.atomic_add({target}, {self.solid(value)}{condition}, sem="relaxed")'
         is_last = mode is None and name in self.memory.overwritten
@@ -333,7 +333,7 @@ class TritonKernelWriter(TritonExpressions):
             count = self.constant(self.plan.axes[1].numel, dtype)
             each = term(self, kind, value, about, count)
             return self.reduction(dtype, src_dtype, "sum", each, flat_index)
-        element = src_dtype if kind in ("max", "min") or kind.startswith("arg") else dtype
+        element = src_dtype if kind.endswith(("max", "min")) else dtype
         if kind == "any":
             element = torch.int32
             if value.dtype not in (element, torch.bool):

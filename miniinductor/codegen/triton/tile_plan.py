@@ -170,15 +170,14 @@ def looped_rows(x: int, r: int) -> list[Config]:
 
 def interpreted_config(kind: str, sizes: Mapping[str, int]) -> Config:
     """A few large tiles."""
-    x, r = power_of_2(sizes["x"]), power_of_2(sizes.get("r", 1))
+    side = {axis: power_of_2(size) for axis, size in sizes.items()}
+    if kind == "pointwise":
+        return config_of(1, x=min(INTERPRETED_TILE, side["x"]))
     if kind == "tile":
-        return config_of(1, y=min(64, power_of_2(sizes["y"])), x=min(256, x))
-    if kind == "looped":
-        r = max(8, min(4096, r))
-    x = max(1, min(x, INTERPRETED_TILE // r))
-    if kind == "looped":
-        return looped_config(1, 1, x=x, r=r)
-    return config_of(1, x=x, r=r) if kind == "persistent" else config_of(1, x=x)
+        return config_of(1, y=min(64, side["y"]), x=min(256, side["x"]))
+    r = side["r"] if kind == "persistent" else max(8, min(4096, side["r"]))
+    make = config_of if kind == "persistent" else looped_config
+    return make(1, 1, x=min(side["x"], INTERPRETED_TILE // r), r=r)
 
 
 def foreach_config(counts: Sequence[int]) -> Config:
@@ -403,7 +402,7 @@ def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | No
         if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
             continue
         for index in indices:
-            along_last = step_inside(index, last, outer[-1])
+            along_last = int_or_none(stride_of(index, last))
             if stride_of(index, variable) == 1 and along_last not in (-1, 0, 1, None):
                 return number + 1
     return None
@@ -421,17 +420,6 @@ def outer_product_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int |
         if along == {True, False} and min(hint(math.prod(n), 0) for n in sides) >= LEAST_SIDE:
             return cut
     return None
-
-
-def step_inside(index: sympy.Expr, variable: sympy.Symbol, length: Size) -> int | None:
-    """By how much an index steps along a loop: in the middle, if it turns round at the ends, as
-    that of a reflected image does."""
-    step = stride_of(index, variable)
-    if step is None and isinstance(length, int):
-        start = dict.fromkeys(index.free_symbols, sympy.Integer(0))
-        at = [start | {variable: sympy.Integer(length // 2 + k)} for k in (0, 1)]
-        step = index.xreplace(at[1]) - index.xreplace(at[0])
-    return int_or_none(step)
 
 
 def reads_along_outputs(
