@@ -28,6 +28,8 @@ from miniinductor.codegen.triton.interpreter import load_interpreted
 NOT_HERE = {
     "test_the_writer_defines_every_op",
     "test_threads_share_the_rows_of_a_reduction",
+    "test_threads_share_the_rows_of_few_columns",
+    "test_what_turns_its_input_in_memory_is_tiled_beside_a_reduction",
     "test_constants_keep_their_value",
     "test_lowest_integer_by_minus_one_does_not_trap",
     "test_accuracy_in_ulp_against_float64",
