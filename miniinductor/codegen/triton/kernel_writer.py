@@ -77,11 +77,11 @@ class TritonKernelWriter(TritonExpressions):
         buffers: Mapping[str, Buffer],
         keep: Sequence[str] | set[str],
         order: Order = {},
-        overwritten: Mapping[str, str] | None = None,
+        overwritten: Mapping[str, str] = {},
     ):
         super().__init__()
         self.group, self.order = group, order
-        self.memory = Memory(buffers, set(keep), overwritten or {})
+        self.memory = Memory(buffers, set(keep), overwritten)
         self.is_coarse = all(self.memory.dtype(name) in NARROW for name in self.memory.keep)
         self.before: list[Any] = []  # nodes of a template
         self.values: dict[str, Tile] = {}  # of buffers, as far as they are known
