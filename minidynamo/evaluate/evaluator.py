@@ -29,12 +29,11 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import torch
-
 from .. import config
 from ..bytecode import canonical, disassemble
 from ..bytecode.canonical import liveness
 from ..errors import Break, ObservedException, Restart, SkipFrame
+from ..guards.originals import TORCH
 from ..rebuild.resume import LASTI, function_name
 from ..variables.base import running
 from ..variables.constant import ConstantVar
@@ -54,10 +53,7 @@ GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120  # of inlined calls: one takes several of the compiler's own
 # Paths of torch's files and of ours: a graph break names the line of the program that called them.
-INTERNAL = (
-    os.path.dirname(torch.__file__) + os.sep,
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-)
+INTERNAL = (TORCH, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _CACHE: dict[int, "CodeInfo"] = {}
 
 
