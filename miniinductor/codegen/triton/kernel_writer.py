@@ -214,7 +214,8 @@ class TritonKernelWriter(TritonExpressions):
         self.scope = TileScope(outside)
         for node in nodes:
             self.play(node)
-        inside, self.scope = self.scope.code, outside
+        inside: list[Any] = self.scope.code
+        self.scope = outside
         outside.code += [accumulator.declaration() for accumulator in self.row.values()]
         # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
         end = size_text(plan.axes[1].numel)
