@@ -93,18 +93,13 @@ class KernelPlan:
 
     def crossing(self) -> list[Node]:
         """The nodes whose elements one inner loop makes and a later one reads."""
-        values = [n for n in self.nodes if self.is_inner[n.name] and not n.is_reduction]
-        return [node for node in values if self.later_loops(node)]
-
-    def later_loops(self, node: Node) -> list[Node]:
-        """The nodes that read its elements in a later inner loop."""
-        return [
-            n
-            for n in self.nodes
-            if self.stage[n.name] > self.stage[node.name]
-            and self.is_inner[n.name]
-            and any(access.name == node.name for access in n.body.reads())
-        ]
+        found: set[str] = set()
+        read_later: set[str] = set()
+        for stage in reversed(self.stages()):
+            inner = self.nodes_of(stage, inner=True)
+            found |= read_later.intersection(n.name for n in inner if not n.is_reduction)
+            read_later.update(access.name for n in inner for access in n.body.reads())
+        return [n for n in self.nodes if n.name in found]
 
 
 def plan_kernel(nodes: Sequence[Node]) -> KernelPlan:

@@ -22,6 +22,7 @@ Mirrors the loop over nodes in torch/_inductor/scheduler.py (`codegen`), codecac
 codegen/common.py (CSE).
 """
 
+import math
 import os
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,6 +62,21 @@ class Value:
 
     def __str__(self) -> str:
         return self.text
+
+
+def wrapped(value: float, dtype: torch.dtype) -> int:
+    """As torch converts a scalar to an integer type: -1 is 255 in uint8."""
+    info = torch.iinfo(dtype)
+    return (int(value) - info.min) % (info.max - info.min + 1) + info.min
+
+
+def limit(dtype: torch.dtype, lowest: bool) -> bool | int | float:
+    """The smallest or largest number of a dtype."""
+    if dtype.is_floating_point:
+        return -math.inf if lowest else math.inf
+    if dtype is torch.bool:
+        return not lowest
+    return torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max
 
 
 class Scope:

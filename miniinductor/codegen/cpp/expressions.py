@@ -36,23 +36,21 @@ from ...ir.loops import playing
 from ...ir.ops import COMPARISON, TESTS, OpsHandler
 from ...sizes.symbols import Size
 from ..kernels import INFIX as INFIX_OF_ALL
-from ..kernels import LOGICAL, Scope, Value
+from ..kernels import LOGICAL, Scope, Value, wrapped
 from ..kernel_plan import KernelPlan
 from .statements import Branch, Line, Statement
 
 # floats while they are computed with
 SMALL = {getattr(torch, t): t for t in "bfloat16 float16 float8_e4m3fn float8_e5m2".split()}
+INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 # dtype -> (type in memory, type of arithmetic)
 TYPES: dict[torch.dtype, tuple[str, str]] = {
     torch.float32: ("float", "float"),
     torch.float64: ("double", "double"),
-    torch.int64: ("int64_t", "int64_t"),
-    torch.int32: ("int32_t", "int32_t"),
-    torch.uint8: ("uint8_t", "uint8_t"),
     # bytes in memory go through vector registers; gcc takes bools one by one
     torch.bool: ("uint8_t", "bool"),
     **{dtype: (f"mini::{name}", "float") for dtype, name in SMALL.items()},
-    **{getattr(torch, t): (f"{t}_t",) * 2 for t in ("int8", "int16", "uint16", "uint32", "uint64")},
+    **{getattr(torch, t): (f"{t}_t",) * 2 for t in INTEGERS.split()},
 }
 ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
 SELECTING = ("maximum", "minimum")  # their result is one of their arguments, or a NaN
@@ -75,15 +73,6 @@ def compute_type(dtype: torch.dtype) -> str:
     return TYPES[dtype][1]
 
 
-def limit_text(dtype: torch.dtype, lowest: bool) -> str:
-    if dtype.is_floating_point:
-        return "-mini::inf" if lowest else "mini::inf"
-    if dtype is torch.bool:
-        return "false" if lowest else "true"
-    info = torch.iinfo(dtype)
-    return constant_text(info.min if lowest else info.max, dtype)
-
-
 def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype is torch.bool:
         return "true" if value else "false"
@@ -94,12 +83,6 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
         # C has no negative numbers: it would negate 2^63
         return "(-9223372036854775807LL - 1)"
     return f"{number}{'ull' if number >= 2**63 else SUFFIXES.get(dtype, '')}"
-
-
-def wrapped(value: float, dtype: torch.dtype) -> int:
-    """As torch converts a scalar to an integer type: -1 is 255 in uint8."""
-    info = torch.iinfo(dtype)
-    return (int(value) - info.min) % (info.max - info.min + 1) + info.min
 
 
 def float_text(value: float, is_double: bool) -> str:

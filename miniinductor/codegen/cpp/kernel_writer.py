@@ -164,13 +164,13 @@ class CppKernelWriter(CppExpressions):
 
     def decide_threads(self) -> None:
         plan, self.threads_if = self.plan, ""  # of symbolic sizes: the condition for threads
-        work = plan.outer_count * plan.inner_count * plan.work_per_element
-        self.parallel = config.openmp and work >= PARALLEL_WORK and not self.has_scatter
-        sizes = (*plan.outer, *plan.inner)
-        if not all(isinstance(n, int) for n in sizes):
-            self.parallel = config.openmp and not self.has_scatter
-            enough = -(-PARALLEL_WORK // plan.work_per_element)
-            self.threads_if = f"{self.size(math.prod(sizes))} >= {enough}"
+        enough = -(-PARALLEL_WORK // plan.work_per_element)
+        self.parallel = config.openmp and not self.has_scatter
+        count = math.prod((*plan.outer, *plan.inner))
+        if isinstance(count, int):
+            self.parallel &= count >= enough
+        else:
+            self.threads_if = f"{self.size(count)} >= {enough}"
 
     def plan_crossings(self) -> None:
         """Choose scratch buffers or memory for values that cross stages."""

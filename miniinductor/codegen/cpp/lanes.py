@@ -185,16 +185,18 @@ class Lanes:
             inside = nest([*self.body, *[p.taken() for p in parts]], loops)
             added = [a.update(p.name) for a, p in zip(self.accumulators, parts)]
             return [Block([*[p.declared() for p in parts], *inside, *added])]
-        group, last = f"{lane}_group", f"{lane}_last"
-        text = f"const int64_t {last} = {start} + ({end} - {start})/{self.width}*{self.width};"
-        groups = Loop(group, start, last, self.lanes_from(lane, group, self.width), self.width)
-        left = self.lanes_from(lane, last, f"{end} - {last}")
-        lines = [Line(text, origin="where whole groups of lanes end"), groups, *left]
+        last: Bound = f"{lane}_last"
+        left: Bound = f"{end} - {last}"
+        lines: list[Statement] = []
         if isinstance(start, int) and isinstance(end, int):
-            whole = (end - start) // self.width * self.width
-            groups.end = start + whole
-            left = self.lanes_from(lane, start + whole, end - start - whole)
-            lines = [groups, *left]
+            left = (end - start) % self.width
+            last = end - left
+        else:
+            text = f"const int64_t {last} = {start} + ({end} - {start})/{self.width}*{self.width};"
+            lines = [Line(text, origin="where whole groups of lanes end")]
+        whole = self.lanes_from(lane, f"{lane}_group", self.width)
+        lines.append(Loop(f"{lane}_group", start, last, whole, self.width))
+        lines += self.lanes_from(lane, last, left)
         before = [line for a in self.accumulators for line in a.lanes(self.width)]
         after = [line for a in self.accumulators for line in a.gathered()]
         return [Block([*before, *nest(lines, around), *after])]

@@ -21,8 +21,8 @@ import sympy
 import torch
 
 from ...ir.loops import playing
-from ..kernels import Value
-from .expressions import ARRAY_TYPES, compute_type, limit_text
+from ..kernels import Value, limit
+from .expressions import ARRAY_TYPES, compute_type, constant_text
 from .statements import Bound, Branch, Line, Statement, nest
 
 if TYPE_CHECKING:
@@ -61,6 +61,11 @@ class Accumulator:
     @property
     def initial(self) -> str:
         return "0" if self.kind == "sum" else "1"
+
+    @property
+    def limit(self) -> str:
+        """What an extreme begins with."""
+        return constant_text(limit(self.dtype, self.kind.endswith("max")), self.dtype)
 
     @property
     def loses_bits(self) -> bool:
@@ -123,7 +128,7 @@ class Extreme(Accumulator):
 
     @property
     def initial(self) -> str:
-        return limit_text(self.dtype, self.kind == "max")
+        return self.limit
 
     def combine(self, a: str, b: str) -> str:
         name = "maximum" if self.kind == "max" else "minimum"
@@ -156,14 +161,14 @@ class PlaceOfExtreme(Accumulator):
 
     @property
     def initial(self) -> str:
-        return f"{{{limit_text(self.dtype, self.kind == 'argmax')}, 0}}"
+        return f"{{{self.limit}, 0}}"
 
     def result(self, dtype: torch.dtype, place: str = "") -> str:
         return f"{self.name}_at{place}" if place else f"{self.name}.index"
 
     def arrays(self, width: Bound) -> list[Line]:
         """Elements and places of the columns' extremes: gcc makes vectors of no structures."""
-        best, first = self.name, limit_text(self.dtype, self.kind == "argmax")
+        best, first = self.name, self.limit
         c_type = compute_type(self.dtype)
         texts = [
             f"{ARRAY_TYPES.get(c_type, c_type)} {best}[{width}];",

@@ -56,21 +56,13 @@ WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
 ROUNDS = 25  # in which a configuration is timed
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
 TUNED_BYTES = 1 << 24  # a kernel that moves so many is timed in all its configurations
+# dtype -> what Triton calls it in a signature
+SHORT = "bool:i1 float16:fp16 bfloat16:bf16 float32:fp32 float64:fp64"
+SHORT += " uint8:u8 uint16:u16 uint32:u32 uint64:u64 int8:i8 int16:i16 int32:i32 int64:i64"
 SIGNATURE = {
-    torch.bool: "i1",
-    torch.float32: "fp32",
-    torch.float64: "fp64",
-    torch.float16: "fp16",
-    torch.bfloat16: "bf16",
-    **dict.fromkeys((torch.uint8, *FLOAT8), "u8"),
-    torch.uint16: "u16",
-    torch.uint32: "u32",
-    torch.uint64: "u64",
-    torch.int8: "i8",
-    torch.int16: "i16",
-    torch.int32: "i32",
-    torch.int64: "i64",
+    getattr(torch, name): short for name, short in (one.split(":") for one in SHORT.split())
 }
+SIGNATURE |= dict.fromkeys(FLOAT8, "u8")
 
 
 def why_not(device: torch.device) -> str | None:
@@ -95,11 +87,11 @@ def build_triton_kernels(
     named = [(k, named_source(k)) for k in kernels]
     if device.type == "cpu":
         return [InterpretedKernel(k, source) for k, source in named]
-    unique: dict[str, CudaCode] = {}
-    for (kernel, source), moved in zip(named, bytes_moved or itertools.repeat(0)):
-        key = source_key(kernel, source)
-        if key not in unique:
-            unique[key] = CudaCode(kernel, source, device, moved)
+    keys = [source_key(*one) for one in named]
+    unique = {
+        key: CudaCode(kernel, source, device, moved)
+        for key, (kernel, source), moved in zip(keys, named, bytes_moved or itertools.repeat(0))
+    }
     # what takes longest must not come last
     codes = sorted(unique.values(), key=lambda code: -len(code.source))
     errors = compile_and_keep([job for code in codes for job in code.jobs()])
@@ -107,7 +99,7 @@ def build_triton_kernels(
         for code in unique.values():
             code.choose(errors)
         calls = {key: code.callable() for key, code in unique.items()}
-    return [calls[source_key(kernel, source)] for kernel, source in named]
+    return [calls[key] for key in keys]
 
 
 def named_source(kernel: Kernel) -> str:

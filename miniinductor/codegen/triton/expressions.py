@@ -27,7 +27,7 @@ from ...ir.ops import COMPARISON, OpsHandler
 from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
 from ..kernels import INFIX as INFIX_OF_ALL
-from ..kernels import LOGICAL
+from ..kernels import LOGICAL, wrapped
 from .kernel_text import HELPERS, NO_AXES, Axes, Line, Tile, TileScope
 from .tile_plan import TilePlan
 
@@ -74,9 +74,7 @@ def literal(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype is torch.bool:
         return str(bool(value))
     if not dtype.is_floating_point:  # wraps, as a Python number does in torch
-        bits = 8 * dtype.itemsize
-        whole = int(value) % (1 << bits)
-        return str(whole - (1 << bits) if dtype.is_signed and whole >> bits - 1 else whole)
+        return str(wrapped(value, dtype))
     number = float(value)
     if dtype is not torch.float64:
         number = torch.tensor(number, dtype=torch.float32).item()
@@ -92,9 +90,8 @@ class TritonExpressions(OpsHandler):
         self.outside = TileScope()  # what does not change along r
         self.scope = self.outside
         self.mask: Tile | None = None  # of the `masked` blocks around
-        self.zero_outside: dict[
-            str, str
-        ] = {}  # a loaded value -> the mask outside of which it is 0
+        # a loaded value -> the mask outside of which it is 0
+        self.zero_outside: dict[str, str] = {}
         self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
         self.symbol_axes: dict[sympy.Symbol, Axes] = {}  # indices that were read from memory
         self.asserts = False  # does the kernel check indices?
@@ -106,14 +103,11 @@ class TritonExpressions(OpsHandler):
         axes = NO_AXES.union(*[operand.axes for operand in operands])
         return self.named(template.format(*operands), dtype, axes)
 
-    def named(
-        self, expression: str, dtype: torch.dtype, axes: Axes, is_early: bool = False
-    ) -> Tile:
+    def named(self, expression: str, dtype: torch.dtype, axes: Axes) -> Tile:
         """Name a value where it is known: what does not change along r, before the loop over r."""
         name = self.scope.lookup(expression)
         if name is None:
-            scope = self.scope if "r" in axes else self.outside
-            name = scope.name(expression, is_early)
+            name = (self.scope if "r" in axes else self.outside).name(expression)
         return Tile(name, dtype, axes)
 
     def solid(self, value: Tile) -> Tile:

@@ -7,7 +7,7 @@ In:   expressions of values.  Out: lines, each value named once, and at the end 
     >>> scope.name("in0 * 2"), scope.name("in0 * 2")  # once
     ('tmp0', 'tmp0')
     >>> scope.code
-    [Line(text='tmp0 = in0 * 2', is_early=False)]
+    [Line(text='tmp0 = in0 * 2')]
     >>> whole_file("@triton.jit\ndef NAME(in0): tl.reduce(in0, 0, larger)").splitlines()[4:6]
     ['@triton.jit', 'def larger(a, b):                       # a NaN wins, as in torch']
 
@@ -17,7 +17,7 @@ Mirrors torch/_inductor/runtime/triton_helpers.py and the CSE of torch/_inductor
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -48,7 +48,6 @@ class Tile:
 @dataclass(frozen=True)
 class Line:
     text: str
-    is_early: bool = False  # a load that waits for nothing
     # as that of codegen/cpp/statements.py's Line
     origin: Any = field(default_factory=lambda: playing.value, compare=False, repr=False)
 
@@ -69,10 +68,10 @@ def noted(line: str, comment: str) -> str:
     return f"{line:66}  # {comment}" if comment else line
 
 
-def noted_line(text: str, is_early: bool = False, origin: Any = None) -> Line:
+def noted_line(text: str, origin: Any = None) -> Line:
     """A line that says which FX node it computes."""
     node = playing.value.about[1] if playing.value else ""
-    return Line(noted(text, node), is_early, origin=origin or playing.value)
+    return Line(noted(text, node), origin=origin or playing.value)
 
 
 def plain(texts: Iterable[str], origin: Any) -> list[Line]:
@@ -86,22 +85,14 @@ class TileScope(Scope):
         super().__init__(parent)
         self.code: list[Code] = []
 
-    def name(self, expression: str, is_early: bool = False) -> str:
+    def name(self, expression: str) -> str:
         """The name of a value; an expression is computed once."""
         name = self.lookup(expression)
         if name is None:
             name = self.known[expression] = self.fresh("tmp")
             self.makers[name] = [playing.value]
-            text = f"{name} = {expression}"
-            self.code.append(noted_line(text, is_early, self.makers[name]))
+            self.code.append(noted_line(f"{name} = {expression}", self.makers[name]))
         return name
-
-
-def loads_first(code: Sequence[Any], most: int) -> list[Any]:
-    """Loads that wait for nothing stand before all computation, up to `most` of them, so that they
-    are under way together."""
-    early = [line for line in code if isinstance(line, Line) and line.is_early][:most]
-    return [*early, *[line for line in code if line not in early]]
 
 
 def texts(code: Iterable[Code]) -> list[str]:

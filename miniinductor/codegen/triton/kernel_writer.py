@@ -58,7 +58,6 @@ from .kernel_text import (
     Tile,
     TileScope,
     Memory,
-    loads_first,
     noted_line,
     plain,
     texts,
@@ -67,9 +66,6 @@ from .kernel_text import (
 )
 from .reductions import ABOUT, Accumulator, Deviations, SumOfExp, scan_of, term
 from .tile_plan import Launch, TilePlan, foreach_config, plan_tiles, size_text
-
-WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
-MOST_LOADS = 8  # that wait in registers until they are used
 
 
 class TritonKernelWriter(TritonExpressions):
@@ -81,11 +77,11 @@ class TritonKernelWriter(TritonExpressions):
         buffers: Mapping[str, Buffer],
         keep: Sequence[str] | set[str],
         order: Order = {},
-        overwritten: Mapping[str, str] | None = None,
+        overwritten: Mapping[str, str] = {},
     ):
         super().__init__()
         self.group, self.order = group, order
-        self.memory = Memory(buffers, set(keep), overwritten or {})
+        self.memory = Memory(buffers, set(keep), overwritten)
         self.is_coarse = all(self.memory.dtype(name) in NARROW for name in self.memory.keep)
         self.before: list[Any] = []  # nodes of a template
         self.values: dict[str, Tile] = {}  # of buffers, as far as they are known
@@ -115,7 +111,7 @@ class TritonKernelWriter(TritonExpressions):
         else:
             for node in self.plan.nodes:
                 self.play(node)
-        return [*self.grid_lines(), *loads_first(self.outside.code, self.most_loads())]
+        return [*self.grid_lines(), *self.outside.code]
 
     def places(self) -> list[tuple[str, str]]:
         """(parameter, buffer) of each pointer, in order."""
@@ -175,12 +171,6 @@ class TritonKernelWriter(TritonExpressions):
         threads."""
         return self.group.is_reduction or len(self.memory.stored) > 1
 
-    def most_loads(self) -> int:
-        """How many tiles may wait in registers until they are used."""
-        if self.plan.kind != "persistent":
-            return MOST_LOADS
-        return min(4, max(1, WAITING // max(1, hint(self.plan.sizes["r"], 1))))
-
     def grid_lines(self) -> list[Line]:
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
         first, *others = self.plan.axes
@@ -224,7 +214,8 @@ class TritonKernelWriter(TritonExpressions):
         self.scope = TileScope(outside)
         for node in nodes:
             self.play(node)
-        inside, self.scope = loads_first(self.scope.code, MOST_LOADS), outside
+        inside: list[Any] = self.scope.code
+        self.scope = outside
         outside.code += [accumulator.declaration() for accumulator in self.row.values()]
         # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
         end = size_text(plan.axes[1].numel)
@@ -270,18 +261,12 @@ class TritonKernelWriter(TritonExpressions):
         dtype = self.memory.dtype(name)
         pointed = NO_AXES if self.mask is None else self.mask.axes
         target, own = self.element(name, index, pointed, False)
-        # what one loop reads once should not drive out what others will read
-        streams = self.plan.streams and own == self.plan.all_axes(True)
-        once = ', eviction_policy="evict_first"' if streams else ""
         mask = self.mask_text(own | pointed)
         other = f", {mask}, other=0" if mask else ""
-        text = f"tl.load({target}{other}{once})"
+        text = f"tl.load({target}{other})"
         if dtype in NARROW:
             text += ".to(tl.float32)"
-        waits = self.mask is not None or index.free_symbols & self.symbol_axes.keys()
-        is_written = name in self.plan.makers or name in self.memory.overwritten.values()
-        is_early = not waits and not is_written
-        loaded = self.named(text, dtype, own | pointed, is_early)
+        loaded = self.named(text, dtype, own | pointed)
         if self.mask is not None:
             self.zero_outside[loaded.text] = self.mask.text
         return loaded
@@ -305,10 +290,10 @@ class TritonKernelWriter(TritonExpressions):
         mask = self.mask_text(own | axes)
         condition = f", {mask}" if mask else ""
         if mode is None:
+            new = str(value)
             if dtype in NARROW:
-                value = self.solid(value)
-            narrow = f".to({triton_type(dtype)})" if dtype in NARROW else ""
-            text = f"tl.store({target}, {value}{narrow}{condition})"
+                new = f"{self.solid(value)}.to({triton_type(dtype)})"
+            text = f"tl.store({target}, {new}{condition})"
         else:
             text = f'tl.atomic_add({target}, {self.solid(value)}{condition}, sem="relaxed")'
         is_last = mode is None and name in self.memory.overwritten
@@ -349,7 +334,7 @@ class TritonKernelWriter(TritonExpressions):
             count = self.constant(self.plan.axes[1].numel, dtype)
             each = term(self, kind, value, about, count)
             return self.reduction(dtype, src_dtype, "sum", each, flat_index)
-        element = src_dtype if kind in ("max", "min") or kind.startswith("arg") else dtype
+        element = src_dtype if kind.endswith(("max", "min")) else dtype
         if kind == "any":
             element = torch.int32
             if value.dtype not in (element, torch.bool):

@@ -41,6 +41,7 @@ from ...ir.handlers import trace
 from ...records import CompileRecord
 from ...sizes.expressions import FloorDiv
 from ...sizes.symbols import Size, hint, reshape_index, size
+from ..kernels import limit
 from .expressions import TritonExpressions, as_narrow, compute_dtype, literal, triton_type
 from .kernel_text import Line, Tile, plain
 from .tile_plan import LARGEST_INT32, NEIGHBOURS, PROCESSORS, reads_along_outputs, size_text
@@ -247,13 +248,7 @@ def neutral(kind: str, dtype: torch.dtype) -> bool | int | float:
     """What a reduction of nothing is."""
     if kind in NEUTRAL:
         return NEUTRAL[kind]
-    lowest = kind.endswith("max")
-    if dtype.is_floating_point:
-        return -math.inf if lowest else math.inf
-    if dtype is torch.bool:
-        return 0 if lowest else 1
-    about = torch.iinfo(dtype)
-    return about.min if lowest else about.max
+    return limit(dtype, kind.endswith("max"))
 
 
 # --- reductions of tiles --------------------------------------------------------------------------

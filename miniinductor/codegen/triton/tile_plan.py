@@ -158,8 +158,7 @@ def persistent_rows(x: int, r: int) -> list[Config]:
 
 def looped_columns(x: int) -> list[Config]:
     most = power_of_2(x)
-    found = [looped_config(w, stages, x=min(a, most), r=b) for a, b, w, stages in COLUMNS]
-    return found
+    return [looped_config(w, stages, x=min(a, most), r=b) for a, b, w, stages in COLUMNS]
 
 
 def looped_rows(x: int, r: int) -> list[Config]:
@@ -171,15 +170,14 @@ def looped_rows(x: int, r: int) -> list[Config]:
 
 def interpreted_config(kind: str, sizes: Mapping[str, int]) -> Config:
     """A few large tiles."""
-    x, r = power_of_2(sizes["x"]), power_of_2(sizes.get("r", 1))
+    side = {axis: power_of_2(size) for axis, size in sizes.items()}
+    if kind == "pointwise":
+        return config_of(1, x=min(INTERPRETED_TILE, side["x"]))
     if kind == "tile":
-        return config_of(1, y=min(64, power_of_2(sizes["y"])), x=min(256, x))
-    if kind == "looped":
-        r = max(8, min(4096, r))
-    x = max(1, min(x, INTERPRETED_TILE // r))
-    if kind == "looped":
-        return looped_config(1, 1, x=x, r=r)
-    return config_of(1, x=x, r=r) if kind == "persistent" else config_of(1, x=x)
+        return config_of(1, y=min(64, side["y"]), x=min(256, side["x"]))
+    r = side["r"] if kind == "persistent" else max(8, min(4096, side["r"]))
+    make = config_of if kind == "persistent" else looped_config
+    return make(1, 1, x=min(side["x"], INTERPRETED_TILE // r), r=r)
 
 
 def foreach_config(counts: Sequence[int]) -> Config:
@@ -241,7 +239,6 @@ LONG_ROW = 8192
 # elements that share one running maximum in such a loop: one more exp for all of them
 NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
-MOST_READS = 8  # of an element, of which a thread computes sixteen
 WIDEST = 16  # elements that a thread reads at once, at most
 MANY = 1 << 62
 LIKELY = 8192  # a symbol that the captured run did not know, where blocks are chosen
@@ -327,7 +324,6 @@ class TilePlan(KernelPlan):
     sizes: dict[str, Size]  # axis -> elements
     configs: list[Config]
     columns: bool = False  # memory runs along x rather than along r
-    streams: bool = False  # what its one loop reads, it reads once
 
     def __post_init__(self) -> None:
         self.axis_of = {variable: axis.name for axis in self.axes for variable, _ in axis.loops}
@@ -367,9 +363,8 @@ def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
         kind=kind,
         axes=axes,
         sizes={axis.name: axis.numel for axis in axes},
-        configs=blocks_to_try(kind, axes, columns, sum(len(body.reads()) for body in bodies)),
+        configs=blocks_to_try(kind, axes, columns),
         columns=columns,
-        streams=kind == "looped" and not again,
     )
 
 
@@ -407,7 +402,7 @@ def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | No
         if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
             continue
         for index in indices:
-            along_last = step_inside(index, last, outer[-1])
+            along_last = int_or_none(stride_of(index, last))
             if stride_of(index, variable) == 1 and along_last not in (-1, 0, 1, None):
                 return number + 1
     return None
@@ -427,17 +422,6 @@ def outer_product_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int |
     return None
 
 
-def step_inside(index: sympy.Expr, variable: sympy.Symbol, length: Size) -> int | None:
-    """By how much an index steps along a loop: in the middle, if it turns round at the ends, as
-    that of a reflected image does."""
-    step = stride_of(index, variable)
-    if step is None and isinstance(length, int):
-        start = dict.fromkeys(index.free_symbols, sympy.Integer(0))
-        at = [start | {variable: sympy.Integer(length // 2 + k)} for k in (0, 1)]
-        step = index.xreplace(at[1]) - index.xreplace(at[0])
-    return int_or_none(step)
-
-
 def reads_along_outputs(
     bodies: Iterable[LoopBody], x: Sequence[sympy.Symbol], r: Sequence[sympy.Symbol]
 ) -> bool:
@@ -452,13 +436,11 @@ def reads_along_outputs(
 
 
 # --- block sizes ----------------------------------------------------------------------------------
-def blocks_to_try(kind: str, axes: Sequence[Axis], columns: bool, reads: int) -> list[Config]:
-    """Block sizes, small ones where many reads take registers; only those that divide the sizes, if
-    there are some about as large as the first: they need no masks."""
+def blocks_to_try(kind: str, axes: Sequence[Axis], columns: bool) -> list[Config]:
+    """Block sizes; only those that divide the sizes, if there are some about as large as the first:
+    they need no masks."""
     hints = {axis.name: hint(axis.numel, LIKELY) for axis in axes}
     configs = block_configs(kind, hints, columns)
-    if kind == "pointwise" and reads > MOST_READS:
-        configs[1:] = [config_of(8, x=512)] * len(configs[1:])
     large = [c for c in configs if c.elements >= configs[0].elements // 2]
     return [c for c in large if all(divides(c, axis, kind) for axis in axes)] or configs
 
