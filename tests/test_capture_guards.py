@@ -141,8 +141,6 @@ def test_hits_are_counted():
 
 
 # ---- one change of the environment each: `change` is a setter or a context manager, and the second
-
-
 def test_the_gradient_is_guarded():
     x = A.clone().requires_grad_()
     compiled = minidynamo.compile(

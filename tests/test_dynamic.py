@@ -255,8 +255,6 @@ def test_random_programs():
 
 
 # ---- numbers and sizes that follow from data
-
-
 def test_a_float_that_changed_is_an_input_and_an_int_there_is_not():
     def scaled(x, a):
         return x * a, x > a, a * 2

@@ -175,8 +175,6 @@ def test_generators_coroutines_and_class_bodies_run_as_they_are():
 
 
 # ---- the cache -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("change", ["clear", "append", "replace", "skip"])
 def test_a_guard_may_change_the_cache_it_is_called_from(change):
     def f(x):
@@ -243,8 +241,6 @@ def test_errors_of_callback_and_guard_unwind_the_frame():
 
 
 # ---- switching -----------------------------------------------------------------------------------
-
-
 def test_where_another_tool_is_installed_functions_run_as_they_are():
     def f(x):
         return x, "old"

@@ -548,8 +548,6 @@ def test_dropout_keeps_its_mask_as_bytes_and_nothing_for_the_shape_of_it():
 
 
 # --- the world around -----------------------------------------------------------------------------
-
-
 def test_gradient_checkpointing_inside():
     from torch.utils.checkpoint import checkpoint
 
