@@ -163,6 +163,7 @@ def scaled_by_sizes(x):
     return x * columns**-0.5, x / math.sqrt(rows), x / float(x.numel()), x * (rows / 3)
 
 
+SIZES_BY_FLOATS = {"scales": scaled_by_sizes}  # for test_gpu.py
 INTEGERS_OF_FLOATS = {
     "half": lambda x: (x[: int(x.shape[0] / 2)] * 2, x[:, math.ceil(x.shape[1] * 0.3) :] + 1),
     "rounded": lambda x: (
