@@ -6,7 +6,8 @@ import sys
 
 from .suites import SUITES
 
-MODELS = ("transformers", "timm", "torchvision", "torchaudio")  # packages whose models are measured
+# packages whose models are measured, or that are measured themselves
+PACKAGES = ("transformers", "timm", "torchvision", "torchaudio", "jax")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -53,9 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         SUITES[options.suite](options)
     except ModuleNotFoundError as error:
-        if error.name not in MODELS:
+        if error.name not in PACKAGES:
             raise
-        needed = f"--suite {options.suite} needs the models of {error.name}"
+        needed = f"--suite {options.suite} needs {error.name}"
         print(f"{needed}: pip install {error.name}", file=sys.stderr)
         return 1
     return 0

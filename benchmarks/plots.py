@@ -43,9 +43,8 @@ def latest(pattern: str) -> dict | None:
 
 def where_recorded(run: Run) -> str:
     about = run["machine"]
-    return f"recorded on {about['device']}, {about['date']}, torch {about['torch']}" + (
-        f", triton {about['triton']}" if "triton" in about else ""
-    )
+    triton = f", triton {about['triton']}" if "triton" in about else ""
+    return f"recorded on {about['device']}, {about['date']}, torch {about['torch']}{triton}"
 
 
 def recorded_bars(

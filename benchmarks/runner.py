@@ -76,11 +76,10 @@ def interleave(
         time.perf_counter() - start < budget and len(undisturbed) < rounds[1]
     ):
         row, before = {}, preemptions()
-        for name, function in (
-            random.Random(len(every)).sample(list(variants.items()), len(variants))
-            if shuffled
-            else variants.items()
-        ):
+        order = list(variants.items())
+        if shuffled:
+            random.Random(len(every)).shuffle(order)
+        for name, function in order:
             function()
             begin = clock()
             for _ in range(batch[name]):
@@ -123,21 +122,15 @@ def on_this_gpu(suite: str, only: str) -> str:
     if not torch.cuda.is_available():
         return "no GPU here"
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "--suite", suite, "--only", only],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "benchmarks", "--suite", suite, "--only", only]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True)
     return ran.stdout + (ran.stderr[-2000:] if ran.returncode else "")
 
 
 def cpu_seconds() -> float:
     """CPU time of this process and of its finished children."""
-    own, children = (
-        resource.getrusage(resource.RUSAGE_SELF),
-        resource.getrusage(resource.RUSAGE_CHILDREN),
-    )
+    whose = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    own, children = map(resource.getrusage, whose)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
@@ -160,10 +153,9 @@ def fresh_caches() -> Iterator[None]:
     block)."""
     import miniinductor
 
+    empty = tempfile.TemporaryDirectory(prefix="minidynamo-bench-", ignore_cleanup_errors=True)
     with (
-        tempfile.TemporaryDirectory(
-            prefix="minidynamo-bench-", ignore_cleanup_errors=True
-        ) as folder,
+        empty as folder,
         miniinductor.config.patch(cache_dir=os.path.join(folder, "ours")),
         unittest.mock.patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "peer")),
     ):
@@ -172,20 +164,15 @@ def fresh_caches() -> Iterator[None]:
 
 def largest_difference(a: Any, b: Any) -> float:
     """Largest absolute difference between two results (tensors, tuples, ModelOutputs)."""
-    pairs = list(zip(tensors_of(a), tensors_of(b), strict=True))
-    return max(
-        ((x.double() - y.double()).abs().max().item() for x, y in pairs if x.numel()), default=0.0
-    )
+    pairs = [(x, y) for x, y in zip(tensors_of(a), tensors_of(b), strict=True) if x.numel()]
+    return max(((x.double() - y.double()).abs().max().item() for x, y in pairs), default=0.0)
 
 
 def relative_error(found: Any, expected: Any) -> float:
     """Norm of the difference over the norm, of all floating-point tensors together; of expected
     zeros the norm itself."""
-    pairs = [
-        (a.double(), b.double())
-        for a, b in zip(tensors_of(found), tensors_of(expected), strict=True)
-        if a.is_floating_point()
-    ]
+    every = zip(tensors_of(found), tensors_of(expected), strict=True)
+    pairs = [(a.double(), b.double()) for a, b in every if a.is_floating_point()]
     apart = sum((a - b).norm().item() ** 2 for a, b in pairs)
     whole = sum(b.norm().item() ** 2 for _, b in pairs)
     return math.sqrt(apart / whole if whole else apart)

@@ -187,7 +187,7 @@ class Compilation:
         """The function that runs the graph, with the checks that each call makes.  Raises one of
         `NOT_COMPILED`."""
         record, held = self.record, held_tensors(self.gm)
-        is_training = needs_gradients(self.gm, self.inputs)
+        is_training = self.needs_gradients()
         for device in {entry_of(t.device) for t in self.tensors() if self.generates}:
             device.prepare(len(self.gm.graph.nodes))
         with record.timed("trace"):
@@ -231,7 +231,7 @@ class Compilation:
         record.joint_graph = joint.graph
         with record.timed("partition"):
             parts = partition(joint, len(self.inputs) + len(held), is_cheap)
-            record.saved = activations(joint, parts)
+            record.saved = activations(parts)
         # how many of the forward half's outputs are results; others are for the backward half
         parts.forward.meta["results"] = joint.count
         return parts
@@ -323,6 +323,9 @@ class Compilation:
         given = [t for t in self.inputs if isinstance(t, torch.Tensor)]
         return [*given, *self.gm.parameters(), *self.gm.buffers()]
 
+    def needs_gradients(self) -> bool:
+        return torch.is_grad_enabled() and any(map(needs_gradient, self.tensors()))
+
     def decompositions(self) -> Any:
         if not self.generates:
             return None
@@ -356,7 +359,7 @@ class Compilation:
     def in_buckets(self) -> Callable | None:
         """The graph in pieces where the user wants that (`config.gradient_buckets`)."""
         limit = config.gradient_buckets
-        if not limit or self.mode == "reduce-overhead" or not needs_gradients(self.gm, self.inputs):
+        if not limit or self.mode == "reduce-overhead" or not self.needs_gradients():
             return None
         from . import pieces
 
@@ -427,9 +430,3 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
             schedule.nodes = schedule.topological(join(schedule, record))
     record.schedule = schedule
     return schedule
-
-
-def needs_gradients(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:
-    return torch.is_grad_enabled() and any(
-        map(needs_gradient, [*inputs, *gm.parameters(), *gm.buffers()])
-    )

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from . import config
 from .errors import ours
@@ -126,8 +127,14 @@ def recomputes(device: torch.device) -> bool:
 
 # loaded, stored and converted, but not computed with
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
-# what too large a number becomes: the largest one, or 480, which is NaN (by torch's version)
-E4M3_MOST = torch.tensor(1e9, device="cpu").to(FLOAT8[0]).float().nan_to_num(480).item()
+
+
+@functools.cache
+def e4m3_most() -> float:
+    """What a number too large for float8_e4m3fn becomes: the largest one, or 480, which is NaN
+    (by torch's version)."""
+    with _disable_current_modes():
+        return torch.tensor(1e9, device="cpu").to(FLOAT8[0]).float().nan_to_num(480).item()
 
 
 def why_not(device: torch.device) -> str | None:

@@ -39,6 +39,7 @@ import inspect
 import os
 import sys
 import sysconfig
+import traceback
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -119,11 +120,7 @@ def is_foreign(error: Any) -> bool:
 
 def frames_of(error: BaseException) -> list[types.FrameType]:
     """The frames of its traceback, from where it is caught to where it was raised."""
-    found, at = [], error.__traceback__
-    while at is not None:
-        found.append(at.tb_frame)
-        at = at.tb_next
-    return found
+    return [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
 
 
 def is_given(frame: types.FrameType, interrupted: types.FrameType) -> bool:

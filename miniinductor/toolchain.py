@@ -58,7 +58,7 @@ import torch
 from torch.autograd import profiler
 
 from . import config
-from .devices import E4M3_MOST, cpu_flags, vector_bits
+from .devices import cpu_flags, e4m3_most, vector_bits
 from .errors import CompilerError, ours
 from .records import LOG
 
@@ -80,7 +80,6 @@ FLAGS = (
     "-ffp-contract=off",
     "-fwrapv",
     "-fno-thread-jumps",
-    f"-DE4M3_MOST={E4M3_MOST}f",
     "-shared",
     "-fPIC",
     "-w",
@@ -118,6 +117,7 @@ def compiler_command() -> list[str]:
     words = find_compiler(os.environ.get("CXX"))
     is_clang = any("clang" in os.path.basename(word) for word in words)
     flags = [*FLAGS, "-fopenmp" if config.openmp and not is_clang else "-fopenmp-simd"]
+    flags.append(f"-DE4M3_MOST={e4m3_most()}f")
     if platform.machine() == "x86_64":
         # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it: gcc's
         # bug 109780.  What a kernel lacks (SLEEF's functions, see prelude.h) the loader shall look
@@ -265,8 +265,8 @@ def load(name: str) -> ctypes.CDLL | None:
 
 
 def cache_key(source: str, command: list[str]) -> str:
-    """A name for what `command` makes of `source` here: another torch, compiler, flag or processor
-    gives another."""
+    """A file name for what `command` makes of `source`.  It depends on torch, the compiler, the
+    flags and the processor, too."""
     about = compiler_version(find_compiler(os.environ.get("CXX"))), platform.machine(), *cpu_flags()
     return digest(torch.__version__, *command, *about, strip_comments(source))
 

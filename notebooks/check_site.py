@@ -4,14 +4,14 @@ usage: python notebooks/check_site.py [FOLDER] [--browser] [--pictures FOLDER] [
 
 Links (always; `build.py` runs this part): every link and picture of every page leads to a file of
 the site, every #anchor exists there, no page loads anything from another place, every picture has a
-text.  With --browser, in headless Chromium (pip install playwright, a `chromium` on PATH), at 1280
+text. With --browser, in headless Chromium (pip install playwright, a `chromium` on PATH), at 1280
 and 390 pixels, light and dark: each page loads without a console error or a request to elsewhere,
-its pictures have a size, nothing is wider than the window, nothing but code and pictures scrolls
-sideways, each stepper moves by button and by key, code is large enough, a folded output unfolds,
-axe-core (pip install axe-core-python) finds nothing serious, and the search finds a word.  At 1280
-also: nothing is wider than its column, a chapter is at most TALLEST pixels high, the contents mark
-the section at the top of the window, and the first block of code can be copied.  --pictures keeps
-screenshots, --only NAME looks at the pages of that name alone.
+its pictures have a size and their own proportions, nothing is wider than the window, nothing but
+code and pictures scrolls sideways, each stepper moves by button and by key, code is large enough, a
+folded output unfolds, axe-core (pip install axe-core-python) finds nothing serious, and the search
+finds a word. At 1280 also: nothing is wider than its column, a chapter is at most TALLEST pixels
+high, the contents mark the section at the top of the window, and the first block of code can be
+copied. --pictures keeps screenshots, --only NAME looks at the pages of that name alone.
 """
 
 import argparse
@@ -174,6 +174,15 @@ SMALL_CODE = """least => [...document.querySelectorAll('.bd-article pre')].flatM
     pre => [pre, ...pre.querySelectorAll('*')]).filter(
     e => e.getClientRects().length && parseFloat(getComputedStyle(e).fontSize) < least).length"""
 
+# on every page: pictures that are not shown in their own proportions
+SQUASHED = """() => [...document.querySelectorAll('.bd-article img')].filter(e => {
+    const look = getComputedStyle(e), own = e.naturalWidth / e.naturalHeight;
+    const sides = (...names) => names.reduce((sum, name) => sum + parseFloat(look[name]), 0);
+    const wide = e.clientWidth - sides('paddingLeft', 'paddingRight');
+    const high = e.clientHeight - sides('paddingTop', 'paddingBottom');
+    return high > 0 && e.naturalHeight && Math.abs(wide / high / own - 1) > 0.05;
+}).map(e => e.alt)"""
+
 # at 1280 pixels: what is wider than its column, scrolled or not
 WIDER = """() => [...document.querySelectorAll('.bd-article *')].filter(e => {
     const style = getComputedStyle(e);
@@ -227,6 +236,7 @@ def reading_problems(page, width, is_chapter):
     found = []
     if small := page.evaluate(SMALL_CODE, SMALLEST_CODE):
         found.append(f"{small} pieces of code are smaller than {SMALLEST_CODE} pixels")
+    found += [f"a squashed picture: {words[:60]}" for words in page.evaluate(SQUASHED)]
     if not page.evaluate(UNFOLDS):
         found.append("a folded output does not unfold")
     if width < WIDTHS[0]:

@@ -214,9 +214,10 @@ def explorers_apart(folder: Path) -> None:
             (folder / name).write_text(html.unescape(frame[1]))
             picture = '<img src="_static/explorer.png" alt="An explorer: source, stages, kernels '
             picture += 'and guards beside each other; a line is lit in all of them"/>'
+            shown, note = (picture, " (the picture: another program)") if count == 1 else ("", "")
             return (
-                f'<p class="explorer"><a href="{name}">{picture if count == 1 else ""}'
-                f"{frame[2]}: open the page</a></p>"
+                f'<p class="explorer"><a href="{name}">{shown}'
+                f"{frame[2]}: open the page{note}</a></p>"
             )
 
         page.write_text(IFRAME.sub(linked, page.read_text()))

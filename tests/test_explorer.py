@@ -3,6 +3,7 @@
 
 import base64
 import html.parser
+import itertools
 import json
 import os
 import re
@@ -77,19 +78,21 @@ def test_a_reader_without_scripts_sees_source_guards_graphs_and_kernels(training
 
 def test_the_packed_document_has_every_node(training):
     packed = content(page.render(training))
-    before = [
-        node for entry in page.entries(training) for s in entry["stages"] for node in s["nodes"]
-    ]
-    ids, origins = [], []
-    for entry in page.entries(packed):
-        for stage in entry["stages"]:
-            names = stage["nodes"].get("name", [])
-            ids += [f"{stage['id']}/{name}" for name in names]
-            origins += stage["nodes"].get("origins", [None] * len(names))
-    assert ids == [node["id"] for node in before]
-    for node, found in zip(before, origins):
-        listed = found if isinstance(found, list) else [] if found is None else [found]
-        assert [ids[one] if isinstance(one, int) else one for one in listed] == node["origins"]
+    at = lambda table, steps: [table[n + k] for k, n in enumerate(itertools.accumulate(steps))]
+    stages = [stage for entry in page.entries(training) for stage in entry["stages"]]
+    ids, origins, texts = [], [], []
+    for stage in [stage for entry in page.entries(packed) for stage in entry["stages"]]:
+        names = at(packed["names"], stage["nodes"]["name"])
+        origins += stage["nodes"].get("origins", [None] * len(names))
+        ids += [f"{stage['id']}/{name}" for name in names]
+        texts.append("\n".join(at(packed["texts"], stage["text"])))
+    assert texts == [stage["text"] for stage in stages]
+    assert ids == [node["id"] for stage in stages for node in stage["nodes"]]
+    for n, node in enumerate(node for stage in stages for node in stage["nodes"]):
+        listed = (
+            origins[n] if isinstance(origins[n], list) else [origins[n]] * (origins[n] is not None)
+        )
+        assert [ids[n - k] if isinstance(k, int) else k for k in listed] == node["origins"]
 
 
 def test_pages_are_small(five):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import minidynamo
-from minidynamo.explain import data
+from minidynamo.explain import data, timeline
 from tests.explorer import programs, traffic
 
 
@@ -129,13 +129,16 @@ def test_comments_of_kernels_name_the_lines_of_the_program():
 def test_a_line_of_the_program_cannot_leave_its_comment():
     space = {"torch": torch}
     text = "def f(x):\n    NAME = torch.sin\n    return NAME(x) + 1  # \N{SNOWMAN} \\\n"
-    file = "a\nint wrong;"
+    file = "/torch/a\nint wrong;"  # in a folder that is not torch's own
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
     exec(compile(text, file, "exec"), space)
-    e = minidynamo.explain(space["f"])(torch.ones(3))
+    e = minidynamo.explain(lambda x: space["f"](x))(torch.ones(3))
     assert torch.allclose(e.result, torch.ones(3).sin() + 1)
     (kernel,) = e.main.compiled.kernels
     assert "return NAME(x) + 1 # \\u2603 \\\\: a\\nint wrong;:3\n" in kernel.source
+    del linecache.cache[file]  # what a prompt runs has no text: the op stands there
+    (kernel,) = minidynamo.explain(space["f"])(torch.ones(3)).main.compiled.kernels
+    assert "    // sin: a\\nint wrong;:3\n" in kernel.source
 
 
 def test_the_timeline_tells_where_time_goes(tmp_path):
@@ -170,3 +173,30 @@ def test_the_timeline_of_measured_kernels_has_what_was_measured():
     (kernel,) = entry_of(e)["kernels"]
     (found,) = [one for one in e.timeline.slices if one.kind == "kernel"]
     assert found.end - found.start == pytest.approx(kernel["seconds"])
+
+
+def test_the_timeline_has_what_a_gpu_did_beside_the_line_that_launched_it():
+    """As CUPTI tells it: a launch within the call, and its kernel, which may run behind that."""
+    with torch.no_grad():
+        e = minidynamo.explain(programs.five_lines)(*torch.randn(2, 8, 8))
+    (line,) = [one for one in e.timeline.slices if one.kind == "kernel"]
+    at = (line.start + line.end) / 2
+    told = (
+        ("cuLaunchKernel", "", at, 7),
+        ("sum_0<MemLaunch>", "gpu", line.end + 9, 7),
+        ("Memset", "gpu", at, 8),
+    )
+    told += ("cudaStreamSynchronize", "", at, 9), ("cudaMalloc", "", at, 5), ("late", "", at + 9, 4)
+    e.works = [timeline.Work(name, on, on + 1, to, number) for name, to, on, number in told]
+    found = {one.name: one for one in e.timeline.slices if one.name in [name for name, *_ in told]}
+    kinds = {name: (one.kind, one.track) for name, one in found.items()}
+    host = "call of five_lines, forward"
+    assert kinds.pop("sum_0<MemLaunch>") == ("kernel", "gpu") and kinds.pop("Memset") == (
+        "copy",
+        "gpu",
+    )
+    assert (
+        kinds.pop("cuLaunchKernel") == ("launch", host)
+        and found["sum_0<MemLaunch>"].source == line.source
+    )
+    assert kinds == {"cudaStreamSynchronize": ("wait", host)}

@@ -38,7 +38,7 @@ def test_an_instruction_leads_to_the_lines_of_a_kernel_and_back():
     for text, [name] in zip(kernel["text"].split("\n"), kernel["lines"]):
         lines[text.strip()] = {int(line.partition(":")[2]) for line in origins.lines(name)}
     exps = [found for text, found in lines.items() if "mini::exp(" in text]
-    assert exps == [{first}]
+    assert exps and all(found == {first} for found in exps)
     assert [found for text, found in lines.items() if text.startswith("out0[")] == [{last}]
     instructions = {node["name"]: node["op"] for node in stage_of(found, "/bytecode")["nodes"]}
     [exp] = [node for node in stage_of(found, "/fx")["nodes"] if node["op"] == "exp"]

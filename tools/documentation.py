@@ -89,8 +89,9 @@ COMBINATIONS = """# Two captures, two compilers, four combinations
 <!-- written by `make docs` from benchmarks/results/combinations_cpu.json -->
 
 A compiler of PyTorch programs has two halves: one *captures* graphs from running Python, the other
-*compiles* them. Both halves here speak torch.compile's language at the border (an `fx.GraphModule`,
-example inputs, a callable back), so each can work with the other:
+*compiles* them. Ours have the same interface as torch.compile's: the capture passes an
+`fx.GraphModule` and example inputs, and the compiler returns a callable. So each capture works with
+each compiler:
 
 ```python
 torch.compile(f)  # theirs and theirs
@@ -99,41 +100,42 @@ minidynamo.compile(f, backend=lookup_backend("inductor"))  # our capture, their 
 minidynamo.compile(f)  # ours and ours
 ```
 
-`"miniinductor"` is found by its name once the package is installed (an entry point in the group
-`torch_dynamo_backends`); `options={{"fusion": False}}` are options of `miniinductor.config`.
-Torch's backends are looked up by you, and handed over: `from torch._dynamo.backends.registry
-import lookup_backend`. The packages import nothing of torch's compiler. A backend of your own that
-ends in torch's compiler says so: `@minidynamo.torch_backend`.
+Install the package, and torch.compile finds `"miniinductor"` by its name (an entry point in the
+group `torch_dynamo_backends`); `options={{"fusion": False}}` sets options of `miniinductor.config`.
+The packages import nothing of torch's compiler, so you look up its backends yourself: `from
+torch._dynamo.backends.registry import lookup_backend`. Mark a backend of your own that calls
+torch's compiler with `@minidynamo.torch_backend`.
 
-**Sizes that change** become numbers at the border, with a guard of the capturing side: each new
-size is compiled again, up to the limit of recompilations. (torch.compile makes symbols of them
-unless the user passes `dynamic=False`. With `backend="miniinductor"` such a graph runs eagerly.)
+**Sizes that change** become numbers at the border, and the capture adds a guard. So each new size
+is compiled again, up to the limit of recompilations. (torch.compile makes symbols of such sizes
+unless you pass `dynamic=False`. With `backend="miniinductor"` such a graph runs eagerly.)
 
 ## Which half makes which difference
 
 {rows}
 
-Graphs and kernels are counted over all calls, kernels of both halves of training. The time is
-eager's divided by the compiled call's (above 1: faster than eager), the median over interleaved
-rounds with quartiles; compare rows of one program. The figures are of one thread, and of processor
-seconds, which stand still while other work of the machine runs; the rows of training are older
-(2026-11-22), and by the clock on the wall. Where the
-quartiles are far apart all the same no median is told. Compile times are measured elsewhere
-(`--suite compile-time`, a process for each): in one process the second combination finds what the
-first has built.
+The table counts graphs and kernels over all calls, in training forward and backward. The last
+column divides eager's time by the compiled call's (above 1: faster than eager). It has the median
+over interleaved rounds, and the quartiles; it has no median if the quartiles are far apart. Compare
+rows of one program.
+
+The times are processor seconds of one thread, which do not count while other programs run. The
+rows of training are older (2026-11-22), and count real time. Compile times are measured elsewhere
+(`--suite compile-time`, one process for each): in one process the second combination would find
+what the first has built.
 
 {made_by}
 
-What one sees: the number of graphs is the capture's doing, the number of kernels the compiler's.
-Time is nearly all the compiler's, too, as long as both captures find the same graphs.
+The capture decides the number of graphs, and the compiler the number of kernels. If both captures
+find the same graphs, the compiler decides nearly all of the time, too.
 
 ## What does not cross
 
-With `capture_dynamic_output_shape_ops`, torch.compile captures sizes that nobody knows before the
+With `capture_dynamic_output_shape_ops`, torch.compile captures sizes that are unknown until the
 graph runs. Graphs with such sizes, and graphs with higher-order operators (`torch.cond`), run
-eagerly when torch.compile hands them to miniinductor. The logger `minidynamo` says so. A float of
-the program that changes from call to call is a tensor where it is only combined with tensors of
-floats, and a number with a guard elsewhere.
+eagerly if torch.compile passes them to miniinductor. The logger `minidynamo` says so. A float that
+changes from call to call becomes a tensor if the program only combines it with tensors of floats.
+Otherwise it becomes a number with a guard.
 """
 
 
@@ -162,13 +164,12 @@ PAPER = """# The tables of the PyTorch 2 paper, measured here
 <!-- written by `make docs` from benchmarks/results/*paper*.json -->
 
 The paper reports {inference} times eager's speed in inference and {training} times in training, on
-an A100; captured are {captured}. Those
-figures are the paper's.
+an A100. It captures {captured}.
 
-What follows is measured with ours, eager and torch.compile in one process for each model, with
-random weights. Other GPU, other versions, smaller batches, other models: compare the columns of one
-table, not a table with the paper. [Notebook 17](../notebooks/17_paper.ipynb) draws it, and says why
-the two differ.
+The tables below are our measurements: eager, torch.compile and ours in one process for each model,
+with random weights. The GPU, the versions, the batches and the models differ from the paper's. So
+compare the columns of one table, not a table with the paper. [Chapter
+17](../notebooks/17_paper.ipynb) draws the tables, and says why they differ from the paper's.
 """
 PAPER_TABLES = (  # title, file of results, function of report.py, what to know
     (
@@ -176,53 +177,54 @@ PAPER_TABLES = (  # title, file of results, function of report.py, what to know
         "h100_paper",
         "speedups",
         "Geometric means over the models whose results are right with both compilers. Several\n"
-        "models compile at once, so first calls are longer than alone, for both alike; what had\n"
-        "not finished in the 170 to 300 seconds of a row is counted apart.",
+        "models compile at once, so the first calls of both compilers take longer than alone. A\n"
+        "model had 170 to 300 seconds; the table counts those that did not finish.",
     ),
     (
         "Overhead of capture on a GPU",
         "h100_paper",
         "overheads",
-        "The backend runs the graph as it is. Below 1 the graph is faster than its Python.",
+        "The backend runs the graph as it is. Below 1 the graph is faster than the Python code.",
     ),
     (
         "Ablation on a GPU",
         "h100_paper_ablation",
         "ablations",
-        "Inference in bfloat16: each optimisation off alone, all of them off, and a CUDA\n"
-        "graph on top.",
+        "Inference in bfloat16. A row switches off one optimisation or several; one row adds\n"
+        "a CUDA graph.",
     ),
     (
         "Ablation on a CPU",
         "cpu_paper_ablation",
         "ablations",
-        "Inference in float32 on two threads: small models, while others compiled on other\n"
-        "cores. The switches of all kernels, and those of the C++ writer.",
+        "Inference in float32 on two threads, of small models, while others compiled on other\n"
+        "cores. Some switches serve all kernels, others the C++ writer alone.",
     ),
     (
         "Rows without a right result on the GPU",
         "h100_paper",
         "unfinished",
-        "These models count in their group, without a speedup. The gradients of `fcn_resnet50`\n"
-        "go through fifty batch norms. On a CPU, where float64 drops the same elements, eager's\n"
-        "own are wrong by 0.02 in float32 and by 1.3 under bfloat16, and ours are wrong by as\n"
-        "much. The judge of these rows did not know that; the judge of later sittings does\n"
-        "(`measure.Judge.nudged`). DeepseekV3 sends a token to another expert when its score is\n"
-        "rounded otherwise.",
+        "These models have no speedup. Two causes are known. The gradients of `fcn_resnet50` go\n"
+        "through fifty batch norms: on a CPU, eager's own gradients are wrong by 0.02 in float32\n"
+        "and by 1.3 under bfloat16, and ours by as much. (The judge now allows for this, with\n"
+        "`measure.Judge.nudged`; it did not when these rows were measured.) DeepseekV3 sends a\n"
+        "token to another expert if its score is rounded differently.",
     ),
     (
         "Sittings on the GPU",
         "h100_paper",
         "sittings",
-        "Each sitting continues after the rows of the sitting before it (`--resume`). Together\n"
-        "they are one run in a fair order, which was cut when its time was over.",
+        "A sitting is one session on the machine. Each continues after the rows of the sitting\n"
+        "before it (`--resume`). Together they are one run in a fair order, which ended when its\n"
+        "time was over.",
     ),
     (
         "Ways to capture",
         "cpu_paper_capture",
         "captures",
-        "Captured in eval mode from one batch; then other values in a larger batch, then\n"
-        "`train()`. Seconds are geometric means over the models that a mechanism captures.",
+        "Each mechanism captures a model in eval mode from one batch. Then it must handle other\n"
+        "values in a larger batch, and then `train()`. Seconds are geometric means over the\n"
+        "models that a mechanism captures.",
     ),
     (
         "Why a mechanism does not work",
@@ -234,8 +236,7 @@ PAPER_TABLES = (  # title, file of results, function of report.py, what to know
         "Overhead of capture on a CPU",
         "cpu_paper_capture",
         "call_overheads",
-        "Tiny models, one thread, processor time: a negative figure is Python that\n"
-        "capture removed.",
+        "One thread, processor time. A negative figure is time that capture saves.",
     ),
 )
 

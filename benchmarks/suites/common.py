@@ -18,7 +18,8 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -114,10 +115,8 @@ def rows(options: Options) -> Iterator[Workload]:
         for name, build in table.items():
             if wanted(name, options):
                 function, inputs = build()
-                if isinstance(inputs, dict):
-                    yield name, function, [], inputs
-                else:
-                    yield name, function, inputs, {}
+                given = ([], inputs) if isinstance(inputs, dict) else (inputs, {})
+                yield name, function, *given
 
 
 def measure_all(rows: Iterable[Workload], options: Options) -> Iterator[Row]:
@@ -142,9 +141,12 @@ def measure(
     kwargs: dict[str, Any],
     peer: bool = True,
     budget: float = 3.0,
+    more: Mapping[str, Callable] = {},
 ) -> Row:
-    """One row: agreement with eager, cold compile times, steady-state times."""
+    """One row: agreement with eager, cold compile times, steady-state times.  more: what else is
+    timed, without arguments."""
     minidynamo.reset()
+    torch.compiler.reset()  # no row is one recompilation too many of another's code
     row: Row = {"name": name}
     eager = lambda: function(*args, **kwargs)  # noqa: E731
     expected = eager()
@@ -158,14 +160,17 @@ def measure(
         row[f"{label} difference"] = largest_difference(expected, result)
         if agrees(expected, result):
             variants[label] = lambda run=compiled: run(*args, **kwargs)  # type: ignore[misc]
-    timings = interleave(variants, budget)
+    variants |= more
+    # one thread on a shared machine: what others do counts less on the process's own clock
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    timings = interleave(variants, budget, shuffled=True, clock=clock)
     row["seconds"] = {label: timing.median for label, timing in timings.items()}
     row["rounds"] = len(timings["eager"].seconds)
     for label in variants:
         if label != "eager":
             row[f"eager / {label}"] = ratio(timings, "eager", label)
-    if "ours" in variants and "torch.compile" in variants:
-        row["torch.compile / ours"] = ratio(timings, "torch.compile", "ours")
+        if "ours" in variants and label != "ours":
+            row[f"{label} / ours"] = ratio(timings, label, "ours")
     return row
 
 

@@ -124,7 +124,7 @@ def call_class(tx: "Frame", cls: type, args: Args, kwargs: Named) -> Variable:
     if found is not None:
         return found(tx, args, kwargs)
     if cls in CONSTANT_CLASSES:
-        return tx.computed(cls, args, kwargs, "as_constant")
+        return tx.computed(cls, args, kwargs)
     return tx.make_instance(cls, args, kwargs)
 
 

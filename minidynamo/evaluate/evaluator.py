@@ -33,6 +33,7 @@ from .. import config
 from ..bytecode import canonical, disassemble
 from ..bytecode.canonical import liveness
 from ..errors import Break, ObservedException, Restart, SkipFrame
+from ..guards.originals import TORCH
 from ..rebuild.resume import LASTI, function_name
 from ..variables.base import running
 from ..variables.constant import ConstantVar
@@ -52,7 +53,7 @@ GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120  # of inlined calls: one takes several of the compiler's own
 # Paths of torch's files and of ours: a graph break names the line of the program that called them.
-INTERNAL = (os.sep + "torch" + os.sep, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+INTERNAL = (TORCH, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _CACHE: dict[int, "CodeInfo"] = {}
 
 
@@ -84,7 +85,7 @@ class CodeInfo:
             if run is None:  # refused by its name
                 run, arg = unsupported, operation.op
             self.ops.append((run, arg, operation.exc, line))
-        self.internal = any(part in code.co_filename for part in INTERNAL)
+        self.internal = code.co_filename.startswith(INTERNAL)
         self._live: list[frozenset[str]] | None = None
 
     def live_before(self, position: int) -> frozenset[str]:
@@ -149,7 +150,7 @@ class Frame(Operations):
         or ours.  The rest of a function behind a graph break counts as the function."""
         frames = []
         frame: Frame | None = self
-        while frame is not None:
+        while frame:
             if not frame.info.internal or frame.parent is None:
                 code = frame.code
                 frames.append((code.co_filename, frame.line, function_name(code)))

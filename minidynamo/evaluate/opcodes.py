@@ -326,19 +326,20 @@ def dict_of_pairs(frame: Frame, keys_and_values: list[Variable]) -> DictVar:
 
 
 # ---- calls
-def callee(frame: Frame, args: list[Variable]) -> tuple[Variable, list[Variable]]:
-    """(callable, arguments): the two slots hold NULL and the callable, in either order, or method
-    and self."""
-    first, second = frame.popn(2)
-    if first is NULL:
-        return second, args
-    return (first, args) if second is NULL else (first, [second, *args])
+def call(frame: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> None:
+    """The two slots below the arguments hold NULL and the callable, in either order, or method and
+    self."""
+    function, instance = frame.popn(2)
+    if function is NULL:
+        function, instance = instance, NULL
+    if instance is not NULL:
+        args = [instance, *args]
+    frame.stack.append(function.call(frame, args, kwargs))
 
 
 @opcode
 def CALL(frame: Frame, n: int) -> None:
-    function, args = callee(frame, frame.popn(n))
-    frame.stack.append(function.call(frame, args, {}))
+    call(frame, frame.popn(n), {})
 
 
 @opcode
@@ -346,16 +347,14 @@ def CALL_KW(frame: Frame, n: int) -> None:
     names = frame.stack.pop().as_constant()
     values = frame.popn(n)
     kwargs = dict(zip(names, values[n - len(names) :]))
-    function, args = callee(frame, values[: n - len(names)])
-    frame.stack.append(function.call(frame, args, kwargs))
+    call(frame, values[: n - len(names)], kwargs)
 
 
 @opcode
 def CALL_FUNCTION_EX(frame: Frame, flags: int) -> None:
     named = frame.stack.pop().pairs(frame) if flags & 1 else ()
     kwargs = {key.as_constant(): value for key, value in named}
-    function, args = callee(frame, frame.listed(frame.stack.pop()))
-    frame.stack.append(function.call(frame, args, kwargs))
+    call(frame, frame.listed(frame.stack.pop()), kwargs)
 
 
 @opcode

@@ -33,7 +33,7 @@ from ..variables.base import (
     refusal,
 )
 from ..variables.constant import ConstantVar
-from ..variables.dicts import Container, DictVar
+from ..variables.dicts import DictVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import IteratorVar, iterator_of
 from ..variables.objects import ExceptionVar, ObjectVar, TracebackVar, is_inherited, method_of_class
@@ -149,12 +149,14 @@ class Operations:
             return self.output.wrap_result(value)
         return self.output.wrap_pinned(value)
 
-    def computed(self: Any, function: Any, args: Any, kwargs: Named, read: str) -> Any:
-        """The result of a pure call; an expression, where the only argument is a symbol.  `read`:
-        how the arguments become real, see `on_host`."""
-        value = args[0] if len(args) == 1 else None
+    def computed(
+        self: Any, function: Any, args: Any, kwargs: Named, read: str = "as_constant"
+    ) -> Any:
+        """The result of a pure call; an expression, where it is of symbols.  `read`: how the
+        arguments become real, see `on_host`."""
+        value = args[0] if args and not kwargs else None
         if function in CALLS and type(value) is SymVar and value.python_type() is not bool:
-            result = apply(self, function, value)
+            result = apply(self, function, *args)
             if result is not None:
                 return result
         return self.fold(on_host(function, args, kwargs, read))
@@ -333,9 +335,3 @@ class Operations:
         if hasattr(type(found), "__get__"):
             return MethodVar(variable, name)
         return self.output.wrap_class_attribute(owner, found, name)
-
-    def text_of(self, variable: Variable) -> Any:
-        """str(variable) on the host."""
-        if variable.is_constant() or isinstance(variable, (SymVar, Container)):
-            return variable.as_constant()
-        raise Break("string", f"the text of {variable}")

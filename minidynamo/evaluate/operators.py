@@ -34,7 +34,7 @@ from ..variables.dicts import (
     TupleVar,
 )
 from ..variables.functions import BoundMethodVar, MethodVar
-from ..variables.objects import ObjectVar, is_inherited
+from ..variables.objects import ObjectVar, is_inherited, through
 from ..variables.registry import ByClass
 from ..variables.sequences import sequence_of
 from ..variables.symbolic import SymVar, apply, pinned
@@ -393,26 +393,16 @@ def object_in_place(tx: Frame, operator: Operator, a: ObjectVar, b: Variable) ->
 
 @unary_operand(ObjectVar)
 def object_alone(tx: Frame, symbol: str, a: ObjectVar) -> Variable:
-    method = method_of(tx, a, f"__{UNARY[symbol].__name__}__")
-    if method is None:
-        raise Break("operator", f"{symbol} of {a}")
-    return method.call(tx, [], {})
+    return through(f"__{UNARY[symbol].__name__}__")(a, tx)
 
 
-def answer(tx: Frame, asked: Variable, name: str, other: Variable) -> Variable | None:
+def answer(tx: Frame, asked: Any, name: str, other: Variable) -> Variable | None:
     """What a special method answers; None if there is none, or it answers NotImplemented."""
-    method = method_of(tx, asked, name)
+    method = asked.special(tx, name)
     if method is None:
         return None
     result = method.call(tx, [other], {})
     return None if result.identity() is NotImplemented else result
-
-
-def method_of(tx: Frame, asked: Any, name: str) -> Variable | None:
-    """An operator's method.  Python calls one that is None, too, and says that it cannot."""
-    if lookup(asked.cls, name)[1] is None:
-        raise Break("operator", f"{name} of {asked}, which is None")
-    return asked.special(tx, name)
 
 
 @comparison(ObjectVar)

@@ -14,8 +14,8 @@ Mirrors torch/_dynamo/eval_frame.py (`explain`) and the tlparse tool.
 
 import sys
 
-from .draw import Picture, draw_graph
-from .explanation import Explanation, draw_compilations
+from .draw import Picture, draw_compilations, draw_graph
+from .explanation import Explanation
 from .listing import also_here
 from .running import compilations, explain
 from .views import Code, Table, excerpt

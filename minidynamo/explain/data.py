@@ -31,7 +31,8 @@ from .. import config
 from ..rebuild.resume import CALL_PREFIXES
 from ..records import shown
 from .callers import OPTIMIZER, OWN, caller_of, rank_of
-from .entry_stages import Direction, directions_of, stages_of
+from .directions import Direction, directions_of
+from .entry_stages import stages_of
 from .files import Files
 from .measure import copy_rate, sheet_of
 from .stages import Stage, instruction_ends
@@ -312,7 +313,8 @@ def entry(name: str, record: Any, ids: dict[int, str], files: Files, looks: Any)
     """ids: of the guards of all entries of the frame; looks: running.Looks, or None."""
     directions = directions_of(record, name)
     stages = stages_of(record, name, directions, files)
-    guards = [guard(name, n, one, stages[0], files) for n, one in enumerate(record.guards)]
+    names: dict[Any, str] = {}
+    guards = [guard(name, n, one, names, files) for n, one in enumerate(record.guards)]
     found: dict[str, Any] = {
         "id": name,
         "recompiled_because": recompiled(record, ids, files),
@@ -351,15 +353,22 @@ def set_assembly(direction: Direction) -> None:
         row["assembly"] = text
 
 
-def guard(name: str, number: int, one: Any, code: Stage, files: Files) -> dict[str, Any]:
-    """A guard comes from the line whose evaluation asked for it."""
+def guard(name: str, number: int, one: Any, names: dict[Any, str], files: Files) -> dict[str, Any]:
+    """A guard comes from the line whose evaluation asked for it.  names: of the sources so far."""
+
+    def written(source: Any) -> str:
+        if source not in names:
+            base = source.base
+            names[source] = source.name() if base is None else source.expr(written(base))
+        return names[source]
+
     line = files.written_place(one.line)
-    source = one.source if not isinstance(one.source, tuple) else None
+    is_one = one.source is not None and not isinstance(one.source, tuple)
     return {
         "id": f"{name}/guard{number}",
         "kind": one.kind,
-        "code": one.code,
-        "path": str(source) if source is not None else "",
+        "code": one.text(written),
+        "path": written(one.source) if is_one else "",
         "expected": expected_value(one),
         "actual": "",  # the call that the entry was compiled for: what is expected
         "line": line,
@@ -446,6 +455,13 @@ class Origins:
     def lines(self, name: str) -> list[str]:
         """The source lines that the object came from: "file0:12"."""
         return sorted(one for one in self.all(name) if "/" not in one)
+
+    def own_lines(self, name: str) -> list[str]:
+        """Those of them that say what is computed; not the one that called them, where the frame
+        has but that one instruction."""
+        inner = {name, *(one for one in self.all(name) if "/bytecode/" not in one)}
+        found = {line for one in inner for line in self.origins.get(one, ()) if "/" not in line}
+        return sorted(found) or self.lines(name)
 
 
 def rows_with_origins(one: dict[str, Any]) -> Iterator[dict[str, Any]]:

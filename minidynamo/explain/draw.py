@@ -1,4 +1,4 @@
-"""Drawing FX graphs, guards and memory as SVG; `draw_code.py` draws what is text.
+"""Drawing FX graphs, guards and memory as SVG, and counts of compilations; text: `draw_code.py`.
 
 In:   an `fx.Graph` or a `CompileRecord`.  Out: a `Picture` or `Timeline` with `.svg` and `.text`
       (the same content without a picture).
@@ -15,7 +15,7 @@ import html
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -444,3 +444,28 @@ def draw_memory(record: Any) -> "Timeline":
         f"tensors of their own {own:,} bytes"
     )
     return timeline
+
+
+def draw_compilations(
+    counts: Mapping[str, Sequence[int]], sizes: Sequence[int], path: str | None = None
+) -> Any:
+    """A picture of `compilations` over a sweep: counts = {"static": [...], "automatic": [...]}.
+    The matplotlib figure; also saved to `path`."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
+    for (label, values), style in zip(counts.items(), ("-", "--", ":", "-.") * len(counts)):
+        axes.step(
+            sizes,
+            values,
+            style,
+            where="post",
+            label=f"{label}: {values[-1]}",
+            marker="o",
+            markersize=3,
+        )
+    axes.set(xlabel="size", ylabel="compilations so far", ylim=(0, None))
+    axes.legend()
+    if path is not None:
+        figure.savefig(path)
+    return figure

@@ -27,11 +27,8 @@ from .draw import Drawn, Picture
 from .palette import CODE_FACE
 from .views import many
 
-WIDTH, ROW, GAP = (
-    6.65,
-    17,
-    46,
-)  # of a character, of a line, between columns; in points at font size 11
+# of a character, of a line, between columns; in points at font size 11
+WIDTH, ROW, GAP = 6.65, 17, 46
 
 
 @dataclass(repr=False)
@@ -87,25 +84,14 @@ class Columns(Drawn):
         parts, total = [], lefts[-1] + widths[-1] + 2
         for n, (c, a, b, p, q) in enumerate(self.links):
             fill, line = ("#e1e7f3", "#44546e") if n % 2 == 0 else ("#fafafa", "#888888")
-            left, right, edge, end = (
-                lefts[c],
-                lefts[c] + widths[c],
-                lefts[c + 1],
-                lefts[c + 1] + widths[c + 1],
-            )
-            corners = [
-                (left, at(c, a)),
-                (right, at(c, a)),
-                (edge, at(c + 1, p)),
-                (end, at(c + 1, p)),
-                (end, low(c + 1, q)),
-                (edge, low(c + 1, q)),
-                (right, low(c, b)),
-                (left, low(c, b)),
-            ]
+            left, edge = lefts[c], lefts[c + 1]
+            right, end = left + widths[c], edge + widths[c + 1]
+            across = (left, right, edge, end, end, edge, right, left)
+            down = (at(c, a), at(c + 1, p), low(c + 1, q), low(c, b))  # each of two corners
+            corners = (f"{x:.1f},{down[k // 2]:.1f}" for k, x in enumerate(across))
             parts.append(
-                f'<polygon points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in corners)}" fill="{fill}'
-                f'" stroke="{line}" stroke-width="0.7"/>'
+                f'<polygon points="{" ".join(corners)}" fill="{fill}" stroke="{line}" '
+                'stroke-width="0.7"/>'
             )
         for c, n in self.notes:
             parts.append(

@@ -1,8 +1,9 @@
 """Which stages a cache entry went through, forward and backward, with the origins of their objects.
 
-In:   an entry's `FrameRecord`.  Out: `Stage`s (stages.py) in the pipeline's order, and for each
-      direction what else its `CompileRecord` holds: kernels, fusions, saved values, memory.
+In:   an entry's `FrameRecord`, its `Direction`s.  Out: `Stage`s (stages.py) in the pipeline's
+      order; the directions get their kernels, measured steps, and the other rows of directions.py.
 
+    >>> from minidynamo.explain.directions import directions_of
     >>> directions = directions_of(record, "f0.0")
     >>> [stage.kind for stage in stages_of(record, "f0.0", directions, Files())]
     ['bytecode', 'replacement', 'fx', 'aten', ..., 'loop_ir', 'fused', 'kernel', 'wrapper']
@@ -14,14 +15,15 @@ and lines of kernels and wrappers the statements that were being written (`marks
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
 
 from miniinductor.records import NOTHING, Listing, listing_of
 
+from .directions import Direction, described_rows
 from .files import Files
 from .flow import flow_of
 from .measure import sheet_of
@@ -33,36 +35,6 @@ NO_LINE = "captured without a line of the program"
 INPUT = "an input of the graph"
 HELD = "a tensor that the graph's module holds"
 RESULT = "what the graph gives back"
-
-
-@dataclass
-class Direction:
-    """The forward or the backward half of an entry: its compiler's record, and what the document
-    says of it."""
-
-    name: str  # "forward" | "backward"
-    id: str
-    record: Any  # CompileRecord
-    fusions: list[Node] = field(default_factory=list)
-    kernels: list[Node] = field(default_factory=list)
-    saved: list[Node] = field(default_factory=list)
-    memory: list[Node] = field(default_factory=list)
-    eager_kernels: list[Node] = field(default_factory=list)
-    steps: list[Node] = field(default_factory=list)
-    flow: list[Node] = field(default_factory=list)
-    # id of a step -> ids of all that it came from, up to the graph that was lowered
-    came_from: dict[str, set[str]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
-def directions_of(record: Any, entry: str) -> list[Direction]:
-    compiled = record.backend_record
-    if compiled is None:
-        return []
-    found = [Direction("forward", f"{entry}/forward", compiled)]
-    if compiled.backward is not None:
-        found.append(Direction("backward", f"{entry}/backward", compiled.backward))
-    return found
 
 
 def stages_of(record: Any, entry: str, directions: list[Direction], files: Files) -> list[Stage]:
@@ -167,7 +139,7 @@ def compiled_stages(
         graphs.lowered = aten_graph(stage, graph, names, graphs, files)
         yield stage
         yield from written_stages(direction, stage)
-    described_rows(direction, graphs, files)
+    described_rows(direction, graphs.lowered or graphs.captured, graphs.joint, files)
 
 
 def pass_stages(direction: Direction, graphs: Graphs, steps: list) -> Iterator[Stage]:
@@ -239,7 +211,7 @@ def written_stages(direction: Direction, lowered: Stage) -> Iterator[Stage]:
     for kernel in compiled.kernels:
         yield kernel_stage(direction, kernel, fused)
     set_kernels(direction, loops, fused)
-    direction.flow = flow_of(compiled, direction.kernels, lowered, loops, fused)
+    direction.flow.extend(flow_of(compiled, direction.kernels, lowered, loops, fused))
     wrapper = Stage(f"{direction.id}/wrapper", "wrapper", "Wrapper", direction.name)
     reason = "the wrapper's own: memory, sizes, streams, and what is given back"
     yield numbered_lines(wrapper, compiled.wrapper_source, fused, reason)
@@ -284,7 +256,7 @@ def set_measured(direction: Direction, origin: Origin, wrapper: Stage) -> None:
             row["bytes"] = kernel["bytes_read"] + kernel["bytes_written"]
             row["at_most"] = kernel["at_most"]
         direction.steps.append(row)
-    direction.came_from = {row["id"]: origin.all(row["line"]) for row in direction.steps}
+    direction.came_from.update((row["id"], origin.all(row["line"])) for row in direction.steps)
 
 
 def about_lines(text: str) -> Iterator[tuple]:
@@ -464,91 +436,3 @@ def unused(name: str, taken: Collection[str]) -> str:
         number += 1
         found = f"{name}-{number}"
     return found
-
-
-# --- what else the record holds -------------------------------------------------------------------
-def described_rows(direction: Direction, graphs: Graphs, files: Files) -> None:
-    """Fusions, saved values, memory and eager kernels of one direction."""
-    compiled = direction.record
-    lowered = graphs.lowered or graphs.captured
-    direction.notes = list(compiled.notes)
-    for n, one in enumerate(compiled.fusions):
-        direction.fusions.append(
-            {
-                "id": f"{direction.id}/fusion{n}",
-                "first": one.first,
-                "second": one.second,
-                "nodes": buffer_ids(direction, [*one.first.split("+"), *one.second.split("+")]),
-                "fused": one.fused,
-                "category": one.category,
-                "reason": one.reason,
-                "bytes_saved": int(one.bytes_saved),
-            }
-        )
-    for n, one in enumerate(compiled.saved):
-        nodes = (graphs.joint or lowered).ids([one.name])
-        direction.saved.append(
-            {
-                "id": f"{direction.id}/saved{n}",
-                "node": nodes[0] if nodes else "",
-                "shape": one.shape,
-                "bytes": int(one.bytes),
-                "is_input": one.is_input,
-                "reason": one.reason,
-                "place": files.written_place(one.line),
-            }
-        )
-    for n, one in enumerate(compiled.fallbacks):
-        place = files.written_place(one.line)
-        origins = lowered.ids([one.node])
-        if not origins and place:
-            origins = [f"{place['file']}:{place['line']}"]
-        steps = [
-            row
-            for row in direction.steps
-            if not row["kernel"] and direction.came_from[row["id"]].intersection(origins)
-        ]
-        direction.eager_kernels.append(
-            {
-                "id": f"{direction.id}/eager{n}",
-                "op": one.op,
-                "kind": one.kind,
-                "reason": one.reason,
-                "place": place,
-                "origins": origins,
-                "seconds": sum(row["seconds"] for row in steps) if steps else None,
-                "bytes": sum(row["bytes"] for row in steps) if steps else None,
-            }
-        )
-    if compiled.memory_lives:
-        direction.memory.append(memory(direction))
-
-
-def buffer_ids(direction: Direction, names: Iterable[str]) -> list[str]:
-    """Ids of buffers in the fused loop IR; other texts are left out."""
-    return [f"{direction.id}/fused/{name}" for name in names if name.isidentifier()]
-
-
-def memory(direction: Direction) -> Node:
-    compiled = direction.record
-    lives = [
-        {
-            "id": f"{direction.id}/life{n}",
-            "buffer": f"{direction.id}/fused/{name}",
-            "offset": offset if offset is None else int(offset),
-            "bytes": int(nbytes) if is_number(nbytes) else 0,
-            "first": first,
-            "last": last,
-        }
-        for n, (name, offset, nbytes, first, last) in enumerate(compiled.memory_lives)
-    ]
-    steps = list(map(str, compiled.memory_steps))
-    peak = max(
-        sum(one["bytes"] for one in lives if one["first"] <= n <= one["last"])
-        for n in range(max(len(steps), 1))
-    )
-    return {"direction": direction.name, "peak_live_bytes": peak, "steps": steps, "lives": lives}
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, int) or bool(getattr(value, "is_Integer", False))

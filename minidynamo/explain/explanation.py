@@ -7,13 +7,10 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
 """
 
 import contextlib
-import dis
 import gc
 import inspect
-import io
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from miniinductor.sizes.expressions import python_code
@@ -22,7 +19,8 @@ from .. import records
 from .data import range_of
 from .draw import draw_graph, draw_guards, draw_joint, draw_memory
 from .draw_code import draw_frames, draw_fusion, draw_replay
-from .timeline import Timeline
+from .stages import disassembled, readable
+from .timeline import Timeline, Work
 from .views import Code, Several, Table, folded, many
 
 Stage = Callable[[Any], Any]  # a record of a frame, or of a compilation -> what shows it
@@ -254,8 +252,8 @@ STAGES = {  # attribute -> (heading on the page, or None; how it is made)
         "Bytecode",
         lambda r: Several(
             [
-                Code(_disassembled(r.code), "text", "original bytecode"),
-                Code(_readable(_disassembled(r.replacement_code)), "text", "replacement bytecode"),
+                Code(disassembled(r.code), "text", "original bytecode"),
+                Code(readable(disassembled(r.replacement_code)), "text", "replacement bytecode"),
             ],
             side_by_side=True,
         ),
@@ -355,6 +353,7 @@ class Explanation:
     made_calls: Sequence[Any] = ()  # running.Call
     arguments: Sequence[Any] = ()  # of the last call, for `to_json`
     looks: Any = None  # running.Looks
+    works: Sequence[Work] = ()  # of a GPU, meanwhile
     script: str = ""  # the file of the program that ran, if one did
 
     def __init__(self, name, result, frame_records, counters, compiled=None):
@@ -364,6 +363,8 @@ class Explanation:
             counters,
             compiled,
         )
+        if compiled is not None:
+            self.looks, self.works = compiled.looks, compiled.works
         self.frames = [FrameExplanation(record) for record in frame_records]
         captured = [f for f in self.frames if f.record.graph is not None]
         self.main = max(
@@ -414,40 +415,9 @@ class Explanation:
 
     @property
     def summary(self) -> Table:
-        rows = []
-        for frame in self.frames:
-            record, compiled = frame.record, frame.compiled
-            operations = (
-                len([n for n in record.graph.graph.nodes if n.op.startswith("call")])
-                if record.graph is not None
-                else 0
-            )
-            rows.append(
-                (
-                    record.function,
-                    operations,
-                    len(record.guards),
-                    len(record.graph_breaks),
-                    len(compiled.kernels) if compiled is not None else "-",
-                    len(compiled.fallbacks) if compiled is not None else "-",
-                    record.skipped
-                    or record.error.strip().rpartition("\n")[2]
-                    or "; ".join(compiled.notes_of("runs eagerly") if compiled is not None else ()),
-                )
-            )
-        return Table(
-            [
-                "frame",
-                "operations",
-                "guards",
-                "breaks",
-                "kernels",
-                "eager kernels",
-                "not compiled because",
-            ],
-            rows,
-            self.name,
-        )
+        columns = ["frame", "operations", "guards", "breaks", "kernels", "eager kernels"]
+        rows = [summary_row(frame.record, frame.compiled) for frame in self.frames]
+        return Table([*columns, "not compiled because"], rows, self.name)
 
     def __repr__(self):
         return repr(self.summary)
@@ -497,6 +467,18 @@ class Explanation:
         return Embedded(self, name)
 
 
+def summary_row(record: records.FrameRecord, compiled: Any) -> tuple:
+    graph = record.graph
+    calls = [n for n in graph.graph.nodes if n.op.startswith("call")] if graph is not None else []
+    made, eager, notes = "-", "-", ()
+    if compiled is not None:
+        made, eager = str(len(compiled.kernels)), str(len(compiled.fallbacks))
+        notes = compiled.notes_of("runs eagerly")
+    why = record.skipped or record.error.strip().rpartition("\n")[2] or "; ".join(notes)
+    counts = len(calls), len(record.guards), len(record.graph_breaks)
+    return record.function, *counts, made, eager, why
+
+
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
     """Nothing of a document is garbage while it is built, and looking through it takes long."""
@@ -509,24 +491,6 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _disassembled(code):
-    text = io.StringIO()
-    if code is not None:
-        dis.dis(code, file=text, depth=0)
-    return text.getvalue()
-
-
-def _readable(bytecode):
-    """Objects of ours that stand in the replacement code as constants, by what they are for."""
-    for pattern, meaning in (
-        (r"<method-wrapper '__next__' of itertools.count [^>]*>", "count this call"),
-        (r"<disabled <bound method Undo.raised of .*(?=\)$)", "the graph raised: run the original"),
-        (r"<disabled .*(?=\)$)", "the graph"),
-    ):
-        bytecode = re.sub(pattern, meaning, bytecode, flags=re.M)
-    return bytecode
-
-
 def _graph_code(gm):
     return gm.print_readable(print_output=False) if gm is not None else ""
 
@@ -534,28 +498,3 @@ def _graph_code(gm):
 def pinned_to(env: Any, row: Any) -> str:
     value = env.simplify(row.symbol)
     return "" if value == row.symbol else f"is {python_code(value)}"
-
-
-def draw_compilations(
-    counts: Mapping[str, Sequence[int]], sizes: Sequence[int], path: str | None = None
-) -> Any:
-    """A picture of `compilations` over a sweep: counts = {"static": [...], "automatic": [...]}.
-    The matplotlib figure; also saved to `path`."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-    for (label, values), style in zip(counts.items(), ("-", "--", ":", "-.") * len(counts)):
-        axes.step(
-            sizes,
-            values,
-            style,
-            where="post",
-            label=f"{label}: {values[-1]}",
-            marker="o",
-            markersize=3,
-        )
-    axes.set(xlabel="size", ylabel="compilations so far", ylim=(0, None))
-    axes.legend()
-    if path is not None:
-        figure.savefig(path)
-    return figure

@@ -181,6 +181,8 @@ def edges_between(boxes: Sequence[Iterable[int]], edges: Iterable[Edge]) -> list
 # --- where they lie -------------------------------------------------------------------------------
 def laid_out(widths: Sequence[int], edges: Sequence[Edge]) -> dict[str, Any]:
     """{"width", "height", "boxes", "edges"}, by Graphviz, or in plain rows where there is none."""
+    if not edges:
+        return in_rows(widths, edges)
     try:
         import pygraphviz
 

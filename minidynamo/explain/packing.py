@@ -8,17 +8,33 @@ Out:  the same with each stage's nodes as columns, and what guards ask as trees 
     >>> packed = pack(document)         # `unfolded` of page/packing.js makes the document of it
 
 A node is its number among all nodes of the document; its id is the stage's id, "/", and its name.
-A word (an op, a reason, a shape, a group) is its number in `words`.  A column in which nothing
-stands is left out, and so is what the page does not ask for: the path of a guard, which its code
-contains.
+A reference to a node says how far back that is, which is the same in each layer of a model.  A word
+(an op, a reason, a shape, a group) is its number in `words`; names, and lines of texts, stand once,
+in tables (see `Table`).  A column in which nothing stands is left out, and so is what the page does
+not ask for: the path of a guard, which its code contains.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .questions import Questions
 
 WORDS = ("op", "reason", "shape", "group")
+
+
+class Table(dict[str, int]):
+    """Texts, each with its number."""
+
+    def steps(self, texts: Iterable[str]) -> list[int]:
+        """The numbers of some texts, as distances from the one that is next in the table: 0 where
+        texts follow one another as they did before."""
+        found, following = [], 0
+        for text in texts:
+            number = self.setdefault(text, len(self))
+            found.append(number - following)
+            following = number + 1
+        return found
 
 
 def pack(document: dict[str, Any]) -> dict[str, Any]:
@@ -28,21 +44,33 @@ def pack(document: dict[str, Any]) -> dict[str, Any]:
         frame | {"entries": [packer.entry(one, frame["arguments"]) for one in frame["entries"]]}
         for frame in document["frames"]
     ]
-    return document | {"frames": frames, "words": list(packer.words)}
+    tables = {key: list(getattr(packer, key)) for key in ("words", "texts", "names")}
+    return document | {"frames": frames} | tables
+
+
+def pack_pictures(pictures: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The pictures of layout.py; each point of an arrow as its distance from the one before."""
+    return [picture | {"edges": [*map(stepped, picture["edges"])]} for picture in pictures]
+
+
+def stepped(edge: list[int]) -> list[int]:
+    """[source, target, x, y, x, y...], from the second point on as distances."""
+    return edge[:4] + [after - before for before, after in zip(edge[2:], edge[4:])]
 
 
 class Packer:
-    """Numbers of nodes and words."""
+    """Numbers of nodes, words, names and lines of texts."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         names = (f"{stage['id']}/{node['name']}" for stage, node in nodes_of(document))
         self.numbers = {name: number for number, name in enumerate(names)}
-        self.words: dict[str, int] = {"": 0}
+        self.words, self.names, self.texts = Table({"": 0}), Table(), Table()
+        self.first = 0  # number of a stage's first node
 
     def entry(self, entry: dict[str, Any], arguments: list[dict[str, Any]]) -> dict[str, Any]:
         questions = Questions([one["path"] for one in arguments])
         guards = [self.guard(guard, questions) for guard in entry["guards"]]
-        flow = [row | {"nodes": self.references(row["nodes"])} for row in entry["flow"]]
+        flow = [row | {"nodes": self.references(row["nodes"], 0)} for row in entry["flow"]]
         stages = [self.stage(each) for each in entry["stages"]]
         return entry | {"guards": guards, "flow": flow, "stages": stages}
 
@@ -54,23 +82,31 @@ class Packer:
     def stage(self, stage: dict[str, Any]) -> dict[str, Any]:
         nodes = stage["nodes"]
         columns: dict[str, list[Any]] = {
-            "name": [node["name"] for node in nodes],
-            "origins": [self.references(node["origins"]) for node in nodes],
-            "inputs": [self.references(node["inputs"]) for node in nodes],
+            "origins": self.column(node["origins"] for node in nodes),
+            "inputs": self.column(node["inputs"] for node in nodes),
             "place": [place_text(node["place"]) for node in nodes],
             "bytes": [node["bytes"] for node in nodes],
         }
         for key in WORDS:
             columns[key] = [self.word(node[key]) for node in nodes]
         kept = {key: column for key, column in columns.items() if any(column)}
-        return stage | {"nodes": kept, "lines": [self.references(ids) for ids in stage["lines"]]}
+        kept["name"] = self.names.steps(node["name"] for node in nodes)
+        lines, text = self.column(stage["lines"]), self.texts.steps(stage["text"].split("\n"))
+        self.first += len(nodes)
+        return stage | {"nodes": kept, "lines": lines, "text": text}
+
+    def column(self, rows: Iterable[list[str]]) -> list[Any]:
+        """What the nodes of a stage, or its lines, refer to."""
+        return list(map(self.references, rows, itertools.count(self.first)))
 
     def word(self, text: str) -> int:
         return self.words.setdefault(text, len(self.words))
 
-    def references(self, names: list[str]) -> Any:
-        """Ids: nodes as their numbers.  A single number stands without brackets; None is none."""
-        found = [self.numbers.get(name, name) for name in names]
+    def references(self, names: list[str], at: int) -> Any:
+        """Ids: nodes by their distance from number `at`.  A single one stands without brackets;
+        None is none."""
+        numbers = self.numbers
+        found = [at - numbers[name] if name in numbers else name for name in names]
         if len(found) == 1 and isinstance(found[0], int):
             return found[0]
         return found or None

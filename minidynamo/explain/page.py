@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .layout import Pictures
-from .packing import pack
+from .packing import pack, pack_pictures
 from .palette import page_variables
 
 FOLDER = Path(__file__).parent / "page"
@@ -34,7 +34,7 @@ DRAWN = (
 )  # kinds of stages that are drawn as graphs
 # What a reader without scripts gets, in the order in which it is left out when there is much.
 STATIC = ("kernel", "fx", "aten", "loop_ir", "joint", "fused", "wrapper", "bytecode")
-STATIC_CHARACTERS = 330_000  # of an entry's stages and guards together
+STATIC_CHARACTERS = 200_000  # of an entry's stages and guards together
 NEAR = 40  # lines of a long file that are kept around one that something points to
 LONG = 300  # lines
 
@@ -79,7 +79,7 @@ def layouts(document: dict[str, Any]) -> dict[str, Any]:
         for stage in entry["stages"]
         if stage["kind"] in DRAWN and stage["nodes"]
     }
-    return {"pictures": pictures.drawn, "stages": stages}
+    return {"pictures": pack_pictures(pictures.drawn), "stages": stages}
 
 
 def entries(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .views import many
+
 USAGE = """usage: python -m minidynamo report folder [-o index.html]
        one index of the pages that MINI_TRACE=folder (or explain -o) wrote there
 
@@ -207,5 +209,6 @@ def main(arguments: list[str]) -> int:
         print(f"{folder} has no page: run the job with MINI_TRACE={folder}", file=sys.stderr)
         return 1
     target.write_text(render(pages), encoding="utf-8")
-    print(f"{len(pages)} processes, {len(rows_of(pages))} functions: {target}")
+    functions, processes = len(rows_of(pages)), "process" if len(pages) == 1 else "processes"
+    print(f"{len(pages)} {processes}, {many(functions, 'function')}: {target}")
     return 0

@@ -30,7 +30,7 @@ from ..frame import frame_hook
 from ..rebuild import resume
 from .explanation import Explanation, FrameExplanation
 from .stepping import watching
-from .timeline import clock
+from .timeline import Work, clock, watched_gpu
 
 
 @dataclass
@@ -116,11 +116,13 @@ class Apart:
         compiler = convert_frame.FrameCompiler(**options)
         self.compiled = api.compiled_by(compiler, target)
         self.held: dict[int, list[CacheEntry]] = {}
+        self.works: list[Work] = []
         weakref.finalize(self, forget, compiler, self.held).atexit = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with self.running(), miniinductor.config.patch(keep_steps=True), watching():
-            with CLOCK.set(clock(self.looks.measure)):
+            measures = self.looks.measure
+            with CLOCK.set(clock(measures)), watched_gpu(self.works, measures):
                 return self.compiled(*args, **kwargs)
 
     @contextlib.contextmanager
@@ -185,7 +187,7 @@ def explanation_of(fn: Callable, apart: Apart, calls: list[Call]) -> Explanation
     result = calls[-1].result if calls else None
     told = {group: dict(counter) for group, counter in counters.items() if counter}
     explanation = Explanation(name, result, shown, told, apart)
-    explanation.made_calls, explanation.looks = calls, apart.looks
+    explanation.made_calls = calls
     explanation.arguments = calls[-1].arguments if calls else []
     return explanation
 

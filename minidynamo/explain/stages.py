@@ -11,7 +11,10 @@ or of source lines, that it came from (`origins`); where it came from none, `rea
 """
 
 import dis
+import io
 import operator
+import re
+import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -150,6 +153,24 @@ def argument_text(instruction: dis.Instruction) -> str:
         if text.startswith("<disabled "):
             return "the graph"
     return text
+
+
+def disassembled(code: types.CodeType | None) -> str:
+    text = io.StringIO()
+    if code is not None:
+        dis.dis(code, file=text, depth=0)
+    return text.getvalue()
+
+
+def readable(bytecode: str) -> str:
+    """Objects of ours that stand in the replacement code as constants, by what they are for."""
+    for pattern, meaning in (
+        (r"<method-wrapper '__next__' of itertools.count [^>]*>", "count this call"),
+        (r"<disabled <bound method Undo.raised of .*(?=\)$)", "the graph raised: run the original"),
+        (r"<disabled .*(?=\)$)", "the graph"),
+    ):
+        bytecode = re.sub(pattern, meaning, bytecode, flags=re.M)
+    return bytecode
 
 
 # --- graphs ---------------------------------------------------------------------------------------

@@ -13,11 +13,13 @@ Out:  a `Timeline`: slices, and `save`, which Perfetto (ui.perfetto.dev) and chr
 
 A stage is listened to while records time it.  A wrapper says the time before each of its lines
 (`ticked`), so its slices follow one another without a gap; those of its last call are kept.  Where
-kernels are measured (`measure=True`) a slice is as long as was measured.  On a GPU an event stands
-beside each tick: how long the stream worked is a track of its own.
+kernels are measured (`measure=True`) a slice is as long as was measured.  Elsewhere CUPTI, through
+torch.profiler, tells what a GPU did while the explained function ran: each stream is a track.
 """
 
 import ast
+import bisect
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -25,7 +27,7 @@ import json
 import re
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +43,7 @@ KINDS = {  # of a line of a wrapper that calls no kernel: what it says
     "copy": re.compile(r"\.copy_\(|\bclone\("),
     "allocation": re.compile(r"\bnew_workspace\(|\bempty_\w+\(|\bworkspaces\b"),
 }
+COPIES = ("Memcpy", "Memset")  # how CUPTI calls them
 CALLED = re.compile(r"[A-Za-z_]\w*(?=\()")
 
 
@@ -49,7 +52,7 @@ class Slice:
     """seconds: from when to when, of `time.perf_counter`.  source: lines of the program."""
 
     name: str
-    kind: str  # "stage", "kernel", "library", "copy", "allocation", "wrapper"
+    kind: str  # "stage", "kernel", "library", "copy", "allocation", "wrapper", "launch", "wait"
     track: str
     start: float
     end: float
@@ -60,18 +63,34 @@ class Slice:
 class Ticks:
     """The last call of one wrapper: before which line it was when."""
 
-    device: torch.device
     libraries: set[str]  # names of operations of torch's in its scope
     last: list[tuple[int, float]] = field(default_factory=list)
-    events: list[Any] = field(default_factory=list)
 
     def __call__(self, line: int, is_first: bool) -> None:
         if is_first:
-            self.last, self.events = [], []
-        if self.device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
-            self.events.append(torch.cuda.Event(enable_timing=True))
-            self.events[-1].record()
+            self.last = []
         self.last.append((line, time.perf_counter()))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a stream of a GPU did; without a stream: what the host asked of it, or waited for.
+    number: that of the launch, which both have."""
+
+    name: str
+    start: float  # of `time.perf_counter`
+    end: float
+    stream: str  # "cuda:0, stream 7"
+    number: int
+
+    @property
+    def kind(self) -> str:
+        """ "" of a kernel, and of what the host asks for besides."""
+        if self.stream:
+            return "copy" if self.name.startswith(COPIES) else ""
+        if any(word in self.name for word in ("Launch", *COPIES)):
+            return "launch"
+        return "wait" if "Synchronize" in self.name else ""
 
 
 STAGES: dict[int, list[tuple[str, float, float]]] = {}  # id of a record -> its stages
@@ -107,9 +126,9 @@ def clock(measures: bool) -> Callable[[Program, CompileRecord], Program]:
     keep_stages()
 
     def with_ticks(program: Program, record: CompileRecord) -> Program:
-        program = with_clock(program, record) if measures else program
         libraries = {name for name, value in program.scope.items() if is_eager_kernel(name, value)}
-        tick = TICKS[id(record)] = Ticks(program.device, libraries)
+        program = with_clock(program, record) if measures else program
+        tick = TICKS[id(record)] = Ticks(libraries)
         weakref.finalize(record, TICKS.pop, id(record), None).atexit = False
         scope = program.scope | {"_tick": tick}
         return dataclasses.replace(program, source=ticked(program.source), scope=scope)
@@ -132,6 +151,28 @@ def ticked(source: str) -> str:
     return "\n".join(lines)
 
 
+@contextlib.contextmanager
+def watched_gpu(found: list[Work], measures: bool) -> Iterator[None]:
+    """Adds what a GPU does meanwhile; not where kernels are measured, the program has no GPU, or
+    somebody is profiling it already."""
+    if measures or not torch.cuda.is_initialized() or torch.autograd._profiler_enabled():
+        yield
+        return
+    cupti = {"use_device": "cuda", "use_cpu": False, "use_kineto": True}
+    with torch.autograd.profiler.profile(**cupti) as profile:
+        yield
+    found += works(profile.kineto_results.events(), time.time_ns() - time.perf_counter_ns())
+
+
+def works(events: Iterable[Any], epoch: int) -> Iterator[Work]:
+    """Of events of torch.profiler.  epoch: nanoseconds, at which `time.perf_counter` was 0."""
+    for event in events:
+        is_host = event.device_type() == torch.profiler.DeviceType.CPU
+        stream = f"cuda:{event.device_index()}, stream {event.device_resource_id()}"
+        start, end = ((ns - epoch) / 1e9 for ns in (event.start_ns(), event.end_ns()))
+        yield Work(event.name(), start, end, "" if is_host else stream, event.correlation_id())
+
+
 # --- slices ---------------------------------------------------------------------------------------
 class Timeline:
     """slices: all of an explanation, in their order."""
@@ -143,6 +184,7 @@ class Timeline:
         self.origins = Origins(document)
         self.paths = {file["id"]: file["path"] for file in document["files"]}
         self.slices: list[Slice] = []
+        self.works: Sequence[Work] = explanation.works
         seen: dict[int, str] = {}  # id of a code object -> id of its frame in the document
         frames = {frame["id"]: frame for frame in document["frames"]}
         entries = {name: iter(frame["entries"]) for name, frame in frames.items()}
@@ -187,21 +229,27 @@ class Timeline:
         for (line, start), (_, end) in itertools.pairwise(ticks.last):
             seconds = measured[line].seconds if line in measured else end - start
             name, kind = about(texts[line - 1], kernels, ticks.libraries)
-            source = ", ".join(map(self.place, self.origins.lines(f"{stage['id']}/{line}")))
+            source = ", ".join(map(self.place, self.origins.own_lines(f"{stage['id']}/{line}")))
             self.slices.append(Slice(name, kind, track, now, now + seconds, source))
             now += seconds
-        if ticks.events:
-            self.add_stream(ticks, track)
+        if self.works:
+            self.add_works([one for one in self.slices if one.track == track])
 
-    def add_stream(self, ticks: Ticks, track: str) -> None:
-        """On a GPU: the same lines as the stream worked on them."""
-        torch.cuda.synchronize(ticks.device)
-        begin = ticks.last[0][1]
-        at = [begin + ticks.events[0].elapsed_time(event) / 1e3 for event in ticks.events]
-        host = [one for one in self.slices if one.track == track]
-        for one, start, end in zip(host, at, at[1:]):
-            stream = f"{track}, {ticks.device}"
-            self.slices.append(dataclasses.replace(one, track=stream, start=start, end=end))
+    def add_works(self, lines: Sequence[Slice]) -> None:
+        """What the lines of one call launched or waited for, and what streams made of it."""
+        starts, asked = (
+            [one.start for one in lines],
+            {w.number: w for w in self.works if not w.stream},
+        )
+        for work in self.works:
+            at = asked.get(work.number, work).start
+            line = lines[max(0, bisect.bisect_right(starts, at) - 1)]
+            if not line.start <= at < line.end:
+                continue
+            kind = work.kind or (line.kind if work.stream else "")
+            if kind:
+                where = work.stream or line.track
+                self.slices.append(Slice(work.name, kind, where, work.start, work.end, line.source))
 
     def place(self, line: str) -> str:
         """file0:12 -> model.py:12"""

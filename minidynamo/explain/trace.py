@@ -71,7 +71,8 @@ class Trace:
         explanation = Explanation(self.name, None, told, counters)
         explanation.looks, explanation.script = self.looks, self.script
         explanation.save(str(self.path))
-        print(f"minidynamo: {many(len(told), 'frame')} explained in {self.path}", file=sys.stderr)
+        frames = many(len({id(record.code) for record in told}), "frame")
+        print(f"minidynamo: {frames} explained in {self.path}", file=sys.stderr)
 
 
 def start(path: Path, name: str, looks: Looks = Looks()) -> None:

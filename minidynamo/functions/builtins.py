@@ -36,7 +36,6 @@ from typing import Any
 import torch
 
 from ..errors import Break, ObservedException
-from ..evaluate.operations import on_host
 from ..evaluate.operators import COMPARISONS, OPERATORS, UNARY
 from ..variables.base import MISSING, Frame, Named, OpaqueVar, Variable, lookup, trusted
 from ..variables.classes import ClassVar
@@ -53,7 +52,7 @@ from ..variables.dicts import (
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import EnumerateVar, FilterVar, MapVar, ZipVar
 from ..variables.objects import ObjectVar, through
-from ..variables.registry import NONE, refused, rule, rules
+from ..variables.registry import NONE, refused, rule, rule_of_each, rules
 from ..variables.sequences import slice_of
 from ..variables.symbolic import SymVar, apply, is_number
 from ..variables.tensor import TensorVar
@@ -284,23 +283,20 @@ def _abs(tx: Frame, value: Any, /) -> Variable:
     if isinstance(value, TensorVar):
         return value.call_method(tx, "abs", [], {})
     if isinstance(value, ObjectVar):
-        return through(value, tx, "__abs__", [], {})
-    symbolic = apply(tx, abs, value) if type(value) is SymVar else None
-    return symbolic or tx.fold(abs, value.as_constant())
+        return through("__abs__")(value, tx)
+    return tx.computed(abs, [value], {})
 
 
 def _divmod(tx: Frame, a: Variable, b: Variable, /) -> Variable:
     if a.is_constant() and b.is_constant():
-        return tx.fold(divmod, a.as_constant(), b.as_constant())
+        return tx.computed(divmod, [a, b], {})
     if not is_number(a) or not is_number(b):
         raise Break("C function", f"divmod() of {a} and {b}")
     return TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)])
 
 
 def _round(tx: Frame, number: Any, ndigits: Variable = NONE) -> Variable:
-    digits = [] if ndigits is NONE else [ndigits]
-    symbolic = apply(tx, round, number, *digits) if type(number) is SymVar else None
-    return symbolic or tx.fold(on_host(round, [number, *digits], {}, "as_constant"))
+    return tx.computed(round, [number] if ndigits is NONE else [number, ndigits], {})
 
 
 def _index(tx: Frame, value: Any, /) -> Variable:
@@ -311,6 +307,7 @@ def _index(tx: Frame, value: Any, /) -> Variable:
     return tx.fold(operator.index, value.as_constant())
 
 
+@rule_of_each(int, float, complex, bool)
 def _converted(cls: type, tx: Frame, *args: Any, **kwargs: Any) -> Any:
     """int(), float(), complex(), bool() of a tensor, an object, or anything else."""
     value, name = args[0] if args else None, f"__{cls.__name__}__"
@@ -321,17 +318,13 @@ def _converted(cls: type, tx: Frame, *args: Any, **kwargs: Any) -> Any:
     method = value.special(tx, name) if isinstance(value, ObjectVar) else None
     if method is not None:
         return of_class(cls, method.call(tx, [], {}), name)
-    return tx.computed(cls, args, kwargs, "as_constant")
-
-
-for _class in (int, float, complex, bool):
-    rule(_class)(functools.partial(_converted, _class))
+    return tx.computed(cls, args, kwargs)
 
 
 def _pow(tx: Frame, base: Variable, exponent: Variable, *modulo: Variable) -> Variable:
     if not modulo:
         return tx.binary("**", base, exponent)
-    return tx.fold(on_host(pow, [base, exponent, *modulo], {}, "as_constant"))
+    return tx.computed(pow, [base, exponent, *modulo], {})
 
 
 # ---- containers
@@ -386,7 +379,6 @@ rules(
         enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(
             tx.iter_of(iterable), tx.fold(operator.index, start.as_constant()).value
         ),
-        range: lambda tx, *args, **kwargs: tx.computed(range, args, kwargs, "as_constant"),
         zip: lambda tx, *values, strict=ConstantVar(False): ZipVar(
             [tx.iter_of(a) for a in values], strict.truth(tx)
         ),

@@ -12,7 +12,6 @@ Mirrors torch/_dynamo/variables/user_defined.py and builtin.py.
 
 import collections
 import enum
-import functools
 import types
 from typing import Any
 
@@ -26,7 +25,7 @@ from ..variables.classes import ClassVar
 from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, TupleVar
 from ..variables.objects import ObjectVar, initialise_exception, is_inherited
-from ..variables.registry import NONE, ByClass, checked, refused, rule
+from ..variables.registry import NONE, ByClass, checked, refused, rule_of_each
 from ..variables.tensor import TensorVar
 from ..variables.containers import is_plain_named_tuple
 from .builtins import name_of
@@ -94,7 +93,7 @@ def _of_object(tx: Frame, descriptor: Any, self: Any, rest: Args, kwargs: Named)
     if owner not in self.cls.__mro__:  # plain Python says what is wrong
         raise unknown(descriptor, self)
     if owner is object and name in OBJECT_METHODS:
-        return OBJECT_METHODS[name](tx, [self, *rest], {})
+        return None
     if issubclass(owner, BaseException) and name == "__init__":
         initialise_exception(self.cls, self, rest, kwargs)
         return NONE
@@ -147,7 +146,7 @@ def _of_constant(
 ) -> Variable | None:
     if is_its_own(self, descriptor) and not isinstance(self.value, enum.Enum):
         return None  # (a member of an enumeration would look for it in its class again)
-    return tx.fold(on_host(descriptor, [self, *rest], kwargs, "as_constant"))
+    return tx.computed(descriptor, [self, *rest], kwargs)
 
 
 # ---- methods of `object`, on any object
@@ -189,11 +188,12 @@ def call_class_method(tx: Frame, owner: type, function: Any, args: Args, kwargs:
             made.setitem(tx, key, args[1] if len(args) > 1 else NONE)
         return made
     if issubclass(owner, (int, float, str, bytes)):
-        return tx.fold(on_host(function, args, {}, "as_constant"))
+        return tx.computed(function, args, {})
     raise Break("C function", f"the call of {owner.__name__}.{name}()")
 
 
 # ---- allocators: object.__new__(cls), dict.__new__(cls), tuple.__new__(cls, items)
+@rule_of_each(*(cls.__new__ for cls in (object, dict, tuple, list, set, BaseException)))
 def _new_object(new: Any, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
     cls = args[0].as_constant()
     if issubclass(cls, tuple):
@@ -201,7 +201,3 @@ def _new_object(new: Any, tx: Frame, *args: Variable, **kwargs: Variable) -> Var
         if cls is tuple or is_plain_named_tuple(cls):
             return TupleVar(items, cls)
     return allocate(tx, cls, args[1:], new)
-
-
-for _class in (object, dict, tuple, list, set, BaseException):
-    rule(_class.__new__)(functools.partial(_new_object, _class.__new__))

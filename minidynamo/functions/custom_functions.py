@@ -73,9 +73,9 @@ class Reads:
         hint = "give apply() what changes as an argument"
         return Break("autograd function", f"{self.cls.__name__}: {what}", hint)
 
-    def methods(self, cls: type) -> None:
+    def methods(self) -> None:
         for name in METHODS:
-            owner, found = lookup(cls, name)
+            owner, found = lookup(self.cls, name)
             if found is MISSING or owner is torch.autograd.Function:
                 continue
             source = self.tx.output.tree.pinned(owner).child("class_item", name)
@@ -108,14 +108,14 @@ class Reads:
             stays = is_cell and not is_programs(function)
             self.read(found, ".".join([name, *path]), path, stays)
 
-    def read(self, found: Variable, text: str, path: list[str], stays: bool = False) -> None:
+    def read(self, found: Variable, text: str, path: list[str], stays: bool) -> None:
         """`found` and its attributes, one of the other."""
         for name in path:
             if is_written(found):
                 raise self.refuse(f"it reads {text}, which this frame has written")
             if isinstance(found, PyModuleVar) and trusted(found.value.__name__):
                 return
-            if isinstance(found, TensorVar) or found.is_constant() and not is_class(found):
+            if is_data(found):
                 break
             found = found.getattr(self.tx, name)
         if self.late and not stays and is_data(pinned(found)):
@@ -146,18 +146,14 @@ def is_fixed(found: Any) -> bool:
         return found.value not in REFUSED
     if isinstance(found, ClassVar):
         return trusted(found.value.__module__)
-    return isinstance(found, PyModuleVar) or found.is_constant() and not is_class(found)
-
-
-def is_class(variable: Variable) -> bool:
-    return isinstance(variable, (ClassVar, CallableVar, FunctionVar, PyModuleVar))
+    return isinstance(found, PyModuleVar) or is_data(found)
 
 
 def is_data(variable: Variable) -> bool:
     """A number, a text, a tensor, a tuple of them?"""
-    if isinstance(variable, TupleVar):
+    if isinstance(variable, (TensorVar, TupleVar)):
         return True
-    return isinstance(variable, TensorVar) or variable.is_constant() and not is_class(variable)
+    return variable.is_constant() and not isinstance(variable, ClassVar)
 
 
 def is_written(variable: Any) -> bool:
@@ -199,22 +195,16 @@ def attributes_behind(steps: list[dis.Instruction]) -> list[str]:
     return path
 
 
-def is_of_inference(tx: Frame, value: Any) -> bool:
-    """Is the value a tensor, or a view, made in inference mode?  Only real tensors, and not their
-    fakes, know whether autograd records these."""
-    if type(value) is not TensorVar:
-        return False
-    return value.fake.is_inference() or torch.is_inference_mode_enabled()
-
-
 @rule(getattr(torch.autograd.Function.apply, "__func__"))
 def _apply(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variable:
     """Run with fake tensors now, traced again by a backend that looks inside."""
     cls = function.as_constant()
-    if any(is_of_inference(tx, arg) for arg in args):
+    fakes = [arg.fake for arg in args if type(arg) is TensorVar]
+    # Only real tensors, and not their fakes, know whether autograd records a view of these.
+    if fakes and torch.is_inference_mode_enabled() or any(map(torch.is_inference, fakes)):
         raise Break("autograd function", f"{cls.__name__}.apply of what inference mode has made")
     reads = Reads(tx, cls)
-    reads.methods(cls)
+    reads.methods()
     if any(isinstance(value, (FunctionVar, CallableVar)) for value in args):
         raise reads.refuse("it is given a function")
 

@@ -37,7 +37,7 @@ from ..variables.dicts import DictVar, ListVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar, nothing_handled
-from ..variables.registry import NONE, refused, rule, rules
+from ..variables.registry import NONE, refused, rule, rule_of_each, rules
 
 
 # ---- functools, types
@@ -137,21 +137,20 @@ def _exc_info(tx: Frame) -> Variable:
     return TupleVar([NONE] * 3 if handled is NONE else exc_info(tx, handled))
 
 
+# what they make from real objects is the same each time
+FIXED: tuple[Any, ...] = (operator.itemgetter, operator.attrgetter, object, logging.getLogger)
+FIXED += (inspect.Parameter, inspect.signature, inspect.getfullargspec)
+
+
+@rule_of_each(*FIXED)
 def _pinned_result(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
     return tx.fold_pinned(on_host(function, args, kwargs))
 
 
-# what they make from real objects is the same each time
-FIXED: tuple[Any, ...] = (operator.itemgetter, operator.attrgetter, object, logging.getLogger)
-FIXED += (inspect.Parameter, inspect.signature, inspect.getfullargspec)
-for _function in FIXED:
-    rule(_function)(functools.partial(_pinned_result, _function))
 rules(
     {
         sys.exception: _exception,
         sys.exc_info: _exc_info,
-        sys.intern: lambda tx, text: tx.fold(sys.intern, text.as_constant()),
-        os.fspath: lambda tx, path: tx.fold(os.fspath, path.as_constant()),
         dataclasses.fields: _fields,
         warnings.warn: refused("warning", "warnings.warn()", "warn outside the compiled function"),
     }
@@ -211,14 +210,15 @@ def copied_object(
 rules({copy.copy: shallow_copy, copy.deepcopy: lambda tx, value: deep_copy(tx, value, {})})
 
 
-# ---- NumPy
-def _of_numbers(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
-    return tx.fold(on_host(function, args, kwargs, "as_constant"))
-
-
+# ---- functions of constants, which are called now: NumPy's among them
+OF_CONSTANTS: set[Any] = {range, format, sys.intern, os.fspath}
 if ARRAYS:
     import numpy
 
-    OF_NUMBERS: set[Any] = {f for f in vars(numpy).values() if type(f) is numpy.ufunc}
-    for _function in (*OF_NUMBERS, numpy.prod, numpy.sum, numpy.mean):
-        rule(_function)(functools.partial(_of_numbers, _function))
+    OF_CONSTANTS |= {f for f in vars(numpy).values() if type(f) is numpy.ufunc}
+    OF_CONSTANTS |= {numpy.prod, numpy.sum, numpy.mean}
+
+
+@rule_of_each(*OF_CONSTANTS)
+def _computed(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
+    return tx.computed(function, args, kwargs)

@@ -27,7 +27,7 @@ from ..errors import Break
 from ..variables.base import Args, Frame, Named, RealVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.dicts import DictVar, ListVar, TupleVar
-from ..variables.registry import BY_VALUE, PINNED, by_identity, rule
+from ..variables.registry import BY_VALUE, PINNED, by_identity, rule, rule_of_each
 from ..variables.tensor import TensorVar
 
 NOTHING = object()
@@ -165,6 +165,7 @@ for _function in (torch.func.functional_call, stateless.functional_call):
     traced(_function, _function)  # it lies where torch's code is not traced
 
 
+@rule_of_each(itertools.product, itertools.combinations, itertools.permutations)
 def _rows(real: Any, tx: Frame, *pools: Any, **options: Any) -> Variable:
     """itertools.product, combinations, permutations: all rows at once."""
     last = [] if real is itertools.product else [pools[-1].as_constant()]
@@ -175,10 +176,6 @@ def _rows(real: Any, tx: Frame, *pools: Any, **options: Any) -> Variable:
         tx.output.count_step()
         rows.append(TupleVar(list(row)))
     return tx.iter_of(ListVar(rows))
-
-
-for _real in (itertools.product, itertools.combinations, itertools.permutations):
-    rule(_real)(functools.partial(_rows, _real))
 
 
 # ---- lists of tensors, for torch's optimizers and for clipping

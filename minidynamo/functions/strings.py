@@ -15,14 +15,13 @@ from typing import Any
 
 from ..errors import Break
 from ..evaluate.opcodes import pushes
-from ..evaluate.operations import on_host
 from ..variables.base import Frame, Variable, lookup
 from ..variables.classes import ClassVar, PyModuleVar
 from ..variables.constant import ConstantVar
 from ..variables.dicts import SetVar
 from ..variables.functions import CallableVar, FunctionVar
 from ..variables.objects import ObjectVar
-from ..variables.registry import rule, rules
+from ..variables.registry import rule
 from ..variables.tensor import TensorVar
 
 CONVERT: dict[str, Any] = {"str": str, "repr": repr, "format": format}
@@ -69,7 +68,7 @@ def of_object(tx: Frame, value: Any, how: str) -> str:
 def _str(tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
     if len(args) == 1 and not kwargs:
         return text(tx, args[0], "str")
-    return tx.fold(on_host(str, list(args), kwargs, "as_constant"))
+    return tx.computed(str, args, kwargs)
 
 
 # ---- f-strings
@@ -100,9 +99,4 @@ pushes(
         "FORMAT_SIMPLE": lambda frame, _: formatted(frame, frame.stack.pop()),
     }
 )
-rules(
-    {
-        repr: lambda tx, value, /: text(tx, value, "repr"),
-        format: lambda tx, *args: tx.fold(on_host(format, args, {}, "as_constant")),
-    }
-)
+rule(repr)(lambda tx, value, /: text(tx, value, "repr"))

@@ -15,7 +15,6 @@ Mirrors torch/_dynamo/variables/torch.py.
 """
 
 import contextlib
-import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -28,7 +27,7 @@ from ..errors import Break, SkipFrame
 from ..variables.base import Frame, Named, Variable
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.dicts import DictVar, ListVar, SequenceVar, TupleVar
-from ..variables.registry import NONE, refused, rule, rules
+from ..variables.registry import NONE, refused, rule, rule_of_each, rules
 from ..variables.symbolic import SymVar, pinned
 from ..variables.tensor import TensorVar
 from .torch_state import at, call_state
@@ -53,6 +52,7 @@ HOOKS = (
 MOST = 32  # symbols and numbers in one tensor; each is a node
 
 
+@rule_of_each(torch.tensor, torch.as_tensor, torch.asarray)
 def _tensor(function: Callable, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
     """torch.tensor, torch.as_tensor, torch.asarray."""
     data: Any = args[0] if args else kwargs["data" if "data" in kwargs else "obj"]
@@ -71,10 +71,6 @@ def _tensor(function: Callable, tx: Frame, *args: Variable, **kwargs: Variable) 
     if "copy" in kwargs or "obj" in kwargs:
         raise Break("arguments", "torch.asarray() with arguments that torch.tensor() does not have")
     return tx.node(torch.tensor, args, kwargs)
-
-
-for _name in ("tensor", "as_tensor", "asarray"):
-    rule(at(_name))(functools.partial(_tensor, at(_name)))
 
 
 def of_tensor(tx: Frame, function: Callable, data: Variable, args: Any, kwargs: Named) -> Variable:
@@ -120,6 +116,7 @@ def contains(tx: Frame, variable: Variable, kinds: set) -> bool:
 
 
 # ---- functions that go into the graph, with a change or a condition
+@rule_of_each(torch.nn.functional.pad, torch.constant_pad_nd)
 def _pad(
     function: Callable, tx: Frame, input: Any, pad: Variable, *args: Any, **kwargs: Any
 ) -> Any:
@@ -131,10 +128,7 @@ def _pad(
     return tx.call_leaf(function, [input, pad, *args], kwargs)
 
 
-for _padding in (torch.nn.functional.pad, torch.constant_pad_nd):
-    rule(_padding)(functools.partial(_pad, _padding))
-
-
+@rule_of_each(torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu)
 def _recurrent(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
     """lstm, gru and rnn.  With gradients on a GPU the graph breaks, and cuDNN's call runs as it is:
     torch's rule for gradients takes one time step after another, hundreds of kernels where cuDNN
@@ -160,27 +154,17 @@ def on_gpu(tensor: torch.Tensor) -> bool:
     return tensor.is_cuda
 
 
-for _function in (torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu):
-    rule(_function)(functools.partial(_recurrent, _function))
-
-
-def _foreach(foreach: Callable, each: str) -> Callable:
+@rule_of_each(torch._foreach_addcdiv_, torch._foreach_addcmul_)
+def _foreach(function: Callable, tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
     """torch._foreach_addcdiv_(params, a, b, values), where the values follow from step counts or
     learning rates: tensors, not numbers."""
-
-    def handle(tx: Frame, *args: Any, **kwargs: Variable) -> Variable:
-        values = args[3] if len(args) > 3 else None
-        if not isinstance(values, SequenceVar) or not contains(tx, values, {TensorVar, SymVar}):
-            return tx.call_leaf(foreach, args, kwargs)
-        for self, a, b, value in zip(*[arg.iterate(tx) for arg in args]):
-            self.call_method(tx, each, [a, b], {"value": value})
-        return NONE
-
-    return handle
-
-
-rule(torch._foreach_addcdiv_)(_foreach(torch._foreach_addcdiv_, "addcdiv_"))
-rule(torch._foreach_addcmul_)(_foreach(torch._foreach_addcmul_, "addcmul_"))
+    values = args[3] if len(args) > 3 else None
+    if not isinstance(values, SequenceVar) or not contains(tx, values, {TensorVar, SymVar}):
+        return tx.call_leaf(function, args, kwargs)
+    method = function.__name__.removeprefix("_foreach_")
+    for self, a, b, value in zip(*[arg.iterate(tx) for arg in args]):
+        self.call_method(tx, method, [a, b], {"value": value})
+    return NONE
 
 
 def _double(tx: Frame, value: Variable) -> Variable:

@@ -116,10 +116,7 @@ class Source:
     __repr__ = name
 
     def root(self) -> "Source":
-        node = self
-        while node.base is not None:
-            node = node.base
-        return node
+        return self.base.root() if self.base else self
 
 
 class SourceTree:

@@ -268,9 +268,6 @@ class Null(Variable):
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit("PUSH_NULL")
 
-    def __repr__(self) -> str:
-        return "NULL"
-
 
 NULL = Null()
 

@@ -108,15 +108,9 @@ class ConstantVar(RealVar):
         if type(self.value) is str and name == "join" and len(args) == 1:
             items = [item.as_constant() for item in tx.listed_fast(args[0])]
             return tx.fold(self.value.join, items)
-        if type(self.value) is str and name == "format":
-            values = [tx.text_of(value) for value in args]
-            named = {key: tx.text_of(value) for key, value in kwargs.items()}
-            return tx.fold(self.value.format, *values, **named)
         if name in ("__enter__", "__exit__"):
             raise Break("context", f"{self} is entered by a call, or left where it was not entered")
-        values = [value.as_constant() for value in args]
-        named = {key: value.as_constant() for key, value in kwargs.items()}
-        return tx.fold(lambda: getattr(self.value, name)(*values, **named))
+        return tx.computed(lambda *a, **k: getattr(self.value, name)(*a, **k), args, kwargs)
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)

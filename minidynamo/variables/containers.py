@@ -56,12 +56,27 @@ def items_of(builder: OutputGraph, value: Any, source: Source) -> list[Variable]
     return [Lazy(item, source.item(n)) for n, item in enumerate(value)]
 
 
-@SHARED(dict)
+@SHARED(dict, collections.OrderedDict, collections.defaultdict)
 def dict_of(builder: OutputGraph, value: Any, source: Source) -> DictVar:
-    if "__builtins__" in value:
+    variable: Any = items_of_dict(builder, value, source, type(value))
+    if type(value) is collections.defaultdict and value.default_factory is not None:
+        variable.factory = Lazy(value.default_factory, source.attr("default_factory"))
+    if type(value).__dictoffset__:  # such as `state_dict()._metadata`
+        if value.__dict__:
+            raise Break("attribute", "an OrderedDict that has attributes")
+        builder.guard(source, "NO_ATTRIBUTES", "not {0}.__dict__")
+    return builder.replayed(variable)
+
+
+def items_of_dict(
+    builder: OutputGraph, value: Any, source: Source, cls: type, kind: str = "item"
+) -> DictVar:
+    """A dictionary's variable of this class.  kind: as `pairs_of` takes it."""
+    if dict.__contains__(value, "__builtins__"):
         raise Break("dictionary", "a module's globals as a dictionary")
-    items = pairs_of(builder, value.items(), source)
-    return builder.replayed(DictVar(items, source=source, real_keys=list(value)))
+    pairs = real_pairs(value)
+    items = pairs_of(builder, pairs, source, kind)
+    return DictVar(items, cls, source=source, real_keys=[key for key, _ in pairs])
 
 
 def pairs_of(
@@ -125,21 +140,6 @@ def result_set(builder: OutputGraph, value: Any) -> SetVar:
 
 
 # ---- what the standard library's own classes hold
-@SHARED(collections.OrderedDict, collections.defaultdict)
-def special_dict(builder: OutputGraph, value: Any, source: Source) -> Variable:
-    pairs = real_pairs(value)
-    items = pairs_of(builder, pairs, source)
-    keys = [key for key, _ in pairs]
-    variable: Any = DictVar(items, type(value), source=source, real_keys=keys)
-    if type(value) is collections.defaultdict and value.default_factory is not None:
-        variable.factory = Lazy(value.default_factory, source.attr("default_factory"))
-    if type(value).__dictoffset__:  # such as `state_dict()._metadata`
-        if value.__dict__:
-            raise Break("attribute", "an OrderedDict that has attributes")
-        builder.guard(source, "NO_ATTRIBUTES", "not {0}.__dict__")
-    return builder.replayed(variable)
-
-
 def real_pairs(value: Any) -> list[tuple[Any, Any]]:
     """Keys and values in the order that the program sees: dict.items() of an OrderedDict forgets
     move_to_end()."""
@@ -172,13 +172,9 @@ def contents_of_list(builder: OutputGraph, value: Any, source: Source, base: typ
 
 
 def contents_of_dict(builder: OutputGraph, value: Any, source: Source, base: type) -> DictVar:
-    if dict.__contains__(value, "__builtins__"):
-        raise Break("dictionary", "a module's globals as a dictionary")
-    pairs = real_pairs(value)
-    items = pairs_of(builder, pairs, source, "dict_item")
-    keys = [key for key, _ in pairs]
-    keys_text = builder.tree.pinned(base).key + ".keys({0})"
-    return DictVar(items, base, source=source, real_keys=keys, keys_text=keys_text)
+    variable = items_of_dict(builder, value, source, base, "dict_item")
+    variable.keys_text = builder.tree.pinned(base).key + ".keys({0})"
+    return variable
 
 
 CONTENTS: dict[type, Callable[..., Variable]] = {

@@ -40,7 +40,7 @@ class DictVar(Container):
     # host key -> the key as the program first wrote it; True: it has removed the key
     written: dict[Any, Any] = field(default_factory=dict, init=False)
     real_keys: list = field(default_factory=list, kw_only=True)  # of one with a source
-    keys_text: str = field(default="{0}", kw_only=True)  # how a guard reads the keys
+    keys_text = "{0}"  # how a guard reads the keys
     factory = cast(Any, None)  # of a defaultdict
     rewritten = False  # does the replay store everything?
     removed = 0  # how often a key was removed or moved
@@ -130,9 +130,6 @@ class DictVar(Container):
         # What is pushed last is stored first: so new keys come in their order.
         for host, key in reversed(self.written.items()):
             cg.commit_item(self, key, self.items[host][1])
-
-    def truth(self, tx: Frame) -> bool:
-        return self.length(tx) > 0
 
     def length(self, tx: Frame) -> int:
         return len(self.keys(tx))
@@ -246,7 +243,7 @@ class ProxyVar(Container):
     dict: Any
     cls = types.MappingProxyType
     shared = False
-    truth, length, iterate = map(of_the_dict, ("truth", "length", "iterate"))
+    length, iterate = map(of_the_dict, ("length", "iterate"))
     getitem, get, contains = map(of_the_dict, ("getitem", "get", "contains"))
     method_get, method_keys = map(of_the_dict, ("method_get", "method_keys"))
     method_values, method_items = map(of_the_dict, ("method_values", "method_items"))
@@ -261,6 +258,7 @@ class DictViewVar(Container):
     shared = False
     dict: DictVar
     kind: str
+    length = of_the_dict("length")
 
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         keys = self.dict.keys(tx)
@@ -274,12 +272,6 @@ class DictViewVar(Container):
     @property
     def cls(self) -> type:
         return type(getattr({}, self.kind)())
-
-    def length(self, tx: Frame) -> int:
-        return self.dict.length(tx)
-
-    def truth(self, tx: Frame) -> bool:
-        return self.dict.truth(tx)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(getattr(self.dict.cls, self.kind), self.dict)
@@ -361,9 +353,6 @@ class SetVar(Container):
     def hash_key(self, tx: Frame) -> Any:
         return frozenset(self.items) if self.cls is frozenset else super().hash_key(tx)
 
-    def truth(self, tx: Frame) -> bool:
-        return self.length(tx) > 0
-
     def length(self, tx: Frame) -> int:
         return len(self.items)
 
@@ -403,14 +392,14 @@ class SetVar(Container):
     def method_update(self, tx: Frame, other: Variable, /) -> None:
         self.written()
         if isinstance(whole_set(other), SetVar):
-            self.items = self.combined(tx, "update", other).items
+            self.items = self.combined("update", tx, other).items
         elif other.python_type() is dict:
             raise Break("set", "a set that takes the keys of a dictionary, in an order of its own")
         else:
             for value in other.iterate(tx):
                 self.method_add(tx, value)
 
-    def combined(self, tx: Frame, name: str, other: Variable) -> SetVar:
+    def combined(self, name: str, tx: Frame, other: Variable, /) -> SetVar:
         """What the method of real sets makes of them: it knows the order."""
         self.iterate(tx)  # guards its order
         values = list(whole_set(other).iterate(tx))
@@ -425,16 +414,11 @@ class SetVar(Container):
         return SetVar({host: known[host] for host in table}, self.cls, table)
 
     def method_copy(self, tx: Frame) -> SetVar:
-        return self if self.cls is frozenset else self.combined(tx, "union", self)
+        return self if self.cls is frozenset else self.combined("union", tx, self)
 
-    def method_union(self, tx: Frame, other: Variable, /) -> SetVar:
-        return self.combined(tx, "union", other)
-
-    def method_intersection(self, tx: Frame, other: Variable, /) -> SetVar:
-        return self.combined(tx, "intersection", other)
-
-    def method_difference(self, tx: Frame, other: Variable, /) -> SetVar:
-        return self.combined(tx, "difference", other)
+    method_union = functools.partialmethod(combined, "union")
+    method_intersection = functools.partialmethod(combined, "intersection")
+    method_difference = functools.partialmethod(combined, "difference")
 
     def contents(self, cg: Codegen) -> None:
         cg.build("BUILD_TUPLE", [self.items[host] for host in self.table])

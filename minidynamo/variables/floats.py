@@ -28,7 +28,7 @@ from miniinductor.sizes.prover import LARGEST, Symbol
 from ..shapes.symbolic_numbers import SymNode, is_of_floats
 from .base import Frame, OutputGraph, Source, Variable
 from .constant import ConstantVar
-from .registry import rule
+from .registry import rule_of_each
 from .sequences import SequenceVar
 from .symbolic import SymVar, pinned
 from .tensor import TensorVar
@@ -96,7 +96,7 @@ def beside(tx: Frame, variable: SymVar, others: Iterable[Variable]) -> Variable:
     dtype = functools.reduce(torch.promote_types, [torch.result_type(t, 1.0) for t in met])
     if dtype.itemsize == 2:  # eager computes these in float32, and rounds the result
         return pinned(variable)
-    return tx.output.call_graph(tx, "call_method", "to", [tensor, ConstantVar(dtype)], {})
+    return tensor.method_node(tx, "to", [ConstantVar(dtype)], {})
 
 
 # operations that take a 0-d tensor as they take a number
@@ -138,25 +138,22 @@ def has_halves(values: Iterable[Variable]) -> bool:
     return any(isinstance(t, TensorVar) and t.fake.dtype.itemsize == 2 for t in values)
 
 
-def _scaled(name: str, symbol: str) -> Callable:
+SCALED = {"addcmul": ("add", "*"), "addcdiv": ("add", "/")}
+SCALED |= {f"{name}_": (f"{add}_", symbol) for name, (add, symbol) in SCALED.items()}
+
+
+@rule_of_each(*(getattr(torch.Tensor, name) for name in SCALED))
+def _scaled(method: Any, tx: Frame, tensor: TensorVar, *args: Any, **kwargs: Variable) -> Variable:
     """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step count),
     or a float that changes, is multiplied in."""
-
-    def method(tx: Frame, tensor: TensorVar, *args: Any, **kwargs: Variable) -> Variable:
-        value: Any = kwargs.get("value")
-        if is_float(value) and not has_halves([tensor, *args]):
-            value = beside(tx, value, args)
-        if not isinstance(value, TensorVar):
-            return tensor.method_node(tx, name, args, kwargs)
-        change = tx.binary(symbol, tx.binary("*", value, args[0]), args[1])
-        return tensor.call_method(tx, name.replace("cmul", "").replace("cdiv", ""), [change], {})
-
-    return method
-
-
-for _name, _symbol in (("addcmul", "*"), ("addcdiv", "/")):
-    for _method in (_name, _name + "_"):
-        rule(getattr(torch.Tensor, _method))(_scaled(_method, _symbol))
+    value: Any = kwargs.get("value")
+    if is_float(value) and not has_halves([tensor, *args]):
+        value = beside(tx, value, args)
+    if not isinstance(value, TensorVar):
+        return tensor.method_node(tx, method.__name__, args, kwargs)
+    add, symbol = SCALED[method.__name__]
+    change = tx.binary(symbol, tx.binary("*", value, args[0]), args[1])
+    return tensor.call_method(tx, add, [change], {})
 
 
 def floats_as_tensors(compiled: Callable, output: OutputGraph) -> Callable:

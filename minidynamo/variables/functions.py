@@ -101,11 +101,10 @@ class CellVar(Variable):
     def replay(self, cg: Codegen) -> None:
         if self.content is None:
             raise Break("reconstruct", "a variable of a closure that is deleted")
+        cg.value(self.content)
         if isinstance(self.cell, str):
-            cg.value(self.content)
             cg.commit("STORE_DEREF", self.cell)
         else:
-            cg.value(self.content)
             cg.value(self)
             cg.commit("STORE_ATTR", "cell_contents")
 

@@ -250,29 +250,9 @@ def iterator_of_constant(tx: Frame, constant: ConstantVar) -> IteratorVar:
 iterator_of(ConstantVar)(iterator_of_constant)
 
 
-class HostIterator(IteratorVar):
-    """Over values that are known: those of a tensor, of a reversed dictionary."""
-
-    left: Iterator[Variable]
-    cls: type
-
-    def next(self, tx: Frame) -> Variable | None:
-        return next(self.left, None)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if self.cls is not IteratorVar.cls:
-            raise Break("reconstruct", f"a {self.cls.__name__} in the middle of a loop that breaks")
-        rest = list(self.left)
-        self.left = iter(rest)
-        cg.value(TupleVar(rest))
-        cg.emit("GET_ITER")
-
-
-def over_values(tx: Frame, variable: Variable) -> HostIterator:
-    return HostIterator(variable.iterate(tx), IteratorVar.cls)
-
-
-iterator_of(Variable)(over_values)  # where no nearer class of the variable says
+@iterator_of(Variable)  # where no nearer class of the variable says
+def over_values(tx: Frame, variable: Variable) -> SequenceIterator:
+    return SequenceIterator(TupleVar([*variable.iterate(tx)]))
 
 
 class EnumerateVar(IteratorVar):

@@ -21,18 +21,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from ..errors import Break, Restart
 from ..guards.guards import MODULE_TABLES
 from ..guards.originals import NN_MODULE
-from .base import (
-    MISSING,
-    Args,
-    Codegen,
-    Frame,
-    Named,
-    OutputGraph,
-    Source,
-    Variable,
-    current,
-    lookup,
-)
+from .base import Args, Codegen, Frame, Named, OutputGraph, Source, Variable, current, lookup
 from .constant import ConstantVar
 from .dicts import DictVar, TupleVar
 from .objects import ObjectVar, fields_of
@@ -101,17 +90,6 @@ class ModuleVar(ObjectVar):
             if found is not None:
                 return found
         tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
-
-    def generic_getattr(self, tx: Frame, name: str) -> Variable:
-        # As the base class does it, but without raising the AttributeError that leads to
-        # __getattr__: parameters and submodules are found there.
-        if (
-            lookup(self.cls, name)[1] is MISSING
-            and lookup(self.cls, "__getattr__")[1] is NN_MODULE["__getattr__"]
-            and self.fields.get(tx, ConstantVar(name)) is None
-        ):
-            return self.module_getattr(tx, name)
-        return super().generic_getattr(tx, name)
 
     def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
         if fallback is not NN_MODULE["__getattr__"]:

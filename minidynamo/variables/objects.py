@@ -62,6 +62,19 @@ def method_of_class(
     return BoundMethodVar(function, cls)
 
 
+def through(name: str) -> Callable[..., Any]:
+    """What an operation does by this special method of the object's class: (tx, what it is
+    given)."""
+
+    def operation(self: ObjectVar, tx: Frame, *args: Variable) -> Variable:
+        method = self.special(tx, name)
+        if method is None:
+            raise Break("C function", f"{name} of a {self.cls.__name__}")
+        return method.call(tx, list(args), {})
+
+    return operation
+
+
 class ObjectVar(Variable):
     """An instance of a Python class: real (`value`) or made in this frame."""
 
@@ -235,7 +248,8 @@ class ObjectVar(Variable):
     def call(self, tx: Frame, args: Args, kwargs: Named) -> Variable:
         if is_inherited(self.cls, "__call__"):
             return tx.call_c(self.real(), args, kwargs)
-        return through(self, tx, "__call__", args, kwargs)
+        method = self.special(tx, "__call__")
+        return super().call(tx, args, kwargs) if method is None else method.call(tx, args, kwargs)
 
     def truth(self, tx: Frame) -> bool:
         for name, kind in (("__bool__", bool), ("__len__", int)):
@@ -264,23 +278,16 @@ class ObjectVar(Variable):
             self.fields.remove(tx, ConstantVar(name))
 
     def length(self, tx: Frame) -> int:
-        found = through(self, tx, "__len__", [], {}).as_constant()
+        found = through("__len__")(self, tx).as_constant()
         if not isinstance(found, int) or found < 0:
             raise Break("length", f"len() of a {self.cls.__name__} gave {found!r:.50}")
         return found
 
-    def getitem(self, tx: Frame, key: Variable) -> Variable:
-        return through(self, tx, "__getitem__", [key], {})
-
-    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
-        through(self, tx, "__setitem__", [key, value], {})
-
-    def delitem(self, tx: Frame, key: Variable) -> None:
-        through(self, tx, "__delitem__", [key], {})
+    getitem, setitem, delitem = map(through, ("__getitem__", "__setitem__", "__delitem__"))
 
     def contains(self, tx: Frame, item: Variable) -> bool:
         if self.special(tx, "__contains__") is not None:
-            return through(self, tx, "__contains__", [item], {}).truth(tx)
+            return through("__contains__")(self, tx, item).truth(tx)
         if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
             raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
         return Variable.contains(self, tx, item)
@@ -387,14 +394,6 @@ def new_object(cls: Any, fields: Any, slots: Any, payload: Any) -> Any:
     for name, value in (slots or {}).items():
         object.__setattr__(made, name, value)
     return made
-
-
-def through(self: ObjectVar, tx: Frame, name: str, args: Args, kwargs: Named) -> Variable:
-    """A special method of its class."""
-    method = self.special(tx, name)
-    if method is None:
-        raise Break("C function", f"{name} of a {self.cls.__name__}")
-    return method.call(tx, args, kwargs)
 
 
 # Exceptions with fields of their own in C that take any arguments all the same.

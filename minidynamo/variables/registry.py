@@ -18,6 +18,7 @@ Mirrors torch/_dynamo/variables/builder.py (VariableBuilder._type_dispatch) and 
 torch/_dynamo/variables/builtin.py.
 """
 
+import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +107,17 @@ def rule(*functions: Any) -> Callable[[Callable], Callable]:
             if function is not None:
                 name = getattr(function, "__name__", function)
                 RULES[function] = checked(name, handler)
+        return handler
+
+    return register
+
+
+def rule_of_each(*functions: Any) -> Callable[[Callable], Callable]:
+    """Decorator: as `rule`; the handler is told, before `tx`, which of `functions` is called."""
+
+    def register(handler: Callable) -> Callable:
+        for function in functions:
+            rule(function)(functools.partial(handler, function))
         return handler
 
     return register

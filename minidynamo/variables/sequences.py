@@ -40,6 +40,9 @@ class Container(Variable):
             tx.raise_(TypeError, f"unhashable type: '{home}{self.cls.__name__}'")
         return Variable.hash_key(self, tx)
 
+    def truth(self, tx: Frame) -> bool:
+        return self.length(tx) > 0
+
     def method___len__(self, tx: Frame) -> Any:
         return tx.output.wrap_result(self.length(tx))
 
@@ -77,9 +80,6 @@ class SequenceVar(Container):
 
     def as_constant(self) -> Any:
         return self.cls([item.as_constant() for item in self.items])
-
-    def truth(self, tx: Frame) -> bool:
-        return bool(self.items)
 
     def length(self, tx: Frame) -> int:
         return len(self.items)
@@ -141,7 +141,7 @@ class SequenceVar(Container):
                 return ConstantVar(n)
         tx.raise_(
             ValueError,
-            f"{tx.text_of(value)!r} is not in {self.cls.__name__}"
+            f"{value.as_constant()!r} is not in {self.cls.__name__}"
             if isinstance(self, ListVar)
             else "tuple.index(x): x not in tuple",
         )

@@ -98,8 +98,7 @@ class TensorVar(Variable):
     def iterate(self, tx: Frame) -> Iterator[Variable]:
         if not self.fake.dim():
             tx.raise_(TypeError, "iteration over a 0-d tensor")
-        parts = tx.output.call_graph(tx, "call_method", "unbind", [self, ConstantVar(0)], {})
-        return parts.iterate(tx)
+        return self.method_node(tx, "unbind", [ConstantVar(0)], {}).iterate(tx)
 
     def length(self, tx: Frame) -> Any:
         if not self.fake.dim():

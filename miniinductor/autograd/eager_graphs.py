@@ -15,6 +15,7 @@ Out:  `runnable`: its `forward`, or an interpreter where the printed text is wro
 Mirrors `aot_eager` (torch/_dynamo/backends/debugging.py).
 """
 
+import cmath
 import keyword
 import math
 import operator
@@ -85,12 +86,7 @@ def is_printed_exactly(value: Any) -> bool:
         return not math.isnan(value) or math.copysign(1, value) > 0
     if type(value) is not complex:
         return True
-    real, imaginary = value.real, value.imag
-    is_positive = math.copysign(1, imaginary) > 0
-    if real == 0:
-        is_positive = is_positive and math.copysign(1, real) > 0
-    is_exact = is_positive or (real != 0 and imaginary != 0)
-    return is_exact and math.isfinite(real) and math.isfinite(imaginary)
+    return cmath.isfinite(value) and repr(eval(repr(value))) == repr(value)
 
 
 # --- in place of generated kernels ----------------------------------------------------------------
@@ -170,6 +166,4 @@ def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
         or all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride))
     ):
         return tensor
-    return torch.empty_strided(
-        tensor.shape, stride, dtype=tensor.dtype, device=tensor.device
-    ).copy_(tensor)
+    return tensor.new_empty_strided(tensor.shape, stride).copy_(tensor)

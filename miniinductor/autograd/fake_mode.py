@@ -234,10 +234,8 @@ def computes(op: Op) -> bool:
     schema = getattr(op, "_schema", None)
     if schema is None or op.namespace != "aten" or not schema.returns:
         return False
-    if schema.name.endswith("_backward"):
-        return False
     is_view = any(a.alias_info and not a.alias_info.is_write for a in schema.arguments)
-    return not is_view and not is_random(op)
+    return not (is_view or is_random(op) or schema.name.endswith("_backward"))
 
 
 @functools.cache
@@ -440,21 +438,19 @@ def let_go(mode: FakeTensorMode) -> None:
 
 
 @functools.cache
-def written_arguments(func: Any) -> list[tuple[int, str]]:
-    """(place, name) of the arguments that the op writes."""
-    arguments = func._schema.arguments if hasattr(func, "_schema") else []
-    is_written = [a.alias_info is not None and a.alias_info.is_write for a in arguments]
-    return [(n, a.name) for n, a in enumerate(arguments) if is_written[n]]
+def written_arguments(func: Any) -> dict[int, str]:
+    """{place: name} of the arguments that the op writes."""
+    arguments = enumerate(func._schema.arguments) if hasattr(func, "_schema") else ()
+    return {n: a.name for n, a in arguments if a.alias_info and a.alias_info.is_write}
 
 
 def refuse_real_writes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """A tensor that is no fake one would be written while the program is only looked at, by a
     custom function's `forward` that counts its calls in a global tensor, say."""
-    for place, name in written_arguments(func):
+    for place, name in written_arguments(func).items():
         given = args[place] if place < len(args) else kwargs.get(name)
-        for tensor in given if isinstance(given, (list, tuple)) else [given]:
-            if isinstance(tensor, torch.Tensor) and not isinstance(tensor, FakeTensor):
-                raise RuntimeError(f"{func} writes to a tensor from outside")
+        if not all(isinstance(tensor, FakeTensor) for tensor in tensors_in(given)):
+            raise RuntimeError(f"{func} writes to a tensor from outside")
 
 
 # --- strides --------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module
 from ..errors import CannotFunctionalize, blaming
 from ..ir.loops import same_layout
 from ..sizes.symbols import same, same_sizes, sizes
-from .fake_mode import is_random, only_checks
+from .fake_mode import is_random, only_checks, written_arguments
 
 aten = torch.ops.aten
 Node: TypeAlias = Any  # an fx.Node, of whose arguments its own types know too little
@@ -91,7 +91,7 @@ RENAMED: dict[Any, Any] = {
 def functional_form(op: Any) -> tuple[Any, list[str]]:
     """aten.add_.Tensor -> aten.add.Tensor, aten.add.out -> aten.add.Tensor; and the names of the
     written arguments."""
-    written = [a.name for a in op._schema.arguments if a.alias_info and a.alias_info.is_write]
+    written = [*written_arguments(op).values()]
     if op in RENAMED:
         return RENAMED[op], written
     wanted = [(a.name, str(a.type)) for a in op._schema.arguments if not a.is_out]
@@ -160,14 +160,10 @@ def add_node(
     kwargs: dict[str, Any] | None = None,
 ) -> Node:
     """A new call in `graph`, with its fake value and the origin of node `like`."""
-    node = graph.call_function(target, tuple(args), kwargs or {})
-    fake_args, fake_kwargs = fx.map_arg((tuple(args), kwargs or {}), lambda n: n.meta["val"])
+    node = graph.call_function(target, tuple(args), kwargs)
+    fake_args, fake_kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
     node.meta.update(like.meta, val=target(*fake_args, **fake_kwargs))
     return node
-
-
-def output_of(graph: fx.Graph) -> Node:
-    return next(node for node in reversed(graph.nodes) if node.op == "output")
 
 
 class Functionalizer:
@@ -227,11 +223,9 @@ class Functionalizer:
                 raise CannotFunctionalize(f"write through {viewed.target}")
             viewed, whole = inverse(self, node, viewed, whole)
         whole = self.in_layout_of(root, whole)
-        self.value[root] = whole
         self.version[root] += 1
-        self.stamp[root] = self.version[root]
-        self.value[node] = whole if node is root else value
-        self.stamp[node] = self.version[root]
+        for holder, held in ((node, value), (root, whole)):  # perhaps one, which holds `whole`
+            self.value[holder], self.stamp[holder] = held, self.version[root]
         if root.op == "placeholder" and root.target.startswith("tangent"):
             raise CannotFunctionalize("a backward writes into the gradient that it is given")
         if root.op in ("placeholder", "get_attr") and root not in self.written_inputs:
@@ -303,8 +297,7 @@ class Functionalizer:
         """The functional form of a call that writes, and what it writes."""
         target, written = functional_form(node.target)
         given = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
-        given.update(zip([a.name for a in schema.arguments], node.args))
-        given.update(node.kwargs)
+        given |= dict(zip([a.name for a in schema.arguments], node.args)) | node.kwargs
         victims = [given[name] for name in written]
         if any(isinstance(victim, (list, tuple)) for victim in victims):
             raise CannotFunctionalize(f"{node.target} writes to lists of tensors")
@@ -413,24 +406,18 @@ def selected(made: "Functionalizer", like: Node, view: Node, value: Node) -> tup
     return source, made.emit(like, SCATTERS[view.target], arguments, view.kwargs)
 
 
-@inverts(aten.t.default, aten.transpose.int)
-def transposed(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
-    return view.args[0], made.emit(like, view.target, (value, *view.args[1:]))
+@inverts(aten.t.default, aten.transpose.int, *LAZY_VIEWS)
+def its_own_inverse(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
+    source, *rest = view.args
+    target = LAZY_VIEWS.get(view.target, view.target)
+    return source, made.emit(like, target, (value, *rest))
 
 
 @inverts(aten.permute.default)
 def permuted(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
     source, dims = view.args
-    order = [0] * len(dims)
-    for i, d in enumerate(dims):
-        order[d % len(dims)] = i
+    order = sorted(range(len(dims)), key=lambda i: dims[i] % len(dims))
     return source, made.emit(like, aten.permute.default, (value, order))
-
-
-@inverts(*LAZY_VIEWS)
-def computed(made: "Functionalizer", like: Node, view: Node, value: Node) -> tuple:
-    """Negation and conjugation are their own inverses."""
-    return view.args[0], made.emit(like, LAZY_VIEWS[view.target], (value,))
 
 
 # --- pieces of a split ----------------------------------------------------------------------------

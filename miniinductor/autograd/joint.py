@@ -282,8 +282,7 @@ class ProgramTrace:
     def without_gradients(self) -> Joint:
         self.plan_results(self.run_program())
         if any(result.requires_grad for result in self.results):
-            reason = "an output needs gradients, though no input of the graph does"
-            raise CannotTrace(reason)
+            raise CannotTrace("an output needs gradients, though no input of the graph does")
         self.finish(self.results, "AtenGraph")
         return self.joint
 
@@ -300,7 +299,6 @@ class ProgramTrace:
         flat, self.joint.structure = pytree.tree_flatten(out)
         with autograd_errors():
             self.results = ViewPlanner(self.joint, self.tracer, flat, self.objects).plan()
-        self.joint.count = len(self.results)
 
     def plan_recorded_writes(self) -> None:
         """An object that has another `grad_fn` now was written with autograd on: its new value is a
@@ -309,7 +307,6 @@ class ProgramTrace:
             if needs_gradient(thing) and thing.grad_fn is not history:
                 self.recorded[place] = len(self.results)
                 self.results.append(thing)
-        self.joint.count = len(self.results)
 
     def differentiate(self) -> list[torch.Tensor | None]:
         """The gradient of each primal, traced; None for those without.
@@ -326,10 +323,10 @@ class ProgramTrace:
             if not (tangents and leaves):
                 return [None] * len(are_wanted)
             outputs = [self.results[i] for i in self.joint.tangents]
-            asking = tracer.asking(self.interpreter.find_origin)
+            tracer.before_record = self.interpreter.find_origin
             blame = blaming(lambda: tracer.meta)
             try:
-                with asking, tracer, no_autocast(), blame, autograd_errors():
+                with tracer, no_autocast(), blame, autograd_errors():
                     found = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
             except ours(Exception) as error:
                 if isinstance(error, CannotTrace) or is_fault(error):
@@ -374,6 +371,7 @@ class ProgramTrace:
     def finish(self, out: Any, name: str) -> None:
         """Close the recorded graph with the output `out`, and make its functional form."""
         joint, graph = self.joint, self.tracer.graph
+        joint.count = len(self.results)
         graph.output(self.tracer.nodes_of(out))
         joint.recorded = self.tracer.module(name)
         if any(map(needs_gradient, self.objects)):

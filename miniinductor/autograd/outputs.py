@@ -256,7 +256,7 @@ class StandIn(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, leaf: torch.Tensor) -> torch.Tensor:
         ctx.set_materialize_grads(False)  # no gradient is not a gradient of zeros
-        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+        return leaf.new_empty_strided(leaf.shape, leaf.stride())
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:

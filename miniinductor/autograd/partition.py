@@ -38,16 +38,7 @@ from .. import config
 from ..records import SavedActivation
 from ..sizes.symbols import estimate, is_dense
 from .fake_mode import is_random
-from .functionalize import (
-    MAY_BE_VIEWS,
-    Graph,
-    Node,
-    add_node,
-    is_needed,
-    is_view,
-    output_of,
-    with_graph,
-)
+from .functionalize import MAY_BE_VIEWS, Graph, Node, add_node, is_needed, is_view, with_graph
 from .joint import Joint
 
 aten = torch.ops.aten
@@ -68,6 +59,7 @@ class Parts:
     tangents: list[fx.Node]  # placeholders of the joint graph
     gradients: list[int | None]  # for each primal the position among backward's outputs, or None
     reasons: Reasons  # why each of them is not computed again, or "": it is the smallest cut
+    overwritten: set[str]  # placeholders that the program writes
 
 
 def is_view_node(node: fx.Node) -> bool:
@@ -239,7 +231,7 @@ def smallest_cut(
 def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
     """Parts of the joint graph; `is_cheap(op)`: does the op become part of a fused kernel?"""
     gm, graph = joint.graph, joint.graph.graph
-    (results, gradients), writes = output_of(graph).args[0]
+    (results, gradients), writes = graph.output_node().args[0]
     placeholders = list(graph.find_nodes(op="placeholder"))
     inputs, tangents = placeholders[:primals], placeholders[primals:]
     overwritten = {inputs[w.primal].target for w in joint.writes}
@@ -268,6 +260,7 @@ def partition(joint: Joint, primals: int, is_cheap: IsCheap) -> Parts:
         tangents,
         [None if g is None else wanted.index(g) for g in gradients],
         reasons,
+        overwritten,
     )
 
 
@@ -327,15 +320,13 @@ def extract(
 
 
 # --- what the record says -------------------------------------------------------------------------
-def activations(joint: Joint, parts: Parts) -> list[SavedActivation]:
+def activations(parts: Parts) -> list[SavedActivation]:
     """What the record says of the saved values.
 
     primal0    float32[2, 3]  input             # of relu(x @ w): it is in memory anyway
     le_scalar  bool[2, 4]     smallest cut
     """
-    placeholders = list(joint.graph.graph.find_nodes(op="placeholder"))
-    overwritten = {placeholders[write.primal].target for write in joint.writes}
-    return [activation(node, parts.reasons[node], overwritten) for node in parts.saved]
+    return [activation(node, parts.reasons[node], parts.overwritten) for node in parts.saved]
 
 
 def activation(node: fx.Node, reason: str, overwritten: set[str]) -> SavedActivation:

@@ -33,10 +33,9 @@ from torch import fx
 from .. import config
 from ..errors import CannotLower, CompilerError, ThreadState, faults
 from ..records import CompileRecord, first_line, warn_once
-from ..sizes.symbols import fill
+from ..sizes.symbols import fill, symbolic_placeholders
 from . import fake_mode
 from .eager_graphs import in_layout, runnable, writable
-from .functionalize import output_of
 from .joint import Joint, undisturbed
 from .outputs import with_outputs
 from .tracer import without_autocast
@@ -136,9 +135,8 @@ class Backward:
 
 def guards_of(graph: fx.GraphModule) -> list[str]:
     """What was assumed of the graph's symbolic sizes so far."""
-    values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
-    sizes = [value for value in values if isinstance(value, torch.SymInt)]
-    return list(map(str, sizes[0].node.shape_env.guards())) if sizes else []
+    sizes = symbolic_placeholders(graph.graph)
+    return list(map(str, sizes[0].shape_env.guards())) if sizes else []
 
 
 def inner_writes(forward: fx.GraphModule, joint: Joint) -> list[tuple[str, str]]:
@@ -146,7 +144,7 @@ def inner_writes(forward: fx.GraphModule, joint: Joint) -> list[tuple[str, str]]
 
     It changes the forward graph, too: of its second output, the new values, only theirs are left,
     since the others are results."""
-    output = output_of(forward.graph)
+    output: Any = forward.graph.output_node()
     results, writes = output.args[0]
     by_name = dict(zip([target for _, target in joint.written], writes))
     names = [f"primal{w.primal}" for w in joint.writes if w.result is None]

@@ -110,18 +110,9 @@ class Tracer(TorchDispatchMode):
         self._node_of: dict[int, fx.Node] = {}
         self._fake_of: dict[int, FakeTensor] = {}
         self._alive: list[Any] = []  # what is in `_node_of`: the id of a dead tensor is used again
-        self.before_record: Callable[[], None] | None = None
+        self.before_record: Callable[[], None] | None = None  # before each op; it may set `meta`
         # id of a tensor that shares memory -> (its source, a step of a view)
         self.made_by: dict[int, tuple[Any, tuple]] = {}
-
-    @contextlib.contextmanager
-    def asking(self, before_record: Callable[[], None]) -> Iterator[None]:
-        """Within the block this is called before each op, in whatever thread; it may set `meta`."""
-        self.before_record = before_record
-        try:
-            yield
-        finally:
-            self.before_record = None
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
@@ -154,19 +145,14 @@ class Tracer(TorchDispatchMode):
                 name += "_"
             self.constants[name] = tensor
             node = self.graph.get_attr(name)
+            self.bind(self.to_fake(tensor), node)
             self.bind(tensor, node)
-            fake = self.to_fake(tensor)
-            node.meta["val"] = fake
-            self.bind(fake, node)
         return node
 
     def node_of(self, tensor: torch.Tensor) -> fx.Node:
-        node = self._node_of.get(id(tensor))
-        if node is None:
-            if isinstance(tensor, FakeTensor):
-                raise RuntimeError(f"a fake tensor that this trace did not make: {tensor}")
-            node = self.constant(tensor)
-        return node
+        if id(tensor) not in self._node_of and isinstance(tensor, FakeTensor):
+            raise RuntimeError(f"a fake tensor that this trace did not make: {tensor}")
+        return self.constant(tensor)
 
     def nodes_of(self, tree: Any) -> Any:
         return of_tensors(tree, self.node_of)
@@ -235,7 +221,7 @@ class Tracer(TorchDispatchMode):
         infinities is NaN, and the difference in `cross(a, b)` is not), and numbers that no tensor
         of the dtype holds, where eager's kernel may take them (nan_to_num makes such a number an
         infinity)."""
-        found = None if func is None else self.decompositions.get(func)
+        found = self.decompositions.get(func)
         if func is None or found is None or refusal(func, args, kwargs):
             return None
         given = (*args, *kwargs.values())

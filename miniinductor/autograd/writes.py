@@ -35,7 +35,7 @@ from ..errors import CannotTrace
 from ..records import CompileRecord
 from ..sizes.symbols import hint
 from .eager_graphs import runnable
-from .fake_mode import as_it_is, count, is_random, name_of, tensors_in
+from .fake_mode import as_it_is, count, is_random, name_of, tensors_in, written_arguments
 from .functionalize import Op, is_as_before, is_composite
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def written_and_read(op: Op, args: tuple, kwargs: dict) -> tuple[list, list]:
     read: list[torch.Tensor] = []
     for place, argument in enumerate(op._schema.arguments):
         value = args[place] if place < len(args) else kwargs.get(argument.name)
-        is_written = argument.alias_info is not None and argument.alias_info.is_write
-        (written if is_written else read).extend(tensors_in(value))
+        (written if place in written_arguments(op) else read).extend(tensors_in(value))
     return written, read
 
 
@@ -189,7 +188,5 @@ def are_apart(tensors: Sequence[torch.Tensor]) -> bool:
 
 def bytes_of(tensor: torch.Tensor) -> tuple[Any, Any, Any]:
     """(its memory, its first byte there, the byte behind its last)."""
-    width = tensor.element_size()
-    last = sum([(n - 1) * step for n, step in zip(tensor.shape, tensor.stride())])
-    start = tensor.storage_offset()
-    return tensor.untyped_storage()._cdata, start * width, (start + last + 1) * width
+    (first, last), width = span_of(tensor), tensor.element_size()
+    return tensor.untyped_storage()._cdata, first * width, (last + 1) * width

@@ -175,8 +175,8 @@ def source_of(name: str, order: Order) -> list[str]:
     meta = order[name][1] if order else {}
     if not (line := meta.get("source_line")):
         return [op_of(name), "the compiler's own"]
-    text = "gradient of " * ("backward" in meta) + textwrap.shorten(line[2], 60, placeholder="...")
-    parts = text, f"{os.path.basename(line[0])}:{line[1]}"
+    code = textwrap.shorten(line[2] or op_of(name), 60, placeholder="...")
+    parts = "gradient of " * ("backward" in meta) + code, f"{os.path.basename(line[0])}:{line[1]}"
     return [part.encode("unicode_escape").decode() for part in parts]  # (on one line)
 
 

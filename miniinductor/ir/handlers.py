@@ -256,6 +256,9 @@ def without_unused(instructions: Sequence[Instruction]) -> list[Instruction]:
 
 
 # --- text -----------------------------------------------------------------------------------------
+text_of = functools.lru_cache(4096)(str)  # of an expression: sympy takes long for one
+
+
 class PrintHandler(OpsHandler):
     """Each op becomes a line `tmpN = op(...)`; equal lines are written once."""
 
@@ -282,7 +285,7 @@ class PrintHandler(OpsHandler):
         self.lines.append(Marked.of(text, name, (node,) if node else (), op=op))
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
-        self.say(f"store({name}, {index}, {value}{', ' + mode if mode else ''})", "store")
+        self.say(f"store({name}, {text_of(index)}, {value}{', ' + mode if mode else ''})", "store")
 
     def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
         key = ("indirect", value, size, wrap_neg)
@@ -310,7 +313,8 @@ def _show(argument: Any) -> str:
         return f"[{', '.join(map(_show, argument))}]"
     if isinstance(argument, BufferView):
         return f"{argument.name}{list(argument.size)}"
-    return str(argument).replace("torch.", "")
+    written = text_of if isinstance(argument, sympy.Basic) else str
+    return written(argument).replace("torch.", "")
 
 
 @lines_of.register(ComputedBuffer)
@@ -318,7 +322,8 @@ def buffer_lines(buffer: Any) -> list[Marked]:
     """One operation of a graph as text: a head, and the statements of its body."""
     layout = buffer.layout
     where = f"{_show(layout.dtype)}{list(layout.size)}" if layout is not None else "(several)"
-    origins = f"    # {', '.join(sorted(map(str, buffer.origins)))}" if buffer.origins else ""
+    made_of = sorted(map(str, buffer.origins))
+    origins = f"    # {', '.join(made_of)}" if made_of else ""
     handler, op = PrintHandler(), "buffer"
     if isinstance(buffer, MultiOutput):
         what = f"{buffer.source}{list(buffer.index)}"
@@ -332,7 +337,6 @@ def buffer_lines(buffer: Any) -> list[Marked]:
             run_body(buffer, *loop_indices(buffer.data))
         ranges = ", ".join(f"{i} < {n}" for i, n in loops(buffer.data).items())
         what = f"{type(buffer.data).__name__.lower()} {ranges}"
-    made_of = sorted(map(str, buffer.origins))
     head = Marked.of(f"{buffer.name}: {where} = {what}{origins}", buffer.name, made_of, op=op)
     lines = [line.written(f"    {line}") for line in handler.lines]
     for number, line in enumerate(lines):

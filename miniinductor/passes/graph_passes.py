@@ -62,7 +62,7 @@ from ..ir.ops import exact_key
 from ..lowering.extern import ATTENTION, EXTERN
 from ..lowering.registry import LOWERINGS
 from ..records import CompileRecord
-from ..sizes.symbols import SYMBOLIC, alike, size, value_of
+from ..sizes.symbols import SYMBOLIC, alike, same, size, value_of
 
 PRODUCTS = (aten.mm.default, aten.addmm.default)
 NO_OPS = {
@@ -93,13 +93,10 @@ def remove_no_ops(gm: fx.GraphModule) -> int:
         if not isinstance(source, fx.Node):
             continue
         copy, given = node.meta["val"], source.meta["val"]
-        if alike(copy, given) and not (counts_offsets and offset(copy) != offset(given)):
+        at_start = same(copy.storage_offset(), given.storage_offset())
+        if alike(copy, given) and (at_start or not counts_offsets):
             removed += stand_in(node, source)
     return removed
-
-
-def offset(tensor: torch.Tensor) -> Any:
-    return size(tensor.storage_offset())
 
 
 def forget_overwritten(gm: fx.GraphModule) -> int:

@@ -28,11 +28,11 @@ The graph is copied node by node.  Fake tensors flow through the copy, so that e
 strides; outputs keep the strides that eager gives them.
 
     class ChannelsLast(LayoutPass):
-        def visit(self, node):                      # a node of the copy; returns what stands for it
-            if node.target is aten.convolution.default:
-                node.update_arg(0, self.channels_last(node.args[0]))
-                return self.evaluate(node)
-            return self.kept(node)
+        def convolution(self, node):                # a node of the copy; returns what stands for it
+            node.update_arg(0, self.channels_last(node.args[0]))
+            return self.evaluate(node)
+
+    ChannelsLast(gm, record, {aten.convolution.default: ChannelsLast.convolution}).applied()
 
 In training the half-precision convolutions of the joint graph move, so that what is saved is
 channels-last, too; then the products of each half.  Mirrors `decide_layout_opt` and the layout
@@ -41,7 +41,7 @@ out: on a CPU other dtypes than float32, weights that are reordered once; on a G
 bias (addmm), and padding where sizes are symbols.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -57,24 +57,29 @@ from ..sizes.symbols import hints_of, value_of
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 Node: TypeAlias = Any  # an fx.Node, whose own arguments have no useful types
 Matrix: TypeAlias = tuple[Sequence[int], Sequence[int]]  # size, stride
+Rules: TypeAlias = dict[Any, Callable[..., Any]]
 TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
 
 
 class LayoutPass:
-    """`run()` gives the new graph, or the old one where `visit` changed nothing.  counts: sentence
-    for the record -> how often."""
+    """`run()` gives the new graph, or the old one where no rule changed anything.  rules: op ->
+    what is done with those of its calls that `has_library`.  counts: sentence for the record -> how
+    often."""
 
     what = "library layouts"
 
-    def __init__(self, gm: fx.GraphModule, record: CompileRecord) -> None:
-        self.gm, self.record, self.graph = gm, record, Graph()
+    def __init__(self, gm: fx.GraphModule, record: CompileRecord, rules: Rules) -> None:
+        self.gm, self.record, self.rules, self.graph = gm, record, rules, Graph()
         self.copied: dict[fx.Node, Node] = {}
         self.counts: dict[str, int] = {}
-        values = (n.meta.get("val") for n in gm.graph.nodes)
-        self.fake_mode = next(v.fake_mode for v in values if hasattr(v, "fake_mode"))
+
+    def has_library(self, node: Node) -> bool:
+        """Does a rule's library compute this call?"""
+        return True
 
     def visit(self, node: Node) -> Node:
-        raise NotImplementedError
+        rule = self.rules.get(node.target)
+        return rule(self, node) if rule and self.has_library(node) else self.kept(node)
 
     def applied(self) -> fx.GraphModule:
         """The new graph; the old one, and a note, where an op cannot take the new strides."""
@@ -131,7 +136,7 @@ class LayoutPass:
         strides is copied first."""
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
         try:
-            with self.fake_mode:
+            with self.gm.meta["fake_mode"]:
                 node.meta["val"] = node.target(*args, **kwargs)
         except ours(RuntimeError, ValueError):
             if node.target is not aten.view.default or args[0].is_contiguous():
@@ -169,7 +174,7 @@ def for_cpu(gm: fx.GraphModule, record: CompileRecord, is_inference: bool) -> fx
         return gm
     calls = [n for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)]
     moves = is_inference and config.channels_last
-    rules = {}
+    rules: Rules = {}
     if config.onednn_products:
         rules |= {aten.mm.default: CpuLibrary.product, aten.addmm.default: CpuLibrary.product}
     if moves and any(n.target is aten.convolution.default for n in calls):
@@ -185,17 +190,10 @@ def is_float_on_cpu(node: fx.Node) -> bool:
 
 
 class CpuLibrary(LayoutPass):
-    """rules: op -> what is done with its calls."""
-
     what = "CPU library layouts"
 
-    def __init__(self, gm: fx.GraphModule, record: CompileRecord, rules: dict[Any, Any]) -> None:
-        super().__init__(gm, record)
-        self.rules = rules
-
-    def visit(self, node: Node) -> Node:
-        rule = self.rules.get(node.target)
-        return rule(self, node) if rule and is_float_on_cpu(node) else self.kept(node)
+    def has_library(self, node: Node) -> bool:
+        return is_float_on_cpu(node)
 
     def convolution(self, node: Node) -> Node:
         image, weights = map(value_of, node.args[:2])
@@ -244,15 +242,19 @@ def for_gpu(
     gm: fx.GraphModule, record: CompileRecord, convolutions: bool = True, products: bool = True
 ) -> fx.GraphModule:
     """The graph with GPU layouts for these; `gm` itself where nothing is gained."""
+    rules: Rules = {}
+    if convolutions:
+        rules[aten.convolution.default] = GpuLibrary.convolution
+        rules[aten.convolution_backward.default] = GpuLibrary.convolution_backward
+    if products:
+        rules[aten.mm.default] = GpuLibrary.product
     targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and is_on_gpu(n)}
-    has_convolutions = convolutions and aten.convolution.default in targets
-    has_products = products and aten.mm.default in targets
-    if aten.as_strided.default in targets or not (has_convolutions or has_products):
+    if aten.as_strided.default in targets or targets.isdisjoint(rules):
         return gm
     if hints_of(gm.graph):
         record.notes.append("no GPU layouts: sizes are symbolic")
         return gm
-    return GpuLibrary(gm, record, convolutions, products).applied()
+    return GpuLibrary(gm, record, rules).applied()
 
 
 def is_on_gpu(node: Node) -> bool:
@@ -291,33 +293,22 @@ class GpuLibrary(LayoutPass):
 
     what = "GPU layouts"
 
-    def __init__(
-        self, gm: fx.GraphModule, record: CompileRecord, convolutions: bool, products: bool
-    ) -> None:
-        super().__init__(gm, record)
-        self.convolutions, self.products = convolutions, products
+    def __init__(self, gm: fx.GraphModule, record: CompileRecord, rules: Rules) -> None:
+        super().__init__(gm, record, rules)
         self.moved: dict[Node, Node] = {}
         self.padded: dict[tuple[Node, int, int], Node] = {}
 
-    def visit(self, node: Node) -> Node:
-        if self.convolutions and node.target is aten.convolution.default and is_on_gpu(node):
-            return self.convolution(node)
-        is_backward = node.target is aten.convolution_backward.default and is_on_gpu(node.args[0])
-        if self.convolutions and is_backward and self.moves(node):
-            self.move(node, 3)
-            return self.evaluate(node)
-        if self.products and node.target is aten.mm.default and is_on_gpu(node):
-            return self.product(node)
-        return self.kept(node)
+    def has_library(self, node: Node) -> bool:
+        return is_on_gpu(node.args[0])
 
     def moves(self, node: Node) -> bool:
         """Images in half precision do.  In training float32's stay: copies for TF32 products that
         take as long cost more memory than eager.  So do float32 images of 3 channels: moved, a
         ViT's error on an H100 was 2e-4 instead of eager's 2e-6 (TF32, presumably)."""
         value = node.args[0].meta["val"]
-        return value.dim() == 4 and (
-            value.dtype in HALF or self.products and value.shape[1] % 4 == 0
-        )
+        is_inference = aten.mm.default in self.rules  # a joint graph's products wait for its halves
+        is_wide = is_inference and value.shape[1] % 4 == 0
+        return value.dim() == 4 and (value.dtype in HALF or is_wide)
 
     def move(self, node: Node, count: int) -> None:
         """The first arguments in channels-last memory; each is copied once."""
@@ -326,6 +317,12 @@ class GpuLibrary(LayoutPass):
                 if tensor not in self.moved:
                     self.moved[tensor] = self.channels_last(tensor)
                 node.update_arg(position, self.moved[tensor])
+
+    def convolution_backward(self, node: Node) -> Node:
+        if not self.moves(node):
+            return self.kept(node)
+        self.move(node, 3)
+        return self.evaluate(node)
 
     def convolution(self, node: Node) -> Node:
         """Its bias is added by the kernel that follows (the library would start one for that

@@ -268,9 +268,7 @@ def copies(values: Sequence[Any]) -> list[Any]:
     """Copies of the tensors among `values`, by one kernel for all of a dtype.  (Of few numbers: its
     programs copy 65,536 each.)"""
     originals = [v for v in values if isinstance(v, torch.Tensor)]
-    fresh = [
-        torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in originals
-    ]
+    fresh = [t.new_empty_strided(t.shape, t.stride()) for t in originals]
     if len(fresh) == 1:
         fresh[0].copy_(originals[0])
     elif fresh:

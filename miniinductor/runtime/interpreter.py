@@ -180,7 +180,7 @@ class InterpreterHandler(OpsHandler):
 
     # leaves and conversions
     def constant(self, value: float, dtype: Dtype) -> Tensor:
-        return torch.tensor(value, dtype=dtype, device=self.device)
+        return self.grid(value, dtype)
 
     def index_expr(self, expr: sympy.Expr, dtype: Dtype) -> Tensor:
         return self.grid(evaluate(expr, self.values), dtype)
@@ -197,7 +197,7 @@ class InterpreterHandler(OpsHandler):
         self.mask = mask if before is None else mask & before
         value = body()
         self.mask = before
-        return torch.where(mask, value, torch.tensor(other, dtype=value.dtype, device=self.device))
+        return torch.where(mask, value, self.grid(other, value.dtype))
 
     def rand(self, seed: Tensor, offset: Tensor) -> Tensor:
         bits = philox(seed.to(torch.int64), offset.to(torch.int64))

@@ -173,7 +173,7 @@ class MemoryPlan:
         freed?"""
         if self.frees_inputs and isinstance(self.buffers.get(name), InputBuffer):
             written = self.memory_of.values()
-            return not any(name in held for held in (self.pinned, self.schedule.escaping, written))
+            return name not in self.pinned and name not in written
         given = (self.graph.inputs, self.graph.constants)
         return not any(
             name in held for held in (*given, self.in_arena, self.pinned, self.memory_of)

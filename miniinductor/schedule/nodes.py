@@ -239,8 +239,7 @@ Pair: TypeAlias = tuple[Group, Group]
 @lines_of.register
 def extern_lines(node: ExternNode) -> list[str]:
     op = str(getattr(node.buffer, "op", "output of an eager kernel"))
-    what = getattr(node.buffer, "op", "output of")
-    text = f"extern {node.names[0]}: {what} {sorted(node.read_names)}"
+    text = f"extern {node.names[0]}: {op} {sorted(node.read_names)}"
     return [Marked.of(text, node.names[0], sorted(map(str, node.buffer.origins)), op=op)]
 
 
@@ -262,7 +261,4 @@ def group_lines(group: Group) -> list[str]:
 
 @lines_of.register
 def schedule_lines(schedule: Schedule) -> list[str]:
-    lines: list[str] = []
-    for node in schedule.nodes:
-        lines += [*([""] if lines else []), *lines_of(node)]
-    return lines
+    return [line for node in schedule.nodes for line in ("", *lines_of(node))][1:]

@@ -112,21 +112,23 @@ def shortened(function: Any, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
     return sympy.expand(common * inner) if function is Mod else inner
 
 
-class FloorDiv(sympy.Function):
-    """a // b, rounding down; b > 0."""
+class Division(sympy.Function):
+    """A quotient or remainder of integers."""
 
-    nargs = (2,)
-    precedence = PRECEDENCE[
-        "Add"
-    ]  # in texts: a part of a product has parentheses, also of -2*(a//b)
+    # in texts: a part of a product has parentheses, also of -2*(a//b)
+    precedence = PRECEDENCE["Add"]
     is_integer = True
+
+
+class FloorDiv(Division):
+    """a // b, rounding down; b > 0."""
 
     @classmethod
     def eval(cls, a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
         if b == 1 or a == 0:
             return a
         if a.is_Integer and b.is_Integer:
-            return sympy.Integer(int(a) // int(b))
+            return a // b
         if isinstance(a, FloorDiv):  # (x // 3) // 4 is x // 12
             return FloorDiv(a.args[0], a.args[1] * b)
         quotient, rest = split_multiples(a, b)
@@ -138,14 +140,9 @@ class FloorDiv(sympy.Function):
         return self.args[0].is_nonnegative
 
 
-class Mod(sympy.Function):
+class Mod(Division):
     """a % b with the sign of b; b > 0."""
 
-    nargs = (2,)
-    precedence = PRECEDENCE[
-        "Add"
-    ]  # in texts: a part of a product has parentheses, also of -2*(a//b)
-    is_integer = True
     is_nonnegative = True
 
     @classmethod
@@ -153,7 +150,7 @@ class Mod(sympy.Function):
         if b == 1 or a == 0:
             return ZERO
         if a.is_Integer and b.is_Integer:
-            return sympy.Integer(int(a) % int(b))
+            return a % b
         if isinstance(a, Mod) and exact(a.args[1], b) is not None:  # (x % 12) % 4 is x % 4
             return Mod(a.args[0], b)
         quotient, rest = split_multiples(a, b)

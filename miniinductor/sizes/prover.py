@@ -220,11 +220,11 @@ def of_terms(terms: Polynomial, interval_of: Callable[[sympy.Expr], Interval]) -
         if least is BELOW_ALL:
             return UNKNOWN
         moved[atom] = plus(atom_alone(atom), {CONSTANT: least})
-        heights[atom] = INFINITY if most is INFINITY else most - least
+        heights[atom] = most - least
     low: Any = 0
     high: Any = 0
     for monomial, number in shifted(terms, moved).items():
-        change = number * _most(monomial, heights) if monomial else number
+        change = number * _most(monomial, heights)
         low += change if number < 0 or not monomial else 0
         high += change if number > 0 or not monomial else 0
     return low, high
@@ -241,12 +241,9 @@ def shifted(terms: Polynomial, moved: Mapping[sympy.Expr, Polynomial]) -> Polyno
 
 def _most(monomial: Monomial, heights: dict[sympy.Expr, Any]) -> Any:
     """The highest value of a product of rests."""
-    factors = [(heights[atom], power) for atom, power in monomial]
-    if any(height == 0 for height, _ in factors):
+    if any(heights[atom] == 0 for atom, _ in monomial):
         return 0  # such an atom has one value alone; 0 times infinity is 0 here
-    if any(height is INFINITY for height, _ in factors):
-        return INFINITY
-    return math.prod(height**power for height, power in factors)
+    return math.prod(heights[atom] ** power for atom, power in monomial)
 
 
 def exact_interval(expr: sympy.Expr, of_part: Callable[[sympy.Expr], Interval]) -> Interval:
@@ -258,7 +255,6 @@ def exact_interval(expr: sympy.Expr, of_part: Callable[[sympy.Expr], Interval]) 
     return of_terms(polynomial(expr), of_part)
 
 
-@functools.lru_cache(10_000)
 # --- the prover -----------------------------------------------------------------------------------
 def remembered(method: Callable[..., Any]) -> Any:
     """Decorator: what this method of an expression answers is kept until a fact is learnt."""
@@ -387,8 +383,7 @@ class SizeProver:
         elif not is_of_integers(fact):
             self.known.update({fact: True, sympy.Not(fact): False})
         elif isinstance(fact, sympy.Eq):
-            # not `gap`: what replaces a symbol must stay integer arithmetic
-            self._learn_zero(reduced(fact.lhs - fact.rhs), line)
+            self._learn_zero(self.gap(fact), line)
         elif isinstance(fact, sympy.Ne):
             gap = self.gap(fact)
             self.unequal.add(gap)

@@ -39,12 +39,11 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from ..options import Current
-from .expressions import INFINITY, FloorDiv, Mod, Size, flatten, python_code, settled
+from .expressions import INFINITY, Division, FloorDiv, Mod, Size, flatten, python_code, settled
 from .prover import UNKNOWN, Interval, exact_interval, interval
 
 Ranges = Mapping[sympy.Symbol, Size]  # a variable -> how far it runs
-DIVISIONS = (FloorDiv, Mod)
-SIMPLIFIED = (*DIVISIONS, sympy.Abs, sympy.Max, sympy.Min)
+SIMPLIFIED = (FloorDiv, Mod, sympy.Abs, sympy.Max, sympy.Min)
 
 
 # --- bounds and simpler indices -------------------------------------------------------------------
@@ -137,11 +136,11 @@ class Simplifier:
         e = given.func(*[self.visit(a) for a in given.args])
         if isinstance(e, (sympy.Abs, sympy.Max, sympy.Min)):
             return settled(e, self._nonnegative)
-        if isinstance(e, DIVISIONS):
+        if isinstance(e, Division):
             return self._division(e)
         # building it again has taken the quotient apart, such as (8*i + j // 2) // 4 into
         # 2*i + j // 8: then its parts have new quotients
-        return self.visit(e) if isinstance(given, DIVISIONS) else e
+        return self.visit(e) if isinstance(given, Division) else e
 
     def _nonnegative(self, expr: sympy.Expr) -> bool:
         limits = bounds(sympy.expand(expr), self.ranges)
@@ -248,12 +247,8 @@ def value_of(node: Any) -> Any:
 
 def hints_of(graph: fx.Graph) -> dict[sympy.Symbol, sympy.Integer]:
     """symbol -> hint of the size symbols among an FX graph's placeholders."""
-    found = {}
-    for node in symbolic_placeholders(graph):
-        expr = sympy.sympify(node.expr)
-        if expr.is_Symbol and node.hint is not None:
-            found[expr] = sympy.Integer(node.hint)
-    return found
+    known = [node for node in symbolic_placeholders(graph) if node.hint is not None]
+    return {node.expr: sympy.Integer(node.hint) for node in known if node.expr.is_Symbol}
 
 
 def symbolic_placeholders(graph: fx.Graph) -> list[Any]:
@@ -270,8 +265,7 @@ def expand(n: Size) -> Size:
 
 def same(a: Any, b: Any) -> bool:
     """Are two sizes equal, whatever the symbols are?  False: not, or not known."""
-    a = a if isinstance(a, int) else size(a)
-    b = b if isinstance(b, int) else size(b)
+    a, b = size(a), size(b)
     if isinstance(a, int) and isinstance(b, int):
         return a == b
     return a == b or sympy.expand(a - b) == 0

@@ -61,7 +61,9 @@ class Row:
 
     def __str__(self):
         if self.missing:
-            return f"  NOT WRITTEN  {self.label}: {', '.join(self.missing)}"
+            named = self.missing if len(self.missing) < 4 else self.missing[:2]
+            more = f" and {len(self.missing) - 2} more" if named is not self.missing else ""
+            return f"  NOT WRITTEN  {self.label}: {', '.join(named)}{more}"
         return f"  {'PASS' if self.passed else 'FAIL'}  {self.label}" + (
             f": {self.detail}" if self.detail else ""
         )
@@ -211,11 +213,14 @@ def load():
 
 
 def rows_of(function, answer) -> list[Row]:
-    """The rows of a check; one that counts only after others is no PASS before those are."""
+    """The rows of a check; one that counts only after others is no PASS before those are, and no
+    row fails for an answer of which nothing is written."""
     rows: list[Row] = []
     try:
         for each in function(answer):
-            if each.after and each.passed and not all(r.passed for r in rows):
+            if rows and all(r.missing for r in rows) and (each.after or not each.passed):
+                each = Row(each.label, False, after=each.after, missing=rows[0].missing)
+            elif each.after and each.passed and not all(r.passed for r in rows):
                 each = Row(each.label, False, "this counts when the rows above pass", True)
             rows.append(each)
     except Exception as error:

@@ -141,12 +141,7 @@ def _(answer):
 
     for parts in ([3], [3, 4], [1, 2, 3]):
         yield row(f"match {parts}", lambda: run(parts), matched(torch.ones(2), parts), same=close)
-    yield row(
-        "each time one value was pushed, nothing taken",
-        lambda: pushed,
-        after=True,
-        same=lambda counts, _: counts and set(counts) == {1},
-    )
+    yield row("each time one value was pushed, nothing taken", lambda: set(pushed), {1}, after=True)
 
 
 ARITHMETIC = ["add", "mul", "sub", "sub", "add", "mul"]

@@ -14,17 +14,19 @@
 # # 01 · Eager mode, graph mode, and five ways to get from one to the other
 #
 # A compiler needs to see more than one operation at a time: it needs a *graph*. A PyTorch program
-# is not a graph. It is a Python program that calls tensor operations, one after the other. How does
-# one get a graph out of it? This chapter builds five earlier ways, each in a short file. Each way
-# fails, and each failure becomes a requirement for the rest of the course.
+# is not a graph. It is a Python program that calls tensor operations, one after the other. A
+# *capture mechanism* turns such a program into a graph. This chapter builds five mechanisms that
+# are older than `torch.compile`, each in a short file. Each of them fails, and each failure becomes
+# a requirement for the rest of the course.
 #
 # **What you will learn:** what eager mode is and why people love it; how record/replay, scripting,
-# symbolic tracing, lazy tensors and staging work; what each of them does with an input that it has
-# not seen.
+# symbolic tracing, lazy tensors and staging work. You also see what each mechanism does with a new
+# input.
 #
-# Section 2 of the paper tells the same story.
+# Section 2 of the PyTorch 2 paper, which chapter 00 names at its end, tells the same story.
 #
-# **Files of this chapter:** none of the compiler yet. The five ways are in `notebooks/prior/`.
+# **Files of this chapter:** none of the compiler yet. The five mechanisms are in
+# `notebooks/prior/`.
 
 # %%
 import time
@@ -39,8 +41,8 @@ torch.manual_seed(0);
 # ## Eager mode: the program *is* the model
 #
 # In eager mode each line runs when Python reaches it. You can print, use a debugger, write an `if`,
-# keep a list, or call any library. That is why PyTorch won. The price: when an operation runs,
-# nobody knows which operation comes next.
+# keep a list, or call any library. That is why people like PyTorch. But eager mode has a price:
+# when an operation runs, PyTorch does not know which operation comes next.
 #
 # *The kitchen.* Eager mode is a cook who hears one step at a time through the kitchen door. The
 # cook cannot put the second pan on the stove early, because nobody has mentioned a second pan yet.
@@ -67,14 +69,14 @@ print("positive:", score(positive))
 print("negative:", score(negative))
 
 # %% [markdown]
-# The two inputs cause two different sequences of operations. Every capture mechanism below must
-# handle parts of this function.
+# The two inputs cause two different sequences of operations. Each mechanism below must handle the
+# parts of `score`: its branch, its Python number, its list.
 # <!-- shows: has("positive: (tensor([1., 2., 0.]), 1)") and has("-0.5") -->
 #
 # ## 1 · Record and replay
 #
-# The first mechanism runs the function once, writes each operation onto a tape, and replays the
-# tape. `torch.jit.trace` works like this. Our miniature is a class `Recording`. While a `Recording`
+# The first mechanism runs the function once, writes each operation onto a tape, and later replays
+# the tape. `torch.jit.trace` is such a recorder. Ours is the class `Recording`. While a `Recording`
 # is active, PyTorch calls its method `__torch_function__` in place of each operation. The method
 # gives every tensor a numbered *slot*, which prints as `v0`, `v1`, ...
 
@@ -98,8 +100,8 @@ tape = prior.record(branch, positive)
 tape
 
 # %% [markdown]
-# A tape is *one way through the program*. The picture has two tapes, one for each input, and shows
-# the line of the program that each entry comes from:
+# A tape is *one way through the program*. The picture below has two tapes, one for each input. It
+# connects each entry of a tape with the line of the program that it comes from:
 # <!-- general -->
 
 # %%
@@ -132,8 +134,8 @@ print(
 )
 
 # %% [markdown]
-# The tape freezes Python numbers in the same way. When it was made, `float(x.abs().max())` was 2.0.
-# So it is 2.0 in every replay:
+# A tape freezes Python numbers in the same way. While the next cell records `normalised`,
+# `float(x.abs().max())` is 2.0. So every replay divides by 2.0:
 # <!-- shows: has("warning:") and has("replay: tensor([0., 0., 1.])") -->
 
 # %%
@@ -154,13 +156,14 @@ print("replay:", tape(torch.tensor([10.0])))
 # If running the program loses the `if`, read the program instead. `torch.jit.script` parses the
 # source text and compiles it. Our miniature uses Python's module `ast` (*abstract syntax tree*),
 # which turns source text into a tree of nodes. A checker walks over this tree before an interpreter
-# runs it. `KNOWN` lists the kinds of nodes that belong to the scripted language:
+# runs it. Only some kinds of nodes belong to the scripted language, and `KNOWN` lists them:
 
 # %%
 excerpt(prior.scripting.Script.check)
 
 # %% [markdown]
-# The checker refuses every other kind of node and names its line. The function `branch` passes:
+# The checker refuses a node of any kind that `KNOWN` lacks, and names its line. The function
+# `branch` passes:
 # <!-- shows: has("raise NotScriptable") -->
 
 # %%
@@ -170,8 +173,8 @@ print("eager   :", branch(negative))
 print("scripted:", scripted(negative))
 
 # %% [markdown]
-# The branch survived. But the compiler must implement every construct of Python that a program
-# uses, and people use nearly all of them:
+# The branch survived. But a compiler of source text must implement every construct of Python that a
+# program uses, and people use nearly all of them:
 # <!-- shows: count("tensor([ 2., 4., -1.])") == 2 -->
 
 # %%
@@ -182,18 +185,19 @@ def with_a_list(x):
 def with_a_helper(x):
     return branch(x) + 1
 
-def with_a_fstring(x):
+def with_an_fstring(x):
     name = f"layer {1}"
     return x
 
-for function in (with_a_list, with_a_helper, with_a_fstring):
+for function in (with_a_list, with_a_helper, with_an_fstring):
     try:
         prior.script(function)
     except prior.NotScriptable as error:
-        print(f"{function.__name__:15} {error}")
+        print(f"{function.__name__:16}{error}")
 
 # %% [markdown]
-# `torch.jit.script` knows far more of Python than our miniature, and still refuses ordinary code:
+# `torch.jit.script` knows far more of Python than our miniature, and still refuses ordinary code.
+# The next function takes keyword arguments (`**options`):
 # <!-- shows: count("line 2:") == 3 -->
 
 # %%
@@ -206,22 +210,27 @@ except Exception as error:
     print(type(error).__name__, "-", next(line for line in str(error).splitlines() if line.strip()))
 
 # %% [markdown]
-# **Requirement 2:** the input is all of Python. Code that cannot be captured must still run.
+# **Requirement 2:** the compiler must accept all of Python. Code that it cannot capture must still
+# run.
 # <!-- shows: has("NotSupportedError") -->
 #
 # ## 3 · Symbolic tracing: run the program on stand-ins
 #
-# `torch.fx.symbolic_trace` calls the function with *stand-ins*: objects that look like tensors and
-# report every operation to a tracer. It needs no source text, and any Python *around* the tensors
-# works. Here is ours. (`flat` lists the elements of nested tuples and lists.)
+# `torch.fx.symbolic_trace` calls the function with *stand-ins*, objects that look like tensors. A
+# stand-in reports every operation to a *tracer*, which records it. This mechanism needs no source
+# text, and any Python *around* the tensors works.
+#
+# Here is our class of stand-ins. The attribute `node` serves the tracer of this section, and
+# `abstract` the tracer of section 5. The function `flat` lists the elements of nested tuples and
+# lists.
 
 # %%
 excerpt(prior.symbolic.StandIn)
 
 # %% [markdown]
-# `tracer.call` writes each operation down as a node of a graph. A stand-in has no numbers, so its
-# last two methods refuse to answer. The function with a list, which scripting refused, is no
-# problem:
+# The method `tracer.call` writes each operation down as a node of a graph. A stand-in has no
+# numbers, so `__bool__` and `__iter__` refuse to answer. Scripting refused `with_a_list`; symbolic
+# tracing captures it:
 # <!-- shows: has("class StandIn") -->
 
 # %%
@@ -241,8 +250,8 @@ except torch.fx.proxy.TraceError as error:
     print("fx  :", error)
 
 # %% [markdown]
-# Silent mistakes are worse than errors. A random number, a flag, a counter: every Python value that
-# is not a tensor is computed while tracing and becomes a constant of the graph.
+# Silent mistakes are worse than errors. While tracing, Python reads flags and counters and draws
+# random numbers. Each such value becomes a constant of the graph:
 # <!-- shows: count("ours:") == 1 and count("fx :") == 1 -->
 
 # %%
@@ -263,10 +272,10 @@ print("graph :", graph(torch.ones(2)))
 #
 # ## 4 · Lazy tensors: never stop running Python
 #
-# The fourth mechanism lets Python run as always, but its operations compute nothing. They only
+# The fourth mechanism lets Python run as always, but tensor operations compute nothing. They only
 # *collect* the work. When the program needs a value, the collected operations become a graph. The
-# system looks the graph up by a hash and compiles it if it is new. PyTorch/XLA works like this.
-# Both branches come out right:
+# system computes a key of the graph, looks it up in a hash table, and compiles the graph if it is
+# new. PyTorch/XLA works like this. Both branches of `branch` come out right:
 
 # %%
 from prior.lazy import COUNTS, lazy
@@ -277,14 +286,14 @@ COUNTS
 
 # %% [markdown]
 # Each call hashed two graphs: one for the condition, whose value Python needs, and one for the
-# result. The condition had the same graph both times, so only three of the four graphs were
+# result. The condition had the same graph in both calls, so only three of the four graphs were
 # compiled.
 # <!-- shows: n("'graphs hashed':") == 4 and n("'graphs compiled':") == 3 -->
 #
-# The hash is made of a description of all collected operations with their arguments. An input is
-# described by its number, its shape and its dtype. The function `describe` builds this description,
-# nested as the operations are, and fills two lists with the operations and the inputs. Here it
-# describes a small graph:
+# The key describes all collected operations with their arguments. For an input it has the position
+# among the inputs, the shape and the dtype. The function `describe` builds the key, nested as the
+# operations are. It also fills two lists, with the operations and the inputs. (Its last argument, a
+# dictionary, remembers which tensors have been described.) Here is the key of a small graph:
 
 # %%
 from prior.lazy import PROGRAMS, describe
@@ -294,9 +303,9 @@ operations, inputs = [], []
 describe(waiting, operations, inputs, {})
 
 # %% [markdown]
-# The description contains no address and no value of a tensor, so equal work gives an equal key. It
-# does contain Python numbers, which has a price: a number that changes in each step makes a new
-# graph in each step. The table counts graphs over four steps of four programs:
+# The key contains no address and no value of a tensor, so equal work gives an equal key. But it
+# contains Python numbers: a number that changes in each step makes a new graph in each step. The
+# next table counts graphs over four steps of four programs:
 # <!-- shows: not has("0x") -->
 
 # %%
@@ -312,14 +321,14 @@ for what, run in (("the same number, four steps", lambda step: lazy(positive) * 
 Table(["program", "hashed", "compiled"], rows)
 
 # %% [markdown]
-# A new tensor value needs no new graph, but a new shape or a new Python number does. Every row
-# hashes four graphs, even where three of them were known.
+# A new tensor value needs no new graph, but a new shape or a new Python number does. Every program
+# hashed four graphs, even where three of them were known.
 # <!-- shows: n("the same number, four steps", 1) == n("other values, four steps", 1) == 1 and n("another length in each step", 1) == n("the number of the step in it", 1) == 4 -->
 
 # %% [markdown]
 # Lazy tensors lose nothing, because they skip nothing. The whole Python program runs in every step.
-# Then the graph is built and hashed again, only to find that it is known. What does this cost? The
-# cell measures a chain of small operations:
+# The system then describes and hashes the collected work again, only to find a graph that it knows.
+# What does this cost? The next cell measures a chain of small operations:
 
 # %% tags=["volatile"]
 def chain(x):
@@ -339,8 +348,8 @@ print(f"eager                     {seconds(lambda: chain(x)) * 1e6:7.0f} us")
 print(f"lazy, always a cache hit  {seconds(lambda: chain(lazy(x)).compute()) * 1e6:7.0f} us")
 
 # %% [markdown]
-# A real lazy system hides part of this cost behind the device's work. With small operations the
-# cost still shows (paper, section 2).
+# A real lazy system hides part of this cost: Python runs ahead while the device computes. With
+# small operations the cost still shows (section 2 of the paper).
 # <!-- shows: n("lazy, always a cache hit") > n("eager") -->
 #
 # **Requirement 4:** on a cache hit, the captured Python code must not run at all.
@@ -349,8 +358,8 @@ print(f"lazy, always a cache hit  {seconds(lambda: chain(lazy(x)).compute()) * 1
 #
 # JAX's `jit` traces a function once per combination of shapes and dtypes, on abstract values that
 # have a shape and a dtype but no numbers. Later calls with the same shapes skip Python. This
-# mechanism is simple and fast, because the *user* promises that the function is pure: it has no
-# side effects and depends on its arguments only.
+# mechanism is simple and fast, because the *user* promises that the function is *pure*. A pure
+# function has no side effects and depends on its arguments only.
 
 # %%
 @prior.stage
@@ -389,8 +398,8 @@ print(as_equations(next(iter(noisy.programs.values())).graph, {"x": f"f32[{shape
 
 # %% [markdown]
 # A branch on data is no equation. So the user of JAX passes both sides as functions to `lax.cond`.
-# Both are traced, and the program chooses between them when it runs. A small `cond` for our staged
-# code:
+# JAX traces both functions, and the compiled program runs one of them. Our small `cond` is simpler:
+# it computes both sides and selects one result:
 # <!-- general -->
 
 # %%
@@ -408,12 +417,12 @@ for x in (positive, negative):
 print("programs:", len(branch_for_staging.programs))
 
 # %% [markdown]
-# One staged program is right for both inputs. But `branch` had to be rewritten, and so would every
-# library that it calls.
+# One staged program is right for both inputs. But we had to rewrite `branch`, and would have to
+# rewrite every library with such a branch.
 # <!-- shows: n("programs:") == 1 and count("tensor([2., 4., 0.])") == 2 and count("tensor([ 2., 4., -1.])") == 2 -->
 #
-# Remember the `print` in `noisy`, which happened once in two calls. JAX documents this as part of
-# its contract. An existing PyTorch program relies on the opposite, so its behaviour changes:
+# Remember the `print` in `noisy`, which ran once in two calls. JAX documents this behaviour. But an
+# existing PyTorch program expects its side effects in every call. Staging loses them:
 
 # %%
 calls = []
@@ -435,8 +444,8 @@ print("calls counted:", len(calls), "of 5")
 #
 # Now each mechanism captures a program on one input and computes it for *another*. `torch.jit` and
 # `torch.fx` are PyTorch's own; lazy tensors and staging are our miniatures. Each of the five
-# programs does one thing that is common in PyTorch programs. A cell of the table says whether the
-# second answer was right, wrong, or refused with an error:
+# programs does one thing that is common in PyTorch programs. The table says whether the second
+# answer was right or wrong, or which error refused it:
 
 # %%
 def rows_added(x):
@@ -501,18 +510,18 @@ Table(["program", *MECHANISMS], rows, "captured on one input, asked about anothe
 # %% [markdown]
 # Read the table one column at a time:
 #
-# * `torch.jit.trace` is wrong in four of the five rows. Only the unrolled loop notices that the
-#   rows do not fit.
+# * `torch.jit.trace` is wrong in four of the five rows. In the loop over the rows it has recorded
+#   three rows, so five rows raise an error.
 # * `torch.jit.script` is right wherever it does not refuse.
-# * `torch.fx` refuses to branch on values that it cannot see, and freezes the values that are not
-#   tensors.
-# * Lazy tensors are never wrong. They refuse two operations that our small class lacks.
+# * `torch.fx` refuses what needs a tensor's values or its number of rows. It freezes the global and
+#   the length of the list, which are not tensors.
+# * Lazy tensors are never wrong. The two refusals are operations that our small class lacks.
 # * Staging behaves like `torch.fx` in every row: it *is* symbolic tracing, with shapes.
 #
 # ## ONNX: a format does not capture
 #
-# ONNX is sometimes listed with these mechanisms. It is a *format* for graphs, and a good one, with
-# a fixed list of operators. But some other mechanism must capture the graph that is stored. The
+# People sometimes list ONNX with these mechanisms. But ONNX is a *format* for graphs, with a fixed
+# list of operators. Another mechanism must capture the graph before ONNX can store it. The next
 # cell exports `branch` twice, once through `torch.jit.trace` and once through `torch.jit.script`,
 # and lists the operators in each file:
 
@@ -542,27 +551,32 @@ print("scripted:", " ".join(onnx_operators(torch.jit.script(Branch()))))
 #
 # ## Summary, and the way out
 #
-# The table sums up what you have seen. Its last row is the subject of this course.
+# The next table sums up the five mechanisms, with one question per column. Does the mechanism
+# handle a branch on data? Does it accept any Python code? Does it keep side effects? Does it skip
+# Python when the graph is known? Can it give wrong answers? The last row is the subject of this
+# course; the list below the table explains its *graph break*.
 #
-# | mechanism | branch on data | any Python | keeps side effects | Python skipped on a hit | wrong answers |
+# | mechanism | branch on data | any Python | keeps side effects | skips Python | wrong answers |
 # |---|---|---|---|---|---|
-# | record/replay | no | looks like it | no | yes | **silently** |
+# | record/replay | no | runs it, but forgets it | no | yes | **silently** |
 # | scripting | yes | no | refuses most | yes | no |
-# | symbolic trace | error | around tensors | no | yes | **silently** (flags) |
+# | symbolic trace | error | around tensors | no | yes | **silently**, after a flag changes |
 # | lazy tensors | yes | yes | yes | **no** | no |
-# | staging | error | around tensors | no | yes | if the promise is broken |
+# | staging | error | around tensors | no | yes | if the function is not pure |
 # | **minidynamo / TorchDynamo** | graph break | yes | yes | yes | no |
 #
-# TorchDynamo's idea is to work on *bytecode*, which is what Python really executes:
+# TorchDynamo works on *bytecode*, which is what Python really executes:
 #
-# * Bytecode can be evaluated symbolically, like a program on stand-ins.
+# * It evaluates bytecode symbolically, like a program on stand-ins.
 # * Every assumption becomes a **guard** (requirements 1 and 3).
 # * Code that cannot be captured causes a **graph break** and runs as plain Python (requirement 2).
 # * On a cache hit, the original bytecode does not run (requirement 4).
 # * The replacement code repeats the program's side effects in their order (requirement 5).
 #
-# The function `score` from the beginning has a branch, a number from a tensor, and a list. The cell
-# compiles it and calls it with three inputs. The `assert` compares each answer with eager's:
+# The function `score` from the beginning has a branch, a number from a tensor, and a list. The next
+# cell compiles it and calls it with three inputs. The `assert` compares each answer with eager's.
+# The counters then say what was compiled, where capture stopped, and why something was compiled
+# again:
 
 # %%
 import minidynamo
@@ -573,14 +587,15 @@ for x in (positive, negative, torch.tensor([10.0])):
 print(minidynamo.counters)
 
 # %% [markdown]
-# All three answers are right. The counters record two kinds of graph breaks, one at the branch on
-# `y.sum()` and one at the `float()`. (The code behind a break becomes a *resume function*:
-# chapter 06.)
+# All three answers are right. The counters list two kinds of graph breaks, one at the branch on
+# `y.sum()` and one at the `float()`. The code behind a break becomes a *resume function*, which is
+# compiled like any other (chapter 06). The last lines name the guards that failed: the third input
+# has another shape.
 # <!-- shows: n("graph_breaks:") == 5 and count("x a branch on a tensor's value") == 1 and count("x Tensor.__float__()") == 1 -->
 #
 # How do the mechanisms handle a real model? BERT takes its inputs by name and returns a data class.
 # Each mechanism captures BERT on one text and must then handle a *shorter* text. The table says
-# whether its numbers were right, and quotes the error otherwise:
+# whether the numbers were right, or quotes the error:
 
 # %%
 from benchmarks.models import bert
@@ -612,15 +627,17 @@ with torch.no_grad():
 Table(["mechanism", "a shorter text", ""], rows, "BERT, 2 layers")
 
 # %% [markdown]
-# Only `minidynamo` is right. The recording has frozen the length of the first text. The other
-# mechanisms fail at ordinary Python code in the model.
+# Only `minidynamo` is right. The recording has frozen the length of the first text. Scripting finds
+# no source text for a class of the library. The other three fail at ordinary Python code in the
+# model: an assignment to an element, and a loop.
 # <!-- shows: count("failed") == 5 and count("right") == 1 -->
 #
 # ## Exercises
 #
 # **01.1** (warm-up) *Is a recording safe?* Write `is_safe(function, a, b)`. It records `function`
 # on `a` and replays the tape on `b`. It returns True if the replay gives eager's answer for `b`.
-# (`torch.jit.trace(..., check_inputs=...)` does the same. Why is that not enough?)
+# (`torch.jit.trace(..., check_inputs=...)` does the same. Such a test is not enough: another input
+# may still take another branch.)
 #
 # *Hints.* `prior.record(function, a)` returns the tape; call the tape with `b`. Compare with
 # `torch.equal`.
@@ -638,8 +655,8 @@ from exercises import check
 check("01.1", is_safe)
 
 # %% [markdown]
-# **01.2** (core) *Lists in the script.* The scripted language does not know `[a, b]`. Write a
-# subclass of `Script` that does.
+# **01.2** (core) *Lists in the script.* The scripted language lacks list displays such as `[a, b]`.
+# Write a subclass of `Script` that accepts and evaluates them.
 #
 # *Hints.* `KNOWN` is the tuple of accepted node classes; add `ast.List`. The method `value(node,
 # names)` evaluates an expression. Handle `ast.List` there (its elements are in `node.elts`), and
@@ -664,8 +681,8 @@ check("01.2", ScriptWithLists)
 
 # %% [markdown]
 # **01.3** (stretch) *A better key.* `prior.stage` traces again for each new shape, but not when a
-# *global flag* changes. Write `stage_with(function, read)`, whose cache key also contains `read()`,
-# a value that the function depends on. You have then invented a guard.
+# *global flag* changes. Write `stage_with(function, read)`. The function depends on the value that
+# `read()` returns, so the cache key must contain this value. You have then invented a guard.
 #
 # *Hints.* Keep a dictionary with one `prior.stage(function)` for each value of `read()`.
 
@@ -688,14 +705,14 @@ check("01.3", stage_with)
 
 # %% [markdown]
 # **01.4** (stretch) *The same program?* Lazy tensors look a program up before they compile it. The
-# key must not depend on the names of values, but it must depend on how they are connected. A
-# program here is a list of `(operation, inputs, result)`, whose inputs are names or numbers. Write
-# `canonical(program)`. It returns a tuple that is equal for two programs exactly if they differ in
-# names alone.
+# key must not depend on the names of values, but it must depend on which operation reads which
+# value. A program here is a list of `(operation, inputs, result)`, whose inputs are names or
+# numbers. Write `canonical(program)`, which returns a tuple. Two programs must give equal tuples if
+# they differ in names alone, and different tuples otherwise.
 #
 # *Hints.* Number the names in the order in which you meet them. Keep the program's own numbers with
-# their type, since `1` and `1.0` are different programs. The number of a name must differ from a
-# number of the program.
+# their type, since `1` and `1.0` are different programs. Mark which entries are names, so that the
+# first name never equals the number 0.
 #
 # <details><summary>Predict: is add(x, y), then mul(t, x), the same program as add(b, a), then mul(t, b)?</summary>
 #
@@ -727,7 +744,7 @@ check("01.4", canonical)
 # |---|---|---|
 # | record/replay | `torch/jit/_trace.py` | kept for old exports |
 # | scripting | `torch/jit/frontend.py` | deprecated in favour of `torch.compile` and `torch.export` |
-# | symbolic trace | `torch/fx/_symbolic_trace.py` | the tool for graph-to-graph work; the graph format lives on |
+# | symbolic trace | `torch/fx/_symbolic_trace.py` | still used to rewrite models; its graph format is that of chapter 02 |
 # | lazy tensors | `torch/csrc/lazy/` | PyTorch/XLA |
 # | TorchDynamo | `torch/_dynamo/` | `torch.compile` |
 #
@@ -738,7 +755,7 @@ check("01.4", canonical)
 #
 # * Eager mode runs a Python program; a compiler needs a graph.
 # * Running a program once loses everything that is not a tensor operation. Reading its text covers
-#   a subset of Python. Running Python always costs time in each call.
+#   a subset of Python. Running the whole program in each call costs time.
 # * A good capture states its conditions, accepts all of Python, checks every dependency, skips
 #   Python on a cache hit, and keeps side effects.
 #

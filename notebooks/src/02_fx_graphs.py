@@ -17,11 +17,11 @@
 # the **FX graph**. minidynamo produces FX graphs, and every backend receives them.
 #
 # **What you will learn:** the six kinds of nodes; how a graph becomes Python code; how to
-# interpret, transform and draw a graph; what a *backend* is. At the end you write graph passes of
-# your own.
+# interpret, rewrite and draw a graph; what a *backend* is. At the end you write *passes*, functions
+# that rewrite a graph.
 #
 # **Files of this chapter:** `minidynamo/graph/output_graph.py`, `minidynamo/graph/graph_module.py`,
-# `minidynamo/backends.py`.
+# `minidynamo/backends.py`, `miniinductor/passes/graph_passes.py`.
 
 # %%
 import operator
@@ -53,10 +53,10 @@ print("v3 is used by", uses["v3"], "- so it can go; but each question is a searc
 # (`node.users`), and FX keeps the two consistent.
 # <!-- shows: has("used by []") -->
 #
-# *The kitchen.* A tape is the order in which the cook did things. A graph is the recipe card that
-# says which bowl goes into which pot. Two steps may swap if neither feeds the other. *Exactly:*
-# nodes are operations, edges are values, and the order of the list is one valid topological order:
-# every node comes after its inputs.
+# *The kitchen.* A tape lists what the cook did, in that order. A graph is the recipe card that says
+# which bowl goes into which pot. Two steps may swap if neither feeds the other. *Exactly:* nodes
+# are operations, and edges are values. The graph keeps its nodes in a topological order: every node
+# comes after its inputs.
 #
 # ## Six kinds of nodes
 #
@@ -85,8 +85,8 @@ print("inputs of clamp:", clipped.args, clipped.kwargs, "   users of mul:", list
 
 # %% [markdown]
 # FX prints a node as `%mul`, and `num_users` counts its users. A `GraphModule` is a graph together
-# with Python code that FX generates from it. The statement `x = None` drops a value that no later
-# line reads:
+# with Python code that FX generates from it. In this code, a statement such as `x = None` drops a
+# value that no later line reads:
 
 # %%
 module = fx.GraphModule(torch.nn.Module(), graph)
@@ -94,13 +94,15 @@ print(module.code)
 module(torch.tensor([-1.0, 3.0]))
 
 # %% [markdown]
-# The graph module runs like any other module.
+# The graph module runs like any other module: it doubled both numbers, and raised -2 to 0.
+# <!-- shows: has("tensor([0., 6.])") -->
 #
 # ## What minidynamo writes down
 #
 # A *backend* is any function that takes a `GraphModule` and example inputs and returns something
-# callable. The simplest backend looks at the graph and returns it unchanged. (If a backend raises
-# an error, the compiled call raises `minidynamo.BackendError`, whose `__cause__` is that error.)
+# callable. The simplest backend compiles nothing: it keeps the graph for us to read, and returns
+# the generated `forward`. (If a backend raises an error, the compiled call raises
+# `minidynamo.BackendError`, whose `__cause__` is that error.)
 
 # %%
 seen = []
@@ -125,20 +127,22 @@ minidynamo.compile(block, backend=look)(torch.randn(4, 8))
 print(seen[0].code)
 
 # %% [markdown]
-# The graph reads like the `forward` above. Three things differ:
+# The generated code reads like the `forward` above. (`torch._C._nn.linear` is the function behind
+# `torch.nn.functional.linear`, and a captured graph always returns a tuple.) Three things differ:
 # <!-- shows: has("def forward(self, x)") -->
 #
 # * The `if` is gone. minidynamo decided it while capturing, and a guard remembers the decision.
-# * Calls of modules (`call_module`) are gone. minidynamo *inlined* them down to functions, since no
-#   backend can fuse operations across an opaque call of `self.up`.
+# * Calls of modules (`call_module`) are gone. minidynamo *inlined* them: the graph has the
+#   functions that the modules call. A backend could not look into a call of `self.up`, and so could
+#   not fuse what it computes.
 # * The weights are `get_attr` nodes, which read the module's own parameters. (In graphs of
 #   `torch.compile` each weight is a `placeholder`, which the caller passes in each call.)
 #
 # ## Metadata
 #
-# Each node carries a dictionary, `node.meta`. minidynamo fills in the value's *fake tensor*, which
-# has a shape, a dtype and strides but no data. It also fills in the user's line and the path of the
-# module. The table shows two of these entries for each node:
+# Each node carries a dictionary, `node.meta`. minidynamo stores the value's *fake tensor* there,
+# which has a shape, a dtype and strides but no data. It also stores the user's line and the path of
+# the module. The next table has the shape and the module of each node:
 
 # %%
 rows = []
@@ -149,7 +153,7 @@ for node in seen[0].graph.nodes:
 Table(["op", "name", "shape", "module"], rows)
 
 # %% [markdown]
-# `draw_graph` makes a picture from the same data. The form of a box tells inputs, operations and
+# `draw_graph` makes a picture from the same data. The shape of a box tells inputs, operations and
 # the output apart, and an arrow is a value:
 # <!-- general -->
 
@@ -162,8 +166,8 @@ draw_graph(seen[0], "Block")
 #
 # ## Reading a graph: an interpreter
 #
-# An interpreter is a loop over the nodes. Its environment holds the value of each node that was
-# computed. The interpreter is short, and every analysis of a graph is a variation of it.
+# An interpreter is a loop over the nodes. Its environment maps each node that was computed to its
+# value. The interpreter is short, and every analysis of a graph is a variation of it:
 
 # %%
 def interpret(gm, *inputs):
@@ -183,11 +187,11 @@ def interpret(gm, *inputs):
 interpret(module, torch.tensor([-1.0, 3.0]))
 
 # %% [markdown]
-# The result is the same as before. (The interpreter lacks `get_attr`; a graph with weights needs
-# one more branch.)
+# The result is the same as the graph module's. (The interpreter lacks `get_attr`; a graph with
+# weights needs one more branch.)
 # <!-- shows: has("tensor([0., 6.])") -->
 #
-# A similar loop over *bytes* computes the memory traffic of eager mode. Every operation reads its
+# A similar loop adds up the memory traffic of eager mode, in bytes. Every operation reads its
 # inputs and writes its result:
 
 # %%
@@ -201,15 +205,15 @@ def eager_bytes(gm):
 print("Block moves", eager_bytes(seen[0]), "bytes in eager mode")
 
 # %% [markdown]
-# A value between two operations counts twice: once when it is written and once when it is read.
-# Fusion can save both.
+# A value between two operations counts at least twice: it is written once, and read by each user.
+# Fusion can save this traffic.
 # <!-- shows: n("Block moves") > 0 -->
 #
 # ## Changing a graph: a pass
 #
 # A *pass* walks over the graph and rewrites it. The pass below removes multiplications by one. Its
-# important call is `replace_all_uses_with`: every user of the product now reads the factor instead.
-# Then nobody uses the product, and `erase_node` may remove it.
+# important call is `replace_all_uses_with`: every user of the product `x * 1` then reads `x`
+# instead. Now the product has no users, and `erase_node` may remove it:
 
 # %%
 def remove_mul_by_one(gm):
@@ -230,9 +234,9 @@ minidynamo.compile(
 print(graphs[0].code)
 
 # %% [markdown]
-# Both products are gone. But this naive pass is wrong, in two ways. If `x` holds integers and the
-# factor is `1.0`, the product has another dtype than `x`. And the product is a new *object*: a
-# caller that writes into the product must not change `x`. The first mistake shows at once:
+# Both products are gone. But this naive pass is wrong, in two ways. First, if `x` holds integers
+# and the factor is `1.0`, the product has another dtype than `x`. Second, the product is a new
+# *object*: a caller that writes into it must not change `x`. The next cell shows the first mistake:
 # <!-- shows: not has("mul") and has("relu") -->
 
 # %%
@@ -249,8 +253,9 @@ minidynamo.reset()
 # Eager returns floating-point numbers, and the rewritten graph returns integers. The result is
 # wrong, and no error says so.
 #
-# How does miniinductor avoid such mistakes? Its pass `remove_no_ops` removes copies, casts and
-# reshapes that change nothing. The excerpt uses these names:
+# How does miniinductor avoid both mistakes? Its pass `remove_no_ops` removes copies, casts and
+# reshapes that change nothing. In the excerpt, `node` is such an operation and `source` its input.
+# `meta["val"]` is the fake tensor of a node. Four more names occur:
 #
 # * `NO_OPS` is the set of operations that the pass may remove.
 # * `alike(a, b)` says whether two values have the same dtype, shape and strides.
@@ -266,15 +271,15 @@ from parts import part
 part(remove_no_ops, ("for node in list", "continue"), ("copy, given", "removed += stand_in"))
 
 # %% [markdown]
-# The naive pass looked only at the operation. The real pass also compares the metadata of both
-# values, and keeps every node that the graph returns. (`CLEANING` in the same file lists all passes
-# in their order.)
+# The naive pass looked only at the operation and its factor. The real pass also compares the fake
+# tensors of both values, and keeps every node that the graph returns. (`CLEANING` in the same file
+# lists all passes in their order.)
 # <!-- shows: has("alike(copy, given)") -->
 #
 # ## A real model
 #
-# BERT with 12 layers becomes one graph. Of which operations does the graph consist? The table
-# counts the twelve most frequent ones:
+# BERT with 12 layers becomes one graph. Which operations does the graph have? The next table counts
+# the twelve most frequent ones:
 
 # %%
 from benchmarks.models import bert
@@ -288,7 +293,8 @@ counts = Counter(
 Table(["operation", "times"], counts.most_common(12), f"BERT: {sum(counts.values())} operations")
 
 # %% [markdown]
-# Few kinds of operations make up nearly all of the model. The picture has one box per module:
+# A few kinds of operations make up nearly all of the model. The next picture has one box per
+# module, with the number of its operations:
 # <!-- shows: n("linear  ") + n("transpose  ") + n("view  ") > 0.5 * n("BERT:") -->
 
 # %%
@@ -322,18 +328,17 @@ check("02.1", largest_value)
 # %% [markdown]
 # **02.2** (core) *Common subexpressions.* Two nodes may call the same function with the same
 # arguments. Write the pass `merge_equal(gm)`, which replaces the second such node by the first.
-# Return the graph module, recompiled. The pass must not merge in three cases:
+# Call `gm.recompile()` at the end and return `gm`. The pass must not merge nodes in three cases:
 #
-# * two random operations (`RANDOM`), since each draws its own numbers;
-# * a graph that writes to a tensor (`writes(gm)` says so), since a value may change between two
+# * if they are random operations (`RANDOM`), since each draws its own numbers;
+# * if the graph writes to a tensor (`writes(gm)` says so), since a value may change between two
 #   equal calls;
-# * nodes that the program returns (`returned(node)` says so), since each must be an object of its
-#   own.
+# * if the program returns them (`returned(node)` says so), since each must be an object of its own.
 #
 # *Hints.* Walk over the nodes in order, and look at `call_function` only. Keep a dictionary from
-# `(node.target, exact(node.args), exact(node.kwargs))` to the first node with this key. In Python
-# `1`, `1.0` and `True` are *equal*, so they are the same key of a dictionary, but `x * 1` and `x *
-# 1.0` are different programs. `exact` makes a key that tells them apart.
+# `(node.target, exact(node.args), exact(node.kwargs))` to the first node with this key. Why
+# `exact`? In Python `1`, `1.0` and `True` are *equal*, so a dictionary takes them for the same key.
+# But `x * 1` and `x * 1.0` are different programs. `exact` tells them apart.
 
 # %% tags=["support"]
 RANDOM = (torch.rand_like, torch.randn_like, torch.nn.functional.dropout)
@@ -413,11 +418,11 @@ check("02.3", remove_mul_by_one_safely)
 # **02.4** (core) *Dead code.* Write `remove_dead(gm)`. It removes every operation whose value
 # nobody reads, and then the operations that only fed it. Two kinds of operations must stay in any
 # case: those that write to a tensor, and random ones, since each advances the random generator.
-# Return the graph module, recompiled.
+# Call `gm.recompile()` at the end and return `gm`.
 #
-# *Hints.* Walk backwards over a list of the nodes; `node.users` holds the readers.
-# `writes_itself(node)`, defined below, says whether a node writes, as `add_`, `x += 1` and `x[0] =
-# 1` do. `RANDOM` is the tuple from above. Inputs and the output must stay as well.
+# *Hints.* Copy the nodes into a list first, since the pass erases some of them. `node.users` holds
+# the readers. `writes_itself(node)`, defined below, says whether a node writes, as `add_`, `x += 1`
+# and `x[0] = 1` do. `RANDOM` is the tuple from above. Inputs and the output must stay as well.
 #
 # <details><summary>Predict: one walk over the nodes is enough. In which direction?</summary>
 #
@@ -451,14 +456,14 @@ check("02.4", remove_dead)
 # %% [markdown]
 # ## Your own compiler: the graph
 #
-# At the end of this course you have written a compiler of your own. From this chapter on, most
-# chapters add one file to a package, `my_compiler`, beside the notebooks. You write the heart of
-# each file; the rest is given. The finished compiler captures a small GPT in one graph,
-# differentiates it, fuses it, writes C++ and trains it (chapter 16).
+# At the end of this course you will have written a compiler of your own. From this chapter on, most
+# chapters add one file to a package, `my_compiler`, beside the notebooks. You write the most
+# important functions of each file; the others are given. The finished compiler captures a small GPT
+# in one graph, differentiates it, fuses it, writes C++ and trains it (chapter 16).
 #
 # Your compiler comes in two sizes. *Everyone* writes what the GPT needs. *The curious* add more:
-# going on after a graph break, writes to lists and objects, kernels in Triton, and sizes that are
-# symbols. The table counts the lines of the reference solution:
+# graph breaks, writes to lists and objects, kernels in Triton, and sizes that are symbols. The
+# table counts the lines of the reference solution:
 
 # %%
 from exercises.own_compiler import begin, two_sizes
@@ -466,21 +471,25 @@ from exercises.own_compiler import begin, two_sizes
 print(two_sizes())
 
 # %% [markdown]
-# The curious add about a fifth of what everyone writes. Two pieces, `effects` and `gpu`, are for the
-# curious only.
+# The curious add about a fifth of what everyone writes. Two pieces, `effects` and `gpu`, are for
+# the curious only.
 # <!-- shows: n("in all", 0) <= 600 and 0.18 < n("in all", 1) / n("in all", 0) < 0.23 -->
 #
-# `begin` writes the file of this chapter. Each of your functions contains only `raise
+# `begin` writes the file of this chapter. Each function that you write contains only `raise
 # NotImplementedError("your turn")`. (In a function for the curious the text is `"your turn, if you
-# are curious"`.) Open the file in an editor and fill them in. You may also go on
-# without writing anything: the reference solution then takes the place of each missing function,
-# and a message says so. `check_piece` checks your file as it is now; a piece passes when the rows
-# for everyone pass.
+# are curious"`.) Open the file in an editor and write the functions. You may also go on without
+# writing anything: the reference solution then takes the place of each missing function, and a
+# message says so. `check_piece` checks your file as it is now, and prints one row per test. A piece
+# passes when the rows for everyone pass.
 #
-# **The piece.** A `Node` behaves like a tensor: `x * 2` writes a node into its graph. The graph
-# knows a few operations, and everything else is composed of them. You write the methods that count
-# and move dimensions, the shapes of results, the interpreter, and two passes. You also compose
-# softmax, layer norm, gelu, linear and cross entropy from the given operations.
+# **The piece.** The file has a small graph of its own, which does not use FX. Its `Node` behaves
+# like a tensor: `x * 2` adds a node to the graph of `x`. The graph knows a few operations, and
+# everything else is composed of them. You write four parts:
+#
+# * the methods `mean`, `reshape`, `transpose` and `dims` of a `Node`;
+# * the shapes of results, in `broadcast` and `_matmul`;
+# * the interpreter `Graph.run`, and two passes that remove dead and repeated nodes;
+# * softmax, layer norm, gelu, linear and cross entropy, composed of the given operations.
 #
 # <details><summary>Hint: start</summary>
 #
@@ -491,8 +500,9 @@ print(two_sizes())
 # </details>
 # <details><summary>Hint: running</summary>
 #
-# `EAGER[node.op]` computes a node from the values of its arguments. An argument that is no node is
-# its own value. An input node takes the next tensor. Keep the value of each node in a dictionary.
+# `EAGER[node.op]` computes a node from the values of its arguments. An argument that is no node
+# stands for itself. Each input node takes the next of the given tensors. Keep the value of each
+# node in a dictionary.
 #
 # </details>
 # <details><summary>Hint: passes</summary>
@@ -508,13 +518,13 @@ print(two_sizes())
 # Both end in a given operation: `graph.add("reshape", self, sizes)` and `self.permute(...)`.
 # `product(sizes)` multiplies sizes; the size that -1 stands for is a quotient of two products.
 # `self.dims` turns negative dimensions, which count from the end, into positive ones: `d %
-# self.ndim`. There `plain(d)` turns a size into a number.
+# self.ndim`. A dimension may be a symbol of chapter 14; `plain(d)` returns its number.
 #
 # </details>
 # <details><summary>Hint: softmax</summary>
 #
-# `exp` of 1000 is infinite in float32. Subtract the largest element of the row first: the quotient
-# stays the same.
+# `exp` of 1000 is infinite in float32. Subtract the largest element of the row first. Softmax
+# divides by a sum of the same exponentials, so its result stays the same.
 #
 # </details>
 # <details><summary>Hint: layer norm</summary>
@@ -555,7 +565,6 @@ from minidynamo.explain import also_here
 also_here(
     "minidynamo/graph/output_graph.py",
     "minidynamo/graph/graph_module.py",
-    "minidynamo/graph/graph_module.py",
     "minidynamo/backends.py",
     "miniinductor/passes/graph_passes.py",
 )
@@ -564,7 +573,7 @@ also_here(
 # ## What real PyTorch has
 #
 # * `torch/fx/graph.py`, `torch/fx/node.py`, `torch/fx/graph_module.py` define the format.
-#   minidynamo uses these files themselves, no copy of them. Paper, section 2.
+#   minidynamo imports these files. Section 2 of the paper describes FX.
 # * `torch/fx/interpreter.py` has the interpreter, as a class to inherit from.
 # * `torch/_inductor/fx_passes/` has hundreds of rewrites. `torch/_inductor/pattern_matcher.py`
 #   finds patterns that are written as Python functions.
@@ -576,9 +585,9 @@ also_here(
 # ## Recap
 #
 # * A graph is a program as data: nodes with inputs *and* users.
-# * minidynamo's graphs contain functions and methods only. Control flow was decided while
-#   capturing, modules were inlined, and weights are `get_attr` nodes (in `torch.compile`: inputs).
+# * minidynamo's graphs contain functions and methods only. minidynamo decided control flow and
+#   inlined modules while capturing. Weights are `get_attr` nodes (in `torch.compile`: inputs).
 # * A backend turns a graph into a callable. A pass turns a graph into a graph that computes the
-#   same, and checks that it does.
+#   same. It must check the conditions for this.
 #
 # Next: how minidynamo gets to see the program in the first place.

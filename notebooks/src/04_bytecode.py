@@ -14,13 +14,13 @@
 # # 04 · Bytecode and symbolic evaluation
 #
 # The hook passes a code object and its arguments to the compiler. Which *tensor operations* will
-# this code perform? The compiler must find out without performing them, and for all of Python. It
-# runs the bytecode on a machine of its own, whose values are symbols.
+# this code perform? The compiler must find them without performing them, whatever Python code the
+# user has written. It runs the bytecode on a machine of its own, whose values are symbols.
 #
-# **What you will learn:** how CPython's stack machine works; why the compiler reads bytecode and
-# not source text; how one instruction set serves three versions of Python; how a small symbolic
-# evaluator works; what the real evaluator adds (inlining, exceptions, loops). At the end you write
-# handlers of instructions.
+# **What you will learn:** how CPython's stack machine works; why the compiler reads bytecode, not
+# source text; how one instruction set serves three Pythons. Then a small symbolic evaluator, and
+# what the real one adds: loops, inlining, exceptions. At the end you write *handlers*, the
+# functions that evaluate one kind of instruction.
 #
 # **Files of this chapter:** `minidynamo/bytecode/`, `minidynamo/evaluate/`.
 
@@ -42,7 +42,8 @@ torch.set_grad_enabled(False);
 # ## A stack machine
 #
 # CPython's instructions take their operands from a stack and push their results onto it. Here is
-# the bytecode of `a * b + 1`:
+# the bytecode of `a * b + 1`. The columns are the source line, the offset of the instruction, its
+# name and its argument. `RESUME` marks the start of a function and computes nothing:
 
 # %%
 def polynomial(a, b):
@@ -57,12 +58,12 @@ dis.dis(polynomial)
 # <!-- shows: has("BINARY_OP") -->
 #
 # Why bytecode and not source text? Bytecode is what really runs. The source may be missing, or it
-# may be one of several lambdas on one line. It also has a great many forms, such as decorators,
-# comprehensions, `with` and star-unpacking. Python's own compiler has already turned all of them
-# into one small set of instructions.
+# may be one of several lambdas on one line. Source text also has a great many forms, such as
+# decorators, comprehensions, `with` and star-unpacking. Python's own compiler has already turned
+# all of them into one small set of instructions.
 #
-# But this set changes with each version of CPython. Take a function with a branch. (In the listing,
-# `>>` marks the target of a jump.)
+# But this set changes with each version of CPython. The next function has a branch, and its jumps
+# are an example. (In the listing, `>>` marks the target of a jump.)
 
 # %%
 def chosen(x, flag):
@@ -75,13 +76,14 @@ dis.dis(chosen)
 #
 # * In 3.11 the name of a jump contains its direction. Later versions have one `POP_JUMP_IF_FALSE`
 #   for both directions.
-# * In 3.11 a call is `PUSH_NULL, LOAD, PRECALL, CALL`. In 3.12 `PRECALL` is gone.
+# * In 3.11 a call is `PUSH_NULL, LOAD, PRECALL, CALL`. In 3.12 `PRECALL` is gone. (The `NULL` fills
+#   a place on the stack. In a call of a method, the object takes this place.)
 # * In 3.13 the callable comes before the `NULL`, and one instruction may load two variables.
 #
-# minidynamo therefore translates the bytecode into one **canonical** instruction set, so that its
-# evaluator does not depend on the version. The picture connects each line of a function with the
-# bytecode of this Python, and the bytecode with the canonical operations. The argument of a jump is
-# the number of its target:
+# minidynamo therefore translates the bytecode into one **canonical** instruction set, on which its
+# evaluator works. The next picture connects each line of a function with the bytecode of this
+# Python, and the bytecode with the canonical operations. The argument of a jump is the number of
+# its target:
 
 # %%
 from minidynamo.explain.draw_code import draw_bytecode
@@ -94,9 +96,10 @@ def with_a_loop(x):
 draw_bytecode(with_a_loop)
 
 # %% [markdown]
-# `PRECALL` is gone, and `JUMP_BACKWARD` has become `JUMP`. The function `translate` does this for
-# one instruction, with three tables: `RENAMED` has new names, `DROPPED` has instructions to leave
-# out, and `RULES` has a function for each instruction that needs more work:
+# `PRECALL` is gone, and `JUMP_BACKWARD` has become `JUMP`. `PUSH_NULL` is new: in the bytecode, a
+# flag of `LOAD_GLOBAL` pushes the `NULL`. The function `translate` translates one instruction, with
+# three tables. `RENAMED` has new names, `DROPPED` has instructions to leave out, and `RULES` has a
+# function for each instruction that needs more work:
 # <!-- shows: has("PRECALL") and has("JUMP") -->
 
 # %%
@@ -111,10 +114,10 @@ part(translate, ("op = ", "return []"), ("if op in RULES", "return [(op, ins"))
 #
 # ## A small symbolic evaluator
 #
-# Our small machine knows two kinds of values: Python objects that are known, and nodes of an FX
-# graph that represent tensors. If all operands of an operation are known, the machine computes the
-# operation. If one operand is a node, the machine adds a new node to the graph. Each canonical
-# instruction is one method:
+# Our small machine has two kinds of values: plain Python objects, which are known while capturing,
+# and nodes of an FX graph, which represent tensors. If all operands of an operation are known, the
+# machine computes the operation. If one operand is a node, the machine adds a new node to the
+# graph. One method handles each canonical instruction:
 
 # %% tags=["support"]
 import builtins
@@ -146,7 +149,7 @@ class Machine:
                 return self.stack[-1]
 
     def emit(self, function, *args):
-        """Do it if everything is known, else write it down."""
+        """Compute it if everything is known, else add a node."""
         if any(isinstance(a, fx.Node) for a in args):
             return self.graph.call_function(function, args)
         return function(*args)
@@ -173,7 +176,7 @@ class Machine:
 
     def CALL(self, count):
         *args, = self.pop(count)
-        callee = [value for value in self.pop(2) if value is not NULL][0]       # (NULL, f) or (f, NULL)
+        callee = [value for value in self.pop(2) if value is not NULL][0]       # (NULL, f), in 3.13 (f, NULL)
         self.stack.append(self.emit(callee, *args))
 
     def POP_JUMP_IF_FALSE(self, target):
@@ -189,8 +192,8 @@ machine.run()
 print(machine.graph)
 
 # %% [markdown]
-# The graph has one node for each of the two operations. The next cell shows how the nodes came
-# about, with the stack and the graph after each instruction. (Use the buttons or the arrow keys.)
+# The graph has one node for each of the two operations. The next cell steps through the evaluation,
+# with the stack and the graph after each instruction. (Use the buttons or the arrow keys.)
 # <!-- shows: count("call_function") == 2 -->
 
 # %%
@@ -200,11 +203,11 @@ machine_run(Machine(polynomial, ["a", "b"]), "polynomial")
 
 # %% [markdown]
 # Where CPython's stack would hold tensors, this stack holds nodes. The graph grows whenever an
-# operation has a node among its operands, and once more for the result.
+# operation has a node among its operands. `RETURN_VALUE` adds the last node, the output.
 # <!-- shows: count("the graph has one more node") == 3 -->
 #
 # Known values leave no trace in the graph. In `chosen` the value of `flag` is known, so the machine
-# can decide the branch. The graph contains only the branch that was taken:
+# can decide the branch. The graph contains only the side that was taken:
 
 # %%
 for flag in (True, False):
@@ -213,8 +216,8 @@ for flag in (True, False):
     print(flag, "->", [f"{n.target.__name__}{n.args}" for n in machine.graph.nodes if n.op == "call_function"])
 
 # %% [markdown]
-# (The next call must check that `flag` is still the same. Such checks are the subject of
-# chapter 05.)
+# (Each later call of the compiled code must check that `flag` is still the same. Such checks are
+# the subject of chapter 05.)
 # <!-- shows: has("True -> ['add(x, 1)']") and has("False -> ['sub(x, 1)']") -->
 #
 # ## Where the small machine fails
@@ -237,15 +240,17 @@ for function in (with_a_loop, with_a_helper):
 
 # %% [markdown]
 # The machine stops at the first function. For the second it builds a useless graph: the node
-# `polynomial` is a call of a Python function, and no backend can look into it. The machine must
-# **inline** such a call: a second machine evaluates the function and writes into the same graph.
+# `polynomial` is a call of a Python function, and no backend can compile Python code. The machine
+# must **inline** such a call: a second machine evaluates the function and writes into the same
+# graph.
 # <!-- shows: has("with_a_loop -> NotImplementedError") and has("with_a_helper -> ['polynomial', 'mul']") -->
 #
 # ## The real evaluator
 #
 # The real evaluator in `minidynamo/evaluate/` has the same structure: a loop and one handler per
-# canonical instruction. In the excerpt, `run` is the handler and `arg` its argument. `except_entry`
-# is the place to go on if the instruction raises an exception:
+# canonical instruction. In the excerpt, `ops` is the list of prepared instructions. Each has a
+# handler `run`, its argument `arg`, and an `except_entry`, which says where an exception of the
+# instruction is handled. A handler returns True at the end of the function:
 
 # %%
 from minidynamo.evaluate import evaluator, opcodes
@@ -255,18 +260,18 @@ part(evaluator.Frame.loop, ("ops =", "run, arg"), ("self.pc += 1", "raise"))
 # %% [markdown]
 # The real loop does what the small one does: it fetches an instruction, looks up its handler, and
 # calls it. An `ObservedException` is an exception of the evaluated *program*, not of the compiler.
-# The method `caught` continues at the program's `except`, if there is one.
+# The method `caught` continues at the program's `except`, if it has one.
 # <!-- shows: has("ObservedException") -->
 #
-# The method `inline` evaluates a call of a Python function. `bind` gives each parameter its
-# argument:
+# The method `inline` evaluates a call of a Python function. `bind` pairs the parameters with the
+# arguments:
 
 # %%
 part(evaluator.Frame.inline, ("code =", "code"), ("frame = Frame", "frame"), ("return frame.run", "return"))
 
 # %% [markdown]
-# A second `Frame` with the same `output`, which holds the graph: that is all of inlining. (The
-# lines that are left out treat coroutines and generators.)
+# Inlining needs no more than a second `Frame` with the same `output`, which holds the graph. (The
+# lines that are left out are about coroutines and generators.)
 # <!-- shows: has("Frame(self.output,") -->
 #
 # The method `unwind` handles an exception. CPython keeps an *exception table* beside the bytecode.
@@ -278,26 +283,27 @@ part(evaluator.Frame.inline, ("code =", "code"), ("frame = Frame", "frame"), ("r
 part(evaluator.Frame.unwind, ("target, depth", "self.pc"))
 
 # %% [markdown]
-# `unwind` drops the unfinished work from the stack, pushes the exception, and continues at
-# `target`, where the `except` begins.
+# `unwind` drops the operands of the unfinished expression from the stack and pushes the exception.
+# It continues at `target`, where the `except` begins.
 #
 # In sum, the real evaluator adds four things to the small machine:
 #
 # * Every value is a `Variable`, which knows where it came from (chapter 05).
 # * A call of a Python function gets a `Frame` of its own that shares the graph.
 # * An exception is handled as the exception table of the evaluated program says.
-# * An operation without a rule raises `Break`, and the compiler splits the frame there
-#   (chapter 06).
+# * An operation that the evaluator cannot capture raises `Break`, and the compiler splits the frame
+#   there (chapter 06).
 #
-# How many instructions does the evaluator know?
+# How many kinds of instructions does the evaluator handle?
 
 # %%
 handlers = opcodes.HANDLERS
 print(len(handlers), "canonical opcodes, for example:", ", ".join(list(handlers)[:12]), "...")
 
 # %% [markdown]
-# No handler depends on the version of Python. Now the real evaluator captures the two functions on
-# which the small machine failed:
+# The handlers serve all three versions of Python. (A few of them ask for the version, where the
+# versions leave different values on the stack.) Now the real evaluator captures the two functions
+# on which the small machine failed:
 # <!-- general -->
 
 # %%
@@ -307,7 +313,8 @@ for function in (with_a_loop, with_a_helper):
 
 # %% [markdown]
 # In `with_a_loop` the evaluator unrolled the loop, since `range(3)` is known. In `with_a_helper` it
-# inlined `polynomial`: the graph has the two operations of the helper, and then the product.
+# inlined `polynomial`: the graph has the two operations of `polynomial`, and then the product with
+# 2.
 # <!-- shows: has("['sin', 'mul', 'sin_1', 'mul_1', 'sin_2', 'mul_2']") and has("with_a_helper -> ['mul', 'add', 'mul_1']") -->
 #
 # The evaluator also follows exceptions of the program. The function below raises a `KeyError` and
@@ -329,13 +336,13 @@ print("breaks:", len(e.main.record.graph_breaks))
 
 # %% [markdown]
 # The graph has no `try`, and the frame has no break. The evaluator raised and caught the `KeyError`
-# while it captured the function, so `scale` is the `2` in the product. (A guard remembers that the
-# key was missing.)
+# while capturing, so `scale` is the `2` in the product. (A guard remembers that the key was
+# missing.)
 #
 # ## A real model
 #
-# How many instructions does the evaluator execute to capture BERT with two layers? The cell wraps
-# every handler in a counter:
+# How many instructions does the evaluator execute to capture BERT with two layers? The next cell
+# wraps every handler in a function that counts:
 
 # %%
 from collections import Counter
@@ -366,8 +373,8 @@ print(f"more than {sum(counts.values()) // 1000} thousand instructions were eval
       f"to find {operations} tensor operations")
 
 # %% [markdown]
-# The evaluator needs many instructions per tensor operation. The table has the most frequent ones.
-# Most of them only move values to and from the stack:
+# The evaluator needs many instructions per tensor operation. The next table has the most frequent
+# kinds. Most of them only load values or store them:
 # <!-- shows: n("more than") * 1000 > 50 * n("to find") -->
 
 # %% tags=["volatile"]
@@ -375,14 +382,14 @@ Table(["opcode", "times"], counts.most_common(8))
 
 # %% [markdown]
 # Eager mode executes all of these instructions in *every* call. A compiled call executes none of
-# them. It pays for its guards instead (chapter 05).
+# them, but it has to check its guards (chapter 05).
 # <!-- shows: n("LOAD_FAST") > n("CALL") -->
 #
 # ## Exercises
 #
 # **04.1** (warm-up) *Loops.* Give the small machine the instructions `GET_ITER` and `FOR_ITER`.
 # `GET_ITER` replaces the top of the stack by an iterator over it. `FOR_ITER target` pushes the next
-# item. If there is none, it removes the iterator and continues at `target`, which is the first
+# item. If no item is left, it removes the iterator and continues at `target`, which is the first
 # instruction behind the loop.
 #
 # *Hints.* Use `next(iterator, NULL)`. The sequence is always known in this exercise.
@@ -409,14 +416,15 @@ from exercises import check
 check("04.1", LoopingMachine)
 
 # %% [markdown]
-# **04.2** (core) *Inlining.* Override `CALL`. A call of a Python function (which has a `__code__`)
-# must be evaluated by a second machine that writes into the same graph. Everything else goes on as
+# **04.2** (core) *Inlining.* Override `CALL`. A second machine must evaluate a call of a Python
+# function (which has a `__code__`), and must write into the same graph. All other calls work as
 # before.
 #
 # *Hints.* Pop the arguments and the callee as `Machine.CALL` does. Make the second machine with
-# `inner = type(self)(callee, [])`. Then set `inner.graph = self.graph`, and fill `inner.locals` by
-# the names in `callee.__code__.co_varnames`. The method `run` adds an output node to the graph,
-# which you do not want. Write the loop again, or remove the node with `self.graph.erase_node`.
+# `inner = type(self)(callee, [])`. Then set `inner.graph = self.graph`, and store the arguments in
+# `inner.locals` under the names in `callee.__code__.co_varnames`. The method `run` also adds an
+# output node, which does not belong there. Write the loop again, or remove this node with
+# `self.graph.erase_node`.
 
 # %% tags=["exercise"]
 class InliningMachine(Machine):
@@ -440,9 +448,9 @@ check("04.2", InliningMachine)
 
 # %% [markdown]
 # **04.3** (stretch) *The real evaluator.* A `match` on a sequence uses the instruction `GET_LEN`.
-# It pushes the length of the top of the stack and leaves the top itself where it is. Write the
-# handler. The check puts yours in the place of minidynamo's own and captures a `match` statement
-# with it.
+# This instruction pushes the length of the top of the stack, and leaves the top itself on the
+# stack. Write the handler. The check replaces minidynamo's own handler by yours and captures a
+# `match` statement.
 #
 # *Hints.* `frame.stack` is a list of `Variable`s. Every variable has a method `length(frame)`,
 # which returns an `int`. A known value is a `ConstantVar(value)`.
@@ -465,8 +473,8 @@ check("04.3", GET_LEN)
 # tuple off and pushes its items, with the *first* item on top. The stores that follow then take the
 # items from left to right.
 #
-# *Hints.* `self.pop(count)` returns the values in their order. A tuple of nodes is a known value: a
-# Python tuple.
+# *Hints.* `self.pop(count)` returns the values in their order. A tuple needs no node of its own:
+# keep it on the stack as a Python tuple.
 #
 # <details><summary>Predict: does a, b = b, a add a node to the graph?</summary>
 #
@@ -493,9 +501,9 @@ check("04.4", TupleMachine)
 # ## Your own compiler: the stack machine
 #
 # **The piece.** This is the machine of this chapter, grown up. Its values are nodes of the graph,
-# objects from outside, and plain Python values. You write the step of its loop and most of its
-# instructions. You also write what a call does, and how a function is inlined. (The given
-# `_call_with` takes the callee and its arguments from the stack.)
+# objects from outside the frame (`Outside`), and plain Python values. You write the step of its
+# loop, most of its instructions, the call, and inlining. (The given `_call_with` takes the callee
+# and its arguments from the stack.) The head of the file explains the names that the hints use.
 #
 # <details><summary>Hint: start</summary>
 #
@@ -522,14 +530,15 @@ check("04.4", TupleMachine)
 # </details>
 # <details><summary>Hint: what is called</summary>
 #
-# Check the cases in the order of the docstring of `call`. Call a `Bound` with its `first` before
-# the other arguments. For an `Outside`, look at its `value`. `self._forward(module)` returns the
-# function that a module calls. Functions in `TORCH` and `PLAIN` get the items of a container from
-# outside: `capture.items(arg)` returns them, and returns every other argument unchanged.
+# Check the cases in the order of the docstring of `call`. A `Bound` is a function with its first
+# argument: call the function with `first` before the other arguments. For an `Outside`, decide by
+# its `value`. `self._forward(module)` returns the function that a module calls. Functions in
+# `TORCH` and `PLAIN` get the items of a container from outside: `capture.items(arg)` returns them,
+# and returns every other argument unchanged.
 #
-# `list.append` writes. First call `self.items(target)`, then
-# `capture.journal.append(capture.journal.items_of(target), value)`. Inline an `Outside` only if it
-# is a Python function. Refuse everything else.
+# `list.append` changes a list, so the journal of chapter 07 must record it. First call
+# `self.items(target)`, then `capture.journal.append(capture.journal.items_of(target), value)`.
+# Inline an `Outside` only if it is a Python function. Refuse everything else.
 #
 # </details>
 # <details><summary>Hint: attributes and globals</summary>
@@ -572,10 +581,10 @@ also_here("minidynamo/bytecode/", "minidynamo/evaluate/")
 # ## What real PyTorch has
 #
 # * `torch/_dynamo/symbolic_convert.py` is the evaluator. It checks the version of Python inside its
-#   instruction methods; minidynamo translates first.
+#   instruction methods, where minidynamo translates first. Section 3 of the paper describes it.
 # * `torch/_dynamo/bytecode_transformation.py` has the assembler and the disassembler.
-# * `torch/_dynamo/polyfills/` has library functions that are rewritten in Python so that they can
-#   be inlined. Paper, section 3.
+# * `torch/_dynamo/polyfills/` has library functions, rewritten in Python so that the evaluator can
+#   inline them.
 #
 # **See it in the real `torch.compile`.** `TORCH_LOGS=trace_bytecode python program.py` prints each
 # instruction with the symbolic stack before it. `TORCH_LOGS=bytecode` prints the original and the

@@ -17,9 +17,9 @@
 # `self.counter`, rebinds a global, advances an iterator, writes into a tensor in place. If the
 # graph is called instead of the function, what performs these changes?
 #
-# **What you will learn:** how writes are simulated while tracing and replayed in each call; why identity and aliasing
-# matter; which writes are redundant; what happens to objects that are made inside a frame and escape; closures and
-# cells; in-place operations on tensors.
+# **What you will learn:** how minidynamo simulates writes while tracing and replays them in each
+# call; which writes are redundant; why identity and aliasing matter. Then objects that a frame
+# makes, closures and cells, and in-place operations on tensors.
 #
 # **Files of this chapter:** `minidynamo/rebuild/replacement.py`,
 # `minidynamo/variables/sequences.py`, `minidynamo/variables/dicts.py`,
@@ -38,9 +38,10 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## Two naive versions
 #
-# The first naive version *performs the writes while tracing*. Then they happen once, at compile time, and never again (as in the stager of
-# notebook 01). The second *drops the writes*. Then the compiled program computes something else. The next cell shows the first version
-# fail:
+# The first naive version *performs the writes while tracing*. Then they happen once, at compile
+# time, and never again (as with staging in chapter 01). The second *drops the writes*. Then code
+# that reads the objects later computes something else than in eager mode. The next cell shows the
+# first version fail:
 
 # %%
 history = []
@@ -60,10 +61,11 @@ print("after three calls:", history, "<- should have three entries")
 #
 # ## Simulate now, replay later
 #
-# minidynamo's evaluator performs each write on a *symbolic* object. While it traces it leaves the real list alone, so
-# an attempt can be discarded. At the end of the frame it generates code that
-# brings the real objects into the final state of the symbolic ones. That code runs after the graph, in each
-# call. Call a function with writes three times, plain and compiled:
+# minidynamo's evaluator performs each write on a *symbolic* object. It leaves the real object alone
+# while tracing, so it may give up a capture at any point. At the end of the frame it generates code
+# that gives the real objects the final state of the symbolic ones. This code runs after the graph,
+# in each call. The next cell calls a function with writes three times, plain and compiled. Each
+# call needs a graph of its own, since `scale` is a number that changes:
 
 # %%
 def training_step(x, log, state):
@@ -86,8 +88,9 @@ print("compiled:", run(minidynamo.compile(training_step, backend="eager")))
 print("graphs compiled:", sum(minidynamo.counters["graphs"].values()), "(the graph depends on state['scale'])")
 
 # %% [markdown]
-# Both versions return the same numbers and leave the same list and dictionary. The graph contains only the
-# multiplication. The writes are in the replacement bytecode, after the call of the graph:
+# Both versions return the same numbers and leave the same list and dictionary. The next cell shows
+# where the writes are: the graph has only the multiplication, and the replacement bytecode has the
+# writes. (Its first call counts the calls; `.mg0` is a variable for the result of the graph.)
 # <!-- shows: count("([1.0, 2.0, 3.0], ['start', 'end', 'start', 'end', 'start', 'end'], {'scale': 4, 'steps': 3})") == 2 -->
 
 # %%
@@ -96,27 +99,29 @@ print(e.main.record.graph.code)
 e.bytecode[1]
 
 # %% [markdown]
-# Each `STORE_SUBSCR` is a write. The three writes follow the call of the graph and precede `RETURN_VALUE`. The code below them is the
-# original body, which runs if the graph raises an error.
+# Each `STORE_SUBSCR` is a write. The three writes follow the call of the graph and precede
+# `RETURN_VALUE`. The code below them is the original body, which runs if the graph raises an error.
 # <!-- shows: count("STORE_SUBSCR") >= 3 and has("mul = x * 1") -->
 #
-# Bytecode is hard to read. Here is the replacement as Python, next to the program. A band leads from each line
-# that writes to the write that remains of it:
+# Bytecode is hard to read. Here is the replacement as Python, next to the program. A band connects
+# each line that writes with the write that replaces it:
 
 # %%
 e.replay
 
 # %% [markdown]
-# Four lines of the program write. Three writes remain, each of a *final* value: the two appends became
-# one.
+# Four lines of the program write. Three writes remain, and each stores a *final* value. One
+# assignment to the whole list replaces the two appends.
 # <!-- shows: count("state['scale'] = 2") == 1 and count("log[:] =") == 1 and count("state['steps'] = 1") == 1 -->
 #
-# *The kitchen.* The observer who writes the recipe down does not eat from the plates. He notes "at
-# the end, two spoons are missing from the drawer", and whoever follows the recipe takes two spoons.
-# *Exactly:* a mutation changes the `Variable` and marks it `mutated`. Then `replacement.py`
-# writes code for every variable that is mutated and existed before the frame.
+# *The kitchen.* Somebody watches the cook and writes the recipe down, but takes nothing from the
+# drawer. The recipe ends with "take two spoons from the drawer", and whoever follows it takes two
+# spoons. *Exactly:* a mutation changes the `Variable`, which stands for the object, and marks it
+# `mutated`. Then `replacement.py` writes code for every mutated variable whose object existed
+# before the frame.
 #
-# The compiler's code has both sides. The first is an append to a symbolic list:
+# Two parts of the compiler do this work. The first part simulates a write; here it appends to a
+# symbolic list:
 
 # %%
 from minidynamo.variables.sequences import ListVar
@@ -124,10 +129,12 @@ from minidynamo.variables.sequences import ListVar
 excerpt(ListVar.method_append)
 
 # %% [markdown]
-# The symbolic list changes at once; the real list does not change yet. `_changed` marks the variable, so
-# that the generator of the replacement code finds it. That generator is the second side. Its method `emit` writes one
-# bytecode instruction:
+# The symbolic list changes at once; the real list does not change yet. `_changed` marks the
+# variable as mutated.
 # <!-- shows: has("self.items.append(value)") and has("self._changed()") -->
+#
+# The second part, `Codegen`, generates the replacement code of all marked variables. Its method
+# `emit` writes one bytecode instruction:
 
 # %%
 from minidynamo.rebuild.replacement import Codegen
@@ -136,15 +143,15 @@ from parts import part
 part(Codegen.mutations, ("written:", "self.emit"))
 
 # %% [markdown]
-# `sourced` has the variables that existed before the frame. Each `replay` emits code that pushes the new values on the stack, and
-# appends its store instruction to `commits`. The stores are emitted last. They pop the values off the stack, so they are
-# emitted in reverse order.
+# `sourced` has the variables of objects that existed before the frame. Each `replay` emits code
+# that pushes the new values on the stack, and appends its store instruction to `commits`. The
+# stores are emitted last. They pop the values off the stack, so they are emitted in reverse order.
 # <!-- shows: has("reversed(self.commits)") -->
 #
 # ## In order, and without the redundant writes
 #
-# All new values are computed before the first write is replayed. Otherwise a swap would read its own
-# result:
+# All new values are computed before the first write is replayed. Otherwise a swap would read its
+# own result:
 
 # %%
 def swap(x, pair):
@@ -158,7 +165,8 @@ minidynamo.compile(swap, backend="eager")(torch.ones(1), pair), pair
 # The pair is swapped, and `x + pair[0]` used the new first element.
 # <!-- shows: has("(tensor([3.]), [2, 1])") -->
 #
-# Only the final state of an object matters. In the next program ten writes to an attribute become one:
+# Only the final state of an object matters. In the next program ten writes to an attribute become
+# one:
 
 # %%
 class Counter:
@@ -172,15 +180,18 @@ def count_to_ten(x, counter):
 minidynamo.explain(count_to_ten, backend="eager")(torch.ones(1), Counter()).replay
 
 # %% [markdown]
-# One store of the last value is left. That is correct because no Python code runs between the writes: the graph has none. A class with its own
-# `__setattr__` *does* run code at each write. So minidynamo evaluates that method like any other function, once per write.
+# One store of the last value is left. Dropping the others is correct, because no other Python code
+# runs between the writes and could read the attribute. A class with its own `__setattr__` *does*
+# run code at each write. So minidynamo evaluates `__setattr__` like any other function, once per
+# write.
 # <!-- shows: count("counter.value = 10") == 1 -->
 #
 # ## Identity: one object, one variable
 #
-# A list that a program knows by two names must stay one list. So minidynamo keeps one variable for each real object. If
-# the graph relies on two inputs being the same object, or different ones, a guard checks it. The next cell calls a function
-# with the same list twice, then with two lists. The counter at the end gives the reason for the recompilation:
+# A list that a program knows by two names must stay one list. So minidynamo keeps one variable for
+# each real object. The compiled code may rely on two inputs being one object, or being two. Then a
+# guard checks this. The next cell first passes the same list as both arguments, then two lists. The
+# counter at the end gives the reason for the recompilation:
 
 # %%
 def two_names(x, a, b):
@@ -196,13 +207,15 @@ print("different lists: ", compiled(torch.ones(1), first, second).item(), first,
 minidynamo.counters["recompiles"]
 
 # %% [markdown]
-# The second call failed the guard that `b` is `a`, and minidynamo compiled the function again.
+# In the second call the guard `b is a` failed, so minidynamo compiled the function again.
 # <!-- shows: has("'two_names: b is a is false': 1") -->
 #
 # ## Objects that a frame makes
 #
-# An object that the frame makes exists only symbolically at first. If it escapes (if it is returned, stored
-# somewhere, or captured by a closure), the replacement code builds it. Otherwise it is never built.
+# An object that the frame makes exists only symbolically at first. It *escapes* if the frame
+# returns it, stores it in an older object, or leaves it to a closure. The replacement code builds
+# the objects that escape, and no others. The last lines of the next cell look for two constants in
+# the new code, one in each kind of object:
 
 # %%
 from dataclasses import dataclass
@@ -216,17 +229,22 @@ def makes_objects(x):
     temporary = {"a": [x, x + 1], "b": {"unused": 3}}
     return Output(temporary["a"][1] * 2, [len(temporary), "made inside"])
 
-minidynamo.compile(makes_objects, backend="eager", fullgraph=True)(torch.ones(2))
+print(minidynamo.compile(makes_objects, backend="eager", fullgraph=True)(torch.ones(2)))
+explanation = minidynamo.explain(makes_objects, backend="eager")(torch.ones(2))
+new_code, *_ = str(explanation.bytecode[1]).split("RETURN_VALUE")     # without the original body
+print({text: text in new_code for text in ("made inside", "unused")})
 
 # %% [markdown]
-# The replacement code builds a new `Output` and a new list in each call. It never builds the dictionary
-# `temporary`: only the values that were read from it are needed.
-# <!-- shows: has("Output(value=tensor([4., 4.]), parts=[2, 'made inside'])") -->
+# The replacement code builds a new `Output` and a new list in each call. It contains no `"unused"`,
+# so it does not build the dictionary `temporary`. The program needs only the values that it reads
+# from this dictionary.
+# <!-- shows: has("Output(value=tensor([4., 4.]), parts=[2, 'made inside'])") and has("'made inside': True, 'unused': False") -->
 #
 # ## Closures and cells
 #
-# A variable that an inner function uses is stored in a *cell*. A cell is an object with an identity, too:
-# `nonlocal` writes to it, and closures that escape keep it.
+# Python stores a variable that an inner function uses in a *cell*. A cell is an object like any
+# other: `nonlocal` writes to it, and closures that escape keep it. The next function returns two
+# closures over one variable:
 
 # %%
 def make_accumulator(x):
@@ -246,11 +264,11 @@ def make_accumulator(x):
 
 minidynamo.reset()
 add, read = minidynamo.compile(make_accumulator, backend="eager", fullgraph=True)(torch.ones(1))
-print(read(), add(torch.tensor([10.0])), read(), "the escaped closures are real functions:", type(add).__name__)
+print(read(), add(torch.tensor([10.0])), read(), " type of add:", type(add).__name__)
 
 # %% [markdown]
-# Both closures that the compiled function returned hold the *same* cell: `read` returns what
-# `add` wrote. This picture is drawn from the two real functions:
+# The compiled function returned two real functions, which share *one* cell: `read` returns what
+# `add` wrote. The next picture is drawn from the cells of these functions:
 # <!-- shows: has("tensor([12.]) tensor([12.])") -->
 
 # %%
@@ -292,9 +310,10 @@ print("calls", calls, " seen", model.seen, " mean", model.mean)
 #
 # ## In-place tensor operations
 #
-# `x.add_(1)` is a tensor operation, so it goes into the graph as it is. minidynamo does not have to
-# replay it. But it must know about it, because the graph changes its inputs. The next stage, in miniinductor,
-# turns such a graph into one without writes (*functionalization*, notebook 08).
+# `x.add_(1)` is a tensor operation, so it goes into the graph as it is. minidynamo need not replay
+# the write, since the graph performs it. But minidynamo must record that the graph changes its
+# input. The next stage, in miniinductor, turns such a graph into a graph without writes
+# (*functionalization*, chapter 08):
 
 # %%
 def in_place(x):
@@ -308,10 +327,11 @@ print(e.main.record.graph.code)
 # %% [markdown]
 # The graph has the write `add_` at the place where the program made it.
 #
-# ## Real models
+# ## A real model
 #
-# When GPT-2 generates text, it keeps a cache of keys and values. The caller passes this object in, and the model changes
-# it and returns it. All of these changes are side effects:
+# When GPT-2 generates text, it keeps the keys and values of its attention layers in a cache. The
+# caller passes the cache to the model, which changes and returns it. These changes are side
+# effects:
 
 # %%
 from benchmarks.models import gpt2
@@ -328,15 +348,18 @@ print("cached positions:", cached.get_seq_length(), " same contents:",
       all(torch.equal(p.keys, c.keys) for p, c in zip(plain.layers, cached.layers)))
 
 # %% [markdown]
-# The compiled model filled the caller's cache, not a copy of it, with the same keys and values as eager.
+# The compiled model filled the caller's cache, not a copy of it, with the same keys and values as
+# eager.
 # <!-- shows: count("True") == 3 -->
 #
 # ## Exercises
 #
-# **07.1** (warm-up) *Predict.* What are the three values that `puzzle` returns after
-# `a = [1]; puzzle(torch.ones(1), a, a)`? Fill in the list without running the function. The check compiles it and compares.
+# **07.1** (warm-up) *Predict.* What are the three values that `puzzle` returns after `a = [1];
+# puzzle(torch.ones(1), a, a)`? Write them into the list that `predicted` returns, without running
+# `puzzle`. The check compiles `puzzle` and compares.
 #
-# *Hints.* `a` and `b` are the same list. `a += ...` changes it; `b = b + ...` makes a new one.
+# *Hints.* `a` and `b` are the same list. `a += ...` changes this list; `b = b + ...` makes a new
+# one.
 
 # %% tags=["support"]
 def puzzle(x, a, b):
@@ -358,9 +381,10 @@ from exercises import check
 check("07.1", predicted)
 
 # %% [markdown]
-# **07.2** (core) *A recorder of writes.* Write a class `Shadow` that wraps a list for a tracer. Reads see
-# the writes made so far. The real list does not change until `replay()`, which makes the real list equal to the
-# shadow *in place*. The class needs `append`, `__getitem__`, `__setitem__`, `__len__` and `replay`.
+# **07.2** (core) *A recorder of writes.* Write a class `Shadow` for a tracer; `Shadow(real)` wraps
+# the list `real`. Reads of the shadow see the writes made so far. The real list does not change
+# until `replay()`, which makes the real list equal to the shadow *in place*. The class needs
+# `append`, `__getitem__`, `__setitem__`, `__len__` and `replay`.
 #
 # *Hints.* Keep a copy. Replay with a slice assignment, so that the list stays the same object.
 
@@ -391,14 +415,13 @@ class Shadow:
 check("07.2", Shadow)
 
 # %% [markdown]
-# **07.3** (stretch) *Find the hidden write.* Write `writes_of(function, *args)`. It returns the names of the list and
-# dict arguments whose contents a compiled call of the function changes. (A test harness like this
-# one guards minidynamo itself.)
+# **07.3** (stretch) *Find the hidden write.* Write `writes_of(function, *args)`. It returns the
+# names of the list and dict arguments whose contents a compiled call of the function changes.
+# (minidynamo's own tests compare arguments in this way.)
 #
-# *Hints.* Copy the arguments (`copy.deepcopy`), call
-# `minidynamo.compile(function, backend="eager")`, and compare. The parameters' names are in
-# `function.__code__.co_varnames`. Tensors inside would need `torch.equal`; the exercise has only numbers
-# and strings.
+# *Hints.* Copy the arguments (`copy.deepcopy`), call `minidynamo.compile(function,
+# backend="eager")`, and compare. The parameters' names are in `function.__code__.co_varnames`. The
+# lists and dicts contain only numbers and strings. (Tensors would need `torch.equal`.)
 
 # %% tags=["exercise"]
 import copy
@@ -416,13 +439,14 @@ def writes_of(function, *args) -> set:
 check("07.3", writes_of)
 
 # %% [markdown]
-# **07.4** (stretch) *One journal for all.* `Shadow` records the writes to one list. A program writes to many, in an order that may matter,
-# because two names can refer to one list. Write a class `Journal` with three methods. `write(target, method, *args)` records a
-# write, such as `write(a, "append", 3)`, and changes no list. `read(target)` returns the list as it would be
-# after the writes so far. `replay()` performs all writes once, in order, on the real objects.
+# **07.4** (stretch) *One journal for all.* `Shadow` records the writes to one list. A program
+# writes to many lists. The order may matter, because two names can refer to one list. Write a class
+# `Journal` with three methods. `write(target, method, *args)` records a write, such as `write(a,
+# "append", 3)`, and changes no list. `read(target)` returns the list as it would be after the
+# writes so far. `replay()` performs all writes once, in order, on the real objects.
 #
-# *Hints.* Two empty lists are equal, but not the same object: find the writes to a target by `is`. `read` can return
-# a copy on which the recorded writes were performed.
+# *Hints.* Two empty lists are equal, but not the same object: find the writes to a target by `is`.
+# `read` can return a copy on which the recorded writes were performed.
 #
 # <details><summary>Predict: a and b are one list. Does read(b) see a write through a?</summary>
 #
@@ -459,27 +483,32 @@ check("07.4", Journal)
 # %% [markdown]
 # ## Your own compiler: effects
 #
-# **The piece.** While your compiler evaluates a frame, it must not change the program's own objects. `Journal`
-# records each change together with a function that undoes it. After the graph has run, `replay` gives the real
-# object the final state, once. The GPT of the capstone changes no object, so this piece is for the curious.
+# **The piece.** While your compiler evaluates a frame, it must not change the program's own
+# objects. It changes copies of their elements, and `Journal` records each change together with a
+# function that undoes it. After the graph has run, `replay` writes the final elements and
+# attributes of one changed object into the real one. The GPT of the capstone changes no object, so
+# this piece is for the curious.
 #
 # <details><summary>Hint: the journal</summary>
 #
 # Each change appends one function to `undo`. Undoing goes backwards.
 #
-# `note` appends to `changed`, so it needs a function in `undo`, too. `items_of` notes an object from
-# outside the frame, and returns its `items`. A list that the frame made needs no note.
+# `note` appends to `changed`, and adds to `undo` a function that removes the entry. `items_of`
+# notes an object from outside the frame, and returns its `items`. A list that the frame made needs
+# no note.
 #
 # </details>
 # <details><summary>Hint: elements</summary>
 #
-# `set_item` serves lists, and the dictionary `written` of attributes. If the dictionary did not have
-# the key before, undoing must remove the key. Read the old value before you overwrite it.
+# `set_item` writes into a list, or into the dictionary `written`, which maps attributes to their
+# new values. If the dictionary did not have the key before, undoing must remove the key. Read the
+# old value before you overwrite it.
 #
 # </details>
 # <details><summary>Hint: replay</summary>
 #
-# `found[:] = ...` keeps the list's identity; `found = ...` would not reach the caller.
+# Let `found` be the real list. `found[:] = ...` changes the caller's list; `found = ...` would only
+# rebind your variable.
 #
 # </details>
 
@@ -489,7 +518,7 @@ from exercises.own_compiler import begin
 begin("effects");
 
 # %% [markdown]
-# The line names the functions that you write. Write them in that file, then run the check as often as you like:
+# The output names your functions. Write them in that file, and run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -499,8 +528,8 @@ check_piece("effects")
 # %% [markdown]
 # ## What else lives here
 #
-# The list has every public name of this chapter's main file, with one sentence each. Unfold the file, then a name,
-# to see its first lines. The list is made from the source when the page is built.
+# The list below has every public name of `replacement.py`, with one sentence each. Unfold the file,
+# then a name, to see its first lines. The list is made from the source when the page is built.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -510,19 +539,22 @@ also_here("minidynamo/rebuild/replacement.py")
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_dynamo/side_effects.py` has a table of mutations beside immutable trackers, and generates
-#   bytecode that replays them. Paper, section 3. minidynamo mutates the symbolic object itself. So two names for
-#   one object need no bookkeeping, and a failed attempt is simply discarded.
+# * `torch/_dynamo/side_effects.py` has a table of mutations, and generates bytecode that replays
+#   them (section 3 of the paper). Its symbolic objects never change. minidynamo changes the
+#   symbolic object itself. So two names for one object need no bookkeeping, and a failed capture is
+#   simply discarded.
 # * Higher-order operators (`torch.cond`, `checkpoint`) forbid side effects inside their bodies.
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=side_effects python program.py` names each object that is changed, and the line that
-# changes it. `TORCH_LOGS=bytecode` shows the writes at the end of the new code.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=side_effects python program.py` names each
+# changed object, and the line that changes it. `TORCH_LOGS=bytecode` shows the writes at the end of
+# the new code.
 #
 # ## Recap
 #
-# * minidynamo simulates writes on symbolic objects and replays them after the graph. All new values are computed first, and
-#   redundant writes are dropped.
+# * minidynamo simulates writes on symbolic objects and replays them after the graph. The new code
+#   computes all new values before the first write, and leaves out redundant writes.
 # * One real object is one variable. Assumptions about aliasing are guards.
-# * An object made inside the frame is built only if it escapes. Closures and cells are objects, too.
+# * An object made inside the frame is built only if it escapes. Closures and cells are objects,
+#   too.
 #
 # Next: the graph leaves minidynamo and enters miniinductor.

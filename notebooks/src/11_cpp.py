@@ -13,18 +13,20 @@
 # %% [markdown]
 # # 11 · C++ and OpenMP code generation
 #
-# A fused group of loop bodies becomes one C++ function. It has loops outside and one line per operation
-# inside, and it reads and writes memory once. An ordinary C++ compiler turns it into fast machine code, if the
-# generator writes code that the compiler can vectorise.
+# A fused group of loop bodies becomes one C++ function. The function has loops outside and one line
+# per operation inside; it reads each input and writes each output once. An ordinary C++ compiler
+# turns it into fast machine code, if it can *vectorise* the loops. It then uses vector
+# instructions, each of which computes several numbers at once.
 #
-# *The kitchen.* The recipe is translated for a cook who is very fast and takes every word literally.
-# So the translation leaves nothing out and says nothing twice. The cook has a tool that cracks eight eggs at once, and
-# the recipe is arranged so that the tool fits. *Exactly:* the kernel computes common subexpressions once, has no branches in its
-# arithmetic, and uses vector instructions.
+# *The kitchen.* The recipe is translated for a cook who is very fast and takes every word
+# literally. So the translation leaves nothing out and says nothing twice. The cook has a tool that
+# cracks eight eggs at once, and the recipe is arranged so that the tool fits. *Exactly:* the kernel
+# computes equal subexpressions once, and has no branches in its arithmetic, so the compiler can use
+# vector instructions.
 #
-# **What you will learn:** a code generator as one more handler; common subexpressions; what GCC needs in order to vectorise;
-# threads; accurate sums; transposed access; why compile time
-# matters; building and caching. At the end you write parts of a generator, and a kernel by hand.
+# **What you will learn:** a code generator as one more handler; common subexpressions; what GCC
+# needs in order to vectorise. Then threads, accurate sums, transposed access, compile time and
+# caching. At the end you write parts of a generator, and a kernel by hand.
 #
 # **Files of this chapter:** `miniinductor/codegen/kernels.py`, `miniinductor/codegen/`.
 
@@ -43,8 +45,8 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## A small generator
 #
-# A body is a Python function over `ops` (notebook 09). A handler becomes a code generator if its values are *names of C
-# variables* and its operations append lines:
+# A body is a Python function over `ops` (chapter 09). A handler becomes a code generator if its
+# values are *names of C variables* and its operations append lines:
 
 # %%
 class TinyCpp(OpsHandler):
@@ -81,8 +83,8 @@ source = tiny_kernel(body, 1000)
 Code(source, "cpp", "our small generator wrote this")
 
 # %% [markdown]
-# The kernel compiles and runs. (The build replaces `NAME` by the kernel's name. Every kernel has the same
-# signature, an array of pointers, so that one launcher can call all of them.)
+# The next cell compiles the kernel and runs it. (`build_kernels` replaces `NAME` by the kernel's
+# name. Every kernel takes an array of pointers, so that one launcher can call all kernels.)
 # <!-- shows: count("for (") == 1 -->
 
 # %%
@@ -94,13 +96,13 @@ kernel(x, out)
 torch.equal(out, torch.relu(2 * x + x))
 
 # %% [markdown]
-# The result has the same bits as eager's.
+# The kernel's result equals eager's in every element.
 # <!-- shows: has("True") -->
 #
 # ## Where it fails
 #
-# The small generator loads `x[i]` twice. And its `maximum` loses NaN: `nan > 0` is false, so the result is 0, where torch
-# returns NaN:
+# The kernel above loads `x[i]` twice. And its `maximum` loses NaN: `nan > 0` is false, so the
+# result is 0, where torch returns NaN:
 
 # %%
 x[0] = float("nan")
@@ -108,9 +110,9 @@ kernel(x, out)
 print("tiny:", out[0], "  torch:", torch.relu(x)[0])
 
 # %% [markdown]
-# The real generator knows the dtype of every value, and takes
-# its maths from a small prelude with torch's semantics. It also computes each expression once. `CppScope` has the lines of one loop
-# body, and its method `temporary` returns the variable of an expression:
+# The real generator knows the dtype of every value. It calls functions of the *prelude*, our own
+# header, which compute as torch does. It also computes each expression once. `CppScope` collects
+# the lines of one loop body, and its method `temporary` returns the variable of an expression:
 # <!-- shows: has("tiny: tensor(0.)") and has("tensor(nan)") -->
 
 # %%
@@ -119,12 +121,14 @@ from miniinductor.codegen.cpp import expressions as cpp_expressions
 excerpt(cpp_expressions.CppScope.temporary)
 
 # %% [markdown]
-# `lookup` searches this scope and the scopes around it for the expression. If it was computed already, its
-# variable is the answer. Otherwise `temporary` writes a new line with the C type. (`makers` lists the
-# graph operations for which a value was computed; the generated comments name them.) The end of a loop ends
-# its scope.
+# `lookup` searches this scope and the scopes around it for the expression. If a scope has it,
+# `temporary` returns its variable. Otherwise `temporary` writes a new line with the C type.
+# (`playing.value` is the graph operation whose body runs now. `makers` lists the operations that
+# use a value; the generated comments name them.) The end of a loop ends its scope.
 #
-# The maths comes from the prelude. Here is its `exp`:
+# Here is `exp` of the prelude. `fma(a, b, c)` is `a * b + c`, and `horner` evaluates a polynomial.
+# Adding `SHIFT` rounds a number to an integer, which `at_most_129` limits. `times_power` multiplies
+# by a power of two:
 
 # %%
 from pathlib import Path
@@ -134,14 +138,16 @@ start = prelude.index("OP float exp(float x0)")
 Code(prelude[start:prelude.index("\n}", start) + 2], "cpp", "exp, from the prelude")
 
 # %% [markdown]
-# `exp` has no branch: `? :` between two numbers is a selection, not a jump. It calls no library. So GCC
-# can turn it into vector instructions. It handles NaN, overflow and underflow by arithmetic. `std::exp` would be a call of
-# the library. Without `-ffast-math`, which gives up NaN and infinity, GCC makes that call for one element after the other.
+# `exp` has no branch: `? :` between two numbers is a selection, not a jump. The function handles
+# NaN, overflow and underflow by arithmetic, and calls no library. So GCC can turn it into vector
+# instructions. `std::exp` is a library function. GCC calls it for one element after the other,
+# unless `-ffast-math` allows it to ignore NaN and infinity.
 # <!-- shows: not has("if (") and has("? -176.f : x0") -->
 #
 # ## A pointwise kernel
 #
-# Here is the kernel of a gelu and a product. The comments name the buffers and the graph operations:
+# The next cell shows the kernel of a gelu and a product. Its comments name the buffers and the
+# graph operations:
 
 # %%
 def gelu_gate(x, y):
@@ -153,7 +159,8 @@ e.kernels
 
 # %% [markdown]
 # The generator merged the two dimensions into one loop, because both inputs are contiguous.
-# `#pragma omp parallel for simd` asks for threads outside and vector instructions inside. Switch both off:
+# `#pragma omp parallel for simd` asks for threads and for vector instructions. The next cell
+# switches both off:
 # <!-- shows: count("for (") == 1 and has("#pragma omp parallel for simd") -->
 
 # %%
@@ -162,29 +169,32 @@ with miniinductor.config.patch(vectorize=False, openmp=False):
 e.kernels
 
 # %% [markdown]
-# Only the `#pragma` is gone. GCC may still discover by itself that it can use vector instructions; the pragma
-# demands them.
+# Only the `#pragma` is gone. GCC may still discover by itself that the loop can use vector
+# instructions; with the pragma it need not prove this.
 # <!-- shows: not has("#pragma") and count("for (") == 1 -->
 #
 # ## A reduction, fused
 #
-# The kernel of softmax goes through each row three times, and the row stays in the cache. The second loop keeps `exp(x - max)` in a small
-# array on the stack, so the third loop does not compute it again:
+# The kernel of softmax goes through each row three times, and the row stays in the cache. The three
+# loops compute the maximum, the sum of the exponentials, and the quotients. The second loop keeps
+# `exp(x - max)` in a small array on the stack, so the third does not compute it again:
 
 # %%
 e = minidynamo.explain(lambda x: torch.softmax(x, -1))(arguments[0])
 e.kernels
 
 # %% [markdown]
-# `acc0` is the maximum of the row, `acc1` is the sum, and `scratch0` is the small array. `lane0` has 64
-# partial results, so that vector instructions can update many of them at once. `mini::maximum` keeps a NaN, which the small
-# generator's `maximum` loses.
+# `acc0` is the maximum of the row, `acc1` is the sum, and `scratch0` is the small array. `lane0`
+# has 64 partial results, called *lanes*, so that vector instructions can update many of them at
+# once. The loop over `r0_group` takes 64 elements at a time, and a shorter loop takes the other 40.
+# `mini::maximum` keeps a NaN, which the small generator's `maximum` loses.
 # <!-- shows: has("float lane0[64]") and has("scratch0[1000]") and has("acc1") -->
 #
 # ## Accurate sums
 #
-# A running sum of many float32 numbers loses digits, because each addition rounds. Vector lanes
-# help, since each lane adds fewer numbers. Chunks help more. Add ten million numbers in three ways:
+# A running sum of many float32 numbers loses digits, because each addition rounds. Lanes help,
+# since each lane adds fewer numbers. It helps more to sum each *chunk* of the numbers, and then add
+# the sums. The next cell adds ten million numbers in three ways:
 
 # %% tags=["volatile"]
 ones = torch.full((1, 10_000_000), 0.1)
@@ -205,29 +215,33 @@ assert errors["one running sum in float32"] > 0.05 and max(errors["eager's sum"]
 Table(["", "relative error"], [(name, f"{error:.0e}") for name, error in errors.items()])
 
 # %% [markdown]
-# The running sum is wrong by 9 percent: near the end the total is so large that each
-# addition rounds most of the number away. The errors of eager and of our kernel are both below one millionth.
+# The running sum is wrong by 9 percent: near the end the total is so large that the addition rounds
+# away a part of each number. The errors of eager and of our kernel are both below one millionth.
 # <!-- shows: 8 < 100 * n("one running sum in float", 1) < 10 and n("eager's sum") < 1e-6 and n("our kernel") < 1e-6 -->
 #
 # ## Transposed access
 #
-# `x + y.t()` reads `y` down its columns. A plain loop would use one number of every cache line that it
-# fetches. So the generator first copies small tiles:
+# `x + y.t()` reads `y` down its columns. The processor fetches memory in cache lines of 16 float32
+# numbers, and a plain loop would use only one number of each line. So the generator first copies
+# small tiles:
 
 # %%
 e = minidynamo.explain(lambda x, y: x + y.t())(torch.randn(512, 1000), torch.randn(1000, 512))
 e.kernels
 
 # %% [markdown]
-# The two outer loops go over the tiles. The first two loops inside them copy one tile of `y`, line by line, into
-# `tile0`. The last two loops read from `tile0`, where the next number is in the same cache line.
+# The two outer loops go over the tiles. The first two loops inside them copy one tile of `y` into
+# `tile0`. They read `y` along its rows, so they use whole cache lines. The last two loops read from
+# `tile0`, where the next number is in the same cache line.
 # <!-- shows: has("float tile0[64][64]") -->
 #
-# ## How close to the machine?
+# ## How close to the limit of the machine?
 #
-# Memory traffic or arithmetic limits a kernel. The kernels here do little arithmetic, so memory is the limit.
-# The next cell measures that limit on one core, as notebook 15 does: the best rate of copying, adding and summing 16 MB.
-# Then it measures our kernels and eager. A bar is the rate at which a program moves its inputs and outputs; the dashed line is the limit.
+# Either memory or arithmetic limits the speed of a kernel. The kernels here do little arithmetic,
+# so memory limits them. The next cell measures this limit on one core: the best rate of copying,
+# adding and summing the rows of 64 MB, which are too large for the caches. Then it measures our
+# kernels and eager. A bar is the rate at which a program moves its inputs and outputs; the dashed
+# line is the limit.
 
 # %% tags=["volatile"] alt="Bars from zero: the useful bytes a second of each program, ours and eager; a dashed line shows the limit"
 import time
@@ -237,13 +251,13 @@ from benchmarks.runner import interleave, keep_freed_memory
 
 torch.set_num_threads(1)                # other processes disturb one core least
 keep_freed_memory()                     # otherwise chance decides who pays for fresh pages of memory
-x, y = torch.randn(4096, 1024), torch.randn(4096, 1024)
-out = torch.empty_like(x)
-limits = {"copying": (2, lambda: out.copy_(x)), "adding": (3, lambda: torch.add(x, y, out=out)),
-          "summing": (1, lambda: x.sum())}
-programs = {"gelu(x) * y": (3, gelu_gate, (x, y)), "softmax": (2, lambda x: torch.softmax(x, -1), (x,)),
-            "sum of each row": (1, lambda x: x.sum(-1), (x,))}
-variants, passes = {}, {}               # passes: how often 16 MB must be read or written
+large, other = torch.randn(16384, 1024), torch.randn(16384, 1024)      # more than the caches hold
+out = torch.empty_like(large)
+limits = {"copying": (2, lambda: out.copy_(large)), "adding": (3, lambda: torch.add(large, other, out=out)),
+          "summing rows": (1, lambda: large.sum(-1))}
+programs = {"gelu(x) * y": (3, gelu_gate, (large, other)), "softmax": (2, lambda x: torch.softmax(x, -1), (large,)),
+            "sum of each row": (1, lambda x: x.sum(-1), (large,))}
+variants, passes = {}, {}               # passes: how often 64 MB must be read or written
 for name, (n, run) in limits.items():
     variants[name], passes[name] = run, n
 for name, (n, function, inputs) in programs.items():
@@ -254,7 +268,7 @@ for name, (n, function, inputs) in programs.items():
     passes["ours", name] = passes["eager", name] = n
 # the processor's time, and the best round of each: other processes count least
 timings = interleave(variants, budget=4, clock=time.process_time)
-rate = {name: passes[name] * x.numel() * 4 / 1e9 / min(timings[name].seconds) for name in variants}
+rate = {name: passes[name] * large.numel() * 4 / 1e9 / min(timings[name].seconds) for name in variants}
 best = max(limits, key=rate.get)
 
 import matplotlib.pyplot as plt
@@ -271,7 +285,7 @@ axis.set_xlabel("GB/s of necessary traffic (longer is better)")
 axis.legend(fontsize=8);
 
 # %% [markdown]
-# Here are the same rates as parts of the limit:
+# The next cell prints the same rates as percentages of the limit:
 # <!-- general -->
 
 # %% tags=["volatile"]
@@ -281,32 +295,35 @@ for name in programs:
     print(f"{name:16} ours {ours:5.1f} GB/s, {ours / rate[best]:4.0%} of the limit;   eager {eager:5.1f} GB/s, {eager / rate[best]:4.0%}")
 
 # %% [markdown]
-# (A result above the limit means that the machine was slower while the limit was measured, or that a cache kept a part of the data.)
+# No program can be faster than memory. A figure above 100% has one of two causes. Either other
+# processes disturbed the measurement of the limit, or a large cache kept a part of the data.
 # <!-- general -->
 #
-# A program that writes stays below a limit that comes from summing: the processor reads a cache line before it
-# writes to it, and the bars do not count that traffic. Any other kernel far below the limit could be faster. Softmax computes an exponential and a division for each element, so arithmetic takes
-# part of its time. The sum of each row only reads. If eager's bar is longer than ours there, eager's
-# kernel is better. Accuracy is no excuse, since both sums are accurate.
+# If the limit comes from summing rows, a program that writes stays below it. The processor reads a
+# cache line before it writes to it, and the bars do not count this traffic. Every other kernel far
+# below the limit could be faster. Softmax computes an exponential and a division for each element,
+# so arithmetic takes part of its time. The sum of each row only reads. If eager's bar is longer
+# than ours there, eager's kernel is better: both sums are equally accurate.
 #
 # ## What threads bring
 #
-# `#pragma omp parallel for` divides a loop into one piece for each thread. The gain depends on two questions.
-# Does the kernel wait for arithmetic, which each core has for itself, or for memory, which all cores share? And are there free
-# cores? The next plot shows three kernels, with one thread and with more. The dashed line is a perfect gain:
+# `#pragma omp parallel for` divides a loop into one piece for each thread. The gain depends on what
+# the kernel waits for. Each core has its own arithmetic, but all cores share the memory. The gain
+# also depends on free cores. The next plot shows three kernels, with one thread and with more. The
+# dashed line is a perfect gain:
 
 # %% tags=["volatile"] alt="Lines: how many times faster than one thread three kernels run with more threads; a dashed line shows the perfect gain"
 import os
 
 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 counts = sorted({1, 2, cores})[:3]
-small = torch.randn(64, 64)
+small, x, y = torch.randn(64, 64), torch.randn(4096, 1024), torch.randn(4096, 1024)
 work = {
     "exp(sin(x)) of 4 million: arithmetic": (lambda x: torch.exp(torch.sin(x)), (x,)),
     "x + y of 4 million: memory": (lambda x, y: x + y, (x, y)),
     "exp(sin(x)) of 4 thousand: too small": (lambda x: torch.exp(torch.sin(x)), (small,)),
 }
-scaling, waiting = {}, os.getloadavg()[0]       # processes that run or wait for a core
+scaling = {}
 for name, (function, inputs) in work.items():
     run = minidynamo.compile(function)
     variants = {}
@@ -328,25 +345,22 @@ axis.set_ylim(bottom=0)
 axis.legend();
 
 # %% [markdown]
-# A parallel loop ends when its slowest piece ends. So threads bring a gain only on cores that no other process uses.
-# The next cell prints the gains, and how many processes wanted a core just before the measurement:
+# A parallel loop ends when its slowest piece ends. So threads bring a gain only on cores that no
+# other process uses. The figures are those of the best round of many, which other processes disturb
+# least. The next cell prints them:
 # <!-- general -->
 
 # %% tags=["volatile"]
 most = counts[-1]
 for name, seconds in scaling.items():
     print(f"{name:38} {most} threads: {seconds[1] / seconds[most]:.2f} times as fast as one")
-if waiting > cores / 2:
-    print(f"BUSY: {waiting:.0f} processes wanted these {cores} cores, which disturbs the gains. Measure on a quiet machine.")
-else:
-    print(f"quiet: {waiting:.0f} other processes wanted these {cores} cores")
 
 # %% [markdown]
-# If the last line says BUSY, other processes used the cores, and the numbers say nothing about the kernels. On a quiet machine expect the
-# largest gain for arithmetic, because each core brings its own, and a smaller one for memory, because the cores share it. Expect no
-# gain for the small kernel: starting and joining threads takes microseconds, longer than the kernel runs. So the generator
-# writes the pragma for threads only where the work is large. Compare the pragmas of one function, for the
-# small and for the large array:
+# On a quiet machine arithmetic gains the most, because each core brings its own. (On a busy one the
+# gains are too small.) The kernel that waits for memory gains less. The small kernel gains nothing:
+# starting and joining threads would take longer than the kernel runs. So the generator writes the
+# pragma for threads only where the work is large. The next cell prints the pragmas of one function,
+# for the small and for the large array:
 # <!-- general -->
 
 # %%
@@ -359,17 +373,19 @@ for inputs in ((small,), (x,)):
     print(tuple(inputs[0].shape), pragmas(lambda x: torch.exp(torch.sin(x)), *inputs))
 
 # %% [markdown]
-# Only the second pragma has `parallel`; both have `simd`, the vector instructions. (A kernel reports a problem in `error`.
-# Here the problem would be an angle too large for the fast sine. Then the kernel runs again
-# with the exact sine.) Sums need care: with threads each piece has its own partial result, and the partial results are added at the end.
-# A different number of threads adds in a different order, so the last digits may differ.
+# Only the second pragma has `parallel`; both have `simd`, the vector instructions. (A kernel
+# reports a problem in `error`. Here this happens if an angle is too large for the fast sine; the
+# kernel then runs again with the exact sine.) Sums need care. With threads each piece has its own
+# partial result, and the kernel adds the partial results at the end. A different number of threads
+# adds in a different order, so the last digits may differ.
 # <!-- shows: count("parallel") == 1 and count("simd") == 2 -->
 #
 # ## Compile time is part of the product
 #
-# TorchInductor's C++ kernels include torch's headers, and the C++ compiler reads those
-# first. Our kernels include nothing. (Tables in notebooks 00 and 15 measure both.) All kernels of a graph go into a few files, which are
-# compiled at the same time. Equal kernels are compiled once. The shared objects stay on disk, under a key that `cache_key` computes:
+# TorchInductor's C++ kernels include torch's headers, and the C++ compiler reads those first. Our
+# kernels include only the prelude. (Tables in chapters 00 and 15 measure both.) All kernels of a
+# graph go into a few files, which are compiled at the same time. Equal kernels are compiled once.
+# The compiled files (shared objects) stay on disk, under a name that `cache_key` computes:
 
 # %%
 from miniinductor import toolchain as build
@@ -377,8 +393,9 @@ from miniinductor import toolchain as build
 excerpt(build.cache_key)
 
 # %% [markdown]
-# The key depends on everything that changes the machine code: torch's version, the command with its flags,
-# the compiler, the processor, and the source without its comments. The next cell compiles a function twice, first with an empty cache:
+# The key depends on everything that may change the machine code. That is torch's version, the
+# command with its flags, the compiler, the processor, and the source without its comments. The next
+# cell compiles a function twice, first with an empty cache:
 # <!-- shows: has("cpu_flags()") and has("torch.__version__") and has("strip_comments(source)") -->
 
 # %% tags=["volatile"]
@@ -394,7 +411,7 @@ with fresh_caches():
 print(f"first compilation {cold.wall:.2f} s, with the shared object on disk {warm.wall:.2f} s")
 
 # %% [markdown]
-# The second compilation only looked up a file.
+# The second compilation found the shared object on disk, and did not call the C++ compiler.
 # <!-- shows: n("shared object on disk") < n("first compilation") -->
 #
 # ## A real model
@@ -412,7 +429,8 @@ different = {strip_comments(k.source).replace(k.name, "") for k in kernels}
 print(f"{len(kernels)} kernel calls, {len(different)} different kernels")
 
 # %% [markdown]
-# Equal sources are compiled once, however many layers call them. Here is the kernel that computes the most buffers:
+# Equal sources are compiled once, however many layers call them. The next cell shows the kernel
+# that computes the most buffers:
 # <!-- shows: has("38 kernel calls, 4 different kernels") -->
 
 # %%
@@ -420,16 +438,18 @@ longest = max(kernels, key=lambda k: len(k.nodes))
 Code(longest.source, "cpp", "the one that computes the most buffers")
 
 # %% [markdown]
-# The kernel looks up three embeddings, adds them, and normalises the sum. The row stays in `scratch0`. The 64 partial
-# sums in `lane0` are added at the end of each row. Each of them adds few numbers, so few digits are lost.
+# The kernel looks up three embeddings, adds them, and normalises the sum. The row stays in
+# `scratch0`. Each of the 64 lanes in `lane0` adds few numbers, so it loses few digits; `sum_of`
+# adds the lanes. An index outside its table sets a bit of `error`, and the kernel reads row 0
+# instead. The caller then raises an error.
 # <!-- shows: has("scratch0[768]") and has("lane0[64]") -->
 #
 # ## Exercises
 #
-# **11.1** (warm-up) *Write once.* Give `TinyCpp` common subexpressions: if an expression was written before, `line`
-# returns its name and appends nothing.
+# **11.1** (warm-up) *Write once.* Give `TinyCpp` common subexpressions: if `line` has written an
+# expression before, it returns the old name and appends nothing.
 #
-# *Hints.* Override `line`; keep a dictionary.
+# *Hints.* Override `line`. Keep a dictionary from each expression to its name.
 
 # %% tags=["support"]
 class TinyCppBase(OpsHandler):
@@ -470,11 +490,11 @@ from exercises import check
 check("11.1", TinyCppOnce)
 
 # %% [markdown]
-# **11.2** (core) *NaN.* Repair `maximum`: if either operand is NaN, the result is NaN. Write an expression that GCC can
-# vectorise, without a branch and without a library call.
+# **11.2** (core) *NaN.* Repair `maximum`: if either operand is NaN, the result is NaN. Write an
+# expression that GCC can vectorise, without a branch and without a library call.
 #
-# *Hints.* `a != a` is true exactly for NaN. If `a` is NaN return `a`; otherwise `a > b ? a : b`
-# returns `b` when `b` is NaN. Why?
+# *Hints.* `a != a` is true exactly for NaN. If `a` is NaN, return `a`. Otherwise `a > b ? a : b` is
+# enough: a comparison with NaN is false, so it returns `b` when `b` is NaN.
 
 # %% tags=["exercise"]
 class TinyCppNan(TinyCppBase):
@@ -488,13 +508,14 @@ class TinyCppNan(TinyCppBase):
 check("11.2", TinyCppNan)
 
 # %% [markdown]
-# **11.3** (stretch) *A kernel by hand.* Write the C++ source of a kernel that computes the sum of each row of
-# a `rows x columns` float32 matrix. The relative error must be below 1e-6 on ten million
-# numbers. The signature is `NAME(void** args)`; `args[0]` is the matrix, `args[1]` the sums.
+# **11.3** (stretch) *A kernel by hand.* Write the C++ source of a kernel that computes the sum of
+# each row of a `rows x columns` float32 matrix. The relative error must be below 1e-6 on ten
+# million numbers. The signature is `NAME(void** args)`; `args[0]` is the matrix, `args[1]` the
+# sums.
 #
 # *Hints.* An accumulator of type `double` is accurate and slower. Partial sums in float over chunks
-# of 16 numbers, added up in double, are accurate and fast. (The shorter the chunk, the smaller the
-# error: try a larger chunk, and read the row of the check.) The last chunk of a row may be shorter. Return 0.
+# of 16 numbers, added up in double, are accurate and fast. (Shorter chunks have smaller errors. Try
+# a larger chunk, and read the row of the check.) The last chunk of a row may be shorter. Return 0.
 
 # %% tags=["exercise"]
 def row_sums(rows: int, columns: int) -> str:
@@ -522,12 +543,15 @@ def row_sums(rows: int, columns: int) -> str:
 check("11.3", row_sums)
 
 # %% [markdown]
-# **11.4** (stretch) *Tiles.* A transpose reads rows and writes columns. Each write touches another cache line. When the
-# next number of that line is written, the line has left the cache. Tiles help: the loop finishes a small square
-# while its lines are still in the cache. Write `in_tiles(rows, columns, tile)`, which returns all pairs `(row, column)`, tile by
-# tile. The tiles go from left to right, then down; inside a tile the pairs go row by row. Tiles at the edges are smaller.
+# **11.4** (stretch) *Tiles.* A transpose reads rows and writes columns. Each write touches another
+# cache line. When the loop comes to the next number of a line, the line has left the cache. Tiles
+# help: the loop finishes a small square while its lines are still in the cache. Write
+# `in_tiles(rows, columns, tile)`, which returns all pairs `(row, column)`, tile by tile. The tiles
+# go from left to right, then down; inside a tile the pairs go row by row. Tiles at the edges are
+# smaller.
 #
-# *Hints.* Use four loops, or `range` with a step. The check counts the lines that a small cache misses.
+# *Hints.* Use four loops, or `range` with a step. The check counts the lines that a small cache
+# misses.
 #
 # <details><summary>Predict: how many misses does a tile as wide as the matrix save?</summary>
 #
@@ -551,48 +575,52 @@ check("11.4", in_tiles)
 # %% [markdown]
 # ## Your own compiler: kernels in C++
 #
-# **The piece.** A kernel goes through its rows, and in each row through the columns, once or several times. Each time is called a walk. You
-# decide which loops share a walk and which values must be in memory. You write the loops over rows, the code for
-# a column, the end of a reduction, a whole walk, expressions and numbers, and the offset of an element.
-# The head of the function is given.
+# **The piece.** A kernel goes through its rows, and walks over the columns of each row once or
+# several times. You decide which loops share one *walk* and which values must be in memory. You
+# write the loops over rows, a walk, its code for one column, and the end of a reduction. You also
+# write expressions, numbers, and the offset of an element. The head of the function is given.
 #
 # <details><summary>Hint: walks</summary>
 #
 # A loop may join the last walk if `takes` allows it; otherwise a new walk begins. Never put a loop
 # before one that it reads.
 #
-# `takes` needs the same number of columns, as a text. The result of a reduction of this walk is not complete yet, so the loop must not read
-# it. If it reads another value of this walk, it must read the very element that was computed: `result` of that loop.
+# `takes` first compares the numbers of columns: `text_of(loop.columns)`. A reduction of this walk
+# is not complete yet, so the loop must not read its result. If the loop reads another value of this
+# walk, it must read the element that was just computed. `other.result` is this element of the loop
+# `other`.
 #
 # </details>
 # <details><summary>Hint: memory</summary>
 #
-# A value must be in memory if another kernel or another walk reads it. The result of a reduction
-# stays in a register for its row.
+# A value must be in memory if another kernel or another walk reads it. But a walk of the same row
+# finds the result of a reduction in a register.
 #
 # </details>
 # <details><summary>Hint: rows and places</summary>
 #
-# `#pragma omp parallel for collapse(n)` divides `n` loops that are directly nested. The
-# offset in a tensor of sizes `a, b, c` is `(i0 * b + i1) * c + i2`; the text is `name[offset]`.
+# `#pragma omp parallel for collapse(n)` divides the work of `n` nested loops that have no statement
+# between them. The offset in a tensor of sizes `a, b, c` is `(i0 * b + i1) * c + i2`; the text is
+# `name[offset]`.
 #
 # </details>
 # <details><summary>Hint: reductions</summary>
 #
-# The sum of a row is one variable, `row_NAME`. After `#pragma omp simd reduction(+:row_NAME)` the C++
-# compiler may keep several partial sums in a vector, which it adds up at the end of the row. `JOIN`
-# has the text before the colon. `FORMS[loop.reduction]` joins two values.
+# The sum of a row is one variable, `row_NAME`. After `#pragma omp simd reduction(+:row_NAME)` the
+# C++ compiler may keep several partial sums in a vector. It adds them up at the end of the row.
+# `JOIN` has the operator before the colon. `FORMS[loop.reduction]` joins two values.
 #
 # </details>
 # <details><summary>Hint: expressions</summary>
 #
-# Look in `registers` and `row_values` before memory: a value that was just computed may have no other place.
-# `FORMS[op].format(...)` takes the texts of the arguments.
+# Look in `registers` and `row_values` before memory: a value that was just computed may not be in
+# memory. `FORMS[op].format(...)` takes the texts of the arguments.
 #
 # </details>
 # <details><summary>Hint: numbers</summary>
 #
-# A number ends with `f`; infinity is `mini::inf`. A symbol is an `int64_t`, so `number` casts it to `float`.
+# A number ends with `f`; infinity is `mini::inf`. A symbol is an `int64_t`, so `number` casts it to
+# `float`.
 #
 # </details>
 
@@ -602,7 +630,7 @@ from exercises.own_compiler import begin
 begin("cpp");
 
 # %% [markdown]
-# The line names the functions that you write. Write them in that file, then run the check as often as you like:
+# The output names your functions. Write them in that file, and run the check as often as you like:
 
 # %% tags=["check", "piece"]
 from exercises.own_checks import check_piece
@@ -612,8 +640,9 @@ check_piece("cpp")
 # %% [markdown]
 # ## What else lives here
 #
-# The list has every public name of this chapter's main files, with one sentence each. Unfold a file, then a name,
-# to see its first lines. The list is made from the sources when the page is built.
+# The list below has every public name of this chapter's core files, with one sentence each. Unfold
+# a file, then a name, to see its first lines. The list is made from the sources when the page is
+# built.
 
 # %% tags=["volatile"]
 from minidynamo.explain import also_here
@@ -625,16 +654,18 @@ also_here("miniinductor/codegen/kernels.py", "miniinductor/codegen/", "miniinduc
 # ## What real PyTorch has
 #
 # * `torch/_inductor/codegen/cpp.py` has explicit vector classes (`at::vec`), masked tails, many CPU
-#   targets and GEMM templates. Paper, section 4.
-# * `torch/_inductor/codecache.py` and `torch/_inductor/cpp_builder.py` have the caches, which also work across machines.
+#   targets and GEMM templates. Section 4 of the paper describes them.
+# * `torch/_inductor/codecache.py` and `torch/_inductor/cpp_builder.py` have the caches, which
+#   several machines can share.
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=output_code python program.py` prints the wrapper, with the C++ of every kernel in it.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=output_code python program.py` prints the
+# wrapper, with the C++ of every kernel in it.
 #
 # ## Recap
 #
 # * A code generator is a handler whose values are names.
 # * A C++ compiler vectorises simple loops of scalar maths without branches.
-# * The generator is responsible for accuracy (chunked sums, NaN) and for access patterns (tiles); GCC will not
-#   provide them.
+# * The generator must provide accuracy (chunked sums, NaN) and good access patterns (tiles). GCC
+#   provides neither.
 #
 # Next: the same IR on a GPU.

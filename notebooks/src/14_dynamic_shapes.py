@@ -13,13 +13,14 @@
 # %% [markdown]
 # # 14 · Dynamic shapes
 #
-# So far every graph was compiled for one shape, and a guard checked that shape. Real programs change
-# sizes all the time: a batch is not full, sentences differ in length, a text grows by one word at a time.
-# A compiler that starts again for each size is slower than no compiler.
+# So far every graph was compiled for one shape, and a guard checked that shape. Real programs
+# change sizes all the time: a batch is not full, sentences differ in length, a text grows word by
+# word. A compiler that starts again for each size is slower than no compiler.
 #
-# **What you will learn:** symbols and hints; how a branch on a size becomes a guard, or needs none; why 0
-# and 1 are special; when two sizes share a symbol; static, automatic and dynamic compilation; kernels
-# with sizes as arguments; what cannot be symbolic. The paper describes this in its section 5.
+# **What you will learn:** symbols and hints; how a branch on a size becomes a guard, or needs none;
+# why 0 and 1 are special; when two sizes share a symbol; static, automatic and dynamic compilation;
+# kernels with sizes as arguments; what cannot be symbolic. The paper describes symbolic shapes in
+# its section 5.
 #
 # **Files of this chapter:** `minidynamo/shapes/dynamic.py`, `minidynamo/shapes/symbolic_shapes.py`,
 # `minidynamo/shapes/symbolic_numbers.py`, `miniinductor/sizes/`.
@@ -39,7 +40,8 @@ torch.set_grad_enabled(False);
 # %% [markdown]
 # ## Three naive versions
 #
-# **One graph per shape.** Static compilation makes a new graph for each shape, until it gives up:
+# **One graph per shape.** Static compilation makes a new graph for each shape. The next cell calls
+# a function with many lengths:
 
 # %%
 def average(x, w):
@@ -50,8 +52,8 @@ print("compilations after each call:", compilations(average, calls, dynamic=Fals
 print(list(minidynamo.counters["skipped"])[0])
 
 # %% [markdown]
-# The compiler stops after four graphs, because none of them answered a second call. All further lengths
-# run as plain Python.
+# The compiler gives up after four graphs, because none of them answered a second call. All further
+# lengths run as plain Python.
 # <!-- shows: has("[1, 2, 3, 4, 4, 4,") and has("was compiled 4 times, each for a single call") -->
 #
 # **One graph for all shapes, unchecked.** Capture the graph for one size, and run it for all. The Python
@@ -67,21 +69,22 @@ print("mean of eight rows of ones, from a graph that was captured with four:", t
 # The mean of ones is one, but the graph returns two. It has divided by four, and it raised no error.
 # <!-- shows: has("tensor([2., 2.])") -->
 #
-# **Padding.** Fill each input up to a fixed size. Padding works, but it costs work, and the program must
-# know about it. (Notebook 16 pads its inputs. Exercise 14.3 makes padding cheaper.)
+# **Padding.** Fill each input up to a fixed size. Padding works. But the computer also computes the
+# rows that were filled in, and the program must cut them off. (Notebook 16 pads its inputs.
+# Exercise 14.3 makes padding cheaper.)
 #
 # ## The idea: run the program on symbols
 #
 # Give each size a **symbol**, and let the program compute with symbols. But the program asks
-# `if z.size(0) > 2`, and Python needs `True` or `False` *now*. So a symbolic size also has a **hint**:
-# its value in this run. The hint answers the question, and the compiler writes the question down. The
-# question becomes a guard.
+# `if z.size(0) > 2`, and Python needs `True` or `False` *now*. So a symbolic size also has a
+# **hint**: its value in this run. The hint answers the question, and the compiler writes down
+# question and answer. They become a guard.
 #
-# *The kitchen.* "For n guests, take 2n eggs. There were more than six of us, so I used the large pan."
-# *Exactly:* an expression over the symbols, and a condition under which the program takes the same path
-# again.
+# *The kitchen.* "For n guests, take 2n eggs. There were more than six of us, so I used the large
+# pan." *Exactly:* "2n eggs" is an expression over a symbol. "More than six" is the condition under
+# which the program takes the same path again.
 #
-# In a few lines:
+# The next cell has such a size in a few lines:
 
 # %% tags=["support"]
 import sympy
@@ -130,8 +133,8 @@ print(traced(concatenated, s0=3, s1=4))
 print(traced(concatenated, s0=1, s1=1))
 
 # %% [markdown]
-# The program has two paths, so each path has its own guard. A graph may serve *all* sizes for which its
-# guards hold.
+# The program has two paths, and each path has its own guard. A graph may serve *all* sizes for
+# which its guards hold.
 # <!-- shows: has("[s0 + s1 > 2]") and has("[s0 + s1 <= 2]") -->
 #
 # Is the first guard needed? Suppose that every symbol is at least 2. Then `s0 + s1` is at least 4, and
@@ -160,8 +163,9 @@ e.symbols
 e.decisions
 
 # %% [markdown]
-# `s0 + s1 > 2` is always true, because each symbol is at least 2. (torch's own shape functions asked the
-# other two questions, for the multiplication in line 4.) Which guards are left to check?
+# `s0 + s1 > 2` is always true, because each symbol is at least 2. (torch's own shape functions
+# asked the other two questions, when they computed the shape of `z.mul(2)` in line 4.) Which guards
+# are left to check?
 # <!-- shows: count("always so") == 3 -->
 
 # %%
@@ -186,11 +190,12 @@ counts = compilations(g, [(torch.randn(a), torch.randn(b)) for a, b in sizes], d
 print("compilations for", sizes, ":", counts)
 
 # %% [markdown]
-# Two graphs serve five shapes, one for each side of the branch.
+# Two graphs serve five shapes. Each graph belongs to one side of the branch.
 # <!-- shows: has("SIZES x.shape[0] + y.shape[0] > 6") and has("[1, 1, 2, 2, 2]") -->
 #
-# Each graph owns a region in the plane of sizes. The next picture shows these regions. (Use the buttons,
-# or the arrow keys.) After each call it asks the guard function of every entry about every point:
+# Each graph serves a region in the plane of sizes. The next picture shows these regions, after each
+# call. To draw it, we ask the guard function of every entry about every point. (Use the buttons, or
+# the arrow keys.)
 
 # %%
 from steppers import region_walk
@@ -201,13 +206,14 @@ region_walk(compiled, lambda a, b: (torch.randn(a), torch.randn(b)), [*sizes[:4]
             lambda: minidynamo.records.frames)
 
 # %% [markdown]
-# The region of entry 1 is a diagonal, because two equal sizes share a symbol. A size of 1 is in no other
-# region, so it has an entry of its own.
+# The region of entry 1 is a diagonal: its two sizes were equal, so they share a symbol. The last
+# call has a size of 1. No earlier region contains a 1, so the call gets an entry of its own. (The
+# section "0, 1 and equal sizes" explains both.)
 # <!-- shows: has("Sizes (1, 5): no entry fits, entry 2 is compiled") -->
 #
-# The real class that answers such questions is `ShapeEnv`. Its method `decide` first asks `prove`: a
-# proof needs no guard. Otherwise the hint answers. `is_proved` says which of the two answered, and
-# `value` is the answer. The last lines of the method make the guard:
+# In minidynamo the class `ShapeEnv` answers such questions. Its method `decide` first asks `prove`.
+# An answer with a proof needs no guard. Without a proof the hint answers. `is_proved` says whether
+# there was a proof, and `value` is the answer. The last lines of the method make the guard:
 
 # %%
 from minidynamo.shapes.symbolic_shapes import ShapeEnv
@@ -216,14 +222,16 @@ from parts import part
 part(ShapeEnv.decide, ("fact =", "self.learn"))
 
 # %% [markdown]
-# `note` writes the question down for the table above. `learn` makes a guard of an answer that nobody
-# proved. A size without a hint raises `DataDependentDecision`, and the graph breaks.
+# `note` writes the question down for the table of questions above. `learn` makes a guard of an
+# answer without a proof. A size without a hint raises `DataDependentDecision`, and the graph
+# breaks.
 #
-# How does `prove` work? Its simplest means is the *gap*. A question `a > b` is a question about the gap
-# `a - b`. Write each symbol as `2 + (something not negative)`. For `s0 + s1 > 2` the gap is
-# `s0 + s1 - 2`, that is, 2 plus two terms that are not negative. So the gap is at least 2, and the answer
-# is always yes. With a negative coefficient nothing follows. Interval arithmetic handles other cases.
-# (In exercise 14.2 you write this step.)
+# How does `prove` work? Its simplest means is the *gap*: the question `a > b` asks whether the gap
+# `a - b` is positive. Every symbol is at least 2, so write it as 2 plus a number that is not
+# negative. For `s0 + s1 > 2` the gap is `s0 + s1 - 2`, which is 2 plus two such numbers. So the gap
+# is at least 2, and the answer is always yes. If such a number is subtracted, the gap has no lower
+# bound, and this step proves nothing. (You write the step in exercise 14.2.) The next cell asks
+# `prove` four questions:
 
 # %%
 env = ShapeEnv()
@@ -236,9 +244,9 @@ for question in (s0 + s1 > 2, s0 + s1 > 6, s0 * s1 > s0, s0 < 2):
 # Only `s0 + s1 > 6` would become a guard.
 # <!-- shows: count("it depends: a guard") == 1 and has("s0 + s1 > 6 it depends") -->
 #
-# Symbols flow through every operation: torch's own shape functions compute with them. (Fake tensors take
-# a `torch.SymInt` wherever they take an `int`.) In the graph each symbol is an input, and shapes are
-# expressions:
+# Every operation computes its result's shape, and torch's own shape functions accept symbols. (Fake
+# tensors take a `torch.SymInt` wherever they take an `int`.) In the graph each symbol is an input,
+# and shapes are expressions:
 
 # %%
 e.graph_text
@@ -250,9 +258,9 @@ e.graph_text
 #
 # ## 0, 1 and equal sizes
 #
-# **0 and 1 are never symbols.** A dimension of size 1 is broadcast, and a tensor with a dimension of size
-# 0 is empty. If a symbol could be 1, every addition of two tensors would ask a question. So 0 and 1 stay
-# numbers, with a guard:
+# **0 and 1 are never symbols.** A dimension of size 1 is broadcast, and a tensor with a dimension
+# of size 0 is empty. If a symbol could be 1, every addition of two tensors would ask about it. So
+# 0 and 1 stay numbers, with a guard:
 
 # %%
 shapes = [((5, 6), (5, 6)), ((7, 3), (7, 3)), ((7, 3), (1, 3)), ((4, 9), (1, 9))]
@@ -262,14 +270,15 @@ counts = compilations(
 print(counts, "- the third call broadcasts")
 
 # %% [markdown]
-# The third call has a size of 1 and needs a graph of its own. The fourth call uses the same graph: a 1,
-# and any other size.
+# The third call has a size of 1 and needs a graph of its own. The fourth call fits that graph: its
+# second tensor also has a size of 1, and its other sizes are symbols.
 # <!-- shows: has("[1, 1, 2, 2]") -->
 #
-# **Equal sizes share a symbol.** Two dimensions of the same size probably mean the same thing: `x` and
-# its mask, `q` and `k`. They get one symbol, and a guard that they are equal. This is **duck shaping**:
-# if it looks like the same size, it is the same size. A shared symbol saves questions. If the guess is
-# wrong, the guard fails, and the compiler compiles again without the assumption:
+# **Equal sizes share a symbol.** Two dimensions of the same size probably mean the same thing: `x`
+# and its mask, `q` and `k`. They get one symbol, and a guard that they are equal. This is **duck
+# shaping**: if it looks like the same size, it is the same size. A shared symbol saves questions.
+# If a later call has different sizes, the guard fails, and the compiler compiles again without the
+# assumption:
 
 # %%
 e = minidynamo.explain(lambda x, y: (x * 2, y * 3), dynamic=True)(torch.randn(5), torch.randn(5))
@@ -283,10 +292,11 @@ print(compilations(lambda x, y: (x * 2, y * 3), [(torch.randn(a), torch.randn(b)
 #
 # ## What needs the number
 #
-# The compiler unrolls a loop over a size, so it needs the number. A list of that length needs the number,
-# too, and so does text that the program compares. (An f-string that the program only passes on is built
-# at run time.) The compiler **pins** such a symbol: in the next attempt the size is a number with a
-# guard. The record says which line is to blame:
+# The compiler unrolls a loop over a size, so it needs the number. It also needs the number for a
+# list of that length, and for text that the program compares. (An f-string that the program only
+# passes on is built at run time.) The compiler **pins** such a size: it begins the capture again,
+# and the size is now a number with a guard. The table of symbols names the line that needed the
+# number:
 
 # %%
 def over_rows(x):
@@ -299,7 +309,7 @@ e = minidynamo.explain(over_rows, dynamic=True)(torch.randn(4, 3))
 e.symbols
 
 # %% [markdown]
-# Line 3 is the loop. The other size stays a symbol.
+# Line 3 is the loop, and it pins `x.shape[0]`. The other size stays a symbol.
 # <!-- shows: has("x.shape[0] a number, which this line needs") and has("s0 3 x.shape[1]") -->
 #
 # Pinning costs a compilation for each number. If you *mark* the size as dynamic, the compiler raises an
@@ -317,10 +327,10 @@ except Exception as error:
 # %% [markdown]
 # The message names the size and the line, and says what to do.
 #
-# Some sizes depend on *values*, as in `x[x > 0]`. Such a size has no hint, because nobody knows it before
-# the program runs. So the graph breaks at the operation that makes the size. The break names the operation
-# and its line. (PyTorch can keep the size in the graph as an *unbacked* symbol `u0`, as long as nobody
-# asks about it.)
+# Some sizes depend on *values*, as in `x[x > 0]`. Such a size has no hint, because the values do
+# not exist while the compiler traces. So the graph breaks at the operation that makes the size. The
+# break names the operation and its line. (PyTorch can keep the size in the graph as an *unbacked*
+# symbol `u0`, as long as nobody asks about it.)
 
 # %%
 def positive(x):
@@ -334,10 +344,10 @@ minidynamo.explain(positive, dynamic=True)(torch.randn(8)).breaks
 #
 # ## Static, automatic, dynamic
 #
-# Symbols are not free. An expression in a loop bound hides the size from the C++ compiler, and constant
-# sizes allow more simplification. Which sizes should be symbols? Nobody knows before the second call. So
-# the default, `dynamic=None`, is **automatic**: the first compilation is static. When a guard on a size
-# fails, the next compilation makes *that* size a symbol.
+# Symbols are not free: the C++ compiler can optimise a loop better if it knows the loop's bound. So
+# which sizes should be symbols? Nobody knows before the second call. So the default,
+# `dynamic=None`, is **automatic**: the first compilation is static. When a guard on a size fails,
+# the next compilation makes *that* size a symbol. The class `SizePolicy` decides for each size:
 
 # %%
 from minidynamo.shapes.dynamic import SizePolicy
@@ -345,16 +355,18 @@ from minidynamo.shapes.dynamic import SizePolicy
 excerpt(SizePolicy.is_symbol)
 
 # %% [markdown]
-# `pinned` has the sizes that some line needs as numbers. `is_wanted` is true if you asked for a symbol.
-# `met` collects every number, for the next compilation. `changed` asks earlier compilations:
+# `pinned` has the sizes that some line needs as numbers. `is_wanted` is true if you asked for a
+# symbol. `met` collects every number, for the next compilation. The method `changed` looks at the
+# numbers of earlier compilations:
 # <!-- general -->
 
 # %%
 excerpt(SizePolicy.changed)
 
 # %% [markdown]
-# `earlier` has the numbers that earlier compilations of this code have met. A size becomes a symbol if it
-# has changed, or if it was a symbol before. (Strides and other ints become symbols in the same way.)
+# `earlier` has the numbers that earlier compilations of this code have met. A size becomes a symbol
+# if it has changed, or if it was a symbol before. (Strides, and ints of the program, become symbols
+# in the same way.)
 # <!-- general -->
 #
 # The next cell compares the three policies. Each call has a new length:
@@ -369,8 +381,7 @@ print({label: values[-1] for label, values in counts.items()})
 draw_compilations(counts, steps);
 
 # %% [markdown]
-# The automatic policy compiles twice. Only the size that changed is a symbol; the 8 columns stay a
-# number:
+# The automatic policy compiles twice. The next table has the guards of its second graph:
 # <!-- shows: n("'automatic':") == 2 and n("'static':") == 24 and n("'dynamic':") == 1 -->
 
 # %%
@@ -383,14 +394,14 @@ Table(["kind", "assumption"], [(guard.kind, guard.code) for guard in record.guar
       "the second entry's guards on sizes")
 
 # %% [markdown]
-# `x.shape[0]` has a range, and every other size is a number.
+# `x.shape[0]` has changed, so it is a symbol with a range. Every other size is a number.
 # <!-- shows: count("RANGE") == 1 and has("w.shape == (8, 8)") and has("x.shape[1] == 8") -->
 #
 # ## Kernels with sizes as arguments
 #
-# In miniinductor, sizes were sympy integers all along (notebook 09). Now they are expressions. Loop
-# bounds, strides and indices contain symbols. The symbols are arguments of the kernel, and the wrapper
-# computes the sizes of buffers.
+# In the loop IR every size is a sympy integer (notebook 09). With symbols it is a sympy expression,
+# and so are loop bounds, strides and indices. The kernel receives the symbols as arguments, and the
+# wrapper computes the sizes of buffers.
 #
 # The next output shows the kernels of the second entry:
 
@@ -401,24 +412,25 @@ dynamic = FrameExplanation(record)
 dynamic.kernels
 
 # %% [markdown]
-# `s0` is an argument and the bound of a loop. The kernel decides at run time whether threads are worth
-# their start: `if (8*s0 >= 16384)`. The wrapper belongs to the same entry:
+# `s0` is an argument and the bound of a loop. Starting threads takes time, so the kernel decides at
+# run time whether it has enough work for them: `if (8*s0 >= 16384)`. The next output is the wrapper
+# of the same entry:
 # <!-- shows: has("if (8*s0 >= 16384)") and has("x0 < s0") -->
 
 # %%
 dynamic.wrapper
 
 # %% [markdown]
-# The wrapper gets `s0`, too. It allocates every buffer of length `s0` anew in each call.
+# The wrapper receives `s0`, too, and allocates every buffer of length `s0` in each call.
 # <!-- shows: has("empty_cpu((s0,)") and has("def call(s0,") -->
 #
-# The scheduler of notebook 10 asks whether two loops have the same bounds. It now asks this question
-# about expressions, in the same `ShapeEnv`. Memory planning leaves out buffers whose size has a symbol:
-# an arena of fixed bytes has no place for them.
+# The scheduler of notebook 10 asks whether two loops have the same bounds. With symbols it compares
+# expressions, and asks the same `ShapeEnv`. Memory planning (notebook 13) leaves out buffers whose
+# size has a symbol, because the arena's size is fixed when the graph is compiled.
 #
 # ## A real model: GPT-2 writes
 #
-# The text grows by one token at a time, so each call has a new length. How often does each policy
+# When GPT-2 generates text, each call has one token more than the last. How often does each policy
 # compile?
 
 # %%
@@ -442,7 +454,8 @@ for label, option in (("static", False), ("automatic", None), ("dynamic", True))
 Table(["", "compilations", "the same tokens as eager"], rows, "GPT-2, 2 layers: 8 tokens after a prompt of 16")
 
 # %% [markdown]
-# All policies write the same text. The static one compiles for every token, the automatic one twice.
+# All policies write the same text. The static policy compiles for every token, the automatic one
+# twice, and the dynamic one once.
 # <!-- shows: n("static") == 8 and n("automatic") == 2 and n("dynamic") == 1 and count("True") == 3 -->
 #
 # How many guards about sizes does such a model need?
@@ -453,7 +466,8 @@ print(len(e.decisions.rows), "questions about sizes; guards needed for", sum(row
 e.size_guards
 
 # %% [markdown]
-# Proofs answered every question. One range and the stride of the input are left to check.
+# Proofs answered every question. Only one range and the stride of the input are checked in each
+# call.
 # <!-- shows: n("guards needed for") == 0 and count("RANGE") == 1 and count("STRIDE") == 1 -->
 #
 # ## What a symbol costs
@@ -479,22 +493,24 @@ print(f"the symbol costs a factor of {factor:.2f}  [{low:.2f} to {high:.2f}]")
 Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in timings.items()])
 
 # %% [markdown]
-# A factor of one means that the symbol is free. (Read the factor with its quartiles.) For long rows it is
-# nearly free.
+# A factor of one means that the symbol is free. (The brackets have the quartiles of the factor.) A
+# row has 768 elements here, and the symbol is nearly free.
 # <!-- shows: 0.9 < n("the symbol costs a factor of") < 1.15 -->
 #
-# Short rows pay more. The C++ compiler unrolls a short row of known length, and cannot unroll a row of
-# length `s1`. The number of rows hardly matters, because only inner loops become faster with a known
-# size. Each symbol is also one more number to pass through Python and the launcher.
+# Short rows, which this cell does not measure, pay more. The C++ compiler unrolls the loop over a
+# short row of known length; it cannot unroll a loop to `s1`. A symbol for the number of rows costs
+# less, because the outer loop would not be unrolled anyway. Python must also pass each symbol to
+# the kernel in every call.
 #
 # ## Exercises
 #
-# **14.1** (warm-up) *More arithmetic.* `Size` knows `+` and `*`. Programs also use `//` and `%` (heads of
-# attention: `width // heads`; windows: `length % 4 == 0`). Give `SizeWithDivision` both.
+# **14.1** (warm-up) *More arithmetic.* `Size` knows `+` and `*`. Programs also use `//` and `%`:
+# attention computes `width // heads`, and a program with windows asks `length % 4 == 0`. Give
+# `SizeWithDivision` both operators.
 #
-# *Hints.* `self.combine(other, operation)` applies the operation to the expression and to the hint. For
-# sympy expressions, `a // b` and `a % b` do the same as for ints. But `combine` returns a plain `Size`,
-# which cannot be divided again. So override `combine`, too.
+# *Hints.* `self.combine(other, operation)` applies the operation to the expression and to the hint.
+# For sympy expressions, `a // b` and `a % b` do the same as for ints. `combine` returns a plain
+# `Size`, which cannot be divided again, so override `combine`, too.
 
 # %% tags=["exercise"]
 class SizeWithDivision(Size):
@@ -517,11 +533,11 @@ from exercises import check
 check("14.1", SizeWithDivision)
 
 # %% [markdown]
-# **14.2** (core) *Always so?* Write `lowest(terms, constant)`: the smallest value of
-# `constant + sum(coefficient * symbol)` over all integers `symbol >= 2`. `terms` is
-# `{name: coefficient}`. Return minus infinity if no smallest value exists. With your function, `a > b` is
-# always true if `lowest(a - b) > 0`. The check compares with the real `ShapeEnv`, and asks your function
-# about the paper's example.
+# **14.2** (core) *Always so?* Write `lowest(terms, constant)`: the smallest value of `constant +
+# sum(coefficient * symbol)` over all integers `symbol >= 2`. `terms` is `{name: coefficient}`.
+# Return minus infinity if no smallest value exists. With your function, `a > b` is always true if
+# `lowest(a - b) > 0`. The check compares your function with the real `ShapeEnv`, and asks it about
+# the paper's example.
 #
 # *Hints.* With a negative coefficient the sum has no lower bound.
 
@@ -546,8 +562,8 @@ check("14.2", lowest)
 # the `sizes`, calls `function`, and returns only the rows of the argument. It does not pad an argument
 # that is larger than all `sizes`.
 #
-# *Hints.* `torch.nn.functional.pad(x, (0, 0, 0, missing))`. Do not compile: the check compiles `function`
-# and counts.
+# *Hints.* `torch.nn.functional.pad(x, (0, 0, 0, missing))` adds rows. Do not compile: the check
+# passes a compiled `function`, and counts its graphs.
 
 # %% tags=["exercise"]
 def bucketed(function, sizes: list):
@@ -563,8 +579,9 @@ def bucketed(function, sizes: list):
 check("14.3", bucketed)
 
 # %% [markdown]
-# **14.4** (core) *How many graphs?* A program calls a compiler with these `shapes`, one after the other, all of
-# one rank. Write `count_graphs(shapes)`: how often does the compiler compile?
+# **14.4** (core) *How many graphs?* A program calls a compiler with these `shapes`, one after the
+# other, all of one rank. Write `count_graphs(shapes)`: how many graphs does the compiler make, by
+# these rules?
 #
 # * A graph is a tuple of sizes. `None` in the tuple means a symbol, which fits every size from 2 on.
 # * The compiler compiles a shape that no graph fits.
@@ -600,13 +617,14 @@ check("14.4", count_graphs)
 # ## Your own compiler: sizes
 #
 # **The piece.** `Size` is an int that remembers how it was computed, and records every comparison.
-# Everyone writes how a size prints, the product of sizes, and what happens where only a number will do.
-# The curious write arithmetic, comparisons, and which sizes have changed since an earlier call.
+# Everyone writes three functions: how a size prints, the product of sizes, and what happens where
+# the program needs a number. The curious add arithmetic, comparisons, and the function that finds
+# the sizes that changed since an earlier call.
 #
 # <details><summary>Hint for the curious: arithmetic</summary>
 #
-# One of `left` and `right` is a `Size`. The result is a `Size` with the value of this call and the text
-# for all calls.
+# At least one of `left` and `right` is a `Size`. The result is a `Size` with the value of this call
+# and the text for all calls.
 #
 # </details>
 # <details><summary>Hint for the curious: comparisons</summary>
@@ -616,8 +634,8 @@ check("14.4", count_graphs)
 # </details>
 # <details><summary>Hint: care</summary>
 #
-# `n == n` is no fact. `plain` makes a plain number of a Size, so the caller relies on its value. So
-# `plain` writes a fact, too: `s0 == 8`.
+# `n == n` is no fact: it holds for every size. `plain` turns a Size into a plain number, and its
+# caller relies on that number. So `plain` writes a fact, too: `s0 == 8`.
 #
 # The text of a tuple has a comma after each item: `(s0,)` is a tuple, and `(s0)` is not.
 #
@@ -655,12 +673,13 @@ also_here(
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `torch/fx/experimental/sym_node.py`: the
-#   same design. They also have the constraints of `torch.export`, and translate a question about sizes
-#   for a theorem prover, which checks the answer. Paper, section 5.
+# * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `torch/fx/experimental/sym_node.py`:
+#   the same design. They also handle the constraints of `torch.export`, and can ask a theorem
+#   prover to check answers. The paper, section 5, describes it.
 # * `torch/_dynamo/variables/builder.py` and `torch/_dynamo/pgo.py`: automatic dynamic shapes. PyTorch keeps
 #   what it learned for the next process.
-# * `torch/_inductor/sizevars.py`: the code generator's questions. `torch._check` lets you state facts.
+# * `torch/_inductor/sizevars.py`: the questions that the code generator asks about sizes.
+#   `torch._check` lets your program state facts about them.
 #
 # **See it in the real `torch.compile`.** `TORCH_LOGS=dynamic python program.py` prints each new symbol and
 # each new guard.
@@ -668,10 +687,11 @@ also_here(
 # ## Recap
 #
 # * A symbolic size is an expression and a hint. The hint answers questions; the answers are guards.
-# * A question with one answer for all sizes needs no guard. 0 and 1 are numbers; equal sizes share a
-#   symbol.
-# * Automatic shapes start static, and then make a symbol of each size that changed. A line that needs the
-#   number pins its size, and the record names the line.
-# * Kernels take sizes as arguments. Fusion and memory planning compute with expressions.
+# * A question with one answer for all sizes needs no guard. The sizes 0 and 1 stay numbers, and
+#   equal sizes share a symbol.
+# * Automatic shapes start static, and then make a symbol of each size that changed. A line that
+#   needs the number pins the size, and the table of symbols names the line.
+# * Kernels take sizes as arguments. Fusion compares expressions, and memory planning leaves out
+#   buffers of symbolic size.
 #
 # Next: how much speed all of this brings.

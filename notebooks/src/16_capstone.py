@@ -13,14 +13,14 @@
 # %% [markdown]
 # # 16 · Capstone: train a small GPT with the compiled stack
 #
-# This chapter puts everything together. A transformer in plain PyTorch is captured from its bytecode,
-# differentiated ahead of time, cut, lowered, fused and compiled to C++. A compiled optimizer trains it
-# until it writes sentences. You have read all the parts. Now use them, look inside while they work, and
-# change them.
+# This chapter puts everything together. A transformer in plain PyTorch is captured from its
+# bytecode, differentiated ahead of time, cut, lowered, fused and compiled to C++. A compiled
+# optimizer trains it until it writes sentences. You know every stage. Now you use them together,
+# look inside while they work, and change them.
 #
-# **What you will learn:** how a compiled training loop looks; which lines break graphs or cause
-# recompilations, and how to see that; what the compiled step contains; that the compiled model learns the
-# same; where to go from here.
+# **What you will learn:** how to write a training loop that compiles; which lines break graphs or
+# cause recompilations, and how to find them; what the compiled step contains; whether the compiled
+# model learns the same; where to go from here.
 #
 # **Files of this chapter:** you have seen them all; `miniinductor/compile.py` once more.
 
@@ -45,8 +45,8 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## The data: a kitchen that never closes
 #
-# The model learns a language letter by letter. A small grammar makes its texts. So you need no download,
-# and you see at a glance whether a sentence is right:
+# The model learns to write text, letter by letter. The next cell draws the text from a small
+# grammar. So you need no download, and you see at a glance whether a sentence is right:
 
 # %%
 WHO = ["the cook", "the baker", "a waiter", "the chef", "a guest"]
@@ -127,14 +127,16 @@ def batch(step, size=12, context=48):
     return pieces[:, :-1].contiguous(), pieces[:, 1:].contiguous()
 
 # %% [markdown]
-# `batch` returns pieces of the text, and the same pieces one letter further on. The second tensor has the
-# letters that the model should guess.
+# `batch` returns two tensors: pieces of the text, and the same pieces one letter further on. The
+# second tensor has the letters that the model should guess.
 # <!-- general -->
 #
 # ## The naive loop: compile what is there
 #
-# People often write the whole step as one function. The next cell compiles such a step, runs it four
-# times, and lists the graph breaks:
+# People often write the whole step as one function. The next cell compiles such a step and runs it
+# four times. Its table lists the graph breaks that these lines cause. (It leaves out breaks inside
+# the optimizer's own code.) The first column counts captures that met the break; steps that need no
+# new capture do not count:
 
 # %%
 history = []
@@ -164,7 +166,8 @@ Table(["times", "graph break"],
       [(n, why) for why, n in minidynamo.counters["graph_breaks"].items() if any(word in why for word in mine)])
 
 # %% [markdown]
-# Two lines of the step break the graph, for three reasons. How often was the step compiled?
+# Line 6 breaks the graph twice, and line 9 once. How often was the step compiled? The next table
+# names, for the first eight recompilations, the function or resume function (notebook 06):
 # <!-- shows: count("notebook:6") == 2 and count("notebook:9") == 1 -->
 
 # %%
@@ -173,17 +176,21 @@ print(len(again), "recompilations in 4 steps")
 Table(["function", "guard that failed"], [why.split(": ", 1) for why in again[:8]], "the first eight")
 
 # %% [markdown]
-# The step works, but it breaks graphs and is compiled again in every step. The counters name the line and
-# the reason. So change these habits:
+# The step works, but it breaks graphs and is compiled again in every step. The counters name lines
+# and guards. Four habits cause this:
 # <!-- shows: count("naive_step  ") + count("naive_step type") >= 3 and has("recompilations in 4 steps") -->
 #
-# * **`loss.item()` and `print` inside the step** ask for a number that does not exist while the graph is
-#   built. Look at the loss outside, and not in every step.
-# * **A step number that is a Python int** is at first a constant of the graph, with a guard. So is the
-#   length of a list that grows (`history`), every time. Keep both outside.
-# * **A learning rate that is a Python float** is a constant at first, too. When it changes, the compiler
-#   compiles the optimizer once more, with the rate as an input. A tensor is an input from the start.
-# * **`loss.backward()`** belongs outside: autograd calls the compiled backward graph by itself.
+# * **`loss.item()` and `print` inside the step.** `item()` asks for a number that does not exist
+#   while the graph is built, and a graph cannot print. Look at the loss outside the step, and not
+#   each time.
+# * **A step number that is a Python int.** At first it is a constant of the graph, with a guard.
+#   The length of a list that grows (`history`) is a constant in each new graph. Keep both outside
+#   the step.
+# * **A learning rate that is a Python float.** It is a constant at first, too. When it changes, the
+#   compiler compiles the optimizer once more, with the rate as an input. A tensor is an input from
+#   the start.
+# * **`loss.backward()` inside the step.** Call it outside: autograd calls the compiled backward
+#   graph by itself.
 #
 # ## The loop that compiles
 #
@@ -202,14 +209,15 @@ for step in range(5):
 print(minidynamo.counters)
 
 # %% [markdown]
-# The compiler compiled two frames: one graph for the model and one for the optimizer. It never compiled
-# again. A new optimizer's state is empty, so the compiler fills it before it traces the step: the second
-# step then meets the same state.
+# The compiler compiled two frames: one graph for the model and one for the optimizer. It never
+# compiled again. A new optimizer has no state, and its first step makes the state. The compiler
+# makes it before it captures the step, so all steps see the same state.
 # <!-- shows: n("frames:") == 2 and has("1 x forward") and has("1 x step") and n("graphs:") == 2 and not has("recompiles") -->
 #
 # ## What is inside
 #
-# The next cell counts the kernels of a step, and shows the forward graph as captured:
+# The next cell counts the kernels of the model's forward and backward graph. Below them it shows
+# the captured graph:
 
 # %%
 minidynamo.reset()
@@ -221,33 +229,35 @@ print(f"forward: {len(record.kernels)} kernels, backward: {len(record.backward.k
 e.graph
 
 # %% [markdown]
-# The graph has two blocks, one after the other, with the same operations and other weights. Nobody wrote
-# the backward graph, which has more kernels than the forward graph. The next cell shows the longest of
-# them:
+# The graph has two blocks, one after the other, with the same operations and different weights. The
+# backward graph has more kernels than the forward graph. The next cell shows the backward kernel
+# with the most operations:
 # <!-- shows: n("backward:") > 2 * n("forward:") and has("blocks_0_qkv_weight") and has("blocks_1_qkv_weight") -->
 
 # %%
 longest = max(record.backward.kernels, key=lambda k: len(k.nodes))
-Code(longest.source, "cpp", f"the longest backward kernel: {', '.join(map(str, longest.origins[:6]))} ...")
+Code(longest.source, "cpp", "the backward kernel with the most operations")
 
 # %% [markdown]
-# The first loop computes values of the forward graph again, because the forward graph did not keep them.
-# Two sums for each row follow, as the derivative of a layer norm needs them. The next picture shows the
-# memory of the forward graph, step by step:
+# The loop over `r0_group` computes values of the forward graph again, because the forward graph did
+# not keep them. It also adds up two sums for each row, `acc0` and `acc1`. The last loop uses them,
+# for the derivative of the layer norm. The next picture shows the memory of the forward graph. Each
+# box is a buffer; it begins at the kernel that writes the buffer, and ends at the last kernel that
+# reads it:
 # <!-- shows: has("acc0") and has("acc1") -->
 
 # %%
 e.memory_picture
 
 # %% [markdown]
-# Most boxes live to the right edge, because the backward graph needs them. Only a small part can share
-# the arena.
+# Most boxes reach the right edge, because the backward graph needs these buffers. Only the others
+# share memory, in the arena (notebook 13).
 # <!-- shows: n("arena") < n("tensors of their own") / 2 -->
 #
 # ## Training, twice
 #
-# The next cell trains twice, eager and compiled, from the same start, with the same batches and the same
-# schedule:
+# The next cell trains the model twice, in eager mode and compiled. Both runs have the same first
+# weights, batches and learning rates:
 
 # %%
 STEPS = 300
@@ -295,11 +305,15 @@ axis.set(xlabel="step", ylabel="loss (nats per letter, lower is better)")
 axis.legend();
 
 # %% [markdown]
-# The two curves coincide. They are not equal to the last bit: a fused kernel adds in another order, and
-# these rounding differences grow over many steps. Both runs are right.
+# The two curves coincide. Their values are not equal to the last bit: a fused kernel adds numbers
+# in another order, so it rounds differently. These differences grow over many steps. Both runs are
+# right.
 # <!-- general -->
 #
 # ## Time per step
+#
+# The next table times a whole training step: forward, backward and optimizer. The last column divides
+# eager's time by the row's, so above 1 the row is faster:
 
 # %% tags=["volatile"]
 from benchmarks.runner import interleave, peer_compile, ratio
@@ -326,7 +340,8 @@ for name, timing in timings.items():
 Table(["", "milliseconds per step", "eager / this, with quartiles"], rows, "forward, backward and AdamW")
 
 # %% [markdown]
-# Do ours and `torch.compile` differ? Only their own ratio can say that, round by round:
+# Do ours and `torch.compile` differ? The next cell takes their ratio in each round of the
+# measurement, and prints the median with quartiles:
 # <!-- general -->
 
 # %% tags=["volatile"]
@@ -340,15 +355,15 @@ else:
 print(f"torch.compile's time / ours: {middle:.2f}  [{low:.2f} to {high:.2f}]: {verdict}")
 
 # %% [markdown]
-# A model this small has short kernels, and much of a step is Python between them. So the figures differ
-# from run to run.
+# A model this small has short kernels. Much of a step is Python code between kernels, so the
+# figures differ from run to run.
 # <!-- general -->
 #
 # ## It speaks
 #
-# To generate text, the input grows by one letter at a time. In notebook 14 the size became a symbol, which
-# takes a second compilation. Here the loop pads the input to the full context, and reads the position of
-# the last letter. One static graph serves all lengths:
+# A model that generates text receives one more letter in each call. In notebook 14 the length
+# became a symbol, in a second compilation. Here the loop pads the input to the full context, and
+# reads the result at the last letter's position. So one static graph serves all lengths:
 
 # %% tags=["volatile"]
 @torch.no_grad()
@@ -388,7 +403,7 @@ sentences = [s.strip() for s in trained_text.split(".")[:-1]]
 print("right sentences:", sum(bool(patterns.fullmatch(s)) for s in sentences), "of", len(sentences))
 
 # %% [markdown]
-# A model with few parameters, after few steps, still misspells some words.
+# A model with so few parameters, trained for so few steps, still misspells some words.
 # <!-- shows: n("right sentences:") < n("right sentences:", 1) -->
 #
 # ## The compiled model is still your model
@@ -410,14 +425,15 @@ with torch.no_grad():
           torch.allclose(loaded(x, y), minidynamo.compile(compiled_trained)(x, y), atol=1e-4))
 
 # %% [markdown]
-# The keys have no prefix, and both models compute the same loss.
+# All keys match, because compiling changes no parameter's name. Both models compute the same loss.
 # <!-- shows: has("All keys matched successfully") and has("eager mode: True") -->
 #
 # ## Your own compiler trains a GPT
 #
-# All files of your compiler are in `my_compiler` now. The next cell prints one line for each piece: its
-# chapter, how many of everyone's rows pass, and how many of the rows for the curious. `NOT WRITTEN` means
-# that you have not begun the piece. The reference then replaces it, and its rows count nothing:
+# All files of your compiler are in `my_compiler` now. The next cell prints one line for each piece:
+# its chapter, how many of everyone's checks pass, and how many of the checks for the curious.
+# `NOT WRITTEN` means that you have not begun the piece. The reference solution then takes its
+# place, and no check counts:
 
 # %% tags=["volatile"]
 from exercises.own_checks import all_pieces
@@ -428,13 +444,12 @@ all_pieces()
 # (This page was built without a student, so no piece is written.)
 # <!-- shows: has("NOT WRITTEN") and not has("PASS") -->
 #
-# What everyone writes is enough for the rest of this chapter: it calls no function of those that the
-# curious add.
+# The rest of this chapter needs only the functions that everyone writes.
 #
 # Now use the whole compiler. `exercises/small_gpt.py` is a small GPT in plain PyTorch: embeddings,
-# attention, layer norms, gelu, cross entropy. The next cell trains it three times, from the same weights
-# and with the same data: in eager mode, with your compiler, and with minidynamo and miniinductor. The
-# table has the loss at some steps:
+# attention, layer norms, gelu, cross entropy. The next cell trains it three times, from the same
+# weights and with the same data: in eager mode, with your compiler, and with minidynamo and
+# miniinductor. The table has the loss of four steps:
 
 # %% tags=["volatile"]
 import contextlib
@@ -475,11 +490,13 @@ Table(["", "first loss", "after 10", "after 20", "last loss", "ms of the last st
        for name, (losses, seconds, _) in curves.items()])
 
 # %% [markdown]
-# The three losses of a column agree, so the gradients agree, too, up to rounding. (The next cell asserts
-# this to 1e-4, for all steps. The last column times a single step, on a machine with other work.)
+# The three losses of each column agree. So the gradients agree, too, up to rounding. (The next cell
+# asserts for all steps that the losses agree to 1e-4. The last column times a single step, on a
+# busy machine.)
 # <!-- shows: all(abs(n("eager", k) - n("your compiler", k)) + abs(n("eager", k) - n("minidynamo and miniinductor", k)) < 4e-4 for k in range(4)) -->
 #
-# Your compiler captured one graph, cut it in two, and fused each part:
+# Your compiler captured one graph, cut its joint graph in two, and fused each half. The next table
+# counts operations, kernels that you generate, the loops in them, and calls of torch's own kernels:
 
 # %%
 compiler = curves["your compiler"][2].compiler
@@ -493,13 +510,13 @@ Table(["half", "operations", "kernels of yours", "loops in them", "kernels of to
         sum(not hasattr(unit, "loops") for unit in half.units)) for name, half in halves.items()])
 
 # %% [markdown]
-# A kernel of yours holds several loops: that is fusion. The backward graph has about twice as many
-# operations as the forward graph.
+# There are more loops than kernels, because fusion puts several loops into one kernel. The backward
+# half has about twice as many operations as the forward half.
 # <!-- shows: n("forward", 2) > n("forward", 1) and 1.5 < n("backward") / n("forward") < 2.5 -->
 #
-# What does fusion bring to the parts that are not products of matrices? The next cell times three
-# programs, each with tensors of eight megabytes. The versions take turns, as in notebook 15. A ratio
-# above 1 means that fusion has paid:
+# How much faster does fusion make the operations between the matrix products? The next cell times
+# three programs, each with tensors of eight megabytes. The versions take turns, as in notebook 15.
+# A ratio above 1 means that the compiled program is faster than eager:
 
 # %% tags=["volatile"]
 parts = {
@@ -521,20 +538,21 @@ assert len(rows) == len(parts)
 Table(["program", "eager ms", "your compiler ms", "minidynamo ms", "eager / yours", "eager / minidynamo"], rows)
 
 # %% [markdown]
-# If your ratio is near that of the packages, then fusion was all there was to win.
+# If your ratio is near minidynamo's, then fusion alone brings most of the gain.
 # <!-- general -->
 #
-# The two packages add much to your files: most of Python (your machine knows few instructions and no
-# exceptions), strides, dtypes, aliasing and writes, random numbers, GPUs as a backend, most operations,
-# caches on disk, and faster loops over tensors that are not contiguous. The structure is the same.
+# The two packages have the same structure as your files, and handle many more programs. They
+# capture most of Python; your machine knows few instructions, and no exceptions. They handle
+# strides, dtypes, aliases, writes, random numbers and most operations. They also run on GPUs, and
+# keep compiled kernels on disk.
 
 # %% [markdown]
 # ## Exercises
 #
-# **16.1** (warm-up) *Another feed-forward part.* Write `SwiGLU(width)`: a module without biases that computes
-# `down(silu(gate(x)) * up(x))`. `gate` and `up` map `width` to `hidden = 8 * width // 3`, and `down` maps
-# back. The check trains a compiled GPT with it, and compares gradients with eager's. It also looks at how
-# the pointwise part was compiled.
+# **16.1** (warm-up) *Another feed-forward part.* Write `SwiGLU(width)`: a module without biases
+# that computes `down(silu(gate(x)) * up(x))`. `gate` and `up` map `width` to
+# `hidden = 8 * width // 3`, and `down` maps back. The check trains a compiled GPT with it, and
+# compares gradients with eager's. It also asks whether the pointwise part became one kernel.
 #
 # *Hints.* `nn.Linear(width, hidden, bias=False)`, named `gate`, `up`, `down`. `F.silu`.
 
@@ -558,13 +576,15 @@ from exercises import check
 check("16.1", (SwiGLU, GPT))
 
 # %% [markdown]
-# **16.2** (core) *A training step without recompilations.* Write `make_step(model, learning_rates)`. It returns a
-# function of `(x, y)`. This function performs one step of AdamW with the next learning rate of the list,
-# and returns the loss as a tensor (detached). Compile the model and the optimizer's step. The check counts
-# one graph of the model and one of the optimizer, however many learning rates the list has. It also asks
-# whether the rate is a tensor, and so an input of the graph from the start.
+# **16.2** (core) *A training step without recompilations.* Write
+# `make_step(model, learning_rates)`. It returns a function of `(x, y)`. Each call performs one step
+# of AdamW, with the next learning rate of the list. It returns the loss as a detached tensor.
+# Compile the model and the optimizer's step. The check counts graphs: one of the model and one of
+# the optimizer, however many learning rates the list has. It also asks whether the rate is a
+# tensor.
 #
-# *Hints.* `torch.optim.AdamW(..., lr=torch.tensor(...))`; `fill_`. Keep an iterator over the rates.
+# *Hints.* Make the optimizer with `lr=torch.tensor(...)`, and change that tensor with `fill_`. Keep
+# an iterator over the rates.
 
 # %% tags=["exercise"]
 def make_step(model, learning_rates: list):
@@ -591,7 +611,7 @@ check("16.2", (make_step, GPT))
 # probable next letter, `length` times, to the list `known` of numbers. The list may become longer than
 # the context. Compile the model, and use exactly one graph, however long the text is.
 #
-# *Hints.* Pad to `model.context`. Which position has the answer?
+# *Hints.* Pad to `model.context`. Which position of the result has the answer?
 
 # %% tags=["exercise"]
 @torch.no_grad()
@@ -611,22 +631,23 @@ def continue_text(model, known: list, length: int) -> list:
 check("16.3", (continue_text, GPT))
 
 # %% [markdown]
-# **16.4** (core) *Explain a regression.* A step has become slower over night. Write `culprit(before, after)`. Both
-# arguments map a kernel to `(calls, milliseconds a call)`. Return `(kernel, why)` for the kernel whose cost
-# has grown most. Return None if no kernel costs more. `why` is one of three texts:
+# **16.4** (core) *Explain a regression.* A training step is slower than it was yesterday. Write
+# `culprit(before, after)`. Both arguments map a kernel to `(calls, milliseconds a call)`. Return
+# `(kernel, why)` for the kernel whose cost has grown most. Return None if no kernel costs more.
+# `why` is one of three texts:
 #
 # * `"new"`, if the kernel was not there before;
-# * `"more calls"`, if the calls explain more of the difference than the time of a call does;
+# * `"more calls"`, if the calls explain more of the difference than the milliseconds a call do;
 # * `"slower"` otherwise.
 #
-# *Hints.* Cost is calls times milliseconds. With the new number of calls and the old time of a call, the
-# cost changes by what the calls cause. With the old number of calls and the new time, it changes by what
-# the time causes. Both dictionaries may be empty.
+# *Hints.* Cost is calls times milliseconds. Compute the cost with the new calls and the old
+# milliseconds: its distance to the old cost is what the calls explain. Do the same with the old
+# calls and the new milliseconds. Both dictionaries may be empty.
 #
 # <details><summary>Predict: one kernel is new, and another kernel with the same cost is gone. Is that a regression?</summary>
 #
-# Not of the whole step. But the question was whose cost has grown most. Look also at the kernels that are
-# gone.
+# The whole step is not slower. But `culprit` asks whose cost has grown most, and names the new
+# kernel. So look also at the kernels that are gone.
 #
 # </details>
 
@@ -659,11 +680,12 @@ check("16.4", culprit)
 #
 # These projects are open-ended. Each begins where a notebook ended.
 #
-# 1. **An op of your own, from end to end.** Add RMSNorm as a decomposition (09) with a gradient (08).
-#    Check that forward and backward are one kernel each. Train the GPT with it.
+# 1. **An op of your own, from end to end.** Add RMSNorm as a decomposition (chapter 09) with a
+#    gradient (08). Check that forward and backward are one kernel each. Train the GPT with it.
 # 2. **Another random op.** With `fallback_random=False` kernels draw dropout masks themselves
-#    (`miniinductor/lowering/random.py`, 08). Find a random operation that is still an eager call. Lower it
-#    (09), in C++ (11) and in Triton (12). The same seed must give the same numbers in both.
+#    (`miniinductor/lowering/random.py`, 08). Find a random operation that is still an eager call.
+#    Write its lowering (09), for C++ (11) and for Triton (12). The same seed must give the same
+#    numbers in both.
 # 3. **A product of your own.** Exercise 12.2 puts pointwise work into the kernel of a product, as
 #    `codegen/triton/products.py` does on a GPU. The C++ backend always calls a library. Give it a template
 #    for small matrices, with an epilogue (11), chosen by timing (13).
@@ -692,23 +714,22 @@ also_here(
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch._dynamo.compiled_autograd` captures the backward pass as a whole, with accumulation and hooks.
-#   So one training step can be one graph.
+# * `torch._dynamo.compiled_autograd` captures the backward pass as a whole, with accumulation and
+#   hooks. So a whole training step can be one graph.
 # * `torch/_inductor/fx_passes/` rewrites attention, fuses optimizer steps over all parameters (foreach
 #   kernels), and overlaps communication.
-# * FSDP, mixed precision and `torch.utils.checkpoint` work with compiled graphs. Paper, section 6, for the
-#   speedups over the models of three suites.
+# * FSDP, mixed precision and `torch.utils.checkpoint` work with compiled graphs. Speedups for three
+#   suites: see the paper, section 6.
 #
-# **See it in the real `torch.compile`.** `TORCH_LOGS=recompiles python program.py` names the guard that
-# failed in each step that waits for the compiler.
+# **See it in the real `torch.compile`.** `TORCH_LOGS=recompiles python program.py` names, for each
+# recompilation, the guard that failed.
 #
 # ## Recap
 #
-# * Compile the model and the optimizer's step. Leave looking, logging and `backward()` outside.
-# * A value that changes in every step must be a tensor. Otherwise counters and explanations name its
-#   line.
-# * The compiled step learns the same; fused kernels round differently.
-# * You have seen every part of a real compiler, and changed most of them. The other parts are in the same
-#   two folders.
+# * Compile the model and the optimizer's step. Keep logging, `item()` and `backward()` outside.
+# * A value that changes in every step should be a tensor. If it is not, the counters name the guard
+#   that failed.
+# * The compiled model learns the same, although fused kernels round differently.
+# * You have seen every stage of a real compiler, and written most of them.
 #
 # Next: the paper's tables, measured again.

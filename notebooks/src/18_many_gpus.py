@@ -13,13 +13,16 @@
 # %% [markdown]
 # # 18 · Many GPUs
 #
-# Several processes train one model. Each process has a GPU and data of its own. After every backward pass
-# the processes agree on a gradient, and sending it takes time. Good libraries hide that time: they send
-# the last layers' gradients while the GPU still computes the first layers' gradients. A compiler that
-# makes one graph of the backward pass prevents this. The chapter measures that effect, and mends it.
+# Several processes train one model. Each process has a GPU and data of its own. After every
+# backward pass the processes average their gradients, and sending gradients takes time. Good
+# libraries hide that time: they send the last layers' gradients while the GPU still computes the
+# first layers' gradients. If a compiler makes one graph of the backward pass, all gradients become
+# ready at once, and sending waits. The chapter measures this delay, and then cuts the graph to
+# remove it.
 #
-# **What you will learn:** what `torchrun`, DDP and FSDP2 do; why one backward graph delays communication;
-# how to cut a graph so that sending and computing overlap; when the cut is worth it.
+# **What you will learn:** what `torchrun`, DDP and FSDP2 do; why one backward graph delays
+# communication; how to cut a graph so that sending and computing overlap; when the cut makes a step
+# faster.
 #
 # **Files of this chapter:** `miniinductor/autograd/runtime.py`, `miniinductor/pieces.py`.
 
@@ -36,17 +39,18 @@ from minidynamo.explain import Table, excerpt
 # %% [markdown]
 # ## Two processes
 #
-# `torchrun` starts the same program several times. Environment variables tell each process its place:
-# `RANK` is its number, and `WORLD_SIZE` is the number of processes. The processes find each other through
-# a **backend of communication**: NCCL between GPUs, gloo between CPUs. Two processes on one CPU are enough
-# here. The notebook starts them like this:
+# `torchrun` starts the same program several times. Environment variables tell each process its
+# place: `RANK` is its number, and `WORLD_SIZE` is the number of processes. The processes find each
+# other through a **backend of communication**: NCCL between GPUs, gloo between CPUs. Two processes
+# on one CPU are enough here. This function starts them:
 
 # %%
 excerpt(two_ranks.run)
 
 # %% [markdown]
-# `--nproc-per-node=2` asks for two processes, and each prints rows as JSON. The function returns these
-# rows. All live figures below come from one run, which takes a while:
+# `--nproc-per-node=2` asks for two processes, which print rows as JSON. The function returns these
+# rows. The next cell calls it, and takes half a minute or more. All figures that this notebook
+# measures come from this run:
 # <!-- shows: has("--nproc-per-node=2") and has("json.loads") -->
 
 # %%
@@ -62,8 +66,8 @@ print("parts:", ", ".join(parts))
 #
 # <details><summary>Predict: after three steps, are the weights of both processes still equal?</summary>
 #
-# No. Each process has taken its own steps. They now train two models, and each model sees half of the
-# data. No error is raised, and each loss looks fine.
+# No. Each process has taken its own steps. They now train two models, and each model sees half of
+# the data. No process raises an error, and each loss falls.
 #
 # </details>
 
@@ -73,8 +77,9 @@ from parts import part
 part(two_ranks.naive, ("for _ in range(3)", "optimizer.step()"))
 
 # %% [markdown]
-# `dist.all_reduce` adds up the gradients of all ranks, and gives the sum to each. Divided by their number
-# the sum is the average. The next cell compares the ranks' weights with and without it:
+# `dist.all_reduce` adds up the gradients of all ranks, and gives each rank the sum. Divided by the
+# number of ranks, the sum is the average. (A *rank* is a process.) The next cell compares the
+# ranks' weights with and without the average:
 # <!-- shows: has("dist.all_reduce(parameter.grad)") -->
 
 # %%
@@ -83,10 +88,12 @@ for row in parts["naive"]:
 assert parts["naive"][0]["apart"] > 0 == parts["naive"][1]["apart"]
 
 # %% [markdown]
-# Without the average the ranks drift apart silently. With it they stay equal to the last bit.
+# Without the average the ranks' weights drift apart, and nobody is told. With it they stay equal to
+# the last bit.
 # <!-- shows: n("averaged: False") > 0 and n("averaged: True") == 0 -->
 #
-# This loop is right, but slow: it sends nothing before the whole backward pass is over.
+# The loop with the average is right, but slow: it sends nothing before the whole backward pass is
+# over.
 #
 # ## Buckets
 #
@@ -94,9 +101,9 @@ assert parts["naive"][0]["apart"] > 0 == parts["naive"][1]["apart"]
 # last layers first. A hook at each parameter fires when its gradient is ready. After the last hook of a
 # bucket, DDP sends the bucket, and the backward pass goes on meanwhile.
 #
-# On one machine the exchange is too fast to see, so the program makes a slow wire. It gives DDP a
-# communication hook. For each bucket, a thread of its own waits as long as a slow wire would need, and
-# then averages the bucket:
+# Between two processes of one machine the exchange is too fast to see. So the program simulates a
+# slow wire. It gives DDP a communication hook, which hands each bucket to a second thread. That
+# thread first waits as long as a slow wire would need, and then averages the bucket:
 
 # %%
 excerpt(two_ranks.Wire.carry)
@@ -111,19 +118,19 @@ print(f"{two_ranks.BUCKET / 1e6:.0f} MB a bucket, {two_ranks.WIRE / 1e6:.0f} MB 
 print(f"{two_ranks.BLOCKS} blocks, each of {two_ranks.WIDTH} x {two_ranks.INNER} x 2 weights")
 
 # %% [markdown]
-# The wire is slow enough to see each bucket.
+# At this speed each bucket is long enough to be seen.
 # <!-- shows: has("200 MB a second") -->
 #
 # <details><summary>Predict: the module is compiled, then wrapped in DDP. When is the first bucket sent?</summary>
 #
-# After the whole backward pass. The compiled backward graph is one node of autograd's graph. It gives all
-# its gradients when it ends, so all hooks fire then.
+# After the whole backward pass. The compiled backward graph is one node of autograd's graph. It
+# returns all gradients when it ends, so no hook fires earlier.
 #
 # </details>
 #
-# The next figure shows three versions of one step, from left to right. A solid box is computing, and a
-# hatched box is a bucket on its way. The dotted line is the end of the step. Each box is a pair of times
-# that the program measured:
+# The next figure shows three versions of one training step. Time runs from left to right. A solid
+# box is a computation, and a hatched box is a bucket on its way. The program measured the begin and
+# the end of each box. The dotted line is the end of the step:
 
 # %% tags=["volatile"] alt="For each way to wrap the model a time line: solid boxes are computing, hatched ones are buckets on the wire, a dotted line ends the step"
 plots.timelines(parts["DDP"]);
@@ -131,12 +138,14 @@ plots.timelines(parts["DDP"]);
 # %% [markdown]
 # * **eager**: the first bucket leaves after the first block's backward. Each other bucket follows when its
 #   block is done and the wire is free.
-# * **one graph**: computing is one box. The wire is idle under it, and then carries all buckets at once.
-# * **in pieces**: computing is several boxes again, and the first bucket leaves after the first of them.
+# * **one graph**: the computation is one box. The wire is idle until the box ends, and then carries
+#   all buckets.
+# * **in pieces**: the graph is cut. The computation is several boxes again, and the first bucket
+#   leaves after the first box.
 # <!-- general -->
 #
-# The next table has the same times as numbers. What is sent after the last computation is **exposed**:
-# the step waits for it. What is sent earlier is hidden.
+# The next table has the same times as numbers. Time on the wire after the last computation is
+# **exposed**: the step waits for it. Time on the wire before that is hidden.
 
 # %% tags=["volatile"]
 def spans(row, lane):
@@ -154,8 +163,8 @@ Table(["", "first bucket leaves, ms", "computing ends, ms", "step ends, ms", "ex
        for row in parts["DDP"]], "the same as numbers")
 
 # %% [markdown]
-# With one graph, the first bucket leaves when computing ends, or later. In eager, and with a graph
-# in pieces, it leaves long before.
+# With one graph, the first bucket leaves when the computation ends, or later. In eager mode, and
+# with a graph in pieces, it leaves long before.
 # <!-- shows: n("one graph") >= n("one graph", 1) and n("eager") < n("eager", 1) / 2 and n("in pieces") < n("in pieces", 1) / 2 -->
 #
 # The next cell checks the order of events and the gradients:
@@ -168,14 +177,14 @@ for row in parts["DDP"]:
 assert [first_sent(row) < last_computed(row) for row in parts["DDP"]] == [True, False, True]
 
 # %% [markdown]
-# The gradients are right in all three versions. Only the order of events differs.
+# The gradients are right in all three versions. Only the order of events, and so the time, differs.
 # <!-- shows: count("gradients are eager's: True") == 3 and count("computes: True") == 2 and count("computes: False") == 1 -->
 #
 # ## Why one graph delays
 #
-# A compiled function with gradients is one `torch.autograd.Function` (chapter 08). Its backward is one
-# call: saved values and tangents go in, and all gradients come out. The class `Backward` makes that call.
-# It compiles the backward graph when it is first needed:
+# A compiled function with gradients is one `torch.autograd.Function` (chapter 08). Its backward is
+# one call: saved values and tangents go in, and all gradients come out. The class `Backward` makes
+# that call. It compiles the backward graph at the first call:
 
 # %%
 from miniinductor.autograd.runtime import Backward
@@ -183,15 +192,16 @@ from miniinductor.autograd.runtime import Backward
 part(Backward.called, ("if self.run is None", "return self.run"))
 
 # %% [markdown]
-# `run(tensors)` is the compiled backward graph. Autograd cannot look inside, so it learns of all gradients
-# at once. Fusion wants one large graph, and overlap wants many small ones.
+# `run(tensors)` calls the compiled backward graph. Autograd receives all gradients when that call
+# returns. So fusion profits from one large graph, and overlap from many small ones.
 # <!-- shows: has("return self.run(tensors)") -->
 #
 # ## Cutting the graph again
 #
-# `miniinductor.config.gradient_buckets` is a number of bytes. The compiler cuts the captured graph into
-# pieces with about so many bytes of parameters each. Every piece has its own forward and backward graph.
-# Autograd runs the last piece's backward graph first, and its hooks fire before the next piece begins.
+# `miniinductor.config.gradient_buckets` is a number of bytes. If it is not 0, the compiler cuts the
+# captured graph into pieces, each with about so many bytes of parameters. Every piece has its own
+# forward and backward graph. Autograd runs the last piece's backward graph first. Its hooks fire
+# before the backward graph of the piece before it begins.
 #
 # The function `buckets` walks over the graph once. It keeps a list of pieces (`runs`), the parameters that
 # an operation reads for the first time (`new`), and the bytes of the current piece (`count`):
@@ -202,14 +212,14 @@ from miniinductor import pieces
 part(pieces.buckets, ("if new and count", "count = 0"))
 
 # %% [markdown]
-# A new piece begins at an operation that reads a new parameter, if the current piece has enough bytes. It
-# must not begin between a tuple and its items. A parameter that was seen before costs nothing, because it
-# is sent only once.
+# A new piece begins at an operation that reads a new parameter, if the current piece has enough
+# bytes. It must not begin at an operation that takes an item of a tuple (`reads_tuple`), because a
+# tuple cannot pass between pieces. A parameter that an earlier operation has read adds no bytes,
+# because its gradient is sent only once.
 # <!-- shows: has("if new and count >= limit and not reads_tuple") -->
 #
-# `in_pieces` in `miniinductor/pieces.py` then compiles each piece, and makes one function of all pieces.
-# It refuses to cut where something other than a tensor would cross from piece to piece. The next cell
-# captures a real model, GPT-2 with two layers, without cutting it:
+# `in_pieces` in `miniinductor/pieces.py` then compiles each piece, and makes one function of all
+# pieces. The next cell captures a real model, GPT-2 with two layers, without cutting it:
 
 # %%
 from benchmarks.models import gpt2
@@ -225,8 +235,7 @@ minidynamo.compile(model.train(), backend=keep)(**inputs)
 print(len(captured), "graph")
 
 # %% [markdown]
-# The capture gives one graph, with all parameters of the model in it. The next table cuts it at four
-# sizes:
+# The captured graph has all parameters of the model in it. The next table cuts it with four limits:
 # <!-- shows: has("1 graph") -->
 
 # %%
@@ -246,32 +255,35 @@ Table(
 )
 
 # %% [markdown]
-# The first piece is large whatever the limit. One embedding is one parameter, and a parameter is not cut.
-# Its gradient is also the last to be ready. The output layer reads the same weights again, so its piece
-# lists them, too, although they are sent once.
+# The first piece is large whatever the limit: an embedding is one parameter, and a parameter is not
+# cut. The gradient of the embedding is also the last to be ready. The output layer reads the same
+# weights, so the table lists them again in the last piece. Their gradient is sent only once.
 # <!-- shows: count("147") == 6 and n("1000 MiB") == 1 -->
 #
 # <details><summary>Predict: what do smaller pieces cost?</summary>
 #
-# No kernel spans two pieces, so chains that cross a border are not fused. Values that cross a border are
-# saved for backward. And each piece is one more call of a forward and a backward graph.
+# No kernel spans two pieces, so operations on both sides of a border are not fused. Values that
+# cross a border are saved for backward. And each piece adds a call of a forward graph and of a
+# backward graph.
 #
 # </details>
 #
 # ## FSDP2
 #
-# DDP holds the whole model on every rank. `fully_shard` (**FSDP2**) holds a part on each rank. It gathers a
-# block's parameters before the block computes, and frees them afterwards. In backward it gathers them
-# again, and sends the gradients back in parts. Hooks before and after each block do this.
+# DDP holds the whole model on every rank. `fully_shard` (**FSDP2**) holds a part on each rank.
+# Before a block computes, FSDP2 gathers the block's parameters from all ranks, and frees them
+# afterwards. In backward it gathers them again. Then it averages the gradients, and each rank keeps
+# its part. Hooks before and after each block do this.
 #
-# So a compiled call may be inside the hooks or around them. The program tries both:
+# So a compiled function may run between the hooks of one block, or contain the hooks of all blocks.
+# The program tries both:
 
 # %%
 part(two_ranks.sharded, ("for block in model", "fully_shard(block"))
 
 # %% [markdown]
-# `fully_shard` adds the hooks. A block whose `forward` is compiled has its hooks outside. The next table
-# compares both ways:
+# `fully_shard` adds the hooks to the block, and only `block.forward` is compiled. So the hooks run
+# outside the compiled function. The next table compares both ways:
 # <!-- general -->
 
 # %%
@@ -280,19 +292,20 @@ Table(["what is compiled", "graphs", "breaks", "gradients are eager's", "share o
        for row in parts["FSDP2"]])
 
 # %% [markdown]
-# **Each block** compiled gives one graph a block and no break: the hooks run outside, in plain Python, as
-# they were written. **The whole** model compiled has the hooks in the middle of the captured code. They
-# gather, wait and swap parameters, which no graph can hold, so the capture breaks around them. The
-# gradients are right both ways. Compile each block.
+# **Each block:** a graph for each block and no break. The hooks run as plain Python between the
+# graphs. **The whole:** the hooks are in the middle of the captured code. They gather parameters,
+# wait, and swap parameters. A graph cannot hold these operations, so the capture breaks around
+# them. The gradients are right both ways. Prefer compiling each block: it needs no break.
 # <!-- shows: n("each block") == 6 and n("each block", 1) == 0 and n("the whole", 1) >= 6 and count("True") == 3 -->
 #
 # ## Recorded with NCCL
 #
-# A fast wire joins the GPUs of one host. The next table was recorded with a deep GPT-2, by the command
-# `python -m benchmarks --suite distributed`. *Inside* means that the module is compiled, and then wrapped.
-# *Around* means that the wrapped module is compiled. A row is right if its loss and every gradient are
-# eager's, and equal on all ranks. `TP` is tensor parallel: each rank holds some columns and rows of each
-# weight, so gradients differ between ranks:
+# A fast wire joins the GPUs of one host. The next table was recorded with a deep GPT-2, by the
+# command `python -m benchmarks --suite distributed`. *Inside* means that the module is compiled,
+# and then wrapped. *Around* means that the wrapped module is compiled. A row is right if its loss
+# and all gradients are eager's, and the gradients are equal on all ranks. `TP` is tensor parallel:
+# each rank holds some columns or rows of each weight, so its gradients need not be equal to those
+# of other ranks:
 
 # %%
 run = plots.latest("h*_distributed*")
@@ -308,23 +321,25 @@ Table(["", "", "ranks", "ms a step", "eager in the same rounds", "exposed", "fir
        for row in timed], "recorded; medians")
 
 # %% [markdown]
-# Every row is right. With DDP, ours takes about half of eager's time as one graph, and more in pieces.
+# Every row is right. With DDP on two ranks, ours inside takes about half of eager's time. In pieces
+# it takes more.
 # <!-- shows: not has("NO") and n("DDP    ours inside", 1) < 0.6 * n("DDP    ours inside", 2) and n("DDP    ours inside, in pieces", 1) > n("DDP    ours inside", 1) -->
 #
-# The tensors of `TP` are DTensors. torch.compile traces what DTensors do. Ours breaks the graph around
-# them, and stays about as fast as eager.
+# Tensor parallel weights are DTensors. `torch.compile` traces the operations of DTensors, and is
+# much faster than ours. Ours breaks the graph around them, and is about as fast as eager.
 # <!-- shows: 0.9 < n("TP     ours around", 1) / n("TP     ours around", 2) < 1.1 and n("TP     torch.compile around", 1) < 0.5 * n("TP     torch.compile around", 2) -->
 #
-# The next figure shows DDP and FSDP2, where communication can be left out. A bar is a step, and its
-# hatched part is the time that the step waits for the wire:
+# The next figure shows DDP and FSDP2. Each step was also timed without communication. A bar is a
+# step, and its hatched part is the difference, the exposed time:
 
 # %% alt="Bars from zero: milliseconds a step without communication, and hatched what communication adds"
 plots.communication_bars(run["rows"]);
 
 # %% [markdown]
-# Is it worth cutting the graph on this wire, with few ranks? The next cell answers, and prints the **weak
-# scaling** of each version. Weak scaling divides the step of one process by the step of all, with the same
-# batch on each. A value of 1 would be perfect:
+# Does cutting the graph pay on this wire? The next cell answers, and prints the **weak scaling** of
+# each version. Weak scaling divides the step time of one process by the step time of all processes,
+# with the same batch on each. At 1, communication costs nothing. (One value is above 1: the two
+# step times come from different runs.)
 # <!-- general -->
 
 # %%
@@ -345,27 +360,28 @@ for row in run["rows"]:
         print(f"{row.get('wrapping', ''):6} {row['name']:26} failed: {row['failed'][:80]}")
 
 # %% [markdown]
-# On this wire one graph is faster than pieces. The faster the wire, the less is exposed in the first
-# place. Then pieces hide little, and cost what they always cost. On a slow wire, or between hosts, they
-# can win, as in the timeline above. Measure on your own wire: the option is one line.
+# On this wire one graph is faster than pieces. Little time is exposed on a fast wire, so pieces can
+# hide little, and each piece has its own cost. On a slow wire, or between hosts, pieces can be
+# faster, as in the timeline above. Measure it on your machines: the option is one line.
 # <!-- shows: has("faster as one graph") -->
 #
-# FSDP2 sends more often than DDP: weights twice and gradients once in every step. Its purpose is memory,
-# not speed.
+# FSDP2 sends more than DDP: weights twice and gradients once in every step. It saves memory, not
+# time.
 #
 # ## Exercises
 #
-# **18.1** (warm-up) *An average that is none.* The ranks' last batches differ in length. Each rank has the
-# gradient of the mean over its own rows. Write `averaged(gradients, counts)`: the gradient of the mean
-# over all rows. A rank may have no rows at all. The mean of nothing is NaN, and so the gradient of that
-# rank may be NaN, too.
+# **18.1** (warm-up) *An average that is none.* The ranks' last batches may differ in length. Each
+# rank has the gradient of the mean over its own rows; `counts` has the numbers of rows. Write
+# `averaged(gradients, counts)`: the gradient of the mean over all rows. If a rank has no rows, its
+# mean is NaN, and its gradient may be NaN, too.
 #
-# *Hints.* What would one process with all rows compute? A rank with twice the rows counts twice. Zero
-# times NaN is NaN, so leave such a rank out.
+# *Hints.* What would one process with all rows compute? A rank with twice the rows counts twice.
+# Zero times NaN is NaN, so leave out a rank without rows.
 #
 # <details><summary>Predict: does DDP do this for you?</summary>
 #
-# No. DDP divides by the number of ranks. With batches of different lengths that is another loss.
+# No. DDP divides by the number of ranks. With batches of different lengths this is the gradient of
+# another loss.
 #
 # </details>
 
@@ -388,7 +404,8 @@ check("18.1", averaged)
 # A new piece begins at an operation that reads a new parameter, if the piece before it has `limit` bytes
 # or more.
 #
-# *Hints.* Keep a set of the parameters that you have seen. A parameter seen before has no bytes.
+# *Hints.* Keep a set of the parameters that you have seen. A parameter that you have seen adds no
+# bytes.
 
 # %% tags=["exercise"]
 def in_pieces(operations: list, limit: int) -> list:
@@ -410,9 +427,10 @@ def in_pieces(operations: list, limit: int) -> list:
 check("18.2", in_pieces)
 
 # %% [markdown]
-# **18.3** (core) *The end of a step.* Write `finish(computing, sending)`: the time at which the last bucket has
-# arrived. Piece `k` computes for `computing[k]` seconds, one piece after the other. Its bucket may leave
-# then, and is on the wire for `sending[k]` seconds. The wire carries one bucket at a time, in order.
+# **18.3** (core) *The end of a step.* Write `finish(computing, sending)`: the time at which the
+# last bucket has arrived. The pieces compute one after the other, piece `k` for `computing[k]`
+# seconds. When a piece has computed, its bucket may leave, and is on the wire for `sending[k]`
+# seconds. The wire carries one bucket at a time, in order.
 #
 # *Hints.* Keep two clocks. A bucket leaves when it is ready *and* the wire is free.
 
@@ -436,8 +454,8 @@ check("18.3", finish)
 # of computing. Write `best(computing, sending, overhead, most)`: the number of pieces from 1 to `most`
 # with the earliest end. If two numbers of pieces end at the same time, choose the smaller number.
 #
-# *Hints.* You have `finish`. Two questions tell you whether you are right. What is best on an infinitely
-# fast wire? What is best if a piece costs nothing?
+# *Hints.* Use `finish` of exercise 18.3. Then ask yourself two questions. What is best on an
+# infinitely fast wire? What is best if a piece costs nothing?
 
 # %% tags=["exercise"]
 def best(computing: float, sending: float, overhead: float, most: int) -> int:
@@ -454,24 +472,25 @@ check("18.4", best)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_dynamo/backends/distributed.py`: `DDPOptimizer` looks for DDP itself, and cuts the graph at
-#   DDP's own buckets. It fills them from the end of the graph.
-# * `torch/distributed/fsdp/_fully_shard/_fully_shard.py`: FSDP2. Capture skips its hooks, so they run
-#   between compiled blocks, as here.
+# * `torch/_dynamo/backends/distributed.py`: `DDPOptimizer` notices that a model is inside DDP, and
+#   cuts the graph into DDP's buckets, from the end of the graph.
+# * `torch/distributed/fsdp/_fully_shard/_fully_shard.py`: FSDP2. Capture skips the hooks of FSDP2,
+#   so they run between compiled blocks, as here.
 # * `torch/_dynamo/compiled_autograd.py` captures the backward pass as it runs, hooks included.
 #   `torch/_inductor/comms.py` then moves sends and waits inside one graph.
-# * Paper, section 3: the joint graph, from which one backward graph comes.
+# * The paper, section 3, describes the joint graph, from which one backward graph is cut.
 #
 # **See it in the real `torch.compile`.** `TORCH_LOGS=ddp_graphs torchrun ...` prints where the graph is cut
 # for DDP's buckets.
 #
 # ## Recap
 #
-# * Ranks agree on gradients once a step. An average of means is right only for equal batches.
-# * Computing hides sending if gradients become ready one after the other.
-# * One backward graph makes them ready all at once. Cut the graph, and they leave early again.
+# * Ranks average their gradients once a step. An average of means is right only for equal batches.
+# * Computing can hide sending if gradients become ready one after the other.
+# * One backward graph makes all gradients ready at once. Cut the graph, and the first gradients
+#   leave early again.
 # * With FSDP2, compile each block: the hooks stay outside.
-# * Pieces pay on a slow wire. On a fast wire they may cost more than they hide. Measure.
+# * Pieces pay on a slow wire. On a fast wire they may cost more time than they hide.
 #
-# Next: a model of your own on the GPUs that you have. `python -m benchmarks --suite distributed` shows what
-# is hidden and what is exposed.
+# Next: a model of your own, on your own GPUs; this was the last chapter.
+# `python -m benchmarks --suite distributed` measures there what this chapter recorded.

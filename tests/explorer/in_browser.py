@@ -32,7 +32,7 @@ PROGRAMS = {
 }
 LARGE = {  # name -> (explanation, most bytes)
     "gpt2_12": (lambda: programs.explain_gpt2(12), 1_000_000),
-    "gpt2_12_training": (lambda: programs.explain_gpt2_training(12), 2_000_000),
+    "gpt2_12_training": (lambda: programs.explain_gpt2_training(12), 1_300_000),
 }
 LOOKS = [(width, theme) for width in (1280, 390) for theme in ("light", "dark")]
 
@@ -87,6 +87,11 @@ def test_large_models_are_small_pages(chromium, tmp_path, name):
     nodes = Opened(chromium, path).ask("document.querySelectorAll('*').length")
     print(f"{name}: made in {made - start:.2f} s, opened in {time.perf_counter() - made:.2f} s")
     assert path.stat().st_size < largest and nodes <= 5000
+
+
+def test_a_page_on_which_nothing_was_compiled_can_be_clicked_through(chromium, tmp_path):
+    path = minidynamo.explain(lambda x: x)(torch.ones(3)).save(str(tmp_path / "page.html"))
+    assert Opened(chromium, Path(path)).click_through() == []
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -56,6 +56,7 @@ export function bytecodePane() {
     const entry = currentEntry();
     const stage = (kind) => model.stages.get(entry?.stages.find((each) => each.kind === kind)?.id);
     [code, graph] = [stage("bytecode"), stage("fx")];
+    pane.note.textContent = code ? "" : "nothing was compiled";
     if (!pane.isOpen || !code) return rows.show(0);
     walk = new Map(entry.walk.map((step) => [step.node, step]));
     bounds = (graph?.nodes ?? []).map(bornAt);
@@ -65,6 +66,7 @@ export function bytecodePane() {
   }
 
   function go(wanted) {
+    if (!code) return;
     now = Math.max(0, Math.min(code.texts.length - 1, wanted));
     slider.value = String(now);
     const born = new Set(graph?.nodes.filter((_, index) => bounds[index] <= now).map(({ id }) => id));

@@ -36,11 +36,12 @@ export class GraphView {
       onpointerdown: (event) => this.grab(event),
       onwheel: (event) => this.wheel(event),
     });
-    this.element = make("div", { class: "graph-view" }, tools, this.svg);
+    this.element = make("div", { class: "graph-view", hidden: true }, tools, this.svg);
   }
 
   /** Another stage. */
   show(stage) {
+    this.element.hidden = false;
     if (this.stage !== stage) {
       this.stage = stage;
       this.views = state.model.layouts.stages[stage.id];

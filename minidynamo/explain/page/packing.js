@@ -11,12 +11,16 @@ export async function unpack(text) {
 export function unfolded(content) {
   if (!content.words) return content; // a document that was never packed
   const stages = content.frames.flatMap((frame) => frame.entries.flatMap((entry) => entry.stages));
-  const ids = stages.flatMap((stage) => (stage.nodes.name ?? []).map((name) => `${stage.id}/${name}`));
+  for (const stage of stages) {
+    stage.nodes.name = textsAt(content.names, stage.nodes.name);
+    stage.text = textsAt(content.texts, stage.text).join("\n");
+  }
+  const ids = stages.flatMap((stage) => stage.nodes.name.map((name) => `${stage.id}/${name}`));
   const places = new Map();
-  const idsOf = (found) => {
+  const idsOf = (found, at) => {
     if (found === null || found === undefined) return [];
     const list = Array.isArray(found) ? found : [found];
-    return list.map((each) => (typeof each === "number" ? ids[each] : each));
+    return list.map((each) => (typeof each === "number" ? ids[at - each] : each));
   };
   const place = (text) => {
     if (!text) return null;
@@ -31,16 +35,25 @@ export function unfolded(content) {
     const columns = stage.nodes;
     const word = (key, at) => content.words[columns[key]?.[at] ?? 0];
     const start = first;
-    stage.nodes = (columns.name ?? []).map((name, at) => ({
+    stage.nodes = columns.name.map((name, at) => ({
       id: ids[start + at], name, op: word("op", at), reason: word("reason", at),
       shape: word("shape", at), group: word("group", at), bytes: columns.bytes?.[at] ?? null,
-      place: place(columns.place?.[at]), origins: idsOf(columns.origins?.[at]),
-      inputs: idsOf(columns.inputs?.[at]),
+      place: place(columns.place?.[at]), origins: idsOf(columns.origins?.[at], start + at),
+      inputs: idsOf(columns.inputs?.[at], start + at),
     }));
-    stage.lines = stage.lines.map(idsOf);
+    stage.lines = stage.lines.map((found, at) => idsOf(found, start + at));
     first += stage.nodes.length;
   }
   const entries = content.frames.flatMap((frame) => frame.entries);
-  for (const row of entries.flatMap(({ flow }) => flow)) row.nodes = idsOf(row.nodes);
+  for (const row of entries.flatMap(({ flow }) => flow)) row.nodes = idsOf(row.nodes, 0);
+  for (const { edges } of content.layouts.pictures) {
+    for (const edge of edges) for (let at = 4; at < edge.length; at += 1) edge[at] += edge[at - 2];
+  }
   return content;
+}
+
+/** The texts of a table at these distances, each from behind the one before. */
+function textsAt(table, steps) {
+  let at = 0;
+  return steps.map((step) => table[(at += step + 1) - 1]);
 }

@@ -22,8 +22,8 @@ OP int32_t at_most_129(float t) {               // t = n + SHIFT, as bits; n at 
     return i > 0x4b400081 ? 0x4b400081 : i;
 }
 OP float exp(float x0) {                        // 2^n * exp(r), |r| <= ln(2)/2; polynomial: our own minimax fit, 3e-9
-    // a NaN passes both limits, and comes out of the polynomial; below -104 both factors 2^-127 are 0: a product that is rounded
-    // to 0 would take the processor ten times as long, and masks are full of them
+    // For a NaN the polynomial is NaN. Below -104 x becomes -176, for which both factors in times_power are 0. (A product that
+    // only rounds to 0 would take ten times as long, and masked rows have many.)
     float x = x0 < -104.f ? -176.f : x0;
     int32_t i = at_most_129(fma(x, 1.44269504088896341f, SHIFT));
     float n = bits<float>(i) - SHIFT, r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ...devices import E4M3_MOST
+from ...devices import e4m3_most
 from ...ir.loops import Buffer, playing
 from ...records import Marked, indent
 from ..kernels import Scope, marked
@@ -192,9 +192,9 @@ def float8_e5m2_to_float(x):
     "sign_of_byte": """
 def sign_of_byte(x):
     return (x.to(tl.int32, bitcast=True) >> 24 & 0x80).to(tl.uint8)""",
-    "to_float8_e4m3fn": f"""
+    "to_float8_e4m3fn": """
 def to_float8_e4m3fn(x):                # the processor's conversion saturates, and NaN has no sign
-    is_none = (tl.abs(x) > 464) & ({E4M3_MOST} == 480)
+    is_none = (tl.abs(x) > 464) & (E4M3_MOST == 480)
     code = tl.where(is_none, float("nan"), x).to(tl.float8e4nv)
     return code.to(tl.uint8, bitcast=True) | sign_of_byte(x)""",
     "to_float8_e5m2": """
@@ -217,6 +217,7 @@ def whole_file(text: str) -> str:
     for name in reversed(HELPERS):  # a helper stands behind those that it calls
         if re.search(rf"\b{name}\b", text):
             text = f"@triton.jit{HELPERS[name]}\n\n\n{text}"
+    text = text.replace("E4M3_MOST", str(e4m3_most()))
     imports = "import triton\nimport triton.language as tl\n"
     if "libdevice." in text:
         imports += "from triton.language.extra import libdevice\n"

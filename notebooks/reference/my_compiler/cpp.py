@@ -1,12 +1,12 @@
 """Chapter 11: kernels in C++.
 
-A kernel goes through its rows, shared among the threads, and for each row through the columns as
-often as it needs to: loops that can run in one walk over the columns are one *pass*.  Inside a
-pass a value that was just computed stays in a register.
+The threads share the rows of a kernel.  For each row the kernel walks over the columns, once or
+several times.  Loops that can share one walk over the columns are one *pass*.  Inside a pass a
+value that was just computed stays in a register.
 
-Behind `#pragma omp simd` the compiler works on several columns at once, with vector instructions.
-A sum then has several partial sums, which are added up at the end of the row: the pragma names the
-variable, and how two parts become one.
+After `#pragma omp simd` the compiler handles several columns at once, with vector instructions.
+It keeps several partial sums of a row, and adds them at the end of the row.  For this the pragma
+names the variable, and the operation that joins two parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .sizes import Size
 from .sizes import text_of as python_text
 
 TYPES = {torch.float32: "float", torch.int64: "int64_t", torch.bool: "bool"}
-# what a reduction starts with, and its name behind `reduction(`; the first pragma makes the second
+# the first value of a reduction; its name in `reduction(...)`, of which LARGEST declares one
 START = {"sum": "0.0f", "amax": "-mini::inf"}
 JOIN = {"sum": "+", "amax": "largest"}
 LARGEST = """\
@@ -35,7 +35,7 @@ CPP |= dict.fromkeys(("maximum", "amax"), "mini::maximum({}, {})") | {"where": "
 
 
 def offset(load: Load) -> str:
-    """Where in its buffer an element lies, by Horner's rule, since buffers are contiguous."""
+    """The offset of an element in its contiguous buffer, by Horner's rule."""
     text = "0"
     for size, position in zip(load.buffer.shape, load.index, strict=True):
         text = f"({text} * {python_text(size)} + {position})" if text != "0" else position
@@ -51,8 +51,8 @@ Pass = list[Loop]  # those that run in one walk over the columns
 
 
 def takes(walk: Pass, loop: Loop) -> bool:
-    """May the loop join this walk?  It must have as many columns; and what it reads of the walk
-    must be the element just computed, and no reduction's."""
+    """May the loop join this walk?  It must have the same number of columns.  If it reads a buffer
+    of the walk, it must read the element just computed, and not a reduction's result."""
     if text_of(loop.columns) != text_of(walk[0].columns):
         return False
     made = {other.buffer: other for other in walk}
@@ -72,8 +72,8 @@ def passes(kernel: Kernel) -> list[Pass]:
 
 
 def stored_buffers(kernel: Kernel, read_elsewhere: set[Buffer]) -> set[Buffer]:
-    """Of what a kernel makes, what has to lie in memory: it is read by others, or in another pass
-    than the one that makes it.  (The result of a reduction stays in a register for the row.)"""
+    """The buffers of a kernel that must be in memory: another kernel reads them, or another pass
+    of this one.  (A later pass finds the result of a reduction in a register.)"""
     result = {buffer for buffer in kernel.writes if buffer in read_elsewhere}
     reduced = {loop.buffer for loop in kernel.loops if loop.reduction}
     for walk in passes(kernel):
@@ -84,8 +84,8 @@ def stored_buffers(kernel: Kernel, read_elsewhere: set[Buffer]) -> set[Buffer]:
 
 
 class Writer:
-    """The source of one kernel.  stored: its buffers that are written to memory.  forms: how the
-    operations are written."""
+    """The source of one kernel.  stored: the buffers that it writes to memory.  forms: the C++ text
+    of each operation."""
 
     forms = FORMS | CPP
 
@@ -99,7 +99,7 @@ class Writer:
         self.buffers = [*inputs, *(b for b in kernel.writes if b in stored)]
 
     def source(self) -> str:
-        """The whole function; NAME stands where its name goes."""
+        """The whole function; NAME is in the place of its name."""
         lines = ['extern "C" int NAME(void** args) {', LARGEST]
         for number, buffer in enumerate(self.buffers):
             kind = TYPES[buffer.dtype]
@@ -110,8 +110,8 @@ class Writer:
         return "\n".join([*lines, "    return 0;", "}", ""])
 
     def row_loops(self) -> list[str]:
-        """The loops over the rows, one for each of their dimensions (i0, i1, ...), with one
-        pragma in front for all of them; inside, in braces, the lines of each pass (`walk`)."""
+        """One loop for each dimension of the rows (i0, i1, ...), and one pragma before all of them.
+        Inside, in braces, the lines of each pass (`walk`)."""
         rows = self.kernel.rows
         lines = [f"    #pragma omp parallel for collapse({len(rows)})"] if rows else []
         for number, size in enumerate(rows):
@@ -123,10 +123,11 @@ class Writer:
         return [*lines, "    }"]
 
     def walk(self, walk: Pass) -> list[str]:
-        """One pass, with no registers from the one before: the variable of each reduction (a float
-        `row_NAME`, which is what `START` says), the loop over the columns (c) with the steps of all
-        loops (v0, v1, ...) in it, what the reductions end with.  In front of the loop
-        `#pragma omp simd`, with `reduction(JOIN:row_NAME)` for each reduction."""
+        """One pass.  Clear `registers` first.  Then write, in this order:
+        a float `row_NAME` for each reduction, which begins with its `START`;
+        `#pragma omp simd`, with `reduction(JOIN:row_NAME)` for each reduction;
+        the loop over the columns (c), with the `step` of each loop (v0, v1, ...);
+        the `end` of each reduction."""
         self.registers.clear()
         sums = [loop for loop in walk if loop.reduction]
         lines = [f"        float row_{s.buffer.name} = {START[s.reduction]};" for s in sums]
@@ -138,8 +139,9 @@ class Writer:
         return [*lines, "        }", *(line for loop in sums for line in self.end(loop))]
 
     def end(self, loop: Loop) -> list[str]:
-        """Behind the columns `row_NAME` has the result.  That is remembered in `row_values`, by the
-        Load that reads it, and written to its place if the buffer is stored."""
+        """After the loop over the columns `row_NAME` has the result.  Remember this name in
+        `row_values`, under the Load that reads it.  If the buffer is stored, write the result to
+        its place."""
         row = f"row_{loop.buffer.name}"
         self.row_values[loop.result] = row
         if loop.buffer not in self.stored:
@@ -147,9 +149,10 @@ class Writer:
         return [f"        {self.place(loop.result)} = {row};"]
 
     def step(self, loop: Loop, name: str) -> list[str]:
-        """What one column of a loop does: its value goes into a variable `name` of the buffer's
-        type.  A reduction joins it to `row_NAME`, by its form.  Otherwise it is remembered in
-        `registers`, by the Load that reads it, and written to its place if the buffer is stored."""
+        """One column of a loop.  Compute its value into a variable `name` of the buffer's type.  A
+        reduction joins the value to `row_NAME`, by its form.  For another loop remember `name` in
+        `registers`, under the Load that reads it, and write the value to its place if the buffer is
+        stored."""
         lines = [f"            {TYPES[loop.buffer.dtype]} {name} = {self.text(loop.value)};"]
         if loop.reduction:
             row = f"row_{loop.buffer.name}"
@@ -161,8 +164,9 @@ class Writer:
         return lines
 
     def text(self, value: Expression | Any) -> str:
-        """An expression.  A Load is the variable that has it (`registers`, `row_values`), or its
-        `place`; an operation is its form, filled in; for a number there is `number`."""
+        """The C++ text of an expression.  A Load becomes the variable that has its value
+        (`registers`, `row_values`), or its `place`.  An operation becomes its form, filled in.
+        `number` writes a number."""
         if isinstance(value, Load):
             known = self.registers.get(value) or self.row_values.get(value)
             return known or self.place(value)

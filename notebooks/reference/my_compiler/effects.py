@@ -1,12 +1,12 @@
-"""Chapter 07: what the function did to objects that live on.
+"""Chapter 07: how the function changed objects that existed before it ran.
 
-While a frame is evaluated nothing may happen to the program's own objects: the evaluation may
-break off, and the compiled code has to do it again in every call.  So an object from outside is
-an `Outside`, which remembers what was written to it, and answers reads accordingly.  The compiled
+The machine must not change the program's own objects while it evaluates a frame.  The evaluation
+may stop early, and the compiled code must repeat the changes in every call.  So an `Outside` stands
+for each object from outside: it stores what was written, and answers reads from that.  The compiled
 code *replays* the final state, once, after the graph has run.
 
-Every change goes through the `Journal`, which can take changes back: where a function that was
-being inlined turns out not to be capturable, what it did so far must be undone.
+Every change goes through the `Journal`, which can undo it.  If the machine cannot capture a
+function that it is inlining, it undoes what this function has changed so far.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .graph import Refused
 
 
 class Outside:
-    """An object that existed before the frame ran.  value: itself.  source: where it is found.
-
-    items: its elements as they are now, once they were looked at.  written: attributes."""
+    """An object that existed before the frame ran.  value: the object.  source: the expression
+    that finds it.  items: its elements after the changes so far, once the program has read them.
+    written: the new values of its attributes, by name."""
 
     def __init__(self, value: Any, source: str) -> None:
         self.value = value
@@ -30,19 +30,21 @@ class Outside:
 
 
 class Journal:
-    """Changes in the order in which they happened, each with what undoes it."""
+    """undo: a function for each change, in the order of the changes.  changed: the
+    objects that need a `replay`."""
 
     def __init__(self) -> None:
         self.undo: list[Callable[[], Any]] = []
         self.changed: list[Outside] = []
 
     def append(self, target: list, value: Any) -> None:
-        """Append now; note what takes it away again."""
+        """Append now; add a function to `undo` that removes the value again."""
         target.append(value)
         self.undo.append(target.pop)
 
     def set_item(self, target: Any, key: Any, value: Any) -> None:
-        """Set one element of a list or dict now; note what brings it back, or takes it away."""
+        """Set one element of a list or dict now; add a function to `undo` that restores the old
+        element, or removes the new key."""
         if isinstance(target, list) or key in target:
             before = target[key]
             self.undo.append(lambda: target.__setitem__(key, before))
@@ -51,18 +53,19 @@ class Journal:
         target[key] = value
 
     def set_attribute(self, target: Outside, name: str, value: Any) -> None:
-        """Write it down in `written`, to be undone like an element; the target is noted."""
+        """Note the target, and set the element `name` of its `written`."""
         self.note(target)
         self.set_item(target.written, name, value)
 
     def note(self, target: Outside) -> None:
-        """It is about to be changed, and has to be replayed: so `changed`, until that is undone."""
+        """Append the target to `changed`, so that it is replayed; undoing removes it again."""
         self.changed.append(target)
         self.undo.append(self.changed.pop)
 
     def items_of(self, target: Any) -> Any:
-        """The list or dict to change for `target`, which may be one that the frame has made.  Of
-        an `Outside` it is `items` (no list: Refused); that it changes is noted."""
+        """The list or dict that a change of `target` must change.  A container that the frame has
+        made is returned as it is.  An `Outside` is noted, and its `items` are returned; refused
+        unless they are a list."""
         if not isinstance(target, Outside):
             return target
         if not isinstance(target.items, list):
@@ -77,8 +80,8 @@ class Journal:
 
 
 def replay(target: Outside, found: Any, rebuild: Callable[[Any], Any]) -> None:
-    """Do to the object `found` what was done to `target`: its attributes; and of a list the items,
-    if they were looked at.  rebuild: symbolic value -> value."""
+    """Give the real object `found` the final state of `target`: the attributes in `written`, and
+    the items of a list, if `items` is not None.  rebuild: symbolic value -> value."""
     for name, value in target.written.items():
         setattr(found, name, rebuild(value))
     if isinstance(found, list) and target.items is not None:

@@ -12,8 +12,8 @@ new nodes into its graph.
     sum_2 = sum(mul_1, (1,), False) (2,)
     return sum_2
 
-Every node has one of the few operations of `EAGER`; what torch offers besides is composed of them
-(`softmax`, `layer_norm`, ... at the end).  There are no writes: a graph is mathematics.
+Every node has one of the few operations of `EAGER`.  Functions at the end of the file compose
+other operations of them (`softmax`, `layer_norm`, ...).  No operation writes to a tensor.
 """
 
 from __future__ import annotations
@@ -114,13 +114,13 @@ class Node:
         return self.graph.add("maximum", self, 0.0)
 
     def mean(self, dim: Any = None, keepdim: bool = False) -> Node:
-        """The sum, over the number of elements that were added."""
+        """The sum, divided by the number of elements that were added."""
         count = product(self.shape[d] for d in self.dims(dim))
         return self.sum(dim, keepdim) / count
 
     def reshape(self, *shape: Any) -> Node:
-        """Sizes one by one, or all of them as one tuple or list.  -1 is whatever is left.
-        Refused if there are more or fewer elements then."""
+        """shape: the sizes one by one, or all of them as one tuple or list.  A size of -1 is
+        computed from the others.  Refused if the number of elements would change."""
         is_one = len(shape) == 1 and isinstance(shape[0], (tuple, list))
         wanted = tuple(shape[0]) if is_one else shape
         missing = product(self.shape) // product(size for size in wanted if size != -1)
@@ -135,7 +135,7 @@ class Node:
         return self.graph.add("permute", self, self.dims(order))
 
     def transpose(self, first: int, second: int) -> Node:
-        """A `permute` that exchanges two dimensions (`dims` counts from the end, too)."""
+        """A `permute` that exchanges two dimensions.  `dims` makes negative ones positive."""
         order = list(range(self.ndim))
         first, second = self.dims((first, second))
         order[first], order[second] = second, first
@@ -145,14 +145,14 @@ class Node:
         return self.graph.add("expand", self, shape)
 
     def dims(self, dim: Any) -> tuple[int, ...]:
-        """Dimensions as a tuple, counted from 0; None means all of them."""
+        """The dimensions as a tuple of numbers from 0 on; None means all of them."""
         if not isinstance(dim, (tuple, list)):
             dim = range(self.ndim) if dim is None else (dim,)
         return tuple(plain(d) % self.ndim for d in dim)
 
 
 class Graph:
-    """Nodes in the order in which they are computed, and which of them are wanted."""
+    """nodes: in the order in which they are computed.  outputs: those that are returned."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -166,7 +166,7 @@ class Graph:
         return self.add("input", tuple(shape), dtype)
 
     def add(self, op: str, *args: Any) -> Node:
-        """A new node.  Raises Refused for arguments that eager would refuse, or promote."""
+        """A new node.  Raises Refused where eager would raise an error, or change a dtype."""
         name = f"{'in' if op == 'input' else op + '_'}{len(self.nodes)}"
         self.nodes.append(Node(self, op, args, *RESULTS[op](*args), name))
         return self.nodes[-1]
@@ -176,7 +176,8 @@ class Graph:
         return "\n".join([*lines, f"return {', '.join(map(str, self.outputs))}"])
 
     def run(self, tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs for these inputs, by torch's kernels: what a compiled graph must equal."""
+        """The outputs for these inputs, computed by torch's kernels.  A compiled graph must give
+        the same."""
         values: dict[Node, Any] = dict(zip(self.inputs, tensors, strict=True))
         for node in self.nodes:
             if node.op != "input":
@@ -190,7 +191,7 @@ Result = tuple[tuple[int, ...], torch.dtype]
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape: from the right, sizes are equal or 1."""
+    """The common shape.  Compared from the right, sizes must be equal or 1; else Refused."""
     result: list[int] = []
     for place in range(1, max(map(len, shapes), default=0) + 1):
         sizes = [shape[-place] for shape in shapes if place <= len(shape)]
@@ -216,8 +217,9 @@ def _reduced(x: Node, dims: tuple[int, ...], keepdim: bool) -> Result:
 
 
 def _matmul(a: Node, b: Node) -> Result:
-    """Shape and dtype of a product: all but the last two dimensions are a batch (`broadcast`).
-    Refused unless both have two dimensions or more, are FLOAT, and fit."""
+    """Shape and dtype of a product.  All dimensions before the last two are a batch, to which
+    `broadcast` applies.  Refused unless both operands have two dimensions or more, are FLOAT, and
+    have shapes that can be multiplied."""
     if a.ndim < 2 or b.ndim < 2 or a.dtype != FLOAT or b.dtype != FLOAT:
         raise Refused("a product of vectors, or of integers")
     if a.shape[-1] != b.shape[-2]:
@@ -249,7 +251,7 @@ def bytes_of(tensor: Any) -> int:
 
 # --- passes ---------------------------------------------------------------------------------------
 def without_dead_code(graph: Graph) -> None:
-    """Keep the inputs, and what an output needs."""
+    """Keep the inputs, and the nodes that an output needs."""
     needed = set(graph.outputs)
     for node in reversed(graph.nodes):
         if node in needed:
@@ -258,9 +260,9 @@ def without_dead_code(graph: Graph) -> None:
 
 
 def without_repetition(graph: Graph) -> None:
-    """Equal operations on equal arguments are computed once: the others leave `graph.nodes`.
-    Inputs stay, and so do outputs: two results are two tensors, equal or not.  (Nothing in a graph
-    writes, so nothing lies between them; and 1, 1.0 and True are three different arguments.)"""
+    """Of several equal operations on equal arguments keep the first; the others leave
+    `graph.nodes`.  Inputs and outputs stay, since two results are two tensors.  1, 1.0 and True are
+    three different arguments."""
     first: dict[Any, Node] = {}
     instead: dict[Node, Node] = {}
     for node in graph.nodes:
@@ -278,7 +280,7 @@ def optimize(graph: Graph) -> None:
 
 # --- what is composed of the operations above -----------------------------------------------------
 def softmax(x: Node, dim: int = -1) -> Node:
-    """exp(x) over its sum along `dim`, for large x as well."""
+    """exp(x), divided by its sum along `dim`; right for large x, too."""
     e = (x - x.amax(dim, keepdim=True)).exp()
     return e / e.sum(dim, keepdim=True)
 
@@ -286,8 +288,9 @@ def softmax(x: Node, dim: int = -1) -> Node:
 def layer_norm(
     x: Node, shape: Any, weight: Node | None = None, bias: Node | None = None, eps: float = 1e-5
 ) -> Node:
-    """Rows with mean 0 and variance 1 (over n, not n - 1), then weight and bias if there are any.
-    Refused unless `shape` is one dimension, the last."""
+    """Shift and scale each row to mean 0 and variance 1 (divided by n, not n - 1).  Then multiply
+    by the weight and add the bias, if given.  Refused unless `shape` is that of the last dimension
+    alone."""
     if tuple(shape) != (x.shape[-1],):
         raise Refused("layer_norm over anything but the last dimension")
     centred = x - x.mean(-1, keepdim=True)
@@ -305,21 +308,22 @@ def gelu(x: Node, approximate: str = "none") -> Node:
 
 
 def linear(x: Node, weight: Node, bias: Node | None = None) -> Node:
-    """x @ weight', and the bias if there is one."""
+    """x times the transposed weight, plus the bias if given."""
     result = x @ weight.transpose(0, 1)
     return result if bias is None else result + bias
 
 
 def embedding(index: Node, table: Node, *options: Any) -> Node:
-    """The options' defaults are what a module without options hands over."""
+    """Refused unless the options have the values that a module without options passes."""
     if options not in ((), (None, None, 2.0, False, False)):
         raise Refused("an embedding with one of its options")
     return table.graph.add("rows", table, index)
 
 
 def cross_entropy(logits: Node, target: Node) -> Node:
-    """Operation "nll" of the logarithm of the softmax: x - max - log(sum(exp(x - max))), a row at a
-    time.  Refused unless the shapes are (n, classes) and (n,), and the targets int64."""
+    """Apply the operation "nll" to the logarithm of the softmax of each row, which is x - max -
+    log(sum(exp(x - max))).  Refused unless the shapes are (n, classes) and (n,), and the targets
+    int64."""
     if logits.ndim != 2 or target.ndim != 1 or target.dtype != torch.int64:
         raise Refused("cross_entropy of other shapes than (n, classes) and (n,)")
     shifted = logits - logits.amax(-1, keepdim=True)

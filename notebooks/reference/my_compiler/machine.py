@@ -1,14 +1,14 @@
 """Chapter 04: bytecode, evaluated on symbols.
 
-A `Machine` runs one frame's bytecode on a stack of its own.  On that stack lie
+A `Machine` evaluates the bytecode of one frame on a stack of its own.  The stack holds
 
     Node      a tensor, of which only shape and dtype are known
     Outside   an object that existed before the frame ran (effects.py)
     Bound     a function together with its first argument (guards.py)
     others    plain Python values: constants, and lists, tuples, dicts that the frame has made
 
-What involves tensors is written into the graph, everything else happens at once.  What the machine
-does not know raises `Refused`.
+An operation on tensors becomes a node of the graph; every other operation is computed at once.  The
+machine raises `Refused` for what it does not know.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ SETATTR = (object.__setattr__, torch.nn.Module.__setattr__)
 
 
 def unknown(value: Any) -> bool:
-    """Is it a tensor or an object from outside, or does it hold one?  Only the program can compare
-    those: here two lists would be two objects, equal or not."""
+    """Is the value a tensor or an object from outside, or does it contain one?  The machine cannot
+    compare such values."""
     if isinstance(value, (list, tuple)):
         return any(map(unknown, value))
     return isinstance(value, (Node, Outside, Bound))
@@ -79,7 +79,8 @@ class Machine:
         return self.stack.pop()
 
     def step(self) -> bool:
-        """One operation; True at the end."""
+        """Evaluate one operation by the method that has its name.  True at the end.  Refused
+        without such a method, and inside a try or with statement (`operation.exc`)."""
         operation = self.operations[self.pc]
         handler = getattr(self, operation.op, None)
         if handler is None or operation.exc:
@@ -94,22 +95,22 @@ class Machine:
 
     # --- variables and constants ------------------------------------------------------------------
     def LOAD_FAST(self, name: str) -> None:
-        """Push a local.  Refused if there is none of that name yet."""
+        """Push a local variable.  Refused if it has no value yet."""
         if name not in self.locals:
             raise Refused(f"{name} may be unbound")
         self.stack.append(self.locals[name])
 
     def STORE_FAST(self, name: str) -> None:
-        """Pop it into a local."""
+        """Pop a value and store it in a local variable."""
         self.locals[name] = self.stack.pop()
 
     def LOAD_CONST(self, value: Any) -> None:
         self.stack.append(value)
 
     def LOAD_GLOBAL(self, name: str) -> None:
-        """Push a global of the function, wrapped (`capture.wrap`; its source begins with that of
-        the function).  Where there is none push Python's own, of `builtins`; that there is none is
-        guarded."""
+        """Push a global variable of the function, wrapped by `capture.wrap`; its source begins with
+        that of the function.  If the function has no such global, push that of `builtins`, and add
+        a guard that the global is still missing."""
         variables, source = self.function.__globals__, f"{self.source}.__globals__"
         if name in variables:
             self.stack.append(self.capture.wrap(variables[name], f"{source}[{name!r}]"))
@@ -131,11 +132,11 @@ class Machine:
         self.stack.pop()
 
     def COPY(self, depth: int) -> None:
-        """Push the value that is the depth-th from above once more."""
+        """Push a copy of the depth-th value from the top."""
         self.stack.append(self.stack[-depth])
 
     def SWAP(self, depth: int) -> None:
-        """Exchange the top and the value that is the depth-th from above."""
+        """Exchange the top with the depth-th value from the top."""
         self.stack[-1], self.stack[-depth] = self.stack[-depth], self.stack[-1]
 
     def RETURN_VALUE(self, _: Any) -> bool:
@@ -143,8 +144,8 @@ class Machine:
 
     # --- attributes, elements, containers ---------------------------------------------------------
     def attribute(self, value: Any, name: str) -> Any:
-        """Of a Node its shape and `METHODS`, of a list `append`; of an object from outside what
-        `capture.attribute` says."""
+        """A Node has a shape and `METHODS`, and a list has `append`.  For an object from outside
+        call `capture.attribute`.  Refuse every other attribute."""
         if isinstance(value, Node) and name == "shape":
             return torch.Size(value.shape)
         if isinstance(value, Node) and name in METHODS:
@@ -170,8 +171,8 @@ class Machine:
         self.capture.journal.set_attribute(target, name, value)
 
     def BINARY_SUBSCR(self, _: Any) -> None:
-        """Pop a container and, above it, a key; push the item (`items`, `plain`).  Refused for a
-        key that is a node, or from outside."""
+        """Pop a key and, below it, a container; push the item.  `items` gives the container's
+        items, `plain` the key's number.  Refused if the key is a node, or from outside."""
         container, key = self.pop(2)
         if isinstance(key, (Node, Outside)):
             raise Refused("an element whose place is a tensor, or an object")
@@ -186,17 +187,17 @@ class Machine:
         journal.set_item(journal.items_of(container), plain(key), value)
 
     def items(self, value: Any) -> Any:
-        """What a container holds; of a tensor nobody knows."""
+        """The items of a container.  Refused for a tensor."""
         if isinstance(value, Node):
             raise Refused("the elements of a tensor")
         return self.capture.items(value)
 
     def BUILD_TUPLE(self, count: int) -> None:
-        """Pop so many values, push them as one tuple, the top last (`pop` keeps their order)."""
+        """Pop `count` values and push them as one tuple; the top becomes its last item."""
         self.stack.append(tuple(self.pop(count)))
 
     def UNPACK_SEQUENCE(self, count: int) -> None:
-        """Pop a sequence and push its `items`, the first on top.  Refused for another number."""
+        """Pop a sequence and push its `items`, the first on top.  Refused unless it has `count`."""
         items = self.items(self.stack.pop())
         if len(items) != count:
             raise Refused("unpacking of another number of values")
@@ -204,9 +205,10 @@ class Machine:
 
     # --- operators --------------------------------------------------------------------------------
     def BINARY_OP(self, symbol: str) -> None:
-        """Pop two, push the result (`BINARY`).  Refused: an operator that is not there, `+=` and
-        its like on a tensor or list, which write, and objects from outside.  Sizes stay symbols
-        for + - * // % only; for others they become plain numbers, unless the left is a tensor."""
+        """Pop two operands and push the result.  `BINARY` has the functions of the operators;
+        refuse an operator that it lacks.  Refuse operands from outside, too, and `+=` and similar
+        on a tensor or a list, which would write.  Sizes stay symbols for + - * // %.  For another
+        operator make them numbers (`plain`), unless the left operand is a tensor."""
         left, right = self.pop(2)
         is_write = symbol.endswith("=") and isinstance(left, (Node, list))
         if is_write or symbol.rstrip("=") not in BINARY or isinstance(left, Outside):
@@ -216,8 +218,8 @@ class Machine:
         self.stack.append(BINARY[symbol.rstrip("=")](left, right))
 
     def COMPARE_OP(self, symbol: str) -> None:
-        """Pop two, push whether the lower one is < (or ..., `COMPARE`) the upper one.  Refused for
-        what is `unknown`; sizes stay symbols."""
+        """Pop two operands, compare the lower one with the upper one, and push the result.
+        `COMPARE` has the functions.  Refused if an operand is `unknown`; sizes stay symbols."""
         left, right = self.pop(2)
         if unknown(left) or unknown(right):
             raise Refused("a comparison of tensors or objects")
@@ -225,8 +227,8 @@ class Machine:
 
     # --- jumps ------------------------------------------------------------------------------------
     def truth(self, value: Any) -> bool:
-        """Of a constant, a size (`plain`), or a container of the frame's own; else refused: who
-        knows?"""
+        """Is the value true?  Known for a constant, a size (`plain`), and a container that the
+        frame made.  Refused for every other value."""
         if isinstance(value, (Node, Outside, Bound)):
             raise Refused("a branch on a tensor or an object")
         return bool(plain(value))
@@ -235,12 +237,12 @@ class Machine:
         self.pc = target
 
     def POP_JUMP_IF_FALSE(self, target: int) -> None:
-        """Pop; go on at `target` if it is false (`truth` answers, or refuses)."""
+        """Pop a value; continue at `target` if `truth` says that it is false."""
         if not self.truth(self.stack.pop()):
             self.pc = target
 
     def POP_JUMP_IF_TRUE(self, target: int) -> None:
-        """The same, if it is true."""
+        """Pop a value; continue at `target` if it is true."""
         if self.truth(self.stack.pop()):
             self.pc = target
 
@@ -249,8 +251,8 @@ class Machine:
         self.stack.append(iter(self.items(self.stack.pop())))
 
     def FOR_ITER(self, target: int) -> None:
-        """The top is an iterator.  Push its next item; or, if it has none, pop it and go on at
-        `target`.  So a loop is unrolled."""
+        """The top is an iterator.  Push its next item.  If it has none, pop the iterator and
+        continue at `target`.  This unrolls a loop."""
         try:
             self.stack.append(next(self.stack[-1]))
         except StopIteration:
@@ -262,8 +264,8 @@ class Machine:
         self._call_with(self.pop(count), {})
 
     def CALL_KW(self, count: int) -> None:
-        """On top lies a tuple of names, below it `count` arguments, of which the last ones have
-        those names.  `_call_with` does the rest."""
+        """The top is a tuple of names.  Below it are `count` arguments; the names belong to the
+        last of them."""
         names = self.stack.pop()
         values = self.pop(count)
         first = len(values) - len(names)
@@ -281,8 +283,10 @@ class Machine:
             self.stack.append(self.call(below, [above, *args], kwargs))
 
     def call(self, callee: Any, args: list, kwargs: dict[str, Any]) -> Any:
-        """What the callee returns: one of `TORCH` a node, one of `PLAIN` a value, both with the
-        items of containers from outside; a module is its `forward`; functions are inlined."""
+        """The value that the callee returns.  Check these cases in order: a `Bound`; a module,
+        whose `forward` is called; a function in `TORCH`, which returns a node; `list.append`; a
+        function in `PLAIN`, which returns a value; a Python function from outside, which is
+        inlined."""
         if isinstance(callee, Bound):
             return self.call(callee.function, [callee.first, *args], kwargs)
         function = callee.value if isinstance(callee, Outside) else callee
@@ -301,7 +305,7 @@ class Machine:
         raise Refused(f"a call of {getattr(function, '__name__', function)}")
 
     def _forward(self, module: Outside) -> Any:
-        """What is called when a module is called; guarded: nobody hooks in."""
+        """The `forward` of a module, with guards that it has no hooks.  Refused if it has one."""
         for hooks in HOOKS:
             if getattr(module.value, hooks):
                 raise Refused("a module with hooks")
@@ -309,8 +313,8 @@ class Machine:
         return self.capture.attribute(module, "forward")
 
     def inline(self, callee: Outside, args: list, kwargs: dict[str, Any]) -> Any:
-        """Evaluate a Python function by a machine of its own that writes into the same graph.
-        Refused where a default value is no constant: it may change."""
+        """Evaluate a Python function on another machine, which writes into the same graph.  Refused
+        if a default value is not a constant, since it may change."""
         function = callee.value
         defaults = [function.__kwdefaults__, *(function.__defaults__ or ())]
         if not all(isinstance(value, CONSTANTS) for value in defaults):

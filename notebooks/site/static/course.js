@@ -7,7 +7,7 @@
    follow     the contents mark the heading that is being read
 */
 (() => {
-  const LIMITS = { output: 230, input: 290, picture: 620 };   // pixels; what is higher is folded
+  const LIMITS = { output: 230, table: 330, input: 290, picture: 620 };   // pixels; what is higher is folded
   const TALLEST = 8900, WIDE = 960;
   const FOLDED = /^(Exercises|Your own compiler|Projects|What else lives here|What real PyTorch)/;
 
@@ -55,9 +55,9 @@
 
   const fold = () => {
     for (const part of document.querySelectorAll(".bd-article .cell_output > *")) {
-      const holds = part.querySelector(".stepper, .drawing, img, .picture");
-      if (part.querySelector(".stepper, .drawing")) continue;
-      clip(part, holds ? LIMITS.picture : LIMITS.output);
+      if (part.matches("img") || part.querySelector(".stepper, .drawing")) continue;   // seen whole
+      const kind = part.querySelector("img, .picture") ? "picture" : part.querySelector("table") ? "table" : "output";
+      clip(part, LIMITS[kind]);
     }
     for (const part of document.querySelectorAll(".bd-article .cell_input")) clip(part, LIMITS.input);
     const headings = [...document.querySelectorAll(".bd-article section > h2")];
