@@ -154,12 +154,6 @@ def test_a_failed_assertion_is_the_programs_own():
         assert y.tolist() == [2, 2]
 
 
-# ---- max() of tensors
-
-
-# ---- torch.jit.script
-
-
 # ---- torch.utils.checkpoint
 def checkpointed(layers, x):
     for layer in layers:
@@ -188,12 +182,6 @@ def test_what_a_checkpoint_makes_is_not_kept():
     for ours, plain in zip(other.parameters(), layers.parameters()):
         torch.testing.assert_close(ours.grad, plain.grad)
     assert saved[0] <= 3 * 8 * 4 * 4 < saved[1]
-
-
-# ---- attributes of tensors
-
-
-# ---- found on the way: wrong before
 
 
 # ---- Python's random numbers
@@ -236,14 +224,8 @@ def drawn_and_raised(x):
     return x * scale
 
 
-DRAWING = [
-    drawn_before_a_decision,
-    drawn_in_a_loop,
-    drawn_as_a_size,
-    drawn_where_an_index_is_wrong,
-    drawn_with_kinds,
-    drawn_and_raised,
-]
+DRAWING = [drawn_before_a_decision, drawn_in_a_loop, drawn_as_a_size, drawn_with_kinds]
+DRAWING += [drawn_where_an_index_is_wrong, drawn_and_raised]
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
@@ -261,6 +243,3 @@ def test_what_python_draws_and_where_it_stops(function, backend):
             rows.append(hash(random.getstate()))
         found.append(rows)
     same(found[1], found[0])
-
-
-# ---- sizes that an operation settles

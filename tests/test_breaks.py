@@ -23,8 +23,6 @@ def fail(x, kind=ValueError):
 
 
 # ---- handlers
-
-
 @make_test(X(), breaks=1)
 def test_what_the_traced_part_raised(x):
     x = x.sin()

@@ -57,15 +57,8 @@ def resolved(code):
             else (type(ins.arg), ins.arg)
         )
         handler = ins.exc and (ins.exc[0].op, ins.exc[1:])
-        result.append(
-            (
-                ins.op,
-                str(arg) if isinstance(ins.arg, types.CodeType) else arg,
-                ins.flags,
-                handler,
-                ins.pos,
-            )
-        )
+        arg = str(arg) if isinstance(ins.arg, types.CodeType) else arg
+        result.append((ins.op, arg, ins.flags, handler, ins.pos))
     return result
 
 
@@ -83,11 +76,8 @@ def test_the_standard_library_round_trips():
     for code in library_codes():
         again = assemble(code, disassemble(code))
         total += 1
-        assert (
-            slots(again) == slots(code)
-            and again.co_stacksize == code.co_stacksize
-            and again.co_flags == code.co_flags
-        )
+        assert slots(again) == slots(code)
+        assert (again.co_stacksize, again.co_flags) == (code.co_stacksize, code.co_flags)
         assert comparable(resolved(again)) == comparable(resolved(code)), code
         if not has_pairs(code):  # else the split pairs move everything behind them
             assert again.co_code == code.co_code, code
@@ -356,14 +346,5 @@ def inheritance(a, b):
     return Derived(a).m(b)
 
 
-FUNCTIONS = [
-    control,
-    containers,
-    comprehensions,
-    exceptions,
-    managers,
-    calls,
-    variables,
-    matching,
-    inheritance,
-]
+FUNCTIONS = [control, containers, comprehensions, exceptions, managers, calls]
+FUNCTIONS += [variables, matching, inheritance]

@@ -70,9 +70,6 @@ def test_state_is_restored_when_the_graph_fails():
     assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
-# ---- code that autograd sees whole
-
-
 # ---- optimizers: `step` is one graph
 STEPS = {
     "SGD": dict(lr=0.1),
@@ -123,8 +120,6 @@ def test_optimizer_entries_die_with_it():
 
 
 # ---- breaks in awkward places
-
-
 def test_a_real_generator_is_not_advanced_while_tracing():
     def f(x, numbers):
         return x + next(numbers), next(numbers)
@@ -135,8 +130,6 @@ def test_a_real_generator_is_not_advanced_while_tracing():
 
 
 # ---- language
-
-
 def test_what_is_assumed_of_pinned_objects_is_checked():
     """A builtin that a global hides later, a logger's level, hooks on all modules."""
     namespace = {"logger": logging.getLogger("minidynamo.test"), "linear": torch.nn.Linear(3, 3)}
@@ -161,8 +154,6 @@ def test_what_is_assumed_of_pinned_objects_is_checked():
 
 
 # ---- what a trainer and its helpers write
-
-
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_a_checkpoint_that_keeps_no_random_state(backend, reentrant):
@@ -188,15 +179,3 @@ def test_a_checkpoint_that_keeps_no_random_state(backend, reentrant):
             found.append((result.detach(), x.grad, torch.rand(1)))
         same(found[1], found[0])
         assert minidynamo.counters["graph_breaks"].total()
-
-
-# ---- state dictionaries: an OrderedDict with an attribute
-
-
-# ---- weak references as keys
-
-
-# ---- functions of C that walk what they are given
-
-
-# ---- what torch.compile captures whole

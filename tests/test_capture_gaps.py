@@ -32,12 +32,7 @@ def test_a_loop_that_breaks_in_each_turn_does_not_nest():
     assert minidynamo.counters["graphs"].total() == 3 and len(minidynamo.records.frames) < 8
 
 
-# ---- generators and exceptions
-
-
 # ---- torch: contexts, transforms, checkpoints
-
-
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_a_checkpoint_is_repeated_as_it_ran(backend, reentrant):
@@ -209,18 +204,7 @@ def test_breaks_inside_contexts_of_c():
     assert "inference_mode() is entered" in reasons
 
 
-# ---- what the compiler once failed at
-
-
-# ---- torch's own functions
-
-
-# ---- wrong arguments are the program's error
-
-
 # ---- guards
-
-
 def test_numbers_of_numpy():
     """An int64 of NumPy's is a constant: it once was an object that equals nothing."""
     numpy = pytest.importorskip("numpy")
@@ -244,6 +228,3 @@ def test_numbers_of_numpy():
     for n in (numpy.float64(2), numpy.float32(2), numpy.float64(0.0), numpy.float64(-0.0)):
         for a, b in zip(g(x[:2], n), (x[:2] + torch.tensor(n), x[:2] + torch.full((2,), n == 0))):
             assert a.dtype == b.dtype and torch.equal(a, b)
-
-
-# ---- containers of C: what CPython's own tests showed

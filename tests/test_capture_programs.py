@@ -21,15 +21,7 @@ def whole(function, *args, graphs=1):
     assert not minidynamo.counters["graph_breaks"]
 
 
-# ---- descriptors that delete
-
-
-# ---- notes, methods by name
-
-
 # ---- random numbers of Python
-
-
 def test_what_other_generators_draw_is_left_to_python():
     outside = random.Random(1)
 

@@ -79,8 +79,6 @@ def test_an_index_out_of_range_is_told_by_lanes_along_columns():
 
 
 # --- 16 bits --------------------------------------------------------------------------------------
-
-
 def test_every_float16_is_read_and_rounded_to():
     every = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.float16)
     near = every.float() * torch.tensor([1, 1 + 2**-11, 1 - 2**-12, 1 + 2**-11 + 2**-20])[:, None]

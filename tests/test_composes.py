@@ -106,8 +106,6 @@ def test_training_at_many_sizes(compose):
 
 
 # --- sizes and guards -----------------------------------------------------------------------------
-
-
 def test_a_size_is_a_number_at_the_border_and_guarded():
     """Where torch's backend or one that says so stands behind ours."""
     sizes = []

@@ -117,8 +117,6 @@ def test_what_belongs_to_another_user_is_not_read(cache):
 
 
 # ---- what is kept, and what goes -----------------------------------------------------------------
-
-
 def test_kernels_that_share_machine_code_are_compiled_once(cache, monkeypatch):
     """Two kernels of one source may differ in their sizes alone, and have one job."""
     from miniinductor.codegen.triton import build

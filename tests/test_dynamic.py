@@ -14,7 +14,6 @@ import minidynamo
 import miniinductor
 from benchmarks.error_bound import too_far
 from minidynamo import records
-from minidynamo.errors import SpecializationError
 from minidynamo.frame import frame_hook
 
 pytestmark = pytest.mark.usefixtures("anew")
@@ -119,21 +118,6 @@ def test_marks():
     assert guards(last_compiled()) == ["x.shape[0] >= 2"]
 
 
-def test_a_marked_size_that_is_needed_as_a_number_is_an_error():
-    def f(x):
-        return sum(x[i] for i in range(x.shape[0]))
-
-    x = torch.randn(4, 5)
-    minidynamo.mark_dynamic(x, 0)
-    line = f.__code__.co_firstlineno + 1
-    with pytest.raises(
-        SpecializationError,
-        match=r"x.shape\[0\] was marked dynamic, but "
-        rf".*test_dynamic.py:{line} needs it as the number 4",
-    ):
-        minidynamo.compile(f, backend="eager")(x)
-
-
 def test_a_branch_is_a_guard_with_the_users_line():
     def f(x, y):
         if x.shape[0] * 2 == y.shape[0]:
@@ -141,14 +125,10 @@ def test_a_branch_is_a_guard_with_the_users_line():
         return x.sum() - y.sum()
 
     record = sweep(f, sizes([(4,), (8,)], [(5,), (10,)], [(5,), (11,)], [(6,), (11,)]), graphs=2)
-    first = records.frames[0]
-    assert (
-        guards(first)[-1] == "2*x.shape[0] == y.shape[0]"
-        and guards(record)[-1] == "2*x.shape[0] != y.shape[0]"
-    )
-    assert [g.line for g in first.guards if g.kind == "SIZES"][0].endswith(
-        f"test_dynamic.py:{f.__code__.co_firstlineno + 1}"
-    )
+    first, line = records.frames[0], f"test_dynamic.py:{f.__code__.co_firstlineno + 1}"
+    assert guards(first)[-1] == "2*x.shape[0] == y.shape[0]"
+    assert guards(record)[-1] == "2*x.shape[0] != y.shape[0]"
+    assert [g.line for g in first.guards if g.kind == "SIZES"][0].endswith(line)
     assert "2*x.shape[0] == y.shape[0]" in record.recompile_reason.replace("(", "").replace(")", "")
 
 
@@ -178,14 +158,12 @@ def test_backends(backend):
     assert compilations() == 1
 
 
-SIZES_BY_FLOATS = {
-    "scales": lambda x: (
-        x * x.shape[1] ** -0.5,
-        x / math.sqrt(x.shape[0]),
-        x / float(x.numel()),
-        x * (x.shape[0] / 3),
-    )
-}
+def scaled_by_sizes(x):
+    rows, columns = x.shape
+    return x * columns**-0.5, x / math.sqrt(rows), x / float(x.numel()), x * (rows / 3)
+
+
+SIZES_BY_FLOATS = {"scales": scaled_by_sizes}  # for test_gpu.py
 INTEGERS_OF_FLOATS = {
     "half": lambda x: (x[: int(x.shape[0] / 2)] * 2, x[:, math.ceil(x.shape[1] * 0.3) :] + 1),
     "rounded": lambda x: (
@@ -208,11 +186,10 @@ INTEGERS_OF_FLOATS = {
         ),
     ],
 )
-@pytest.mark.parametrize("name", SIZES_BY_FLOATS)
-def test_sizes_computed_in_floating_point(name, kernels):
+def test_sizes_computed_in_floating_point(kernels):
     with miniinductor.config.patch(cpu_backend=kernels):
         record = sweep(
-            SIZES_BY_FLOATS[name],
+            scaled_by_sizes,
             sizes(*[[(n, m)] for n, m in ((9, 6), (11, 7), (12, 4), (16, 8), (33, 5))]),
             backend="inductor",
         )
@@ -255,8 +232,6 @@ def test_random_programs():
 
 
 # ---- numbers and sizes that follow from data
-
-
 def test_a_float_that_changed_is_an_input_and_an_int_there_is_not():
     def scaled(x, a):
         return x * a, x > a, a * 2

@@ -149,8 +149,6 @@ def test_a_module_explains_itself_and_reads_no_html(path):
 
 
 # --- notebooks and the command --------------------------------------------------------------------
-
-
 PROGRAM = """
 import sys, torch, minidynamo
 

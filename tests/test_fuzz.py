@@ -73,8 +73,6 @@ def both(function, *calls, backend="eager"):
 
 
 # ---- found by random programs
-
-
 @contextlib.contextmanager
 def managed(log):
     log.append("in")

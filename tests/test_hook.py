@@ -22,18 +22,13 @@ def yes(func, *params):
 
 def flat(code, body, varnames=None, extra_stack=0):
     """A replacement: the same parameters, all positional."""
-    count = (
-        code.co_argcount
-        + code.co_kwonlyargcount
-        + bool(code.co_flags & 4)
-        + bool(code.co_flags & 8)
-    )
+    stars = bool(code.co_flags & 4) + bool(code.co_flags & 8)
     return assemble(
         code,
         body,
         co_varnames=code.co_varnames if varnames is None else varnames,
         co_stacksize=code.co_stacksize + extra_stack,
-        co_argcount=count,
+        co_argcount=code.co_argcount + code.co_kwonlyargcount + stars,
         co_posonlyargcount=0,
         co_kwonlyargcount=0,
         co_flags=code.co_flags & ~STARS,
@@ -47,6 +42,11 @@ def patched(code, old, new):
         if ins.op in ("LOAD_CONST", "RETURN_CONST") and ins.arg == old:
             ins.arg = new
     return flat(code, body)
+
+
+def renewed(func, code, args):
+    """An entry: the replacement in which "old" is "new", for all arguments."""
+    return yes, patched(code, "old", "new")
 
 
 def returning(code, value):
@@ -85,9 +85,8 @@ def test_every_signature_is_bound_before_the_swap():
     run = enabled(f, only(f, entry))
     assert run(1, 2, d=4) == ("new", 1, 2, 3, (), 4, 5, {})
     assert run(1, 2, 9, 10, 11, d=4, e=0, z=1) == ("new", 1, 2, 9, (10, 11), 4, 0, {"z": 1})
-    assert seen == [
-        (1, 2, 3, 4, 5, (), {})
-    ]  # frame order: positional, keyword-only, *args, **kwargs
+    # frame order: positional, keyword-only, *args, **kwargs
+    assert seen == [(1, 2, 3, 4, 5, (), {})]
     with pytest.raises(TypeError, match="missing"):
         run(1)
     assert f(1, 2, d=4)[0] == "old"
@@ -102,11 +101,7 @@ def test_cells_free_variables_methods_and_super():
         free += 1
         return get(), "old"
 
-    assert (
-        enabled(f, only(f, lambda func, code, args: (yes, patched(code, "old", "new"))))(1, 2)
-        == (14, "new")
-        and free == 11
-    )
+    assert enabled(f, only(f, renewed))(1, 2) == (14, "new") and free == 11
 
     class A:
         def m(self, k):
@@ -117,7 +112,7 @@ def test_cells_free_variables_methods_and_super():
             return super().m(k) + 1, "old"
 
     b = B()
-    B.m = enabled(B.m, only(B.m, lambda func, code, args: (yes, patched(code, "old", "new"))))
+    B.m = enabled(B.m, only(B.m, renewed))
     assert b.m(3) == B.m(b, 3) == (4, "new")
 
 
@@ -131,13 +126,13 @@ def test_the_replacement_may_fail_catch_and_loop():
         except ValueError as e:
             return str(e)
 
-    run = enabled(f, only(f, lambda func, code, args: (yes, patched(code, "old", "new"))))
+    run = enabled(f, only(f, renewed))
     assert [run(2), run(9)] == [1, "new"]
 
     def g(a):
         return 10 / a, "old"
 
-    run = enabled(g, only(g, lambda func, code, args: (yes, patched(code, "old", "new"))))
+    run = enabled(g, only(g, renewed))
     for _ in range(100):
         with pytest.raises(ZeroDivisionError) as info:
             run(0)
@@ -175,8 +170,6 @@ def test_generators_coroutines_and_class_bodies_run_as_they_are():
 
 
 # ---- the cache -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("change", ["clear", "append", "replace", "skip"])
 def test_a_guard_may_change_the_cache_it_is_called_from(change):
     def f(x):
@@ -243,8 +236,6 @@ def test_errors_of_callback_and_guard_unwind_the_frame():
 
 
 # ---- switching -----------------------------------------------------------------------------------
-
-
 def test_where_another_tool_is_installed_functions_run_as_they_are():
     def f(x):
         return x, "old"
@@ -309,11 +300,7 @@ def test_tracing_sees_the_function_and_not_the_guards():
     assert events == [("f", "call"), ("f", "line"), ("f", "line"), ("f", "return")]
 
     profile = []
-    sys.setprofile(
-        lambda frame, event, arg: (
-            profile.append((frame.f_code.co_name, event)) if event in ("call", "return") else None
-        )
-    )
+    sys.setprofile(lambda frame, event, arg: profile.append((frame.f_code.co_name, event)))
     try:
         run(1)
     finally:

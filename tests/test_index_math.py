@@ -1,6 +1,7 @@
 """Index maths: every simplification equals the original at every point of the loops' ranges."""
 
 import itertools
+import operator
 import random
 
 import pytest
@@ -42,18 +43,8 @@ def expression(depth, rng):
 
 def value(e, a, b):
     """Python's own // and %, whatever FloorDiv.eval would do."""
-    return eval(
-        str(sympy.sympify(e)),
-        {
-            "i": a,
-            "j": b,
-            "FloorDiv": lambda x, y: x // y,
-            "Mod": lambda x, y: x % y,
-            "Max": max,
-            "Min": min,
-            "Abs": abs,
-        },
-    )
+    names = {"FloorDiv": operator.floordiv, "Mod": operator.mod, "Max": max, "Min": min, "Abs": abs}
+    return eval(str(sympy.sympify(e)), names, {"i": a, "j": b})
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -92,10 +83,8 @@ def test_what_simplifies():
     assert simplify(FloorDiv(i, 7), {i: 7}) == 0
     assert simplify(24 * FloorDiv(i, 4) + 6 * Mod(i, 4) + j, {i: 8, j: 6}) == 6 * i + j
     assert FloorDiv(FloorDiv(i, 3), 4) == FloorDiv(i, 12)
-    assert (
-        FloorDiv(sympy.Integer(-7), sympy.Integer(2)) == -4
-        and Mod(sympy.Integer(-7), sympy.Integer(2)) == 1
-    )
+    below, two = sympy.Integer(-7), sympy.Integer(2)
+    assert FloorDiv(below, two) == -4 and Mod(below, two) == 1
 
 
 SHAPES = [
@@ -119,10 +108,8 @@ def test_reshape_finds_the_same_element(old, new):
 def test_a_divisor_that_a_part_of_the_terms_does_not_reach():
     """Channels of groups, from a flat index: (12544*i + j) % 100352 // 12544 is i % 8."""
     flat = 12544 * i + j
-    assert (
-        simplify(FloorDiv(flat, 100352) * 8 + FloorDiv(Mod(flat, 100352), 12544), {i: 64, j: 12544})
-        == i
-    )
+    channel = FloorDiv(flat, 100352) * 8 + FloorDiv(Mod(flat, 100352), 12544)
+    assert simplify(channel, {i: 64, j: 12544}) == i
 
 
 def test_a_symbol_says_itself_whether_it_may_be_negative():

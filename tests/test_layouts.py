@@ -139,6 +139,3 @@ def test_nothing_is_compiled_again_without_need():
     module.b.add_(1)
     assert torch.equal(compiled(x), module(x))
     assert sum(minidynamo.counters["recompiles"].values()) == before
-
-
-# --- bits -----------------------------------------------------------------------------------------

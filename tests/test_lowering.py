@@ -19,16 +19,11 @@ nan, inf = float("nan"), float("inf")
 def special(dtype=torch.float32):
     """Values that find mistakes."""
     values = "0 -0.0 1 -1 0.5 -0.5 1.5 -1.5 2.5 -2.5 3 -3.7 7.25 nan inf -inf 1e-7 100 -100"
-    values = [float(value) for value in values.split()]
-    return (
-        torch.tensor(values).to(dtype)
-        if dtype.is_floating_point
-        else torch.tensor(
-            [0, 1, 2, 3, 7, 100, 5, 127, 6]
-            if dtype == torch.uint8
-            else [0, 1, -1, 2, -2, 3, -7, 100, -100, 127, -128]
-        ).to(dtype)
-    )
+    if not dtype.is_floating_point:
+        values = "0 1 -1 2 -2 3 -7 100 -100 127 -128"
+    if dtype == torch.uint8:
+        values = "0 1 2 3 7 100 5 127 6"
+    return torch.tensor([float(value) for value in values.split()]).to(dtype)
 
 
 def layouts(dtype=torch.float32, shape=(5, 7, 3)):
@@ -93,11 +88,8 @@ def test_binary_integers(name, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.int32, torch.uint8], ids=str)
 def test_division(mode, dtype):
     a = special(dtype)
-    b = (
-        torch.tensor([3, 2, 7]).to(dtype)
-        if not dtype.is_floating_point
-        else torch.tensor([3.0, -2.0, 0.3, -0.7, 0.0, nan])
-    )
+    values = [3.0, -2.0, 0.3, -0.7, 0.0, nan] if dtype.is_floating_point else [3, 2, 7]
+    b = torch.tensor(values).to(dtype)
     few = dtype is not torch.float32 or mode != "floor"
     check(lambda a, b: torch.div(a, b, rounding_mode=mode), a[:, None], b, native=few)
     check(lambda a, b: torch.div(a, b, rounding_mode=mode), a[:9, None], b)
@@ -117,14 +109,9 @@ PROMOTIONS = [
 @pytest.mark.parametrize("left,right", PROMOTIONS, ids=str)
 @pytest.mark.parametrize("dims", [(1, 1), (1, 0), (0, 1)], ids=str)
 def test_type_promotion(left, right, dims):
-    make = lambda dtype, dim: (
-        torch.tensor([1, 0, 2]).to(dtype) if dim else torch.tensor(2).to(dtype)
-    )  # noqa: E731
-    check(
-        lambda a, b: (a * b, a < b, torch.where(a > 0, a, b)),
-        make(left, dims[0]),
-        make(right, dims[1]),
-    )
+    given = zip((left, right), dims)
+    operands = [torch.tensor([1, 0, 2] if dim else 2).to(dtype) for dtype, dim in given]
+    check(lambda a, b: (a * b, a < b, torch.where(a > 0, a, b)), *operands)
 
 
 @pytest.mark.parametrize("kind", layouts())
@@ -157,9 +144,8 @@ ACTIVATIONS = [
 def test_activations(number, dtype):
     x = special(dtype)
     if ACTIVATIONS[number] is F.gelu:
-        x = x[
-            ~x.isinf()
-        ]  # eager's vectorised gelu gives NaN at infinity; the formula gives the limit
+        # eager's vectorised gelu gives NaN at infinity; the formula gives the limit
+        x = x[~x.isinf()]
     check(ACTIVATIONS[number], x)
 
 
@@ -252,11 +238,8 @@ VIEWS = lambdas(
 def test_views_of_inputs_and_of_values(name, kind):
     x = layouts()[kind]
     check(lambda x: VIEWS[name](x), x, strides=False)  # a view of an input, stored by the test
-    check(
-        lambda x: [v + 1 for v in torch.utils._pytree.tree_leaves(VIEWS[name](x * 2))],
-        x,
-        strides=False,
-    )
+    leaves = torch.utils._pytree.tree_leaves
+    check(lambda x: [v + 1 for v in leaves(VIEWS[name](x * 2))], x, strides=False)
 
 
 @pytest.mark.parametrize("name", [n for n in VIEWS if n != "pixel_shuffle"])
@@ -345,10 +328,8 @@ def test_random_numbers_follow_the_generator():
         torch.randn(50),
         native=False,
     )
-    torch.manual_seed(3)
-    check(
-        lambda x: (torch.rand(3), x)[1] + torch.rand(5), torch.randn(5), native=False
-    )  # the first draw is not used
+    torch.manual_seed(3)  # the first draw is not used
+    check(lambda x: (torch.rand(3), x)[1] + torch.rand(5), torch.randn(5), native=False)
 
 
 def test_an_unknown_op_falls_back_and_is_recorded():
@@ -380,11 +361,8 @@ def test_a_linear_layer_copies_nothing():
         lambda x, w: F.linear(x * 2, w).view(2, 5, 2, 3).transpose(1, 2) + 1,
         [torch.randn(2, 5, 8), torch.randn(6, 8)],
     )
-    assert [type(o).__name__ for o in graph.operations] == [
-        "ComputedBuffer",
-        "ExternKernel",
-        "ComputedBuffer",
-    ]
+    kinds = " ".join(type(o).__name__ for o in graph.operations)
+    assert kinds == "ComputedBuffer ExternKernel ComputedBuffer"
 
 
 RANGES = [(0, 10, 3), (5, -7, -2), (0, 1e39, 5e38), (1e38, 3e38, 1e38), (2**24, 2**24 + 9, 1)]

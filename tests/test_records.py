@@ -174,6 +174,3 @@ def test_a_reached_recompile_limit_is_told_once_with_what_changed(told):
     assert logger == "minidynamo" and f"{__file__}:{uses.__code__.co_firstlineno}" in text
     assert "expected (2,); found (4,)" in text and "expected (3,); found (4,)" in text
     assert "hint: mark the size" in text and "recompile_limit" in text
-
-
-# --- modules --------------------------------------------------------------------------------------

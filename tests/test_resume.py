@@ -124,8 +124,6 @@ def test_no_split_within_a_call():
 
 
 # ---- what a resume function is -------------------------------------------------------------------
-
-
 def at(function, name):
     """The split point just before the global `name` is loaded."""
     body = disassemble(function.__code__)

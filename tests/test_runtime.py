@@ -179,8 +179,6 @@ def test_the_launcher_takes_views_ints_and_parameters():
 
 
 # --- memory ---------------------------------------------------------------------------------------
-
-
 def test_outputs_never_share_memory_with_later_calls():
     a, w = torch.randn(64, 64), torch.randn(64, 64)
     compiled = build(make_graph(lambda x, y: [mm(exp(x), y), exp(mm(x, y))], a, w), CompileRecord())

@@ -1,6 +1,8 @@
 """Numbers that change in each call: few compilations, the results of plain Python.  `make storms`
 runs all the programs, with both backends."""
 
+import math
+
 import pytest
 import torch
 
@@ -41,13 +43,7 @@ FLOATS = {
     "a power of a number": lambda x, t: x * 0.9**t,
     "functions": lambda x, t: x * torch.tensor(t).sin() + round(t, 1) + int(t),
     "text": lambda x, t: (x * t, f"{t:.2f}", {t: 1}),
-    "order": lambda x, t: (
-        x * max(t, 0.35),
-        min(1, t),
-        sorted([0.5, t]),
-        t == 0.5,
-        t < float("inf"),
-    ),
+    "order": lambda x, t: (x * max(t, 0.35), min(1, t), sorted([0.5, t]), t == 0.5, t < math.inf),
     "a size": lambda x, t: (x[: int(t * 4)], torch.full((2,), t), x * t),
     "negative zero": lambda x, t: (t * -0.0, -t, abs(t), x + t),
 }

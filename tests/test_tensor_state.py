@@ -100,12 +100,7 @@ def test_hooks_run_as_plain_python(function):
     assert "a hook on the gradient" in str(dict(minidynamo.counters["skipped"]))
 
 
-# ---- modes
-
-
 # ---- numbers of constants
-
-
 # what is no answer, or another one each time
 NO_ANSWERS = {"__init_subclass__", "__class__", "__subclasshook__", "__iter__", "__new__"}
 NO_ANSWERS |= {"__del__", "__dlpack__", "__reduce__", "__reduce_ex__", "module_load", "backward"}

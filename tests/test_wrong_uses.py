@@ -151,7 +151,7 @@ def test_a_marked_size_that_is_needed_names_the_line_and_a_way_out():
         SpecializationError,
         lambda: minidynamo.compile(needs)(x),
         "x.shape[0] was marked dynamic",
-        f"test_wrong_uses.py:{needs.__code__.co_firstlineno + 1}",
+        f"test_wrong_uses.py:{needs.__code__.co_firstlineno + 1} needs it as the number 4",
         "hint: change that line, or leave the size unmarked",
     )
 

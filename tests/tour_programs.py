@@ -159,10 +159,7 @@ def dynamic_sizes(compile: Callable) -> list[Any]:
 TOURS: dict[str, Callable] = {
     tour.__name__: tour
     for tour in (
-        softmax_of_a_product,
-        gpt_forward,
-        gpt_training,
-        breaks_writes_recompilations,
+        *(softmax_of_a_product, gpt_forward, gpt_training, breaks_writes_recompilations),
         dynamic_sizes,
     )
 }

@@ -337,18 +337,5 @@ def check(case: tuple, mode: Mode) -> str:
     return report or compare("set back")
 
 
-def main() -> None:
-    if "--only" in sys.argv:  # settings whose kind or name contains this
-        where = sys.argv.index("--only")
-        chosen = sys.argv[where + 1]
-        del sys.argv[where : where + 2]
-        every = cases
-        sys.modules["tests.soundness.change_state"] = sys.modules[__name__]
-        globals()["cases"] = lambda count, first: [
-            case for case in every(count, first) if chosen in f"{case[0]} {case[1]}"
-        ]
-    runner.main("tests.soundness.change_state", default_modes="eager", default_count=0)
-
-
 if __name__ == "__main__":
-    main()
+    runner.main("tests.soundness.change_state", default_modes="eager", default_count=0)

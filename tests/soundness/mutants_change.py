@@ -52,21 +52,21 @@ SECONDS = 55  # in which cases are drawn for one mutant
 
 # kind -> generators that see it missing
 KILLERS = named("""
-    ABSENT: change --kinds object,module; ALIAS: change --kinds aliases;
+    ABSENT: change --only ^.'(object|module)'; ALIAS: change --only ^.'aliases';
     AUTOCAST: change_state --only autocast; AUTOCAST_DTYPES: change_state --only instead;
-    BUILTIN: change --kinds python_module; CODE: functions;
+    BUILTIN: change --only ^.'python_module'; CODE: functions;
     DEFAULT_DEVICE: change_state --only instead; DETERMINISTIC: change_state --only deterministic;
-    DISTINCT: change --kinds aliases; DTYPE: change_state --only default_dtype;
-    EMPTY: change --kinds cells; EQUALS: change --kinds dict;
+    DISTINCT: change --only ^.'aliases'; DTYPE: change_state --only default_dtype;
+    EMPTY: change --only ^.'cells'; EQUALS: change --only ^.'dict';
     FUNCTION_MODES: change_state --only torch.device; GRAD_MODE: change_state --only no_grad;
-    EQ: change --kinds builtin_function --only builtin'; HANDLING: change_state --only handled;
-    ID: change --kinds object,class; INFERENCE: change_state --only instead;
-    KEYS: change --kinds dict; LENGTH: change --kinds list; LOGGER: change --kinds logger;
-    METHOD: change --kinds builtin_method --only bound;
-    MODULE: change --kinds sequential --only this_world; MRO: change --kinds class --only __bases__;
-    NO_ATTRIBUTES: change --kinds ordered; NO_HOOKS: change_state --only forward_hook;
-    ORDER: change --kinds colliding; PRESENT: change --kinds dict;
-    STATE: change_state --only float32_matmul; TYPE: change --kinds object,dict,slots
+    EQ: change --only ^.'builtin_function'.*builtin'; HANDLING: change_state --only handled;
+    ID: change --only ^.'(object|class)'; INFERENCE: change_state --only instead;
+    KEYS: change --only ^.'dict'; LENGTH: change --only ^.'list'; LOGGER: change --only ^.'logger';
+    METHOD: change --only ^.'builtin_method'.*bound;
+    MODULE: change --only ^.'sequential'.*this_world; MRO: change --only ^.'class'.*__bases__;
+    NO_ATTRIBUTES: change --only ^.'ordered'; NO_HOOKS: change_state --only forward_hook;
+    ORDER: change --only ^.'colliding'; PRESENT: change --only ^.'dict';
+    STATE: change_state --only float32_matmul; TYPE: change --only ^.'(object|dict|slots)'
 """)
 
 # kind -> why none of these generators can see it missing

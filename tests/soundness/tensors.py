@@ -141,13 +141,7 @@ def in_dictionary(program: Callable, t: torch.Tensor) -> tuple[Callable, Callabl
 PLACES = {
     place.__name__: place
     for place in (
-        argument,
-        parameter,
-        buffer,
-        in_globals,
-        in_closure,
-        in_attribute,
-        in_list,
+        *(argument, parameter, buffer, in_globals, in_closure, in_attribute, in_list),
         in_dictionary,
     )
 }
