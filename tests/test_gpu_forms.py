@@ -153,3 +153,10 @@ def test_bilinear_resampling_is_one_kernel(last, dtype):
         torch.testing.assert_close(got.double(), exact, rtol=rtol, atol=rtol)
         assert got.is_contiguous() != last or got.shape[-1] == 1
         assert len(record.kernels) == 1
+
+
+@pytest.mark.parametrize("rows, kernels", [(3, 0), (100, 1)])
+def test_places_in_few_long_rows_are_looked_for_by_eagers_kernel(rows, kernels):
+    x = torch.randn(rows, 1 << 16)
+    assert torch.equal(minidynamo.compile(lambda x: x.argmax(-1))(x), x.argmax(-1))
+    assert len(minidynamo.records.frames[-1].backend_record.kernels) == kernels

@@ -208,6 +208,9 @@ def extreme_with_index(
 def place_of_extreme(
     call: Call, x: TensorBox, dim: int | None = None, keepdim: bool = False
 ) -> TensorBox:
+    count, total = elements(x.get_size(), dim), elements(x.get_size(), None)
+    if recomputes(x.device) and isinstance(total, int) and count >= max(1 << 16, total // 64):
+        raise NotLowered("places in few, long rows, which eager's kernel looks for in parts")
     return reduce(call, x, dim, keepdim, "arg" + call.name[-3:], x.dtype, torch.int64)
 
 

@@ -402,7 +402,7 @@ def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | No
         if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
             continue
         for index in indices:
-            along_last = int_or_none(stride_of(index, last))
+            along_last = step_inside(index, last, outer[-1])
             if stride_of(index, variable) == 1 and along_last not in (-1, 0, 1, None):
                 return number + 1
     return None
@@ -420,6 +420,17 @@ def outer_product_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int |
         if along == {True, False} and min(hint(math.prod(n), 0) for n in sides) >= LEAST_SIDE:
             return cut
     return None
+
+
+def step_inside(index: sympy.Expr, variable: sympy.Symbol, length: Size) -> int | None:
+    """By how much an index steps along a loop: in the middle, if it turns round at the ends, as
+    that of a reflected image does."""
+    step = stride_of(index, variable)
+    if step is None and isinstance(length, int):
+        start = dict.fromkeys(index.free_symbols, sympy.Integer(0))
+        at = [start | {variable: sympy.Integer(length // 2 + k)} for k in (0, 1)]
+        step = index.xreplace(at[1]) - index.xreplace(at[0])
+    return int_or_none(step)
 
 
 def reads_along_outputs(
