@@ -94,6 +94,21 @@ def on_outer_loops(reduction: Group, pointwise: Group) -> Pair:
 
 
 # --- loops in another order -----------------------------------------------------------------------
+def in_order_of_result(reduction: Group, pointwise: Group) -> Pair:
+    """A pointwise node over a reduction's outer loops, which write the result in another order than
+    theirs (they read a transposed tensor as it lies in memory)."""
+    written = next(iter(reduction.writes.values())).index
+    strides = [stride_of(written, x) for x in loop_variables("x", len(reduction.outer))]
+    if not all(isinstance(stride, (int, sympy.Integer)) for stride in strides):
+        raise Refused("")
+    order = sorted(range(len(strides)), key=strides.__getitem__, reverse=True)
+    outer = tuple(reduction.outer[k] for k in order)
+    if common_loops(outer, pointwise.outer) != outer:
+        raise Refused("")
+    turned = in_order(pointwise.over(outer, ()), [order.index(k) for k in range(len(order))])
+    return reduction, turned
+
+
 def on_reordered_loops(reduction: Group, pointwise: Group) -> Pair:
     """A pointwise group whose loops are the reduction's in another order: batch norm reduces over
     (n, hw) for each c, and its pointwise part runs over (n, c, hw).
@@ -158,4 +173,4 @@ def ways(first: Group, second: Group) -> list[Way]:
         return [on_inner_loops]
     if first.is_reduction == second.is_reduction:
         return [same_loops]
-    return [on_inner_loops, on_outer_loops, on_reordered_loops]
+    return [on_inner_loops, on_outer_loops, on_reordered_loops, in_order_of_result]
