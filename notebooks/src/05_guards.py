@@ -262,9 +262,9 @@ e = minidynamo.explain(programs()[2], backend="eager")(torch.ones(2), Settings()
 e.guard_source
 
 # %% [markdown]
-# The variables `v12` and `v13` hold values on the path to the list, so that several guards can
+# The variables `v13` and `v14` hold values on the path to the list, so that several guards can
 # share them. If `s.names` no longer exists, reading it raises an exception, and the guard is false.
-# <!-- shows: has("v12 = s.__dict__") and has("v13 = v12['names']") -->
+# <!-- shows: has("v13 = s.__dict__") and has("v14 = v13['names']") -->
 #
 # The generated function only says True or False. To explain a recompilation to people,
 # `first_failure` checks the guards again and returns the first that is false, with its text. Here

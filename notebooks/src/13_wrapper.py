@@ -552,7 +552,7 @@ print("for 5:", naive_graphed(torch.full((16,), 5.0))[0].item(), "  should be 15
 # %%
 from miniinductor.runtime import cuda_graphs
 
-part(cuda_graphs.Recording.replay_now, ("if self.own", "inputs[i].copy_"))
+part(cuda_graphs.Recording.replay, ("if self.own", "inputs[i].copy_"))
 
 # %% [markdown]
 # `own` holds the recording's own inputs, and each call copies into them (trap 1). `play` starts the
