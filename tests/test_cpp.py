@@ -718,7 +718,7 @@ def test_short_rows_of_float16(width):
 @pytest.mark.parametrize("dim", [0, 1, 2, 3])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 def test_what_follows_a_sum_of_a_transposed_tensor_is_in_its_kernel(dim, dtype):
-    """The sum's loops go as the tensor lies in memory, those of what follows as the result does."""
+    """The sum's loops are in the order of its input's memory, the others in the result's order."""
     x = torch.randn(6, 7, 37, 29).to(dtype).transpose(-1, -2)
     minidynamo.reset()
     found = minidynamo.compile(lambda x: x.sum(dim).sin() * 2)(x)

@@ -24,6 +24,13 @@ What checks compare, checks.py says.  One comparison of a tensor's layout stands
 
     layout(x) == P_float32_4_4
 
+Guards on what a module holds (`settle`) are checked again only after a write to one of the
+dictionaries on the way.  Otherwise only the parameters' layouts are compared:
+
+    if not still(state_seen, state_held, self):
+        ...                                     # all of them
+        state_seen[0] = note(self, ...)
+
 Mirrors torch/_dynamo/guards.py, and the C++ guard tree and TensorCheck of
 torch/csrc/dynamo/guards.cpp (paper section 3.3).
 # PyTorch: the tree is built from C++ nodes; a generated Python function can be read.

@@ -7,7 +7,8 @@
  *     still([note(module, ...)], (weight, b'...'), module)     # nobody has written there
  *
  * Bits: is it a lazily negated or conjugated view, zeros without memory, has it names of
- * dimensions, was it made in inference mode, does it require gradients?  None: it is no dense tensor.
+ * dimensions, was it made in inference mode, does it require gradients?  None: it is no dense
+ * tensor.
  * libtorch's C functions read it; `use_torch` is given their addresses, and tries them first.
  * Mirrors TensorCheck in torch/csrc/dynamo/guards.cpp.
  */
@@ -117,7 +118,8 @@ note(PyObject *module, PyObject *const *args, Py_ssize_t count)
 }
 
 /* still([bytes], (tensor, layout, tensor, layout...), x...): are all objects as `note(x...)` saw
- * them, and have the tensors these layouts?  The bytes keep nothing alive: each object lies in one before it, which has not changed. */
+ * them, and have the tensors these layouts?  The bytes keep no object alive.  They need not: an
+ * object is either an argument here, or lies in an object that was compared before it. */
 static PyObject *
 still(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {

@@ -113,7 +113,8 @@ def rule(*functions: Any) -> Callable[[Callable], Callable]:
 
 
 def rule_of_each(*functions: Any) -> Callable[[Callable], Callable]:
-    """Decorator: as `rule`; the handler is told, before `tx`, which of `functions` is called."""
+    """Decorator: registers the handler for each of `functions`.  The handler's first argument,
+    before `tx`, is the function that is called."""
 
     def register(handler: Callable) -> Callable:
         for function in functions:

@@ -112,7 +112,7 @@ class Recorder(OpsHandler):
         self.ranges = ranges
         # Ref -> the expression that it equals, and its dtype
         self.known: dict[object, tuple[sympy.Expr, torch.dtype]] = {}
-        # of integers that are not negative: x.clamp(0, n) lies in [0, n], whatever x is
+        # upper bounds of integers that are not negative: n for x.clamp(0, n)
         self.highest: dict[Ref, sympy.Expr] = {}
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> Result:

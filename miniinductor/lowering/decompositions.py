@@ -15,6 +15,9 @@ losses and lists; in normalization.py and images.py of others), or because eager
 way.  The rest are torch's (`torch._decomp`, a maintained maths library).  `table()` joins both,
 without the ops that have a better lowering or library kernel.
 
+Attention that a program writes by hand (softmax(scale * q @ k) @ v in 16 bits, on a GPU) becomes
+the library's attention kernel.
+
 A call that torch's Python rules would take apart otherwise than eager computes it stays whole: the
 tracer sees the ATen op itself.  Or it raises CannotTrace: it runs by itself, between compiled
 pieces.
@@ -308,7 +311,7 @@ PRODUCTS, SOFTMAX = {operator.matmul, *named("matmul")}, named("softmax")
 
 @call_rule(*PRODUCTS, *SCALED, *SOFTMAX, *CASTS)
 def attention_by_hand(interpreter: Any, target: Any, args: tuple, kwargs: dict) -> Any:
-    """softmax(scale * q @ k) @ v is the library's attention kernel, where there is one."""
+    """Replaces softmax(scale * q @ k) @ v by the library's attention kernel, if it has one."""
     out = interpreter.plain_call(target, args, kwargs)
     x, *others = *args, *kwargs.values()
     _, scores = interpreter.scores.get(id(x), (None, None))

@@ -5,6 +5,7 @@ In:   two groups of loop bodies, the reduction first.  Out: both, over the same 
     same_loops              (64, 32) and (2048,): both over 64 x 32
     on_inner_loops          exp(x - max), over all of the reduction's loops
     on_outer_loops          1/sum, once for each of its results
+    in_order_of_result      x.t().sum(0).exp(): the sum's loops are in the order of its input
     on_reordered_loops      batch norm: a reduction over (n, hw) for each c, then work on (n, c, hw)
 
 Loops are only split, or sorted: a body's index expressions are rewritten, and its closure never
@@ -95,8 +96,8 @@ def on_outer_loops(reduction: Group, pointwise: Group) -> Pair:
 
 # --- loops in another order -----------------------------------------------------------------------
 def in_order_of_result(reduction: Group, pointwise: Group) -> Pair:
-    """A pointwise node over a reduction's outer loops, which write the result in another order than
-    theirs (they read a transposed tensor as it lies in memory)."""
+    """A pointwise node over a reduction's outer loops, if these loops are not in the order of the
+    result's memory.  (A reduction of a transposed tensor loops in the order of its input.)"""
     written = next(iter(reduction.writes.values())).index
     strides = [stride_of(written, x) for x in loop_variables("x", len(reduction.outer))]
     if not all(isinstance(stride, (int, sympy.Integer)) for stride in strides):

@@ -88,8 +88,8 @@ for row in parts["naive"]:
 assert parts["naive"][0]["apart"] > 0 == parts["naive"][1]["apart"]
 
 # %% [markdown]
-# Without the average the ranks' weights drift apart, and nobody is told. With it they stay equal to
-# the last bit.
+# Without the average, the ranks' weights drift apart, and no error is raised. With the average, they
+# stay equal to the last bit.
 # <!-- shows: n("averaged: False") > 0 and n("averaged: True") == 0 -->
 #
 # The loop with the average is right, but slow: it sends nothing before the whole backward pass is

@@ -41,7 +41,7 @@ from ..kernel_plan import KernelPlan
 from .statements import Branch, Line, Statement
 
 # floats while they are computed with
-SMALL = {getattr(torch, t): t for t in "bfloat16 float16 float8_e4m3fn float8_e5m2".split()}
+SMALL_FLOATS = {getattr(torch, t): t for t in "bfloat16 float16 float8_e4m3fn float8_e5m2".split()}
 INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 # dtype -> (type in memory, type of arithmetic)
 TYPES: dict[torch.dtype, tuple[str, str]] = {
@@ -49,13 +49,14 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     torch.float64: ("double", "double"),
     # bytes in memory go through vector registers; gcc takes bools one by one
     torch.bool: ("uint8_t", "bool"),
-    **{dtype: (f"mini::{name}", "float") for dtype, name in SMALL.items()},
+    **{dtype: (f"mini::{name}", "float") for dtype, name in SMALL_FLOATS.items()},
     **{getattr(torch, t): (f"{t}_t",) * 2 for t in INTEGERS.split()},
 }
 ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
 SELECTING = ("maximum", "minimum")  # their result is one of their arguments, or a NaN
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
+# on numbers that are known when the kernel is written
 FOLDED = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
 FOLDED |= {"eq": operator.eq, "ne": operator.ne, "logical_and": lambda a, b: a and b}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
@@ -246,12 +247,12 @@ class CppExpressions(OpsHandler):
         source = x.dtype
         if dtype == source:
             return x
-        if dtype in SMALL:
+        if dtype in SMALL_FLOATS:
             wide = self.to_dtype(x, torch.float32)
-            value = self.call(f"round_{SMALL[dtype]}", dtype, wide)
+            value = self.call(f"round_{SMALL_FLOATS[dtype]}", dtype, wide)
             self.rounded[value.text] = wide.text
             return value
-        if source in SMALL and dtype is torch.float32:
+        if source in SMALL_FLOATS and dtype is torch.float32:
             return Value(x.text, dtype, x.inner, x.number)
         if dtype is torch.bool:
             return self.make("{} != 0", dtype, x)

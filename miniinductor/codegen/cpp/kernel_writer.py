@@ -52,7 +52,7 @@ from ...sizes.symbols import Size
 from ..kernels import Kernel, Order, Value, about_lines, of_all_parts, origin_text, summary
 from ..kernel_plan import PARALLEL_WORK, KernelPlan, can_unroll, estimate, plan_kernel, with_lanes
 from .expressions import (
-    SMALL,
+    SMALL_FLOATS,
     CppExpressions,
     CppScope,
     TableScope,
@@ -362,13 +362,13 @@ class CppKernelWriter(CppExpressions):
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
         target, new = f"{self.pointer(name, True)}[{self.index(index)}]", value.text
-        if dtype in SMALL and not mode:
+        if dtype in SMALL_FLOATS and not mode:
             new = self.rounded.get(new, new)
         if mode:
             self.note_scatter(index)
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
-        if dtype in SMALL:
-            new = f"mini::to_{SMALL[dtype]}({new})"
+        if dtype in SMALL_FLOATS:
+            new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{target} = {new};")
 
     def note_scatter(self, index: sympy.Expr) -> None:
@@ -490,7 +490,7 @@ class ForeachWriter(CppKernelWriter):
 
 def as_computed(element: str, dtype: torch.dtype) -> str:
     """An element in memory, as what is computed with."""
-    return f"mini::to_float({element})" if dtype in SMALL else element
+    return f"mini::to_float({element})" if dtype in SMALL_FLOATS else element
 
 
 def ending(text: str) -> Marked:

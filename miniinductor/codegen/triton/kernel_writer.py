@@ -22,8 +22,8 @@ which it varies:
     reduction     [XBLOCK, RBLOCK]    persistent: a row fits in one tile, so nothing is read twice
                                       looped: r in steps of RBLOCK; a loop per *stage*: a reduction
                                       ends a stage, and what a later stage needs of an earlier one's
-                                      elements is computed again; max(v) and sum(exp(v - max)) go in
-                                      one stage: the online softmax
+                                      elements is computed again; max(v) and sum(exp(v - max)) are
+                                      found in one pass: the online softmax
 
 Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes. Symbolic
 sizes are arguments after the pointers: blocks are chosen by hints, masks stay where no divisibility

@@ -8,6 +8,9 @@ In:   an `ir.Graph` for a GPU.  Out: the same graph, rewritten in place, each ch
         sum over 2^26 elements            ->  partial[1024] = sums of 65536 each;  sum of partial
         sum over dim 0 of [16384, 4096]   ->  partial[64, 4096];  sum of partial over dim 0
 
+        group norm, channels-last         ->  partial[chunks, n, groups, c]: a group's channels are
+                                              a short run of memory; then the sum over chunks, c
+
 Positions of extremes (argmax) stay as they are: one program for each output.  Symbolic sizes: as
 many chunks as the sizes of the first call ask for, of a symbolic length.
 
@@ -20,8 +23,9 @@ In:   the value that is reduced.  Out: lines: a declaration before the loop, an 
         acc0 = acc0 + tmp0
     tmp1 = tl.sum(acc0, 1)[:, None]
 
-`OnlineSum` is sum(exp(v - max)) in the loop that finds the maximum: each group of neighbours keeps
-a maximum of its own, and its sum relative to that.  Mirrors `Reduction.create`, `num_splits` and
+Two kinds of reduction need another one's result, and still read their elements once: `m2` (squared
+deviations from the mean) and `sumexp` (of v - max).  Each lane keeps a mean or a maximum of its
+own, and its sum relative to that (`Deviations`, `SumOfExp`).  Mirrors `Reduction.create`, `num_splits` and
 `create_multilayer` in torch/_inductor/ir.py.
 """
 
