@@ -25,8 +25,8 @@ In:   the value that is reduced.  Out: lines: a declaration before the loop, an 
 
 Two kinds of reduction need another one's result, and still read their elements once: `m2` (squared
 deviations from the mean) and `sumexp` (of v - max).  Each lane keeps a mean or a maximum of its
-own, and its sum relative to that (`Deviations`, `SumOfExp`).  Mirrors `Reduction.create`, `num_splits` and
-`create_multilayer` in torch/_inductor/ir.py.
+own, and its sum relative to that (`Deviations`, `SumOfExp`). Mirrors `Reduction.create`,
+`num_splits` and `create_multilayer` in torch/_inductor/ir.py.
 """
 
 import math
