@@ -14,7 +14,6 @@ torch/_inductor/scheduler.py.
 """
 
 import functools
-import graphlib
 import heapq
 import math
 from collections.abc import Iterable, Sequence
@@ -179,6 +178,7 @@ class Schedule:
         self.overwritten: dict[str, str] = {}  # buffer -> the graph input whose memory it takes
         # every buffer by its name; inputs that are numbers, too
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
+        self.place = {b.name: i for i, b in enumerate(graph.operations)}
         self.escaping = {v.name for v in graph.results}
         effects = [b.name for b in graph.operations if has_effect(b)]
         # name -> names that come before: of eager kernels with an effect the one before it;
@@ -216,19 +216,27 @@ class Schedule:
         self, nodes: Sequence[ScheduledNode], makers: Makers | None = None
     ) -> list[ScheduledNode]:
         """Data-flow order; among the ready ones, the original order."""
-        position = {b.name: i for i, b in enumerate(self.graph.operations)}
-        key = {
-            node: (max(position[name] for name in node.names), i) for i, node in enumerate(nodes)
-        }
-        sorter = graphlib.TopologicalSorter(makers or self.makers(nodes))
-        sorter.prepare()  # raises CycleError
+        makers = makers or self.makers(nodes)
+        waits = {node: len(before) for node, before in makers.items()}
+        users: dict[ScheduledNode, list] = {node: [] for node in nodes}
         ready: list = []
+        for node in nodes:
+            # (its last place; names of nodes are disjoint, so that no two nodes are compared)
+            entry = max(self.place[name] for name in node.names), node
+            for maker in makers[node]:
+                users[maker].append(entry)
+            if not waits[node]:
+                ready.append(entry)
+        heapq.heapify(ready)
         order: list = []
-        while sorter.is_active():
-            for node in sorter.get_ready():
-                heapq.heappush(ready, (key[node], node))
+        while ready:
             order.append(heapq.heappop(ready)[1])
-            sorter.done(order[-1])
+            for entry in users[order[-1]]:
+                waits[entry[1]] -= 1
+                if not waits[entry[1]]:
+                    heapq.heappush(ready, entry)
+        if len(order) < len(nodes):
+            raise AssertionError("nodes that wait for each other")
         return order
 
 

@@ -147,17 +147,17 @@ class Scheduler:
         return fused
 
     def users_of_buffers(self, nodes: Sequence[ScheduledNode]) -> Iterator[list[Group]]:
-        """The groups that make or read a buffer, in their order, for each buffer."""
-        touching: dict[str, list] = {}
+        """The groups that make or read a buffer, in the order of `nodes`, for each buffer."""
+        touching: dict[str, list[Group]] = {}
         for node in nodes:
-            for name in [*node.names, *node.read_names]:
-                touching.setdefault(name, []).append(node)
+            if isinstance(node, Group):
+                for name in node.touched():
+                    touching.setdefault(name, []).append(node)
         made = {name for node in nodes for name in node.names}
-        for name, users in touching.items():
-            groups = sorted((u for u in users if isinstance(u, Group)), key=self.rank.get)
-            layout = self.buffers[name].layout  # None: of several results
-            if layout is not None and layout.numel == 1 and name not in made:
-                # a number, such as a learning rate, is no reason to fuse the kernels that read it
+        for name, groups in touching.items():
+            # a number, such as a learning rate, is no reason to fuse the kernels that read it
+            # (layout: None of several results)
+            if name not in made and (layout := self.buffers[name].layout) and layout.numel == 1:
                 groups = [group for group in groups if not group.full]
             yield groups
 
