@@ -175,9 +175,8 @@ def choose_saved(
     is_cheap: IsCheap,
 ) -> tuple[list[fx.Node], Reasons]:
     """The forward values to keep, as nodes in graph order; and the reasons."""
-    readers = [node for node in graph.nodes if node in backward]
-    read = [s for n in readers for s in n.all_input_nodes if s not in backward]
-    read += [n for n in gradients if n not in backward]
+    given = [s for n in graph.nodes if n in backward for s in n.all_input_nodes]
+    read = [n for n in [*given, *gradients] if n not in backward]
     reasons = reasons_of(read, is_cheap)
     cut = smallest_cut(reasons, read, backward, overwritten)
     return [n for n in graph.nodes if n in cut], reasons
@@ -207,25 +206,24 @@ def smallest_cut(
     # importing it takes a tenth of a second, for which a graph from disk need not wait
     import networkx
 
+    # Among equal cuts that of the earliest values is wanted, which are in memory anyway (results of
+    # eager kernels).  networkx keeps the side small on which the flow ends: so the flow runs
+    # backwards, from the sink to the source.
     network = networkx.DiGraph()  # (an edge without a capacity cannot be cut)
     network.add_nodes_from((SOURCE, SINK))
     # in: an even number, out: the next one (to hash and compare fx nodes takes ten times as long)
     place = {node: 2 * n for n, node in enumerate(reasons, 1)}
-    for node, reason in reasons.items():
-        is_read = any(user in backward for user in node.users)
-        cost = cost_of_saving(node, reason, is_read, overwritten)
-        network.add_edge(place[node], place[node] + 1, capacity=cost)
+    for node, n in place.items():
+        is_read = not backward.isdisjoint(node.users)
+        cost = cost_of_saving(node, reasons[node], is_read, overwritten)
+        network.add_edge(n + 1, n, capacity=cost)
         makers = [SOURCE]
-        if not reason:
+        if not reasons[node]:
             makers = [place[s] + 1 for s in node.all_input_nodes if s.op != "get_attr"]
-        network.add_edges_from((maker, place[node]) for maker in makers)
-    network.add_edges_from((place[node] + 1, SINK) for node in read if node in reasons)
-    # Among equal cuts that of the earliest values is wanted, which are in memory anyway (results of
-    # eager kernels).  networkx keeps the side small on which the flow ends: so the flow runs
-    # backwards, from the sink to the source.
-    turned = network.reverse(copy=False)
+        network.add_edges_from((n, maker) for maker in makers)
+    network.add_edges_from((SINK, place[node] + 1) for node in read if node in place)
     flow = networkx.algorithms.flow.boykov_kolmogorov
-    _, (_, before) = networkx.minimum_cut(turned, SINK, SOURCE, flow_func=flow)
+    _, (_, before) = networkx.minimum_cut(network, SINK, SOURCE, flow_func=flow)
     return {node for node, n in place.items() if n in before and n + 1 not in before}
 
 

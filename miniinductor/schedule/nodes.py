@@ -199,16 +199,14 @@ class Schedule:
     def must_follow(self, node: ScheduledNode, nodes: Iterable[ScheduledNode]) -> set[str]:
         """Names whose makers run before `node`: what it reads, what `before` says of it, and of a
         scatter also who reads what its target held."""
-        names = node.read_names.union(
-            *[self.before[name] for name in node.names if name in self.before]
-        )
+        names = node.read_names.union(*[self.before.get(name, ()) for name in node.names])
         for target in getattr(node, "targets", ()):
             names.update(
                 other.names[0]
                 for other in nodes
                 if other is not node
                 and target in other.read_names
-                and not (set(node.names) & other.read_names)
+                and other.read_names.isdisjoint(node.names)
             )
         return names
 
@@ -219,22 +217,19 @@ class Schedule:
         makers = makers or self.makers(nodes)
         waits = {node: len(before) for node, before in makers.items()}
         users: dict[ScheduledNode, list] = {node: [] for node in nodes}
-        ready: list = []
         for node in nodes:
-            # (its last place; names of nodes are disjoint, so that no two nodes are compared)
-            entry = max(self.place[name] for name in node.names), node
             for maker in makers[node]:
-                users[maker].append(entry)
-            if not waits[node]:
-                ready.append(entry)
-        heapq.heapify(ready)
+                users[maker].append(node)
+        ready: list = []
         order: list = []
-        while ready:
+        free = [node for node in nodes if not waits[node]]
+        while free or ready:
+            for node in free:  # (no two have a name in common, so that none are compared)
+                heapq.heappush(ready, (max(map(self.place.__getitem__, node.names)), node))
             order.append(heapq.heappop(ready)[1])
-            for entry in users[order[-1]]:
-                waits[entry[1]] -= 1
-                if not waits[entry[1]]:
-                    heapq.heappush(ready, entry)
+            for node in users[order[-1]]:
+                waits[node] -= 1
+            free = [node for node in users[order[-1]] if not waits[node]]
         if len(order) < len(nodes):
             raise AssertionError("nodes that wait for each other")
         return order
