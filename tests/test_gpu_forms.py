@@ -50,12 +50,15 @@ def test_a_position_that_may_be_out_of_range_is_checked():
 
 
 def test_what_is_in_range_for_sure_is_not_checked():
-    """Places of a resampled image are integers, where floats give the same."""
-    x = torch.randn(2, 9, 12, 7)
-    for size in ((24, 14), (6, 7), (16, 21), (5, 3)):
+    """Places of a resampled image are integers where floats give the same, and lie in an interval
+    where not; a float that is data may be NaN."""
+    x = torch.randn(2, 9, 112, 7)
+    for size in ((24, 14), (56, 7), (48, 21), (5, 3)):
         for mode in ("nearest", "bilinear"):
             text = check(lambda v: F.interpolate(v, size, mode=mode), x)
             assert "device_assert" not in text
+    for of_float in (lambda v, i: v[:, :, i.clamp(0, 6).long()], lambda v, i: v[:, :, i.long()]):
+        assert "device_assert" in check(of_float, x, torch.randn(5).abs())
     reflected = lambda v: F.pad(v, (2, 2, 2, 2), mode="reflect").contiguous()  # noqa: E731
     check(reflected, x.to(memory_format=torch.channels_last))
     wide = lambda v: ((torch.arange(1500) * 3_000_000) // 2 + v).long()  # noqa: E731

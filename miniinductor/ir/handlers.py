@@ -40,7 +40,8 @@ from torch import fx
 
 from ..records import Marked, lines_of
 from ..sizes.expressions import FloorDiv, Position, Size, flatten
-from ..sizes.symbols import bounds, extent, lies_in
+from ..sizes.prover import UNKNOWN, Interval
+from ..sizes.symbols import bounds, extent, is_nonnegative, lies_in
 from .dependencies import Instruction, LoopBody, Ref, Result
 from .loops import (
     BufferView,
@@ -97,6 +98,18 @@ FOLLOWED = {
     "minimum": sympy.Min,
     "abs": sympy.Abs,
 }
+# dtypes whose arithmetic is followed -> how a number is converted to them
+LIMITED = {torch.float32: float, torch.float64: float, torch.int32: int, torch.int64: int}
+ROOM = 2.0**-20  # by which an interval is made wider: rounding changes a number by less
+
+
+def within(ends: Sequence[Any]) -> Interval:
+    """The interval with these ends; of what may overflow nothing is known."""
+    numbers = [sympy.sympify(n) for n in ends]
+    if not all(n.is_number and n.is_finite and abs(n) < 1 << 31 for n in numbers):
+        return UNKNOWN
+    low, high = min(ends), max(ends)
+    return low - abs(low) * ROOM, high + abs(high) * ROOM
 
 
 class Recorder(OpsHandler):
@@ -112,8 +125,8 @@ class Recorder(OpsHandler):
         self.ranges = ranges
         # Ref -> the expression that it equals, and its dtype
         self.known: dict[object, tuple[sympy.Expr, torch.dtype]] = {}
-        # upper bounds of integers that are not negative: n for x.clamp(0, n)
-        self.highest: dict[Ref, sympy.Expr] = {}
+        # what other values lie between: 0 and n for x.clamp(0, n)
+        self.intervals: dict[Ref, Interval] = {}
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> Result:
         return self.emit(op, *args, *kwargs.values())
@@ -149,7 +162,8 @@ class Recorder(OpsHandler):
         known = self.expressions(value)
         if known is not None and lies_in(known[0], size, self.ranges):
             return known[0]
-        if lies_in(self.highest.get(value, sympy.oo), size, self.ranges):
+        low, high = map(sympy.floor, self.interval(value))
+        if is_nonnegative(low) and lies_in(high, size, self.ranges):
             size, wrap_neg = None, False  # no check is needed
         position = lambda number: Position(f"indirect{number}", integer=True)  # noqa: E731
         return self.emit("indirect_indexing", value, size, wrap_neg, make=position)
@@ -171,11 +185,16 @@ class Recorder(OpsHandler):
         """The expressions that these values equal, if all have one."""
         return [self.known[a][0] for a in args] if self.known.keys() >= set(args) else None
 
-    def knows(self, result: Ref, expr: sympy.Expr | None, dtype: torch.dtype) -> Ref:
+    def knows(
+        self, result: Ref, expr: sympy.Expr | None, dtype: torch.dtype, given: Interval = UNKNOWN
+    ) -> Ref:
         """Note that `result` equals `expr`: only of int32 and int64, which hold every index
-        without wrapping."""
-        if expr is not None and dtype in (torch.int32, torch.int64):
+        without wrapping; else that it is a value in the interval `given`, converted."""
+        kind, limits = LIMITED.get(dtype), within(given)
+        if expr is not None and kind is int:
             self.known[result] = expr, dtype
+        elif kind and limits != UNKNOWN:
+            self.intervals[result] = tuple(map(kind, limits))
         return result
 
     def index_expr(self, expr: Size, dtype: torch.dtype) -> Ref:
@@ -184,22 +203,33 @@ class Recorder(OpsHandler):
 
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Ref:
         number = sympy.Integer(int(value)) if isinstance(value, int) else None
-        return self.knows(self.emit("constant", value, dtype), number, dtype)
+        return self.knows(self.emit("constant", value, dtype), number, dtype, (value, value))
 
     def to_dtype(self, x: Ref, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Ref:
         expr, _ = self.known.get(x, (None, None))
-        return self.knows(self.emit("to_dtype", x, dtype, src_dtype), expr, dtype)
+        return self.knows(self.emit("to_dtype", x, dtype, src_dtype), expr, dtype, self.interval(x))
 
     def arithmetic(self, op: str, *args: Ref) -> Ref:
         result, known = self.emit(op, *args), self.expressions(*args)
         if known is not None:
             self.known[result] = sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1]
-        last = self.expressions(args[-1])
-        if op == "maximum" and last == [0]:
-            self.highest[result] = sympy.oo
-        if op == "minimum" and last and self.highest.get(args[0]) is sympy.oo:
-            self.highest[result] = last[0]
+        elif op != "abs":
+            self.intervals[result] = self.combined(op, *args)
         return result
+
+    def interval(self, value: Ref) -> Interval:
+        if value not in self.known:
+            return self.intervals.get(value, UNKNOWN)
+        expr, _ = self.known[value]
+        return bounds(expr, self.ranges) or (expr, expr)
+
+    def combined(self, op: str, a: Ref, b: Ref) -> Interval:
+        parts, is_clamp = [self.interval(a), self.interval(b)], op in ("maximum", "minimum")
+        if UNKNOWN in parts and not (is_clamp and b in self.known):  # (a float may be NaN)
+            return UNKNOWN
+        if is_clamp:
+            return tuple(map(FOLLOWED[op], *parts))
+        return within([FOLLOWED[op](*at) for at in itertools.product(*parts)])
 
     def floordiv(self, a: Ref, b: Ref) -> Ref:
         """Of an index of 32 bits by a number: no check, it is not zero."""
