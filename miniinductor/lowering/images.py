@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
 from ..autograd.joint import call_rule
 from ..devices import recomputes
@@ -294,9 +295,11 @@ def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> 
         out = by_sizes(*args, **kwargs)
         if out is not NotImplemented:
             return out
-        if "nearest" in values or not any(isinstance(value, str) for value in values):
+        is_nearest = "nearest" in values or not any(isinstance(value, str) for value in values)
+        is_whole = not any(isinstance(n, float) and n % 1 for n in tree_leaves(values))
+        if is_nearest and (is_whole or getattr(values[0], "is_cuda", False)):
             return interpreter.plain_call(target, args, kwargs)
-    raise CannotTrace("an image is resampled whose sizes are symbols, and pixels are mixed")
+    raise CannotTrace("an image is resampled by eager's own rule, and its sizes are symbols")
 
 
 def by_sizes(
