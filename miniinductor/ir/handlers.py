@@ -29,6 +29,7 @@ Mirrors torch/_inductor/dependencies.py, index_propagation.py, dtype_propagation
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -40,8 +41,7 @@ from torch import fx
 
 from ..records import Marked, lines_of
 from ..sizes.expressions import FloorDiv, Position, Size, flatten
-from ..sizes.prover import UNKNOWN, Interval
-from ..sizes.symbols import bounds, extent, is_nonnegative, lies_in
+from ..sizes.symbols import bounds, extent, lies_in
 from .dependencies import Instruction, LoopBody, Ref, Result
 from .loops import (
     BufferView,
@@ -98,17 +98,19 @@ FOLLOWED = {
     "minimum": sympy.Min,
     "abs": sympy.Abs,
 }
+CLAMPS: dict[str, Callable] = {"maximum": max, "minimum": min}  # of numbers
+Interval = tuple[float, float]  # what a value lies between
+UNKNOWN: Interval = (-math.inf, math.inf)
 # dtypes whose arithmetic is followed -> how a number is converted to them
 LIMITED = {torch.float32: float, torch.float64: float, torch.int32: int, torch.int64: int}
 ROOM = 2.0**-20  # by which an interval is made wider: rounding changes a number by less
 
 
-def within(ends: Sequence[Any]) -> Interval:
+def within(ends: Sequence[float]) -> Interval:
     """The interval with these ends; of what may overflow nothing is known."""
-    numbers = [sympy.sympify(n) for n in ends]
-    if not all(n.is_number and n.is_finite and abs(n) < 1 << 31 for n in numbers):
-        return UNKNOWN
     low, high = min(ends), max(ends)
+    if not -(1 << 31) < low <= high < 1 << 31:
+        return UNKNOWN
     return low - abs(low) * ROOM, high + abs(high) * ROOM
 
 
@@ -125,7 +127,7 @@ class Recorder(OpsHandler):
         self.ranges = ranges
         # Ref -> the expression that it equals, and its dtype
         self.known: dict[object, tuple[sympy.Expr, torch.dtype]] = {}
-        # what other values lie between: 0 and n for x.clamp(0, n)
+        # of the others: (0, 6) for x.clamp(0, 6)
         self.intervals: dict[Ref, Interval] = {}
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> Result:
@@ -162,8 +164,8 @@ class Recorder(OpsHandler):
         known = self.expressions(value)
         if known is not None and lies_in(known[0], size, self.ranges):
             return known[0]
-        low, high = map(sympy.floor, self.interval(value))
-        if is_nonnegative(low) and lies_in(high, size, self.ranges):
+        low, high = self.interval(value)
+        if low >= 0 and lies_in(sympy.floor(high), size, self.ranges):
             size, wrap_neg = None, False  # no check is needed
         position = lambda number: Position(f"indirect{number}", integer=True)  # noqa: E731
         return self.emit("indirect_indexing", value, size, wrap_neg, make=position)
@@ -220,15 +222,14 @@ class Recorder(OpsHandler):
     def interval(self, value: Ref) -> Interval:
         if value not in self.known:
             return self.intervals.get(value, UNKNOWN)
-        expr, _ = self.known[value]
-        return bounds(expr, self.ranges) or (expr, expr)
+        return bounds(self.known[value][0], self.ranges) or UNKNOWN
 
     def combined(self, op: str, a: Ref, b: Ref) -> Interval:
-        parts, is_clamp = [self.interval(a), self.interval(b)], op in ("maximum", "minimum")
-        if UNKNOWN in parts and not (is_clamp and b in self.known):  # (a float may be NaN)
+        parts, clamp = [self.interval(a), self.interval(b)], CLAMPS.get(op)
+        if UNKNOWN in parts and not (clamp and b in self.known):  # (a float may be NaN)
             return UNKNOWN
-        if is_clamp:
-            return tuple(map(FOLLOWED[op], *parts))
+        if clamp:
+            return tuple(map(clamp, *parts))
         return within([FOLLOWED[op](*at) for at in itertools.product(*parts)])
 
     def floordiv(self, a: Ref, b: Ref) -> Ref:
