@@ -142,18 +142,6 @@ class LoopBody:
                 yield from self.walk(instruction.block)
             yield instruction
 
-    @functools.cached_property
-    def summed(self) -> set[object]:
-        """Products and quotients of which nothing but sums is made."""
-        used: set[object] = set()
-        found: set[object] = set()
-        for i in reversed([*self.walk()]):
-            if i.op in ("mul", "truediv", "reciprocal") and i.result not in used:
-                found.add(i.result)
-            elif i.op != "reduction" or "sum" not in i.args:
-                used.update(i.args)
-        return found
-
     def depending_only_on(
         self, variables: Iterable[sympy.Symbol], reads: bool = False
     ) -> list[Instruction]:

@@ -203,20 +203,20 @@ def in_layout_of(x: Tensor, result: Tensor, least: int) -> Tensor:
 
 @decomposition(aten.upsample_nearest2d.default)
 def nearest(x: Tensor, output_size: Sequence[int], *scales: Any) -> Any:
-    """scales: as of `linear`.  On a CPU eager forgets 1.1 where a size stays, 2.1 where it
-    doubles."""
-    sides = [*zip((2, 3), output_size, (*scales, None, None))]
-    is_forgotten = not x.is_cuda and any(
-        scale and scale % 1 and count in (x.shape[dim], 2 * x.shape[dim])
-        for dim, count, scale in sides
-    )
-    if is_forgotten or any(same(n, 0) for n in output_size):
+    """scales: as of `linear`."""
+    if is_forgotten(x, scales) or any(same(n, 0) for n in output_size):
         return NotImplemented
     rows, columns = (
         pixels(x, count, step_between(x, dim, count, scale), 0.0, torch.float32)
-        for dim, count, scale in sides
+        for dim, count, scale in zip((2, 3), output_size, (*scales, None, None))
     )
     return in_layout_of(x, aten._unsafe_index(x, [None, None, rows.unsqueeze(-1), columns]), 4)
+
+
+def is_forgotten(x: Tensor, scales: Sequence[Any]) -> bool:
+    """Does eager's kernel take the sizes alone?  It may where 1.1 or 2.1 times a size is once or
+    twice that."""
+    return any(0 < scale % 1 * n < 1 for scale in scales if scale for n in x.shape[2:])
 
 
 def step_between(x: Tensor, dim: int, count: int, scale: float | None) -> Any:
@@ -296,8 +296,9 @@ def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> 
         if out is not NotImplemented:
             return out
         is_nearest = "nearest" in values or not any(isinstance(value, str) for value in values)
-        is_whole = not any(isinstance(n, float) and n % 1 for n in tree_leaves(values))
-        if is_nearest and (is_whole or getattr(values[0], "is_cuda", False)):
+        scales = [n for n in tree_leaves(values) if isinstance(n, float)]
+        x = next(value for value in values if isinstance(value, Tensor))
+        if is_nearest and not is_forgotten(x, scales):
             return interpreter.plain_call(target, args, kwargs)
     raise CannotTrace("an image is resampled by eager's own rule, and its sizes are symbols")
 

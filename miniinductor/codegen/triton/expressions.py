@@ -23,7 +23,6 @@ import sympy
 import torch
 
 from ...devices import FLOAT8
-from ...ir.loops import playing
 from ...ir.ops import COMPARISON, OpsHandler
 from ...sizes.expressions import Position, index_text
 from ...sizes.symbols import Size
@@ -97,7 +96,6 @@ class TritonExpressions(OpsHandler):
         self.symbol_axes: dict[sympy.Symbol, Axes] = {}  # indices that were read from memory
         self.asserts = False  # does the kernel check indices?
         self.is_coarse = False  # do 16 bits hold all results?
-        self.node = ""  # whose body is played
 
     # -- values ------------------------------------------------------------------------------------
     def make(self, template: str, dtype: torch.dtype, *operands: Tile) -> Tile:
@@ -260,10 +258,8 @@ class TritonExpressions(OpsHandler):
         if b.is_literal and RECIPROCALS[0] < abs(float(b.text)) < RECIPROCALS[1]:
             return self.binary("mul", a, self.constant(1.0 / float(b.text), a.dtype))
         a, b = self.solid(a), self.solid(b)
-        is_short = a.dtype is torch.float64 or self.is_coarse
-        if not is_short and self.node:  # a sum's last bits depend on its order
-            is_short = playing.value.result in self.plan.bodies[self.node].summed
-        return self.make("{} / {}" if is_short else "tl.div_rn({}, {})", a.dtype, a, b)
+        is_exact = a.dtype is torch.float64 or self.is_coarse
+        return self.make("{} / {}" if is_exact else "tl.div_rn({}, {})", a.dtype, a, b)
 
     def binary(self, op: str, a: Tile, b: Tile) -> Tile:
         a, b = self.alike(a, b)

@@ -86,6 +86,7 @@ class TritonKernelWriter(TritonExpressions):
         self.before: list[Any] = []  # nodes of a template
         self.values: dict[str, Tile] = {}  # of buffers, as far as they are known
         self.last: list[Line] = []  # stores over memory that the kernel reads
+        self.node = ""  # whose body is played
         self.replaying = False  # for its value alone
         self.row: dict[str, Accumulator] = {}  # of the loop over r that is written, by name
         # stores of their results, for after the loop: (buffer, index, value, mode, instruction)
