@@ -98,7 +98,7 @@ FOLLOWED = {
     "minimum": sympy.Min,
     "abs": sympy.Abs,
 }
-CLAMPS: dict[str, Callable] = {"maximum": max, "minimum": min}  # of numbers
+CLAMPS: dict[str, Any] = {"maximum": max, "minimum": min}  # of numbers
 Interval = tuple[float, float]  # what a value lies between
 UNKNOWN: Interval = (-math.inf, math.inf)
 # dtypes whose arithmetic is followed -> how a number is converted to them
@@ -108,9 +108,9 @@ ROOM = 2.0**-20  # by which an interval is made wider: rounding changes a number
 
 def within(ends: Sequence[float]) -> Interval:
     """The interval with these ends; of what may overflow nothing is known."""
-    low, high = min(ends), max(ends)
-    if not -(1 << 31) < low <= high < 1 << 31:
+    if not max(map(abs, ends)) < 1 << 31:
         return UNKNOWN
+    low, high = min(ends), max(ends)
     return low - abs(low) * ROOM, high + abs(high) * ROOM
 
 
@@ -215,22 +215,18 @@ class Recorder(OpsHandler):
         result, known = self.emit(op, *args), self.expressions(*args)
         if known is not None:
             self.known[result] = sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1]
-        elif op != "abs":
-            self.intervals[result] = self.combined(op, *args)
+            return result
+        parts, clamp = [*map(self.interval, args)], CLAMPS.get(op)
+        # (a float that is not known may be NaN)
+        if clamp and args[-1] in self.known or op != "abs" and UNKNOWN not in parts:
+            ends = [(clamp or FOLLOWED[op])(*at) for at in itertools.product(*parts)]
+            self.intervals[result] = (min(ends), max(ends)) if clamp else within(ends)
         return result
 
     def interval(self, value: Ref) -> Interval:
         if value not in self.known:
             return self.intervals.get(value, UNKNOWN)
         return bounds(self.known[value][0], self.ranges) or UNKNOWN
-
-    def combined(self, op: str, a: Ref, b: Ref) -> Interval:
-        parts, clamp = [self.interval(a), self.interval(b)], CLAMPS.get(op)
-        if UNKNOWN in parts and not (clamp and b in self.known):  # (a float may be NaN)
-            return UNKNOWN
-        if clamp:
-            return tuple(map(clamp, *parts))
-        return within([FOLLOWED[op](*at) for at in itertools.product(*parts)])
 
     def floordiv(self, a: Ref, b: Ref) -> Ref:
         """Of an index of 32 bits by a number: no check, it is not zero."""

@@ -340,7 +340,7 @@ class Accumulator:
         self.value = writer.solid(value)
         # is the row the same for all x, as in the norm of y[None]?
         is_tile = writer.plan.kind == "persistent" and not self.has_index
-        self.is_shared = is_tile and self.value.axes == frozenset("r")
+        self.axes = frozenset("x" if not is_tile or self.value.axes != {"r"} else "")
         self.index, _ = writer.index(flat_index)
         self.origin = playing.value
 
@@ -366,7 +366,7 @@ class Accumulator:
 
     def inside(self) -> str:
         """Value (and index), with what lies beyond the end of the row made neutral."""
-        value = str(self.value) if self.is_shared else self.writer.spread(self.value)
+        value = self.writer.spread(self.value) if self.axes else str(self.value)
         terms = [(value, self.start)]
         if self.has_index:
             index = f"tl.broadcast_to({self.index}, {self.shape}).to({self.index_type})"
@@ -384,7 +384,7 @@ class Accumulator:
             text += "[:, None] != 0"
         else:
             text = as_narrow(f"{text}[:, None]", self.element)
-        return self.writer.named(text, self.dtype, frozenset("" if self.is_shared else "x"))
+        return self.writer.named(text, self.dtype, self.axes)
 
     def finish(self) -> Tile:
         """The column, after the loop."""

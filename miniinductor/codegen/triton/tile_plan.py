@@ -130,8 +130,8 @@ def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) ->
 def pointwise_configs(x: int, gathers: bool) -> list[Config]:
     """Small ones: more programs than processors before more elements per thread."""
     top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
-    if gathers and top == 512:  # neighbours in a thread are not read at once
-        top = 256
+    if gathers and top < 1024:  # neighbours in a thread are not read at once
+        top = min(256, top)
     first = config_of(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))
     # two elements per thread: neighbouring threads read beside each other, also in steps of two
     return [first] if top < 1024 else [first, config_of(8, x=4096), config_of(8, x=512)]
