@@ -29,7 +29,6 @@ Mirrors torch/_inductor/dependencies.py, index_propagation.py, dtype_propagation
 
 import functools
 import itertools
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -98,20 +97,6 @@ FOLLOWED = {
     "minimum": sympy.Min,
     "abs": sympy.Abs,
 }
-CLAMPS: dict[str, Any] = {"maximum": max, "minimum": min}  # of numbers
-Interval = tuple[float, float]  # what a value lies between
-UNKNOWN: Interval = (-math.inf, math.inf)
-# dtypes whose arithmetic is followed -> how a number is converted to them
-LIMITED = {torch.float32: float, torch.float64: float, torch.int32: int, torch.int64: int}
-ROOM = 2.0**-20  # by which an interval is made wider: rounding changes a number by less
-
-
-def within(ends: Sequence[float]) -> Interval:
-    """The interval with these ends; of what may overflow nothing is known."""
-    if not max(map(abs, ends)) < 1 << 31:
-        return UNKNOWN
-    low, high = min(ends), max(ends)
-    return low - abs(low) * ROOM, high + abs(high) * ROOM
 
 
 class Recorder(OpsHandler):
@@ -127,8 +112,8 @@ class Recorder(OpsHandler):
         self.ranges = ranges
         # Ref -> the expression that it equals, and its dtype
         self.known: dict[object, tuple[sympy.Expr, torch.dtype]] = {}
-        # of the others: (0, 6) for x.clamp(0, 6)
-        self.intervals: dict[Ref, Interval] = {}
+        # upper bounds of integers that are not negative: n for x.clamp(0, n)
+        self.highest: dict[Ref, sympy.Expr] = {}
 
     def default(self, op: str, *args: Any, **kwargs: Any) -> Result:
         return self.emit(op, *args, *kwargs.values())
@@ -164,8 +149,7 @@ class Recorder(OpsHandler):
         known = self.expressions(value)
         if known is not None and lies_in(known[0], size, self.ranges):
             return known[0]
-        low, high = self.interval(value)
-        if low >= 0 and lies_in(sympy.floor(high), size, self.ranges):
+        if lies_in(self.highest.get(value, sympy.oo), size, self.ranges):
             size, wrap_neg = None, False  # no check is needed
         position = lambda number: Position(f"indirect{number}", integer=True)  # noqa: E731
         return self.emit("indirect_indexing", value, size, wrap_neg, make=position)
@@ -187,16 +171,11 @@ class Recorder(OpsHandler):
         """The expressions that these values equal, if all have one."""
         return [self.known[a][0] for a in args] if self.known.keys() >= set(args) else None
 
-    def knows(
-        self, result: Ref, expr: sympy.Expr | None, dtype: torch.dtype, given: Interval = UNKNOWN
-    ) -> Ref:
+    def knows(self, result: Ref, expr: sympy.Expr | None, dtype: torch.dtype) -> Ref:
         """Note that `result` equals `expr`: only of int32 and int64, which hold every index
-        without wrapping; else that it is a value in the interval `given`, converted."""
-        kind, limits = LIMITED.get(dtype), within(given)
-        if expr is not None and kind is int:
+        without wrapping."""
+        if expr is not None and dtype in (torch.int32, torch.int64):
             self.known[result] = expr, dtype
-        elif kind and limits != UNKNOWN:
-            self.intervals[result] = tuple(map(kind, limits))
         return result
 
     def index_expr(self, expr: Size, dtype: torch.dtype) -> Ref:
@@ -205,28 +184,22 @@ class Recorder(OpsHandler):
 
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> Ref:
         number = sympy.Integer(int(value)) if isinstance(value, int) else None
-        return self.knows(self.emit("constant", value, dtype), number, dtype, (value, value))
+        return self.knows(self.emit("constant", value, dtype), number, dtype)
 
     def to_dtype(self, x: Ref, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Ref:
         expr, _ = self.known.get(x, (None, None))
-        return self.knows(self.emit("to_dtype", x, dtype, src_dtype), expr, dtype, self.interval(x))
+        return self.knows(self.emit("to_dtype", x, dtype, src_dtype), expr, dtype)
 
     def arithmetic(self, op: str, *args: Ref) -> Ref:
         result, known = self.emit(op, *args), self.expressions(*args)
         if known is not None:
             self.known[result] = sympy.expand(FOLLOWED[op](*known)), self.known[args[0]][1]
-            return result
-        parts, clamp = [*map(self.interval, args)], CLAMPS.get(op)
-        # (a float that is not known may be NaN)
-        if clamp and args[-1] in self.known or op != "abs" and UNKNOWN not in parts:
-            ends = [(clamp or FOLLOWED[op])(*at) for at in itertools.product(*parts)]
-            self.intervals[result] = (min(ends), max(ends)) if clamp else within(ends)
+        last = self.expressions(args[-1])
+        if op == "maximum" and last == [0]:
+            self.highest[result] = sympy.oo
+        if op == "minimum" and last and self.highest.get(args[0]) is sympy.oo:
+            self.highest[result] = last[0]
         return result
-
-    def interval(self, value: Ref) -> Interval:
-        if value not in self.known:
-            return self.intervals.get(value, UNKNOWN)
-        return bounds(self.known[value][0], self.ranges) or UNKNOWN
 
     def floordiv(self, a: Ref, b: Ref) -> Ref:
         """Of an index of 32 bits by a number: no check, it is not zero."""

@@ -28,7 +28,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_leaves
 
 from ..autograd.joint import call_rule
 from ..devices import recomputes
@@ -207,7 +206,9 @@ def nearest(x: Tensor, output_size: Sequence[int], *scales: Any) -> Any:
     if is_forgotten(x, scales) or any(same(n, 0) for n in output_size):
         return NotImplemented
     rows, columns = (
-        pixels(x, count, step_between(x, dim, count, scale), 0.0, torch.float32)
+        pixels(x, count, step_between(x, dim, count, scale), 0.0, torch.float32).clamp(
+            0, x.shape[dim] - 1
+        )
         for dim, count, scale in zip((2, 3), output_size, (*scales, None, None))
     )
     return in_layout_of(x, aten._unsafe_index(x, [None, None, rows.unsqueeze(-1), columns]), 4)
@@ -269,7 +270,8 @@ def neighbours(
         step = step_between(x, dim, count, scale)
         exact = exact_place(place, step, 0.5, dtype)
         before = pixels(x, count, step, 0.5, dtype)
-    return before, (before + 1).clamp(max=size - 1), (exact - before).clamp(0.0, 1.0)
+    before, after = (t.clamp(0, size - 1) for t in (before, before + 1))
+    return before, after, (exact - before).clamp(0.0, 1.0)
 
 
 # --- the calls of a program -----------------------------------------------------------------------
@@ -295,12 +297,9 @@ def resampled(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> 
         out = by_sizes(*args, **kwargs)
         if out is not NotImplemented:
             return out
-        is_nearest = "nearest" in values or not any(isinstance(value, str) for value in values)
-        scales = [n for n in tree_leaves(values) if isinstance(n, float)]
-        x = next(value for value in values if isinstance(value, Tensor))
-        if is_nearest and not is_forgotten(x, scales):
+        if "nearest" in values or not any(isinstance(value, str) for value in values):
             return interpreter.plain_call(target, args, kwargs)
-    raise CannotTrace("an image is resampled by eager's own rule, and its sizes are symbols")
+    raise CannotTrace("an image is resampled whose sizes are symbols, and pixels are mixed")
 
 
 def by_sizes(
@@ -314,10 +313,12 @@ def by_sizes(
 ) -> Any:
     """Linear resampling; NotImplemented for what else F.interpolate does."""
     kind = {3: "linear", 4: "bilinear", 5: "trilinear"}.get(input.dim())
-    if mode != kind or any(more) or any(named.values()):
-        return NotImplemented
     each = scale_factor if size is None else size
     each = list(each) if isinstance(each, (list, tuple)) else [each] * (input.dim() - 2)
+    if mode == "nearest" and size is None and is_forgotten(input, each):
+        raise CannotTrace("eager's nearest pixels may be those of the sizes alone")
+    if mode != kind or any(more) or any(named.values()):
+        return NotImplemented
     if size is not None:
         return linear(input, each, bool(align_corners))
     sizes = [math.trunc(n * float(scale)) for n, scale in zip(input.shape[2:], each)]
