@@ -280,9 +280,10 @@ def statistics(
     correction: float | None = None,
     keepdim: bool = False,
 ) -> Any:
-    """finish(variance, mean).  On a CPU eager's mean of infinities depends on their order."""
+    """finish(variance, mean).  The mean of infinities is infinite: eager's on a CPU may be NaN,
+    whatever the order of the elements makes of it."""
     is_gpu = recomputes(x.device)
-    is_left = finish is both if not is_gpu else finish is alone and correction == 0
+    is_left = is_gpu and finish is alone and correction == 0
     if is_left or not x.dtype.is_floating_point:
         return NotImplemented
     dims = dim or list(range(x.dim()))
@@ -294,10 +295,6 @@ def statistics(
     return pytree.tree_map(lambda t: t.to(x.dtype), found)
 
 
-def both(variance: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    return variance, mean
-
-
 def alone(variance: Tensor, mean: Tensor) -> Tensor:
     return variance
 
@@ -305,6 +302,7 @@ def alone(variance: Tensor, mean: Tensor) -> Tensor:
 for _op, _finish in {
     aten.var.correction: alone,
     aten.std.correction: lambda variance, mean: variance.sqrt(),
-    aten.var_mean.correction: both,
+    aten.var_mean.correction: lambda variance, mean: (variance, mean),
+    aten.std_mean.correction: lambda variance, mean: (variance.sqrt(), mean),
 }.items():
     decomposition(_op)(functools.partial(statistics, _finish))

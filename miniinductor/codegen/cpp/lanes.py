@@ -20,6 +20,7 @@ in another way: layouts.py.  Mirrors the reduction half of CppVecKernel in
 torch/_inductor/codegen/cpp.py.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -196,20 +197,31 @@ class Lanes:
             lines = [Line(text, origin="where whole groups of lanes end")]
         whole = self.lanes_from(lane, f"{lane}_group", self.width)
         lines.append(Loop(f"{lane}_group", start, last, whole, self.width))
-        lines += self.lanes_from(lane, last, left)
-        before = [line for a in self.accumulators for line in a.lanes(self.width)]
-        after = [line for a in self.accumulators for line in a.gathered()]
+        arrays = {"lane": self.width}
+        if isinstance(last, int):
+            # Powers of two, each with its own array: a part of a vector that is stored in "lane"
+            # would have to reach memory before the whole vector is loaded again
+            for count in [n for n in WIDTHS if left & n]:
+                arrays[f"lane{count}_"] = count
+                lines += self.lanes_from(lane, last, count, f"lane{count}_")
+                last += count
+        else:
+            lines += self.lanes_from(lane, last, left)
+        pairs = [(a, prefix) for a in self.accumulators for prefix in arrays]
+        before = [line for a, prefix in pairs for line in a.lanes(prefix, arrays[prefix])]
+        after = [line for a, prefix in pairs for line in a.gathered(prefix)]
         return [Block([*before, *nest(lines, around), *after])]
 
-    def lanes_from(self, variable: object, first: Bound, count: Bound) -> list[Statement]:
-        """`count` lanes from the iteration `first` on."""
-        if count == 0:
-            return []
+    def lanes_from(
+        self, variable: object, first: Bound, count: Bound, prefix: str = "lane"
+    ) -> list[Statement]:
+        """`count` lanes from the iteration `first` on; prefix: of their arrays' names."""
         place = Line(f"const int64_t {variable} = {first} + k;", origin="which lane it is")
-        added = [a.in_lane() for a in self.accumulators]
+        added = [a.in_lane(prefix) for a in self.accumulators]
         pragma = Pragma(simd=True)
-        vectors = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
-        return vectors + [one for a in self.accumulators for one in a.after_lanes(place, count)]
+        lines = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
+        after = [a.after_lanes(prefix, place, count) for a in self.accumulators]
+        return [*lines, *itertools.chain(*after)]
 
 
 def longest(size: Size) -> int | float:
