@@ -5,6 +5,7 @@
 namespace mini {
 #ifdef __FMA__
 OP float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+OP double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #else
 template <class T> OP T fma(T a, T b, T c) { return a * b + c; }
 #endif
@@ -29,6 +30,29 @@ OP float exp(float x0) {                        // 2^n * exp(r), |r| <= ln(2)/2;
     float n = bits<float>(i) - SHIFT, r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
     float p = horner(r, 1.3814572e-3f, 8.3687296e-3f, 4.1668388e-2f, 1.6666521e-1f, 4.9999994e-1f, 1.f, 1.f);
     return times_power(p, i);
+}
+struct Power { int64_t i; double p; };          // 2^i * (1 + p): the same in double; p keeps the digits of a small x
+OP Power power(double x0) {                     // below -746 both factors in `exp` are 0
+    constexpr double SHIFT = 0x1.8p52;
+    double x = x0 < -746. ? -1418.3 : x0;
+    int64_t i = bits<int64_t>(fma(x, 1.4426950408889634, SHIFT)), most = bits<int64_t>(SHIFT) + 1025;
+    i = i > most ? most : i;
+    double n = bits<double>(i) - SHIFT, r = fma(n, -1.42860682030941723212e-6, fma(n, -0.693145751953125, x));
+    double p = horner(r, 2.5100377619606372e-08, 2.7620078206e-07, 2.7557268476553695e-06, 2.4801521317484083e-05, 1.9841269863042963e-04,
+                      1.3888888917199863e-03, 8.333333333330063e-03, 4.166666666662416e-02, 1.6666666666666669e-01, 0.5);
+    return {i, fma(r * r, p, r)};
+}
+OP double two_to(int64_t i) { return bits<double>((i << 52) + 0x3ff0000000000000); }
+OP double exp(double x) {
+    auto [i, p] = power(x);
+    int64_t n = i << 12 >> 12, half = n >> 1;   // (of the bits of 1.5 * 2^52 + n)
+    return (1. + p) * two_to(half) * two_to(n - half);
+}
+OP double tanh(double x0) {                     // 1 - 2 / (exp(2x) + 1), without a loss of digits
+    double x = 2. * __builtin_fabs(x0);
+    auto [i, p] = power(x > 40. ? 40. : x);
+    double scale = two_to(i), y = fma(scale, p, scale - 1.);
+    return __builtin_copysign(y / (y + 2.), x0);
 }
 template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
 
