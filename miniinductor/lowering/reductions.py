@@ -27,11 +27,21 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from ..devices import recomputes
-from ..ir.loops import Index, Loader, Pointwise, Reduction, Scan, TensorBox
+from ..ir.loops import (
+    Index,
+    Loader,
+    Pointwise,
+    Reduction,
+    Scan,
+    TensorBox,
+    contiguous_strides,
+)
 from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
+from ..sizes.symbols import hint
 from ..sizes.symbols import size as as_size
 from .decompositions import decomposition, upcast
+from .extern import is_inlined
 from .pointwise import full, truth
 from .registry import (
     NARROW,
@@ -93,12 +103,22 @@ def reduce(
         out = TensorBox(Pointwise(x.device, compute, ranges, body, origins=origins))
     else:
         data = Reduction(x.device, produced, ranges, inner, reduced, kind, compute, origins=origins)
-        out = TensorBox.stored(data)
+        out = TensorBox.stored(data, as_in_memory(call, x, kept))
     if keepdim:
         out = with_ones(call, out, dims)
     if produced == result:
         return out
     return mapped(call, out, lambda v: cast(v, produced, result), result, x)
+
+
+def as_in_memory(call: Call, x: TensorBox, kept: Sequence[int]) -> Sequence[Size] | None:
+    """Strides of a result that only our kernels read: its dimensions lie as x has them in memory,
+    so that one loop runs through several."""
+    if x.eager is None or not all(map(is_inlined, call.node.users)):
+        return None
+    order = sorted(kept, key=lambda k: -hint(x.eager.stride[k], 0))
+    steps = dict(zip(order, contiguous_strides([x.get_size()[k] for k in order])))
+    return [steps[k] for k in kept]
 
 
 def written_out(inner: Callable[..., Value], reduced: Sequence[int], join: str) -> Loader:
