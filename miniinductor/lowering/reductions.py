@@ -27,15 +27,7 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from ..devices import recomputes
-from ..ir.loops import (
-    Index,
-    Loader,
-    Pointwise,
-    Reduction,
-    Scan,
-    TensorBox,
-    contiguous_strides,
-)
+from ..ir.loops import Index, Loader, Pointwise, Reduction, Scan, TensorBox, contiguous_strides
 from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
 from ..sizes.symbols import hint

@@ -103,7 +103,6 @@ class CppKernelWriter(CppExpressions):
         self.values: dict[str, Value] = {}  # buffer -> its element that was computed or read last
         self.stored: list[str] = []
         self.read: list[str] = []
-        self.reruns = False  # may it run twice, first with fast forms of some functions?
         self.rounded = {}
         self.has_scatter = bool(group.targets)
         self.outside = CppScope()  # statements per outer iteration
@@ -209,7 +208,7 @@ class CppKernelWriter(CppExpressions):
             text = f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];"
             head.append(Marked.of(text, reason="a size, which the kernel is given"))
         end = ending("return error;" if checks else "return 0;")
-        body = self.whole_body([*head, *printed(lines), end])
+        body = [*head, *printed(lines), end]
         names, about = [n.name for n in self.plan.nodes], about_lines(self.plan.nodes, self.order)
         source = [
             Marked.of('extern "C" int NAME(void** args) {', marks=names),
@@ -224,16 +223,8 @@ class CppKernelWriter(CppExpressions):
             list(self.stored),
             list(self.read),
             summary(self.group.nodes, self.order),
-            self.reruns,
             about=listing.about,
         )
-
-    def whole_body(self, lines: list[str]) -> list[str]:
-        """What stands between the function's braces."""
-        if not self.reruns:
-            return lines
-        first = ending("return mini::fast_then_exact([&](auto exact) {")
-        return [first, *indent(lines), ending("});")]
 
     def pointer_lines(self, place: str) -> list[Statement]:
         """Declarations of the pointers; place: the text of an argument, with {} for its number."""

@@ -1,6 +1,6 @@
 // Maths without branches or calls: GCC turns it into vector code inside `#pragma omp simd`.  Overloads of what the prelude takes from libm.
 //
-// exp, log (Cephes), tanh, erf (Eigen/XLA rationals, as published), sin and cos in float: a few ulp, right on NaN, inf, -0.0 and subnormals,
+// exp and tanh, in float also log (Cephes) and erf (Eigen/XLA rationals, as published): a few ulp, right on NaN, inf, -0.0 and subnormals,
 // and faster than SLEEF's, as they stand in the loop itself.
 namespace mini {
 #ifdef __FMA__
@@ -90,38 +90,6 @@ OP float erf(float x0) {                        // Eigen/XLA rational, odd/even 
                      -1.42647390514189e-02f);
     return __builtin_copysignf(x * (p / q), x0);        // not x * p / q, which loses the last bits of a subnormal x
 }
-
-// Most angles are small: reduced by pi/2 in three parts (Cody and Waite, 1980), fma makes the products exact.  Up to 2 ulp.
-#ifdef __FMA__
-constexpr float LARGEST_ANGLE = 65536.f;
-#else
-constexpr float LARGEST_ANGLE = 0.f;
-#endif
-OP bool is_large_angle(float x) { return __builtin_fabsf(x) > LARGEST_ANGLE; }
-struct SmallAngle { float r, rest; int32_t quarter; };      // x = quarter * pi/2 + r + rest
-OP SmallAngle small_angle(float x) {
-    float shifted = fma(x, 0.636619772f, SHIFT), n = shifted - SHIFT;
-    float most = fma(n, -1.57079637f, x), part = n * 4.37113883e-8f, r = most + part;
-    return {r, (most - r) + part + fma(n, 1.71512451e-15f, fma(n, 4.37113883e-8f, -part)), bits<int32_t>(shifted)};
-}
-OP float quarter_turns(SmallAngle angle, int32_t more) {    // the sine of the angle and so many more quarters
-    auto [r, rest, quarter] = angle;
-    float z = r * r;
-    float s = horner(z, 2.7182743e-6f, -1.9839330e-4f, 8.3333291e-3f, -1.6666667e-1f);
-    float c = horner(z, 2.4438090e-5f, -1.3887364e-3f, 4.1666646e-2f, -0.5f);
-    quarter += more;
-    return bits<float>(bits<int32_t>(quarter & 1 ? fma(c, z, 1.f) : r + fma(r * z, s, rest)) ^ ((quarter & 2) << 30));
-}
-template <bool exact> OP float sin(float x) {
-    if constexpr (exact) return __builtin_sinf(x);
-    float y = quarter_turns(small_angle(x), 0);
-    return x == 0.f ? x : y;                    // -0.0
-}
-template <bool exact> OP float cos(float x) {
-    if constexpr (exact) return __builtin_cosf(x);
-    return quarter_turns(small_angle(x), 1);
-}
-template <bool exact> OP float tan(float x) { return sin<exact>(x) / cos<exact>(x); }
 
 // --- scans ---------------------------------------------------------------------------------------------------------------
 OP double logaddexp(double a, double b) {      // of logcumsumexp: b is the new element
