@@ -14,44 +14,38 @@ template <class T, class... More> OP T horner(T z, T p, T next, More... more) { 
 
 // --- exp -----------------------------------------------------------------------------------------------------------------
 constexpr float SHIFT = 12582912.f;             // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
-OP float times_power(float p, int32_t i) {      // p * 2^i (of i the low bits count) in two steps: right among subnormals and up to inf
-    int32_t half = i >> 1;
-    return p * bits<float>((half << 23) + 0x3f800000) * bits<float>(((i - half) << 23) + 0x3f800000);
-}
-OP int32_t at_most_129(float t) {               // t = n + SHIFT, as bits; n at most 129.  GCC would make a branch of a second float limit
-    int32_t i = bits<int32_t>(t);
-    return i > 0x4b400081 ? 0x4b400081 : i;
-}
 OP float exp(float x0) {                        // 2^n * exp(r), |r| <= ln(2)/2; polynomial: our own minimax fit, 3e-9
-    // For a NaN the polynomial is NaN. Below -104 x becomes -176, for which both factors in times_power are 0. (A product that
+    // For a NaN the polynomial is NaN. Below -104 x becomes -176, for which both factors in the last line are 0. (A product that
     // only rounds to 0 would take ten times as long, and masked rows have many.)
     float x = x0 < -104.f ? -176.f : x0;
-    int32_t i = at_most_129(fma(x, 1.44269504088896341f, SHIFT));
+    int32_t i = bits<int32_t>(fma(x, 1.44269504088896341f, SHIFT));
+    i = i > 0x4b400081 ? 0x4b400081 : i;        // n is at most 129.  GCC would make a branch of a second float limit
     float n = bits<float>(i) - SHIFT, r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
     float p = horner(r, 1.3814572e-3f, 8.3687296e-3f, 4.1668388e-2f, 1.6666521e-1f, 4.9999994e-1f, 1.f, 1.f);
-    return times_power(p, i);
+    int32_t half = i >> 1;                      // in two steps: right among subnormals and up to inf; of i the low bits count
+    return p * bits<float>((half << 23) + 0x3f800000) * bits<float>(((i - half) << 23) + 0x3f800000);
 }
-struct Power { int64_t i; double p; };          // 2^i * (1 + p): the same in double; p keeps the digits of a small x
-OP Power power(double x0) {                     // below -746 both factors in `exp` are 0
+struct Power { int64_t n; double p; };          // 2^n * (1 + p), the same in double: p keeps the digits of a small x
+OP Power power(double x0) {
     constexpr double SHIFT = 0x1.8p52;
     double x = x0 < -746. ? -1418.3 : x0;
-    int64_t i = bits<int64_t>(fma(x, 1.4426950408889634, SHIFT)), most = bits<int64_t>(SHIFT) + 1025;
-    i = i > most ? most : i;
+    int64_t i = bits<int64_t>(fma(x, 1.4426950408889634, SHIFT)), zero = bits<int64_t>(SHIFT);
+    i = i > zero + 1025 ? zero + 1025 : i;
     double n = bits<double>(i) - SHIFT, r = fma(n, -1.42860682030941723212e-6, fma(n, -0.693145751953125, x));
     double p = horner(r, 2.5100377619606372e-08, 2.7620078206e-07, 2.7557268476553695e-06, 2.4801521317484083e-05, 1.9841269863042963e-04,
                       1.3888888917199863e-03, 8.333333333330063e-03, 4.166666666662416e-02, 1.6666666666666669e-01, 0.5);
-    return {i, fma(r * r, p, r)};
+    return {i - zero, fma(r * r, p, r)};
 }
-OP double two_to(int64_t i) { return bits<double>((i << 52) + 0x3ff0000000000000); }
+OP double two_to(int64_t n) { return bits<double>((n + 1023) << 52); }
 OP double exp(double x) {
-    auto [i, p] = power(x);
-    int64_t n = i << 12 >> 12, half = n >> 1;   // (of the bits of 1.5 * 2^52 + n)
+    auto [n, p] = power(x);
+    int64_t half = n >> 1;
     return (1. + p) * two_to(half) * two_to(n - half);
 }
 OP double tanh(double x0) {                     // 1 - 2 / (exp(2x) + 1), without a loss of digits
     double x = 2. * __builtin_fabs(x0);
-    auto [i, p] = power(x > 40. ? 40. : x);
-    double scale = two_to(i), y = fma(scale, p, scale - 1.);
+    auto [n, p] = power(x > 40. ? 40. : x);
+    double scale = two_to(n), y = fma(scale, p, scale - 1.);
     return __builtin_copysign(y / (y + 2.), x0);
 }
 template <class T> OP T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
