@@ -30,7 +30,7 @@ from ..devices import recomputes
 from ..ir.loops import Index, Loader, Pointwise, Reduction, Scan, TensorBox, contiguous_strides
 from ..ir.ops import Value, ops
 from ..sizes.expressions import Size
-from ..sizes.symbols import hint
+from ..sizes.symbols import hint, same
 from ..sizes.symbols import size as as_size
 from .decompositions import decomposition, upcast
 from .extern import is_inlined
@@ -284,6 +284,17 @@ def moments(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
     return mean, (x - mean).square().mean(dims, keepdim=True)
 
 
+def moments_in_one_pass(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
+    """`moments`, in float64, of numbers that have fewer digits.  They are those of the distances
+    to one of the numbers: that costs at most as many digits as the count of the numbers has."""
+    first = x
+    for dim in dims:
+        first = first.narrow(dim, 0, 1)
+    far = x.double() - first
+    mean = far.mean(dims, keepdim=True)
+    return first + mean, far.square().mean(dims, keepdim=True) - mean.square()
+
+
 def statistics(
     finish: Callable[[Tensor, Tensor], Any],
     x: Tensor,
@@ -292,8 +303,8 @@ def statistics(
     correction: float | None = None,
     keepdim: bool = False,
 ) -> Any:
-    """finish(variance, mean).  The mean of infinities is infinite: eager's on a CPU may be NaN,
-    whatever the order of the elements makes of it."""
+    """finish(variance, mean).  The mean of infinities may be NaN: the order of the elements decides,
+    and eager's kernel has another one."""
     is_gpu = recomputes(x.device)
     is_left = is_gpu and finish is alone and correction == 0
     if is_left or not x.dtype.is_floating_point:
@@ -301,7 +312,8 @@ def statistics(
     dims = dim or list(range(x.dim()))
     count = math.prod(x.shape[d] for d in dims)
     divisor = max(count - (1 if correction is None else correction), 0)
-    mean, variance = moments(upcast(x) if is_gpu else x.double(), dims)
+    is_wide = is_gpu or x.dtype is torch.float64 or same(count, 0)
+    mean, variance = (moments if is_wide else moments_in_one_pass)(upcast(x), dims)
     found = [variance * count / divisor, mean]
     found = finish(*[t if keepdim else t.squeeze(dims) for t in found])
     return pytree.tree_map(lambda t: t.to(x.dtype), found)
