@@ -303,8 +303,8 @@ def statistics(
     correction: float | None = None,
     keepdim: bool = False,
 ) -> Any:
-    """finish(variance, mean).  The mean of infinities may be NaN: the order of the elements decides,
-    and eager's kernel has another one."""
+    """finish(variance, mean).  The mean of infinities may be NaN: their order decides, and eager's
+    kernel has another one."""
     is_gpu = recomputes(x.device)
     is_left = is_gpu and finish is alone and correction == 0
     if is_left or not x.dtype.is_floating_point:
