@@ -60,11 +60,11 @@ def group_norm(
 ) -> Any:
     if not x.is_contiguous(memory_format=suggest_memory_format(x)):
         return NotImplemented  # eager refuses it
-    has_lanes_along_channels = not recomputes(x.device) and not x.is_contiguous()
-    if has_lanes_along_channels and x.dtype is torch.float16:
+    is_last = not recomputes(x.device) and not x.is_contiguous()  # channels in memory
+    if is_last and x.dtype is torch.float16:
         return NotImplemented
     form, shape = (n, groups, c // groups, hw), [1, groups, c // groups, 1]
-    if has_lanes_along_channels:
+    if is_last and groups > 1:
         out, mean, rstd = by_channels(upcast(x).reshape(form), weight, bias, shape, eps)
     else:
         out, mean, _, rstd = normalized(x.reshape(form), [2, 3], eps)
