@@ -106,9 +106,10 @@ def reduce(
 def as_in_memory(call: Call, x: TensorBox, kept: Sequence[int]) -> Sequence[Size] | None:
     """Strides of a result that only our kernels read: its dimensions lie as x has them in memory,
     so that one loop runs through several."""
-    if x.eager is None or not all(map(is_inlined, call.node.users)):
+    eager = x.eager
+    if eager is None or not all(map(is_inlined, call.node.users)):
         return None
-    order = sorted(kept, key=lambda k: -hint(x.eager.stride[k], 0))
+    order = sorted(kept, key=lambda k: -hint(eager.stride[k], 0))
     steps = dict(zip(order, contiguous_strides([x.get_size()[k] for k in order])))
     return [steps[k] for k in kept]
 

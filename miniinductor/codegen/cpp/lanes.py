@@ -180,37 +180,37 @@ class Lanes:
 
     def gathering(self, loops: list[tuple]) -> list[Statement]:
         """The loops, and before them the lanes' arrays, which are put together after them."""
-        *around, (lane, start, end) = loops
         if self.width == 1:
-            parts = [a.renamed("part") for a in self.accumulators]
-            inside = nest([*self.body, *[p.taken() for p in parts]], loops)
-            added = [a.update(p.name) for a, p in zip(self.accumulators, parts)]
-            return [Block([*[p.declared() for p in parts], *inside, *added])]
-        last: Bound = f"{lane}_last"
-        left: Bound = f"{end} - {last}"
-        lines: list[Statement] = []
-        if isinstance(start, int) and isinstance(end, int):
-            left = (end - start) % self.width
-            last = end - left
-        else:
-            text = f"const int64_t {last} = {start} + ({end} - {start})/{self.width}*{self.width};"
-            lines = [Line(text, origin="where whole groups of lanes end")]
+            return self.one_by_one(loops)
+        *around, (lane, start, end) = loops
+        arrays = {"lane": self.width}  # beginning of an array's name -> how many lanes it has
         whole = self.lanes_from(lane, f"{lane}_group", self.width)
-        lines.append(Loop(f"{lane}_group", start, last, whole, self.width))
-        arrays = {"lane": self.width}
-        if isinstance(last, int):
+        lines: list[Statement]
+        if isinstance(start, int) and isinstance(end, int):
+            stop = end - (end - start) % self.width
+            lines = [Loop(f"{lane}_group", start, stop, whole, self.width)]
             # Powers of two, each with its own array: a part of a vector that is stored in "lane"
             # would have to reach memory before the whole vector is loaded again
-            for count in [n for n in WIDTHS if left & n]:
+            for count in [n for n in WIDTHS if (end - stop) & n]:
                 arrays[f"lane{count}_"] = count
-                lines += self.lanes_from(lane, last, count, f"lane{count}_")
-                last += count
+                lines += self.lanes_from(lane, stop, count, f"lane{count}_")
+                stop += count
         else:
-            lines += self.lanes_from(lane, last, left)
+            last = f"{lane}_last"
+            text = f"const int64_t {last} = {start} + ({end} - {start})/{self.width}*{self.width};"
+            lines = [Line(text, origin="where whole groups of lanes end")]
+            lines.append(Loop(f"{lane}_group", start, last, whole, self.width))
+            lines += self.lanes_from(lane, last, f"{end} - {last}")
         pairs = [(a, prefix) for a in self.accumulators for prefix in arrays]
         before = [line for a, prefix in pairs for line in a.lanes(prefix, arrays[prefix])]
         after = [line for a, prefix in pairs for line in a.gathered(prefix)]
         return [Block([*before, *nest(lines, around), *after])]
+
+    def one_by_one(self, loops: list[tuple]) -> list[Statement]:
+        parts = [a.renamed("part") for a in self.accumulators]
+        inside = nest([*self.body, *[p.taken() for p in parts]], loops)
+        added = [a.update(p.name) for a, p in zip(self.accumulators, parts)]
+        return [Block([*[p.declared() for p in parts], *inside, *added])]
 
     def lanes_from(
         self, variable: object, first: Bound, count: Bound, prefix: str = "lane"
