@@ -171,7 +171,7 @@ class Lanes:
 
     @property
     def width(self) -> int:
-        """How many lanes; 1: there are none."""
+        """How many lanes."""
         writer, most = self.writer, estimate(self.writer.plan.inner[-1:])
         if not config.vectorize or not writer.lanes_are_free() or most < 8:
             return 1
@@ -180,8 +180,6 @@ class Lanes:
 
     def gathering(self, loops: list[tuple]) -> list[Statement]:
         """The loops, and before them the lanes' arrays, which are put together after them."""
-        if self.width == 1:
-            return self.one_by_one(loops)
         *around, (lane, start, end) = loops
         arrays = {"lane": self.width}  # beginning of an array's name -> how many lanes it has
         whole = self.lanes_from(lane, f"{lane}_group", self.width)
@@ -206,19 +204,13 @@ class Lanes:
         after = [line for a, prefix in pairs for line in a.gathered(prefix)]
         return [Block([*before, *nest(lines, around), *after])]
 
-    def one_by_one(self, loops: list[tuple]) -> list[Statement]:
-        parts = [a.renamed("part") for a in self.accumulators]
-        inside = nest([*self.body, *[p.taken() for p in parts]], loops)
-        added = [a.update(p.name) for a, p in zip(self.accumulators, parts)]
-        return [Block([*[p.declared() for p in parts], *inside, *added])]
-
     def lanes_from(
         self, variable: object, first: Bound, count: Bound, prefix: str = "lane"
     ) -> list[Statement]:
         """`count` lanes from the iteration `first` on; prefix: of their arrays' names."""
         place = Line(f"const int64_t {variable} = {first} + k;", origin="which lane it is")
         added = [a.in_lane(prefix) for a in self.accumulators]
-        pragma = Pragma(simd=True)
+        pragma = Pragma(simd=self.width > 1)
         lines = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
         after = [a.after_lanes(prefix, place, count) for a in self.accumulators]
         return [*lines, *itertools.chain(*after)]
