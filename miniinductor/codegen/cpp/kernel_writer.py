@@ -63,6 +63,7 @@ from .expressions import (
 from .lanes import Plain
 from .layouts import LAYOUTS
 from .statements import (
+    BeforeLanes,
     Bound,
     Line,
     Pragma,
@@ -79,6 +80,7 @@ Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 STACK_BYTES = 1 << 18  # for values between stages
 MIXING = "load store constant index_expr indirect_indexing add sub mul".split()
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
+FEWEST_CONVERTED = 16  # lanes whose 16-bit elements are converted at once
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
 BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
 
@@ -116,6 +118,7 @@ class CppKernelWriter(CppExpressions):
         # stores of accumulators, to be written after their loop
         self.deferred: list[Deferred] = []
         self.inner_variables = set()
+        self.lane: sympy.Symbol | None = None  # the innermost of them
         self.scratch: dict[str, str] = {}  # buffer -> the scratch array that holds its elements
         self.scatter_is_row_wise = False  # does each lane write another element?
 
@@ -255,6 +258,7 @@ class CppKernelWriter(CppExpressions):
     def write_into(self, scope: CppScope, inner_variables: Iterable[sympy.Symbol]) -> None:
         """From now on statements go to `scope`, which lies inside of the loops over these.  Names
         may be used anew there."""
+        *_, self.lane = None, *inner_variables
         self.scope, self.inner_variables = scope, set(inner_variables)
 
     def play(self, node: Node) -> None:
@@ -266,7 +270,7 @@ class CppKernelWriter(CppExpressions):
 
     # -- lanes -------------------------------------------------------------------------------------
     def vector_loop(
-        self, variable: object, start: Bound, end: Bound, lines: Statements, pragma: Pragma | None
+        self, variable: object, start: Bound, end: Bound, lines: Statements, pragma: Pragma
     ) -> list[Statement]:
         """A loop over lanes, and before it what keeps loops around it from being vectorised.
 
@@ -289,12 +293,12 @@ class CppKernelWriter(CppExpressions):
         fence = [BARRIER] if count <= UNROLLED and has_branch(lines) else []
         return [*fence, *nest(lines, [(variable, start, end)], pragma)]
 
-    def simd(self) -> Pragma | None:
+    def simd(self) -> Pragma:
         """Vector lanes of an innermost loop; of a long one with little around it, threads, too.
         Whether vectors of looked-up elements pay, the compiler knows of its processor; of
         choices it would make branches."""
         if not config.vectorize or not self.lanes_are_free() or self.only_mixes:
-            return None
+            return Pragma()
         plan = self.plan
         is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
         if plan.is_pointwise and self.parallel and is_long and not self.layout.is_tiled:
@@ -344,6 +348,9 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read):
             self.read.append(name)
         element = self.layout.element(name, index)
+        if self.converts(dtype, index):
+            element = self.converted("Widened", element)
+            return self.temporary(element, dtype, inner)
         return self.temporary(as_computed(element, dtype), dtype, inner)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
@@ -367,9 +374,29 @@ class CppKernelWriter(CppExpressions):
         if mode:
             self.note_scatter(index)
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
-        if dtype in SMALL_FLOATS:
+        if self.converts(dtype, index) and not mode:
+            target = self.converted("Narrowed", target)
+        elif dtype in SMALL_FLOATS:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{target} = {new};")
+
+    def converts(self, dtype: torch.dtype, index: sympy.Expr) -> bool:
+        """Are these elements, one after the other in memory, converted for all lanes at once?"""
+        if dtype is not torch.float16 or not self.lane or self.scope.is_mask:
+            return False
+        plan, is_free = self.plan, not self.has_scatter and self.lanes_are_free()
+        sizes = dict(zip(plan.x + plan.r, plan.outer + plan.inner))
+        is_known = self.inner_symbols.isdisjoint(index.free_symbols)
+        is_worth_it = config.vectorize and estimate((sizes[self.lane],)) >= FEWEST_CONVERTED
+        is_along = stride_of(index, self.lane) == 1 and id(playing.value) not in self.table_of
+        return is_free and is_known and is_worth_it and is_along
+
+    def converted(self, kind: str, element: str) -> str:
+        """The place of a lane's element among the floats that are `Widened` or `Narrowed`."""
+        array = self.outside.fresh("half")
+        text = f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"
+        self.scope.lines.append(BeforeLanes(text))
+        return f"{array}[k]"
 
     def note_scatter(self, index: sympy.Expr) -> None:
         """Does a scatter write another element in each lane?"""
@@ -451,6 +478,9 @@ class ForeachWriter(CppKernelWriter):
     def plan_loops(self) -> KernelPlan:
         return replace(super().plan_loops(), inner=(SIZE,))
 
+    def converts(self, dtype: torch.dtype, index: sympy.Expr) -> bool:
+        return False  # threads share the lanes
+
     def decide_threads(self) -> None:
         work = sum(estimate(part.group.outer) for part in self.parts) * self.plan.work_per_element
         self.parallel, self.threads_if = config.openmp and work >= PARALLEL_WORK, ""
@@ -458,7 +488,7 @@ class ForeachWriter(CppKernelWriter):
     def size(self, number: Size) -> int | str:
         return "size" if number == SIZE else super().size(number)
 
-    def simd(self) -> Pragma | None:
+    def simd(self) -> Pragma:
         if self.parallel:
             return Pragma("for", simd=config.vectorize)
         return super().simd()

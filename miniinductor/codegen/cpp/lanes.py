@@ -22,7 +22,7 @@ torch/_inductor/codegen/cpp.py.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import sympy
@@ -32,7 +32,7 @@ from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.symbols import Size, estimate
 from .expressions import ARRAY_TYPES, CppScope, compute_type
-from .statements import Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
+from .statements import BeforeLanes, Block, Bound, Line, Loop, Pragma, Statement, Statements, nest
 
 if TYPE_CHECKING:
     from .kernel_writer import CppKernelWriter
@@ -112,6 +112,9 @@ class Plain:
         self, variable: object, start: Bound, end: Bound, body: Statements
     ) -> list[Statement]:
         """A loop over lanes that adds nothing up, or to arrays."""
+        if any(isinstance(s, BeforeLanes) for s in body):
+            loops = [(variable, start, end)]
+            return Lanes(self.writer, body, [], loops).gathering(loops)
         return self.writer.vector_loop(variable, start, end, body, self.writer.simd())
 
     def outer_loops(self) -> list[tuple]:
@@ -124,12 +127,12 @@ class Plain:
             return [Block(body)]
         # a long loop over lanes with few around it is shared itself
         is_one_loop = plan.is_pointwise and plan.outer_count < 8
-        return nest(body, loops, None if is_one_loop else self.threads(len(loops)))
+        return nest(body, loops, Pragma() if is_one_loop else self.threads(len(loops)))
 
-    def threads(self, count: int) -> Pragma | None:
+    def threads(self, count: int) -> Pragma:
         """What makes threads share so many loops."""
         if not count or not self.writer.parallel:
-            return None
+            return Pragma()
         return Pragma("parallel for", collapse=count, condition=self.writer.threads_if)
 
     def element(self, name: str, index: sympy.Expr) -> str:
@@ -195,7 +198,8 @@ class Lanes:
             text = f"const int64_t {last} = {start} + ({end} - {start})/{self.width}*{self.width};"
             lines = [Line(text, origin="where whole groups of lanes end")]
         whole = self.lanes_from(lane, f"{lane}_group", self.width)
-        lines.append(Loop(f"{lane}_group", start, last, whole, self.width))
+        threads = replace(self.writer.simd(), simd=False)
+        lines.append(Loop(f"{lane}_group", start, last, whole, self.width, threads))
         lines += self.lanes_from(lane, last, left)
         before = [line for a in self.accumulators for line in a.lanes(self.width)]
         after = [line for a in self.accumulators for line in a.gathered()]
@@ -206,9 +210,13 @@ class Lanes:
         if count == 0:
             return []
         place = Line(f"const int64_t {variable} = {first} + k;", origin="which lane it is")
+        before = [s.of(self.width, count) for s in self.body if isinstance(s, BeforeLanes)]
         added = [a.in_lane() for a in self.accumulators]
         pragma = Pragma(simd=True)
         vectors = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
+        if before:
+            start = Line(f"const int64_t {variable} = {first};", origin="the first lane")
+            vectors = [Block([start, *before, *vectors])]
         return vectors + [one for a in self.accumulators for one in a.after_lanes(place, count)]
 
 
