@@ -41,6 +41,7 @@ import sympy
 import torch
 
 from ... import config
+from ...devices import vector_bits
 from ...ir.dependencies import stride_of
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
@@ -80,7 +81,6 @@ Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 STACK_BYTES = 1 << 18  # for values between stages
 MIXING = "load store constant index_expr indirect_indexing add sub mul".split()
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
-FEWEST_CONVERTED = 16  # lanes whose 16-bit elements are converted at once
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
 BARRIER = Line('asm volatile("");', origin="keeps the compiler from making vectors of the loop")
 
@@ -382,14 +382,14 @@ class CppKernelWriter(CppExpressions):
 
     def converts(self, dtype: torch.dtype, index: sympy.Expr) -> bool:
         """Are these elements, one after the other in memory, converted for all lanes at once?"""
-        if dtype is not torch.float16 or not self.lane or self.scope.is_mask:
+        plan, lane = self.plan, self.lane
+        if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
             return False
-        plan, is_free = self.plan, not self.has_scatter and self.lanes_are_free()
-        sizes = dict(zip(plan.x + plan.r, plan.outer + plan.inner))
+        is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
+        is_free = not self.has_scatter and self.lanes_are_free()
+        is_here = not self.scope.is_mask and id(playing.value) not in self.table_of
         is_known = self.inner_symbols.isdisjoint(index.free_symbols)
-        is_worth_it = config.vectorize and estimate((sizes[self.lane],)) >= FEWEST_CONVERTED
-        is_along = stride_of(index, self.lane) == 1 and id(playing.value) not in self.table_of
-        return is_free and is_known and is_worth_it and is_along
+        return is_long and is_free and is_here and is_known and stride_of(index, lane) == 1
 
     def converted(self, kind: str, element: str) -> str:
         """The place of a lane's element among the floats that are `Widened` or `Narrowed`."""

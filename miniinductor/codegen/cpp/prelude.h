@@ -178,43 +178,42 @@ SMALL_FLOAT(float8_e5m2, 8, 21, 0x8fe00000u, 0x1p112f, 0x7cu, 65536.f, 0x3880000
 OP float round_float16(float x) {
     return __builtin_copysignf(__builtin_fabsf(x) >= 65520.f ? inf : (x + shift_float16(x)) - shift_float16(x), x);
 }
-// float16 elements of a loop's lanes, one after the other in memory, as floats: read before the loop, or written after it.
-OP void convert(float& to, float16 from) { to = to_float(from); }
-OP void convert(float16& to, float from) { to = to_float16(from); }
-#ifdef __AVX512F__
-constexpr int64_t TOGETHER = 16;
-#define WIDE(x) __builtin_ia32_vcvtph2ps512_mask(x, Floats{}, -1, 4)
-#define NARROW(x) __builtin_ia32_vcvtps2ph512_mask(x, 0, Halves{}, -1)
+// float16 elements of a loop's lanes, one after the other in memory, as floats: read before the loop, or written after it.  (gcc makes
+// vectors of the processor's conversions in no loop; `asm` would keep accumulators in memory.)
+#ifdef __AVX512BW__
+typedef short Halves __attribute__((vector_size(32), aligned(2)));
+typedef float Floats __attribute__((vector_size(64), aligned(4)));
+#ifdef __clang__
+#define HALVES Halves*
 #else
-constexpr int64_t TOGETHER = 8;
-#define WIDE(x) __builtin_ia32_vcvtph2ps256(x)
-#define NARROW(x) __builtin_ia32_vcvtps2ph256(x, 0)
+#define HALVES short*
 #endif
-template <class To, class From> OP void convert(To* to, const From* from, int64_t n) {
-#if defined(__F16C__) && !defined(__clang__)
-    typedef short Halves __attribute__((vector_size(2 * TOGETHER), aligned(2)));
-    typedef float Floats __attribute__((vector_size(4 * TOGETHER), aligned(4)));
-    for (int64_t k = 0; k < n && n >= TOGETHER; k += TOGETHER) {
-        int64_t at = minimum(k, n - TOGETHER);              // the last vector overlaps with the one before
-        if constexpr (sizeof(To) == 4) *(Floats*)(to + at) = WIDE(*(const Halves*)(from + at));
-        else *(Halves*)(to + at) = NARROW(*(const Floats*)(from + at));
-    }
-    if (n >= TOGETHER) return;
-#endif
-    for (int64_t k = 0; k < n; k++) convert(to[k], from[k]);
-}
 template <int most> struct Widened {
     float lanes[most];
-    INLINE Widened(const float16* from, int64_t n) { convert(lanes, from, n); }
+    INLINE Widened(const float16* from, int64_t n) {
+        for (int64_t k = 0; k < n; k += 16) {
+            Halves x{};
+            if (n - k < 16) x = __builtin_ia32_loaddquhi256_mask((HALVES)(from + k), x, (1 << (n - k)) - 1);
+            else x = *(const Halves*)(from + k);
+            *(Floats*)(lanes + k) = __builtin_ia32_vcvtph2ps512_mask(x, Floats{}, -1, 4);
+        }
+    }
     INLINE float operator[](int64_t k) { return lanes[k]; }
 };
 template <int most> struct Narrowed {
     float16* to;
     int64_t n;
     float lanes[most];
-    INLINE ~Narrowed() { convert(to, lanes, n); }
+    INLINE ~Narrowed() {
+        for (int64_t k = 0; k < n; k += 16) {
+            Halves x = __builtin_ia32_vcvtps2ph512_mask(*(Floats*)(lanes + k), 0, Halves{}, -1);
+            if (n - k < 16) __builtin_ia32_storedquhi256_mask((HALVES)(to + k), x, (1 << (n - k)) - 1);
+            else *(Halves*)(to + k) = x;
+        }
+    }
     INLINE float& operator[](int64_t k) { return lanes[k]; }
 };
+#endif
 OP float round_float8_e4m3fn(float x) { return to_float(to_float8_e4m3fn(x)); }
 OP float round_float8_e5m2(float x) { return to_float(to_float8_e5m2(x)); }
 
