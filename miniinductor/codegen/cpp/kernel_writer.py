@@ -79,6 +79,7 @@ from .statements import (
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 STACK_BYTES = 1 << 18  # for values between stages
+MOVING = {"load", "store", "indirect_indexing"}
 MIXING = "load store constant index_expr indirect_indexing add sub mul".split()
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
@@ -243,7 +244,7 @@ class CppKernelWriter(CppExpressions):
         written = {self.overwritten.get(name, name) for name in self.stored}
         lines: list[Statement] = []
         for number, (name, pointer) in enumerate(self.pointers.items()):
-            c_type = memory_type(self.buffers[name].layout.dtype)
+            c_type = memory_type(self.dtype_of(name))
             if name not in written:
                 c_type = f"const {c_type}"
             made_by = origin_text(self.buffers[name], self.order)
@@ -336,10 +337,17 @@ class CppKernelWriter(CppExpressions):
         """A loop's size: a number, or the text of one."""
         return number if isinstance(number, int) else self.index(number)
 
+    def dtype_of(self, name: str) -> torch.dtype:
+        """Of a buffer's elements: where they are only moved, 16-bit floats are integers."""
+        dtype, nodes = self.buffers[name].layout.dtype, self.group.nodes
+        only_moves = {i.op for node in nodes for i in node.body.walk()} <= MOVING
+        is_short = only_moves and dtype.is_floating_point and dtype.itemsize == 2
+        return torch.int16 if is_short else dtype
+
     def load(self, name: str, index: sympy.Expr) -> Value:
         if name in self.values:
             return self.values[name]
-        dtype = self.buffers[name].layout.dtype
+        dtype = self.dtype_of(name)
         if name in self.scratch:
             return self.temporary(self.scratch_place(name), dtype, True)
         inner = self.changes_inside(index.free_symbols)
@@ -357,7 +365,7 @@ class CppKernelWriter(CppExpressions):
         if value.text in self.pending_names():
             self.deferred.append((name, index, value, mode, playing.value))
             return
-        dtype = self.buffers[name].layout.dtype
+        dtype = self.dtype_of(name)
         self.values[name] = Value(value.text, dtype, value.inner, value.number)
         if name in self.scratch:
             self.scope.add(f"{self.scratch_place(name)} = {value};")
