@@ -182,14 +182,14 @@ OP float round_float16(float x) {
 // vectors of the processor's conversions in no loop; `asm` would keep accumulators in memory.)
 #ifdef __AVX512BW__
 typedef short Halves __attribute__((vector_size(32), aligned(2)));
-typedef float Floats __attribute__((vector_size(64), aligned(4)));
+typedef float Floats __attribute__((vector_size(64)));
 #ifdef __clang__
 #define HALVES Halves*
 #else
 #define HALVES short*
 #endif
 template <int most> struct Widened {
-    float lanes[most];
+    alignas(64) float lanes[most];
     INLINE Widened(const float16* from, int64_t n) {
         for (int64_t k = 0; k < n; k += 16) {
             Halves x{};
@@ -203,7 +203,7 @@ template <int most> struct Widened {
 template <int most> struct Narrowed {
     float16* to;
     int64_t n;
-    float lanes[most];
+    alignas(64) float lanes[most];
     INLINE ~Narrowed() {
         for (int64_t k = 0; k < n; k += 16) {
             Halves x = __builtin_ia32_vcvtps2ph512_mask(*(Floats*)(lanes + k), 0, Halves{}, -1);
