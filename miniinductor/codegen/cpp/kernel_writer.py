@@ -404,7 +404,7 @@ class CppKernelWriter(CppExpressions):
         array = self.outside.fresh("half")
         text = f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"
         self.scope.lines.append(BeforeLanes(text))
-        return f"{array}[k]"
+        return f"{array}.lanes[k]"
 
     def note_scatter(self, index: sympy.Expr) -> None:
         """Does a scatter write another element in each lane?"""

@@ -212,7 +212,11 @@ class Lanes:
         if count == 0:
             return []
         place = Line(f"const int64_t {variable} = {first} + k;", origin="which lane it is")
-        before = [s.of(self.width, count) for s in self.body if isinstance(s, BeforeLanes)]
+        before = [
+            Line(s.text.format(self.width, count), origin=s.origin)
+            for s in self.body
+            if isinstance(s, BeforeLanes)
+        ]
         added = [a.in_lane() for a in self.accumulators]
         pragma = Pragma(simd=True)
         vectors = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)

@@ -42,24 +42,7 @@ constexpr float inf = __builtin_inff(), nan = __builtin_nanf("");
 
 template <class To, class From> OP To bits(From x) { return __builtin_bit_cast(To, x); }
 constexpr int INDEX_ERROR = 1, ZERO_DIVISION = 2, NOT_FAST = 4;       // bits that a kernel collects in `error`
-template <class T> constexpr bool is_float = false;
-template <> constexpr bool is_float<float> = true;
-template <> constexpr bool is_float<double> = true;
-
-// float -> integer as torch's CPU kernels do it: truncation, and no undefined behaviour out of range
-// GCC before 13 turns (float)(int)x into trunc(x), which is -0.0 for -0.5 where the integer gives 0.0.  Adding 0 makes it 0.0 in any case.
-OP float whole(float x) { return __builtin_truncf(x) + 0.f; }
-OP double whole(double x) { return __builtin_trunc(x) + 0.; }
-template <class To, class From> OP To to_integer(From x) {
-    if constexpr (is_float<From>) {
-        x = whole(x);
-        if constexpr (sizeof(To) == 8) return (To)(int64_t)x;
-        else if constexpr (sizeof(From) == 4 && sizeof(To) < 4) return (To)(int32_t)x;
-        else if constexpr (sizeof(To) < 4) return (To)(int64_t)x;
-        else return (To)x;
-    }
-    return (To)x;
-}
+template <class T> constexpr bool is_float = T(1.5) != T(1);
 
 // --- functions that libm has, in both precisions --------------------------------------------------------------------------
 #define LIBM(name) template <class T> OP T name(T x) {              /* floor(3) is 3 */                                        \
@@ -74,23 +57,29 @@ template <class To, class From> OP To to_integer(From x) {
 VECTORS(LIBM) LIBM(erfc) LIBM(sqrt) LIBM(floor) LIBM(ceil) LIBM(trunc) LIBM(rint) LIBM2(copysign) LIBM2(atan2) LIBM2(hypot)
 template <class T> OP T round(T x) { return rint(x); }      // ties to even
 
+// float -> integer as torch's CPU kernels do it: truncation, and no undefined behaviour out of range
+template <class To, class From> OP To to_integer(From x) {
+    if constexpr (is_float<From>) {
+        // GCC before 13 turns (float)(int)x into trunc(x), which is -0.0 for -0.5 where the integer gives 0.0.  Adding 0 makes it 0.0.
+        x = trunc(x) + From(0);
+        if constexpr (sizeof(To) == 8 || sizeof(To) < 4 && sizeof(From) == 8) return (To)(int64_t)x;
+        else if constexpr (sizeof(To) < 4) return (To)(int32_t)x;
+    }
+    return (To)x;
+}
+
 template <class T> OP T rsqrt(T x) { return T(1) / sqrt(x); }
 template <class T> OP T reciprocal(T x) { return T(1) / x; }
 
 // --- signs, and what a number is -----------------------------------------------------------------------------------------------
-OP float abs(float x) { return __builtin_fabsf(x); }
-OP double abs(double x) { return __builtin_fabs(x); }
-template <class T> OP T abs(T x) { return x < T(0) ? T(-x) : x; }
-template <class T> OP T sign(T x) { return x != x ? x : T((x > T(0)) - (x < T(0))); }
-OP float sign(float x) { return (float)((x > 0.f) - (x < 0.f)); }           // torch: sign(NaN) is 0
-OP double sign(double x) { return (double)((x > 0.) - (x < 0.)); }
+template <class T> OP T abs(T x) {
+    if constexpr (is_float<T>) return copysign(x, T(1));
+    else return x < T(0) ? T(-x) : x;
+}
+template <class T> OP T sign(T x) { return T((x > T(0)) - (x < T(0))); }     // torch: sign(NaN) is 0
 template <class T> OP bool isnan(T x) { return x != x; }
-OP bool isinf(float x) { return __builtin_fabsf(x) == inf; }
-OP bool isinf(double x) { return __builtin_fabs(x) == (double)inf; }
-template <class T> OP bool isinf(T) { return false; }
-OP bool signbit(float x) { return bits<int32_t>(x) < 0; }
-OP bool signbit(double x) { return bits<int64_t>(x) < 0; }
-template <class T> OP bool signbit(T x) { return x < T(0); }
+template <class T> OP bool isinf(T x) { return is_float<T> && abs(x) == T(inf); }
+template <class T> OP bool signbit(T x) { return (is_float<T> ? T(copysign(T(1), x)) : x) < T(0); }
 
 // Integer division.  The quotient of the lowest number by -1 wraps (an unsigned type's largest number is no -1).
 template <class T> OP bool minus_one(T b) { return T(-1) < T(0) && b == T(-1); }
@@ -198,7 +187,6 @@ template <int most> struct Widened {
             *(Floats*)(lanes + k) = __builtin_ia32_vcvtph2ps512_mask(x, Floats{}, -1, 4);
         }
     }
-    INLINE float operator[](int64_t k) { return lanes[k]; }
 };
 template <int most> struct Narrowed {
     float16* to;
@@ -211,7 +199,6 @@ template <int most> struct Narrowed {
             else *(Halves*)(to + k) = x;
         }
     }
-    INLINE float& operator[](int64_t k) { return lanes[k]; }
 };
 #endif
 OP float round_float8_e4m3fn(float x) { return to_float(to_float8_e4m3fn(x)); }

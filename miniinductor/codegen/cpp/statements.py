@@ -37,11 +37,8 @@ class Line:
 
 
 class BeforeLanes(Line):
-    """What stands before the loop over lanes in whose body this is."""
-
-    def of(self, most: int, count: Bound) -> Line:
-        """The line, for so many lanes, which are at most so many."""
-        return Line(self.text.format(most, count), origin=self.origin)
+    """What stands before the loop over lanes in whose body this is; {} is for how many lanes there
+    are at most, {}, and are."""
 
 
 @dataclass(frozen=True)
