@@ -53,14 +53,13 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     **{getattr(torch, t): (f"{t}_t",) * 2 for t in INTEGERS.split()},
 }
 ARRAY_TYPES = {"bool": "uint8_t"}  # types of arrays of values: gcc takes bools one by one
-SELECTING = ("maximum", "minimum")  # their result is one of their arguments, or a NaN
 SUFFIXES = dict.fromkeys((torch.int64, torch.uint32, torch.uint64), "LL")  # of numbers in the text
 INFIX = {**INFIX_OF_ALL, "truediv": "/"}
 # on numbers that are known when the kernel is written
 FOLDED = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
 FOLDED |= {"eq": operator.eq, "ne": operator.ne, "logical_and": lambda a, b: a and b}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # which check the divisor
-OF_EACH_TYPE = ("remainder", "floordiv")  # templates of the prelude
+OF_EACH_TYPE = ("remainder", "floordiv", "maximum", "minimum")  # templates of the prelude
 
 
 def memory_type(dtype: torch.dtype) -> str:
@@ -249,7 +248,11 @@ class CppExpressions(OpsHandler):
             return x
         if dtype in SMALL_FLOATS:
             wide = self.to_dtype(x, torch.float32)
-            value = self.call(f"round_{SMALL_FLOATS[dtype]}", dtype, wide)
+            is_half, name = dtype is torch.float16, SMALL_FLOATS[dtype]
+            rounds = (
+                "mini::round_float16({})" if is_half else f"mini::to_float(mini::to_{name}({{}}))"
+            )
+            value = self.make(rounds, dtype, wide)
             self.rounded[value.text] = wide.text
             return value
         if source in SMALL_FLOATS and dtype is torch.float32:
@@ -327,17 +330,5 @@ class CppExpressions(OpsHandler):
             are_bools = a.dtype == b.dtype == torch.bool
             template = "{} {} {}" if are_bools else "({} != 0) {} ({} != 0)"
             return self.make(template, dtype, a, LOGICAL[op], b)
-        if op in SELECTING:
-            return self.selected(op, a, b)
         is_template = not a.dtype.is_floating_point or op in OF_EACH_TYPE
         return self.call(op, dtype, a, b, of=compute_type(a.dtype) if is_template else "")
-
-    def selected(self, op: str, a: Value, b: Value) -> Value:
-        """The larger or smaller one, or a NaN.  With a number it is one comparison, which lets a
-        NaN through."""
-        for value, number in ((a, b), (b, a)):
-            is_number = number.number is not None and math.isfinite(number.number)
-            if is_number and a.dtype != torch.bool:
-                sign = "<" if op == "maximum" else ">"
-                return self.make("{0} {1} {2} ? {2} : {0}", a.dtype, value, sign, number)
-        return self.call(op, a.dtype, a, b, of=compute_type(a.dtype))

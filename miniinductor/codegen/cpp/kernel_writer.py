@@ -356,10 +356,8 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read):
             self.read.append(name)
         element = self.layout.element(name, index)
-        if self.converts(dtype, index):
-            element = self.converted("Widened", element)
-            return self.temporary(element, dtype, inner)
-        return self.temporary(as_computed(element, dtype), dtype, inner)
+        wide = self.of_lanes("Widened", element, dtype, index) or as_computed(element, dtype)
+        return self.temporary(wide, dtype, inner)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():
@@ -382,25 +380,23 @@ class CppKernelWriter(CppExpressions):
         if mode:
             self.note_scatter(index)
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
-        if self.converts(dtype, index) and not mode:
-            target = self.converted("Narrowed", target)
-        elif dtype in SMALL_FLOATS:
+        wide = "" if mode else self.of_lanes("Narrowed", target, dtype, index)
+        if dtype in SMALL_FLOATS and not wide:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
-        self.scope.add(f"{target} = {new};")
+        self.scope.add(f"{wide or target} = {new};")
 
-    def converts(self, dtype: torch.dtype, index: sympy.Expr) -> bool:
-        """Are these elements, one after the other in memory, converted for all lanes at once?"""
+    def of_lanes(self, kind: str, element: str, dtype: torch.dtype, index: sympy.Expr) -> str:
+        """The place of an element among the floats that are `Widened` or `Narrowed` for all lanes
+        at once: of float16 elements, one after the other in memory.  "": there is none."""
         plan, lane = self.plan, self.lane
         if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
-            return False
+            return ""
         is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
         is_free = not self.has_scatter and self.lanes_are_free()
         is_here = not self.scope.is_mask and id(playing.value) not in self.table_of
         is_known = self.inner_symbols.isdisjoint(index.free_symbols)
-        return is_long and is_free and is_here and is_known and stride_of(index, lane) == 1
-
-    def converted(self, kind: str, element: str) -> str:
-        """The place of a lane's element among the floats that are `Widened` or `Narrowed`."""
+        if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
+            return ""
         array = self.outside.fresh("half")
         text = f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"
         self.scope.lines.append(BeforeLanes(text))
@@ -486,8 +482,8 @@ class ForeachWriter(CppKernelWriter):
     def plan_loops(self) -> KernelPlan:
         return replace(super().plan_loops(), inner=(SIZE,))
 
-    def converts(self, dtype: torch.dtype, index: sympy.Expr) -> bool:
-        return False  # threads share the lanes
+    def of_lanes(self, *element: Any) -> str:
+        return ""  # threads share the lanes
 
     def decide_threads(self) -> None:
         work = sum(estimate(part.group.outer) for part in self.parts) * self.plan.work_per_element

@@ -128,9 +128,9 @@ template <class T> OP T bitwise_right_shift(T a, T b) {
     return (b < T(0) || b >= T(8 * sizeof(T))) ? (last == 8 * sizeof(T) ? T(0) : T(a >> (8 * sizeof(T) - 1))) : T(a >> b);
 }
 
-// A NaN on either side wins.  Two plain choices: one with || is not vectorized.
-template <class T> OP T maximum(T a, T b) { T m = a > b ? a : b; return a != a ? a : m; }
-template <class T> OP T minimum(T a, T b) { T m = a < b ? a : b; return a != a ? a : m; }
+// A NaN on either side wins.  Two plain choices (one with || is not vectorized), of which a number for b leaves one.
+template <class T> OP T maximum(T a, T b) { T m = a < b ? b : a; return b != b ? b : m; }
+template <class T> OP T minimum(T a, T b) { T m = a > b ? b : a; return b != b ? b : m; }
 
 // --- 16-bit floats: memory holds 16 bits, arithmetic is float -------------------------------------------------------------------
 enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
@@ -139,7 +139,6 @@ OP bfloat16 to_bfloat16(float x) {              // nearest, ties to even
     uint32_t u = bits<uint32_t>(x);
     return (bfloat16)(x != x ? 0x7fc0u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
-OP float round_bfloat16(float x) { return to_float(to_bfloat16(x)); }
 // Others: integers, of whose arithmetic gcc makes vectors (_Float16 it converts one by one).
 // * To a float: the digits are shifted to the left and moved to float's exponent by a product, which also normalizes subnormals.  mask: sign
 //   and digits, shifted; top: the first code that is no finite number.
@@ -201,8 +200,6 @@ template <int most> struct Narrowed {
     }
 };
 #endif
-OP float round_float8_e4m3fn(float x) { return to_float(to_float8_e4m3fn(x)); }
-OP float round_float8_e5m2(float x) { return to_float(to_float8_e5m2(x)); }
 
 // --- what the lanes of a loop have gathered, put together two halves at a time -----------------------------------------------
 // (gcc ends a reduction of `omp simd` with one addition after the other, 16 or 32 of them, each of which waits for the one before.)
