@@ -173,7 +173,7 @@ class Lanes:
 
     @property
     def width(self) -> int:
-        """How many lanes; 1: there are none."""
+        """How many lanes."""
         writer, most = self.writer, estimate(self.writer.plan.inner[-1:])
         if not self.accumulators:
             most = WIDTHS[0]
@@ -185,11 +185,6 @@ class Lanes:
     def gathering(self, loops: list[tuple]) -> list[Statement]:
         """The loops, and before them the lanes' arrays, which are put together after them."""
         *around, (lane, start, end) = loops
-        if self.width == 1:
-            parts = [a.renamed("part") for a in self.accumulators]
-            inside = nest([*self.body, *[p.taken() for p in parts]], loops)
-            added = [a.update(p.name) for a, p in zip(self.accumulators, parts)]
-            return [Block([*[p.declared() for p in parts], *inside, *added])]
         last: Bound = f"{lane}_last"
         left: Bound = f"{end} - {last}"
         lines: list[Statement] = []
@@ -218,7 +213,7 @@ class Lanes:
             if isinstance(s, BeforeLanes)
         ]
         added = [a.in_lane() for a in self.accumulators]
-        pragma = Pragma(simd=True)
+        pragma = Pragma(simd=self.width > 1)
         vectors = self.writer.vector_loop("k", 0, count, [place, *self.body, *added], pragma)
         if before:
             start = Line(f"const int64_t {variable} = {first};", origin="the first lane")
