@@ -339,10 +339,10 @@ class CppKernelWriter(CppExpressions):
 
     def dtype_of(self, name: str) -> torch.dtype:
         """Of a buffer's elements: where they are only moved, 16-bit floats are integers."""
-        dtype, nodes = self.buffers[name].layout.dtype, self.group.nodes
-        only_moves = {i.op for node in nodes for i in node.body.walk()} <= MOVING
-        is_short = only_moves and dtype.is_floating_point and dtype.itemsize == 2
-        return torch.int16 if is_short else dtype
+        dtype = self.buffers[name].layout.dtype
+        only_moves = {i.op for n in self.group.nodes for i in n.body.walk()} <= MOVING
+        is_short = dtype in (torch.float16, torch.bfloat16)
+        return torch.int16 if only_moves and is_short else dtype
 
     def load(self, name: str, index: sympy.Expr) -> Value:
         if name in self.values:

@@ -174,9 +174,8 @@ class Lanes:
     @property
     def width(self) -> int:
         """How many lanes."""
-        writer, most = self.writer, estimate(self.writer.plan.inner[-1:])
-        if not self.accumulators:
-            most = WIDTHS[0]
+        writer = self.writer
+        most = estimate(writer.plan.inner[-1:]) if self.accumulators else WIDTHS[0]
         if not config.vectorize or not writer.lanes_are_free() or most < 8:
             return 1
         wanted = WIDTHS[0] if len(self.body) <= 16 else WIDTHS[1]  # (the compiler's time counts)
