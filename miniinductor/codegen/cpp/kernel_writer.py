@@ -41,7 +41,6 @@ import sympy
 import torch
 
 from ... import config
-from ...devices import vector_bits
 from ...ir.dependencies import stride_of
 from ...ir.loops import Buffer, playing
 from ...ir.ops import is_loop_variable, price
@@ -57,6 +56,7 @@ from .expressions import (
     CppExpressions,
     CppScope,
     TableScope,
+    as_computed,
     combined,
     compute_type,
     memory_type,
@@ -64,7 +64,6 @@ from .expressions import (
 from .lanes import Plain
 from .layouts import LAYOUTS
 from .statements import (
-    BeforeLanes,
     Bound,
     Line,
     Pragma,
@@ -119,7 +118,7 @@ class CppKernelWriter(CppExpressions):
         # stores of accumulators, to be written after their loop
         self.deferred: list[Deferred] = []
         self.inner_variables = set()
-        self.lane: sympy.Symbol | None = None  # the innermost of them
+        self.lane = None
         self.scratch: dict[str, str] = {}  # buffer -> the scratch array that holds its elements
         self.scatter_is_row_wise = False  # does each lane write another element?
 
@@ -385,23 +384,6 @@ class CppKernelWriter(CppExpressions):
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{wide or target} = {new};")
 
-    def of_lanes(self, kind: str, element: str, dtype: torch.dtype, index: sympy.Expr) -> str:
-        """The place of an element among the floats that are `Widened` or `Narrowed` for all lanes
-        at once: of float16 elements, one after the other in memory.  "": there is none."""
-        plan, lane = self.plan, self.lane
-        if dtype is not torch.float16 or not lane or vector_bits() < 512 or not config.vectorize:
-            return ""
-        is_long = lane in plan.x or estimate(plan.inner[-1:]) >= 16
-        is_free = not self.has_scatter and self.lanes_are_free()
-        is_here = not self.scope.is_mask and id(playing.value) not in self.table_of
-        is_known = self.inner_symbols.isdisjoint(index.free_symbols)
-        if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
-            return ""
-        array = self.outside.fresh("half")
-        text = f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"
-        self.scope.lines.append(BeforeLanes(text))
-        return f"{array}.lanes[k]"
-
     def note_scatter(self, index: sympy.Expr) -> None:
         """Does a scatter write another element in each lane?"""
         lane, used = self.plan.r[-1] if self.plan.r else None, index.free_symbols
@@ -520,11 +502,6 @@ class ForeachWriter(CppKernelWriter):
             ],
         )
         return of_all_parts(kernel, self.parts)
-
-
-def as_computed(element: str, dtype: torch.dtype) -> str:
-    """An element in memory, as what is computed with."""
-    return f"mini::to_float({element})" if dtype in SMALL_FLOATS else element
 
 
 def ending(text: str) -> Marked:

@@ -72,10 +72,7 @@ template <class T> OP T rsqrt(T x) { return T(1) / sqrt(x); }
 template <class T> OP T reciprocal(T x) { return T(1) / x; }
 
 // --- signs, and what a number is -----------------------------------------------------------------------------------------------
-template <class T> OP T abs(T x) {
-    if constexpr (is_float<T>) return copysign(x, T(1));
-    else return x < T(0) ? T(-x) : x;
-}
+template <class T> OP T abs(T x) { return is_float<T> ? copysign(x, T(1)) : x < T(0) ? T(-x) : x; }
 template <class T> OP T sign(T x) { return T((x > T(0)) - (x < T(0))); }     // torch: sign(NaN) is 0
 template <class T> OP bool isnan(T x) { return x != x; }
 template <class T> OP bool isinf(T x) { return is_float<T> && abs(x) == T(inf); }
@@ -89,8 +86,7 @@ template <class T> OP T truncdiv(T a, T b) {
 }
 template <class T> OP T fmod(T a, T b) {
     if constexpr (!is_float<T>) return b == T(0) || minus_one(b) ? T(0) : T(a % b);
-    else if constexpr (sizeof(T) == 4) return __builtin_fmodf(a, b);
-    else return __builtin_fmod(a, b);
+    else return sizeof(T) == 4 ? __builtin_fmodf(a, b) : __builtin_fmod(a, b);
 }
 template <class T> OP T signed_as(T m, T b) { return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(m + b) : m; }
 template <class T> OP T remainder(T a, T b) { return signed_as(fmod(a, b), b); }
