@@ -34,8 +34,9 @@ import torch
 from ... import config
 from ...devices import vector_bits
 from ...ir.dependencies import stride_of
-from ...ir.loops import playing
+from ...ir.loops import Buffer, playing
 from ...ir.ops import COMPARISON, TESTS, OpsHandler
+from ...schedule.nodes import Group
 from ...sizes.symbols import Size, estimate
 from ..kernels import INFIX as INFIX_OF_ALL
 from ..kernels import LOGICAL, Scope, Value, wrapped
@@ -44,6 +45,7 @@ from .statements import BeforeLanes, Branch, Line, Statement
 
 # floats while they are computed with
 SMALL_FLOATS = {getattr(torch, t): t for t in "bfloat16 float16 float8_e4m3fn float8_e5m2".split()}
+MOVING = {"load", "store", "indirect_indexing"}  # ops that compute nothing
 INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 # dtype -> (type in memory, type of arithmetic)
 TYPES: dict[torch.dtype, tuple[str, str]] = {
@@ -164,6 +166,8 @@ class CppExpressions(OpsHandler):
     """The ops without memory and reductions; `CppKernelWriter` adds those, and sets these."""
 
     plan: KernelPlan
+    group: Group
+    buffers: Mapping[str, Buffer]
     scope: CppScope
     outside: CppScope  # statements per outer iteration
     table_of: dict[int, CppScope]  # id of an instruction -> where it is computed once
@@ -212,7 +216,14 @@ class CppExpressions(OpsHandler):
     def changes_inside(self, symbols: Iterable[Any]) -> bool:
         return not self.inner_variables.union(self.inner_symbols).isdisjoint(symbols)
 
-    # -- 16-bit elements of all lanes
+    # -- 16-bit elements
+    def dtype_of(self, name: str) -> torch.dtype:
+        """Of a buffer's elements: where they are only moved, 16-bit floats are integers."""
+        dtype = self.buffers[name].layout.dtype
+        only_moves = {i.op for n in self.group.nodes for i in n.body.walk()} <= MOVING
+        is_short = dtype in (torch.float16, torch.bfloat16)
+        return torch.int16 if only_moves and is_short else dtype
+
     def of_lanes(self, kind: str, element: str, dtype: torch.dtype, index: sympy.Expr) -> str:
         """The place of an element among the floats that are `Widened` or `Narrowed` for all lanes
         at once: of float16 elements, one after the other in memory.  "": there is none."""
@@ -226,8 +237,7 @@ class CppExpressions(OpsHandler):
         if not (is_long and is_free and is_here and is_known and stride_of(index, lane) == 1):
             return ""
         array = self.outside.fresh("half")
-        text = f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"
-        self.scope.lines.append(BeforeLanes(text))
+        self.scope.lines.append(BeforeLanes(f"mini::{kind}<{{}}> {array}{{{{&{element}, {{}}}}}};"))
         return f"{array}.lanes[k]"
 
     # -- indices at run time

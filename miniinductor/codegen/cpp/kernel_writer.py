@@ -78,7 +78,6 @@ from .statements import (
 # buffer, index, value, mode and instruction of a store
 Deferred: TypeAlias = tuple[str, sympy.Expr, Value, str | None, Any]
 STACK_BYTES = 1 << 18  # for values between stages
-MOVING = {"load", "store", "indirect_indexing"}
 MIXING = "load store constant index_expr indirect_indexing add sub mul".split()
 LONGEST_TABLE = 1024  # iterations of a loop whose values may be kept in arrays
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
@@ -118,7 +117,6 @@ class CppKernelWriter(CppExpressions):
         # stores of accumulators, to be written after their loop
         self.deferred: list[Deferred] = []
         self.inner_variables = set()
-        self.lane = None
         self.scratch: dict[str, str] = {}  # buffer -> the scratch array that holds its elements
         self.scatter_is_row_wise = False  # does each lane write another element?
 
@@ -335,13 +333,6 @@ class CppKernelWriter(CppExpressions):
     def size(self, number: Size) -> int | str:
         """A loop's size: a number, or the text of one."""
         return number if isinstance(number, int) else self.index(number)
-
-    def dtype_of(self, name: str) -> torch.dtype:
-        """Of a buffer's elements: where they are only moved, 16-bit floats are integers."""
-        dtype = self.buffers[name].layout.dtype
-        only_moves = {i.op for n in self.group.nodes for i in n.body.walk()} <= MOVING
-        is_short = dtype in (torch.float16, torch.bfloat16)
-        return torch.int16 if only_moves and is_short else dtype
 
     def load(self, name: str, index: sympy.Expr) -> Value:
         if name in self.values:

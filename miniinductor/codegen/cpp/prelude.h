@@ -103,7 +103,7 @@ template <class T> OP T floordiv(T a, T b) {
     if constexpr (is_float<T>) return floordiv_of(a, b, fmod(a, b));
     else {
         T m = fmod(a, b), d = truncdiv(a, b);
-        return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(d - T(1)) : d;
+        return T(d - (signed_as(m, b) != m));
     }
 }
 template <class T> OP T integer_power(T base, T exponent) {     // torch: a negative exponent gives 0, 1 or -1
@@ -120,8 +120,8 @@ template <class T> OP T bitwise_left_shift(T a, T b) {
     return (b < T(0) || b >= T(8 * sizeof(T))) ? T(0) : T((uint64_t)a << b);
 }
 template <class T> OP T bitwise_right_shift(T a, T b) {
-    constexpr int last = 8 * sizeof(T) - (T(-1) < T(0) ? 1 : 0);
-    return (b < T(0) || b >= T(8 * sizeof(T))) ? (last == 8 * sizeof(T) ? T(0) : T(a >> (8 * sizeof(T) - 1))) : T(a >> b);
+    T far = T(-1) < T(0) ? T(a >> (8 * sizeof(T) - 1)) : T(0);
+    return (b < T(0) || b >= T(8 * sizeof(T))) ? far : T(a >> b);
 }
 
 // A NaN on either side wins.  Two plain choices (one with || is not vectorized), of which a number for b leaves one.
@@ -215,7 +215,6 @@ OF_LANES(prod, a * b)
 OF_LANES(max, maximum(a, b))
 OF_LANES(min, minimum(a, b))
 OF_LANES(any, a | b)
-#undef OF_LANES
 
 // --- extremes and their places --------------------------------------------------------------------------------------------------
 // argmax: the extreme and its place.  A NaN counts as the extreme; among equals the first place wins, in any order of combining.
