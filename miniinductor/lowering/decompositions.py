@@ -341,7 +341,8 @@ def fused(tracer: Any, scores: Scores, product: Scores) -> Tensor | None:
     """softmax(scores) @ values by the kernel that the library chooses; None where that is not one
     of FlashAttention's kind, or a tensor was written since.  product: of softmax and values.
 
-    NaN where all scores of a row are -inf, as softmax has it: the library has 0."""
+    NaN where all scores of a row are -inf, as softmax has it: the library's kernels, cuDNN's too,
+    have 0."""
     is_late = scores.writes < product.writes or scores.q.dtype != product.k.dtype
     is_flat = {t.dim() for t in (scores.q, scores.k, product.k)} != {4}
     if is_late or is_flat or not scores.is_softmax:
