@@ -401,14 +401,24 @@ def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | No
     not along the last."""
     *earlier, last = loop_variables("x", len(outer)) or [None]
     indices = [access.index for body in bodies for access in body.reads()]
-    for number, variable in enumerate(earlier):
-        if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
-            continue
+    for number in range(len(earlier)):
         for index in indices:
             along_last = step_inside(index, last, outer[-1])
-            if stride_of(index, variable) == 1 and along_last not in (-1, 0, 1, None):
+            side = min(hint(run_until(index, earlier[: number + 1], outer), 0), hint(outer[-1], 0))
+            if side >= LEAST_SIDE and along_last not in (-1, 0, 1, None):
                 return number + 1
     return None
+
+
+def run_until(index: sympy.Expr, loops: Sequence[sympy.Symbol], sizes: Sequence[Size]) -> Size:
+    """How many elements follow each other in memory along the last of these loops, and those before
+    it that go on where it ends."""
+    length: Size = 1
+    for variable, size in reversed([*zip(loops, sizes)]):
+        if stride_of(index, variable) != length:
+            break
+        length = length * size
+    return length
 
 
 def outer_product_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | None:
