@@ -26,7 +26,7 @@ the `*_heuristics` of torch/_inductor/runtime/triton_heuristics.py.
 import functools
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -162,10 +162,10 @@ def looped_columns(x: int) -> list[Config]:
 
 
 def looped_rows(x: int, r: int) -> list[Config]:
-    found = [looped_config(warps, stages, x=1, r=b) for b, warps, stages in ROWS]
-    if r <= 2048:  # of symbolic length
-        found.insert(0, looped_config(4, 1, x=min(8, power_of_2(x)), r=256))
-    return found
+    if r <= 2048:  # of symbolic length: about as many elements as now, in one step
+        like = persistent_rows(x, max(NEIGHBOURS, r))
+        return [looped_config(c.num_warps, 1, x=c.block("x"), r=c.block("r")) for c in like]
+    return [looped_config(warps, stages, x=1, r=b) for b, warps, stages in ROWS]
 
 
 def interpreted_config(kind: str, sizes: Mapping[str, int]) -> Config:
@@ -239,6 +239,7 @@ LONG_ROW = 8192
 # elements that share one running maximum in such a loop: one more exp for all of them
 NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
+LONGEST_STEP = 4  # elements: neighbours so far apart still share a cache line
 WIDEST = 16  # elements that a thread reads at once, at most
 MANY = 1 << 62
 LIKELY = 8192  # a symbol that the captured run did not know, where blocks are chosen
@@ -344,7 +345,7 @@ def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
     again = any(loops.nodes_of(stage, inner=True) for stage in range(1, loops.last_stage + 1))
     columns = False
     if loops.is_pointwise:
-        kind, axes = pointwise_axes(loops.outer, bodies)
+        kind, axes = pointwise_axes(loops)
     else:
         axes = [Axis("x", loops.x, loops.outer, "[:, None]")]
         axes.append(Axis("r", loops.r, loops.inner, "[None, :]"))
@@ -380,11 +381,13 @@ def tile_plan(loops: KernelPlan, **decided: Any) -> TilePlan:
 
 
 # --- axes -----------------------------------------------------------------------------------------
-def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> tuple[str, list[Axis]]:
+def pointwise_axes(loops: KernelPlan) -> tuple[str, list[Axis]]:
     """The kind of tile, and its axes: one of them, or two where reads run along another loop than
     writes, or are those of an outer product."""
-    x = loop_variables("x", len(outer))
-    cut = transposed_at(outer, bodies) or outer_product_at(outer, bodies)
+    x, outer, bodies = loops.x, loops.outer, loops.bodies
+    reads = [access for body in bodies.values() for access in body.reads()]
+    indices = {access.index for access in reads if access.name not in bodies}
+    cut = transposed_at(outer, indices) or outer_product_at(outer, indices)
     if cut is None:
         return "pointwise", [Axis("x", x, outer, "")]
     return "tile", [
@@ -393,26 +396,26 @@ def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> tuple[s
     ]
 
 
-def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | None:
-    """Number of loops that belong to y, if some read goes by steps of one along an earlier loop and
-    not along the last."""
+def transposed_at(outer: Sequence[Size], indices: Iterable[sympy.Expr]) -> int | None:
+    """Number of loops that belong to y, if some read goes by shorter steps along an earlier loop
+    than along the last: by steps of one, or so short that they share a cache line."""
     *earlier, last = loop_variables("x", len(outer)) or [None]
-    indices = [access.index for body in bodies for access in body.reads()]
-    for number, variable in enumerate(earlier):
-        if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
-            continue
-        for index in indices:
-            along_last = step_inside(index, last, outer[-1])
-            if stride_of(index, variable) == 1 and along_last not in (-1, 0, 1, None):
-                return number + 1
-    return None
+    found = [
+        (step, number + 1)
+        for number, variable in enumerate(earlier)
+        if min(hint(outer[number], 0), hint(outer[-1], 0)) >= LEAST_SIDE
+        for index in indices
+        for step in range(1, LONGEST_STEP + 1)
+        if stride_of(index, variable) == step
+        and abs(step_inside(index, last, outer[-1]) or 0) > step
+    ]
+    return min(found)[1] if found else None
 
 
-def outer_product_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | None:
+def outer_product_at(outer: Sequence[Size], indices: Collection[sympy.Expr]) -> int | None:
     """Number of loops that belong to y, if each read is along those or along the others alone: of a
     tile, both are few."""
     x = loop_variables("x", len(outer))
-    indices = {access.index for body in bodies for access in body.reads()}
     met = {frozenset(index.free_symbols.intersection(x)) for index in indices} - {frozenset()}
     for cut in range(1, 1 if any(map(is_indirect, indices)) else len(x)):
         y, sides = set(x[:cut]), (outer[:cut], outer[cut:])
