@@ -8,6 +8,7 @@ In:   the nodes of a group.  Out: a `TilePlan`, which decides everything before 
                                       lines
     persistent    [XBLOCK, RBLOCK]    a row fits in one tile, so nothing is read twice
     looped        [XBLOCK, RBLOCK]    r in steps of RBLOCK; a loop per *stage*
+    either        [XBLOCK, RBLOCK]    a row of symbolic length: persistent where it fits, else looped
 
 A program (a block of threads) computes one tile.  Enough bytes must be in flight: 4 to 16 elements
 for each of 32 * num_warps threads, and programs for every processor.  With one tile per row of a
@@ -320,7 +321,7 @@ def size_text(n: Size) -> str:
 class TilePlan(KernelPlan):
     """The plan of a kernel's loops, and the tiles that run over them: what the writer follows."""
 
-    kind: str  # "pointwise" | "tile" | "persistent" | "looped" | "product"
+    kind: str  # "pointwise" | "tile" | "persistent" | "looped" | "either" | "product"
     axes: list[Axis]
     sizes: dict[str, Size]  # axis -> elements
     configs: list[Config]
@@ -350,15 +351,15 @@ def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
         axes = [Axis("x", loops.x, loops.outer, "[:, None]")]
         axes.append(Axis("r", loops.r, loops.inner, "[None, :]"))
         columns = reads_along_outputs(bodies, loops.x, loops.r)
-        # a row of symbolic length is looped over: in another call it may be longer than a tile
-        row = axes[1].numel if isinstance(axes[1].numel, int) else MANY
         scans = any(instruction.op == "scan" for body in bodies for instruction in body.walk())
         longest = PERSISTENT_COLUMNS if columns else PERSISTENT
         if columns and hint(axes[0].numel, LIKELY) < PROCESSORS * FEW_COLUMNS:
             longest = PERSISTENT_FEW_COLUMNS  # the last of chunks
         if not again and not scans:
             longest = min(LONG_ROW, longest)
-        kind = "looped" if row > longest else "persistent"
+        kind = "persistent" if hint(axes[1].numel, MANY) <= longest else "looped"
+        if kind == "persistent" and not isinstance(axes[1].numel, int):  # it may be longer than now
+            kind = "either" if again and not columns else "looped"
     return tile_plan(
         loops,
         kind=kind,
@@ -465,5 +466,5 @@ def divides(config: Config, axis: Axis, kind: str) -> bool:
     numel, block = axis.numel, config.block(axis.name)
     if isinstance(numel, int):
         return numel % block == 0
-    is_one_tile = axis.name == "r" and kind == "persistent"
+    is_one_tile = axis.name == "r" and kind != "looped"
     return not is_one_tile and bool(Mod(numel, block) == 0)
