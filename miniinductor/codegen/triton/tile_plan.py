@@ -8,7 +8,7 @@ In:   the nodes of a group.  Out: a `TilePlan`, which decides everything before 
                                       lines
     persistent    [XBLOCK, RBLOCK]    a row fits in one tile, so nothing is read twice
     looped        [XBLOCK, RBLOCK]    r in steps of RBLOCK; a loop per *stage*
-    either        [XBLOCK, RBLOCK]    a row of symbolic length: persistent where it fits, else looped
+    either        [XBLOCK, RBLOCK]    a row of symbolic length: persistent if it fits, else looped
 
 A program (a block of threads) computes one tile.  Enough bytes must be in flight: 4 to 16 elements
 for each of 32 * num_warps threads, and programs for every processor.  With one tile per row of a
