@@ -102,7 +102,7 @@ class TritonKernelWriter(TritonExpressions):
 
     def branches(self) -> list[Code]:
         """Both forms of a kernel of rows: for those that fit into a tile, and for longer ones."""
-        row, code = size_text(self.plan.axes[1].numel), []
+        row, code = size_text(self.plan.axes[1].numel), list[Code]()
         for kind, header in (("persistent", f"if {row} <= RBLOCK:"), ("looped", "else:")):
             self.plan, counter = replace(self.plan, kind=kind), self.outside.counter
             self.outside = self.scope = TileScope()

@@ -114,9 +114,7 @@ def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) ->
     columns: memory runs along x, so that neighbouring threads should work on neighbouring
     outputs."""
     x = sizes["x"]
-    if is_interpreting():
-        found = [interpreted_config(kind, sizes)]
-    elif kind == "pointwise":
+    if kind == "pointwise":
         found = pointwise_configs(x)
     elif kind == "tile":
         y_most, x_most = power_of_2(sizes["y"]), power_of_2(x)
@@ -125,7 +123,7 @@ def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) ->
         found = persistent_columns(x, sizes["r"]) if columns else persistent_rows(x, sizes["r"])
     else:
         found = looped_columns(x) if columns else looped_rows(x, sizes["r"])
-    return list(dict.fromkeys(found))
+    return [interpreted(found[0], x)] if is_interpreting() else list(dict.fromkeys(found))
 
 
 def pointwise_configs(x: int) -> list[Config]:
@@ -169,22 +167,15 @@ def looped_rows(x: int, r: int) -> list[Config]:
     return [looped_config(warps, stages, x=1, r=b) for b, warps, stages in ROWS]
 
 
-def interpreted_config(kind: str, sizes: Mapping[str, int]) -> Config:
-    """A few large tiles."""
-    side = {axis: power_of_2(size) for axis, size in sizes.items()}
-    if kind == "pointwise":
-        return config_of(1, x=min(INTERPRETED_TILE, side["x"]))
-    if kind == "tile":
-        return config_of(1, y=min(64, side["y"]), x=min(256, side["x"]))
-    r = side["r"] if kind == "persistent" else max(8, min(4096, side["r"]))
-    make = config_of if kind == "persistent" else looped_config
-    return make(1, 1, x=min(side["x"], INTERPRETED_TILE // r), r=r)
+def interpreted(config: Config, x: int) -> Config:
+    """The same in large tiles."""
+    blocks = dict(config.blocks)
+    most = INTERPRETED_TILE * blocks["XBLOCK"] // config.elements
+    return Config((*(blocks | {"XBLOCK": min(power_of_2(x), max(1, most))}).items(),), 1)
 
 
 def foreach_config(counts: Sequence[int]) -> Config:
     """For parts of so many elements in one kernel."""
-    if is_interpreting():
-        return config_of(1, x=min(INTERPRETED_TILE, power_of_2(max(counts))))
     # (a warp that has found its part should do much: 1,024 elements each took half of 256)
     return config_of(4, x=1024 if sum(counts) < 1024 * PROCESSORS * 16 else 4096)
 
@@ -195,8 +186,6 @@ def product_configs(sizes: Mapping[str, int]) -> list[Config]:
 
     A tile's sides are at least 16, the smallest that the matrix units take."""
     m, n, k = (max(16, power_of_2(sizes[axis])) for axis in "mnk")
-    if is_interpreting():
-        return [config_of(1, m=min(128, m), n=min(128, n), k=min(64, k))]
     fitting = [t for t in PRODUCT_TILES if t[0] <= m and t[1] <= n]
     programs = {t: -(-sizes["m"] // t[0]) * -(-sizes["n"] // t[1]) for t in fitting}
     many = [t for t in fitting if programs[t] >= PROCESSORS // 2] or fitting[-3:]
