@@ -83,6 +83,47 @@ def test_a_short_reduction_is_written_out():
     check(lambda a, b: ((a[:, None] - b) ** 2).sum(-1).argmin(1), a, b, kernels=1)
     check(lambda x: (x.amax(-1), x.amin(-1), x.prod(-1), (x > 0).any(-1)), a)
     check(lambda x: (x.sum((0, 2)), x.mean((0, 2))), torch.randn(2, 70, 2).bfloat16(), rtol=0.02)
+    a, b = torch.randn(130, 16), torch.randn(131, 16).index_fill_(0, torch.tensor(5), torch.nan)
+    for function in (
+        lambda a, b: (a[:, None] - b).square().mean(-1).sqrt(),
+        lambda a, b: ((a[:, None] * b).amax(-1), (a[:, None] < b).any(-1)),
+    ):
+        text = check(function, a, b, kernels=1)
+        assert "YBLOCK:" in text  # many outputs share what is read
+        check(function, a.bfloat16(), b.bfloat16(), rtol=0.02)
+
+
+def test_rows_of_symbolic_length_are_one_tile_if_they_fit():
+    for function in (
+        lambda x: torch.softmax(x, -1),
+        lambda x: F.layer_norm(x, x.shape[-1:]),
+        lambda x: x * (x - x.std(-1, keepdim=True)).amin(-1, keepdim=True),
+    ):
+        minidynamo.reset()
+        for_all = minidynamo.compile(function, fullgraph=True, dynamic=True)
+        for x in (torch.randn(5, n) for n in (49, 7, 64, 65, 200, 1000)):
+            torch.testing.assert_close(for_all(x), function(x), rtol=1e-5, atol=1e-5)
+        [frame] = minidynamo.records.frames
+        [kernel] = frame.backend_record.kernels
+        tile, loops = kernel.source.split("    else:\n")
+        assert "if s1 <= RBLOCK:" in tile and tile.count("tl.load") == 1 and "r_start" in loops
+
+
+def test_tiles_also_turn_what_lies_a_few_elements_apart():
+    x = torch.randn(4, 3, 40, 24).to(memory_format=torch.channels_last)
+    y = torch.randn(50, 60)
+    texts = [
+        check(lambda x: x.transpose(-1, -2).double().contiguous(), x),
+        check(lambda x: x[:, ::2].t().contiguous() * 2, y),
+        check(lambda x: x[::2, ::2].contiguous() * 2, y),
+    ]
+    assert ["YBLOCK:" in text for text in texts] == [True, True, False]
+
+
+def test_the_larger_of_two_numbers_is_not_rounded():
+    x = torch.randn(9, 7).index_fill_(0, torch.tensor(2), torch.nan).bfloat16()
+    texts = [check(f, x, rtol=0) for f in (F.relu, lambda x: F.relu(x) * 2)]
+    assert [text.count(".to(tl.bfloat16).to") for text in texts] == [0, 1]
 
 
 def test_integers_that_grow_beyond_32_bits_have_64():

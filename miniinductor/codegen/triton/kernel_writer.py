@@ -24,11 +24,13 @@ which it varies:
                                       ends a stage, and what a later stage needs of an earlier one's
                                       elements is computed again; max(v) and sum(exp(v - max)) are
                                       found in one pass: the online softmax
+                                      either: both, for rows of symbolic length
 
 Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes. Symbolic
 sizes are arguments after the pointers: blocks are chosen by hints, masks stay where no divisibility
-is known, and rows of symbolic length are looped over.  Mirrors torch/_inductor/codegen/triton.py
-(paper section 4.4).  Left out: descending to CTA clusters.
+is known, and a row of symbolic length is one tile if it fits.  Left out: descending to CTA clusters.
+
+Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).
 """
 
 import itertools
