@@ -28,7 +28,7 @@ which it varies:
 
 Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes. Symbolic
 sizes are arguments after the pointers: blocks are chosen by hints, masks stay where no divisibility
-is known, and a row of symbolic length is one tile if it fits.  Left out: descending to CTA clusters.
+is known, a row of symbolic length is one tile if it fits.  Left out: descending to CTA clusters.
 
 Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).
 """
