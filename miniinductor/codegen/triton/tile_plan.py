@@ -28,7 +28,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import sympy
@@ -102,12 +102,6 @@ def config_of(warps: int, stages: int = 1, **blocks: int) -> Config:
     return Config(named, warps, stages)
 
 
-def looped_config(warps: int, stages: int, **blocks: int) -> Config:
-    """stages: tiles in flight, see TritonKernelWriter.write_loop."""
-    config = config_of(warps, stages, **blocks)
-    return Config((*config.blocks, ("STAGES", stages)), warps, stages)
-
-
 def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) -> list[Config]:
     """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" and "looped" (x, r).
 
@@ -123,6 +117,8 @@ def block_configs(kind: str, sizes: Mapping[str, int], columns: bool = False) ->
         found = persistent_columns(x, sizes["r"]) if columns else persistent_rows(x, sizes["r"])
     else:
         found = looped_columns(x) if columns else looped_rows(x, sizes["r"])
+        # tiles in flight, see TritonKernelWriter.write_loop
+        found = [replace(c, blocks=(*c.blocks, ("STAGES", c.num_stages))) for c in found]
     return [interpreted(found[0], x)] if is_interpreting() else list(dict.fromkeys(found))
 
 
@@ -157,21 +153,21 @@ def persistent_rows(x: int, r: int) -> list[Config]:
 
 def looped_columns(x: int) -> list[Config]:
     most = power_of_2(x)
-    return [looped_config(w, stages, x=min(a, most), r=b) for a, b, w, stages in COLUMNS]
+    return [config_of(w, stages, x=min(a, most), r=b) for a, b, w, stages in COLUMNS]
 
 
 def looped_rows(x: int, r: int) -> list[Config]:
     if r <= 2048:  # of symbolic length: about as many elements as now, in one step
-        like = persistent_rows(x, max(NEIGHBOURS, r))
-        return [looped_config(c.num_warps, 1, x=c.block("x"), r=c.block("r")) for c in like]
-    return [looped_config(warps, stages, x=1, r=b) for b, warps, stages in ROWS]
+        return persistent_rows(x, max(NEIGHBOURS, r))
+    return [config_of(warps, stages, x=1, r=b) for b, warps, stages in ROWS]
 
 
 def interpreted(config: Config, x: int) -> Config:
     """The same in large tiles."""
     blocks = dict(config.blocks)
     most = INTERPRETED_TILE * blocks["XBLOCK"] // config.elements
-    return Config((*(blocks | {"XBLOCK": min(power_of_2(x), max(1, most))}).items(),), 1)
+    blocks["XBLOCK"] = min(power_of_2(x), max(1, most))
+    return Config(tuple(blocks.items()), 1)
 
 
 def foreach_config(counts: Sequence[int]) -> Config:
@@ -248,13 +244,10 @@ class Axis:
         self.mask: str | None = None  # the name of the mask, where the last tile is not full
         self.flat = str(self.loops[0][0]) if len(self.loops) == 1 else f"{name}index"
 
-    def index_text(self, start: str) -> str:
-        index = f"tl.arange(0, {self.block}){self.slice}"
-        return f"{start} + {index}" if start else index
-
     def lines(self, start: str) -> list[Line]:
         """Names of the loop variables, from the flat index that begins at `start`."""
-        texts = [noted(f"{self.flat} = {self.index_text(start)}", f"{self.name}: {self.numel}")]
+        index = f"{start}{' + ' if start else ''}tl.arange(0, {self.block}){self.slice}"
+        texts = [noted(f"{self.flat} = {index}", f"{self.name}: {self.numel}")]
         if self.mask:
             texts.append(f"{self.mask} = {self.flat} < {size_text(self.numel)}")
         if len(self.loops) != 1:
