@@ -2,6 +2,7 @@
 16-bit and integer dtypes, NaN, and sizes that are symbols."""
 
 import os
+import types
 
 import pytest
 
@@ -14,6 +15,9 @@ import torch.nn.functional as F
 
 import minidynamo
 from miniinductor import config
+from miniinductor.codegen.kernels import Kernel
+from miniinductor.codegen.triton.build import CudaCode
+from miniinductor.codegen.triton.tile_plan import Config, Launch
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +111,18 @@ def test_rows_of_symbolic_length_are_one_tile_if_they_fit():
         [kernel] = frame.backend_record.kernels
         tile, loops = kernel.source.split("    else:\n")
         assert "if s1 <= RBLOCK:" in tile and tile.count("tl.load") == 1 and "r_start" in loops
+
+
+def test_kernels_that_compute_much_are_timed_though_they_move_little(monkeypatch):
+    about = types.SimpleNamespace(major=9, minor=0, name="a GPU")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
+    for rows, count in ((1 << 10, 1), (1 << 18, 4)):
+        configs = [Config((("XBLOCK", 1 << k), ("RBLOCK", 128)), 1) for k in range(4)]
+        launch = Launch({"x": rows, "r": 128}, configs, {}, False, [])
+        code = CudaCode(
+            Kernel("", [], [], [], "", launch=launch), "", torch.device("cuda"), 1 << 20
+        )
+        assert len(code.configs) == count
 
 
 def test_tiles_also_turn_what_lies_a_few_elements_apart():

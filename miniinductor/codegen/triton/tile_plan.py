@@ -141,14 +141,13 @@ def persistent_rows(x: int, r: int) -> list[Config]:
     rows = min(most, max(1, 1024 // block))
     of_a_warp = 512 if x > rows * 8 else 256  # few programs: more threads each
     warps = max(1, min(16, rows * block // of_a_warp))
-    found = [config_of(warps, x=rows, r=block)]
-    if block > 1024:
-        return found + [config_of(w, x=1, r=block) for w in (warps // 2, min(32, warps * 2))]
     # a warp waits for no other, and has several rows under way (65,536 rows of 256: half the time
     # of all others)
-    for elements, warps in ((512, 1), (2048, 1), (4096, 4)):
-        found.append(config_of(warps, x=min(most, max(1, elements // block)), r=block))
-    return found
+    others = [(512, 1), (2048, 1), (4096, 4)]
+    if block > 1024:
+        others = [(1, warps // 2), (1, min(32, warps * 2))]
+    tiles = [(rows * block, warps), *others]  # elements, warps
+    return [config_of(w, x=min(most, max(1, n // block)), r=block) for n, w in tiles]
 
 
 def looped_columns(x: int) -> list[Config]:
@@ -166,7 +165,7 @@ def interpreted(config: Config, x: int) -> Config:
     """The same in large tiles."""
     blocks = dict(config.blocks)
     most = INTERPRETED_TILE * blocks["XBLOCK"] // config.elements
-    blocks["XBLOCK"] = min(power_of_2(x), max(1, most))
+    blocks["XBLOCK"] = min(power_of_2(x), most)
     return Config(tuple(blocks.items()), 1)
 
 
