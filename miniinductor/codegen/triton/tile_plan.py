@@ -224,7 +224,7 @@ LONG_ROW = 8192
 # elements that share one running maximum in such a loop: one more exp for all of them
 NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
-LONGEST_STEP = 4  # elements: neighbours so far apart still share a cache line
+SHORT_STEPS = range(1, 5)  # elements: neighbours so far apart share a cache line
 WIDEST = 16  # elements that a thread reads at once, at most
 MANY = 1 << 62
 LIKELY = 8192  # a symbol that the captured run did not know, where blocks are chosen
@@ -387,7 +387,7 @@ def transposed_at(outer: Sequence[Size], indices: Iterable[sympy.Expr]) -> int |
         for number, variable in enumerate(earlier)
         if min(hint(outer[number], 0), hint(outer[-1], 0)) >= LEAST_SIDE
         for index in indices
-        for step in range(1, LONGEST_STEP + 1)
+        for step in SHORT_STEPS
         if stride_of(index, variable) == step
         and abs(step_inside(index, last, outer[-1]) or 0) > step
     ]
