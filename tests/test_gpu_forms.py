@@ -87,14 +87,6 @@ def test_a_short_reduction_is_written_out():
     check(lambda a, b: ((a[:, None] - b) ** 2).sum(-1).argmin(1), a, b, kernels=1)
     check(lambda x: (x.amax(-1), x.amin(-1), x.prod(-1), (x > 0).any(-1)), a)
     check(lambda x: (x.sum((0, 2)), x.mean((0, 2))), torch.randn(2, 70, 2).bfloat16(), rtol=0.02)
-    a, b = torch.randn(130, 16), torch.randn(131, 16).index_fill_(0, torch.tensor(5), torch.nan)
-    for function in (
-        lambda a, b: (a[:, None] - b).square().mean(-1).sqrt(),
-        lambda a, b: ((a[:, None] * b).amax(-1), (a[:, None] < b).any(-1)),
-    ):
-        text = check(function, a, b, kernels=1)
-        assert "YBLOCK:" in text  # many outputs share what is read
-        check(function, a.bfloat16(), b.bfloat16(), rtol=0.02)
 
 
 def test_rows_of_symbolic_length_are_one_tile_if_they_fit():
@@ -111,6 +103,17 @@ def test_rows_of_symbolic_length_are_one_tile_if_they_fit():
         [kernel] = frame.backend_record.kernels
         tile, loops = kernel.source.split("    else:\n")
         assert "if s1 <= RBLOCK:" in tile and tile.count("tl.load") == 1 and "r_start" in loops
+
+
+def test_gathered_rows_are_reduced_by_few_threads_each():
+    x, i = torch.randn(30, 70), torch.randint(-30, 30, (50,))
+    assert "r_start" in check(lambda x, i: (x[i] * x[i.flip(0)]).sum(-1), x, i, kernels=1)
+    texts = [
+        check(lambda x, i: x[i].logsumexp(-1), x, i),
+        check(lambda x, i: x.amax(-1)[i] - x[i, 3], x, i),
+        check(lambda x, i: x[:, :30][i].softmax(-1), x, i),
+    ]
+    assert not any("r_start" in text for text in texts)
 
 
 def test_kernels_that_compute_much_are_timed_though_they_move_little(monkeypatch):

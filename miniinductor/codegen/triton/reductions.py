@@ -39,33 +39,16 @@ import torch
 
 from ... import config
 from ...ir.dependencies import LoopBody, stride_of, stride_order
-from ...ir.loops import (
-    ComputedBuffer,
-    Graph,
-    Index,
-    Layout,
-    Pointwise,
-    Reduction,
-    contiguous_strides,
-    playing,
-)
+from ...ir.loops import ComputedBuffer, Graph, Index, Layout, Reduction, contiguous_strides, playing
 from ...ir.ops import Value, ops
 from ...ir.handlers import trace
-from ...lowering.reductions import JOINS, written_out
 from ...records import CompileRecord
 from ...sizes.expressions import FloorDiv
 from ...sizes.symbols import Size, hint, reshape_index, size
 from ..kernels import limit
 from .expressions import TritonExpressions, as_narrow, compute_dtype, literal, triton_type
 from .kernel_text import Line, Tile, plain
-from .tile_plan import (
-    LARGEST_INT32,
-    NEIGHBOURS,
-    PROCESSORS,
-    outer_product_at,
-    reads_along_outputs,
-    size_text,
-)
+from .tile_plan import ABOUT, LARGEST_INT32, NEIGHBOURS, PROCESSORS, reads_along_outputs, size_text
 
 # --- long reductions in two steps -----------------------------------------------------------------
 PROGRAMS = PROCESSORS * 8  # enough work for every processor
@@ -98,10 +81,8 @@ def split(
     short runs; else as it is."""
     data = buffer.data
     outputs, elements = (hint(numel(sizes), 0) for sizes in (data.ranges, data.reduction_ranges))
-    if outputs * elements < LEAST_ELEMENTS or data.kind[:3] == "arg":
+    if outputs * elements < LEAST_ELEMENTS or elements < LEAST_ROWS or data.kind[:3] == "arg":
         return [buffer]
-    if elements < LEAST_ROWS:
-        return [of_outer_product(buffer)]
     data, run = in_order_of_memory(buffer)
     body = trace(buffer).simplify_loops()
     columns = run > 1 or reads_along_outputs([body], body.x, body.r)
@@ -137,19 +118,6 @@ def split(
         parts = known[key, data.kind] = in_two_steps(buffer, *how)
     graph.buffers.update({part.name: part for part in parts})
     return parts
-
-
-def of_outer_product(buffer: ComputedBuffer) -> ComputedBuffer:
-    """A short reduction of an outer product, as that of distances, as one expression: in a tile of
-    two axes each element that is read serves a line of outputs."""
-    data, body = buffer.data, trace(buffer).simplify_loops()
-    is_short = data.kind in JOINS and numel(data.reduction_ranges) in range(LONGEST_RUN + 1)
-    indices = [access.index for access in body.reads()]
-    if not is_short or outer_product_at(body.outer, indices) is None:
-        return buffer
-    element = written_out(data.inner_fn, data.reduction_ranges, JOINS[data.kind])
-    about = data.device, data.dtype, data.ranges
-    return replace(buffer, data=Pointwise(*about, element, origins=data.origins))
 
 
 def rows_before(buffer: ComputedBuffer, graph: Graph) -> int:
@@ -306,7 +274,6 @@ def by_helper(helper: str, tile: str = "{a}") -> Reducer:
     return Reducer(f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, {1}, {helper})")
 
 
-ABOUT = {"m2": "sum", "sumexp": "max"}  # sums of what depends on another reduction of the row
 REDUCERS = {
     "sum": Reducer("{a} + {b}", "tl.sum({a}, 1)"),
     "prod": by_helper("multiply"),

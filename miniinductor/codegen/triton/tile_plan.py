@@ -49,6 +49,7 @@ PERSISTENT_FEW_COLUMNS = 1024  # and there are few columns
 FEW_COLUMNS = 16  # for each processor: fewer are not enough for tiles of 32 and more
 PROCESSORS = 132  # of the GPU we tune for (H100); others only see other tile counts
 INTERPRETED_TILE = 65536  # the interpreter pays per program, not per element
+SHORT_ROW = 2048  # the longest that several threads need not share
 LARGEST_INT32 = 2**31 - 1
 
 # (YBLOCK, XBLOCK, warps)
@@ -57,6 +58,8 @@ TILES = ((64, 64, 8), (128, 64, 8), (64, 32, 4), (32, 32, 4))
 COLUMNS = ((32, 32, 4, 1), (64, 8, 4, 1), (32, 64, 4, 1), (128, 16, 4, 3))
 # (RBLOCK, warps, stages)
 ROWS = ((2048, 8, 1), (4096, 16, 1), (16384, 16, 3))
+# (RBLOCK, warps): few threads for each of 64 rows, whose places in memory all of them compute
+FEW_THREADS = ((16, 1), (32, 4))
 # (MBLOCK, NBLOCK, KBLOCK, stages, warps)
 PRODUCT_TILES = (
     (128, 256, 64, 3, 8),
@@ -156,8 +159,11 @@ def looped_columns(x: int) -> list[Config]:
 
 
 def looped_rows(x: int, r: int) -> list[Config]:
-    if r <= 2048:  # of symbolic length: about as many elements as now, in one step
-        return persistent_rows(x, max(NEIGHBOURS, r))
+    if (
+        r <= SHORT_ROW
+    ):  # of symbolic length: about as many elements as now, in one step; or gathered
+        few = [config_of(w, x=min(64, power_of_2(x)), r=b) for b, w in FEW_THREADS]
+        return persistent_rows(x, max(NEIGHBOURS, r)) + few
     return [config_of(warps, stages, x=1, r=b) for b, warps, stages in ROWS]
 
 
@@ -221,6 +227,7 @@ class Launch:
 # a row whose elements are needed once, or for max and sum(exp), is looped over from here on: a
 # tile of it would fill a processor, which then waits for memory and computes by turns
 LONG_ROW = 8192
+ABOUT = {"m2": "sum", "sumexp": "max"}  # sums of what depends on another reduction of the row
 # elements that share one running maximum in such a loop: one more exp for all of them
 NEIGHBOURS = 8
 LEAST_SIDE = 8  # of a tile of two axes
@@ -324,23 +331,14 @@ class TilePlan(KernelPlan):
 def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
     loops = plan_kernel(nodes)
     bodies = list(loops.bodies.values())
-    again = any(loops.nodes_of(stage, inner=True) for stage in range(1, loops.last_stage + 1))
     columns = False
     if loops.is_pointwise:
-        kind, axes = pointwise_axes(loops)
+        kind, axes = pointwise_axes(loops.outer, bodies)
     else:
         axes = [Axis("x", loops.x, loops.outer, "[:, None]")]
         axes.append(Axis("r", loops.r, loops.inner, "[None, :]"))
         columns = reads_along_outputs(bodies, loops.x, loops.r)
-        scans = any(instruction.op == "scan" for body in bodies for instruction in body.walk())
-        longest = PERSISTENT_COLUMNS if columns else PERSISTENT
-        if columns and hint(axes[0].numel, LIKELY) < PROCESSORS * FEW_COLUMNS:
-            longest = PERSISTENT_FEW_COLUMNS  # the last of chunks
-        if not again and not scans:
-            longest = min(LONG_ROW, longest)
-        kind = "persistent" if hint(axes[1].numel, MANY) <= longest else "looped"
-        if kind == "persistent" and not isinstance(axes[1].numel, int):  # it may be longer than now
-            kind = "either" if again and not columns else "looped"
+        kind = kind_of_rows(loops, axes, columns)
     return tile_plan(
         loops,
         kind=kind,
@@ -349,6 +347,32 @@ def plan_tiles(nodes: Sequence[Node]) -> TilePlan:
         configs=blocks_to_try(kind, axes, columns),
         columns=columns,
     )
+
+
+def kind_of_rows(loops: KernelPlan, axes: Sequence[Axis], columns: bool) -> str:
+    """Is a row one tile, or looped over?"""
+    rows, row = (axis.numel for axis in axes)
+    again = any(loops.nodes_of(stage, inner=True) for stage in range(1, loops.last_stage + 1))
+    ops = [i for body in loops.bodies.values() for i in body.walk()]
+    longest = PERSISTENT_COLUMNS if columns else PERSISTENT
+    if columns and hint(rows, LIKELY) < PROCESSORS * FEW_COLUMNS:
+        longest = PERSISTENT_FEW_COLUMNS  # the last of chunks
+    if not again and all(i.op != "scan" for i in ops):
+        longest = min(LONG_ROW, longest)
+        is_plain = all(i.args[2] not in ABOUT for i in ops if i.op == "reduction")
+        if is_plain and not columns and hint(row, MANY) <= SHORT_ROW and gathers(loops):
+            return "looped"  # with few threads for each row
+    if hint(row, MANY) > longest:
+        return "looped"
+    if isinstance(row, int):
+        return "persistent"
+    return "either" if again and not columns else "looped"  # it may be longer in another call
+
+
+def gathers(loops: KernelPlan) -> bool:
+    """Does an index say where rows lie?"""
+    inner = [body for body in loops.bodies.values() if body.inner]
+    return any(is_indirect(access.index) for body in inner for access in body.reads())
 
 
 def tile_plan(loops: KernelPlan, **decided: Any) -> TilePlan:
@@ -363,12 +387,11 @@ def tile_plan(loops: KernelPlan, **decided: Any) -> TilePlan:
 
 
 # --- axes -----------------------------------------------------------------------------------------
-def pointwise_axes(loops: KernelPlan) -> tuple[str, list[Axis]]:
+def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> tuple[str, list[Axis]]:
     """The kind of tile, and its axes: one of them, or two where reads run along another loop than
     writes, or are those of an outer product."""
-    x, outer, bodies = loops.x, loops.outer, loops.bodies
-    reads = [access for body in bodies.values() for access in body.reads()]
-    indices = {access.index for access in reads if access.name not in bodies}
+    x = loop_variables("x", len(outer))
+    indices = {access.index for body in bodies for access in body.reads()}
     cut = transposed_at(outer, indices) or outer_product_at(outer, indices)
     if cut is None:
         return "pointwise", [Axis("x", x, outer, "")]
