@@ -353,15 +353,16 @@ def kind_of_rows(loops: KernelPlan, axes: Sequence[Axis], columns: bool) -> str:
     """Is a row one tile, or looped over?"""
     rows, row = (axis.numel for axis in axes)
     again = any(loops.nodes_of(stage, inner=True) for stage in range(1, loops.last_stage + 1))
-    ops = [i for body in loops.bodies.values() for i in body.walk()]
+    bodies = loops.bodies.values()
+    ops = {i.args[2] if i.op == "reduction" else i.op for body in bodies for i in body.walk()}
     longest = PERSISTENT_COLUMNS if columns else PERSISTENT
     if columns and hint(rows, LIKELY) < PROCESSORS * FEW_COLUMNS:
         longest = PERSISTENT_FEW_COLUMNS  # the last of chunks
-    if not again and all(i.op != "scan" for i in ops):
+    if not again and "scan" not in ops:
         longest = min(LONG_ROW, longest)
-        is_plain = all(i.args[2] not in ABOUT for i in ops if i.op == "reduction")
-        if is_plain and not columns and hint(row, MANY) <= SHORT_ROW and gathers(loops):
-            return "looped"  # with few threads for each row
+        is_short = not columns and hint(row, MANY) <= SHORT_ROW
+        if is_short and ops.isdisjoint(ABOUT) and any(map(gathers, bodies)):
+            return "looped"  # few threads for each row
     if hint(row, MANY) > longest:
         return "looped"
     if isinstance(row, int):
@@ -369,10 +370,9 @@ def kind_of_rows(loops: KernelPlan, axes: Sequence[Axis], columns: bool) -> str:
     return "either" if again and not columns else "looped"  # it may be longer in another call
 
 
-def gathers(loops: KernelPlan) -> bool:
-    """Does an index say where rows lie?"""
-    inner = [body for body in loops.bodies.values() if body.inner]
-    return any(is_indirect(access.index) for body in inner for access in body.reads())
+def gathers(body: LoopBody) -> bool:
+    """Does an index say where its rows lie?"""
+    return bool(body.inner) and any(is_indirect(access.index) for access in body.reads())
 
 
 def tile_plan(loops: KernelPlan, **decided: Any) -> TilePlan:
