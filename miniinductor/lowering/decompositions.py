@@ -140,11 +140,14 @@ def _of_plain_floats(rule: Decomposition, known: Sequence = WIDE) -> Decompositi
     return checked
 
 
-for _name in "upsample_bicubic2d xlogy special_xlog1py linspace logspace".split():
-    for _op in overloads(getattr(aten, _name)):
-        if _op in decomposition_table and not _op._schema.is_mutable:
-            _known = (*WIDE, *NARROW) if "xlog" in _name else WIDE  # of 16 bits: rounded once
-            register(OURS, _op, _of_plain_floats(decomposition_table[_op], _known))
+def _use_torchs_rules(names: str, known: Sequence) -> None:
+    for op in (op for name in names.split() for op in overloads(getattr(aten, name))):
+        if op in decomposition_table and not op._schema.is_mutable:
+            register(OURS, op, _of_plain_floats(decomposition_table[op], known))
+
+
+_use_torchs_rules("upsample_bicubic2d linspace logspace", WIDE)
+_use_torchs_rules("xlogy special_xlog1py", (*WIDE, *NARROW))  # 16 bits are rounded once
 
 
 def extreme(is_wanted: Callable, a: Tensor, b: Tensor) -> Tensor:
@@ -338,7 +341,8 @@ def fused(tracer: Any, scores: Scores, product: Scores) -> Tensor | None:
     """softmax(scores) @ values by the kernel that the library chooses; None where that is not one
     of FlashAttention's kind, or a tensor was written since.  product: of softmax and values.
 
-    NaN where all scores of a row are -inf, as softmax has it: the library has 0."""
+    NaN where all scores of a row are -inf, as softmax has it: the library's kernels, cuDNN's too,
+    have 0."""
     is_late = scores.writes < product.writes or scores.q.dtype != product.k.dtype
     is_flat = {t.dim() for t in (scores.q, scores.k, product.k)} != {4}
     if is_late or is_flat or not scores.is_softmax:
