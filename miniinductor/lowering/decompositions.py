@@ -59,7 +59,6 @@ _adaptive_avg_pool2d upsample_nearest1d upsample_nearest3d max_pool3d_with_indic
 # Rare ops that stay eager kernels: torch's decompositions of them do not raise for a position out
 # of range, or differ from the kernels in corner cases.
 KERNELS = """multilabel_margin_loss_forward max_unpool2d max_unpool3d index_fill take im2col
-std_mean
 _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d""".split()
 
 
