@@ -203,12 +203,7 @@ def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
         "path": str(path),
         "name": name,
         "aligned": ["in0", "out0"],
-        "signature": {
-            "in0": "*fp32",
-            "out0": "*fp32",
-            "XBLOCK": "constexpr",
-            "RBLOCK": "constexpr",
-        },
+        "signature": dict(in0="*fp32", out0="*fp32", XBLOCK="constexpr", RBLOCK="constexpr"),
         "constants": {"XBLOCK": 1, "RBLOCK": 512},
         "num_warps": 4,
         "num_stages": 1,

@@ -49,6 +49,7 @@ from ..kernels import limit
 from .expressions import TritonExpressions, as_narrow, compute_dtype, literal, triton_type
 from .kernel_text import Line, Tile, plain
 from .tile_plan import (
+    ABOUT,
     LARGEST_INT32,
     NEIGHBOURS,
     PERSISTENT,
@@ -285,7 +286,6 @@ def by_helper(helper: str, tile: str = "{a}") -> Reducer:
     return Reducer(f"{helper}({{a}}, {{b}})", f"tl.reduce({tile}, {1}, {helper})")
 
 
-ABOUT = {"m2": "sum", "sumexp": "max"}  # sums of what depends on another reduction of the row
 REDUCERS = {
     "sum": Reducer("{a} + {b}", "tl.sum({a}, 1)"),
     "prod": by_helper("multiply"),
