@@ -224,7 +224,7 @@ class CppKernelWriter(CppExpressions):
             list(self.stored),
             list(self.read),
             summary(self.group.nodes, self.order),
-            self.reruns,
+            self.reruns or self.layout.repeats,
             about=listing.about,
         )
 
@@ -343,7 +343,7 @@ class CppKernelWriter(CppExpressions):
             return self.constant(0, dtype)  # it has no element; the check of the index raises
         if name not in (*self.stored, *self.read):
             self.read.append(name)
-        element = self.layout.element(name, index)
+        element = self.layout.element(name, index, False)
         return self.temporary(as_computed(element, dtype), dtype, inner)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
@@ -361,7 +361,7 @@ class CppKernelWriter(CppExpressions):
         old = self.overwritten.get(name)
         if old in self.group.read_names and not self.group.is_reduction:
             self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
-        target, new = f"{self.pointer(name, True)}[{self.index(index)}]", value.text
+        target, new = self.layout.element(name, index, True), value.text
         if dtype in SMALL_FLOATS and not mode:
             new = self.rounded.get(new, new)
         if mode:

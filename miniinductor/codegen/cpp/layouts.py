@@ -59,7 +59,7 @@ from ...ir.dependencies import Access, int_or_none, stride_of
 from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
-from ...sizes.symbols import estimate, hint
+from ...sizes.symbols import Size, estimate, hint
 from ..kernels import Value
 from ..kernel_plan import PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
@@ -326,69 +326,95 @@ class Rows(Plain):
         return nest(chunk, [*around, (f"{row}_chunk", start, end, ROWS_CHUNK)])
 
 
-# --- transposed reads -----------------------------------------------------------------------------
-TILE = (64, 64)  # elements along the transposed loop, and along the lanes
+# --- transposed reads and writes -------------------------------------------------------------------
+TILE = 16  # elements along the transposed loop, and along the lanes; mini::transpose knows it
 FEWEST = 8  # iterations of either loop
 
 
 class Tiles(Plain):
-    """Transposed reads of a pointwise kernel are copied tile by tile."""
+    """Transposed reads and writes of a pointwise kernel go through tiles."""
 
     is_tiled = True
 
     def applies(self) -> bool:
-        """Is something read along an outer loop, whose number is `self.tile` then?"""
+        """Is something read or written along an outer loop, whose number is `self.tile` then?"""
         plan = self.plan
         if not config.tiling or not plan.is_pointwise or not plan.inner or self.writer.has_scatter:
             return False
-        self.copies: dict[tuple[str, sympy.Expr], str] = {}  # element -> the tile with its copy
-        self.fill: list[Statement] = []
-        reads = [access.index for body in plan.bodies.values() for access in body.reads()]
+        self.tiles: dict[tuple[str, sympy.Expr], str] = {}  # element -> the tile with its copy
+        self.before: list[Statement] = []
+        self.after: list[Statement] = []  # what is computed in a tile
+        indices = [a.index for b in plan.bodies.values() for a in (*b.reads(), *b.writes())]
         for self.tile, size in enumerate(plan.outer):
             is_large = min(hint(size, 0), hint(plan.inner[-1], 0)) >= FEWEST
-            if is_large and any(map(self.is_transposed, reads)):
+            if is_large and any(map(self.is_transposed, indices)):
                 return True
         return False
 
     def is_transposed(self, index: sympy.Expr) -> bool:
-        """Does the read step by one along the outer loop, and further along the lanes?"""
+        """Does the access step by one along the outer loop, and further along the lanes?"""
         row, lane = self.plan.x[self.tile], self.plan.r[-1]
         if is_indirect(index):
             return False
         return stride_of(index, row) == 1 and stride_of(index, lane) not in (0, 1)
 
-    def loops_of_tile(self) -> list[tuple[sympy.Symbol, str, str]]:
-        return [(v, f"{v}_tile", f"{v}_end") for v in (self.plan.x[self.tile], self.plan.r[-1])]
+    @property
+    def loops_of_tile(self) -> list[tuple[sympy.Symbol, Size]]:
+        plan = self.plan
+        return [(plan.x[self.tile], plan.outer[self.tile]), (plan.r[-1], plan.inner[-1])]
 
-    def element(self, name: str, index: sympy.Expr) -> str:
-        """The place in a tile of what is read along the outer loop."""
-        element = super().element(name, index)
-        if self.writer.scope.is_mask or not self.is_transposed(index):
-            return element
-        row, lane = self.loops_of_tile()
-        place = f"[{row[0]} - {row[1]}][{lane[0]} - {lane[1]}]"
-        if (name, index) not in self.copies:
-            tile = self.copies[name, index] = f"tile{len(self.copies)}"
-            c_type = memory_type(self.writer.buffers[name].layout.dtype)
-            self.fill.append(Line(f"{c_type} {tile}[{TILE[0]}][{TILE[1]}];"))
-            self.fill += nest([Line(f"{tile}{place} = {element};")], [lane, row])
-        return self.copies[name, index] + place
+    def count(self, variable: sympy.Symbol, size: Size) -> Bound:
+        """How many iterations of a loop a tile has.  The last tile begins early enough to be whole,
+        if its elements may be computed again."""
+        overwrites = any(node.name in self.writer.overwritten for node in self.plan.nodes)
+        if isinstance(size, int) and size >= TILE and not (size % TILE and overwrites):
+            return TILE
+        return f"{variable}_count"
+
+    def element(self, name: str, index: sympy.Expr, written: bool) -> str:
+        """The place in a tile of what is read or written along the outer loop."""
+        writer = self.writer
+        if writer.scope.is_mask or not self.is_transposed(index):
+            return super().element(name, index, written)
+        if (name, index) not in self.tiles:
+            tile = self.tiles[name, index] = f"tile{len(self.tiles)}"
+            c_type = memory_type(writer.buffers[name].layout.dtype)
+            self.before.append(Line(f"{c_type} {tile}[{TILE}][{TILE}];"))
+            start = {v: writer.position(f"{v}_tile") for v, _ in self.loops_of_tile}
+            memory = f"&{super().element(name, index.xreplace(start), written)}"
+            step = writer.index(stride_of(index, self.plan.r[-1]))
+            columns, rows = [self.count(*loop) for loop in self.loops_of_tile]
+            if written:
+                text = f"*{tile}, {TILE}, {memory}, {step}, {columns}, {rows}"
+            else:
+                text = f"{memory}, {step}, *{tile}, {TILE}, {rows}, {columns}"
+            (self.after if written else self.before).append(Line(f"mini::transpose({text});"))
+        return f"{self.tiles[name, index]}[i][k]"
 
     def inner_loop(self, body: Statements, accumulators: "Sums") -> list[Statement]:
         """The lanes of one row of a tile."""
-        return self.along(*self.loops_of_tile()[1], body)
+        return self.along("k", 0, self.count(*self.loops_of_tile[1]), [self.place(1, "k"), *body])
+
+    def place(self, loop: int, counter: str) -> Line:
+        variable = self.loops_of_tile[loop][0]
+        text = f"const int64_t {variable} = {variable}_tile + {counter};"
+        return Line(text, origin="which element of a tile comes next")
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         """The loops over the tiles, and in them the transposed loop, around `body`, the lanes."""
-        writer, plan = self.writer, self.plan
-        tiled = zip(self.loops_of_tile(), (plan.outer[self.tile], plan.inner[-1]), TILE)
-        ends: list[Statement] = []
         loops = [loop for k, loop in enumerate(self.outer_loops()) if k != self.tile]
-        for (_, first, end), size, width in tiled:
-            ends.append(bound(end, f"{first} + {width}", writer.size(size)))
-            loops.append((first, 0, writer.size(size), width))
-        tile = [*ends, *self.fill, *nest(body, self.loops_of_tile()[:1])]
-        return nest(tile, loops, self.threads(len(loops)))
+        bounds: list[Statement] = []
+        for variable, size in self.loops_of_tile:
+            count, end, first = self.count(variable, size), self.writer.size(size), f"{variable}_tile"
+            loop = f"{variable}_block"
+            if count != TILE:
+                bounds.append(bound(str(count), str(TILE), f"{end} - {first}"))
+            elif size % TILE:
+                bounds.append(bound(first, loop, size - TILE))
+                self.repeats = True
+            loops.append((loop if count == TILE and size % TILE else first, 0, end, TILE))
+        rows = nest([self.place(0, "i"), *body], [("i", 0, self.count(*self.loops_of_tile[0]))])
+        return nest([*bounds, *self.before, *rows, *self.after], loops, self.threads(len(loops)))
 
 
 LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Plain]  # as they are asked
