@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from ..ir.dependencies import LoopBody, loop_variables, merge_loops
+from ..ir.dependencies import LoopBody, loop_variables, merge_loops, stride_of
 from ..schedule.nodes import Node
 from ..sizes.symbols import Size, estimate, hint
 
@@ -131,6 +131,21 @@ def decides_by_last_loop(body: LoopBody) -> bool:
     fixed = {i.result for i in body.depending_only_on(body.x[-1:])}
     masks = {i.args[0] for i in body.walk() if i.op == "masked"}
     return masks <= fixed and all(i.op != "indirect_indexing" for i in body.walk())
+
+
+def lanes_along_memory(bodies: Sequence[LoopBody], fewest: int) -> list[LoopBody]:
+    """The bodies with that loop as the last one along which most accesses go one by one, if it and
+    the one that was last have so many iterations."""
+    ranges = bodies[0].ranges()
+    accesses = {a[:2] for body in bodies for a in (*body.reads(), *body.writes())}
+
+    def one_by_one(loop: sympy.Symbol) -> int:
+        return sum(stride_of(index, loop) == 1 for _, index in accesses)
+
+    *_, last = ranges
+    long = [loop for loop, size in ranges.items() if hint(size, 0) >= fewest or loop == last]
+    lanes = max(reversed(long), key=one_by_one)
+    return [body.with_loops([*(v for v in ranges if v != lanes), lanes]) for body in bodies]
 
 
 def with_lanes(plan: KernelPlan, bodies: Sequence[LoopBody]) -> KernelPlan:

@@ -50,7 +50,15 @@ from ...schedule.nodes import Group, Node
 from ...sizes.expressions import Position, flatten, index_text
 from ...sizes.symbols import Size
 from ..kernels import Kernel, Order, Value, about_lines, of_all_parts, origin_text, summary
-from ..kernel_plan import PARALLEL_WORK, KernelPlan, can_unroll, estimate, plan_kernel, with_lanes
+from ..kernel_plan import (
+    PARALLEL_WORK,
+    KernelPlan,
+    can_unroll,
+    estimate,
+    lanes_along_memory,
+    plan_kernel,
+    with_lanes,
+)
 from .expressions import (
     SMALL_FLOATS,
     CppExpressions,
@@ -61,7 +69,7 @@ from .expressions import (
     memory_type,
 )
 from .lanes import Plain
-from .layouts import LAYOUTS
+from .layouts import FEWEST, LAYOUTS
 from .statements import (
     Bound,
     Line,
@@ -104,7 +112,10 @@ class CppKernelWriter(CppExpressions):
         self.stored: list[str] = []
         self.read: list[str] = []
         self.reruns = False  # may it run twice, first with fast forms of some functions?
+        self.reads_again = False  # may it read an element again, after results have been written?
         self.rounded = {}
+        # a float that was read from fewer bits, and their type -> where they lie
+        self.elements: dict[tuple[str, torch.dtype], str] = {}
         self.has_scatter = bool(group.targets)
         self.outside = CppScope()  # statements per outer iteration
         self.constants = self.outside  # statements before the loops, of no variable
@@ -125,6 +136,8 @@ class CppKernelWriter(CppExpressions):
         bodies = list(plan.bodies.values())
         if plan.is_pointwise and can_unroll(plan, self.overwritten):
             bodies = [body.unrolled() for body in bodies]
+        if plan.is_pointwise and config.tiling and not self.has_scatter:
+            bodies = lanes_along_memory(bodies, FEWEST)
         return with_lanes(plan, bodies) if plan.is_pointwise else plan
 
     def decide(self) -> None:
@@ -224,7 +237,7 @@ class CppKernelWriter(CppExpressions):
             list(self.stored),
             list(self.read),
             summary(self.group.nodes, self.order),
-            self.reruns or self.layout.repeats,
+            self.reruns or self.reads_again,
             about=listing.about,
         )
 
@@ -344,7 +357,10 @@ class CppKernelWriter(CppExpressions):
         if name not in (*self.stored, *self.read):
             self.read.append(name)
         element = self.layout.element(name, index, False)
-        return self.temporary(as_computed(element, dtype), dtype, inner)
+        value = self.temporary(as_computed(element, dtype), dtype, inner)
+        if dtype in SMALL_FLOATS and name not in self.overwritten.values():
+            self.elements[value.text, dtype] = element
+        return value
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         if value.text in self.pending_names():
@@ -367,7 +383,9 @@ class CppKernelWriter(CppExpressions):
         if mode:
             self.note_scatter(index)
             new = combined(mode, as_computed(target, dtype), value, compute_type(dtype))
-        if dtype in SMALL_FLOATS:
+        if (new, dtype) in self.elements:  # a copy
+            new, self.reads_again = self.elements[new, dtype], True
+        elif dtype in SMALL_FLOATS:
             new = f"mini::to_{SMALL_FLOATS[dtype]}({new})"
         self.scope.add(f"{target} = {new};")
 

@@ -405,13 +405,17 @@ class Tiles(Plain):
         loops = [loop for k, loop in enumerate(self.outer_loops()) if k != self.tile]
         bounds: list[Statement] = []
         for variable, size in self.loops_of_tile:
-            count, end, first = self.count(variable, size), self.writer.size(size), f"{variable}_tile"
+            count, end, first = (
+                self.count(variable, size),
+                self.writer.size(size),
+                f"{variable}_tile",
+            )
             loop = f"{variable}_block"
             if count != TILE:
                 bounds.append(bound(str(count), str(TILE), f"{end} - {first}"))
             elif size % TILE:
                 bounds.append(bound(first, loop, size - TILE))
-                self.repeats = True
+                self.writer.reads_again = True
             loops.append((loop if count == TILE and size % TILE else first, 0, end, TILE))
         rows = nest([self.place(0, "i"), *body], [("i", 0, self.count(*self.loops_of_tile[0]))])
         return nest([*bounds, *self.before, *rows, *self.after], loops, self.threads(len(loops)))
