@@ -136,7 +136,7 @@ class CppKernelWriter(CppExpressions):
         bodies = list(plan.bodies.values())
         if plan.is_pointwise and can_unroll(plan, self.overwritten):
             bodies = [body.unrolled() for body in bodies]
-        if plan.is_pointwise and config.tiling and not self.has_scatter:
+        if plan.is_pointwise and plan.outer and config.tiling and not self.has_scatter:
             bodies = lanes_along_memory(bodies, FEWEST)
         return with_lanes(plan, bodies) if plan.is_pointwise else plan
 
