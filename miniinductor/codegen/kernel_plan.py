@@ -134,12 +134,17 @@ def decides_by_last_loop(body: LoopBody) -> bool:
 
 
 def lanes_along_memory(bodies: Sequence[LoopBody], fewest: int) -> list[LoopBody]:
-    """The bodies with that loop as the last one along which most accesses go one by one.  Shorter
-    loops than `fewest` stay where they are."""
+    """The bodies with that loop as the last one along which the fewest accesses take large steps.
+    Shorter loops than `fewest` stay where they are."""
     ranges = bodies[0].ranges()
     accesses = {a[:2] for body in bodies for a in (*body.reads(), *body.writes())}
-    steps = {loop: sum(stride_of(index, loop) == 1 for _, index in accesses) for loop in ranges}
-    lanes = max(reversed(ranges), key=lambda loop: hint(ranges[loop], 0) >= fewest and steps[loop])
+
+    def large_steps(loop: sympy.Symbol) -> int:
+        return sum(stride_of(index, loop) not in (0, 1) for _, index in accesses)
+
+    *_, last = ranges
+    long = [loop for loop, size in ranges.items() if loop == last or hint(size, 0) >= fewest]
+    lanes = min(reversed(long), key=large_steps)
     return [body.with_loops([*(v for v in ranges if v != lanes), lanes]) for body in bodies]
 
 

@@ -206,13 +206,10 @@ template <class T> OP void interleave(const T* from, T* to) {
     for (int k = 0; k < 128; k++) to[2 * k] = from[k], to[2 * k + 1] = from[k + 128];
 }
 template <class T> OP void transpose(const T* in, int64_t in_step, T* out, int64_t out_step, int64_t rows, int64_t columns) {
-    if (rows == 16 && columns == 16) {
-        T a[256], b[256];
-        for (int r = 0; r < 16; r++) for (int c = 0; c < 16; c++) a[16 * r + c] = in[r * in_step + c];
-        interleave(a, b), interleave(b, a), interleave(a, b), interleave(b, a);
-        for (int c = 0; c < 16; c++) for (int r = 0; r < 16; r++) out[c * out_step + r] = a[16 * c + r];
-    }
-    else for (int64_t r = 0; r < rows; r++) for (int64_t c = 0; c < columns; c++) out[c * out_step + r] = in[r * in_step + c];
+    T a[256], b[256];
+    for (int64_t r = 0; r < rows; r++) for (int64_t c = 0; c < columns; c++) a[16 * r + c] = in[r * in_step + c];
+    interleave(a, b), interleave(b, a), interleave(a, b), interleave(b, a);
+    for (int64_t c = 0; c < columns; c++) for (int64_t r = 0; r < rows; r++) out[c * out_step + r] = a[16 * c + r];
 }
 
 // --- extremes and their places --------------------------------------------------------------------------------------------------
