@@ -138,6 +138,7 @@ def parts_of(accumulators: "Sums", prefix: str) -> "Sums":
 ROWS_CHUNK = 128  # longest run of float additions of rows into one accumulator
 WHOLE_ROW = 2048  # columns reduced together at most
 COLUMNS = 512  # the same where rows are longer than that
+PACKED, MOST_PACKED = 64, 1 << 15  # iterations of rows that are copied, and elements of all of them
 
 
 class Rows(Plain):
@@ -162,13 +163,42 @@ class Rows(Plain):
             # else one value per row (a mean, a weight): read once either way
             if access.index.free_symbols.intersection(plan.r) or is_indirect(access.index)
         ]
-        return sum(map(self.direction, reads)) > 0
+        self.packed: dict[str, str] = {}  # element -> that of a copy
+        self.packing: list[Statement] = []
+        return sum(self.direction(access.index) for access in reads) > 0
 
-    def direction(self, access: Access) -> int:
+    def direction(self, index: sympy.Expr) -> int:
         """1: memory runs along the columns; -1: along the rows."""
         last = self.plan.x[-1], self.plan.r[-1]
-        column, row = (int_or_none(stride_of(access.index, v)) for v in last)
-        return (column == 1 and row != 1) - (row == 1 and column != 1)
+        column, row = (int_or_none(stride_of(index, v)) for v in last)
+        along_rows = row == 1 and column not in (0, 1)
+        return (column == 1 and row != 1) - (
+            -1 if along_rows and self.is_packed(index) else along_rows
+        )
+
+    def is_packed(self, index: sympy.Expr) -> bool:
+        """Are short rows read, the same ones many times?"""
+        *others, columns = self.plan.outer
+        rows = self.plan.inner_count
+        is_small = rows <= PACKED and columns == hint(columns, 0) <= MOST_PACKED // rows
+        is_fixed = is_small and {self.plan.x[-1], *self.plan.r} == index.free_symbols
+        return is_fixed and estimate(others) >= 8 and len(self.plan.r) == 1
+
+    def element(self, name: str, index: sympy.Expr, written: bool) -> str:
+        """Short rows are copied once, so that the copy lies along the columns."""
+        plan, element = self.plan, super().element(name, index, written)
+        if written or self.writer.scope.is_mask or not self.is_packed(index):
+            return element
+        place = f"[{plan.r[0]}][{plan.x[-1]}]"
+        if element not in self.packed:
+            array = f"packed{len(self.packed)}"
+            self.packed[element] = array + place
+            c_type = memory_type(self.writer.buffers[name].layout.dtype)
+            sizes = f"[{plan.inner[0]}][{plan.outer[-1]}]"
+            copy = Line(f"{array}{place} = {element};")
+            loops = [(plan.x[-1], 0, plan.outer[-1]), (plan.r[0], 0, plan.inner[0])]
+            self.packing += [Line(f"{c_type} {array}{sizes};"), *nest([copy], loops)]
+        return self.packed[element]
 
     def plan_blocks(self) -> None:
         """How wide blocks of columns are: at least one for every thread."""
@@ -221,7 +251,7 @@ class Rows(Plain):
         loops = self.outer_loops()[:-1]
         threads = self.threads(len(loops) + (not self.is_whole))
         if loops or self.is_whole:
-            return nest(body, loops, threads)
+            return [*self.packing, *nest(body, loops, threads)]
         [blocks] = body
         assert isinstance(blocks, Loop)
         blocks.pragma = threads
