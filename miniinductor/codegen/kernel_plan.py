@@ -37,6 +37,7 @@ from ..schedule.nodes import Node
 from ..sizes.symbols import Size, estimate, hint
 
 SHORT, LANES_INSTEAD = (2, 3, 4), 16  # iterations of a loop that is unrolled, and around it
+FEWEST = 8  # iterations of loops that are transposed
 PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
 
 
@@ -133,19 +134,16 @@ def decides_by_last_loop(body: LoopBody) -> bool:
     return masks <= fixed and all(i.op != "indirect_indexing" for i in body.walk())
 
 
-def lanes_along_memory(bodies: Sequence[LoopBody], fewest: int) -> list[LoopBody]:
+def lanes_along_memory(bodies: Sequence[LoopBody]) -> list[LoopBody]:
     """The bodies with that loop as the last one along which the fewest accesses take large steps.
-    Shorter loops than `fewest` stay where they are."""
-    ranges = bodies[0].ranges()
-    accesses = {a[:2] for body in bodies for a in (*body.reads(), *body.writes())}
-
-    def large_steps(loop: sympy.Symbol) -> int:
-        return sum(stride_of(index, loop) not in (0, 1) for _, index in accesses)
-
-    *_, last = ranges
-    long = [loop for loop, size in ranges.items() if loop == last or hint(size, 0) >= fewest]
-    lanes = min(reversed(long), key=large_steps)
-    return [body.with_loops([*(v for v in ranges if v != lanes), lanes]) for body in bodies]
+    Short loops stay where they are."""
+    *others, last = sizes = bodies[0].ranges()
+    indices = [index for body in bodies for index in body.indices]
+    lanes = min(
+        (last, *(loop for loop in reversed(others) if hint(sizes[loop], 0) >= FEWEST)),
+        key=lambda loop: sum(stride_of(index, loop) not in (0, 1) for index in indices),
+    )
+    return [body.with_loops([*(v for v in sizes if v != lanes), lanes]) for body in bodies]
 
 
 def with_lanes(plan: KernelPlan, bodies: Sequence[LoopBody]) -> KernelPlan:

@@ -25,7 +25,7 @@ Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import sympy
@@ -166,8 +166,7 @@ class CppExpressions(OpsHandler):
     index: Callable[[sympy.Expr], str]
     position: Callable[[str], sympy.Symbol]
     size: Callable[[Size], int | str]
-    has_scatter: bool
-    overwritten: Mapping[str, str]
+    overwrites: bool  # may it write over what it reads?
     rounded: dict[str, str]  # a float that fewer bits hold -> the one of which it was made
     reruns: bool  # may the kernel run twice, first with fast forms?
 
@@ -309,7 +308,7 @@ class CppExpressions(OpsHandler):
     def of_angle(self, op: str, x: Value) -> Value:
         """A fast form, right for all but large arguments.  A kernel that has met one runs once
         more, with the exact form; one that writes over what it reads has the exact form alone."""
-        if self.has_scatter or any(node.name in self.overwritten for node in self.plan.nodes):
+        if self.overwrites:
             return self.call(op, x.dtype, x, of="true")
         self.reruns = True
         self.error_if(self.call("is_large_angle", torch.bool, x), "NOT_FAST")

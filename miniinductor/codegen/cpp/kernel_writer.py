@@ -69,7 +69,7 @@ from .expressions import (
     memory_type,
 )
 from .lanes import Plain
-from .layouts import FEWEST, LAYOUTS
+from .layouts import LAYOUTS
 from .statements import (
     Bound,
     Line,
@@ -117,6 +117,7 @@ class CppKernelWriter(CppExpressions):
         # a float that was read from fewer bits, and their type -> where they lie
         self.elements: dict[tuple[str, torch.dtype], str] = {}
         self.has_scatter = bool(group.targets)
+        self.overwrites = self.has_scatter or not overwritten.keys().isdisjoint(group.names)
         self.outside = CppScope()  # statements per outer iteration
         self.constants = self.outside  # statements before the loops, of no variable
         self.tables: list[tuple[sympy.Symbol, TableScope]] = []
@@ -137,7 +138,7 @@ class CppKernelWriter(CppExpressions):
         if plan.is_pointwise and can_unroll(plan, self.overwritten):
             bodies = [body.unrolled() for body in bodies]
         if plan.is_pointwise and plan.outer and config.tiling and not self.has_scatter:
-            bodies = lanes_along_memory(bodies, FEWEST)
+            bodies = lanes_along_memory(bodies)
         return with_lanes(plan, bodies) if plan.is_pointwise else plan
 
     def decide(self) -> None:
@@ -310,7 +311,7 @@ class CppKernelWriter(CppExpressions):
             return None
         plan = self.plan
         is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
-        if plan.is_pointwise and self.parallel and is_long and not self.layout.is_tiled:
+        if plan.is_pointwise and self.parallel and is_long and type(self.layout) is Plain:
             return Pragma("parallel for", True, condition=self.threads_if)
         return Pragma(simd=True)
 
@@ -358,7 +359,7 @@ class CppKernelWriter(CppExpressions):
             self.read.append(name)
         element = self.layout.element(name, index, False)
         value = self.temporary(as_computed(element, dtype), dtype, inner)
-        if dtype in SMALL_FLOATS and name not in self.overwritten.values():
+        if dtype in SMALL_FLOATS and not self.overwrites:
             self.elements[value.text, dtype] = element
         return value
 

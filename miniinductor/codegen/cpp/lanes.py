@@ -47,7 +47,6 @@ class Plain:
     """Threads share the outer loops; the innermost loop runs over vector lanes."""
 
     keeps_stack = True  # values that cross stages may wait on the stack of one thread
-    is_tiled = False  # are the outer loops cut into tiles?  Then threads do not share the lanes
 
     def __init__(self, writer: "CppKernelWriter"):
         self.writer, self.plan = writer, writer.plan
@@ -218,7 +217,7 @@ def longest(size: Size) -> int | float:
     return size if isinstance(size, int) else math.inf
 
 
-def bound(name: str, wanted: str, end: Bound) -> Line:
+def bound(name: Bound, wanted: Bound, end: Bound) -> Line:
     """Where a part of a loop ends: at `wanted`, but not beyond the loop's own end."""
     text = f"const int64_t {name} = mini::minimum<int64_t>({wanted}, {end});"
     return Line(text, origin="where a part of a loop ends")

@@ -55,13 +55,13 @@ import sympy
 import torch
 
 from ... import config
-from ...ir.dependencies import Access, int_or_none, stride_of
+from ...ir.dependencies import int_or_none, stride_of
 from ...ir.loops import playing
 from ...schedule.nodes import Node
 from ...sizes.expressions import is_indirect
 from ...sizes.symbols import Size, estimate, hint
 from ..kernels import Value
-from ..kernel_plan import PARALLEL_WORK
+from ..kernel_plan import FEWEST, PARALLEL_WORK
 from .expressions import ARRAY_TYPES, CppScope, TableScope, compute_type, memory_type
 from .lanes import STACK, Plain, bound, longest
 from .statements import Block, Bound, Line, Loop, Statement, Statements, nest
@@ -138,7 +138,7 @@ def parts_of(accumulators: "Sums", prefix: str) -> "Sums":
 ROWS_CHUNK = 128  # longest run of float additions of rows into one accumulator
 WHOLE_ROW = 2048  # columns reduced together at most
 COLUMNS = 512  # the same where rows are longer than that
-PACKED, MOST_PACKED = 64, 1 << 15  # iterations of rows that are copied, and elements of all of them
+MOST_PACKED = 1 << 15  # elements of rows that are copied
 
 
 class Rows(Plain):
@@ -168,36 +168,36 @@ class Rows(Plain):
         return sum(self.direction(access.index) for access in reads) > 0
 
     def direction(self, index: sympy.Expr) -> int:
-        """1: memory runs along the columns; -1: along the rows."""
+        """1: memory, or a copy of it, runs along the columns; -1: along the rows."""
         last = self.plan.x[-1], self.plan.r[-1]
         column, row = (int_or_none(stride_of(index, v)) for v in last)
-        along_rows = row == 1 and column not in (0, 1)
-        return (column == 1 and row != 1) - (
-            -1 if along_rows and self.is_packed(index) else along_rows
-        )
+        if column == 1 or self.is_packed(index):
+            return row != 1 or column != 1
+        return -(row == 1 and column != 0)
 
     def is_packed(self, index: sympy.Expr) -> bool:
-        """Are short rows read, the same ones many times?"""
-        *others, columns = self.plan.outer
-        rows = self.plan.inner_count
-        is_small = rows <= PACKED and columns == hint(columns, 0) <= MOST_PACKED // rows
-        is_fixed = is_small and {self.plan.x[-1], *self.plan.r} == index.free_symbols
-        return is_fixed and estimate(others) >= 8 and len(self.plan.r) == 1
+        """Are the same short rows read many times?"""
+        plan = self.plan
+        is_small = longest(plan.outer[-1] * math.prod(plan.inner)) <= MOST_PACKED
+        is_read_again = plan.inner_count <= ROWS_CHUNK and estimate(plan.outer[:-1]) >= 8
+        is_same = index.free_symbols == {plan.x[-1], *plan.r}
+        return is_small and is_read_again and is_same and stride_of(index, plan.x[-1]) != 1
 
     def element(self, name: str, index: sympy.Expr, written: bool) -> str:
-        """Short rows are copied once, so that the copy lies along the columns."""
-        plan, element = self.plan, super().element(name, index, written)
-        if written or self.writer.scope.is_mask or not self.is_packed(index):
+        """Packed rows are read in a copy, whose last axis is that of the columns."""
+        writer, plan, element = self.writer, self.plan, super().element(name, index, written)
+        if written or writer.scope.is_mask or not self.is_packed(index):
             return element
-        place = f"[{plan.r[0]}][{plan.x[-1]}]"
         if element not in self.packed:
+            loops = [
+                (v, 0, n) for v, n in zip([*plan.r, plan.x[-1]], [*plan.inner, plan.outer[-1]])
+            ]
             array = f"packed{len(self.packed)}"
-            self.packed[element] = array + place
-            c_type = memory_type(self.writer.buffers[name].layout.dtype)
-            sizes = f"[{plan.inner[0]}][{plan.outer[-1]}]"
-            copy = Line(f"{array}{place} = {element};")
-            loops = [(plan.x[-1], 0, plan.outer[-1]), (plan.r[0], 0, plan.inner[0])]
-            self.packing += [Line(f"{c_type} {array}{sizes};"), *nest([copy], loops)]
+            self.packed[element] = array + "".join(f"[{v}]" for v, _, _ in loops)
+            c_type = memory_type(writer.buffers[name].layout.dtype)
+            declared = f"{c_type} {array}{''.join(f'[{n}]' for _, _, n in loops)};"
+            copy = Line(f"{self.packed[element]} = {element};")
+            self.packing += [Line(declared), *nest([copy], loops)]
         return self.packed[element]
 
     def plan_blocks(self) -> None:
@@ -356,25 +356,22 @@ class Rows(Plain):
         return nest(chunk, [*around, (f"{row}_chunk", start, end, ROWS_CHUNK)])
 
 
-# --- transposed reads and writes -------------------------------------------------------------------
-TILE = 16  # elements along the transposed loop, and along the lanes; mini::transpose knows it
-FEWEST = 8  # iterations of either loop
+# --- transposed reads and writes ------------------------------------------------------------------
+TILE = 16  # elements along the transposed loop, and along the lanes (mini::transpose knows it, too)
 
 
 class Tiles(Plain):
     """Transposed reads and writes of a pointwise kernel go through tiles."""
 
-    is_tiled = True
-
     def applies(self) -> bool:
         """Is something read or written along an outer loop, whose number is `self.tile` then?"""
         plan = self.plan
-        if not config.tiling or not plan.is_pointwise or not plan.inner or self.writer.has_scatter:
+        if not config.tiling or not plan.is_pointwise or self.writer.has_scatter:
             return False
         self.tiles: dict[tuple[str, sympy.Expr], str] = {}  # element -> the tile with its copy
         self.before: list[Statement] = []
         self.after: list[Statement] = []  # what is computed in a tile
-        indices = [a.index for b in plan.bodies.values() for a in (*b.reads(), *b.writes())]
+        indices = [index for body in plan.bodies.values() for index in body.indices]
         for self.tile, size in enumerate(plan.outer):
             is_large = min(hint(size, 0), hint(plan.inner[-1], 0)) >= FEWEST
             if is_large and any(map(self.is_transposed, indices)):
@@ -396,8 +393,7 @@ class Tiles(Plain):
     def count(self, variable: sympy.Symbol, size: Size) -> Bound:
         """How many iterations of a loop a tile has.  The last tile begins early enough to be whole,
         if its elements may be computed again."""
-        overwrites = any(node.name in self.writer.overwritten for node in self.plan.nodes)
-        if isinstance(size, int) and size >= TILE and not (size % TILE and overwrites):
+        if isinstance(size, int) and size >= TILE and not (size % TILE and self.writer.overwrites):
             return TILE
         return f"{variable}_count"
 
@@ -414,10 +410,9 @@ class Tiles(Plain):
             memory = f"&{super().element(name, index.xreplace(start), written)}"
             step = writer.index(stride_of(index, self.plan.r[-1]))
             columns, rows = [self.count(*loop) for loop in self.loops_of_tile]
+            text = f"{memory}, {step}, *{tile}, {TILE}, {rows}, {columns}"
             if written:
                 text = f"*{tile}, {TILE}, {memory}, {step}, {columns}, {rows}"
-            else:
-                text = f"{memory}, {step}, *{tile}, {TILE}, {rows}, {columns}"
             (self.after if written else self.before).append(Line(f"mini::transpose({text});"))
         return f"{self.tiles[name, index]}[i][k]"
 
@@ -426,29 +421,28 @@ class Tiles(Plain):
         return self.along("k", 0, self.count(*self.loops_of_tile[1]), [self.place(1, "k"), *body])
 
     def place(self, loop: int, counter: str) -> Line:
-        variable = self.loops_of_tile[loop][0]
-        text = f"const int64_t {variable} = {variable}_tile + {counter};"
-        return Line(text, origin="which element of a tile comes next")
+        variable, _ = self.loops_of_tile[loop]
+        return tile_line(f"{variable}", f"{variable}_tile + {counter}")
 
     def loop_nest(self, body: Statements) -> list[Statement]:
         """The loops over the tiles, and in them the transposed loop, around `body`, the lanes."""
         loops = [loop for k, loop in enumerate(self.outer_loops()) if k != self.tile]
-        bounds: list[Statement] = []
+        lines: list[Statement] = []
         for variable, size in self.loops_of_tile:
-            count, end, first = (
-                self.count(variable, size),
-                self.writer.size(size),
-                f"{variable}_tile",
-            )
-            loop = f"{variable}_block"
-            if count != TILE:
-                bounds.append(bound(str(count), str(TILE), f"{end} - {first}"))
-            elif size % TILE:
-                bounds.append(bound(first, loop, size - TILE))
+            first, block, end = f"{variable}_tile", f"{variable}_block", self.writer.size(size)
+            loops.append((block, 0, end, TILE))
+            count = self.count(variable, size)
+            if count == TILE:
+                lines.append(bound(first, block, f"{end} - {TILE}"))
                 self.writer.reads_again = True
-            loops.append((loop if count == TILE and size % TILE else first, 0, end, TILE))
+            else:
+                lines += [tile_line(first, block), bound(count, TILE, f"{end} - {first}")]
         rows = nest([self.place(0, "i"), *body], [("i", 0, self.count(*self.loops_of_tile[0]))])
-        return nest([*bounds, *self.before, *rows, *self.after], loops, self.threads(len(loops)))
+        return nest([*lines, *self.before, *rows, *self.after], loops, self.threads(len(loops)))
+
+
+def tile_line(name: str, value: str) -> Line:
+    return Line(f"const int64_t {name} = {value};", origin="which elements a tile has")
 
 
 LAYOUTS: list[type[Plain]] = [Rows, Spread, Tiles, Plain]  # as they are asked
